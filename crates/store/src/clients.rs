@@ -13,6 +13,9 @@ const WINDOW: usize = 256;
 /// tenant, somebody who knows another's number could have its writes taken for repetitions of his own.
 pub(crate) type ClientId = (u32, u64);
 
+/// A write, by its client and the client's number for it.
+pub(crate) type RequestId = (ClientId, u64);
+
 struct Client<O> {
     window: Window<O>,
     used_ns: Nanos,

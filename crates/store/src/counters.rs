@@ -1,4 +1,5 @@
-//! What the store counts: every request by kind, and every drop and refusal by its reason.
+//! What the store counts: every request by kind, and every drop and refusal by its reason. Each part of the engine counts for
+//! itself; a status has all of them side by side.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +7,93 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
+    /// Requests of every kind: what was refused or dropped, and what went wrong on the way.
+    #[serde(flatten)]
+    pub requests: RequestCounters,
+    /// Reads, corrections and fetches.
+    #[serde(flatten)]
+    pub read: ReadCounters,
+    /// Writes and deletes, as the books on them have it.
+    #[serde(flatten)]
+    pub write: WriteCounters,
+    /// Copies: granted, invalidated, called back.
+    #[serde(flatten)]
+    pub keys: KeyCounters,
+    /// Leases lent.
+    #[serde(flatten)]
+    pub leases: LeaseCounters,
+    /// What others did in the backend.
+    #[serde(flatten)]
+    pub outside: OutsideCounters,
+    /// Disciplines' halves.
+    #[serde(flatten)]
+    pub halves: HalfCounters,
+    /// Keys lent to switches (write-back).
+    #[serde(flatten)]
+    pub loans: LoanCounters,
+    /// Copies of other stores' keys that are held here.
+    #[serde(flatten)]
+    pub replicas: ReplicaCounters,
+}
+
+/// Requests of every kind: what was refused or dropped, and what went wrong on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestCounters {
+    /// Requests refused: unknown tenant.
+    pub denied_tenant: u64,
+    /// Requests refused: wrong tag.
+    pub denied_tag: u64,
+    /// Requests refused: the key hash is not the key's.
+    pub denied_key_hash: u64,
+    /// Requests refused: the partition is another store's.
+    pub wrong_partition: u64,
+    /// Replies cut to NeedPadding: tenant 0 must pad its request to the reply's size.
+    pub need_padding: u64,
+    /// Reads that found no such key.
+    pub reads_not_found: u64,
+    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
+    pub refused_parts_full: u64,
+    /// Requests refused: value or key too large.
+    pub refused_too_large: u64,
+    /// Requests that the backend failed.
+    pub backend_errors: u64,
+    /// Requests dropped: the partition's queue was full.
+    pub dropped_rate_limit: u64,
+    /// Requests dropped: too many wait for the backend.
+    pub dropped_backend_busy: u64,
+    /// Datagrams dropped: not a packet of ours.
+    pub dropped_malformed: u64,
+    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts of its write.
+    pub dropped_part: u64,
+    /// Requests in the name of a store that did not send them: the name was taken off.
+    pub claims_ignored: u64,
+    /// Replies that the system did not take.
+    pub replies_lost: u64,
+}
+
+/// Reads, corrections and fetches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReadCounters {
     /// Reads and corrections taken.
     pub reads: u64,
     /// Of these, reads that named a part of a value.
     pub reads_parts: u64,
-    /// Reads that found no such key.
-    pub reads_not_found: u64,
+    /// Fetches by switch agents.
+    pub fetches: u64,
+    /// Retransmissions of a read that waits for the backend: ignored.
+    pub duplicates_reads: u64,
+    /// Reads of large values refused with TryAgain: others wrote while the backend was read.
+    pub refused_late_reads: u64,
+    /// Reads of parts dropped: the value is being read anew already.
+    pub dropped_part_reads: u64,
+}
+
+/// Writes and deletes, as the books on them have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WriteCounters {
     /// Writes and deletes taken, retransmissions included; one that comes in parts when it is whole.
     pub writes: u64,
     /// Parts of writes taken, retransmissions included.
@@ -22,8 +104,30 @@ pub struct Counters {
     pub writes_applied: u64,
     /// Conditional writes whose condition did not hold.
     pub writes_mismatch: u64,
-    /// Fetches by switch agents.
-    pub fetches: u64,
+    /// Writes that waited for at least one switch.
+    pub writes_waited: u64,
+    /// Writes that queued behind another write to the same key.
+    pub writes_queued: u64,
+    /// Retransmitted writes answered again (rule 7).
+    pub duplicates_answered: u64,
+    /// Retransmissions of a write still pending: ignored.
+    pub duplicates_pending: u64,
+    /// Writes older than the client's window: ignored.
+    pub duplicates_too_old: u64,
+    /// Writes refused with TryAgain: one lease has not passed since the start.
+    pub refused_starting: u64,
+    /// Writes refused with TryAgain: too many wait for the same key.
+    pub refused_queue_full: u64,
+    /// Writes refused with TryAgain: too many clients or requests to remember.
+    pub refused_clients_full: u64,
+    /// Writes refused with TryAgain: no room in the backend that may be evicted.
+    pub refused_memory_full: u64,
+}
+
+/// Copies: granted, invalidated, called back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyCounters {
     /// Grants given (rule 5).
     pub grants: u64,
     /// Grants refused: the switch holds no lease.
@@ -46,50 +150,51 @@ pub struct Counters {
     pub acks_unexpected: u64,
     /// Waits ended because the switch's lease had run out.
     pub waits_lapsed: u64,
-    /// Writes that waited for at least one switch.
-    pub writes_waited: u64,
-    /// Writes that queued behind another write to the same key.
-    pub writes_queued: u64,
     /// Copies called back to make room in the directory.
     pub directory_evictions: u64,
-    /// Retransmitted writes answered again (rule 7).
-    pub duplicates_answered: u64,
-    /// Retransmissions of a write still pending: ignored.
-    pub duplicates_pending: u64,
-    /// Retransmissions of a read that waits for the backend: ignored.
-    pub duplicates_reads: u64,
-    /// Writes older than the client's window: ignored.
-    pub duplicates_too_old: u64,
-    /// Writes refused: they name another life of this store, or ask for the name of this one.
-    pub refused_other_life: u64,
-    /// Writes refused with TryAgain: one lease has not passed since the start.
-    pub refused_starting: u64,
-    /// Writes refused with TryAgain: too many wait for the same key.
-    pub refused_queue_full: u64,
-    /// Writes refused with TryAgain: too many clients or requests to remember.
-    pub refused_clients_full: u64,
-    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
-    pub refused_parts_full: u64,
-    /// Reads of large values refused with TryAgain: others wrote while the backend was read.
-    pub refused_late_reads: u64,
-    /// Writes refused with TryAgain: no room in the backend that may be evicted.
-    pub refused_memory_full: u64,
-    /// Requests refused: value or key too large.
-    pub refused_too_large: u64,
-    /// Requests refused: unknown tenant.
-    pub denied_tenant: u64,
-    /// Requests refused: wrong tag.
-    pub denied_tag: u64,
-    /// Requests refused: the key hash is not the key's.
-    pub denied_key_hash: u64,
-    /// Requests refused: the partition is another store's.
-    pub wrong_partition: u64,
-    /// Replies cut to NeedPadding: tenant 0 must pad its request to the reply's size.
-    pub need_padding: u64,
-    /// Requests that the backend failed.
-    pub backend_errors: u64,
-    /// Requests dropped: the partition's queue was full.
-    pub dropped_rate_limit: u64,
+    /// Newest values pushed to stores that hold copies.
+    pub pushes: u64,
+}
+
+/// Leases lent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeaseCounters {
+    /// Leases given, renewals included.
+    pub leases_granted: u64,
+    /// Lease terms begun: a switch was new or its lease had lapsed.
+    pub lease_terms: u64,
+    /// Renewals refused: the switch left an invalidation unanswered for half a lease.
+    pub leases_refused_mute: u64,
+    /// Renewals refused: the switch's clock went back, or got ahead of ours by more than a lease, since it last asked. It was started
+    /// anew or restored from a snapshot, or this machine was, or stood still; or two switches have one number.
+    pub leases_refused_clock: u64,
+    /// Lease requests that came while the store waited out the leases of its former self; not answered.
+    pub leases_refused_starting: u64,
+    /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.
+    pub leases_refused_unwatched: u64,
+    /// Lease offers sent.
+    pub lease_offers: u64,
+    /// Lease messages dropped: wrong tag or tenant.
+    pub dropped_lease_auth: u64,
+}
+
+/// What others did in the backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutsideCounters {
+    /// Changes by others of which the backend told.
+    pub outside_changes: u64,
+    /// Keys whose copies were called back because others may have changed them, or may from now on.
+    pub outside_recalls: u64,
+    /// Times that anything may have changed: everything was flushed, or the backend's connection was lost.
+    pub outside_losses: u64,
+}
+
+/// Disciplines' halves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HalfCounters {
     /// Requests taken by disciplines' halves.
     pub discipline_requests: u64,
     /// Answers of halves.
@@ -109,41 +214,14 @@ pub struct Counters {
     pub discipline_refused: u64,
     /// Requests dropped: too many are open at disciplines' halves.
     pub dropped_discipline_busy: u64,
-    /// Requests dropped: too many wait for the backend.
-    pub dropped_backend_busy: u64,
-    /// Reads of parts dropped: the value is being read anew already.
-    pub dropped_part_reads: u64,
-    /// Datagrams dropped: not a packet of ours.
-    pub dropped_malformed: u64,
     /// Datagrams dropped: an op that neither the store nor a discipline takes.
     pub dropped_op: u64,
-    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts of its write.
-    pub dropped_part: u64,
-    /// Lease messages dropped: wrong tag or tenant.
-    pub dropped_lease_auth: u64,
-    /// Replies that the system did not take.
-    pub replies_lost: u64,
-    /// Leases given, renewals included.
-    pub leases_granted: u64,
-    /// Lease terms begun: a switch was new or its lease had lapsed.
-    pub lease_terms: u64,
-    /// Renewals refused: the switch left an invalidation unanswered for half a lease.
-    pub leases_refused_mute: u64,
-    /// Renewals refused: the switch's clock went back, or got ahead of ours by more than a lease, since it last asked. It was started
-    /// anew or restored from a snapshot, or this machine was, or stood still; or two switches have one number.
-    pub leases_refused_clock: u64,
-    /// Lease requests that came while the store waited out the leases of its former self; not answered.
-    pub leases_refused_starting: u64,
-    /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.
-    pub leases_refused_unwatched: u64,
-    /// Changes by others of which the backend told.
-    pub outside_changes: u64,
-    /// Keys whose copies were called back because others may have changed them, or may from now on.
-    pub outside_recalls: u64,
-    /// Times that anything may have changed: everything was flushed, or the backend's connection was lost.
-    pub outside_losses: u64,
-    /// Lease offers sent.
-    pub lease_offers: u64,
+}
+
+/// Keys lent to switches (write-back).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoanCounters {
     /// Keys lent (write-back).
     pub loans: u64,
     /// Loans that were prepared and not made: a switch had no room or did not answer, or the value does not fit.
@@ -176,14 +254,20 @@ pub struct Counters {
     pub writes_kept: u64,
     /// Writes of which no keeper could tell whether it kept them.
     pub writes_untold: u64,
+    /// Writes refused: they name another life of this store, or ask for the name of this one.
+    pub refused_other_life: u64,
     /// Reads dropped: the key was lent.
     pub dropped_lent: u64,
     /// Writes on their way to a keeper that came here; dropped, and the key called back.
     pub dropped_keep: u64,
     /// Messages about loans dropped: wrong tag, or no such loan.
     pub dropped_loan: u64,
-    /// Newest values pushed to stores that hold copies.
-    pub pushes: u64,
+}
+
+/// Copies of other stores' keys that are held here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplicaCounters {
     /// Reads of other stores' keys that a switch sent here.
     pub replica_reads: u64,
     /// Of these, reads that were passed on to their home: there was no valid copy.
@@ -208,8 +292,6 @@ pub struct Counters {
     pub replica_late: u64,
     /// Confirmations sent, repetitions included.
     pub replica_confirms: u64,
-    /// Requests in the name of a store that did not send them: the name was taken off.
-    pub claims_ignored: u64,
     /// Messages about copies dropped: not for us, wrong tag, or from somebody else.
     pub dropped_replica: u64,
     /// Reads dropped: as many wait for homes as may.

@@ -1,13 +1,21 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
+//!
+//! The engine only sequences. What there is to decide the parts decide: [`keys`], [`read`], [`lent`], [`replicas`], [`halves`],
+//! [`lease`]. Each is a value; it gets what happened and a [`Context`] with the facts that parts share, and leaves what is another's
+//! to do as an [`Effect`]. A part may be handed one that lies below it (`lent` and `halves` none, `read` the `keys`), never one above.
 
+mod admission;
+mod context;
 mod halves;
+mod home;
+mod job;
 mod joins;
 mod keys;
 mod lease;
+mod ledger;
 mod lent;
-mod pushes;
+mod ops;
 mod read;
-mod recalls;
 mod replicas;
 mod reply;
 mod tenants;
@@ -16,418 +24,559 @@ mod tests;
 mod values;
 mod waiting;
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use wire::{Op, Packet, Secret, Status};
+use bytes::Bytes;
+use wire::{Cluster, Epoch, Op, Packet, Status};
 
 use crate::{
     Config, Incarnation,
-    backend::{Backend, Key, Ticket},
-    clients::Clients,
-    coherence::{Invalidate, Leases, Nanos, Outside, counted_ns},
+    backend::{Backend, Completion, Key},
+    coherence::{Proceeds, Says},
     counters::Counters,
-    directory::{Directory, KeyId, Place},
-    mutants::{Mutant, mutant},
+    journal::Journal,
     net::{Outbox, Peer},
-    partition::Partitions,
-    placements::Placements,
-    shares::Shares,
+    reports::{Report, Reports},
+    status::LeaseStatus,
 };
+use admission::Admitted;
+use context::{Context, Effect, Facts, named};
 use halves::Halves;
 pub use halves::TellError;
-use joins::Joins;
-use keys::{Job, Outcome};
-use lease::Home;
-use lent::Loans;
-use recalls::Recalls;
+use job::Job;
+use joins::Joined;
+use keys::{Keys, recalls::Recalls};
+use lease::Lessor;
+use lent::{LifeCheck, Loans};
+use ops::Way;
+pub(crate) use ops::is_own;
+use read::Reads;
 use replicas::Replicas;
-use reply::{Delayed, Origin, Replies};
-use tenants::Tenants;
+use reply::{Answer, Origin};
 pub use tenants::UpdateError;
-use values::Held;
-use waiting::Waiting;
+use tenants::{Changed, Tenants};
+use waiting::Asked;
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.
 const MAX_WAITING: usize = 65_536;
 
-/// Ops that the store itself takes.
-pub(crate) fn is_own(op: Op) -> bool {
-    Way::of(op) != Way::Discipline
-}
-
-/// Whether a packet of this op may have to do with a part of a value only.
-fn takes_parts(op: Op) -> bool {
-    Way::of(op) == Way::Keyed && op != Op::DeleteRequest
-}
-
-/// Which part takes an op.
-#[derive(PartialEq)]
-enum Way {
-    Keyed,
-    Ack,
-    Lease,
-    Loan,
-    Replica,
-    Discipline,
-}
-
-impl Way {
-    fn of(op: Op) -> Way {
-        match op {
-            Op::ReadRequest
-            | Op::CorrectionRequest
-            | Op::WriteRequest
-            | Op::DeleteRequest
-            | Op::FetchRequest => Way::Keyed,
-            Op::InvalidateAck => Way::Ack,
-            Op::LeaseRequest => Way::Lease,
-            Op::KeepRequest | Op::LendReply | Op::TakeReply => Way::Loan,
-            Op::Invalidate
-            | Op::LeaseOffer
-            | Op::LeaseReply
-            | Op::FetchReply
-            | Op::ReplicaConfirm
-            | Op::ReplicaPush
-            | Op::ReplicaDrop
-            | Op::ReplicaUpdate => Way::Replica,
-            _ => Way::Discipline,
-        }
-    }
-}
-
 /// A store's whole state.
 pub struct Engine {
-    config: Arc<Config>,
-    backend: Box<dyn Backend>,
-    tenants: Tenants,
-    partitions: Partitions,
-    placements: Placements,
-    counters: Counters,
-    replies: Replies,
-    leases: Leases<Home>,
-    outside: Outside<KeyId>,
+    facts: Facts,
+    keys: Keys,
     recalls: Recalls,
-    directory: Directory<Job>,
-    clients: Clients<Outcome>,
-    halves: Halves,
-    waiting: Waiting,
-    joins: Joins,
-    held: Held,
+    reads: Reads,
+    lessor: Lessor,
     loans: Loans,
     replicas: Replicas,
-    /// Writes taken and not yet over.
-    pending_writes: Shares,
-    timers: BinaryHeap<Reverse<(Nanos, Place)>>,
-    next_offer_ns: Nanos,
-    ticket: Ticket,
-    /// Empty between uses; kept for its memory.
-    invalidations: Vec<Invalidate>,
-    /// Of the last write.
-    version: u64,
-    started_ns: u64,
+    halves: Halves,
 }
 
 impl Engine {
     /// A store that starts at `now_ns` of its own clock.
     pub fn new(
         config: Arc<Config>,
-        mut backend: Box<dyn Backend>,
+        backend: Box<dyn Backend>,
         now_ns: u64,
         incarnation: Incarnation,
     ) -> Engine {
-        backend.longest(config.cluster.max_value as usize);
-        let cluster = &config.cluster;
-        let owned = |partition: u32| {
-            config.identity.is_none_or(|me| {
-                cluster
-                    .stores
-                    .iter()
-                    .any(|s| s.address == me && (s.first..=s.last).contains(&partition))
-            })
-        };
-        let tenants = Tenants::new(cluster, config.identity, None);
-        let partitions = Partitions::new(cluster.partitions, owned);
-        let leases = Leases::new(config.lease_ns(), incarnation.first_term());
+        let needs_journal = config.backend != crate::BackendConfig::Embedded;
+        let seed = incarnation.first_term();
+        let facts = Facts::new(config.clone(), backend, now_ns, incarnation);
+        let tenants = facts.tenants.len();
         Engine {
-            directory: Directory::new(config.directory_limit, tenants.len()),
-            clients: Clients::new(
-                config.client_limit,
-                tenants.len(),
-                counted_ns(config.longest_lease_ns()),
-            ),
-            leases,
-            outside: Outside::new(backend.watch(), now_ns),
+            keys: Keys::default(),
             recalls: Recalls::default(),
-            halves: Halves::new(&config.halves, tenants.len()),
-            waiting: Waiting::new(MAX_WAITING, tenants.len()),
-            joins: Joins::new(
-                config.parts_limit,
-                tenants.len(),
-                config.cluster.write_deadline().as_nanos() as u64,
-            ),
-            held: Held::new(config.parts_limit, tenants.len()),
-            loans: Loans::new(
-                tenants.len(),
-                config.backend != crate::BackendConfig::Embedded,
-                incarnation.first_term(),
-            ),
-            replicas: Replicas::new(&config, tenants.len(), incarnation, now_ns),
-            pending_writes: Shares::new(MAX_WAITING, tenants.len()),
-            timers: BinaryHeap::new(),
-            next_offer_ns: 0,
-            ticket: 0,
-            invalidations: Vec::new(),
-            partitions,
-            placements: Placements::default(),
-            backend,
-            counters: Counters::default(),
-            replies: Replies {
-                life: incarnation.name(),
-                delayed: Delayed::default(),
-            },
-            tenants,
-            version: incarnation.first_version(),
-            started_ns: now_ns,
-            config,
+            reads: Reads::default(),
+            lessor: Lessor::default(),
+            loans: Loans::new(tenants, needs_journal, seed),
+            replicas: Replicas::new(&config, tenants, incarnation, now_ns),
+            halves: Halves::new(&config.halves, tenants),
+            facts,
         }
     }
+
+    // ---- what comes from the network
 
     /// Handles one datagram that arrived at `now_ns`.
     pub fn receive(&mut self, datagram: &[u8], peer: Peer, now_ns: u64, out: &mut Outbox) {
         let Ok(packet) = Packet::decode(datagram) else {
-            self.counters.dropped_malformed += 1;
+            self.facts.counters.dropped_malformed += 1;
             return;
         };
+        let packet = &packet;
         let room = datagram.len();
-        if self.is_redirected(&packet.header) {
-            return self.redirected(&packet, room, peer, now_ns, out);
+        let cx = &mut self.facts.at(now_ns, out);
+        if self.replicas.is_redirected(&packet.header) {
+            if let Some(admitted) = cx.admit(packet, room, peer, true) {
+                self.redirected(admitted, packet, now_ns, out);
+            }
+        } else {
+            match Way::of(packet.header.op) {
+                Way::Keyed => {
+                    if let Some(admitted) = cx.admit(packet, room, peer, false) {
+                        self.keyed(admitted.origin, packet, now_ns, out);
+                    }
+                }
+                Way::Ack if !packet.tag_is_valid(&cx.system_secret()) => {
+                    cx.counters.denied_tag += 1;
+                }
+                Way::Ack if cx.may_speak(packet.header.epoch, peer) => {
+                    self.keys.acknowledged(cx, &packet.header);
+                }
+                Way::Ack => self.replicas.counters.dropped_replica += 1,
+                Way::Lease => self.lessor.asked(cx, packet, peer),
+                Way::Loan => self.loans.message(cx, packet),
+                Way::Replica => self.replicas.message(cx, packet, peer),
+                Way::Discipline => self.halves.operation(cx, packet, room, peer),
+            }
         }
-        match Way::of(packet.header.op) {
-            Way::Keyed => self.keyed(&packet, room, peer, now_ns, out),
-            Way::Ack => self.ack(&packet, peer, now_ns, out),
-            Way::Lease => self.lease(&packet, peer, now_ns, out),
-            Way::Loan => self.loan_message(&packet, now_ns, out),
-            Way::Replica => self.replica_message(&packet, peer, now_ns, out),
-            Way::Discipline => self.operation(&packet, room, peer, now_ns, out),
-        }
+        self.finish(now_ns, out);
     }
 
-    /// Requests that name a key, and are the store's own.
-    fn keyed(
+    /// A request that names a key of this store.
+    fn keyed(&mut self, origin: Origin, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
+        let key = key_of(packet);
+        if packet.header.op.is_write() {
+            return self.write(origin, key, packet, now_ns, out);
+        }
+        if packet.header.op == Op::ReadRequest {
+            self.halves.watch_read(&mut self.facts.at(now_ns, out), key);
+            self.finish(now_ns, out);
+        }
+        self.read(origin, key, now_ns, out);
+    }
+
+    /// A read that a switch has sent here in the place of its key's home.
+    fn redirected(
         &mut self,
+        admitted: Admitted,
         packet: &Packet<'_>,
-        room: usize,
-        peer: Peer,
         now_ns: u64,
         out: &mut Outbox,
     ) {
-        let Some((origin, _)) = self.admit(packet, room, peer, false, now_ns, out) else {
-            return;
-        };
-        let header = &packet.header;
-        let key = Key {
-            tenant: header.tenant,
-            hash: header.key_hash,
-            bytes: packet.key,
-        };
-        if header.op.is_write() {
-            self.write(origin, key, packet, now_ns, out);
-        } else {
-            if header.op == Op::ReadRequest {
-                self.watch_read(key, now_ns, out);
-            }
-            self.read(origin, key, now_ns, out);
+        let key = key_of(packet);
+        if admitted.is_owned {
+            return self.read(admitted.origin, key, now_ns, out);
+        }
+        let cx = &mut self.facts.at(now_ns, out);
+        self.replicas.read(cx, admitted.origin, key);
+    }
+
+    fn read(&mut self, origin: Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        if self.reads.begin(cx, &origin) && self.loans.may_read(cx, &origin, key) {
+            self.reads.read(&mut self.keys, cx, origin, key);
         }
     }
 
-    /// Checks who asks and whether the key is ours, and takes the request if there is time for it: its origin, and whether the key
-    /// is ours, which it may not be if `foreign` ones are taken too. What is not taken is answered or dropped here.
-    fn admit(
+    /// A write or delete whose key is verified.
+    fn write(
         &mut self,
+        mut origin: Origin,
+        key: Key<'_>,
         packet: &Packet<'_>,
-        room: usize,
-        peer: Peer,
-        foreign: bool,
         now_ns: u64,
         out: &mut Outbox,
-    ) -> Option<(Origin, bool)> {
+    ) {
         let header = &packet.header;
-        if header.is_part() && !takes_parts(header.op) {
-            self.counters.dropped_part += 1;
-            return None;
+        let is_part = header.is_part();
+        let cx = &mut self.facts.at(now_ns, out);
+        let counters = &mut cx.ledger.counters;
+        *(match is_part {
+            true => &mut counters.writes_parts,
+            false => &mut counters.writes,
+        }) += 1;
+        if !cx.waiting.has_room(origin.tenant) {
+            cx.counters.dropped_backend_busy += 1;
+            return;
         }
-        let mut origin = Origin::of(header, room, peer);
-        if foreign {
-            origin.node = header.node;
-        }
-        let (secret, judged) = self.judge(packet, foreign);
-        origin.secret = secret;
-        let (partition, owned) = match judged {
-            Ok(place) => place,
-            Err(status) => {
-                self.replies
-                    .refuse(&origin, packet.key, status, now_ns, out);
-                return None;
+        let says = match self.loans.judge_life(cx, &origin, key, header) {
+            LifeCheck::Taken(says) => says,
+            LifeCheck::Repeated(verdict, key_life) => {
+                origin.key_life = key_life;
+                return self.keys.repeat(cx, &origin, key, &[], verdict);
             }
+            LifeCheck::Over => return,
         };
-        let payer = if owned {
-            partition
-        } else {
-            self.partitions.in_place_of(partition)
-        };
-        origin.not_before_ns = self.take_time(payer, now_ns)?;
-        if owned {
-            origin.node = 0;
+        if header.life > wire::LIFE_UNKNOWN {
+            origin.key_life = header.life;
         }
-        // Stores stamp no requests of clients; of what says so nobody would correct what is wrong.
-        let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer);
-        if header.epoch.switch() & wire::NODE_STORE != 0 && !of_itself {
-            self.counters.claims_ignored += 1;
-            origin.epoch = wire::Epoch::NONE;
-            origin.wants_grant = false;
+        if !cx.takes_writes() {
+            cx.ledger.counters.refused_starting += 1;
+            return cx.refuse(&origin, key.bytes, Status::TryAgain);
         }
-        Some((origin, owned))
+        if is_part {
+            return self.part(origin, key, packet, now_ns, out);
+        }
+        if packet.value.len() > cx.config.cluster.max_value as usize {
+            cx.counters.refused_too_large += 1;
+            return cx.refuse(&origin, key.bytes, Status::TooLarge);
+        }
+        let job = Job::new(origin, header, Bytes::copy_from_slice(packet.value), 0);
+        let is_new = self.keys.is_new(cx, &job, key, header.life);
+        if says == Says::Ask {
+            if is_new {
+                self.loans.park(cx, job, key, header.life, origin.epoch);
+            }
+            return;
+        }
+        if is_new {
+            self.submit(job, key, origin.epoch, now_ns, out);
+        }
+        let cx = &mut self.facts.at(now_ns, out);
+        self.loans.count_write(cx, key, packet);
     }
 
-    /// Takes time of a partition's server for one request: the time before which its answer must not leave; none if it is dropped.
-    fn take_time(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
-        let taken = self.backend.admit(partition, now_ns);
-        self.partitions.count(partition, taken.is_some());
-        self.counters.dropped_rate_limit += u64::from(taken.is_none());
-        taken
-    }
-
-    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition with whether we hold it, or
-    /// why not.
-    fn judge(
+    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, with the epoch of the part that
+    /// came last. Those of the others are proof for rule 4 when they come: each has taken another, maybe of another switch.
+    fn part(
         &mut self,
+        mut origin: Origin,
+        key: Key<'_>,
         packet: &Packet<'_>,
-        foreign: bool,
-    ) -> (Secret, Result<(usize, bool), Status>) {
-        let header = &packet.header;
-        let system = self.system_secret();
-        let counters = &mut self.counters;
-        let known = self.tenants.get(header.tenant);
-        let Some(known) = known.filter(|_| header.tenant != wire::TENANT_SYSTEM) else {
-            counters.denied_tenant += 1;
-            let secret = known.map_or(Secret::NONE, |known| known.secrets.tag);
-            return (secret, Err(Status::Denied));
-        };
-        let signed = match header.op.is_system() {
-            true => Some(system).filter(|secret| packet.tag_is_valid(secret)),
-            false => known.secrets.that_signed(packet),
-        };
-        let Some(secret) = signed else {
-            counters.denied_tag += 1;
-            return (known.secrets.tag, Err(Status::Denied));
-        };
-        if known.secrets.hash.key_hash(header.tenant, packet.key) != header.key_hash {
-            counters.denied_key_hash += 1;
-            return (secret, Err(Status::Denied));
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
+        let cx = &mut self.facts.at(now_ns, out);
+        if let Some(verdict) = cx.ledger.look(origin.request_id()) {
+            return self.keys.repeat(cx, &origin, key, &[], verdict);
         }
-        let partition = self.partitions.at(header.key_hash);
-        let owned = known.holds(partition, self.partitions.owns(partition));
-        if !owned && !foreign {
-            counters.wrong_partition += 1;
-            return (secret, Err(Status::WrongPartition));
+        let epoch = origin.epoch;
+        self.keys.part_passed(cx, (key.tenant, key.hash), epoch);
+        let total = packet.header.total;
+        if total > cx.config.cluster.max_value {
+            cx.counters.refused_too_large += 1;
+            return cx.refuse(&origin, key.bytes, Status::TooLarge);
         }
-        (secret, Ok((partition, owned)))
-    }
-
-    /// Whether a tenant's key is this store's, as the cluster is now.
-    pub(crate) fn is_home_of(&self, tenant: u32, hash: wire::KeyHash) -> bool {
-        let partition = self.partitions.at(hash);
-        let owns = self.partitions.owns(partition);
-        let known = self.tenants.get(tenant);
-        known.is_some_and(|known| known.holds(partition, owns))
-    }
-
-    fn ack(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
-        if !packet.tag_is_valid(&self.system_secret()) {
-            self.counters.denied_tag += 1;
-        } else if self.may_speak(packet.header.epoch, peer) {
-            self.acknowledged(packet, now_ns, out);
-        } else {
-            self.counters.dropped_replica += 1;
+        match cx.ledger.joins.take(&origin, packet, now_ns) {
+            Joined::Missing(part) => {
+                let answer = Answer {
+                    part,
+                    total,
+                    ..Answer::status(Status::Taken)
+                };
+                cx.reply(&origin, key.bytes, &answer);
+            }
+            Joined::Unfit => cx.counters.dropped_part += 1,
+            Joined::Full => {
+                cx.counters.refused_parts_full += 1;
+                cx.refuse(&origin, key.bytes, Status::TryAgain);
+            }
+            Joined::Whole(value, room) => {
+                cx.ledger.counters.writes += 1;
+                origin.wants_grant = false;
+                let job = Job::new(origin, &packet.header, value, room);
+                if !self.keys.is_new(cx, &job, key, 0) {
+                    return cx.ledger.give_room_back(&job);
+                }
+                self.submit(job, key, epoch, now_ns, out);
+            }
         }
     }
 
-    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
-    /// granted before stay in the directory until they are called back or die; copies that are held here of tenants that are placed
-    /// nowhere go, for no switch sends reads of them, and who wanted them held may be nobody now.
-    pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
-        self.placements.set(all);
-        if let Some(placed) = self.placements.tenants() {
-            self.replicas.forget_all_but(&placed);
+    /// A write that this store is to decide, and that is new.
+    fn submit(&mut self, job: Job, key: Key<'_>, epoch: Epoch, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        let id = (key.tenant, key.hash);
+        let proceeds = self.loans.proceeds(&id);
+        if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
+            put_off(cx, &job, key.bytes);
+        } else if proceeds == Proceeds::Away {
+            self.loans.recall(cx, id);
         }
+    }
+
+    // ---- what parts leave to each other
+
+    /// Has everything done that parts have left to others.
+    fn finish(&mut self, now_ns: u64, out: &mut Outbox) {
+        while let Some(effect) = self.facts.effects.pop_front() {
+            self.perform(effect, now_ns, out);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        match effect {
+            Effect::Cleared(id) => self.loans.cleared(cx, id),
+            Effect::Push(read) => {
+                let (origin, key) = *read;
+                let key = named((origin.tenant, origin.key_hash), &key);
+                self.read(origin, key, now_ns, out);
+            }
+            Effect::Pushed(at) => keys::settle(cx, at),
+            Effect::Hold(id, key) => self.keys.hold(cx, id, &key),
+            Effect::Release(id) => self.keys.release(cx, id),
+            Effect::Begun(id) => {
+                let queued = self.keys.take_movable(cx, id);
+                self.loans.begun(cx, id, queued);
+            }
+            Effect::Submit(write) => {
+                let (job, key, epoch) = *write;
+                let key = named((job.origin.tenant, job.origin.key_hash), &key);
+                self.submit(job, key, epoch, now_ns, out);
+            }
+            Effect::GrantLater(id, epoch) => self.keys.grant_later(cx, id, epoch),
+            Effect::ReadForHalf(half, request) => {
+                let Some(id) = self.halves.key_to_read(cx, request) else {
+                    return;
+                };
+                if self.loans.proceeds(&id) == Proceeds::Away {
+                    self.loans.recall(cx, id);
+                    self.halves.key_is_lent(cx, half, request);
+                } else {
+                    self.halves.read(cx, half, request);
+                }
+            }
+            Effect::HoldCopy(tenant, key) => {
+                let is_done = self.replicas.hold(cx, tenant, &key);
+                self.halves.counters.discipline_refused += u64::from(!is_done);
+            }
+            Effect::ReleaseCopy(tenant, key) => {
+                let is_done = self.replicas.release(cx, tenant, &key);
+                self.halves.counters.discipline_refused += u64::from(!is_done);
+            }
+            Effect::ConfirmCopies(tenant) => self.replicas.confirm_all(cx, tenant),
+        }
+    }
+
+    // ---- what comes from the backend, the controller and the clock
+
+    /// The backend has answered a request that it was asked earlier.
+    pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        match completion {
+            Completion::Change(ticket, change) => match cx.waiting.remove(ticket) {
+                Some(Asked::Write(id)) => self.keys.changed(cx, id, change),
+                Some(Asked::Loan(id)) => self.loans.put(cx, id, change),
+                _ => {}
+            },
+            Completion::Journal(ticket, is_done) => {
+                if let Some(Asked::Loan(id)) = cx.waiting.remove(ticket) {
+                    self.loans.journaled(cx, id, is_done);
+                }
+            }
+            Completion::Outside(event) => self.recalls.happened(&mut self.keys, cx, event),
+            Completion::Get(ticket, found) => match cx.waiting.remove(ticket) {
+                Some(Asked::Read(read)) => self.reads.found(cx, &read.0, &read.1, found),
+                Some(Asked::Half(request, _)) => self.halves.found(cx, request, found),
+                Some(Asked::Loan(id)) => self.loans.read(cx, id, ticket, found),
+                _ => {}
+            },
+        }
+        self.finish(now_ns, out);
     }
 
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
-        self.recall_more(now_ns, out);
-        self.tick_loans(now_ns, out);
-        self.tick_replicas(now_ns, out);
-        self.timers(now_ns, out);
-        self.tick_halves(now_ns, out);
-        self.counters.writes_unfinished += self.joins.expire(now_ns);
-        self.held.tick(now_ns);
-        self.replies.delayed.release(now_ns, out);
+        let cx = &mut self.facts.at(now_ns, out);
+        self.recalls.tick(&mut self.keys, cx);
+        self.loans.tick(cx);
+        self.replicas.tick(cx);
+        if self.lessor.offer(cx) {
+            self.keys.sweep(cx);
+        }
+        self.keys.tick(cx);
+        self.halves.tick(cx);
+        cx.ledger.tick(now_ns);
+        cx.values.tick(now_ns);
+        cx.replies.delayed.release(now_ns, cx.out);
+        self.finish(now_ns, out);
     }
 
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
         [
-            Some(self.next_offer_ns),
-            timer,
+            Some(self.lessor.next_ns()),
+            self.keys.next_ns(),
             self.recalls.next_ns(),
             self.halves.next_ns(),
-            self.joins.next_ns(),
-            self.held.next_ns(),
+            self.facts.ledger.joins.next_ns(),
+            self.facts.values.next_ns(),
             self.loans.next_ns(),
             self.replicas.next_ns(),
-            self.replies.delayed.next_ns(),
+            self.facts.replies.delayed.next_ns(),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// Whether the restart wait is over: what a former life lent has ended, and clients have given up what it may have applied.
-    fn takes_writes(&self, now_ns: u64) -> bool {
-        let waited_ns = now_ns - self.started_ns;
-        waited_ns >= counted_ns(self.config.longest_lease_ns())
-            || mutant(Mutant::NoWaitAfterRestart)
+    /// The controller sends a half a message.
+    ///
+    /// # Errors
+    /// [`TellError`]; the half is not told then.
+    pub fn tell(
+        &mut self,
+        name: &str,
+        tenant: u32,
+        message: &[u8],
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> Result<(), TellError> {
+        let cx = &mut self.facts.at(now_ns, out);
+        self.halves.tell(cx, name, tenant, message)?;
+        self.finish(now_ns, out);
+        Ok(())
+    }
+
+    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
+    /// granted before stay in the directory until they are called back or die; copies that are held here of tenants that are placed
+    /// nowhere go, for no switch sends reads of them, and who wanted them held may be nobody now.
+    pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
+        self.facts.placements.set(all);
+        if let Some(placed) = self.facts.placements.tenants() {
+            self.replicas.forget_all_but(&placed);
+        }
+    }
+
+    /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is gone is denied, and
+    /// everything that went on for it ends without an answer; nobody waits for its copies, so whoever gives its number to
+    /// another tenant must first have it removed from every switch. Copies of keys that are another store's from
+    /// now on are called back. Keys themselves do not move.
+    ///
+    /// # Errors
+    /// [`UpdateError`]; everything stays as it was then.
+    pub fn update(
+        &mut self,
+        new: Cluster,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) -> Result<(), UpdateError> {
+        let facts = &mut self.facts;
+        let old = &facts.config.cluster;
+        let before = Some((old, &facts.tenants));
+        tenants::check(old, &new)?;
+        let tenants = Tenants::new(&new, facts.config.identity, before);
+        let Changed { gone, moved } = tenants.changed_from(&facts.tenants)?;
+        let lent_nothing = self.lends_nothing().is_some();
+        self.facts.tenants = tenants;
+        Arc::make_mut(&mut self.facts.config).cluster = new;
+        if !gone.is_empty() {
+            self.forget_tenants(&gone, now_ns, out);
+        }
+        self.facts.share_anew();
+        let tenants = self.facts.tenants.len();
+        self.halves.share_among(tenants);
+        self.replicas.share_among(tenants);
+        self.loans.share_among(tenants);
+        let cx = &mut self.facts.at(now_ns, out);
+        self.recalls.moved(cx, &moved);
+        self.replicas.tenants_changed(cx);
+        self.loans.recall_unlendable(cx);
+        self.finish(now_ns, out);
+        if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
+            tracing::warn!("a tenant has write-back, but no key is lent: {why}");
+        }
+        Ok(())
+    }
+
+    fn forget_tenants(&mut self, gone: &BTreeSet<u32>, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        cx.ledger.forget_tenants(gone);
+        cx.waiting.forget_tenants(|id| gone.contains(&id));
+        cx.values.forget_tenants(gone);
+        self.replicas.forget_tenants(gone);
+        self.loans.forget_tenants(cx, gone);
+        keys::forget_tenants(cx, gone);
+        self.halves.tenants_left(cx, gone);
+        self.finish(now_ns, out);
+    }
+
+    // ---- loans, at the store's start and end
+
+    /// Gives the store its journal of loans. What a former life lent is called back at once.
+    pub fn keep_journal(&mut self, journal: Box<dyn Journal>, now_ns: u64, out: &mut Outbox) {
+        let cx = &mut self.facts.at(now_ns, out);
+        self.loans.keep_journal(cx, journal);
+        self.finish(now_ns, out);
+    }
+
+    /// The store is about to end: calls everything back that was lent, if what it has outlives it.
+    pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.loans.stop(&mut self.facts.at(now_ns, out));
+        self.finish(now_ns, out);
+    }
+
+    /// Keys that are lent or about to be, and that a store which ends waits for.
+    pub fn loans(&self) -> usize {
+        self.loans.awaited()
+    }
+
+    /// How long it takes at most until all are back, whatever has become of the switches, if the backend answers.
+    pub fn returns_within(&self) -> Duration {
+        Duration::from_nanos(2 * self.facts.leases.length_ns()) + Duration::from_secs(1)
+    }
+
+    /// Why no key is lent, where a tenant has write-back.
+    pub fn lends_nothing(&self) -> Option<&'static str> {
+        let watch = self.facts.backend.watch();
+        self.loans.none_because(&self.facts.config, watch)
+    }
+
+    // ---- what is told of the store
+
+    /// Takes what halves have reported since the last time.
+    pub fn take_reports(&self) -> Vec<Report> {
+        self.halves.reports.take_now()
+    }
+
+    /// What was taken may be lost: the newest about each tenant is to be taken again.
+    pub fn report_again(&self) {
+        self.halves.reports.again();
+    }
+
+    /// Where reports of halves can be had.
+    pub(crate) fn reports(&self) -> Reports {
+        self.halves.reports.clone()
+    }
+
+    /// Counts datagrams that the system did not take.
+    pub fn lost(&mut self, datagrams: u64) {
+        self.facts.counters.replies_lost += datagrams;
     }
 
     /// What was counted so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        Counters {
+            requests: self.facts.counters.clone(),
+            read: self.reads.counters.clone(),
+            write: self.facts.ledger.counters.clone(),
+            keys: self.keys.counters.clone(),
+            leases: self.lessor.counters.clone(),
+            outside: self.recalls.counters.clone(),
+            halves: self.halves.counters.clone(),
+            loans: self.loans.counters.clone(),
+            replicas: self.replicas.counters.clone(),
+        }
     }
 
     /// What the store tells about itself; where it listens is left to the caller.
     pub fn status(&self, now_ns: u64) -> crate::Status {
+        let Facts {
+            config, backend, ..
+        } = &self.facts;
         // One that is another's may be held here for a tenant that may not use that store.
-        let partitions = self.partitions.iter().zip(0..);
+        let partitions = self.facts.partitions.iter().zip(0..);
         let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);
+        let leases = self.facts.leases.iter();
+        let leases = leases.filter(|(_, lease)| now_ns < lease.until_ns);
         crate::Status {
             ready: true,
-            takes_writes: self.takes_writes(now_ns),
-            backend: self.config.backend.to_string(),
-            items: self.backend.items(),
-            memory_bytes: self.backend.memory_bytes(),
-            evicted: self.backend.evicted(),
-            writing_bytes: self.joins.bytes() as u64,
-            reading_bytes: self.held.bytes() as u64,
-            outside_writes: self.outside.watch().into(),
-            copies: self.directory.copies() as u64,
-            placements: self.placements.told().map(|pairs| pairs as u64),
-            leases: self
-                .leases
-                .iter()
-                .filter(|(_, lease)| now_ns < lease.until_ns)
-                .map(|(switch, lease)| crate::status::LeaseStatus {
+            takes_writes: self.facts.takes_writes(now_ns),
+            backend: config.backend.to_string(),
+            items: backend.items(),
+            memory_bytes: backend.memory_bytes(),
+            evicted: backend.evicted(),
+            writing_bytes: self.facts.ledger.joins.bytes() as u64,
+            reading_bytes: self.facts.values.bytes() as u64,
+            outside_writes: self.facts.outside.watch().into(),
+            copies: self.facts.directory.copies() as u64,
+            placements: self.facts.placements.told().map(|pairs| pairs as u64),
+            leases: leases
+                .map(|(switch, lease)| LeaseStatus {
                     switch,
                     term: lease.term,
                     left_ms: (lease.until_ns - now_ns) / 1_000_000,
@@ -440,15 +589,22 @@ impl Engine {
                     dropped: p.dropped,
                 })
                 .collect(),
-            loans: self.loans_status(),
+            loans: self.loans.status(config, backend.watch()),
             replicas: self.replicas.status(now_ns),
-            totals: self.counters.clone(),
+            totals: self.counters(),
             ..crate::Status::default()
         }
     }
+}
 
-    /// Counts datagrams that the system did not take.
-    pub fn lost(&mut self, datagrams: u64) {
-        self.counters.replies_lost += datagrams;
-    }
+fn key_of<'a>(packet: &Packet<'a>) -> Key<'a> {
+    named((packet.header.tenant, packet.header.key_hash), packet.key)
+}
+
+/// Too many writes wait: this one may come again, and counts as new then.
+fn put_off(cx: &mut Context<'_>, job: &Job, key: &[u8]) {
+    cx.ledger.counters.refused_queue_full += 1;
+    cx.ledger.give_room_back(job);
+    cx.ledger.forget(job.id());
+    cx.refuse(&job.origin, key, Status::TryAgain);
 }

@@ -31,6 +31,14 @@ pub struct Peer {
     pub local: Option<IpAddr>,
 }
 
+impl Peer {
+    /// Whether it is at this address, over whichever IP.
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        let own = self.address;
+        (own.ip().to_canonical(), own.port()) == (address.ip().to_canonical(), address.port())
+    }
+}
+
 /// A bound socket with its receive buffers.
 pub struct Endpoint {
     socket: UdpSocket,

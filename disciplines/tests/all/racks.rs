@@ -121,7 +121,7 @@ impl Racks {
         let store = |(rack, n)| {
             let process = self.world.process(&format!("server{rack}-{n}/store"));
             let store: &StoreHost = self.world.get(process.unwrap()).unwrap();
-            of(store.counters())
+            of(&store.counters())
         };
         names.map(store).collect()
     }
@@ -132,7 +132,8 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
     let mut racks = Racks::new(&[]);
     let learned = racks.ask(0.0, 3.0, 0.5);
     assert_eq!((learned.lost, learned.wrong()), (0, 0));
-    let reads = |racks: &Racks| racks.stores(|store| store.reads + store.replica_reads);
+    let reads =
+        |racks: &Racks| racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     let before = reads(&racks);
     let seen = racks.ask(0.0, 0.0, 1.0);
     assert_eq!((seen.lost, seen.wrong()), (0, 0));
@@ -153,8 +154,8 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
 
     let seen = racks.ask(0.05, 0.0, 1.0);
     assert_eq!((seen.lost, seen.wrong()), (0, 0));
-    let updates = racks.stores(|store| store.replica_updates);
-    let confirms = racks.stores(|store| store.replica_confirms);
+    let updates = racks.stores(|store| store.replicas.replica_updates);
+    let confirms = racks.stores(|store| store.replicas.replica_confirms);
     println!("updates: {updates:?}, confirmations: {confirms:?}");
     let is_home = |updates: &&u64| **updates == 0;
     assert_eq!(updates.iter().filter(is_home).count(), 1, "{updates:?}");
@@ -175,7 +176,7 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
 fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
     let mut racks = Racks::new(&[]);
     racks.ask(0.0, 3.0, 0.5);
-    let homes = racks.stores(|store| store.reads);
+    let homes = racks.stores(|store| store.read.reads);
     let home = homes.iter().zip(0..).max().unwrap().1;
     let elsewhere = RACKS - home / SERVERS; // of two racks the other one
     for n in 1..=SERVERS {
@@ -191,9 +192,9 @@ fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
         racks.world.cont(store);
         racks.ask(0.0, 3.0, 0.5);
     }
-    let before = racks.stores(|store| store.reads + store.replica_reads);
+    let before = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     racks.ask(0.0, 1.5, 1.0);
-    let now = racks.stores(|store| store.reads + store.replica_reads);
+    let now = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     assert!(
         now.iter()
             .zip(before)
@@ -208,9 +209,9 @@ fn two_tenants_share_the_racks() {
     let filled = racks.run(&Phase::fill(64, 30.0));
     assert_eq!((filled.lost, filled.wrong()), (0, 0));
     racks.ask(0.0, 4.0, 0.5);
-    let before = racks.stores(|store| store.reads + store.replica_reads);
+    let before = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     let seen = racks.ask(0.02, 0.0, 1.0);
-    let now = racks.stores(|store| store.reads + store.replica_reads);
+    let now = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     let each: Vec<u64> = now
         .iter()
         .zip(before)

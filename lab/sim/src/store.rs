@@ -164,7 +164,7 @@ impl StoreHost {
     }
 
     /// What it has counted in this life.
-    pub fn counters(&self) -> &store::Counters {
+    pub fn counters(&self) -> store::Counters {
         self.engine.counters()
     }
 

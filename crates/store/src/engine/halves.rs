@@ -10,12 +10,19 @@ use std::{
 use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
-use super::{Engine, reply::Origin, waiting::Asked};
+use super::{
+    admission::Admitted,
+    context::{Context, Effect},
+    reply::Origin,
+    waiting::Asked,
+};
 use crate::{
     backend::{Answer, Found, Key},
-    coherence::{Nanos, Proceeds},
+    coherence::Nanos,
     config::Half,
-    net::{Outbox, Peer},
+    counters::HalfCounters,
+    directory::KeyId,
+    net::Peer,
     reports::Reports,
     shares::Shares,
 };
@@ -61,9 +68,11 @@ pub(super) struct Halves {
     /// The newest request.
     newest: Request,
     next_tick_ns: Nanos,
-    reports: Reports,
+    /// What they report to the controller.
+    pub reports: Reports,
     /// Tenants whose reads a half is told of.
     watched: BTreeMap<u32, usize>,
+    pub counters: HalfCounters,
 }
 
 impl Halves {
@@ -77,6 +86,7 @@ impl Halves {
             next_tick_ns: 0,
             reports: Reports::default(),
             watched: BTreeMap::new(),
+            counters: HalfCounters::default(),
         }
     }
 
@@ -108,59 +118,59 @@ impl Halves {
     }
 }
 
-impl Engine {
+impl Halves {
     /// A packet with an op that is not the store's own.
-    pub(super) fn operation(
+    pub fn operation(
         &mut self,
+        cx: &mut Context<'_>,
         packet: &Packet<'_>,
         room: usize,
         peer: Peer,
-        now_ns: u64,
-        out: &mut Outbox,
     ) {
-        let Some(half) = self.halves.taking(packet.header.op) else {
+        let Some(half) = self.taking(packet.header.op) else {
             self.counters.dropped_op += 1;
             return;
         };
-        let foreign = self.halves.registered[half].maker.foreign_partitions;
-        let Some((origin, owned)) = self.admit(packet, room, peer, foreign, now_ns, out) else {
+        let foreign = self.registered[half].maker.foreign_partitions;
+        let Some(admitted) = cx.admit(packet, room, peer, foreign) else {
             return;
         };
-        if !self.halves.shares.has_room(origin.tenant) {
+        let Admitted { origin, is_owned } = admitted;
+        if !self.shares.has_room(origin.tenant) {
             self.counters.dropped_discipline_busy += 1;
             return;
         }
         self.counters.discipline_requests += 1;
-        self.halves.shares.take(origin.tenant, 1);
-        self.halves.newest += 1;
-        let request = self.halves.newest;
+        self.shares.take(origin.tenant, 1);
+        self.newest += 1;
+        let request = self.newest;
         let open = Open {
             half,
             origin,
             key: packet.key.into(),
-            since_ns: now_ns,
+            since_ns: cx.now_ns,
         };
-        self.halves.open.insert(request, open);
+        self.open.insert(request, open);
         let event = StoreEvent::Request {
             request,
             from: peer.address,
             header: &packet.header,
             key: packet.key,
             value: packet.value,
-            owned,
+            owned: is_owned,
         };
-        self.happened(half, event, now_ns, out);
+        self.happened(cx, half, event);
     }
 
     /// A read of a key that is ours; a half may want to know. One look-up among the watched tenants, usually none.
-    pub(super) fn watch_read(&mut self, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
-        if let Some(&half) = self.halves.watched.get(&key.tenant) {
+    pub fn watch_read(&mut self, cx: &mut Context<'_>, key: Key<'_>) {
+        if let Some(&half) = self.watched.get(&key.tenant) {
             let event = StoreEvent::Read {
                 tenant: key.tenant,
                 key: key.bytes,
                 hash: key.hash,
             };
-            self.happened(half, event, now_ns, out);
+            self.happened(cx, half, event);
         }
     }
 
@@ -170,81 +180,57 @@ impl Engine {
     /// [`TellError`]; the half is not told then.
     pub fn tell(
         &mut self,
+        cx: &mut Context<'_>,
         name: &str,
         tenant: u32,
         message: &[u8],
-        now_ns: u64,
-        out: &mut Outbox,
     ) -> Result<(), TellError> {
         let named = |half: &Half| half.name == name;
-        let half = self.halves.registered.iter().position(named);
+        let half = self.registered.iter().position(named);
         let half = half.ok_or_else(|| TellError::Half(name.into()))?;
-        self.tenants.get(tenant).ok_or(TellError::Tenant(tenant))?;
+        cx.tenants.get(tenant).ok_or(TellError::Tenant(tenant))?;
         self.counters.discipline_told += 1;
-        self.happened(half, StoreEvent::Told { tenant, message }, now_ns, out);
+        self.happened(cx, half, StoreEvent::Told { tenant, message });
         Ok(())
     }
 
-    /// Takes what halves have reported since the last time.
-    pub fn take_reports(&self) -> Vec<crate::Report> {
-        self.halves.reports.take_now()
-    }
-
-    /// What was taken may be lost: the newest about each tenant is to be taken again.
-    pub fn report_again(&self) {
-        self.halves.reports.again();
-    }
-
-    /// Where reports of halves can be had.
-    pub(crate) fn reports(&self) -> Reports {
-        self.halves.reports.clone()
-    }
-
     /// Forgets requests that were not answered, and lets the halves know that time passes.
-    pub(super) fn tick_halves(&mut self, now_ns: u64, out: &mut Outbox) {
-        if self.halves.next_ns().is_none_or(|due_ns| now_ns < due_ns) {
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.next_ns().is_none_or(|due_ns| cx.now_ns < due_ns) {
             return;
         }
-        self.halves.next_tick_ns = now_ns + TICK_NS;
-        while let Some((&oldest, open)) = self.halves.open.first_key_value()
-            && open.since_ns + PATIENCE_NS <= now_ns
+        self.next_tick_ns = cx.now_ns + TICK_NS;
+        while let Some((&oldest, open)) = self.open.first_key_value()
+            && open.since_ns + PATIENCE_NS <= cx.now_ns
         {
-            self.halves.remove(oldest);
+            self.remove(oldest);
             self.counters.discipline_unanswered += 1;
         }
-        for half in 0..self.halves.made.len() {
-            self.happened(half, StoreEvent::Tick, now_ns, out);
+        for half in 0..self.made.len() {
+            self.happened(cx, half, StoreEvent::Tick);
         }
     }
 
     /// Tenants are gone, and with them what halves have and do for them.
-    pub(super) fn tenants_left(&mut self, gone: &BTreeSet<u32>, now_ns: u64, out: &mut Outbox) {
-        let Halves { open, shares, .. } = &mut self.halves;
+    pub fn tenants_left(&mut self, cx: &mut Context<'_>, gone: &BTreeSet<u32>) {
+        let Halves { open, shares, .. } = self;
         open.retain(|_, open| {
             let stays = !gone.contains(&open.origin.tenant);
             shares.give_back(open.origin.tenant, usize::from(!stays));
             stays
         });
-        self.halves
-            .watched
-            .retain(|tenant, _| !gone.contains(tenant));
-        for half in 0..self.halves.made.len() {
+        self.watched.retain(|tenant, _| !gone.contains(tenant));
+        for half in 0..self.made.len() {
             for &tenant in gone {
-                self.happened(half, StoreEvent::Left { tenant }, now_ns, out);
+                self.happened(cx, half, StoreEvent::Left { tenant });
             }
         }
-        self.halves.reports.forget(gone);
+        self.reports.forget(gone);
     }
 
     /// The backend has answered what was read for a half, later. If it failed the request ends here.
-    pub(super) fn read_for_half(
-        &mut self,
-        request: Request,
-        found: Found,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        let Some(half) = self.halves.open.get(&request).map(|open| open.half) else {
+    pub fn found(&mut self, cx: &mut Context<'_>, request: Request, found: Found) {
+        let Some(half) = self.open.get(&request).map(|open| open.half) else {
             return;
         };
         let value = match &found {
@@ -257,87 +243,92 @@ impl Engine {
         };
         let status = match value {
             Ok(value) => {
-                return self.happened(half, StoreEvent::Value { request, value }, now_ns, out);
+                return self.happened(cx, half, StoreEvent::Value { request, value });
             }
             Err(status) => status,
         };
-        self.refuse_half(half, request, status, now_ns, out);
+        self.refuse(cx, half, request, status);
     }
 
     /// What a half wanted to read cannot be had: its request ends here.
-    fn refuse_half(
-        &mut self,
-        half: usize,
-        request: Request,
-        status: Status,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    fn refuse(&mut self, cx: &mut Context<'_>, half: usize, request: Request, status: Status) {
         match status {
-            Status::TooLarge => self.counters.refused_too_large += 1,
-            _ => self.counters.backend_errors += 1,
+            Status::TooLarge => cx.counters.refused_too_large += 1,
+            _ => cx.counters.backend_errors += 1,
         }
-        if let Some(Open { origin, key, .. }) = self.halves.close(half, request) {
-            self.replies.refuse(&origin, &key, status, now_ns, out);
+        if let Some(Open { origin, key, .. }) = self.close(half, request) {
+            cx.refuse(&origin, &key, status);
         }
     }
 
     /// Lets a half decide, and does what it wants.
-    fn happened(&mut self, half: usize, event: StoreEvent<'_>, now_ns: u64, out: &mut Outbox) {
+    fn happened(&mut self, cx: &mut Context<'_>, half: usize, event: StoreEvent<'_>) {
         let mut actions = Vec::new();
-        let now = self.since_start(now_ns);
-        self.halves.made[half].on(now, event, &mut actions);
-        while !actions.is_empty() {
-            for action in std::mem::take(&mut actions) {
-                let done = match action {
-                    StoreAction::Reply {
-                        request,
-                        header,
-                        value,
-                    } => self.reply_for(half, request, header, &value, now_ns, out),
-                    StoreAction::Read { request } => {
-                        self.start_read(half, request, now_ns, &mut actions, out)
+        let now = cx.since_start();
+        self.made[half].on(now, event, &mut actions);
+        self.carry_out(cx, half, actions);
+    }
+
+    fn carry_out(&mut self, cx: &mut Context<'_>, half: usize, actions: Vec<StoreAction>) {
+        for action in actions {
+            let done = match action {
+                StoreAction::Reply {
+                    request,
+                    header,
+                    value,
+                } => self.reply_for(cx, half, request, header, &value),
+                StoreAction::Read { request } => {
+                    let is_open = self.is_open(half, request);
+                    if is_open {
+                        cx.leave(Effect::ReadForHalf(half, request));
                     }
-                    StoreAction::Send {
-                        to,
-                        header,
-                        key,
-                        value,
-                    } => {
-                        let peer = Peer {
-                            address: to,
-                            local: None,
-                        };
-                        self.send_for(peer, header, &key, &value, out)
+                    is_open
+                }
+                StoreAction::Send {
+                    to,
+                    header,
+                    key,
+                    value,
+                } => {
+                    let peer = Peer {
+                        address: to,
+                        local: None,
+                    };
+                    self.send_for(cx, peer, header, &key, &value)
+                }
+                StoreAction::Watch { tenant, on } => self.watch(cx, half, tenant, on),
+                StoreAction::Hold { tenant, key } => {
+                    let may = self.registered[half].maker.holds_copies;
+                    if may {
+                        cx.leave(Effect::HoldCopy(tenant, key));
                     }
-                    StoreAction::Watch { tenant, on } => self.watch(half, tenant, on),
-                    StoreAction::Hold { tenant, key } => {
-                        let may = self.halves.registered[half].maker.holds_copies;
-                        may && self.hold_replica(tenant, &key, now_ns, out)
+                    may
+                }
+                StoreAction::Release { tenant, key } => {
+                    cx.leave(Effect::ReleaseCopy(tenant, key));
+                    true
+                }
+                StoreAction::Confirm { tenant } => {
+                    cx.leave(Effect::ConfirmCopies(tenant));
+                    true
+                }
+                StoreAction::Report { tenant, report } => {
+                    let done = report.len() <= MESSAGE_MAX && cx.tenants.get(tenant).is_some();
+                    if done {
+                        self.counters.discipline_reports += 1;
+                        let name = self.registered[half].name;
+                        self.reports.put(name, tenant, report);
                     }
-                    StoreAction::Release { tenant, key } => {
-                        self.release_replica(tenant, &key, now_ns, out)
-                    }
-                    StoreAction::Confirm { tenant } => self.confirm_replicas(tenant, now_ns),
-                    StoreAction::Report { tenant, report } => {
-                        let done =
-                            report.len() <= MESSAGE_MAX && self.tenants.get(tenant).is_some();
-                        if done {
-                            self.counters.discipline_reports += 1;
-                            let name = self.halves.registered[half].name;
-                            self.halves.reports.put(name, tenant, report);
-                        }
-                        done
-                    }
-                };
-                self.counters.discipline_refused += u64::from(!done);
-            }
+                    done
+                }
+            };
+            self.counters.discipline_refused += u64::from(!done);
         }
     }
 
     /// A half wants to be told of a tenant's reads, or no longer. False if another is told of them, or there is no such tenant.
-    fn watch(&mut self, half: usize, tenant: u32, on: bool) -> bool {
-        let watched = &mut self.halves.watched;
+    fn watch(&mut self, cx: &Context<'_>, half: usize, tenant: u32, on: bool) -> bool {
+        let watched = &mut self.watched;
         if watched.get(&tenant).is_some_and(|other| *other != half) {
             return false;
         }
@@ -345,7 +336,7 @@ impl Engine {
             watched.remove(&tenant);
             return true;
         }
-        let known = self.tenants.get(tenant).is_some();
+        let known = cx.tenants.get(tenant).is_some();
         if known {
             watched.insert(tenant, half);
         }
@@ -355,90 +346,89 @@ impl Engine {
     /// Answers a request for a half. False if there is none such, or the answer is no packet.
     fn reply_for(
         &mut self,
+        cx: &mut Context<'_>,
         half: usize,
         request: Request,
         mut header: Header,
         mut value: &[u8],
-        now_ns: u64,
-        out: &mut Outbox,
     ) -> bool {
-        let Some(Open { origin, key, .. }) = self.halves.close(half, request) else {
+        let Some(Open { origin, key, .. }) = self.close(half, request) else {
             return false;
         };
         if value.len() > wire::max_value(key.len()) {
             return false;
         }
         if !origin.allows(&key, value.len()) {
-            self.counters.need_padding += 1;
+            cx.counters.need_padding += 1;
             header.status = Status::NeedPadding;
             header.total = value.len() as u32;
             value = &[];
         }
-        let sent = self
+        let sent = cx
             .replies
-            .send_as(header, &origin, &key, value, now_ns, out);
+            .send_as(header, &origin, &key, value, cx.now_ns, cx.out);
         self.counters.discipline_replies += u64::from(sent);
         sent
     }
 
-    /// Reads a request's key for its half; what is there at once is told at once. False if there is no such request.
-    fn start_read(
-        &mut self,
-        half: usize,
-        request: Request,
-        now_ns: u64,
-        actions: &mut Vec<StoreAction>,
-        out: &mut Outbox,
-    ) -> bool {
-        let now = self.since_start(now_ns);
-        let open = self.halves.open.get(&request);
-        let Some(open) = open.filter(|open| open.half == half) else {
-            return false;
+    fn is_open(&self, half: usize, request: Request) -> bool {
+        let open = self.open.get(&request);
+        open.is_some_and(|open| open.half == half)
+    }
+
+    /// The key that a half wants read for a request, if the request is still open and may wait for the backend.
+    pub fn key_to_read(&mut self, cx: &mut Context<'_>, request: Request) -> Option<KeyId> {
+        let origin = self.open.get(&request)?.origin;
+        if !cx.waiting.has_room(origin.tenant) {
+            cx.counters.dropped_backend_busy += 1;
+            self.remove(request);
+            return None;
+        }
+        Some((origin.tenant, origin.key_hash))
+    }
+
+    /// A key that a half wants read is lent: its client is to ask again.
+    pub fn key_is_lent(&mut self, cx: &mut Context<'_>, half: usize, request: Request) {
+        self.refuse(cx, half, request, Status::TryAgain);
+    }
+
+    /// Reads a request's key for its half; what is there at once is told at once.
+    pub fn read(&mut self, cx: &mut Context<'_>, half: usize, request: Request) {
+        let Some(open) = self.open.get(&request) else {
+            return;
         };
-        if !self.waiting.has_room(open.origin.tenant) {
-            self.counters.dropped_backend_busy += 1;
-            self.halves.remove(request);
-            return true;
-        }
-        let id = (open.origin.tenant, open.origin.key_hash);
-        if self.loans.proceeds(&id) == Proceeds::Away {
-            self.recall_loan(id, now_ns, out);
-            self.refuse_half(half, request, Status::TryAgain, now_ns, out);
-            return true;
-        }
         self.counters.discipline_reads += 1;
-        self.ticket += 1;
         let key = Key {
             tenant: open.origin.tenant,
             hash: open.origin.key_hash,
             bytes: &open.key,
         };
-        match self.backend.get(key, now_ns, self.ticket) {
+        let ticket = cx.waiting.ticket();
+        match cx.backend.get(key, cx.now_ns, ticket) {
             Answer::Now(Some(item)) if item.value.len() > wire::max_value(0) => {
-                self.refuse_half(half, request, Status::TooLarge, now_ns, out);
+                self.refuse(cx, half, request, Status::TooLarge);
             }
             Answer::Now(found) => {
                 let value = found.map(|item| (item.value, item.version));
-                self.halves.made[half].on(now, StoreEvent::Value { request, value }, actions);
+                let mut actions = Vec::new();
+                let now = Duration::from_nanos(cx.now_ns - cx.started_ns);
+                self.made[half].on(now, StoreEvent::Value { request, value }, &mut actions);
+                self.carry_out(cx, half, actions);
             }
-            Answer::Later => {
-                let asked = Asked::Half(request, key.tenant);
-                self.waiting.insert(self.ticket, asked);
-            }
+            Answer::Later => cx.waiting.insert(ticket, Asked::Half(request, key.tenant)),
         }
-        true
     }
 
     /// Sends a packet in a tenant's name. False if it is none.
     fn send_for(
         &mut self,
+        cx: &mut Context<'_>,
         peer: Peer,
         mut header: Header,
         key: &[u8],
         value: &[u8],
-        out: &mut Outbox,
     ) -> bool {
-        let known = self.tenants.get(header.tenant);
+        let known = cx.tenants.get(header.tenant);
         let Some(known) = known.filter(|_| header.tenant != TENANT_SYSTEM) else {
             return false;
         };
@@ -447,12 +437,8 @@ impl Engine {
         }
         header.key_hash = known.secrets.hash.key_hash(header.tenant, key);
         let packet = Packet::new(header, key, value);
-        let sent = out.push(&packet, &known.secrets.tag, peer).is_ok();
+        let sent = cx.out.push(&packet, &known.secrets.tag, peer).is_ok();
         self.counters.discipline_sent += u64::from(sent);
         sent
-    }
-
-    fn since_start(&self, now_ns: u64) -> Duration {
-        Duration::from_nanos(now_ns - self.started_ns)
     }
 }

@@ -10,7 +10,7 @@ use wire::{Flags, Header, PART, PART_BYTES, Packet, maps::HashMap};
 
 use super::reply::Origin;
 use crate::{
-    clients::ClientId,
+    clients::RequestId,
     coherence::{Nanos, Parts},
     shares::Shares,
 };
@@ -19,9 +19,6 @@ use crate::{
 const STEPS: usize = PART_BYTES / PART;
 /// Bytes that an unfinished write costs beside its value.
 const OVERHEAD: usize = 256;
-
-/// A write of a client.
-type WriteId = (ClientId, u64);
 
 /// What became of a part.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,9 +66,9 @@ impl Says {
 
 /// Every write of which parts are missing, and the memory of those that are whole and not over.
 pub(super) struct Joins {
-    open: HashMap<WriteId, Join>,
+    open: HashMap<RequestId, Join>,
     /// In the order in which they began; some are whole by now.
-    order: VecDeque<(Nanos, WriteId)>,
+    order: VecDeque<(Nanos, RequestId)>,
     /// For how long a write is waited for.
     patience_ns: Nanos,
     bytes: Shares,
@@ -104,7 +101,7 @@ impl Joins {
         let Some(index) = index_of(packet) else {
             return Joined::Unfit;
         };
-        let id = (origin.client_id(), origin.request);
+        let id = origin.request_id();
         let says = Says::of(&packet.header);
         let mut entry = match self.open.entry(id) {
             Entry::Occupied(entry) => entry,

@@ -13,19 +13,23 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use bytes::Bytes;
 use wire::maps::HashMap;
 
-use super::{Engine, lease::Home};
+use super::{
+    context::{Context, Effect},
+    home::Home,
+};
 use crate::{
     backend::{Key, Ticket},
-    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms},
+    clients::RequestId,
+    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, counted_ns},
+    counters::LoanCounters,
     directory::KeyId,
     journal::{Journal, Switch},
     mutants::{Mutant, mutant},
-    net::Outbox,
     shares::Shares,
 };
 use asked::Parked;
-pub(super) use asked::absorbable;
 use hot::{Hot, Pace};
+pub(super) use wanted::LifeCheck;
 
 /// Keys that may be lent at once.
 const LOANS: usize = 1024;
@@ -97,7 +101,7 @@ pub(super) struct Loans {
     open: HashMap<KeyId, Lent>,
     lives: HashMap<KeyId, Known>,
     hot: Hot,
-    parked: HashMap<(crate::clients::ClientId, u64), Parked>,
+    parked: HashMap<RequestId, Parked>,
     next_ask_ns: Nanos,
     shares: Shares,
     /// Of the keys with a life of their own, and of the writes that are parked.
@@ -111,6 +115,7 @@ pub(super) struct Loans {
     pub stopping: bool,
     /// What lives are drawn from.
     seed: u64,
+    pub counters: LoanCounters,
 }
 
 impl Loans {
@@ -130,6 +135,7 @@ impl Loans {
             needs_journal,
             stopping: false,
             seed,
+            counters: LoanCounters::default(),
         }
     }
 
@@ -180,17 +186,16 @@ fn switch_of(number: u16, home: &Home) -> Switch {
     }
 }
 
-impl Engine {
+impl Loans {
     /// Gives the store its journal of loans. What a former life lent is called back at once.
-    pub fn keep_journal(&mut self, mut journal: Box<dyn Journal>, now_ns: u64, out: &mut Outbox) {
+    pub fn keep_journal(&mut self, cx: &mut Context<'_>, mut journal: Box<dyn Journal>) {
         let found = if mutant(Mutant::JournalForgotten) {
             vec![]
         } else {
             journal.found()
         };
-        self.loans.journal = Some(journal);
-        let over_ns =
-            self.started_ns + crate::coherence::counted_ns(self.config.longest_lease_ns());
+        self.journal = Some(journal);
+        let over_ns = cx.started_ns + counted_ns(cx.config.longest_lease_ns());
         for entry in found {
             self.counters.loans_found += 1;
             let home = |switch: &Switch| Home {
@@ -201,120 +206,109 @@ impl Engine {
                 slot: switch.slot,
             };
             let id = (entry.tenant, entry.key_hash);
-            let loan = Loan::found(entry.terms(), over_ns, now_ns);
+            let loan = Loan::found(entry.terms(), over_ns, cx.now_ns);
             let (owner, keeper) = (home(&entry.owner), home(&entry.keeper));
             let lent = Lent::new(loan, entry.key.into(), owner, keeper);
-            self.open_loan(id, lent, now_ns, out);
+            self.open_loan(cx, id, lent);
         }
     }
 
     /// Lends a key to X, with Y as its keeper.
-    fn lend(&mut self, key: Key<'_>, owner: u16, keeper: u16, now_ns: u64, out: &mut Outbox) {
+    fn lend(&mut self, cx: &mut Context<'_>, key: Key<'_>, owner: u16, keeper: u16) {
         let id = (key.tenant, key.hash);
-        let Some(term) = self.leases.term(owner, now_ns) else {
+        let Some(term) = cx.leases.term(owner, cx.now_ns) else {
             return;
         };
-        let homes = (self.leases.address(owner), self.leases.address(keeper));
+        let homes = (cx.leases.address(owner), cx.leases.address(keeper));
         let (Some(&x), Some(&y)) = homes else {
             return;
         };
-        let life = self.new_life(&id);
-        self.version += 1;
-        let base = self.version;
+        let life = self.new_life(cx, &id);
+        let base = cx.versions.next();
         let terms = Terms {
             life,
             base,
             owner,
             keeper,
-            bound_ns: self.write_back_ns(id.0),
+            bound_ns: cx.tenants.write_back_ns(id.0),
         };
-        let lent = Lent::new(Loan::new(terms, term, now_ns), key.bytes.into(), x, y);
-        self.open_loan(id, lent, now_ns, out);
+        let lent = Lent::new(Loan::new(terms, term, cx.now_ns), key.bytes.into(), x, y);
+        self.open_loan(cx, id, lent);
     }
 
-    fn open_loan(&mut self, id: KeyId, lent: Lent, now_ns: u64, out: &mut Outbox) {
-        self.loans.shares.take(id.0, 1);
-        self.loans.open.insert(id, lent);
-        self.loan_poll(id, now_ns, out);
+    fn open_loan(&mut self, cx: &mut Context<'_>, id: KeyId, lent: Lent) {
+        self.shares.take(id.0, 1);
+        self.open.insert(id, lent);
+        self.poll(cx, id);
     }
 
     /// A life that the key does not have, and has not had of late.
-    fn new_life(&mut self, id: &KeyId) -> u16 {
-        let known = self.loans.lives.get(id);
-        let lent = self.loans.open.get(id).map(|lent| lent.loan.terms().life);
+    fn new_life(&mut self, cx: &Context<'_>, id: &KeyId) -> u16 {
+        let known = self.lives.get(id);
+        let lent = self.open.get(id).map(|lent| lent.loan.terms().life);
         let had = known.map(|known| [known.life.life, known.life.before, known.life.ended.life]);
         loop {
-            let life = self.loans.draw();
+            let life = self.draw();
             let is_had = had.is_some_and(|had| had.contains(&life)) || lent == Some(life);
-            if life > wire::LIFE_UNKNOWN && life != self.replies.life && !is_had {
+            if life > wire::LIFE_UNKNOWN && life != cx.replies.life && !is_had {
                 return life;
             }
         }
     }
 
-    fn write_back_ns(&self, tenant: u32) -> Nanos {
-        let known = self.tenants.get(tenant);
-        u64::from(known.map_or(0, |known| known.write_back_ms)) * 1_000_000
-    }
-
-    /// Writes within a second by which a tenant's key is hot.
-    fn hot_from(&self, tenant: u32) -> u64 {
-        let by_bound = || hot::hot_from(self.write_back_ns(tenant));
-        self.config.lend_from.map_or_else(by_bound, u64::from)
-    }
-
     /// Moves a loan on as far as it goes.
-    fn loan_poll(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
+    fn poll(&mut self, cx: &mut Context<'_>, id: KeyId) {
         let mut acts = vec![];
         loop {
-            let Some(lent) = self.loans.open.get_mut(&id) else {
+            let Some(lent) = self.open.get_mut(&id) else {
                 return;
             };
             if lent.loan.is_lent() && lent.lent_ns.is_none() {
-                lent.lent_ns = Some(now_ns);
-                lent.pace = Pace::new(lent.loan.terms().base, now_ns);
+                lent.lent_ns = Some(cx.now_ns);
+                lent.pace = Pace::new(lent.loan.terms().base, cx.now_ns);
                 self.counters.loans += 1;
-                self.move_queued(id, now_ns, out);
-                self.recall_if_unlendable(id, now_ns);
+                cx.leave(Effect::Begun(id));
+                self.recall_if_unlendable(cx, id);
                 continue;
             }
-            let next_ns = lent.loan.poll(&mut self.leases, now_ns, &mut acts);
+            let next_ns = lent.loan.poll(cx.leases, cx.now_ns, &mut acts);
             if acts.is_empty() {
-                if next_ns != Nanos::MAX && (lent.timer_ns <= now_ns || next_ns < lent.timer_ns) {
+                if next_ns != Nanos::MAX && (lent.timer_ns <= cx.now_ns || next_ns < lent.timer_ns)
+                {
                     lent.timer_ns = next_ns;
-                    self.loans.timers.push(Reverse((next_ns, id)));
+                    self.timers.push(Reverse((next_ns, id)));
                 }
                 return;
             }
             for act in std::mem::take(&mut acts) {
-                self.perform(id, act, now_ns, out);
+                self.perform(cx, id, act);
             }
         }
     }
 
-    fn perform(&mut self, id: KeyId, act: Act<Bytes>, now_ns: u64, out: &mut Outbox) {
+    fn perform(&mut self, cx: &mut Context<'_>, id: KeyId, act: Act<Bytes>) {
         match act {
-            Act::Prepare(role) => self.send_lend(id, role, 0, None, out),
-            Act::Begin(role, epoch, value) => self.send_lend(id, role, epoch, value, out),
-            Act::Take { role, seal, newest } => self.send_take(id, role, None, seal, newest, out),
-            Act::Clean(role, life) => self.send_take(id, role, Some(life), true, 0, out),
-            Act::Record => self.record(id, true, now_ns),
-            Act::Erase => self.record(id, false, now_ns),
-            Act::Clear => self.clear(id, now_ns, out),
-            Act::Put(version, value) => self.put_back(id, version, &value, now_ns),
-            Act::Over(end) => self.loan_over(id, end, now_ns, out),
+            Act::Prepare(role) => self.send_lend(cx, id, role, 0, None),
+            Act::Begin(role, epoch, value) => self.send_lend(cx, id, role, epoch, value),
+            Act::Take { role, seal, newest } => self.send_take(cx, id, role, None, seal, newest),
+            Act::Clean(role, life) => self.send_take(cx, id, role, Some(life), true, 0),
+            Act::Record => self.record(cx, id, true),
+            Act::Erase => self.record(cx, id, false),
+            Act::Clear => self.clear(cx, id),
+            Act::Put(version, value) => self.put_back(cx, id, version, &value),
+            Act::Over(end) => self.over(cx, id, end),
         }
     }
 
     /// A loan is over: its key is the store's again.
-    fn loan_over(&mut self, id: KeyId, end: End, now_ns: u64, out: &mut Outbox) {
-        let life = self.new_life(&id);
-        let Some(lent) = self.loans.open.remove(&id) else {
+    fn over(&mut self, cx: &mut Context<'_>, id: KeyId, end: End) {
+        let life = self.new_life(cx, &id);
+        let Some(lent) = self.open.remove(&id) else {
             return;
         };
-        self.loans.shares.give_back(id.0, 1);
-        let lived_ns = lent.lent_ns.map_or(0, |lent_ns| now_ns - lent_ns);
-        self.loans.hot.ended(id, lived_ns, now_ns);
+        self.shares.give_back(id.0, 1);
+        let lived_ns = lent.lent_ns.map_or(0, |lent_ns| cx.now_ns - lent_ns);
+        self.hot.ended(id, lived_ns, cx.now_ns);
         match end {
             End::Cancelled => self.counters.loans_cancelled += 1,
             End::Returned {
@@ -335,15 +329,12 @@ impl Engine {
                         terms.bound_ns / 1_000_000
                     );
                 }
-                let before = self
-                    .loans
-                    .lives
-                    .get(&id)
-                    .map_or(self.replies.life, |k| k.life.life);
+                let known = self.lives.get(&id);
+                let before = known.map_or(cx.replies.life, |known| known.life.life);
                 let known = Known {
                     life: KeyLife {
                         life,
-                        since_ns: now_ns,
+                        since_ns: cx.now_ns,
                         before,
                         ended: Ended {
                             life: terms.life,
@@ -353,60 +344,57 @@ impl Engine {
                     base: terms.base,
                     keeper: (terms.keeper, lent.keeper),
                 };
-                if self.loans.lives.insert(id, known).is_none() {
-                    self.loans.lives_shares.take(id.0, 1);
+                if self.lives.insert(id, known).is_none() {
+                    self.lives_shares.take(id.0, 1);
                 }
             }
         }
-        if let Some(at) = self.directory.find(&id) {
-            self.directory.update(at, |e| e.state.release());
-            self.drive(at, now_ns, out);
-        }
-        self.ask_parked(id, now_ns, out);
+        cx.leave(Effect::Release(id));
+        self.ask_parked(cx, id);
     }
 
     /// What is due of loans.
-    pub(super) fn tick_loans(&mut self, now_ns: u64, out: &mut Outbox) {
-        while let Some(&Reverse((at_ns, id))) = self.loans.timers.peek()
-            && at_ns <= now_ns
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        while let Some(&Reverse((at_ns, id))) = self.timers.peek()
+            && at_ns <= cx.now_ns
         {
-            self.loans.timers.pop();
-            if let Some(lent) = self.loans.open.get_mut(&id)
+            self.timers.pop();
+            if let Some(lent) = self.open.get_mut(&id)
                 && lent.timer_ns == at_ns
             {
                 lent.timer_ns = 0;
-                if self.loans.stopping {
-                    lent.loan.recall(now_ns);
+                if self.stopping {
+                    lent.loan.recall(cx.now_ns);
                 }
-                self.loan_poll(id, now_ns, out);
+                self.poll(cx, id);
             }
         }
-        self.tick_parked(now_ns, out);
+        self.tick_parked(cx);
     }
 
     /// Calls a key back, if it is lent.
-    pub(super) fn recall_loan(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        if let Some(lent) = self.loans.open.get_mut(&id) {
-            lent.loan.recall(now_ns);
-            self.loan_poll(id, now_ns, out);
+    pub fn recall(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        if let Some(lent) = self.open.get_mut(&id) {
+            lent.loan.recall(cx.now_ns);
+            self.poll(cx, id);
         }
     }
 
     /// Makes room for one more key with a life of its own: those of which nobody knows any more go. A key that is lent may not find the
     /// room any more when it comes back; so many are more than there is room for at most as may be lent.
-    fn has_life_room(&mut self, id: &KeyId, now_ns: u64) -> bool {
+    fn has_life_room(&mut self, cx: &Context<'_>, id: &KeyId) -> bool {
         let Loans {
             lives,
             open,
             lives_shares,
             ..
-        } = &mut self.loans;
+        } = self;
         if lives.contains_key(id) {
             return true;
         }
         if !lives_shares.has_room(id.0) {
             lives.retain(|id, known| {
-                let is_old = now_ns >= known.life.since_ns + LIFE_KEPT_NS;
+                let is_old = cx.now_ns >= known.life.since_ns + LIFE_KEPT_NS;
                 let stays = open.contains_key(id) || !is_old;
                 lives_shares.give_back(id.0, usize::from(!stays));
                 stays
@@ -414,6 +402,12 @@ impl Engine {
         }
         lives_shares.has_room(id.0)
     }
+}
+
+/// Writes within a second by which a tenant's key is hot.
+fn hot_from(cx: &Context<'_>, tenant: u32) -> u64 {
+    let by_bound = || hot::hot_from(cx.tenants.write_back_ns(tenant));
+    cx.config.lend_from.map_or_else(by_bound, u64::from)
 }
 
 /// The other one.

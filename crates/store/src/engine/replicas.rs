@@ -24,11 +24,13 @@ use wire::{
     maps::{HashMap, HashSet},
 };
 
-use super::reply::Origin;
+use super::{context::Context, reply::Origin};
 use crate::{
     Config, Incarnation,
     coherence::{Borrowed, Epochs, Nanos, Replica},
+    counters::ReplicaCounters,
     directory::KeyId,
+    net::Peer,
     shares::Shares,
     status::ReplicasStatus,
 };
@@ -154,6 +156,7 @@ pub(super) struct Replicas {
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     /// When one more of many keys may be asked for first.
     next_first_ns: Nanos,
+    pub counters: ReplicaCounters,
 }
 
 impl Replicas {
@@ -178,6 +181,7 @@ impl Replicas {
             passed: BTreeMap::new(),
             timers: BinaryHeap::new(),
             next_first_ns: 0,
+            counters: ReplicaCounters::default(),
         }
     }
 
@@ -348,4 +352,19 @@ impl Replicas {
         self.next_first_ns = at_ns + ASKS_SPREAD_NS;
         at_ns
     }
+}
+
+/// Where a store is.
+fn peer_of(cx: &Context<'_>, node: NodeId) -> Option<Peer> {
+    let address = cx.config.cluster.store_numbered(node)?.address;
+    // Others know us by our address in the cluster file.
+    let any = cx.config.listen.ip().is_unspecified();
+    let local = cx.config.identity.filter(|_| any).map(|me| me.ip());
+    Some(Peer { address, local })
+}
+
+/// A packet that a server does something for: whether there is time for it.
+fn pays(cx: &mut Context<'_>, id: KeyId) -> bool {
+    let payer = cx.partitions.in_place_of(cx.partitions.at(id.1));
+    cx.take_time(payer).is_some()
 }

@@ -7,7 +7,7 @@ use wire::{
 };
 
 use crate::{
-    clients::ClientId,
+    clients::RequestId,
     net::{Outbox, Peer},
 };
 
@@ -80,9 +80,9 @@ impl Origin {
         }
     }
 
-    /// The client, as rule 7 tells clients apart.
-    pub(super) fn client_id(&self) -> ClientId {
-        (self.tenant, self.client)
+    /// The client, as rule 7 tells clients apart, and its number for this request.
+    pub(super) fn request_id(&self) -> RequestId {
+        ((self.tenant, self.client), self.request)
     }
 
     /// What answers it. A push is answered by nothing but itself: it was asked for by an acknowledgement.
@@ -160,6 +160,14 @@ pub(super) struct Replies {
 }
 
 impl Replies {
+    /// Of a store in this life.
+    pub(super) fn new(life: u16) -> Replies {
+        Replies {
+            life,
+            delayed: Delayed::default(),
+        }
+    }
+
     /// Answers a request; one whose partition is behind is answered later.
     pub(super) fn send(
         &mut self,
@@ -236,18 +244,6 @@ impl Replies {
             self.delayed.delay_newest(origin.not_before_ns, out);
         }
         true
-    }
-
-    /// Answers with nothing but a status.
-    pub(super) fn refuse(
-        &mut self,
-        origin: &Origin,
-        key: &[u8],
-        status: Status,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        self.send(origin, key, &Answer::status(status), now_ns, out);
     }
 }
 

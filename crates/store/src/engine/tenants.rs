@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use wire::{
-    Cluster, ClusterError, NodeId, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap,
-};
+use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap};
 
-use super::Engine;
-use crate::{directory::KeyId, net::Outbox};
+use crate::coherence::Nanos;
 
 /// A tenant, ready for use.
 #[derive(Clone)]
@@ -92,10 +89,44 @@ impl Tenants {
         self.get(id).map_or(Secret::NONE, |known| known.secrets.tag)
     }
 
+    /// What is different from how it was before.
+    ///
+    /// # Errors
+    /// [`UpdateError::HashSecret`]: a tenant's keys would be elsewhere.
+    pub fn changed_from(&self, before: &Tenants) -> Result<Changed, UpdateError> {
+        let mut changed = Changed::default();
+        for (&id, known) in &before.known {
+            match self.get(id) {
+                Some(after) if after.secrets.hash != known.secrets.hash => {
+                    return Err(UpdateError::HashSecret(id));
+                }
+                Some(after) if after.held != known.held => drop(changed.moved.insert(id)),
+                Some(_) => {}
+                None => drop(changed.gone.insert(id)),
+            }
+        }
+        Ok(changed)
+    }
+
+    /// How much later than an answered write its value is here at most; 0: no key of the tenant is lent.
+    pub fn write_back_ns(&self, id: u32) -> Nanos {
+        let known = self.get(id);
+        u64::from(known.map_or(0, |known| known.write_back_ms)) * 1_000_000
+    }
+
     /// Tenants that may make requests.
     pub fn len(&self) -> usize {
         self.known.len() - usize::from(self.known.contains_key(&TENANT_SYSTEM))
     }
+}
+
+/// What another cluster means for tenants.
+#[derive(Default)]
+pub(super) struct Changed {
+    /// Tenants that are there no more.
+    pub gone: BTreeSet<u32>,
+    /// Tenants of whose partitions this store has others now.
+    pub moved: BTreeSet<u32>,
 }
 
 fn bits_of(cluster: &Cluster, me: SocketAddr, stores: &[SocketAddr]) -> Box<[u64]> {
@@ -149,7 +180,11 @@ pub enum UpdateError {
     Ended,
 }
 
-fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
+/// Whether a store that runs with a cluster can take another one in its place.
+///
+/// # Errors
+/// [`UpdateError`], but for [`UpdateError::HashSecret`] and [`UpdateError::Ended`].
+pub(super) fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     new.check()?;
     if new.partitions != old.partitions {
         return Err(UpdateError::Partitions {
@@ -168,104 +203,4 @@ fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
         return Err(UpdateError::SystemSecret);
     }
     Ok(())
-}
-
-impl Engine {
-    /// Whether the store of this number may hold copies of a tenant's keys.
-    pub(super) fn may_hold(&self, store: NodeId, tenant: u32) -> bool {
-        let store = self.config.cluster.store_numbered(store);
-        let known = self.tenants.get(tenant);
-        store.is_some_and(|store| known.is_some_and(|known| known.may_use(store.address)))
-    }
-
-    /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is gone is denied, and
-    /// everything that went on for it ends without an answer; nobody waits for its copies, so whoever gives its number to
-    /// another tenant must first have it removed from every switch. Copies of keys that are another store's from
-    /// now on are called back. Keys themselves do not move.
-    ///
-    /// # Errors
-    /// [`UpdateError`]; everything stays as it was then.
-    pub fn update(
-        &mut self,
-        new: Cluster,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) -> Result<(), UpdateError> {
-        let old = &self.config.cluster;
-        check(old, &new)?;
-        let tenants = Tenants::new(&new, self.config.identity, Some((old, &self.tenants)));
-        for (id, known) in &self.tenants.known {
-            let seed = tenants.get(*id).map(|after| after.secrets.hash);
-            if seed.is_some_and(|seed| seed != known.secrets.hash) {
-                return Err(UpdateError::HashSecret(*id));
-            }
-        }
-        let before = std::mem::replace(&mut self.tenants, tenants);
-        let lent_nothing = self.lends_nothing().is_some();
-        std::sync::Arc::make_mut(&mut self.config).cluster = new;
-        let (mut gone, mut moved) = (BTreeSet::new(), BTreeSet::new());
-        for (id, known) in &before.known {
-            match self.tenants.get(*id) {
-                None => drop(gone.insert(*id)),
-                Some(after) if after.held != known.held => drop(moved.insert(*id)),
-                Some(_) => {}
-            }
-        }
-        self.forget_tenants(&gone);
-        self.tenants_left(&gone, now_ns, out);
-        let tenants = self.tenants.len();
-        self.clients.share_among(tenants);
-        self.directory.share_among(tenants);
-        self.waiting.share_among(tenants);
-        self.halves.share_among(tenants);
-        self.pending_writes.share_among(tenants);
-        self.joins.share_among(tenants);
-        self.held.share_among(tenants);
-        self.replicas.share_among(tenants);
-        self.backend.longest(self.config.cluster.max_value as usize);
-        self.recall_moved(&moved, now_ns);
-        self.move_replicas(now_ns, out);
-        self.loans.share_among(tenants);
-        self.recall_unlendable(now_ns, out);
-        if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
-            tracing::warn!("a tenant has write-back, but no key is lent: {why}");
-        }
-        Ok(())
-    }
-
-    fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
-        if gone.is_empty() {
-            return;
-        }
-        gone.iter().for_each(|id| self.clients.forget_tenant(*id));
-        self.waiting.forget_tenants(|id| gone.contains(&id));
-        self.joins.forget_tenants(gone);
-        self.held.forget_tenants(gone);
-        self.replicas.forget_tenants(gone);
-        self.forget_parked(gone);
-        for entry in self.directory.remove_tenants(gone) {
-            let writes = entry.state.writes();
-            self.pending_writes.give_back(entry.id.0, writes);
-            self.outside.closed(&entry.id);
-            self.backend.pin(entry.named(), false);
-        }
-    }
-
-    /// Calls back the copies of these tenants' keys that this store holds no longer, some at a time.
-    fn recall_moved(&mut self, tenants: &BTreeSet<u32>, now_ns: u64) {
-        if tenants.is_empty() {
-            return;
-        }
-        let moved = |(tenant, hash): &KeyId| {
-            if !tenants.contains(tenant) {
-                return false;
-            }
-            let at = self.partitions.at(*hash);
-            let owns = self.partitions.owns(at);
-            let known = self.tenants.get(*tenant);
-            known.is_some_and(|known| !known.holds(at, owns))
-        };
-        let moved: Vec<KeyId> = self.directory.with_copies().filter(moved).collect();
-        self.recalls.also(moved, now_ns);
-    }
 }

@@ -259,7 +259,7 @@ fn a_write_to_another_life_of_the_store_is_not_applied() {
     assert_eq!(status(&mut store, told.life), Status::Ok);
     // A late copy of the first packet does not count as the write, nor as another one.
     assert_eq!(status(&mut store, wire::LIFE_UNKNOWN), Status::OtherLife);
-    assert_eq!(store.engine.counters.refused_other_life, 3);
+    assert_eq!(store.engine.counters().loans.refused_other_life, 3);
 }
 
 #[test]
@@ -319,20 +319,20 @@ fn with_a_copy() -> Store {
 #[test]
 fn a_tenant_that_is_gone_leaves_nothing_behind() {
     let mut store = with_a_copy();
-    let with = store.engine.config.cluster.clone();
+    let with = store.engine.facts.config.cluster.clone();
     let without = wire::Cluster {
         tenants: vec![],
         ..with.clone()
     };
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
-    assert_eq!(store.engine.pending_writes.all(), 2);
+    assert_eq!(store.engine.facts.ledger.pending(), 2);
     store
         .engine
         .update(without, LATER_NS, &mut store.out)
         .unwrap();
-    assert_eq!(store.engine.pending_writes.all(), 0);
-    assert_eq!(store.engine.directory.copies(), 0);
+    assert_eq!(store.engine.facts.ledger.pending(), 0);
+    assert_eq!(store.engine.facts.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
     let sent = std::iter::from_fn(|| store.out.pop());
@@ -341,7 +341,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
         .collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
-    assert!(store.engine.leases.holds(1, 0, LATER_NS));
+    assert!(store.engine.facts.leases.holds(1, 0, LATER_NS));
     store.engine.update(with, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 5, b"k"), Some(Status::Ok));
 }
@@ -349,7 +349,7 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
 #[test]
 fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let mut store = with_a_copy();
-    let mut cluster = store.engine.config.cluster.clone();
+    let mut cluster = store.engine.facts.config.cluster.clone();
     let me = cluster.stores[0].address;
     let other = "10.0.0.2:7117".parse().unwrap();
     // Started with two stores, of which this one owns what the key hashes to.
@@ -362,10 +362,10 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
         rack: 0,
     };
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
-    let config = Arc::make_mut(&mut store.engine.config);
+    let config = Arc::make_mut(&mut store.engine.facts.config);
     config.identity = Some(me);
     config.cluster = cluster.clone();
-    store.engine.partitions = crate::partition::Partitions::new(2, |at| at == partition);
+    store.engine.facts.partitions = crate::partition::Partitions::new(2, |at| at == partition);
     cluster.tenants[0].stores = vec![other];
     store
         .engine
@@ -386,7 +386,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
 #[test]
 fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
     let mut store = with_a_copy();
-    let mut cluster = store.engine.config.cluster.clone();
+    let mut cluster = store.engine.facts.config.cluster.clone();
     cluster.tenants[0] = wire::Tenant {
         also_secret: Some("09".repeat(16)),
         hash_secret: Some("09".repeat(16)),
@@ -413,7 +413,7 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
         ..Header::new(Op::InvalidateAck)
     };
     store.hand_in(ack, b"k");
-    assert_eq!(store.engine.pending_writes.all(), 0);
+    assert_eq!(store.engine.facts.ledger.pending(), 0);
     let reply = store.out.pop().expect("the write's answer").0;
     let packet = Packet::decode(&reply).unwrap();
     assert_eq!(packet.header.status, Status::Ok);
@@ -432,15 +432,15 @@ fn a_request_that_its_half_does_not_answer_is_forgotten() {
     let mut store = Store::slow();
     assert_eq!(store.ask(operation(), b"x"), None);
     store.tick(999);
-    assert_eq!(store.engine.counters.discipline_unanswered, 0);
+    assert_eq!(store.engine.counters().halves.discipline_unanswered, 0);
     store.tick(1100);
-    assert_eq!(store.engine.counters.discipline_unanswered, 1);
+    assert_eq!(store.engine.counters().halves.discipline_unanswered, 1);
     let tell = |store: &mut Store| {
         let told = store
             .engine
             .tell("slow", KEYED, b"answer", LATER_NS, &mut store.out);
         told.unwrap();
-        store.engine.counters.discipline_refused
+        store.engine.counters().halves.discipline_refused
     };
     assert_eq!(tell(&mut store), 1, "too late to answer");
     let mut store = Store::slow();
@@ -459,8 +459,11 @@ fn requests_that_halves_have_open_are_bounded_and_each_tenant_has_its_share() {
     for n in 0..most + 3 {
         assert_eq!(store.ask(operation(), &n.to_be_bytes()), None);
     }
-    assert_eq!(store.engine.counters.dropped_discipline_busy, 3);
-    assert_eq!(store.engine.counters.discipline_requests, u64::from(most));
+    assert_eq!(store.engine.counters().halves.dropped_discipline_busy, 3);
+    assert_eq!(
+        store.engine.counters().halves.discipline_requests,
+        u64::from(most)
+    );
     assert_eq!(store.ask(operation(), b"k"), None, "no room for this one");
     let others = Header {
         tenant: TENANT_OPEN,
@@ -495,7 +498,7 @@ fn halves_hear_ten_times_a_second_that_time_passes() {
 fn halves_hear_of_a_tenant_that_left_and_keep_nothing_open_for_it() {
     let mut store = Store::slow();
     store.hand_in(operation(), b"x");
-    let mut cluster = store.engine.config.cluster.clone();
+    let mut cluster = store.engine.facts.config.cluster.clone();
     cluster.tenants.clear();
     store
         .engine
@@ -503,7 +506,7 @@ fn halves_hear_of_a_tenant_that_left_and_keep_nothing_open_for_it() {
         .unwrap();
     assert_eq!(store.report().as_deref(), Some(&b"7 left"[..]));
     store.tick(1000);
-    assert_eq!(store.engine.counters.discipline_unanswered, 0);
+    assert_eq!(store.engine.counters().halves.discipline_unanswered, 0);
 }
 
 #[test]
@@ -514,7 +517,7 @@ fn operations_that_nobody_takes_end_as_before() {
         ..operation()
     };
     assert_eq!(store.ask(header, b"k"), None);
-    assert_eq!(store.engine.counters.dropped_op, 1);
+    assert_eq!(store.engine.counters().halves.dropped_op, 1);
 }
 
 #[test]
@@ -522,14 +525,14 @@ fn operations_keep_to_the_rate_limit_also_those_of_other_stores_keys() {
     let mut store = Store::slow();
     // One of two partitions is ours: the other's keys cost us as ours do.
     for owned in [0, 1] {
-        store.engine.partitions = crate::partition::Partitions::new(2, |at| at == owned);
+        store.engine.facts.partitions = crate::partition::Partitions::new(2, |at| at == owned);
         busy::make_busy(&mut store.engine, 100, 3);
-        store.engine.counters.dropped_rate_limit = 0;
+        store.engine.facts.counters.dropped_rate_limit = 0;
         for _ in 0..20 {
             store.hand_in(operation(), b"k");
         }
-        assert_eq!(store.engine.counters.dropped_rate_limit, 16);
-        let served = store.engine.partitions.iter().map(|p| p.served);
+        assert_eq!(store.engine.counters().requests.dropped_rate_limit, 16);
+        let served = store.engine.facts.partitions.iter().map(|p| p.served);
         assert_eq!(served.collect::<Vec<_>>()[owned as usize], 4);
         store.out.clear();
         store.tick(100 + 1000 * u64::from(owned));

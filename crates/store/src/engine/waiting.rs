@@ -57,6 +57,8 @@ pub(super) struct Waiting {
     asked: HashMap<Ticket, Asked>,
     reads: HashSet<ReadId>,
     shares: Shares,
+    /// Of the last request.
+    newest: Ticket,
 }
 
 impl Waiting {
@@ -66,7 +68,14 @@ impl Waiting {
             asked: HashMap::new(),
             reads: HashSet::new(),
             shares: Shares::new(limit, tenants),
+            newest: 0,
         }
+    }
+
+    /// A ticket for one more request.
+    pub fn ticket(&mut self) -> Ticket {
+        self.newest += 1;
+        self.newest
     }
 
     /// From now on so many tenants share the room.

@@ -142,14 +142,14 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     let from_copy = |read: &mut dyn FnMut() -> support::Reply| {
         read();
         let totals = status().totals;
-        totals.replica_reads - totals.replica_reads_passed
+        totals.replicas.replica_reads - totals.replicas.replica_reads_passed
     };
     until(|| from_copy(&mut read), |reads| *reads > 0);
 
     // A write that no switch copies is answered when the copy is gone, and then pushed.
     at_home.write(key, b"second");
     assert_eq!(read().value, b"second");
-    assert!(status().totals.replica_invalidations > 0);
+    assert!(status().totals.replicas.replica_invalidations > 0);
     until(status, |status| status.replicas.valid == 1);
 
     // One that a switch sends to both.
@@ -166,7 +166,7 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     switch.tell(update, key, b"third, which is longer than its hash");
     at_home.ask(write, key, b"third, which is longer than its hash", 0);
     assert_eq!(read().value, b"third, which is longer than its hash");
-    assert_eq!(status().totals.replica_updates, 1);
+    assert_eq!(status().totals.replicas.replica_updates, 1);
     until(status, |status| status.replicas.valid == 1);
 
     tell(&[b"-", key].concat());

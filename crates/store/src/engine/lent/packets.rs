@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
-use super::other;
+use super::{Loans, hot_from, other};
 use crate::{
     coherence::{Role, Taken},
     directory::KeyId,
-    engine::{Engine, lease::Home},
-    net::Outbox,
+    engine::{context::Context, home::Home},
 };
 
 /// Longest UDP payload in bytes over either IP.
@@ -19,17 +18,27 @@ pub(super) fn longest(key: &[u8]) -> usize {
     ROOM - wire::HEADER_LEN - key.len()
 }
 
-impl Engine {
+/// Sends a question with room for the longest answer.
+pub(super) fn push_padded(cx: &mut Context<'_>, header: Header, key: &[u8], home: Home) {
+    let mut bytes = Vec::with_capacity(ROOM);
+    let packet = Packet::new(header, key, &[]);
+    if packet.encode(&cx.system_secret(), &mut bytes).is_ok() {
+        bytes.resize(ROOM, 0);
+        cx.out.push_bytes(&bytes, home.peer);
+    }
+}
+
+impl Loans {
     /// Asks a switch to prepare (epoch 0) or to begin.
     pub(super) fn send_lend(
         &mut self,
+        cx: &mut Context<'_>,
         id: KeyId,
         role: Role,
         epoch: u64,
         value: Option<(u64, Bytes)>,
-        out: &mut Outbox,
     ) {
-        let Some(lent) = self.loans.open.get(&id) else {
+        let Some(lent) = self.open.get(&id) else {
             return;
         };
         let terms = lent.loan.terms();
@@ -46,21 +55,20 @@ impl Engine {
         }
         let (version, value) = value.unwrap_or_default();
         header.version = version;
-        let packet = Packet::new(header, &lent.key, &value);
-        let _ = out.push(&packet, &self.system_secret(), home.peer);
+        cx.send(header, &lent.key, &value, home.peer);
     }
 
     /// Asks a switch for what it has: of this loan, or of another `life` that is in the way.
     pub(super) fn send_take(
         &mut self,
+        cx: &mut Context<'_>,
         id: KeyId,
         role: Role,
         life: Option<u16>,
         seal: bool,
         newest: u64,
-        out: &mut Outbox,
     ) {
-        let Some(lent) = self.loans.open.get(&id) else {
+        let Some(lent) = self.open.get(&id) else {
             return;
         };
         let terms = lent.loan.terms();
@@ -74,92 +82,70 @@ impl Engine {
             header.flags = Flags::GRANT;
         }
         let key = lent.key.clone();
-        self.push_padded(header, &key, home, out);
-    }
-
-    /// Sends a question with room for the longest answer.
-    pub(super) fn push_padded(&self, header: Header, key: &[u8], home: Home, out: &mut Outbox) {
-        let mut bytes = Vec::with_capacity(ROOM);
-        let packet = Packet::new(header, key, &[]);
-        if packet.encode(&self.system_secret(), &mut bytes).is_ok() {
-            bytes.resize(ROOM, 0);
-            out.push_bytes(&bytes, home.peer);
-        }
+        push_padded(cx, header, &key, home);
     }
 
     /// A switch says something about a loan.
-    pub(in crate::engine) fn loan_message(
-        &mut self,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    pub fn message(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let header = &packet.header;
-        if !packet.tag_is_valid(&self.system_secret()) {
-            self.counters.denied_tag += 1;
+        if !packet.tag_is_valid(&cx.system_secret()) {
+            cx.counters.denied_tag += 1;
             return;
         }
         let id = (header.tenant, header.key_hash);
         if header.op == Op::KeepRequest {
             self.counters.dropped_keep += 1;
             // One of an earlier loan, that comes late, says nothing of this.
-            let lent = self.loans.open.get(&id);
+            let lent = self.open.get(&id);
             if lent.is_some_and(|lent| lent.loan.terms().life == header.life) {
-                self.recall_loan(id, now_ns, out);
+                self.recall(cx, id);
             }
             return;
         }
         if header.op == Op::TakeReply && (header.client, header.request) != (0, 0) {
-            return self.told(packet, now_ns, out);
+            return self.told(cx, packet);
         }
         let Some(role) = self.role_of(&id, header.epoch.switch()) else {
             self.counters.dropped_loan += 1;
             return;
         };
         match header.op {
-            Op::LendReply => self.lend_reply(id, role, header, out, now_ns),
-            _ => self.take_reply(id, role, packet, now_ns),
+            Op::LendReply => self.lend_reply(cx, id, role, header),
+            _ => self.take_reply(cx, id, role, packet),
         }
-        self.loan_poll(id, now_ns, out);
+        self.poll(cx, id);
     }
 
     fn role_of(&self, id: &KeyId, switch: u16) -> Option<Role> {
-        let terms = self.loans.open.get(id)?.loan.terms();
+        let terms = self.open.get(id)?.loan.terms();
         [(terms.owner, Role::Owner), (terms.keeper, Role::Keeper)]
             .into_iter()
             .find_map(|(number, role)| (number == switch).then_some(role))
     }
 
-    fn lend_reply(
-        &mut self,
-        id: KeyId,
-        role: Role,
-        header: &Header,
-        out: &mut Outbox,
-        now_ns: u64,
-    ) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
+    fn lend_reply(&mut self, cx: &mut Context<'_>, id: KeyId, role: Role, header: &Header) {
+        let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
         let (life, epoch) = (lent.loan.terms().life, header.epoch.number());
         if header.status == Status::Mismatch && header.life != life {
             // Of a loan that nobody knows any more: the next finds the place free.
-            lent.loan.prepared(role, None, now_ns);
-            return self.send_take(id, role, Some(header.life), true, 0, out);
+            lent.loan.prepared(role, None, cx.now_ns);
+            return self.send_take(cx, id, role, Some(header.life), true, 0);
         }
         if header.life != life || header.node != lent.party(other(role)).0 {
             self.counters.dropped_loan += 1;
             return;
         }
         let done = header.status == Status::Ok && epoch > 0;
-        lent.loan.begun(role, done, now_ns);
-        lent.loan.prepared(role, done.then_some(epoch), now_ns);
+        lent.loan.begun(role, done, cx.now_ns);
+        lent.loan.prepared(role, done.then_some(epoch), cx.now_ns);
     }
 
-    fn take_reply(&mut self, id: KeyId, role: Role, packet: &Packet<'_>, now_ns: u64) {
+    fn take_reply(&mut self, cx: &mut Context<'_>, id: KeyId, role: Role, packet: &Packet<'_>) {
         let header = &packet.header;
-        let hot_from = self.hot_from(id.0);
-        let Some(lent) = self.loans.open.get_mut(&id) else {
+        let hot_from = hot_from(cx, id.0);
+        let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
         if header.life != lent.loan.terms().life {
@@ -173,11 +159,11 @@ impl Engine {
             version: header.version,
             value: has_value.then(|| Bytes::copy_from_slice(packet.value)),
         };
-        lent.loan.taken(role, taken, now_ns);
+        lent.loan.taken(role, taken, cx.now_ns);
         let pulled = role == Role::Keeper && lent.loan.is_lent();
-        if pulled && lent.pace.is_cold(header.version, hot_from, now_ns) {
+        if pulled && lent.pace.is_cold(header.version, hot_from, cx.now_ns) {
             self.counters.loans_cold += 1;
-            lent.loan.recall(now_ns);
+            lent.loan.recall(cx.now_ns);
         }
     }
 }

@@ -7,17 +7,18 @@ use crate::{
     backend::{Answer as Reply, Change, Condition, Found, Put, Ticket},
     coherence::VERSIONS,
     directory::KeyId,
-    engine::{Engine, waiting::Asked},
+    engine::{
+        context::{Context, Effect},
+        waiting::Asked,
+    },
     journal::Entry,
-    net::Outbox,
 };
 
-impl Engine {
+impl Loans {
     /// Has the journal remember a loan, or forget it.
-    pub(super) fn record(&mut self, id: KeyId, begins: bool, now_ns: u64) {
-        self.ticket += 1;
-        let ticket = self.ticket;
-        let Loans { open, journal, .. } = &mut self.loans;
+    pub(super) fn record(&mut self, cx: &mut Context<'_>, id: KeyId, begins: bool) {
+        let ticket = cx.waiting.ticket();
+        let Loans { open, journal, .. } = self;
         let Some(lent) = open.get_mut(&id) else {
             return;
         };
@@ -40,84 +41,66 @@ impl Engine {
             Some(journal) => journal.end(id.0, id.1, ticket),
         };
         match answer {
-            Reply::Now(done) => self.journaled(id, done, now_ns),
-            Reply::Later => self.waiting.insert(ticket, Asked::Loan(id)),
+            Reply::Now(done) => self.recorded(cx, id, done),
+            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
         }
     }
 
-    /// The journal has answered.
-    pub(super) fn journaled(&mut self, id: KeyId, done: bool, now_ns: u64) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
+    fn recorded(&mut self, cx: &mut Context<'_>, id: KeyId, done: bool) {
+        let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
         self.counters.loans_refused_unsafe += u64::from(!done);
-        lent.loan.recorded(done, now_ns);
-        lent.loan.erased(done, now_ns);
+        lent.loan.recorded(done, cx.now_ns);
+        lent.loan.erased(done, cx.now_ns);
     }
 
     /// Holds the key and calls its copies back.
-    pub(super) fn clear(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
+    pub(super) fn clear(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
         lent.clears = true;
-        let key = lent.named(id);
-        let at = self.directory.enter(key);
-        self.directory.update(at, |e| e.state.hold());
-        self.drive(at, now_ns, out);
+        cx.leave(Effect::Hold(id, lent.key.clone()));
     }
 
     /// No copy of a key that is held is left, and no write of it is under way: its value is what will be lent.
-    pub(in crate::engine) fn cleared(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(lent) = self.loans.open.get_mut(&id) else {
+    pub fn cleared(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
         if !std::mem::take(&mut lent.clears) {
             return;
         }
-        self.ticket += 1;
-        lent.reading = Some(self.ticket);
+        let ticket = cx.waiting.ticket();
+        lent.reading = Some(ticket);
         let key = lent.named(id);
-        match self.backend.get(key, now_ns, self.ticket) {
-            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
+        match cx.backend.get(key, cx.now_ns, ticket) {
+            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
             Reply::Now(item) => {
                 let item = item.filter(|item| item.expiry_ms == 0);
                 let value = item.map(|item| (item.version, Bytes::copy_from_slice(item.value)));
-                self.value_to_lend(id, value, now_ns, out);
+                self.value_to_lend(cx, id, value);
             }
         }
     }
 
-    pub(super) fn value_to_lend(
-        &mut self,
-        id: KeyId,
-        value: Option<(u64, Bytes)>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        if let Some(lent) = self.loans.open.get_mut(&id) {
+    fn value_to_lend(&mut self, cx: &mut Context<'_>, id: KeyId, value: Option<(u64, Bytes)>) {
+        if let Some(lent) = self.open.get_mut(&id) {
             lent.reading = None;
             let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
             let value = value.filter(|(_, value)| fits(value));
             // A former life's clock may have been ahead.
             let version = value.as_ref().map_or(0, |(version, _)| *version);
-            let base = self.version.max(version) + 1;
-            self.version = base + VERSIONS - 1;
-            lent.loan.cleared(value, base, now_ns);
-            self.loan_poll(id, now_ns, out);
+            let base = cx.versions.reserve(VERSIONS, version);
+            lent.loan.cleared(value, base, cx.now_ns);
+            self.poll(cx, id);
         }
     }
 
     /// The backend has answered a question of a loan; maybe of one that is over.
-    pub(in crate::engine) fn loan_read(
-        &mut self,
-        id: KeyId,
-        ticket: Ticket,
-        found: Found,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        let lent = self.loans.open.get(&id);
+    pub fn read(&mut self, cx: &mut Context<'_>, id: KeyId, ticket: Ticket, found: Found) {
+        let lent = self.open.get(&id);
         if lent.is_none_or(|lent| lent.reading != Some(ticket)) {
             return;
         }
@@ -125,17 +108,23 @@ impl Engine {
             Found::Item(item) if item.expiry_ms == 0 => Some((item.version, item.value.into())),
             _ => None,
         };
-        self.value_to_lend(id, value, now_ns, out);
+        self.value_to_lend(cx, id, value);
     }
 
     /// Writes what came back to the backend.
-    pub(super) fn put_back(&mut self, id: KeyId, version: u64, value: &Bytes, now_ns: u64) {
-        let Some(lent) = self.loans.open.get(&id) else {
+    pub(super) fn put_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: KeyId,
+        version: u64,
+        value: &Bytes,
+    ) {
+        let Some(lent) = self.open.get(&id) else {
             return;
         };
         self.counters.loan_flushes += 1;
-        self.ticket += 1;
-        self.held.end(id);
+        let ticket = cx.waiting.ticket();
+        cx.values.end(id);
         let key = lent.named(id);
         let put = Put {
             value,
@@ -143,42 +132,30 @@ impl Engine {
             condition: Condition::Always,
             version,
         };
-        match self.backend.put(key, put, now_ns, self.ticket) {
-            Reply::Now(change) => self.flushed(id, change, now_ns),
-            Reply::Later => self.waiting.insert(self.ticket, Asked::Loan(id)),
+        match cx.backend.put(key, put, cx.now_ns, ticket) {
+            Reply::Now(change) => self.flushed(cx, id, change),
+            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
         }
     }
 
-    pub(super) fn flushed(&mut self, id: KeyId, change: Change, now_ns: u64) {
+    fn flushed(&mut self, cx: &mut Context<'_>, id: KeyId, change: Change) {
         let done = matches!(change, Change::Done(_));
         self.counters.loan_flush_errors += u64::from(!done);
-        if let Some(lent) = self.loans.open.get_mut(&id) {
+        if let Some(lent) = self.open.get_mut(&id) {
             // Also one that was refused is not tried again at once.
-            lent.loan.put(done, now_ns + self.leases.length_ns());
+            lent.loan.put(done, cx.now_ns + cx.leases.length_ns());
         }
     }
 
     /// The backend has carried a write of a loan out, or not.
-    pub(in crate::engine) fn loan_put(
-        &mut self,
-        id: KeyId,
-        change: Change,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        self.flushed(id, change, now_ns);
-        self.loan_poll(id, now_ns, out);
+    pub fn put(&mut self, cx: &mut Context<'_>, id: KeyId, change: Change) {
+        self.flushed(cx, id, change);
+        self.poll(cx, id);
     }
 
     /// The journal has answered later.
-    pub(in crate::engine) fn loan_journaled(
-        &mut self,
-        id: KeyId,
-        done: bool,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        self.journaled(id, done, now_ns);
-        self.loan_poll(id, now_ns, out);
+    pub fn journaled(&mut self, cx: &mut Context<'_>, id: KeyId, done: bool) {
+        self.recorded(cx, id, done);
+        self.poll(cx, id);
     }
 }

@@ -2,19 +2,28 @@
 
 use wire::{Header, Packet, Status};
 
-use super::{GRACE_NS, absorbable};
+use super::{GRACE_NS, Loans, hot_from, packets};
 use crate::{
     backend::Key,
     coherence::{Named, Proceeds, Says, Verdict, judge},
     directory::KeyId,
     engine::{
-        Engine,
-        keys::Outcome,
+        context::{Context, Effect},
+        job::{Outcome, absorbable},
         reply::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
-    net::Outbox,
 };
+
+/// What is to be done with a write, by the life of its key that it names.
+pub(in crate::engine) enum LifeCheck {
+    /// It is the store's: to be decided here, or with whoever kept it.
+    Taken(Says),
+    /// It was decided before, and is to be answered so again, as one that named this life.
+    Repeated(Verdict<Outcome>, u16),
+    /// It was answered or dropped.
+    Over,
+}
 
 /// Whether a write was told to name this life.
 fn is_moved_to(verdict: &Verdict<Outcome>, life: u16) -> bool {
@@ -24,64 +33,55 @@ fn is_moved_to(verdict: &Verdict<Outcome>, life: u16) -> bool {
     }
 }
 
-impl Engine {
+impl Loans {
     /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again finds the owner, or the key here.
-    pub(in crate::engine) fn may_read(
-        &mut self,
-        origin: &Origin,
-        key: Key<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) -> bool {
+    pub fn may_read(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
         let id = (key.tenant, key.hash);
-        if self.loans.proceeds(&id) != Proceeds::Away || mutant(Mutant::ReadWhileLent) {
+        if self.proceeds(&id) != Proceeds::Away || mutant(Mutant::ReadWhileLent) {
             return true;
         }
         self.counters.dropped_lent += 1;
         let of_store = origin.epoch.switch() & wire::NODE_STORE != 0;
         if of_store && origin.wants_grant {
             // Whoever holds copies has time: it is pushed one when the loan is over.
-            if let Some(at) = self.directory.find(&id) {
-                self.grant_later(at, origin.epoch, now_ns);
-            }
+            cx.leave(Effect::GrantLater(id, origin.epoch));
             return false;
         }
         let by_owner = origin.op == wire::Op::FetchRequest
-            && self.loans.open.get(&id).is_some_and(|lent| {
+            && self.open.get(&id).is_some_and(|lent| {
                 let terms = lent.loan.terms();
                 [terms.owner, terms.keeper].contains(&origin.epoch.switch())
             });
         if !by_owner {
-            self.wanted(id, now_ns, out);
+            self.wanted(cx, id);
         }
         false
     }
 
     /// Somebody wants a lent key here; unless that was on its way when it was lent, it is called back. Whether it is.
-    pub(super) fn wanted(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) -> bool {
-        let lent = self.loans.open.get(&id);
-        let is_new = |lent_ns: u64| now_ns < lent_ns + GRACE_NS;
+    pub(super) fn wanted(&mut self, cx: &mut Context<'_>, id: KeyId) -> bool {
+        let lent = self.open.get(&id);
+        let is_new = |lent_ns: u64| cx.now_ns < lent_ns + GRACE_NS;
         let on_its_way =
             lent.is_some_and(|lent| !lent.loan.is_ending() && lent.lent_ns.is_none_or(is_new));
         if !on_its_way {
-            self.recall_loan(id, now_ns, out);
+            self.recall(cx, id);
         }
         !on_its_way
     }
 
     /// What is done with a write that names a life. Where it is refused, it is answered here.
-    pub(in crate::engine) fn judge_life(
+    pub fn judge_life(
         &mut self,
+        cx: &mut Context<'_>,
         origin: &Origin,
         key: Key<'_>,
         header: &Header,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) -> Option<Says> {
+    ) -> LifeCheck {
         let id = (key.tenant, key.hash);
-        let own = self.replies.life;
-        let known = self.loans.lives.get(&id).map(|known| known.life);
-        let loan = self.loans.open.get(&id).and_then(|lent| {
+        let own = cx.replies.life;
+        let known = self.lives.get(&id).map(|known| known.life);
+        let loan = self.open.get(&id).and_then(|lent| {
             let since_ns = lent.loan.away_since_ns()?;
             Some((lent.loan.terms().life, since_ns))
         });
@@ -90,54 +90,42 @@ impl Engine {
             past_owners: header.flags.has(wire::Flags::ALL),
             absorbable: absorbable(header),
         };
-        let says = judge(named, own, known.as_ref(), loan, now_ns);
+        let says = judge(named, own, known.as_ref(), loan, cx.now_ns);
         let (life, age_ns) = match says {
-            Says::Decide | Says::Ask => return Some(says),
+            Says::Decide | Says::Ask => return LifeCheck::Taken(says),
             Says::StoreHas => {
-                self.refuse_life(
-                    origin,
-                    key.bytes,
-                    None,
-                    now_ns - self.started_ns,
-                    now_ns,
-                    out,
-                );
-                return None;
+                self.refuse_life(cx, origin, key.bytes, None, cx.now_ns - cx.started_ns);
+                return LifeCheck::Over;
             }
             Says::KeyHas(life, age_ns) => (life, age_ns),
         };
         // What this store has decided of it counts, whatever the key's life is by now.
-        let look = self.clients.look(origin.client_id(), origin.request);
+        let look = cx.ledger.look(origin.request_id());
         if let Some(verdict @ (Verdict::Pending | Verdict::Answered(_))) = look
             && !is_moved_to(&verdict, header.life)
         {
-            let key_life = header.life;
-            let origin = &Origin {
-                key_life,
-                ..*origin
-            };
-            self.repeated(origin, key, &[], verdict, now_ns, out);
-            return None;
+            return LifeCheck::Repeated(verdict, header.life);
         }
         let before = known.map_or(own, |known| known.life);
         let is_before = loan.is_some() && header.life == before;
         if is_before && named.absorbable {
-            self.move_write(origin, key, life, now_ns, out);
-            return None;
+            return match self.move_write(cx, origin, key, life) {
+                Some(verdict) => LifeCheck::Repeated(verdict, origin.key_life),
+                None => LifeCheck::Over,
+            };
         }
-        self.refuse_life(origin, key.bytes, Some(life), age_ns, now_ns, out);
-        None
+        self.refuse_life(cx, origin, key.bytes, Some(life), age_ns);
+        LifeCheck::Over
     }
 
     /// Refuses a write that names another life than the key's, or the store's.
     pub(super) fn refuse_life(
         &mut self,
+        cx: &mut Context<'_>,
         origin: &Origin,
         key: &[u8],
         key_life: Option<u16>,
         age_ns: u64,
-        now_ns: u64,
-        out: &mut Outbox,
     ) {
         self.counters.refused_other_life += 1;
         let answer = Answer {
@@ -145,38 +133,33 @@ impl Engine {
             key_life,
             ..Answer::status(Status::OtherLife)
         };
-        self.replies.send(origin, key, &answer, now_ns, out);
+        cx.reply(origin, key, &answer);
     }
 
     /// A write has been taken: its key may be worth lending.
-    pub(in crate::engine) fn count_write(
-        &mut self,
-        key: Key<'_>,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    pub fn count_write(&mut self, cx: &mut Context<'_>, key: Key<'_>, packet: &Packet<'_>) {
         let id = (key.tenant, key.hash);
         let header = &packet.header;
-        if self.write_back_ns(key.tenant) == 0
+        if cx.tenants.write_back_ns(key.tenant) == 0
             || !absorbable(header)
-            || packet.value.len() > super::packets::longest(key.bytes)
-            || self.loans.open.contains_key(&id)
+            || packet.value.len() > packets::longest(key.bytes)
+            || self.open.contains_key(&id)
         {
             return;
         }
-        let hot_from = self.hot_from(key.tenant);
-        if !self.loans.hot.write(id, hot_from, now_ns) {
+        let hot_from = hot_from(cx, key.tenant);
+        if !self.hot.write(id, hot_from, cx.now_ns) {
             return;
         }
         let (owner, keeper) = (header.epoch.switch(), header.node);
-        if self.may_lend(id, owner, keeper, now_ns) {
-            self.lend(key, owner, keeper, now_ns, out);
+        if self.may_lend(cx, id, owner, keeper) {
+            self.lend(cx, key, owner, keeper);
         }
     }
 
-    fn may_lend(&mut self, id: KeyId, owner: u16, keeper: u16, now_ns: u64) -> bool {
-        if self.lends_nothing().is_some() || self.loans.stopping || !self.is_lendable(id.0, id.1) {
+    fn may_lend(&mut self, cx: &mut Context<'_>, id: KeyId, owner: u16, keeper: u16) -> bool {
+        let nothing = self.none_because(cx.config, cx.backend.watch()).is_some();
+        if nothing || self.stopping || !cx.is_home_of(id.0, id.1) {
             self.counters.loans_refused_unsafe += 1;
             return false;
         }
@@ -186,12 +169,12 @@ impl Engine {
             self.counters.loans_refused_path += 1;
             return false;
         }
-        let serves = |switch| self.leases.term(switch, now_ns).is_some();
+        let serves = |switch| cx.leases.term(switch, cx.now_ns).is_some();
         if !serves(owner) || !serves(keeper) {
             self.counters.loans_refused_switch += 1;
             return false;
         }
-        if !self.loans.shares.has_room(id.0) || !self.has_life_room(&id, now_ns) {
+        if !self.shares.has_room(id.0) || !self.has_life_room(cx, &id) {
             self.counters.loans_refused_full += 1;
             return false;
         }

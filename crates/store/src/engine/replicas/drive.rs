@@ -4,58 +4,55 @@ use std::cmp::Reverse;
 
 use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN, mixed};
 
-use super::{
-    super::{Engine, reply::IPV6_MORE},
-    ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step,
-};
+use super::{ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step, peer_of};
 use crate::{
     coherence::Nanos,
     directory::KeyId,
-    net::{Outbox, Peer},
+    engine::{context::Context, reply::IPV6_MORE},
 };
 
-impl Engine {
+impl Replicas {
     /// Does what is due for copies.
-    pub(in crate::engine) fn tick_replicas(&mut self, now_ns: u64, out: &mut Outbox) {
-        if self.replicas.next_ns().is_none_or(|due_ns| now_ns < due_ns) {
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.next_ns().is_none_or(|due_ns| cx.now_ns < due_ns) {
             return;
         }
-        self.borrow_leases(now_ns, out);
-        while let Some(&Reverse((at_ns, id))) = self.replicas.timers.peek()
-            && at_ns <= now_ns
+        self.borrow_leases(cx);
+        while let Some(&Reverse((at_ns, id))) = self.timers.peek()
+            && at_ns <= cx.now_ns
         {
-            self.replicas.timers.pop();
-            if let Some(held) = self.replicas.held.get_mut(&id)
+            self.timers.pop();
+            if let Some(held) = self.held.get_mut(&id)
                 && held.timer_ns == at_ns
             {
                 held.timer_ns = 0;
-                self.drive_replica(id, now_ns, out);
+                self.drive(cx, id);
             }
         }
-        self.forget_passed(now_ns);
+        self.forget_passed(cx);
     }
 
     /// Moves a key on as far as it goes.
-    pub(super) fn drive_replica(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        match self.replicas.step(&id, now_ns) {
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        match self.step(&id, cx.now_ns) {
             Step::Serve => {
-                self.answer_waiting(id, now_ns, out);
-                self.confirm(id, now_ns, out);
+                self.answer_waiting(cx, id);
+                self.confirm(cx, id);
             }
             Step::Ask(pulls) => {
-                self.ask_home(id, pulls, now_ns, out);
-                if let Some(at_ns) = self.replicas.held.get(&id).map(|held| held.next_ask_ns) {
-                    self.replicas.set_timer(id, at_ns);
+                self.ask_home(cx, id, pulls);
+                if let Some(at_ns) = self.held.get(&id).map(|held| held.next_ask_ns) {
+                    self.set_timer(id, at_ns);
                 }
             }
-            Step::Wait(at_ns) => self.replicas.set_timer(id, at_ns),
+            Step::Wait(at_ns) => self.set_timer(id, at_ns),
             Step::Rest => {}
-            Step::Forget => self.replicas.forget(&id),
+            Step::Forget => self.forget(&id),
         }
     }
 
     /// Asks a key's home what it holds, for a grant if it is to be held here.
-    pub(super) fn ask_home(&mut self, id: KeyId, pulls: bool, now_ns: u64, out: &mut Outbox) {
+    pub(super) fn ask_home(&mut self, cx: &mut Context<'_>, id: KeyId, pulls: bool) {
         let Replicas {
             me: Some(me),
             client,
@@ -65,7 +62,7 @@ impl Engine {
             held,
             reads,
             ..
-        } = &mut self.replicas
+        } = self
         else {
             return;
         };
@@ -77,17 +74,17 @@ impl Engine {
         };
         let before = held.reads.len();
         held.reads
-            .retain(|_, read| now_ns < read.since_ns + PATIENCE_NS);
+            .retain(|_, read| cx.now_ns < read.since_ns + PATIENCE_NS);
         let lost = before - held.reads.len();
         reads.give_back(id.0, lost);
         self.counters.replica_reads_lost += lost as u64;
         // Stores that found a home busy together do not come together again.
         let drawn_ns = mixed(*client ^ *newest) % held.backoff_ns;
-        held.next_ask_ns = now_ns + held.backoff_ns / 2 + drawn_ns;
+        held.next_ask_ns = cx.now_ns + held.backoff_ns / 2 + drawn_ns;
         held.backoff_ns = (2 * held.backoff_ns).min(ASK_MOST_NS);
         let joins = held.joining.is_some();
         if joins && held.reads.is_empty() {
-            return self.ask_parts(id, out);
+            return self.ask_parts(cx, id);
         }
         let mut header = Header::new(Op::FetchRequest);
         let rooms = held.reads.values().map(|read| read.origin.room);
@@ -98,7 +95,7 @@ impl Engine {
             room = wire::MAX_PAYLOAD;
             let replica = &mut held.replica;
             if replica.is_valid() || !lease.is_above_floor(replica.epoch()) {
-                replica.raise(epochs.take(), now_ns);
+                replica.raise(epochs.take(), cx.now_ns);
             }
             header.epoch = Epoch::new(*me, replica.epoch());
             header.flags = Flags::GRANT;
@@ -107,63 +104,63 @@ impl Engine {
         held.asked = *newest;
         header.request = held.asked;
         self.counters.replica_asks += 1;
-        self.fetch(id, header, room, out);
+        self.fetch(cx, id, header, room);
         if joins {
-            self.ask_parts(id, out);
+            self.ask_parts(cx, id);
         }
     }
 
     /// Sends a FetchRequest about a key to its home, with room for so long an answer.
-    pub(super) fn fetch(&mut self, id: KeyId, header: Header, room: usize, out: &mut Outbox) {
-        let Some(held) = self.replicas.held.get(&id) else {
+    pub(super) fn fetch(&mut self, cx: &mut Context<'_>, id: KeyId, header: Header, room: usize) {
+        let Some(held) = self.held.get(&id) else {
             return;
         };
         let (home, key) = (held.home, held.key.clone());
-        self.fetch_of(id, home, &key, header, room, out);
+        self.fetch_of(cx, id, home, &key, header, room);
     }
 
     /// The same of a key that need not be held. Of the open tenant a question is as long as its answer may be: a packet at most, and no
     /// longer than what it passes on, or whoever reads a little would have much sent between stores.
     pub(super) fn fetch_of(
         &mut self,
+        cx: &mut Context<'_>,
         id: KeyId,
         home: NodeId,
         key: &[u8],
         mut header: Header,
         room: usize,
-        out: &mut Outbox,
     ) {
-        let Some(peer) = self.peer_of(home) else {
+        let Some(peer) = peer_of(cx, home) else {
             return;
         };
-        header.client = self.replicas.client;
+        header.client = self.client;
         (header.tenant, header.key_hash) = id;
-        let system = self.system_secret();
-        let pushed = out.push(&Packet::new(header, key, &[]), &system, peer);
+        let system = cx.system_secret();
+        let pushed = cx.out.push(&Packet::new(header, key, &[]), &system, peer);
         if pushed.is_ok()
             && id.0 == TENANT_OPEN
-            && let Some((mut bytes, peer)) = out.pop()
+            && let Some((mut bytes, peer)) = cx.out.pop()
         {
             let over_ipv6 = peer.address.ip().to_canonical().is_ipv6();
             let most = wire::MAX_PAYLOAD - if over_ipv6 { IPV6_MORE } else { 0 };
             bytes.resize(room.min(most).max(bytes.len()), 0);
-            out.push_bytes(&bytes, peer);
+            cx.out.push_bytes(&bytes, peer);
         }
     }
 
     /// Tells switches on the way to its home, and nobody else, something of a key.
     pub(super) fn say_of(
         &mut self,
+        cx: &mut Context<'_>,
         id: KeyId,
         op: Op,
         epoch: Epoch,
         version: u64,
-        out: &mut Outbox,
     ) {
-        let Some(held) = self.replicas.held.get(&id) else {
+        let Some(held) = self.held.get(&id) else {
             return;
         };
-        let Some(peer) = self.peer_of(held.home) else {
+        let Some(peer) = peer_of(cx, held.home) else {
             return;
         };
         let header = Header {
@@ -173,22 +170,18 @@ impl Engine {
             version,
             ..Header::new(op)
         };
-        let _ = out.push(
-            &Packet::new(header, &held.key, &[]),
-            &self.system_secret(),
-            peer,
-        );
+        cx.send(header, &held.key, &[], peer);
     }
 
     /// Confirms a copy that is valid, if that is due.
-    pub(super) fn confirm(&mut self, id: KeyId, now_ns: u64, out: &mut Outbox) {
-        let Some(me) = self.replicas.me else { return };
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        let Some(me) = self.me else { return };
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
-        let is_due = now_ns >= held.confirm_ns;
+        let is_due = cx.now_ns >= held.confirm_ns;
         if is_due {
-            held.confirm_ns = now_ns + held.confirm_backoff_ns;
+            held.confirm_ns = cx.now_ns + held.confirm_backoff_ns;
             held.confirm_backoff_ns = (2 * held.confirm_backoff_ns).min(CONFIRM_MOST_NS);
         }
         let epoch = Epoch::new(me, held.replica.epoch());
@@ -197,30 +190,21 @@ impl Engine {
         let next_ns = held.confirm_ns.min(ends_ns);
         if is_due {
             self.counters.replica_confirms += 1;
-            self.say_of(id, Op::ReplicaConfirm, epoch, version, out);
+            self.say_of(cx, id, Op::ReplicaConfirm, epoch, version);
         }
-        self.replicas.set_timer(id, next_ns);
+        self.set_timer(id, next_ns);
     }
 
     /// Reads that wait for homes.
     #[cfg(test)]
-    pub(in crate::engine) fn reads_of_replicas(&self) -> usize {
-        self.replicas.reads.all()
+    pub fn waiting_reads(&self) -> usize {
+        self.reads.all()
     }
 
     /// The epoch of a key's copy.
     #[cfg(test)]
-    pub(in crate::engine) fn epoch_of_replica(&self, id: KeyId) -> Option<Epoch> {
-        let epoch = self.replicas.held.get(&id)?.replica.epoch();
-        Some(Epoch::new(self.replicas.me?, epoch))
-    }
-
-    /// Where a store is.
-    pub(super) fn peer_of(&self, node: NodeId) -> Option<Peer> {
-        let address = self.config.cluster.store_numbered(node)?.address;
-        // Others know us by our address in the cluster file.
-        let any = self.config.listen.ip().is_unspecified();
-        let local = self.config.identity.filter(|_| any).map(|me| me.ip());
-        Some(Peer { address, local })
+    pub fn epoch_of(&self, id: KeyId) -> Option<Epoch> {
+        let epoch = self.held.get(&id)?.replica.epoch();
+        Some(Epoch::new(self.me?, epoch))
     }
 }

@@ -4,158 +4,147 @@ use bytes::Bytes;
 use wire::{Epoch, Flags, Header, NODE_STORE, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{
-    super::{
-        Engine,
-        pushes::{digest_of, is_at},
-    },
     ASK_FIRST_NS, ASKS_SPREAD_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender,
-    OVERHEAD,
+    OVERHEAD, Replicas, pays, peer_of,
 };
 use crate::{
-    coherence::WriteId,
+    coherence::{Nanos, WriteId},
     directory::KeyId,
+    engine::{context::Context, keys::digest_of},
     mutants::{Mutant, mutant},
-    net::{Outbox, Peer},
+    net::Peer,
 };
 
-impl Engine {
+impl Replicas {
     /// A packet about copies of other stores' keys.
-    pub(in crate::engine) fn replica_message(
-        &mut self,
-        packet: &Packet<'_>,
-        peer: Peer,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    pub fn message(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         if header.op == Op::ReplicaUpdate {
-            return self.updated(packet, now_ns, out);
+            return self.updated(cx, packet);
         }
-        if !packet.tag_is_valid(&self.system_secret()) {
-            self.counters.denied_tag += 1;
+        if !packet.tag_is_valid(&cx.system_secret()) {
+            cx.counters.denied_tag += 1;
             return;
         }
         match header.op {
             // For switches on its way.
             Op::ReplicaConfirm | Op::ReplicaDrop => {}
-            Op::FetchReply => self.fetched(packet, peer, now_ns, out),
+            Op::FetchReply => self.fetched(cx, packet, peer),
             // What follows speaks to somebody by name.
-            _ if Some(header.epoch.switch()) != self.replicas.me => {
+            _ if Some(header.epoch.switch()) != self.me => {
                 self.counters.dropped_replica += 1;
             }
-            Op::Invalidate => self.invalidated(packet, peer, now_ns, out),
-            Op::LeaseOffer => self.lease_offered(peer, now_ns, out),
-            Op::LeaseReply => self.lease_lent(header, peer, now_ns, out),
-            _ => self.pushed(packet, peer, now_ns, out),
+            Op::Invalidate => self.invalidated(cx, packet, peer),
+            Op::LeaseOffer => self.lease_offered(cx, peer),
+            Op::LeaseReply => self.lease_lent(cx, header, peer),
+            _ => self.pushed(cx, packet, peer),
         }
     }
 
     // ---- leases (rule 6)
 
     /// Asks each home of which keys are held for a lease, if that is due.
-    pub(super) fn borrow_leases(&mut self, now_ns: u64, out: &mut Outbox) {
-        if now_ns < self.replicas.lease_due_ns {
+    pub(super) fn borrow_leases(&mut self, cx: &mut Context<'_>) {
+        if cx.now_ns < self.lease_due_ns {
             return;
         }
-        let usual_ns = self.config.lease_ns() / 3;
+        let usual_ns = cx.config.lease_ns() / 3;
         let mut due = vec![];
         let mut next_ns = u64::MAX;
-        for (node, lender) in &mut self.replicas.lenders {
+        for (node, lender) in &mut self.lenders {
             if lender.keys == 0 {
                 continue;
             }
-            if lender.next_ask_ns <= now_ns {
-                let parts = if lender.lease.holds(now_ns) { 1 } else { 4 };
-                lender.next_ask_ns = now_ns + usual_ns / parts;
+            if lender.next_ask_ns <= cx.now_ns {
+                let parts = if lender.lease.holds(cx.now_ns) { 1 } else { 4 };
+                lender.next_ask_ns = cx.now_ns + usual_ns / parts;
                 due.push(*node);
             }
             next_ns = next_ns.min(lender.next_ask_ns);
         }
-        self.replicas.lease_due_ns = next_ns;
+        self.lease_due_ns = next_ns;
         for node in due {
-            self.ask_for_lease(node, now_ns, out);
+            self.ask_for_lease(cx, node);
         }
     }
 
-    fn ask_for_lease(&mut self, home: wire::NodeId, now_ns: u64, out: &mut Outbox) {
-        let (Some(me), Some(peer)) = (self.replicas.me, self.peer_of(home)) else {
+    fn ask_for_lease(&mut self, cx: &mut Context<'_>, home: wire::NodeId) {
+        let (Some(me), Some(peer)) = (self.me, peer_of(cx, home)) else {
             return;
         };
         let header = Header {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(me, 0),
             request: home.into(),
-            version: self.replicas.dated(now_ns),
+            version: self.dated(cx.now_ns),
             ..Header::new(Op::LeaseRequest)
         };
-        let _ = out.push(&Packet::new(header, &[], &[]), &self.system_secret(), peer);
+        cx.send(header, &[], &[], peer);
     }
 
-    fn lease_offered(&mut self, peer: Peer, now_ns: u64, out: &mut Outbox) {
-        let lenders = self.replicas.lenders.iter();
-        let mut of_it = lenders.filter(|(_, l)| l.keys > 0 && is_at(l.address, peer));
+    fn lease_offered(&mut self, cx: &mut Context<'_>, peer: Peer) {
+        let lenders = self.lenders.iter();
+        let mut of_it = lenders.filter(|(_, l)| l.keys > 0 && peer.is_at(l.address));
         if let Some(home) = of_it.next().map(|(node, _)| *node) {
-            self.ask_for_lease(home, now_ns, out);
+            self.ask_for_lease(cx, home);
         }
     }
 
-    fn lease_lent(&mut self, header: &Header, peer: Peer, now_ns: u64, out: &mut Outbox) {
-        let replicas = &mut self.replicas;
-        let asked_ns = replicas.date_in(header.version);
+    fn lease_lent(&mut self, cx: &mut Context<'_>, header: &Header, peer: Peer) {
+        let asked_ns = self.date_in(header.version);
         let home = u16::try_from(header.request).unwrap_or(0);
-        let lender = replicas.lenders.get_mut(&home);
-        let Some(lender) = lender.filter(|lender| is_at(lender.address, peer)) else {
+        let lender = self.lenders.get_mut(&home);
+        let Some(lender) = lender.filter(|lender| peer.is_at(lender.address)) else {
             self.counters.dropped_replica += 1;
             return;
         };
         let before = lender.lease.clone();
         let length_ns = u64::from(header.expiry_ms) * 1_000_000;
-        let newest = replicas.epochs.newest();
+        let newest = self.epochs.newest();
         let lent = lender
             .lease
-            .lent(header.client, asked_ns, length_ns, now_ns, newest);
+            .lent(header.client, asked_ns, length_ns, cx.now_ns, newest);
         if !lent {
             self.counters.dropped_replica += 1;
             return;
         }
-        lender.next_ask_ns = now_ns + self.config.lease_ns() / 3;
-        if before.holds(now_ns) && before.is_same_term(&lender.lease) {
+        lender.next_ask_ns = cx.now_ns + cx.config.lease_ns() / 3;
+        if before.holds(cx.now_ns) && before.is_same_term(&lender.lease) {
             return;
         }
         // Copies may be asked for, or served again.
         let mut all = vec![];
-        for (id, held) in &mut replicas.held {
+        for (id, held) in &mut self.held {
             if held.home == home && held.wanted {
-                held.next_ask_ns = now_ns;
+                held.next_ask_ns = cx.now_ns;
                 held.backoff_ns = ASK_FIRST_NS;
                 all.push(*id);
             }
         }
-        replicas.set_timers(all, ASKS_SPREAD_NS, now_ns);
-        self.tick_replicas(now_ns, out);
+        self.set_timers(all, ASKS_SPREAD_NS, cx.now_ns);
+        self.tick(cx);
     }
 
     // ---- invalidations and updates (rules 2 and 4)
 
-    fn invalidated(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
+    fn invalidated(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
         let id = (packet.header.tenant, packet.header.key_hash);
-        let epoch = self.replicas.epochs.take();
+        let epoch = self.epochs.take();
         let (mut would_take, mut write) = (false, None);
-        if let Some(held) = self.replicas.held.get_mut(&id) {
-            held.replica.raise(epoch, now_ns);
+        if let Some(held) = self.held.get_mut(&id) {
+            held.replica.raise(epoch, cx.now_ns);
             held.joining = None;
-            would_take = held.waits_for_push(now_ns);
+            would_take = held.waits_for_push(cx.now_ns);
             // What a switch has sent here already need not be pushed.
             write = held.replica.candidate().filter(|_| would_take);
-            self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
+            self.set_timer(id, cx.now_ns + ASK_FIRST_NS);
         }
         self.counters.replica_invalidations += 1;
         let header = Header {
             version: packet.header.epoch.number(),
             ..self.ack_of(id, epoch, would_take, write)
         };
-        let packet = Packet::new(header, packet.key, &[]);
-        let _ = out.push(&packet, &self.system_secret(), peer);
+        cx.send(header, packet.key, &[], peer);
     }
 
     /// Says that this epoch was taken, that a push would be installed, and the write whose value is here already.
@@ -166,7 +155,7 @@ impl Engine {
             request,
             tenant: id.0,
             key_hash: id.1,
-            epoch: Epoch::new(self.replicas.me.unwrap_or(NODE_STORE), epoch),
+            epoch: Epoch::new(self.me.unwrap_or(NODE_STORE), epoch),
             flags: if would_take {
                 Flags::GRANT
             } else {
@@ -177,13 +166,13 @@ impl Engine {
     }
 
     /// A switch has sent us a write that is on its way to the key's home.
-    fn updated(&mut self, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
+    fn updated(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let header = &packet.header;
-        let me = self.replicas.me.filter(|me| *me == header.node);
-        let known = self.tenants.get(header.tenant);
+        let me = self.me.filter(|me| *me == header.node);
+        let known = cx.tenants.get(header.tenant);
         let known = known.filter(|_| header.tenant != TENANT_SYSTEM);
         let is_signed = known.is_some_and(|known| known.secrets.that_signed(packet).is_some());
-        let home = self.abroad(header.tenant, packet.key);
+        let home = self.abroad(cx, header.tenant, packet.key);
         let (Some(_), Some((id, home))) = (me.filter(|_| is_signed), home) else {
             self.counters.dropped_replica += 1;
             return;
@@ -193,11 +182,11 @@ impl Engine {
             return;
         }
         // One that is dropped is made up for by the home's invalidation.
-        if !self.pays(id, now_ns) {
+        if !pays(cx, id) {
             return;
         }
         // Nothing is lost by what is not answered: the home asks, if it knows of a copy here.
-        let held = self.replicas.held.get(&id).filter(|held| held.wanted);
+        let held = self.held.get(&id).filter(|held| held.wanted);
         let Some(held) = held else {
             self.counters.replica_late += 1;
             return;
@@ -209,73 +198,69 @@ impl Engine {
                 return;
             }
             (held.replica.epoch(), !held.no_room)
-        } else if self.replicas.epochs.is_ahead(now_ns) {
-            self.counters.dropped_rate_limit += 1;
+        } else if self.epochs.is_ahead(cx.now_ns) {
+            cx.counters.dropped_rate_limit += 1;
             return;
         } else {
             self.counters.replica_updates += 1;
-            let epoch = self.replicas.epochs.take();
-            let would_take = self.keep_candidate(id, packet, epoch, now_ns);
-            self.replicas.set_timer(id, now_ns + ASK_FIRST_NS);
+            let epoch = self.epochs.take();
+            let would_take = self.keep_candidate(cx, id, packet, epoch);
+            self.set_timer(id, cx.now_ns + ASK_FIRST_NS);
             (epoch, would_take)
         };
         let ack = self.ack_of(id, epoch, would_take, Some(write));
-        if let Some(peer) = self.peer_of(home.0) {
-            let _ = out.push(
-                &Packet::new(ack, packet.key, &[]),
-                &self.system_secret(),
-                peer,
-            );
+        if let Some(peer) = peer_of(cx, home.0) {
+            cx.send(ack, packet.key, &[], peer);
         }
-    }
-
-    /// A packet that a server does something for: whether there is time for it.
-    pub(super) fn pays(&mut self, id: KeyId, now_ns: u64) -> bool {
-        let payer = self.partitions.in_place_of(self.partitions.at(id.1));
-        self.take_time(payer, now_ns).is_some()
     }
 
     /// Invalidates a copy under this epoch, and keeps what a write brings. Whether the home may push.
-    fn keep_candidate(&mut self, id: KeyId, packet: &Packet<'_>, epoch: u64, now_ns: u64) -> bool {
+    fn keep_candidate(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: KeyId,
+        packet: &Packet<'_>,
+        epoch: u64,
+    ) -> bool {
         let header = &packet.header;
         let is_delete = header.flags.has(Flags::ALL);
         let cost = OVERHEAD + packet.key.len() + packet.value.len();
-        let fits = self.replicas.resize(&id, cost) && !is_delete;
+        let fits = self.resize(&id, cost) && !is_delete;
         let write = (header.client, header.request);
         let value = fits.then(|| Bytes::copy_from_slice(packet.value));
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return false;
         };
         if !mutant(Mutant::UpdateLeavesValid) {
-            held.replica.update(epoch, write, value, now_ns);
+            held.replica.update(epoch, write, value, cx.now_ns);
         }
         if mutant(Mutant::CandidateServed)
             && !is_delete
-            && let Some(Lender { lease, .. }) = self.replicas.lenders.get(&held.home)
+            && let Some(Lender { lease, .. }) = self.lenders.get(&held.home)
         {
             let value = Bytes::copy_from_slice(packet.value);
             held.replica.install(epoch, lease, value, 0, 0);
         }
         held.joining = None;
-        held.waits_for_push(now_ns)
+        held.waits_for_push(cx.now_ns)
     }
 
     // ---- grants (rule 5)
 
     /// A home answers what we asked.
-    fn fetched(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
+    fn fetched(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
-        let is_ours = header.client == self.replicas.client;
-        if is_ours && self.answer_passed(packet, peer, now_ns, out) {
+        let is_ours = header.client == self.client;
+        if is_ours && self.answer_passed(cx, packet, peer) {
             return;
         }
         let id = (header.tenant, header.key_hash);
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             self.counters.replica_late += 1;
             return;
         };
-        let lender = self.replicas.lenders.get(&held.home);
-        let is_home = lender.is_some_and(|lender| is_at(lender.address, peer));
+        let lender = self.lenders.get(&held.home);
+        let is_home = lender.is_some_and(|lender| peer.is_at(lender.address));
         if !is_ours || !is_home || *held.key != *packet.key {
             self.counters.dropped_replica += 1;
             return;
@@ -285,47 +270,47 @@ impl Engine {
             held.asked = 0;
             match header.status {
                 Status::Ok => {}
-                Status::NotFound => held.pull_later(now_ns),
-                _ => held.next_ask_ns = now_ns + LATER_NS,
+                Status::NotFound => held.pull_later(cx.now_ns),
+                _ => held.next_ask_ns = cx.now_ns + LATER_NS,
             }
         }
-        let is_part_of_it = self.join(id, packet, now_ns, out);
+        let is_part_of_it = self.join(cx, id, packet);
         if !is_part_of_it {
-            if header.flags.has(Flags::GRANT) && Some(header.epoch.switch()) == self.replicas.me {
-                self.granted(id, packet, packet.value, now_ns);
+            if header.flags.has(Flags::GRANT) && Some(header.epoch.switch()) == self.me {
+                self.granted(cx, id, packet, packet.value);
             }
             // What was asked about a part says nothing to who reads the whole.
             if header.part == 0 {
-                self.answer_older(id, packet, now_ns, out);
+                self.answer_older(cx, id, packet);
             }
         }
-        if let Some(held) = self.replicas.held.get_mut(&id)
+        if let Some(held) = self.held.get_mut(&id)
             && held.asked == 0
             && !held.reads.is_empty()
         {
-            held.next_ask_ns = now_ns;
+            held.next_ask_ns = cx.now_ns;
         }
-        self.drive_replica(id, now_ns, out);
+        self.drive(cx, id);
     }
 
     /// A home pushes what was written.
-    fn pushed(&mut self, packet: &Packet<'_>, peer: Peer, now_ns: u64, out: &mut Outbox) {
+    fn pushed(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         let id = (header.tenant, header.key_hash);
-        let system = self.system_secret();
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let system = cx.system_secret();
+        let Some(held) = self.held.get_mut(&id) else {
             self.counters.replica_late += 1;
             return;
         };
-        let lender = self.replicas.lenders.get(&held.home);
-        let is_home = lender.is_some_and(|lender| is_at(lender.address, peer));
+        let lender = self.lenders.get(&held.home);
+        let is_home = lender.is_some_and(|lender| peer.is_at(lender.address));
         if !is_home || *held.key != *packet.key || !header.flags.has(Flags::GRANT) {
             self.counters.dropped_replica += 1;
             return;
         }
         let is_for_now = held.replica.epoch() == header.epoch.number();
         if !header.flags.has(Flags::COMPARE) {
-            self.granted(id, packet, packet.value, now_ns);
+            self.granted(cx, id, packet, packet.value);
         } else if is_for_now {
             let write = (header.client, header.request);
             let candidate = held.replica.take_candidate(write);
@@ -334,22 +319,21 @@ impl Engine {
                     || mutant(Mutant::CandidateOfAnyWrite)
             };
             match candidate.filter(same) {
-                Some(value) => self.granted(id, packet, &value, now_ns),
-                None => held.next_ask_ns = now_ns,
+                Some(value) => self.granted(cx, id, packet, &value),
+                None => held.next_ask_ns = cx.now_ns,
             }
         }
-        self.drive_replica(id, now_ns, out);
+        self.drive(cx, id);
     }
 
     /// A grant of this value, or of its first part, has come.
-    fn granted(&mut self, id: KeyId, packet: &Packet<'_>, value: &[u8], now_ns: u64) {
+    fn granted(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>, value: &[u8]) {
         let header = &packet.header;
         let epoch = header.epoch.number();
-        let replicas = &mut self.replicas;
-        let Some(held) = replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
-        let Some(Lender { lease, .. }) = replicas.lenders.get(&held.home) else {
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
             return;
         };
         let is_new = held.wanted && !held.replica.is_valid();
@@ -359,45 +343,43 @@ impl Engine {
         }
         // What came as an update is paid for.
         let is_here = header.op == Op::ReplicaPush && header.flags.has(Flags::COMPARE);
-        if !is_here && !self.pays(id, now_ns) {
+        if !is_here && !pays(cx, id) {
             return;
         }
-        let replicas = &mut self.replicas;
         let len = match header.total {
             0 => value.len(),
             total => total as usize,
         };
-        let fits = replicas.resize(&id, OVERHEAD + packet.key.len() + len);
-        let Some(held) = replicas.held.get_mut(&id) else {
+        let fits = self.resize(&id, OVERHEAD + packet.key.len() + len);
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
         held.no_room = !fits;
         if !fits {
             self.counters.replica_no_room += 1;
-            held.pull_later(now_ns);
+            held.pull_later(cx.now_ns);
         } else if header.total > 0 {
-            self.begin_join(id, packet, now_ns);
+            self.begin_join(cx, id, packet);
         } else {
             let value = Bytes::copy_from_slice(value);
-            self.install(id, epoch, value, header.version, header.expiry_ms, now_ns);
+            self.install(cx, id, epoch, value, header.version, header.expiry_ms);
         }
     }
 
     /// Rule 5: a whole value.
     pub(super) fn install(
         &mut self,
+        cx: &mut Context<'_>,
         id: KeyId,
         epoch: u64,
         value: Bytes,
         version: u64,
         expiry_ms: u32,
-        now_ns: u64,
     ) {
-        let replicas = &mut self.replicas;
-        let Some(held) = replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
-        let Some(Lender { lease, .. }) = replicas.lenders.get(&held.home) else {
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
             return;
         };
         if !held
@@ -412,14 +394,14 @@ impl Engine {
         held.backoff_ns = ASK_FIRST_NS;
         held.later_ns = LATER_NS;
         held.join_wait_ns = 0;
-        held.confirm_ns = now_ns;
+        held.confirm_ns = cx.now_ns;
         held.confirm_backoff_ns = CONFIRM_FIRST_NS;
     }
 }
 
 impl Held {
     /// It is of no use to ask for a copy now. What reads are told before it is asked for again makes that no later.
-    fn pull_later(&mut self, now_ns: u64) {
+    fn pull_later(&mut self, now_ns: Nanos) {
         if now_ns < self.pull_ns {
             return;
         }
@@ -429,7 +411,7 @@ impl Held {
 
     /// The copy was invalidated: its home may push the next value, and is asked only if that does not come. False: nothing would be
     /// installed.
-    fn waits_for_push(&mut self, now_ns: u64) -> bool {
+    fn waits_for_push(&mut self, now_ns: Nanos) -> bool {
         if self.reads.is_empty() {
             self.backoff_ns = ASK_FIRST_NS;
             self.next_ask_ns = now_ns + ASK_FIRST_NS;

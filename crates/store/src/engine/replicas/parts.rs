@@ -2,8 +2,8 @@
 
 use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
 
-use super::{super::Engine, ASK_FIRST_NS, ASK_MOST_NS};
-use crate::{directory::KeyId, net::Outbox};
+use super::{ASK_FIRST_NS, ASK_MOST_NS, Replicas, pays};
+use crate::{directory::KeyId, engine::context::Context};
 
 /// Parts that are asked for at once.
 const WINDOW: usize = 16;
@@ -19,15 +19,15 @@ pub(super) struct Joining {
     missing: Vec<u16>,
 }
 
-impl Engine {
+impl Replicas {
     /// The first part of a value was granted, and there is room for all of it.
-    pub(super) fn begin_join(&mut self, id: KeyId, packet: &Packet<'_>, now_ns: u64) {
+    pub(super) fn begin_join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) {
         let header = &packet.header;
         let total = header.total as usize;
-        if total > self.config.cluster.max_value as usize || packet.value.len() > total {
+        if total > cx.config.cluster.max_value as usize || packet.value.len() > total {
             return;
         }
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return;
         };
         let parts = (0..total).step_by(PART_BYTES).skip(1);
@@ -40,41 +40,35 @@ impl Engine {
             missing: parts.map(|from| (from / PART) as u16).collect(),
         });
         held.pull_ns = 0;
-        held.next_ask_ns = now_ns + held.join_wait_ns;
+        held.next_ask_ns = cx.now_ns + held.join_wait_ns;
         held.join_wait_ns = (2 * held.join_wait_ns).clamp(ASK_FIRST_NS, ASK_MOST_NS);
     }
 
     /// Asks for parts that are missing.
-    pub(super) fn ask_parts(&mut self, id: KeyId, out: &mut Outbox) {
-        let Some(held) = self.replicas.held.get(&id) else {
+    pub(super) fn ask_parts(&mut self, cx: &mut Context<'_>, id: KeyId) {
+        let Some(held) = self.held.get(&id) else {
             return;
         };
         let Some(joining) = &held.joining else { return };
         let (total, version) = (joining.total as u32, joining.version);
         let parts: Vec<u16> = joining.missing.iter().take(WINDOW).copied().collect();
         for part in parts {
-            self.replicas.newest += 1;
+            self.newest += 1;
             let header = Header {
-                request: self.replicas.newest,
+                request: self.newest,
                 part,
                 total,
                 version,
                 ..Header::new(Op::FetchRequest)
             };
-            self.fetch(id, header, wire::MAX_PAYLOAD, out);
+            self.fetch(cx, id, header, wire::MAX_PAYLOAD);
         }
     }
 
     /// Takes a part that was asked for; the value is installed when it is whole. False: it is none, or of another version.
-    pub(super) fn join(
-        &mut self,
-        id: KeyId,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(super) fn join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) -> bool {
         let header = &packet.header;
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return false;
         };
         let Some(joining) = &mut held.joining else {
@@ -88,7 +82,7 @@ impl Engine {
             if header.part == 0 && header.version != joining.version {
                 // The home has another value, or cannot read it: what is here is of no use.
                 held.joining = None;
-                held.next_ask_ns = now_ns + held.backoff_ns;
+                held.next_ask_ns = cx.now_ns + held.backoff_ns;
             }
             return false;
         }
@@ -98,10 +92,10 @@ impl Engine {
         let (Some(at), true) = (missing, packet.value.len() == len) else {
             return true;
         };
-        if !self.pays(id, now_ns) {
+        if !pays(cx, id) {
             return true;
         }
-        let Some(held) = self.replicas.held.get_mut(&id) else {
+        let Some(held) = self.held.get_mut(&id) else {
             return true;
         };
         let Some(joining) = &mut held.joining else {
@@ -113,22 +107,15 @@ impl Engine {
         joining.bytes[from..from + len].copy_from_slice(packet.value);
         joining.missing.remove(at);
         held.backoff_ns = ASK_FIRST_NS;
-        held.next_ask_ns = now_ns + ASK_FIRST_NS;
+        held.next_ask_ns = cx.now_ns + ASK_FIRST_NS;
         let is_round_over = joining.missing.len().is_multiple_of(WINDOW);
         if joining.missing.is_empty()
             && let Some(whole) = held.joining.take()
         {
             let (version, expiry_ms) = (whole.version, whole.expiry_ms);
-            self.install(
-                id,
-                whole.epoch,
-                whole.bytes.into(),
-                version,
-                expiry_ms,
-                now_ns,
-            );
+            self.install(cx, id, whole.epoch, whole.bytes.into(), version, expiry_ms);
         } else if is_round_over {
-            self.ask_parts(id, out);
+            self.ask_parts(cx, id);
         }
         true
     }

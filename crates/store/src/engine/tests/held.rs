@@ -86,7 +86,7 @@ impl Before {
     fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> Before {
         let mut store = Store::with(change);
         let all = Arc::new(Mutex::new(Asked::default()));
-        store.engine.backend = Box::new(Elsewhere {
+        store.engine.facts.backend = Box::new(Elsewhere {
             asked: all.clone(),
             watch,
         });
@@ -239,7 +239,7 @@ fn several_may_begin_to_read_at_once() {
         assert_eq!(before.ask(header, b"k"), None);
     }
     assert_eq!(before.reads(), 2);
-    assert_eq!(before.store.engine.counters.dropped_part_reads, 0);
+    assert_eq!(before.store.engine.counters().read.dropped_part_reads, 0);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_read_that_comes_again_asks_the_backend_once() {
     before.store.client = ([10, 9, 9, 9], 7117).into();
     before.ask(read(), b"k");
     assert_eq!(before.reads(), 4);
-    assert_eq!(before.store.engine.counters.duplicates_reads, 2);
+    assert_eq!(before.store.engine.counters().read.duplicates_reads, 2);
     for _ in 0..4 {
         assert!(before.gives(&value(1), 50).is_some());
     }
@@ -295,16 +295,16 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
         ..Header::new(Op::WriteRequest)
     };
     before.ask(write, b"k");
-    assert_eq!(before.store.engine.held.bytes(), 0);
+    assert_eq!(before.store.engine.facts.values.bytes(), 0);
     for index in 1..5 {
         assert_eq!(before.ask(part(index, 50), b"k"), None);
     }
     assert_eq!(before.reads(), 1);
-    assert_eq!(before.store.engine.counters.dropped_part_reads, 3);
+    assert_eq!(before.store.engine.counters().read.dropped_part_reads, 3);
     // It was asked before the write is over: not to be held, though it is of the version that the write will have.
     let (reply, _) = before.gives(&value(2), 60).unwrap();
     assert_eq!((reply.part, reply.version), (0, 60));
-    assert_eq!(before.store.engine.held.bytes(), 0);
+    assert_eq!(before.store.engine.facts.values.bytes(), 0);
     let ticket = asked(&before.asked, |asked| asked.writes.remove(0));
     let (engine, out) = (&mut before.store.engine, &mut before.store.out);
     engine.complete(Completion::Change(ticket, Change::Done(60)), LATER_NS, out);
@@ -318,7 +318,7 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
 #[test]
 fn another_value_under_the_same_version_gets_another_version() {
     let mut before = Before::new(Watch::Unneeded);
-    let next = before.store.engine.version + 1;
+    let next = before.store.engine.facts.versions.newest + 1;
     for (byte, version) in [(1, 50), (1, 50), (2, next)] {
         before.ask(read(), b"k");
         let (reply, _) = before.gives(&value(byte), 50).unwrap();
@@ -346,11 +346,11 @@ fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one(
     // One begins to read, another goes on, both while the version is 50; by now others have written a value of the same length.
     before.ask(read(), b"k");
     before.ask(nth(1, part(1, 50)), b"k");
-    let next = before.store.engine.version + 1;
+    let next = before.store.engine.facts.versions.newest + 1;
     assert_eq!(before.gives(&value(2), 50).unwrap().0.version, next);
     let (reply, _) = before.gives(&value(2), 50).unwrap();
     assert_eq!((reply.status, reply.total), (Status::TryAgain, 0));
-    assert_eq!(before.store.engine.counters.refused_late_reads, 1);
+    assert_eq!(before.store.engine.counters().read.refused_late_reads, 1);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn nobody_asks_for_it_any_more() {
         .store
         .engine
         .tick(before.now_ns, &mut before.store.out);
-    assert_eq!(before.store.engine.held.bytes(), 0);
+    assert_eq!(before.store.engine.facts.values.bytes(), 0);
     assert_eq!(before.ask(part(1, 50), b"k"), None);
     let (reply, bytes) = before.gives(&value(1), 50).unwrap();
     assert_eq!((reply.part, bytes[0]), (4, 2), "as if it had been held");

@@ -30,7 +30,7 @@ fn lent_in(mut world: World) -> World {
 #[test]
 fn a_hot_key_is_lent_written_pulled_and_called_back() {
     let mut world = lent();
-    let applied = world.store().counters().writes_applied;
+    let applied = world.store().counters().write.writes_applied;
     for _ in 0..5 {
         world.op(0, ClientOp::Write);
         world.run(5);
@@ -39,7 +39,7 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
     }
     assert_eq!(world.owner().absorbed, 5);
     assert_eq!(
-        world.store().counters().writes_applied,
+        world.store().counters().write.writes_applied,
         applied,
         "the owner answers"
     );
@@ -55,7 +55,11 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
     assert!(!world.is_owned());
     let counters = world.store().counters().clone();
     assert_eq!(
-        (counters.loans, counters.loans_returned, counters.loans_lost),
+        (
+            counters.loans.loans,
+            counters.loans.loans_returned,
+            counters.loans.loans_lost
+        ),
         (1, 1, 0)
     );
     world.op(0, ClientOp::Write);
@@ -75,7 +79,10 @@ fn a_lent_key_that_is_written_no_more_is_called_back_and_one_that_is_stays() {
     world.run(2_200);
     assert!(!world.is_owned());
     let counters = world.counters();
-    assert_eq!((counters.loans_returned, counters.loans_cold), (1, 1));
+    assert_eq!(
+        (counters.loans.loans_returned, counters.loans.loans_cold),
+        (1, 1)
+    );
     assert_eq!(world.stored(), world.newest(0));
     world.op(0, ClientOp::Write);
     world.run(50);
@@ -104,7 +111,7 @@ fn comes_back(mut world: World) {
         assert!(world.is_idle(1), "{op:?}");
     }
     assert_eq!(
-        (world.unanswered(), world.counters().loans_lost),
+        (world.unanswered(), world.counters().loans.loans_lost),
         (unanswered, 0)
     );
     world.check();
@@ -147,7 +154,7 @@ fn if_both_lose_their_memory_what_was_flushed_last_is_there_and_the_loss_is_coun
     world.keeper().crash();
     world.run(500);
     assert_eq!(world.stored(), flushed);
-    assert_eq!(world.counters().loans_lost, 1);
+    assert_eq!(world.counters().loans.loans_lost, 1);
     world.op(1, ClientOp::ReadAround);
     world.run(50);
     assert!(world.is_idle(1));
@@ -163,7 +170,7 @@ fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
         let mut world = with_an_unflushed_write();
         let now_ns = world.now_ns();
         let (engine, out) = world.engine();
-        let mut cluster = engine.config.cluster.clone();
+        let mut cluster = engine.facts.config.cluster.clone();
         change(&mut cluster);
         engine.update(cluster, now_ns, out).unwrap();
         world.run(50);
@@ -190,7 +197,10 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
         world.op(0, ClientOp::Write);
         world.run(100);
     }
-    assert_eq!((world.store().loans(), world.counters().loans), (0, 1));
+    assert_eq!(
+        (world.store().loans(), world.counters().loans.loans),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -203,8 +213,8 @@ fn what_cannot_be_kept_is_not_lent_and_the_status_says_why() {
         world.op(0, ClientOp::Write);
         world.run(5);
     }
-    assert_eq!(world.counters().loans, 0);
-    assert!(world.counters().loans_refused_unsafe > 0);
+    assert_eq!(world.counters().loans.loans, 0);
+    assert!(world.counters().loans.loans_refused_unsafe > 0);
     let status = world.store().status(world.now_ns());
     assert!(status.loans.none_because.unwrap().contains("--state"));
 }
@@ -216,7 +226,7 @@ fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
         world.op(1, op);
         world.run(50);
         assert!(world.is_idle(1));
-        assert_eq!(world.counters().loans_returned, 1, "{op:?}");
+        assert_eq!(world.counters().loans.loans_returned, 1, "{op:?}");
         world.op(2, ClientOp::ReadAround);
         world.run(20);
         world.check();
@@ -305,11 +315,11 @@ impl Seen {
             return;
         }
         let counters = world.counters();
-        self.loans += counters.loans;
-        self.found += counters.loans_found;
-        self.kept += counters.writes_kept;
-        self.moved += counters.writes_moved;
-        self.lost += counters.loans_lost;
+        self.loans += counters.loans.loans;
+        self.found += counters.loans.loans_found;
+        self.kept += counters.loans.writes_kept;
+        self.moved += counters.loans.writes_moved;
+        self.lost += counters.loans.loans_lost;
     }
 }
 

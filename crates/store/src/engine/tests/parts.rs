@@ -36,7 +36,7 @@ impl Store {
             condition: Condition::Always,
             version,
         };
-        let put = self.engine.backend.put(key, put, LATER_NS, 0);
+        let put = self.engine.facts.backend.put(key, put, LATER_NS, 0);
         assert_eq!(put, Reply::Now(Change::Done(version)));
     }
 
@@ -72,8 +72,8 @@ fn a_value_that_no_packet_carries_is_read_in_parts_of_one_version() {
         }
         assert_eq!(got, large);
     }
-    assert_eq!(store.engine.counters.reads, 8);
-    assert_eq!(store.engine.counters.reads_parts, 6);
+    assert_eq!(store.engine.counters().read.reads, 8);
+    assert_eq!(store.engine.counters().read.reads_parts, 6);
 }
 
 #[test]
@@ -204,12 +204,12 @@ fn a_part_is_granted_as_a_whole_value_is() {
             version: 90,
             ..read(KEYED)
         };
-        let before = store.engine.directory.copies();
+        let before = store.engine.facts.directory.copies();
         let (reply, _) = store.answer(asked, b"large", &[]);
         assert!(reply.flags.has(Flags::GRANT), "{op:?} {part}");
         assert_eq!((reply.epoch, reply.part), (Epoch::new(1, 20), part));
         assert_eq!(
-            store.engine.directory.copies() - before,
+            store.engine.facts.directory.copies() - before,
             usize::from(before == 1)
         );
     }
@@ -237,7 +237,7 @@ fn how_long_values_may_be_may_change() {
     for (max_value, status) in [(4096, Status::TooLarge), (5000, Status::Ok)] {
         let cluster = wire::Cluster {
             max_value,
-            ..store.engine.config.cluster.clone()
+            ..store.engine.facts.config.cluster.clone()
         };
         store
             .engine
@@ -261,7 +261,7 @@ fn what_has_no_parts_takes_none() {
         store.hand_in(part, b"k");
         assert!(store.out.is_empty());
     }
-    assert_eq!(store.engine.counters.dropped_part, 2);
+    assert_eq!(store.engine.counters().requests.dropped_part, 2);
 }
 
 const TOTAL: usize = 3 * PART_BYTES + 100;
@@ -349,10 +349,10 @@ fn a_write_in_parts_takes_place_when_it_is_whole() {
         );
     }
     assert_eq!(store.whole(TENANT_OPEN), large);
-    assert_eq!(store.engine.joins.bytes(), 0);
-    assert_eq!(store.engine.counters.writes, 2);
-    assert_eq!(store.engine.counters.writes_applied, 2);
-    assert_eq!(store.engine.counters.writes_parts, 5);
+    assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
+    assert_eq!(store.engine.counters().write.writes, 2);
+    assert_eq!(store.engine.counters().write.writes_applied, 2);
+    assert_eq!(store.engine.counters().write.writes_parts, 5);
 }
 
 #[test]
@@ -376,8 +376,8 @@ fn a_part_of_a_finished_write_is_answered_as_the_write_was() {
     let again = store.write_parts(KEYED, 7, &large, &[0, 1, 2, 3]);
     assert_eq!((again.status, again.version), (Status::Ok, written.version));
     assert_eq!(store.whole(KEYED), b"", "not applied again");
-    assert_eq!(store.engine.counters.duplicates_answered, 4);
-    assert_eq!(store.engine.joins.bytes(), 0);
+    assert_eq!(store.engine.counters().write.duplicates_answered, 4);
+    assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
 }
 
 #[test]
@@ -389,8 +389,11 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
         assert_eq!(reply.is_some(), index < 3);
     }
     assert_eq!(store.part(part_of(KEYED, 7, 2, TOTAL), b"k", &large), None);
-    assert_eq!(store.engine.counters.duplicates_pending, 1);
-    assert!(store.engine.joins.bytes() > TOTAL, "until it is over");
+    assert_eq!(store.engine.counters().write.duplicates_pending, 1);
+    assert!(
+        store.engine.facts.ledger.joins.bytes() > TOTAL,
+        "until it is over"
+    );
     let ack = Header {
         tenant: KEYED,
         epoch: Epoch::new(1, 11),
@@ -400,7 +403,10 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
     store.hand_in(ack, b"k");
     let reply = Packet::decode(&store.out.pop().unwrap().0).unwrap().header;
     assert_eq!((reply.op, reply.status), (Op::WriteReply, Status::Ok));
-    assert_eq!((store.whole(KEYED), store.engine.joins.bytes()), (large, 0));
+    assert_eq!(
+        (store.whole(KEYED), store.engine.facts.ledger.joins.bytes()),
+        (large, 0)
+    );
 }
 
 #[test]
@@ -437,7 +443,7 @@ fn the_epoch_of_each_part_is_compared() {
         assert_eq!(last.is_none(), waits, "{epochs:?}");
         if let Some(reply) = last {
             assert!(!reply.flags.has(Flags::GRANT), "no value, no grant");
-            assert_eq!(store.engine.directory.copies(), 0);
+            assert_eq!(store.engine.facts.directory.copies(), 0);
         }
     }
 }
@@ -497,7 +503,7 @@ fn parts_that_do_not_fit_are_dropped() {
         store.hand_in_at(header, key, &large[..len], 0, LATER_NS);
         assert!(store.out.is_empty(), "{header:?}");
     }
-    assert_eq!(store.engine.counters.dropped_part, bad);
+    assert_eq!(store.engine.counters().requests.dropped_part, bad);
     assert_eq!(
         store.write_parts(KEYED, 7, &large, &[1, 2, 3]).status,
         Status::Ok
@@ -540,7 +546,7 @@ fn conditions_and_lives_hold_for_a_value_in_parts() {
     };
     let told = store.part(another, b"k", &large).unwrap();
     assert_eq!(
-        (told.status, store.engine.joins.bytes()),
+        (told.status, store.engine.facts.ledger.joins.bytes()),
         (Status::OtherLife, 0)
     );
 }
@@ -553,7 +559,7 @@ fn longer_than_values_may_be_is_refused_with_its_first_part() {
         .part(part_of(KEYED, 7, 0, 1025), b"k", &large)
         .unwrap();
     assert_eq!(
-        (part.status, store.engine.joins.bytes()),
+        (part.status, store.engine.facts.ledger.joins.bytes()),
         (Status::TooLarge, 0)
     );
     for (request, len, status) in [(8, 1024, Status::Ok), (9, 1025, Status::TooLarge)] {
@@ -580,11 +586,11 @@ fn a_writer_that_dies_leaves_nothing() {
     );
     // Three quarters of a lease of 2 s.
     store.tick(1499);
-    assert_eq!(store.engine.counters.writes_unfinished, 0);
+    assert_eq!(store.engine.counters().write.writes_unfinished, 0);
     store.tick(1500);
-    assert_eq!(store.engine.counters.writes_unfinished, 2);
-    assert_eq!(store.engine.joins.bytes(), 0);
-    assert_eq!(store.engine.joins.next_ns(), None);
+    assert_eq!(store.engine.counters().write.writes_unfinished, 2);
+    assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
+    assert_eq!(store.engine.facts.ledger.joins.next_ns(), None);
     let now_ns = LATER_NS + 1_500_000_000;
     let rest = store.part_at(part_of(KEYED, 0, 3, TOTAL), b"k", &large, now_ns);
     assert_eq!(rest.unwrap().part, 0, "from the beginning");
@@ -608,11 +614,11 @@ fn half_sent_writes_stay_under_their_bound_and_harm_nobody_else() {
                 break;
             }
         }
-        assert!(store.engine.joins.bytes() <= limit);
+        assert!(store.engine.facts.ledger.joins.bytes() <= limit);
     }
     // All but the other tenant's quarter.
     assert_eq!(taken, 47);
-    assert_eq!(store.engine.counters.refused_parts_full, refused);
+    assert_eq!(store.engine.counters().requests.refused_parts_full, refused);
     let order: Vec<usize> = (0..1024).collect();
     for request in 0..20 {
         let written = store.write_parts(TENANT_OPEN, request, &mib, &order);
@@ -622,7 +628,7 @@ fn half_sent_writes_stay_under_their_bound_and_harm_nobody_else() {
     // What it did not begin to write in parts is written as ever.
     assert_eq!(store.write(KEYED, 9, 1, b"k"), Some(Status::Ok));
     store.tick(1500);
-    assert_eq!(store.engine.joins.bytes(), 0);
+    assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
     assert_eq!(
         store.write_parts(KEYED, 20_000, &mib, &order).status,
         Status::Ok
@@ -632,26 +638,30 @@ fn half_sent_writes_stay_under_their_bound_and_harm_nobody_else() {
 #[test]
 fn a_write_that_is_put_off_keeps_nothing() {
     let mut store = with_a_copy();
-    Arc::make_mut(&mut store.engine.config).key_queue_limit = 1;
+    Arc::make_mut(&mut store.engine.facts.config).key_queue_limit = 1;
     let large = value(TOTAL);
     for request in [7, 8] {
         for index in 0..4 {
             store.part(part_of(KEYED, request, index, TOTAL), b"k", &large);
         }
     }
-    let held = store.engine.joins.bytes();
+    let held = store.engine.facts.ledger.joins.bytes();
     let refused = store.write_parts(KEYED, 9, &large, &[0, 1, 2, 3]);
     assert_eq!(
-        (refused.status, store.engine.joins.bytes()),
+        (refused.status, store.engine.facts.ledger.joins.bytes()),
         (Status::TryAgain, held)
     );
     let cluster = wire::Cluster {
         tenants: vec![],
-        ..store.engine.config.cluster.clone()
+        ..store.engine.facts.config.cluster.clone()
     };
     store
         .engine
         .update(cluster, LATER_NS, &mut store.out)
         .unwrap();
-    assert_eq!(store.engine.joins.bytes(), 0, "the tenant is gone");
+    assert_eq!(
+        store.engine.facts.ledger.joins.bytes(),
+        0,
+        "the tenant is gone"
+    );
 }

@@ -36,16 +36,19 @@ fn what_is_held_is_pulled_confirmed_and_read_and_pushed_again_after_a_write() {
         world.run(2);
     }
     assert!(world.redirected > 10, "{}", world.redirected);
-    assert_eq!(world.counters(1).replica_reads_passed, 0);
-    assert_eq!(world.counters(0).fetches, 2, "one each");
+    assert_eq!(world.counters(1).replicas.replica_reads_passed, 0);
+    assert_eq!(world.counters(0).read.fetches, 2, "one each");
 
     world.call(0, ClientOp::Write);
     assert_eq!(world.valid, [true, false, false], "at once");
     world.run(3);
     assert_eq!(world.valid, [true; 3], "pushed");
-    assert_eq!(world.counters(0).invalidations, 0, "they were told");
+    assert_eq!(world.counters(0).keys.invalidations, 0, "they were told");
     assert_eq!(
-        (world.counters(0).fetches, world.counters(0).pushes),
+        (
+            world.counters(0).read.fetches,
+            world.counters(0).keys.pushes
+        ),
         (2, 2)
     );
     for _ in 0..30 {
@@ -66,7 +69,11 @@ fn a_write_past_the_switch_is_waited_for_and_pushed() {
         world.call(0, ClientOp::Read);
         world.run(4);
     }
-    assert_eq!(world.counters(0).invalidations, 40, "one each, each time");
+    assert_eq!(
+        world.counters(0).keys.invalidations,
+        40,
+        "one each, each time"
+    );
     assert!(world.redirected > 5);
     world.judge().unwrap();
 }
@@ -117,9 +124,15 @@ fn two_stores_that_claim_one_number_get_one_lease() {
     };
     world.hand_in(0, ack, &[], stranger);
     let after = world.counters(0);
-    assert_eq!(after.dropped_lease_auth, before.dropped_lease_auth + 1);
-    assert_eq!(after.dropped_replica, before.dropped_replica + 1);
-    assert_eq!(after.leases_granted, before.leases_granted);
+    assert_eq!(
+        after.leases.dropped_lease_auth,
+        before.leases.dropped_lease_auth + 1
+    );
+    assert_eq!(
+        after.replicas.dropped_replica,
+        before.replicas.dropped_replica + 1
+    );
+    assert_eq!(after.leases.leases_granted, before.leases.leases_granted);
 }
 
 #[test]
@@ -136,11 +149,11 @@ fn a_late_or_doubled_push_is_ignored() {
     world.call(0, ClientOp::Write);
     world.run(20);
     world.hand_in(1, push(epoch), b"too late", address_of(0));
-    assert_eq!(world.counters(1).replica_grants_stale, 2);
+    assert_eq!(world.counters(1).replicas.replica_grants_stale, 2);
     let forged = wire::Epoch::new(node(2), 1);
     world.hand_in(1, push(forged), b"another's", address_of(0));
     world.hand_in(1, push(epoch), b"stranger", address_of(2));
-    assert_eq!(world.counters(1).dropped_replica, 2);
+    assert_eq!(world.counters(1).replicas.dropped_replica, 2);
     for _ in 0..20 {
         world.call(0, ClientOp::Read);
         world.run(2);
@@ -191,7 +204,7 @@ fn a_value_of_many_parts_is_copied_whole_whatever_gets_lost() {
             whole.extend_from_slice(packet.value);
         }
         assert_eq!(whole, value);
-        assert_eq!(world.counters(1).replica_reads_passed, 0);
+        assert_eq!(world.counters(1).replicas.replica_reads_passed, 0);
     }
 }
 
@@ -202,8 +215,8 @@ fn a_part_of_a_copy_that_is_not_valid_is_read_at_home() {
     world.put(0, vec![9; 5000], 0);
     assert_eq!(read_at(&mut world, 1, 4, 5000, 77), None, "passed on");
     world.run(5);
-    assert_eq!(world.counters(1).replica_reads_passed, 1);
-    assert_eq!(world.counters(0).reads_parts, 1);
+    assert_eq!(world.counters(1).replicas.replica_reads_passed, 1);
+    assert_eq!(world.counters(0).read.reads_parts, 1);
     assert_eq!(
         world.status(1),
         Default::default(),
@@ -233,11 +246,14 @@ fn parts_of_a_copy_that_fits_a_packet_are_read_at_home() {
     {
         assert_eq!(read_at(&mut world, 1, part, total, version), None);
         world.run(5);
-        assert_eq!(world.counters(1).replica_reads_passed, passed as u64 + 1);
-        assert_eq!(world.counters(0).reads_parts, passed as u64 + 1);
+        assert_eq!(
+            world.counters(1).replicas.replica_reads_passed,
+            passed as u64 + 1
+        );
+        assert_eq!(world.counters(0).read.reads_parts, passed as u64 + 1);
     }
     assert_eq!(world.waiting_reads(1), 0, "answered");
-    assert_eq!(world.counters(1).replica_reads_lost, 0);
+    assert_eq!(world.counters(1).replicas.replica_reads_lost, 0);
 }
 
 #[test]
@@ -268,7 +284,7 @@ fn without_room_a_key_is_held_without_a_value_and_nobody_is_told() {
     let status = world.status(1);
     assert_eq!((status.keys, status.valid, status.no_room), (1, 0, 1));
     assert!(!world.valid[1]);
-    assert_eq!(world.counters(1).replica_confirms, 0);
+    assert_eq!(world.counters(1).replicas.replica_confirms, 0);
     assert_eq!(read_at(&mut world, 1, 0, 0, 0), None, "passed on");
     world.put(0, vec![1; 90], 0);
     world.run(1_500);
@@ -279,7 +295,7 @@ fn without_room_a_key_is_held_without_a_value_and_nobody_is_told() {
 fn what_a_tenant_had_is_gone_with_it() {
     let mut world = holding(10, 1);
     world.on(1, |engine, now_ns, out| {
-        let mut cluster = engine.config.cluster.clone();
+        let mut cluster = engine.facts.config.cluster.clone();
         cluster.tenants.clear();
         engine.update(cluster, now_ns, out).unwrap();
     });
@@ -329,8 +345,9 @@ fn at_random(seed: u64) -> (Result<(), String>, [u64; 3]) {
             world.call(client, op);
         }
     }
-    let grants = world.counters(1).replica_grants + world.counters(2).replica_grants;
-    let passed = world.counters(1).replica_reads_passed;
+    let grants =
+        world.counters(1).replicas.replica_grants + world.counters(2).replicas.replica_grants;
+    let passed = world.counters(1).replicas.replica_reads_passed;
     let seen = [world.redirected, grants, passed];
     (world.judge(), seen)
 }

@@ -44,8 +44,8 @@ fn a_tenant_that_fills_the_directory_recalls_its_own_copies_only() {
             assert!(!recalled || packet.header.tenant == TENANT_OPEN);
         }
     }
-    assert!(store.engine.counters.grants_directory_full > 0);
-    assert!(store.engine.counters.directory_evictions > 0);
+    assert!(store.engine.counters().keys.grants_directory_full > 0);
+    assert!(store.engine.counters().keys.directory_evictions > 0);
     for key in &mine[50..] {
         assert!(is_granted(&mut store, KEYED, key), "its share is a hundred");
     }
@@ -62,10 +62,10 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
     for n in 0..400u32 {
         store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
     }
-    assert_eq!(store.engine.directory.copies(), 400, "it was alone");
+    assert_eq!(store.engine.facts.directory.copies(), 400, "it was alone");
     let cluster = wire::Cluster {
         tenants,
-        ..store.engine.config.cluster.clone()
+        ..store.engine.facts.config.cluster.clone()
     };
     store
         .engine
@@ -116,7 +116,7 @@ fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
     store.engine.place([(TENANT_OPEN, 1), (KEYED, 2)]);
     assert!(is_granted(&mut store, TENANT_OPEN, b"a"));
     assert!(!is_granted(&mut store, KEYED, b"b"));
-    assert_eq!(store.engine.counters.grants_not_placed, 1);
+    assert_eq!(store.engine.counters().keys.grants_not_placed, 1);
     let fetch = Header {
         op: Op::FetchRequest,
         ..asked_through_a_switch(KEYED)
@@ -130,7 +130,7 @@ fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
     };
     let written = store.ask(write, b"b").expect("written");
     assert!(!written.flags.has(Flags::GRANT));
-    assert_eq!(store.engine.directory.copies(), 1);
+    assert_eq!(store.engine.facts.directory.copies(), 1);
 }
 
 #[test]
@@ -148,6 +148,10 @@ fn fetches_cost_what_reads_cost() {
                 b"k",
             );
         }
-        assert_eq!(store.engine.counters.dropped_rate_limit, 16, "{op:?}");
+        assert_eq!(
+            store.engine.counters().requests.dropped_rate_limit,
+            16,
+            "{op:?}"
+        );
     }
 }

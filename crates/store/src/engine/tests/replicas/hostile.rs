@@ -43,14 +43,18 @@ fn call_back(world: &mut World, at: usize) -> Vec<Vec<u8>> {
 fn a_store_grants_nothing_of_a_key_that_has_moved_to_another() {
     let mut world = holding(21, 1);
     world.on(0, |engine, now_ns, out| {
-        let mut cluster = engine.config.cluster.clone();
+        let mut cluster = engine.facts.config.cluster.clone();
         let tenant = cluster.tenants.last_mut().unwrap();
         tenant.stores = vec![address_of(1), address_of(2)];
         engine.update(cluster, now_ns, out).unwrap();
     });
     world.run(1_500);
-    assert!(world.counters(0).invalidations >= 2, "called back");
-    assert_eq!(world.counters(1).replica_grants, 1, "nothing since");
+    assert!(world.counters(0).keys.invalidations >= 2, "called back");
+    assert_eq!(
+        world.counters(1).replicas.replica_grants,
+        1,
+        "nothing since"
+    );
     assert_eq!((world.status(1).valid, world.status(2).valid), (0, 0));
 }
 
@@ -108,11 +112,11 @@ fn claimed(op: Op, of: NodeId) -> Header {
 fn no_request_of_a_client_speaks_for_a_store() {
     let mut world = holding(23, 1);
     let client = "10.0.1.9:5000".parse().unwrap();
-    let grants = world.counters(0).grants;
+    let grants = world.counters(0).keys.grants;
     for op in [Op::ReadRequest, Op::FetchRequest] {
         world.hand_in(0, claimed(op, node(1)), &[], client);
     }
-    assert_eq!(world.counters(0).grants, grants);
+    assert_eq!(world.counters(0).keys.grants, grants);
     world.hand_in(
         0,
         claimed(Op::WriteRequest, node(1)),
@@ -120,8 +124,8 @@ fn no_request_of_a_client_speaks_for_a_store() {
         client,
     );
     world.run(50);
-    assert_eq!(world.counters(0).writes_applied, 2);
-    assert_eq!(world.counters(0).invalidations, 2, "both are asked");
+    assert_eq!(world.counters(0).write.writes_applied, 2);
+    assert_eq!(world.counters(0).keys.invalidations, 2, "both are asked");
     let sent = hand_in_read(&mut world, 1, read(1, 1));
     let mut reply = sent.iter().map(|bytes| Packet::decode(bytes).unwrap());
     let reply = reply.next_back().unwrap();
@@ -137,7 +141,7 @@ fn no_request_of_a_client_speaks_for_a_store() {
     let first = Header { part: 0, ..part };
     world.hand_in(0, first, &[2; wire::PART_BYTES], client);
     world.run(3);
-    assert_eq!(world.counters(0).invalidations, 2, "not whole");
+    assert_eq!(world.counters(0).keys.invalidations, 2, "not whole");
 }
 
 /// What a store asks homes when it is sent reads of many keys of the open tenant.
@@ -228,7 +232,7 @@ fn however_often_a_key_is_written_its_home_is_asked_while_reads_wait() {
     world.cut = vec![(0, 1)];
     call_back(&mut world, 1);
     hand_in_read(&mut world, 1, read(1, 1));
-    let before = world.counters(1).replica_asks;
+    let before = world.counters(1).replicas.replica_asks;
     for request in 0..60 {
         let update = Header {
             flags: Flags::ALL,
@@ -237,7 +241,7 @@ fn however_often_a_key_is_written_its_home_is_asked_while_reads_wait() {
         hand_in_read(&mut world, 1, update);
         world.run(10);
     }
-    let asked = world.counters(1).replica_asks - before;
+    let asked = world.counters(1).replicas.replica_asks - before;
     assert!((4..20).contains(&asked), "{asked} in 600 ms");
 }
 
@@ -297,9 +301,9 @@ fn what_cannot_be_held_is_asked_for_less_and_less() {
     world.hold(1);
     world.hold(2);
     world.run(20_000);
-    let fetches = world.counters(0).fetches;
+    let fetches = world.counters(0).read.fetches;
     assert!((6..=12).contains(&fetches), "{fetches} of two stores");
-    assert_eq!(world.counters(1).replica_no_room, fetches / 2);
+    assert_eq!(world.counters(1).replicas.replica_no_room, fetches / 2);
 }
 
 #[test]
@@ -313,7 +317,7 @@ fn a_value_of_parts_that_is_called_back_all_the_time_is_not_read_each_time() {
         hand_in_read(&mut world, 1, update(request));
         world.run(6);
     }
-    let parts = world.counters(0).reads_parts;
+    let parts = world.counters(0).read.reads_parts;
     assert!(parts < 800, "{parts}");
     world.run(600);
     assert_eq!(world.status(1).valid, 1, "in the end");

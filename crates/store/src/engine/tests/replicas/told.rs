@@ -30,19 +30,23 @@ fn a_store_that_no_switch_tells_is_waited_for_once() {
     for _ in 0..5 {
         assert!(write(&mut world) < 5);
     }
-    assert_eq!(world.counters(0).invalidations, 6, "of the second only");
-    assert_eq!(world.counters(0).fetches, 2);
+    assert_eq!(
+        world.counters(0).keys.invalidations,
+        6,
+        "of the second only"
+    );
+    assert_eq!(world.counters(0).read.fetches, 2);
     world.updates[2] = 1;
     assert!(write(&mut world) < 5);
     assert_eq!(
-        world.counters(0).invalidations,
+        world.counters(0).keys.invalidations,
         7,
         "asked beside being told"
     );
     for _ in 0..5 {
         assert!(write(&mut world) < 5);
     }
-    assert_eq!(world.counters(0).invalidations, 7, "told again");
+    assert_eq!(world.counters(0).keys.invalidations, 7, "told again");
     assert_eq!(world.valid, [true; 3]);
     world.judge().unwrap();
 }
@@ -57,8 +61,8 @@ fn a_write_that_two_switches_tell_of_takes_one_epoch() {
     }
     let after = world.epoch_of(1).unwrap();
     assert_eq!(after.number() - before.number(), 10);
-    assert_eq!(world.counters(1).replica_updates_again, 10);
-    assert_eq!(world.counters(0).invalidations, 0);
+    assert_eq!(world.counters(1).replicas.replica_updates_again, 10);
+    assert_eq!(world.counters(0).keys.invalidations, 0);
     assert_eq!(world.valid, [true; 3]);
     world.judge().unwrap();
 }
@@ -83,7 +87,7 @@ fn an_acknowledgement_that_is_repeated_ends_the_wait_as_the_first_would_have() {
     assert_eq!(world.status(1).valid, 1);
     assert_eq!(world.hand_in(1, update, b"8 bytes!", client), [[0u8; 0]; 0]);
     assert_eq!(world.status(1).valid, 1);
-    assert_eq!(world.counters(1).replica_updates_again, 2);
+    assert_eq!(world.counters(1).replicas.replica_updates_again, 2);
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn a_store_that_a_tenant_may_not_use_holds_nothing_of_it() {
     let mut world = World::new(3, 1);
     for at in 0..3 {
         world.on(at, |engine, now_ns, out| {
-            let mut cluster = engine.config.cluster.clone();
+            let mut cluster = engine.facts.config.cluster.clone();
             let tenant = cluster.tenants.last_mut().unwrap();
             tenant.stores = vec![address_of(0), address_of(1)];
             engine.update(cluster, now_ns, out).unwrap();
@@ -101,7 +105,9 @@ fn a_store_that_a_tenant_may_not_use_holds_nothing_of_it() {
     world.hold(1);
     let key = world.key.clone();
     let held = world.on(2, |engine, now_ns, out| {
-        engine.hold_replica(super::super::KEYED, &key, now_ns, out)
+        engine
+            .replicas
+            .hold(&mut engine.facts.at(now_ns, out), super::super::KEYED, &key)
     });
     assert_eq!(held, Some(false));
     // Its home refuses, too, whatever another build of that store asks for.
@@ -117,14 +123,14 @@ fn a_store_that_a_tenant_may_not_use_holds_nothing_of_it() {
         ..Header::new(Op::FetchRequest)
     };
     world.hand_in(0, fetch, &[], address_of(2));
-    assert_eq!(world.counters(0).grants_not_placed, 1);
+    assert_eq!(world.counters(0).keys.grants_not_placed, 1);
 }
 
 #[test]
 fn a_tenant_that_may_use_a_store_no_longer_is_held_there_no_longer() {
     let mut world = holding(3, 1);
     world.on(2, |engine, now_ns, out| {
-        let mut cluster = engine.config.cluster.clone();
+        let mut cluster = engine.facts.config.cluster.clone();
         let tenant = cluster.tenants.last_mut().unwrap();
         tenant.stores = vec![address_of(0), address_of(1)];
         engine.update(cluster, now_ns, out).unwrap();
@@ -170,7 +176,7 @@ fn a_value_that_comes_costs_what_a_write_costs() {
     world.call(0, ClientOp::WriteAround);
     world.run(30);
     assert_eq!(world.status(1).valid, 0, "there is no time for it");
-    assert!(world.counters(1).dropped_rate_limit > 0);
+    assert!(world.counters(1).requests.dropped_rate_limit > 0);
     world.run(1_500);
     assert_eq!(world.status(1).valid, 1);
 }

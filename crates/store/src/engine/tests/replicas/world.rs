@@ -249,7 +249,7 @@ impl World {
     /// Reads that wait for homes.
     pub fn waiting_reads(&self, at: usize) -> usize {
         let engine = self.stores[at].engine.as_ref().unwrap();
-        engine.reads_of_replicas()
+        engine.replicas.waiting_reads()
     }
 
     pub fn status(&self, at: usize) -> crate::status::ReplicasStatus {
@@ -296,14 +296,20 @@ impl World {
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            assert!(engine.hold_replica(KEYED, &key, now_ns, out));
+            assert!(
+                engine
+                    .replicas
+                    .hold(&mut engine.facts.at(now_ns, out), KEYED, &key)
+            );
         });
     }
 
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            engine.release_replica(KEYED, &key, now_ns, out)
+            engine
+                .replicas
+                .release(&mut engine.facts.at(now_ns, out), KEYED, &key)
         });
     }
 
@@ -546,6 +552,6 @@ impl World {
     pub fn epoch_of(&self, at: usize) -> Option<Epoch> {
         let id = (KEYED, SECRET.key_hash(KEYED, &self.key));
         let engine = self.stores[at].engine.as_ref()?;
-        engine.epoch_of_replica(id)
+        engine.replicas.epoch_of(id)
     }
 }

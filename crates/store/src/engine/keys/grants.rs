@@ -1,0 +1,97 @@
+//! Grants (rule 5): a reply that a switch, or a store that holds copies, may keep.
+
+use wire::NODE_STORE;
+
+use super::{Keys, put_ask};
+use crate::{
+    backend::Key,
+    coherence::NoGrant,
+    directory::Place,
+    engine::{context::Context, reply::Origin},
+};
+
+impl Keys {
+    /// For a read or fetch: whether the reply may be a grant.
+    pub fn grant(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
+        if !cx.outside.may_grant_reads() {
+            self.counters.grants_unwatched += 1;
+            return false;
+        }
+        if cx.leases.term(origin.epoch.switch(), cx.now_ns).is_none() {
+            self.counters.grants_no_lease += 1;
+            return false;
+        }
+        let at = cx.directory.enter(key);
+        let granted = self.grant_known(cx, at, origin);
+        if !granted {
+            cx.directory.forget_if_idle(at, cx.now_ns);
+        }
+        granted
+    }
+
+    /// For a key that is in the directory.
+    pub(super) fn grant_known(&mut self, cx: &mut Context<'_>, at: Place, origin: &Origin) -> bool {
+        let switch = origin.epoch.switch();
+        let is_store = switch & NODE_STORE != 0;
+        // Its key may have moved to another store since it was asked for: what is called back for that is not granted again.
+        if !cx.is_home_of(origin.tenant, origin.key_hash) {
+            self.counters.grants_moved += 1;
+            return false;
+        }
+        let is_placed = match is_store {
+            true => cx.may_hold(switch, origin.tenant),
+            false => cx.placements.allows(switch, origin.tenant),
+        };
+        if !is_placed {
+            self.counters.grants_not_placed += 1;
+            return false;
+        }
+        let room = cx.directory.has_room(origin.tenant);
+        let granted = cx.directory.update(at, |e| {
+            e.state.grant(origin.epoch, cx.leases, room, cx.now_ns)
+        });
+        match granted {
+            Some(Ok(())) => {
+                self.counters.grants += 1;
+                if let Some(entry) = cx.directory.get(at) {
+                    cx.backend.pin(entry.named(), true);
+                }
+                return true;
+            }
+            Some(Err(NoGrant::WritePending)) => {
+                self.counters.grants_write_pending += 1;
+                if is_store {
+                    put_ask(cx, at, origin.epoch);
+                }
+            }
+            Some(Err(NoGrant::NoLease)) => self.counters.grants_no_lease += 1,
+            Some(Err(NoGrant::DirectoryFull)) => {
+                self.counters.grants_directory_full += 1;
+                self.recall_oldest(cx, origin.tenant, at);
+            }
+            None => {}
+        }
+        false
+    }
+
+    /// The directory has no more room for a tenant: calls the copies of its oldest key back, or of whoever has the places that
+    /// it lacks. `not` is being worked on.
+    fn recall_oldest(&mut self, cx: &mut Context<'_>, tenant: u32, not: Place) {
+        let oldest = cx.directory.oldest(cx.directory.who_gives(tenant));
+        let Some(at) = oldest.filter(|at| *at != not) else {
+            return;
+        };
+        let recalled = cx.directory.update(at, |e| {
+            let recalled = e.state.recall(cx.now_ns);
+            let mut copies = e.state.copies().iter();
+            if recalled && copies.any(|copy| copy.switch & NODE_STORE != 0) {
+                e.asks.refuse();
+            }
+            recalled
+        });
+        if recalled == Some(true) {
+            self.counters.directory_evictions += 1;
+            self.drive(cx, at);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which part of a store takes which packets.
+
+use wire::Op;
+
+/// The part that takes an op.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Way {
+    /// Requests that name a key.
+    Keyed,
+    /// Acknowledgements of invalidations.
+    Ack,
+    /// Requests for leases.
+    Lease,
+    /// What switches say of keys that are lent to them.
+    Loan,
+    /// What homes and switches say of copies that this store holds.
+    Replica,
+    /// A discipline's own.
+    Discipline,
+}
+
+impl Way {
+    /// Of an op.
+    pub fn of(op: Op) -> Way {
+        match op {
+            Op::ReadRequest
+            | Op::CorrectionRequest
+            | Op::WriteRequest
+            | Op::DeleteRequest
+            | Op::FetchRequest => Way::Keyed,
+            Op::InvalidateAck => Way::Ack,
+            Op::LeaseRequest => Way::Lease,
+            Op::KeepRequest | Op::LendReply | Op::TakeReply => Way::Loan,
+            Op::Invalidate
+            | Op::LeaseOffer
+            | Op::LeaseReply
+            | Op::FetchReply
+            | Op::ReplicaConfirm
+            | Op::ReplicaPush
+            | Op::ReplicaDrop
+            | Op::ReplicaUpdate => Way::Replica,
+            _ => Way::Discipline,
+        }
+    }
+}
+
+/// Whether the store itself takes an op.
+pub(crate) fn is_own(op: Op) -> bool {
+    Way::of(op) != Way::Discipline
+}
+
+/// Whether a packet of this op may have to do with a part of a value only.
+pub(super) fn takes_parts(op: Op) -> bool {
+    Way::of(op) == Way::Keyed && op != Op::DeleteRequest
+}
