@@ -1,28 +1,28 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 //!
-//! The engine only sequences. What there is to decide the parts decide: [`keys`], [`read`], [`lent`], [`replicas`], [`halves`],
-//! [`lease`]. Each is a value; it gets what happened and a [`Context`] with the facts that parts share, and leaves what is another's
-//! to do as an [`Effect`]. A part may be handed one that lies below it (`lent` and `halves` none, `read` the `keys`), never one above.
+//! The engine only sequences. What there is to decide the parts decide: [`keys`], [`reads`], [`loans`], [`copies`], [`halves`],
+//! [`leases`]. Each is a value; it gets what happened and a [`Context`] with the facts that parts share, and leaves what is another's
+//! to do as an [`Effect`]. A part may be handed one that lies below it (`loans` and `halves` none, `reads` the `keys`), never one above.
 
 mod admission;
+mod backend_requests;
 mod context;
+mod copies;
 mod halves;
-mod home;
-mod job;
-mod joins;
 mod keys;
-mod lease;
+mod large_values;
+mod lease_holder;
+mod leases;
 mod ledger;
-mod lent;
+mod loans;
 mod ops;
-mod read;
-mod replicas;
-mod reply;
+mod partial_writes;
+mod pending_write;
+mod reads;
+mod replies;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod values;
-mod waiting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -40,22 +40,22 @@ use crate::{
     status::LeaseStatus,
 };
 use admission::Admitted;
+use backend_requests::Asked;
 use context::{Context, Effect, Facts, named};
+use copies::Replicas;
 use halves::Halves;
 pub use halves::TellError;
-use job::Job;
-use joins::Joined;
 use keys::{Keys, recalls::Recalls};
-use lease::Lessor;
-use lent::{LifeCheck, Loans};
+use leases::Lessor;
+use loans::{LifeCheck, Loans};
 use ops::Way;
 pub(crate) use ops::is_own;
-use read::Reads;
-use replicas::Replicas;
-use reply::{Answer, Origin};
+use partial_writes::Joined;
+use pending_write::Job;
+use reads::Reads;
+use replies::{Answer, Origin};
 pub use tenants::UpdateError;
 use tenants::{Changed, Tenants};
-use waiting::Asked;
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.

@@ -28,7 +28,7 @@ const NOT_ATOMIC: [&str; 5] = [
 ];
 
 /// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/all/coherence`),
-/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/all/lent`, `crates/store/src/engine/tests/lent.rs`).
+/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/all/lent`, `crates/store/src/engine/tests/loans.rs`).
 const RARE: [&str; 11] = [
     "expiry_from_arrival",
     "lease_from_arrival",
@@ -122,13 +122,13 @@ impl Mutant {
                 Some("rows of `crates/dataplane/tests/all/lent`")
             }
             Mutant::Store(mutant) if mutant.is_of_loans() => {
-                Some("`crates/store/src/engine/tests/lent.rs`")
+                Some("`crates/store/src/engine/tests/loans.rs`")
             }
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
                 Some("`disciplines/tests/all/stood_still`")
             }
             Mutant::Store(mutant) if mutant.is_of_replicas() => {
-                Some("`crates/store/src/engine/tests/replicas.rs`")
+                Some("`crates/store/src/engine/tests/copies.rs`")
             }
             _ => None,
         };

@@ -2,7 +2,7 @@
 
 use wire::{Header, Op, Packet, Secret, Status, TENANT_SYSTEM};
 
-use super::{context::Context, ops::takes_parts, reply::Origin};
+use super::{context::Context, ops::takes_parts, replies::Origin};
 use crate::net::Peer;
 
 /// A request that was taken: where it came from, and whether its key is this store's.

@@ -8,13 +8,13 @@ use decide::Request;
 use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, TENANT_SYSTEM};
 
 use super::{
-    home::Home,
-    job::Job,
+    backend_requests::Waiting,
+    large_values::Held,
+    lease_holder::Home,
     ledger::Ledger,
-    reply::{Answer, Origin, Replies},
+    pending_write::Job,
+    replies::{Answer, Origin, Replies},
     tenants::Tenants,
-    values::Held,
-    waiting::Waiting,
 };
 use crate::{
     Config, Incarnation,

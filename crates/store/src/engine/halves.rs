@@ -12,9 +12,9 @@ use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{
     admission::Admitted,
+    backend_requests::Asked,
     context::{Context, Effect},
-    reply::Origin,
-    waiting::Asked,
+    replies::Origin,
 };
 use crate::{
     backend::{Answer, Found, Key},

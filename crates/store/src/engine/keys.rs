@@ -18,10 +18,10 @@ use wire::{Epoch, Header, Op};
 pub(super) use pushes::digest_of;
 
 use super::{
+    backend_requests::Asked,
     context::{Context, Effect},
-    job::{Job, Outcome},
-    reply::Answer,
-    waiting::Asked,
+    pending_write::{Job, Outcome},
+    replies::Answer,
 };
 use crate::{
     asks::Ask,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::{
     MAX_WAITING,
-    job::{Job, Outcome},
-    joins::Joins,
+    partial_writes::Joins,
+    pending_write::{Job, Outcome},
 };
 use crate::{
     Config,

@@ -7,11 +7,11 @@ use decide::{StoreAction, StoreEvent};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 mod busy;
-mod held;
-mod lent;
+mod copies;
+mod large_values;
 mod lives;
+mod loans;
 mod parts;
-mod replicas;
 mod shares;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};

@@ -8,8 +8,8 @@ use crate::{
     coherence::Verdict,
     engine::{
         context::Context,
-        job::{Job, Outcome},
-        reply::{Answer, Origin},
+        pending_write::{Job, Outcome},
+        replies::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
 };

@@ -7,7 +7,7 @@ use crate::{
     backend::Key,
     coherence::NoGrant,
     directory::Place,
-    engine::{context::Context, reply::Origin},
+    engine::{context::Context, replies::Origin},
 };
 
 impl Keys {

@@ -8,7 +8,7 @@ use crate::{
     directory::Place,
     engine::{
         context::{Context, Effect},
-        reply::{Origin, Wanted},
+        replies::{Origin, Wanted},
     },
     mutants::{Mutant, mutant},
 };

@@ -2,7 +2,7 @@
 
 use wire::{Epoch, Header, Op, Packet, Secret, TENANT_SYSTEM};
 
-use super::{context::Context, home::Home};
+use super::{context::Context, lease_holder::Home};
 use crate::{
     coherence::{LeaseAnswer, Nanos},
     counters::LeaseCounters,

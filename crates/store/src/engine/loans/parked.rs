@@ -13,10 +13,10 @@ use crate::{
     directory::KeyId,
     engine::{
         context::{Context, Effect},
-        home::Home,
-        job::{Job, Outcome},
         keys::Unmovable,
-        reply::{Answer, Origin},
+        lease_holder::Home,
+        pending_write::{Job, Outcome},
+        replies::{Answer, Origin},
     },
 };
 

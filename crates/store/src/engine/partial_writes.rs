@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque, hash_map::Entry};
 use bytes::Bytes;
 use wire::{Flags, Header, PART, PART_BYTES, Packet, maps::HashMap};
 
-use super::reply::Origin;
+use super::replies::Origin;
 use crate::{
     clients::RequestId,
     coherence::{Nanos, Parts},

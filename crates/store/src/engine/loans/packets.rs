@@ -7,7 +7,7 @@ use super::{Loans, hot_from, other};
 use crate::{
     coherence::{Role, Taken},
     directory::KeyId,
-    engine::{context::Context, home::Home},
+    engine::{context::Context, lease_holder::Home},
 };
 
 /// Longest UDP payload in bytes over either IP.

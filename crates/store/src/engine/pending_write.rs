@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wire::{Flags, Header, Op, Status};
 
-use super::reply::{Answer, Origin};
+use super::replies::{Answer, Origin};
 use crate::{
     backend::{Change, Condition},
     clients::RequestId,

@@ -9,7 +9,7 @@ use history::Operation;
 use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet};
 
 use super::{
-    super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, lent::world::Shared},
+    super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, loans::world::Shared},
     MS,
     slow::Slow,
 };

@@ -1,12 +1,12 @@
 //! Keys that are lent to switches: which ones, and what becomes of the packets about them. The loan itself is decided in
 //! [`crate::coherence::Loan`], and what a write's life means in [`crate::coherence::judge`].
 
-mod asked;
-mod ends;
-mod hot;
+mod hot_keys;
 mod packets;
+mod parked;
+mod recalls;
+mod requests;
 mod steps;
-mod wanted;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -15,7 +15,7 @@ use wire::maps::HashMap;
 
 use super::{
     context::{Context, Effect},
-    home::Home,
+    lease_holder::Home,
 };
 use crate::{
     backend::{Key, Ticket},
@@ -27,9 +27,9 @@ use crate::{
     mutants::{Mutant, mutant},
     shares::Shares,
 };
-use asked::Parked;
-use hot::{Hot, Pace};
-pub(super) use wanted::LifeCheck;
+use hot_keys::{Hot, Pace};
+use parked::Parked;
+pub(super) use requests::LifeCheck;
 
 /// Keys that may be lent at once.
 const LOANS: usize = 1024;
@@ -129,7 +129,7 @@ impl Loans {
             next_ask_ns: 0,
             shares: Shares::new(LOANS, tenants),
             lives_shares: Shares::new(LIVES, tenants),
-            parked_shares: Shares::new(asked::PARKED, tenants),
+            parked_shares: Shares::new(parked::PARKED, tenants),
             timers: BinaryHeap::new(),
             journal: None,
             needs_journal,
@@ -406,7 +406,7 @@ impl Loans {
 
 /// Writes within a second by which a tenant's key is hot.
 fn hot_from(cx: &Context<'_>, tenant: u32) -> u64 {
-    let by_bound = || hot::hot_from(cx.tenants.write_back_ns(tenant));
+    let by_bound = || hot_keys::hot_from(cx.tenants.write_back_ns(tenant));
     cx.config.lend_from.map_or_else(by_bound, u64::from)
 }
 

@@ -12,8 +12,8 @@ use crate::{
     directory::KeyId,
     engine::{
         context::Context,
-        read::answer,
-        reply::{Answer, Origin},
+        reads::answer,
+        replies::{Answer, Origin},
     },
     net::Peer,
 };

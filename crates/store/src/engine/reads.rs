@@ -4,11 +4,11 @@ use bytes::Bytes;
 use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 
 use super::{
+    backend_requests::Asked,
     context::Context,
     keys::{Keys, digest_of},
-    reply::{Answer, Origin, Replies, Wanted},
-    values::{Compared, Raised},
-    waiting::Asked,
+    large_values::{Compared, Raised},
+    replies::{Answer, Origin, Replies, Wanted},
 };
 use crate::{
     backend::{Answer as Reply, Found, Item, Key},

@@ -9,8 +9,8 @@ use crate::{
     directory::KeyId,
     engine::{
         context::{Context, Effect},
-        job::{Outcome, absorbable},
-        reply::{Answer, Origin},
+        pending_write::{Outcome, absorbable},
+        replies::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
 };

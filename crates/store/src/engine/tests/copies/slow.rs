@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::super::lent::world::Shared;
+use super::super::loans::world::Shared;
 use crate::backend::{
     Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
 };

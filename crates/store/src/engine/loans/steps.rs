@@ -8,8 +8,8 @@ use crate::{
     coherence::VERSIONS,
     directory::KeyId,
     engine::{
+        backend_requests::Asked,
         context::{Context, Effect},
-        waiting::Asked,
     },
     journal::Entry,
 };

@@ -8,7 +8,7 @@ use super::{ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step, p
 use crate::{
     coherence::Nanos,
     directory::KeyId,
-    engine::{context::Context, reply::IPV6_MORE},
+    engine::{context::Context, replies::IPV6_MORE},
 };
 
 impl Replicas {

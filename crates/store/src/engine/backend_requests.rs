@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use hashbrown::{HashMap, HashSet};
 use wire::KeyHash;
 
-use super::reply::Origin;
+use super::replies::Origin;
 use crate::{backend::Ticket, directory::KeyId, shares::Shares};
 
 /// A request that the backend has not answered yet.

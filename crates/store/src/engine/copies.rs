@@ -24,7 +24,7 @@ use wire::{
     maps::{HashMap, HashSet},
 };
 
-use super::{context::Context, reply::Origin};
+use super::{context::Context, replies::Origin};
 use crate::{
     Config, Incarnation,
     coherence::{Borrowed, Epochs, Nanos, Replica},
