@@ -14,7 +14,7 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
-//! Another store may hold copies as a switch does: [`Replica`], [`Borrowed`], [`Epochs`] are that side of the rules.
+//! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are that side of the rules.
 //! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
 //! A key that is written often may be lent to a switch, which answers reads and writes then: [`Loan`], and [`judge`] for the lives
@@ -38,12 +38,12 @@ use std::collections::VecDeque;
 
 pub use crate::asks::{Ask, Asks};
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
-pub use lives::{Ended, KeyLife, Named, Says, judge};
-pub use loan::{Act, End, Loan, Proceeds, Role, Taken, Terms, VERSIONS};
+pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, judge};
+pub use loan::{Act, End, Loan, RecordAnswer, Role, Terms, VERSIONS, Whereabouts};
 pub use outside::{Outside, Watch};
 pub use parts::{Parts, version_of_part};
-pub use replica::{Borrowed, Copied, Epochs, Replica, WriteId, answers};
-use untold::Untold;
+pub use replica::{BorrowedLease, CopiedValue, Epochs, Replica, WriteId, answers};
+use untold::UntoldStores;
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
@@ -95,7 +95,7 @@ pub struct KeyState<W> {
     doubt_until_ns: Nanos,
     /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies are called back.
     held: bool,
-    untold: Untold,
+    untold: UntoldStores,
 }
 
 /// The one thing that goes on for a key.
@@ -128,7 +128,7 @@ struct Wait {
 
 /// What became of a write that was handed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Submitted<W> {
+pub enum Submission<W> {
     /// It is the key's current write.
     Started,
     /// Another write to the key goes first.
@@ -180,7 +180,7 @@ impl<W> Default for KeyState<W> {
             queue: VecDeque::new(),
             doubt_until_ns: 0,
             held: false,
-            untold: Untold::default(),
+            untold: UntoldStores::default(),
         }
     }
 }
@@ -238,17 +238,17 @@ impl<W> KeyState<W> {
 
     /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless `queue_limit` do
     /// already. Call [`KeyState::poll`] next.
-    pub fn submit(&mut self, write: Write<W>, queue_limit: usize) -> Submitted<W> {
+    pub fn submit(&mut self, write: Write<W>, queue_limit: usize) -> Submission<W> {
         self.passed(write.epoch);
         if !self.is_busy() {
             self.queue.push_back(write);
-            return Submitted::Started;
+            return Submission::Started;
         }
         if self.queue.len() >= queue_limit {
-            return Submitted::Refused(write.body);
+            return Submission::Refused(write.body);
         }
         self.queue.push_back(write);
-        Submitted::Queued
+        Submission::Queued
     }
 
     /// Calls every copy back, to make room in the directory or because another has changed the key. False: something goes on already.
@@ -536,7 +536,7 @@ impl<W> KeyState<W> {
 
 impl<W> Current<W> {
     /// Stores that have to be asked after all: of the next write that comes by the same way they are asked at once.
-    fn note_untold(&mut self, untold: &mut Untold, now_ns: Nanos) {
+    fn note_untold(&mut self, untold: &mut UntoldStores, now_ns: Nanos) {
         let Task::Write(write) = &self.task else {
             return;
         };

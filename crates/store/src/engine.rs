@@ -32,7 +32,7 @@ use wire::{Cluster, Epoch, Op, Packet, Status};
 use crate::{
     Config, Incarnation,
     backend::{Backend, Completion, Key},
-    coherence::{Proceeds, Says},
+    coherence::{LifeVerdict, Whereabouts},
     counters::Counters,
     journal::Journal,
     net::{Outbox, Peer},
@@ -40,22 +40,22 @@ use crate::{
     status::LeaseStatus,
 };
 use admission::Admitted;
-use backend_requests::Asked;
+use backend_requests::BackendRequest;
 use context::{Context, Effect, Facts, named};
-use copies::Replicas;
+use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
 use keys::{Keys, recalls::Recalls};
 use leases::Lessor;
 use loans::{LifeCheck, Loans};
-use ops::Way;
+use ops::Handler;
 pub(crate) use ops::is_own;
-use partial_writes::Joined;
-use pending_write::Job;
+use partial_writes::PartOutcome;
+use pending_write::PendingWrite;
 use reads::Reads;
 use replies::{Answer, Origin};
 pub use tenants::UpdateError;
-use tenants::{Changed, Tenants};
+use tenants::{TenantChanges, Tenants};
 
 /// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
 /// switches, or behind one another, over all keys: their values take 100 MB at most.
@@ -69,7 +69,7 @@ pub struct Engine {
     reads: Reads,
     lessor: Lessor,
     loans: Loans,
-    replicas: Replicas,
+    replicas: ForeignCopies,
     halves: Halves,
 }
 
@@ -91,7 +91,7 @@ impl Engine {
             reads: Reads::default(),
             lessor: Lessor::default(),
             loans: Loans::new(tenants, needs_journal, seed),
-            replicas: Replicas::new(&config, tenants, incarnation, now_ns),
+            replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),
             halves: Halves::new(&config.halves, tenants),
             facts,
         }
@@ -113,23 +113,23 @@ impl Engine {
                 self.redirected(admitted, packet, now_ns, out);
             }
         } else {
-            match Way::of(packet.header.op) {
-                Way::Keyed => {
+            match Handler::of(packet.header.op) {
+                Handler::Keyed => {
                     if let Some(admitted) = cx.admit(packet, room, peer, false) {
                         self.keyed(admitted.origin, packet, now_ns, out);
                     }
                 }
-                Way::Ack if !packet.tag_is_valid(&cx.system_secret()) => {
+                Handler::Ack if !packet.tag_is_valid(&cx.system_secret()) => {
                     cx.counters.denied_tag += 1;
                 }
-                Way::Ack if cx.may_speak(packet.header.epoch, peer) => {
+                Handler::Ack if cx.may_speak(packet.header.epoch, peer) => {
                     self.keys.acknowledged(cx, &packet.header);
                 }
-                Way::Ack => self.replicas.counters.dropped_replica += 1,
-                Way::Lease => self.lessor.asked(cx, packet, peer),
-                Way::Loan => self.loans.message(cx, packet),
-                Way::Replica => self.replicas.message(cx, packet, peer),
-                Way::Discipline => self.halves.operation(cx, packet, room, peer),
+                Handler::Ack => self.replicas.counters.dropped_replica += 1,
+                Handler::Lease => self.lessor.asked(cx, packet, peer),
+                Handler::Loan => self.loans.message(cx, packet),
+                Handler::Replica => self.replicas.message(cx, packet, peer),
+                Handler::Discipline => self.halves.operation(cx, packet, room, peer),
             }
         }
         self.finish(now_ns, out);
@@ -214,9 +214,9 @@ impl Engine {
             cx.counters.refused_too_large += 1;
             return cx.refuse(&origin, key.bytes, Status::TooLarge);
         }
-        let job = Job::new(origin, header, Bytes::copy_from_slice(packet.value), 0);
+        let job = PendingWrite::new(origin, header, Bytes::copy_from_slice(packet.value), 0);
         let is_new = self.keys.is_new(cx, &job, key, header.life);
-        if says == Says::Ask {
+        if says == LifeVerdict::Ask {
             if is_new {
                 self.loans.park(cx, job, key, header.life, origin.epoch);
             }
@@ -251,7 +251,7 @@ impl Engine {
             return cx.refuse(&origin, key.bytes, Status::TooLarge);
         }
         match cx.ledger.joins.take(&origin, packet, now_ns) {
-            Joined::Missing(part) => {
+            PartOutcome::Missing(part) => {
                 let answer = Answer {
                     part,
                     total,
@@ -259,15 +259,15 @@ impl Engine {
                 };
                 cx.reply(&origin, key.bytes, &answer);
             }
-            Joined::Unfit => cx.counters.dropped_part += 1,
-            Joined::Full => {
+            PartOutcome::Unfit => cx.counters.dropped_part += 1,
+            PartOutcome::Full => {
                 cx.counters.refused_parts_full += 1;
                 cx.refuse(&origin, key.bytes, Status::TryAgain);
             }
-            Joined::Whole(value, room) => {
+            PartOutcome::Whole(value, room) => {
                 cx.ledger.counters.writes += 1;
                 origin.wants_grant = false;
-                let job = Job::new(origin, &packet.header, value, room);
+                let job = PendingWrite::new(origin, &packet.header, value, room);
                 if !self.keys.is_new(cx, &job, key, 0) {
                     return cx.ledger.give_room_back(&job);
                 }
@@ -277,13 +277,20 @@ impl Engine {
     }
 
     /// A write that this store is to decide, and that is new.
-    fn submit(&mut self, job: Job, key: Key<'_>, epoch: Epoch, now_ns: u64, out: &mut Outbox) {
+    fn submit(
+        &mut self,
+        job: PendingWrite,
+        key: Key<'_>,
+        epoch: Epoch,
+        now_ns: u64,
+        out: &mut Outbox,
+    ) {
         let cx = &mut self.facts.at(now_ns, out);
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
             put_off(cx, &job, key.bytes);
-        } else if proceeds == Proceeds::Away {
+        } else if proceeds == Whereabouts::Away {
             self.loans.recall(cx, id);
         }
     }
@@ -323,7 +330,7 @@ impl Engine {
                 let Some(id) = self.halves.key_to_read(cx, request) else {
                     return;
                 };
-                if self.loans.proceeds(&id) == Proceeds::Away {
+                if self.loans.proceeds(&id) == Whereabouts::Away {
                     self.loans.recall(cx, id);
                     self.halves.key_is_lent(cx, half, request);
                 } else {
@@ -349,20 +356,20 @@ impl Engine {
         let cx = &mut self.facts.at(now_ns, out);
         match completion {
             Completion::Change(ticket, change) => match cx.waiting.remove(ticket) {
-                Some(Asked::Write(id)) => self.keys.changed(cx, id, change),
-                Some(Asked::Loan(id)) => self.loans.put(cx, id, change),
+                Some(BackendRequest::Write(id)) => self.keys.changed(cx, id, change),
+                Some(BackendRequest::Loan(id)) => self.loans.put(cx, id, change),
                 _ => {}
             },
             Completion::Journal(ticket, is_done) => {
-                if let Some(Asked::Loan(id)) = cx.waiting.remove(ticket) {
+                if let Some(BackendRequest::Loan(id)) = cx.waiting.remove(ticket) {
                     self.loans.journaled(cx, id, is_done);
                 }
             }
             Completion::Outside(event) => self.recalls.happened(&mut self.keys, cx, event),
             Completion::Get(ticket, found) => match cx.waiting.remove(ticket) {
-                Some(Asked::Read(read)) => self.reads.found(cx, &read.0, &read.1, found),
-                Some(Asked::Half(request, _)) => self.halves.found(cx, request, found),
-                Some(Asked::Loan(id)) => self.loans.read(cx, id, ticket, found),
+                Some(BackendRequest::Read(read)) => self.reads.found(cx, &read.0, &read.1, found),
+                Some(BackendRequest::Half(request, _)) => self.halves.found(cx, request, found),
+                Some(BackendRequest::Loan(id)) => self.loans.read(cx, id, ticket, found),
                 _ => {}
             },
         }
@@ -450,7 +457,7 @@ impl Engine {
         let before = Some((old, &facts.tenants));
         tenants::check(old, &new)?;
         let tenants = Tenants::new(&new, facts.config.identity, before);
-        let Changed { gone, moved } = tenants.changed_from(&facts.tenants)?;
+        let TenantChanges { gone, moved } = tenants.changed_from(&facts.tenants)?;
         let lent_nothing = self.lends_nothing().is_some();
         self.facts.tenants = tenants;
         Arc::make_mut(&mut self.facts.config).cluster = new;
@@ -602,7 +609,7 @@ fn key_of<'a>(packet: &Packet<'a>) -> Key<'a> {
 }
 
 /// Too many writes wait: this one may come again, and counts as new then.
-fn put_off(cx: &mut Context<'_>, job: &Job, key: &[u8]) {
+fn put_off(cx: &mut Context<'_>, job: &PendingWrite, key: &[u8]) {
     cx.ledger.counters.refused_queue_full += 1;
     cx.ledger.give_room_back(job);
     cx.ledger.forget(job.id());

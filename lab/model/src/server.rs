@@ -2,7 +2,7 @@
 
 use store::{
     coherence::{
-        Invalidate, KeyState, LeaseAnswer, Leases, Parts, Step, Submitted, Verdict, Window, Write,
+        Invalidate, KeyState, LeaseAnswer, Leases, Parts, Step, Submission, Verdict, Window, Write,
         version_of_part,
     },
     mutants::{Mutant, mutant},
@@ -101,7 +101,7 @@ impl Server {
             told_stores: false,
             body: request,
         };
-        if let Submitted::Refused(_) = self.key.submit(write, LIMIT) {
+        if let Submission::Refused(_) = self.key.submit(write, LIMIT) {
             self.windows[client].forget(number);
         }
         self.drive(step, out);

@@ -17,7 +17,7 @@ pub struct Lease<A> {
     /// The store counts on nothing served from a copy after this.
     pub until_ns: Nanos,
     /// When the last request came that was answered.
-    asked: Asked,
+    asked: LeaseRequest,
     /// A request has come since that was dated before it.
     went_back: bool,
     /// Where the switch's last request came from, the caller's own notion of it.
@@ -28,14 +28,14 @@ pub struct Lease<A> {
 
 /// One moment on two clocks, as far as a packet can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asked {
+struct LeaseRequest {
     theirs_ns: Nanos,
     ours_ns: Nanos,
 }
 
 /// What two clocks did between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passed {
+enum ElapsedTimes {
     /// As much on both, but for what packets were on their way.
     Alike,
     /// Less on theirs: they were paused.
@@ -49,20 +49,20 @@ enum Passed {
     Ahead,
 }
 
-impl Asked {
-    fn passed(self, next: Asked, length_ns: Nanos) -> Passed {
+impl LeaseRequest {
+    fn passed(self, next: LeaseRequest, length_ns: Nanos) -> ElapsedTimes {
         let theirs_ns = next.theirs_ns.wrapping_sub(self.theirs_ns);
         let ours_ns = next.ours_ns.saturating_sub(self.ours_ns);
         if (1..ON_TIME_NS).contains(&theirs_ns.wrapping_neg()) {
-            Passed::Overtaken
+            ElapsedTimes::Overtaken
         } else if theirs_ns.cast_signed() < 0 {
-            Passed::Back
+            ElapsedTimes::Back
         } else if theirs_ns > ours_ns + length_ns {
-            Passed::Ahead
+            ElapsedTimes::Ahead
         } else if theirs_ns + ON_TIME_NS < ours_ns {
-            Passed::Paused
+            ElapsedTimes::Paused
         } else {
-            Passed::Alike
+            ElapsedTimes::Alike
         }
     }
 }
@@ -90,17 +90,17 @@ impl<A> Lease<A> {
     /// Why this request is not to be answered in the lease's term, if so. Of one that comes late nothing more comes of it: the switch's
     /// next one is on time. A switch that went back is late for ever, also when its clock has passed the last request again. One that is
     /// late and did not go back was paused, and needs its renewal the sooner.
-    fn refuses(&mut self, asked: Asked, length_ns: Nanos) -> Option<LeaseAnswer> {
+    fn refuses(&mut self, asked: LeaseRequest, length_ns: Nanos) -> Option<LeaseAnswer> {
         let passed = self.asked.passed(asked, length_ns);
         self.went_back = match passed {
-            Passed::Alike => false,
-            Passed::Back => true,
-            Passed::Overtaken | Passed::Paused | Passed::Ahead => self.went_back,
+            ElapsedTimes::Alike => false,
+            ElapsedTimes::Back => true,
+            ElapsedTimes::Overtaken | ElapsedTimes::Paused | ElapsedTimes::Ahead => self.went_back,
         };
         match passed {
-            Passed::Overtaken => Some(LeaseAnswer::Overtaken),
+            ElapsedTimes::Overtaken => Some(LeaseAnswer::Overtaken),
             _ if mutant(Mutant::AnyClockRenewed) => None,
-            Passed::Ahead => Some(LeaseAnswer::OtherClock),
+            ElapsedTimes::Ahead => Some(LeaseAnswer::OtherClock),
             _ => self.went_back.then_some(LeaseAnswer::OtherClock),
         }
     }
@@ -146,7 +146,7 @@ impl<A> Leases<A> {
         asked_ns: Nanos,
         now_ns: Nanos,
     ) -> LeaseAnswer {
-        let asked = Asked {
+        let asked = LeaseRequest {
             theirs_ns: asked_ns,
             ours_ns: now_ns,
         };

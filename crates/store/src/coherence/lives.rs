@@ -12,7 +12,7 @@ pub const RETAIN_NS: Nanos = 10_000_000_000;
 
 /// The loan that was a key's last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLoan {
     /// The life of its writes.
     pub life: u16,
     /// The keeper is there to be asked.
@@ -29,12 +29,12 @@ pub struct KeyLife {
     /// The key's life before that loan.
     pub before: u16,
     /// The last loan.
-    pub ended: Ended,
+    pub ended: EndedLoan,
 }
 
 /// A write, as far as its life matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedLife {
     /// The life that it names.
     pub life: u16,
     /// It goes past owners: its client will never send it under another life.
@@ -45,7 +45,7 @@ pub struct Named {
 
 /// What is done with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum LifeVerdict {
     /// It is the store's to decide: its window knows whether it is new.
     Decide,
     /// First the loan must be over, and its keeper asked.
@@ -59,12 +59,12 @@ pub enum Says {
 /// Decides what is done with a write that names a life. `own`: the store's; `key`: what is known of its key; `loan`: the life of a loan
 /// whose owner may have begun, and since when.
 pub fn judge(
-    named: Named,
+    named: NamedLife,
     own: u16,
     key: Option<&KeyLife>,
     loan: Option<(u16, Nanos)>,
     now_ns: Nanos,
-) -> Says {
+) -> LifeVerdict {
     let current = key.map_or(own, |key| key.life);
     // What the store's window alone decides, and no owner ever: the client says that it is for nobody else.
     let is_ours = named.life == own
@@ -72,43 +72,43 @@ pub fn judge(
         || key.is_some_and(|key| key.before == named.life);
     let is_past = named.past_owners && is_ours;
     let asks = if named.absorbable && !mutant(Mutant::AppliedWithoutAsking) {
-        Says::Ask
+        LifeVerdict::Ask
     } else {
-        Says::Decide
+        LifeVerdict::Decide
     };
     if named.life == 0 || is_past {
-        return Says::Decide;
+        return LifeVerdict::Decide;
     }
     if let Some((life, since_ns)) = loan {
         return if named.life == life {
             asks
         } else {
-            Says::KeyHas(life, now_ns.saturating_sub(since_ns))
+            LifeVerdict::KeyHas(life, now_ns.saturating_sub(since_ns))
         };
     }
     let Some(key) = key else {
         return if named.life == own {
-            Says::Decide
+            LifeVerdict::Decide
         } else {
-            Says::StoreHas
+            LifeVerdict::StoreHas
         };
     };
     let age_ns = now_ns.saturating_sub(key.since_ns);
     if named.life == key.life || mutant(Mutant::LifeKept) && named.life == own {
-        return Says::Decide;
+        return LifeVerdict::Decide;
     }
     if named.life == key.ended.life
         && age_ns < RETAIN_NS
-        && (key.ended.tells || asks == Says::Decide)
+        && (key.ended.tells || asks == LifeVerdict::Decide)
     {
         return asks;
     }
-    Says::KeyHas(key.life, age_ns)
+    LifeVerdict::KeyHas(key.life, age_ns)
 }
 
 #[cfg(test)]
 mod tests {
-    use Says::{Ask, Decide, KeyHas, StoreHas};
+    use LifeVerdict::{Ask, Decide, KeyHas, StoreHas};
 
     use super::*;
 
@@ -118,23 +118,23 @@ mod tests {
     const AFTER: u16 = 30;
     const OTHER: u16 = 99;
 
-    fn write(life: u16) -> Named {
-        Named {
+    fn write(life: u16) -> NamedLife {
+        NamedLife {
             life,
             past_owners: false,
             absorbable: true,
         }
     }
 
-    fn past(life: u16) -> Named {
-        Named {
+    fn past(life: u16) -> NamedLife {
+        NamedLife {
             past_owners: true,
             ..write(life)
         }
     }
 
-    fn delete(life: u16) -> Named {
-        Named {
+    fn delete(life: u16) -> NamedLife {
+        NamedLife {
             absorbable: false,
             ..write(life)
         }
@@ -145,7 +145,7 @@ mod tests {
             life: AFTER,
             since_ns: 0,
             before: OWN,
-            ended: Ended { life: LOAN, tells },
+            ended: EndedLoan { life: LOAN, tells },
         }
     }
 

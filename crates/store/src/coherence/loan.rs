@@ -55,7 +55,7 @@ pub struct Terms {
 
 /// What a switch says of its record when it is asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken<V> {
+pub struct RecordAnswer<V> {
     /// It has a record of this loan.
     pub found: bool,
     /// It will answer and keep nothing under it any more.
@@ -114,7 +114,7 @@ pub enum End {
 
 /// What is done to its key now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Proceeds {
+pub enum Whereabouts {
     /// The loan is being prepared: the key is the store's.
     Here,
     /// Its writes wait: the owner may not have begun yet.
@@ -175,7 +175,7 @@ impl Asking {
 
 /// The newest that the backend has, and what is on its way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Backed {
+struct BackendState {
     version: u64,
     putting: Option<u64>,
     /// A write that failed may still take place until then, so none is tried before.
@@ -196,7 +196,7 @@ pub struct Loan<V> {
     /// The owner may have begun, from then on.
     away_since_ns: Option<Nanos>,
     newest: Option<(u64, V)>,
-    backed: Backed,
+    backed: BackendState,
     /// When the keeper is asked next, and whether it is being asked.
     pull_ns: Nanos,
     pulling: bool,
@@ -237,7 +237,7 @@ impl<V: Clone> Loan<V> {
             told: false,
             away_since_ns: None,
             newest: None,
-            backed: Backed {
+            backed: BackendState {
                 version: terms.base,
                 putting: None,
                 not_before_ns: 0,
@@ -256,11 +256,11 @@ impl<V: Clone> Loan<V> {
     }
 
     /// What may be done with the key.
-    pub fn proceeds(&self) -> Proceeds {
+    pub fn proceeds(&self) -> Whereabouts {
         match self.phase {
-            Phase::Preparing(_) | Phase::Recording => Proceeds::Here,
-            _ if self.away_since_ns.is_some() => Proceeds::Away,
-            _ => Proceeds::Held,
+            Phase::Preparing(_) | Phase::Recording => Whereabouts::Here,
+            _ if self.away_since_ns.is_some() => Whereabouts::Away,
+            _ => Whereabouts::Held,
         }
     }
 
@@ -354,7 +354,7 @@ impl<V: Clone> Loan<V> {
     }
 
     /// A switch has answered [`Act::Take`].
-    pub fn taken(&mut self, role: Role, taken: Taken<V>, now_ns: Nanos) {
+    pub fn taken(&mut self, role: Role, taken: RecordAnswer<V>, now_ns: Nanos) {
         if self.away_since_ns.is_none() {
             return;
         }

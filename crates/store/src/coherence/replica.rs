@@ -45,14 +45,14 @@ impl Epochs {
 
 /// Rule 6: the lease of one home, as its holder counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Borrowed {
+pub struct BorrowedLease {
     term: Option<u64>,
     until_ns: Nanos,
     /// Copies of epochs up to this one are of an earlier term.
     floor: u64,
 }
 
-impl Borrowed {
+impl BorrowedLease {
     /// A lease of this length in this term, which counts from when it was asked for. A new term kills every copy of the one before:
     /// what was granted in it was asked for under the `newest` epoch at most. False: it is over already, or dated in the future.
     pub fn lent(
@@ -89,7 +89,7 @@ impl Borrowed {
     }
 
     /// Whether both are of one term.
-    pub fn is_same_term(&self, other: &Borrowed) -> bool {
+    pub fn is_same_term(&self, other: &BorrowedLease) -> bool {
         self.term == other.term
     }
 
@@ -101,7 +101,7 @@ impl Borrowed {
 
 /// A value with its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Copied<V> {
+pub struct CopiedValue<V> {
     /// The value.
     pub value: V,
     /// Its version.
@@ -126,7 +126,7 @@ pub struct Replica<V> {
     epoch: u64,
     /// When that was taken: a value's life counts from then.
     epoch_ns: Nanos,
-    valid: Option<Copied<V>>,
+    valid: Option<CopiedValue<V>>,
     /// The write that the epoch was taken for, if a switch told of one.
     told: Option<WriteId>,
     candidate: Option<Candidate<V>>,
@@ -186,7 +186,7 @@ impl<V> Replica<V> {
 
     /// Rule 5: whether a grant under this epoch may be installed: the epoch is still the one that it was granted for, of the present
     /// term.
-    pub fn would_take(&self, epoch: u64, lease: &Borrowed) -> bool {
+    pub fn would_take(&self, epoch: u64, lease: &BorrowedLease) -> bool {
         let same = epoch == self.epoch || mutant(Mutant::ReplicaOfAnyEpoch);
         same && lease.is_above_floor(self.epoch)
     }
@@ -196,7 +196,7 @@ impl<V> Replica<V> {
     pub fn install(
         &mut self,
         epoch: u64,
-        lease: &Borrowed,
+        lease: &BorrowedLease,
         value: V,
         version: u64,
         expiry_ms: u32,
@@ -209,7 +209,7 @@ impl<V> Replica<V> {
             0 => 0,
             _ => (self.epoch_ns + life_ns).saturating_sub(MARGIN_NS).max(1),
         };
-        self.valid = Some(Copied {
+        self.valid = Some(CopiedValue {
             value,
             version,
             expires_ns,
@@ -219,8 +219,8 @@ impl<V> Replica<V> {
     }
 
     /// Rule 6: what may be served now: valid, alive, under a lease that holds, of its term.
-    pub fn serve(&self, lease: &Borrowed, now_ns: Nanos) -> Option<&Copied<V>> {
-        let alive = |copy: &&Copied<V>| copy.expires_ns == 0 || now_ns < copy.expires_ns;
+    pub fn serve(&self, lease: &BorrowedLease, now_ns: Nanos) -> Option<&CopiedValue<V>> {
+        let alive = |copy: &&CopiedValue<V>| copy.expires_ns == 0 || now_ns < copy.expires_ns;
         let covered = lease.covers(self.epoch, now_ns);
         self.valid.as_ref().filter(alive).filter(|_| covered)
     }
@@ -254,9 +254,9 @@ mod tests {
 
     const S: Nanos = 1_000_000_000;
 
-    fn lease() -> (Borrowed, Epochs) {
+    fn lease() -> (BorrowedLease, Epochs) {
         let epochs = Epochs::new(100, S);
-        let mut lease = Borrowed::default();
+        let mut lease = BorrowedLease::default();
         assert!(lease.lent(7, S, 2 * S, S, epochs.newest()));
         (lease, epochs)
     }

@@ -219,7 +219,7 @@ impl World {
                         epoch,
                         body: (client, request),
                     };
-                    if let Submitted::Refused(_) = self.store.submit(write, 3) {
+                    if let Submission::Refused(_) = self.store.submit(write, 3) {
                         self.windows[client].forget(request);
                     }
                     self.poll()?;

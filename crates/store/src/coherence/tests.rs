@@ -38,7 +38,7 @@ impl Story {
             .grant(Epoch::new(switch, number), &self.leases, true, at)
     }
 
-    fn submit(&mut self, epoch: Epoch, body: &'static str) -> Submitted<&'static str> {
+    fn submit(&mut self, epoch: Epoch, body: &'static str) -> Submission<&'static str> {
         let write = Write {
             epoch,
             told_stores: false,
@@ -65,13 +65,13 @@ impl Story {
 #[test]
 fn rule_3_writes_to_a_key_go_one_at_a_time_in_order() {
     let mut s = Story::with_leases(&[]);
-    assert_eq!(s.submit(Epoch::NONE, "a"), Submitted::Started);
+    assert_eq!(s.submit(Epoch::NONE, "a"), Submission::Started);
     assert_eq!(s.poll(0), Step::Apply);
-    assert_eq!(s.submit(Epoch::NONE, "b"), Submitted::Queued);
-    assert_eq!(s.submit(Epoch::NONE, "c"), Submitted::Queued);
+    assert_eq!(s.submit(Epoch::NONE, "b"), Submission::Queued);
+    assert_eq!(s.submit(Epoch::NONE, "c"), Submission::Queued);
     assert_eq!(
         s.submit(Epoch::NONE, "d"),
-        Submitted::Refused("d"),
+        Submission::Refused("d"),
         "the queue holds two"
     );
     assert_eq!(s.poll(0), Step::Applying);

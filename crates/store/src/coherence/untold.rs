@@ -9,9 +9,9 @@ const MOST: usize = 128;
 /// A key's: pairs of the switch that a write passed (0: none) and a store that heard nothing of it until it was asked. A key without
 /// any takes no memory beside the pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Untold(Option<Box<[(SwitchId, SwitchId)]>>);
+pub(super) struct UntoldStores(Option<Box<[(SwitchId, SwitchId)]>>);
 
-impl Untold {
+impl UntoldStores {
     fn pairs(&self) -> &[(SwitchId, SwitchId)] {
         self.0.as_deref().unwrap_or_default()
     }
@@ -45,14 +45,14 @@ mod tests {
 
     #[test]
     fn a_pair_is_known_until_it_is_forgotten_and_there_is_a_most() {
-        let mut untold = Untold::default();
+        let mut untold = UntoldStores::default();
         (0..2).for_each(|_| untold.note((1, 2)));
         untold.note((1, 3));
         assert!(untold.has((1, 2)) && untold.has((1, 3)) && !untold.has((2, 3)));
         untold.forget((1, 2));
         assert!(!untold.has((1, 2)) && untold.has((1, 3)));
         untold.forget((1, 3));
-        assert_eq!(untold, Untold::default());
+        assert_eq!(untold, UntoldStores::default());
         (0..200).for_each(|store| untold.note((7, store)));
         assert_eq!(untold.pairs().len(), MOST);
     }

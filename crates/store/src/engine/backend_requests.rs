@@ -9,7 +9,7 @@ use super::replies::Origin;
 use crate::{backend::Ticket, directory::KeyId, shares::Shares};
 
 /// A request that the backend has not answered yet.
-pub(super) enum Asked {
+pub(super) enum BackendRequest {
     Read(Box<(Origin, Box<[u8]>)>),
     Write(KeyId),
     /// A half's request, of this tenant.
@@ -32,39 +32,39 @@ fn read_id(origin: &Origin) -> ReadId {
     (origin.peer.address, tenant, client, request, key_hash)
 }
 
-impl Asked {
+impl BackendRequest {
     fn read_id(&self) -> Option<ReadId> {
         match self {
             // Each push is one of a kind: at most one for each store and epoch.
-            Asked::Read(read) if read.0.op == wire::Op::ReplicaPush => None,
-            Asked::Read(read) => Some(read_id(&read.0)),
-            Asked::Write(_) | Asked::Half(..) | Asked::Loan(_) => None,
+            BackendRequest::Read(read) if read.0.op == wire::Op::ReplicaPush => None,
+            BackendRequest::Read(read) => Some(read_id(&read.0)),
+            BackendRequest::Write(_) | BackendRequest::Half(..) | BackendRequest::Loan(_) => None,
         }
     }
 
     fn tenant(&self) -> u32 {
         match self {
-            Asked::Read(read) => read.0.tenant,
-            Asked::Write(id) => id.0,
-            Asked::Half(_, tenant) => *tenant,
-            Asked::Loan(_) => wire::TENANT_SYSTEM,
+            BackendRequest::Read(read) => read.0.tenant,
+            BackendRequest::Write(id) => id.0,
+            BackendRequest::Half(_, tenant) => *tenant,
+            BackendRequest::Loan(_) => wire::TENANT_SYSTEM,
         }
     }
 }
 
 /// All of them, by the tickets that they were given; each tenant has a share of the room.
-pub(super) struct Waiting {
-    asked: HashMap<Ticket, Asked>,
+pub(super) struct BackendRequests {
+    asked: HashMap<Ticket, BackendRequest>,
     reads: HashSet<ReadId>,
     shares: Shares,
     /// Of the last request.
     newest: Ticket,
 }
 
-impl Waiting {
+impl BackendRequests {
     /// Room for `limit` requests of `tenants` tenants.
-    pub fn new(limit: usize, tenants: usize) -> Waiting {
-        Waiting {
+    pub fn new(limit: usize, tenants: usize) -> BackendRequests {
+        BackendRequests {
             asked: HashMap::new(),
             reads: HashSet::new(),
             shares: Shares::new(limit, tenants),
@@ -95,13 +95,13 @@ impl Waiting {
             && self.reads.contains(&read_id(origin))
     }
 
-    pub fn insert(&mut self, ticket: Ticket, asked: Asked) {
+    pub fn insert(&mut self, ticket: Ticket, asked: BackendRequest) {
         self.shares.take(asked.tenant(), 1);
         self.reads.extend(asked.read_id());
         self.asked.insert(ticket, asked);
     }
 
-    pub fn remove(&mut self, ticket: Ticket) -> Option<Asked> {
+    pub fn remove(&mut self, ticket: Ticket) -> Option<BackendRequest> {
         let asked = self.asked.remove(&ticket)?;
         self.shares.give_back(asked.tenant(), 1);
         if let Some(id) = asked.read_id() {

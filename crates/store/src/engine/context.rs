@@ -8,11 +8,11 @@ use decide::Request;
 use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, TENANT_SYSTEM};
 
 use super::{
-    backend_requests::Waiting,
-    large_values::Held,
-    lease_holder::Home,
+    backend_requests::BackendRequests,
+    large_values::LargeValues,
+    lease_holder::LeaseHolder,
     ledger::Ledger,
-    pending_write::Job,
+    pending_write::PendingWrite,
     replies::{Answer, Origin, Replies},
     tenants::Tenants,
 };
@@ -44,7 +44,7 @@ pub(super) enum Effect {
     /// The owner of a lent key has begun: the writes that wait are for it.
     Begun(KeyId),
     /// A write that was parked is the store's to decide after all.
-    Submit(Box<(Job, Box<[u8]>, Epoch)>),
+    Submit(Box<(PendingWrite, Box<[u8]>, Epoch)>),
     /// A store asked for a grant of a lent key: it is pushed one when the loan is over.
     GrantLater(KeyId, Epoch),
     /// A half wants the value of an open request's key.
@@ -85,12 +85,12 @@ pub(super) struct Facts {
     pub tenants: Tenants,
     pub partitions: Partitions,
     pub placements: Placements,
-    pub leases: Leases<Home>,
+    pub leases: Leases<LeaseHolder>,
     pub outside: Outside<KeyId>,
-    pub directory: Directory<Job>,
+    pub directory: Directory<PendingWrite>,
     pub ledger: Ledger,
-    pub values: Held,
-    pub waiting: Waiting,
+    pub values: LargeValues,
+    pub waiting: BackendRequests,
     pub replies: Replies,
     pub versions: Versions,
     pub counters: RequestCounters,
@@ -124,8 +124,8 @@ impl Facts {
             outside: Outside::new(backend.watch(), now_ns),
             directory: Directory::new(config.directory_limit, tenants.len()),
             ledger: Ledger::new(&config, tenants.len()),
-            values: Held::new(config.parts_limit, tenants.len()),
-            waiting: Waiting::new(super::MAX_WAITING, tenants.len()),
+            values: LargeValues::new(config.parts_limit, tenants.len()),
+            waiting: BackendRequests::new(super::MAX_WAITING, tenants.len()),
             replies: Replies::new(incarnation.name()),
             versions: Versions {
                 newest: incarnation.first_version(),
@@ -191,12 +191,12 @@ pub(super) struct Context<'a> {
     pub tenants: &'a Tenants,
     pub partitions: &'a mut Partitions,
     pub placements: &'a Placements,
-    pub leases: &'a mut Leases<Home>,
+    pub leases: &'a mut Leases<LeaseHolder>,
     pub outside: &'a mut Outside<KeyId>,
-    pub directory: &'a mut Directory<Job>,
+    pub directory: &'a mut Directory<PendingWrite>,
     pub ledger: &'a mut Ledger,
-    pub values: &'a mut Held,
-    pub waiting: &'a mut Waiting,
+    pub values: &'a mut LargeValues,
+    pub waiting: &'a mut BackendRequests,
     pub replies: &'a mut Replies,
     pub versions: &'a mut Versions,
     pub counters: &'a mut RequestCounters,

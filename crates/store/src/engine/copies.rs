@@ -1,4 +1,4 @@
-//! Copies of other stores' keys that disciplines want held here (docs/coherence.md, "Replicas"): this store follows the rules as a
+//! Copies of other stores' keys that disciplines want held here (docs/coherence.md, "ForeignCopies"): this store follows the rules as a
 //! switch does, and answers reads that a switch sends it in the place of a key's home.
 //!
 //! A read of a copy that may not be served now is passed on: the home is asked, once for all reads that wait, and says what the key
@@ -27,14 +27,14 @@ use wire::{
 use super::{context::Context, replies::Origin};
 use crate::{
     Config, Incarnation,
-    coherence::{Borrowed, Epochs, Nanos, Replica},
+    coherence::{BorrowedLease, Epochs, Nanos, Replica},
     counters::ReplicaCounters,
     directory::KeyId,
     net::Peer,
     shares::Shares,
     status::ReplicasStatus,
 };
-use parts::Joining;
+use parts::PartialCopy;
 
 /// Keys of other stores that may be held at once.
 const KEYS_MOST: usize = 65_536;
@@ -65,7 +65,7 @@ const ASKS_SPREAD_NS: Nanos = 4_000_000;
 /// A store that is home to keys which are held here.
 struct Lender {
     address: SocketAddr,
-    lease: Borrowed,
+    lease: BorrowedLease,
     /// When it is to be asked for a lease next.
     next_ask_ns: Nanos,
     /// Keys of it that are to be held.
@@ -76,7 +76,7 @@ struct Lender {
 type ReadId = (SocketAddr, u64, u64);
 
 /// A read that waits for its key's home.
-struct Read {
+struct PendingRead {
     origin: Origin,
     /// What had been asked when it came: an answer to that does not count.
     after: u64,
@@ -84,14 +84,14 @@ struct Read {
 }
 
 /// A read of a part that was passed on to this home.
-struct Passed {
-    read: Read,
+struct PartRead {
+    read: PendingRead,
     home: NodeId,
     key: Box<[u8]>,
 }
 
 /// A key of another store.
-struct Held {
+struct ForeignCopy {
     key: Box<[u8]>,
     home: NodeId,
     /// A discipline wants it held. Others are here for the reads that wait.
@@ -101,9 +101,9 @@ struct Held {
     cost: usize,
     /// There is no room for its value.
     no_room: bool,
-    joining: Option<Joining>,
+    joining: Option<PartialCopy>,
     /// By who has sent them: of copies one waits.
-    reads: BTreeMap<ReadId, Read>,
+    reads: BTreeMap<ReadId, PendingRead>,
     /// The question that is under way; 0: none.
     asked: u64,
     next_ask_ns: Nanos,
@@ -135,7 +135,7 @@ enum Step {
 }
 
 /// All copies of other stores' keys.
-pub(super) struct Replicas {
+pub(super) struct ForeignCopies {
     /// This store, as packets name it. None: it is not in the cluster file, and holds nothing.
     me: Option<NodeId>,
     /// Whose requests ours are.
@@ -146,28 +146,28 @@ pub(super) struct Replicas {
     lenders: BTreeMap<NodeId, Lender>,
     /// No lender is to be asked for a lease before this time.
     lease_due_ns: Nanos,
-    held: HashMap<KeyId, Held>,
+    held: HashMap<KeyId, ForeignCopy>,
     /// Bytes, keys and reads.
     room: Shares,
     places: Shares,
     reads: Shares,
     /// Reads of parts that were passed on, by the request that they were passed on in.
-    passed: BTreeMap<u64, Passed>,
+    passed: BTreeMap<u64, PartRead>,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     /// When one more of many keys may be asked for first.
     next_first_ns: Nanos,
     pub counters: ReplicaCounters,
 }
 
-impl Replicas {
+impl ForeignCopies {
     pub fn new(
         config: &Config,
         tenants: usize,
         incarnation: Incarnation,
         now_ns: Nanos,
-    ) -> Replicas {
+    ) -> ForeignCopies {
         let me = config.identity.and_then(|me| config.cluster.node_of(me));
-        Replicas {
+        ForeignCopies {
             me,
             client: incarnation.client(),
             newest: 0,
@@ -267,11 +267,11 @@ impl Replicas {
     fn enter(&mut self, id: KeyId, key: &[u8], home: (NodeId, SocketAddr), now_ns: Nanos) {
         self.lenders.entry(home.0).or_insert_with(|| Lender {
             address: home.1,
-            lease: Borrowed::default(),
+            lease: BorrowedLease::default(),
             next_ask_ns: now_ns,
             keys: 0,
         });
-        self.held.entry(id).or_insert_with(|| Held {
+        self.held.entry(id).or_insert_with(|| ForeignCopy {
             key: key.into(),
             home: home.0,
             wanted: false,
@@ -309,7 +309,7 @@ impl Replicas {
 
     /// Forgets what was to be held of any other tenants.
     pub fn forget_all_but(&mut self, placed: &HashSet<u32>) {
-        let is_over = |(id, held): &(&KeyId, &Held)| held.wanted && !placed.contains(&id.0);
+        let is_over = |(id, held): &(&KeyId, &ForeignCopy)| held.wanted && !placed.contains(&id.0);
         let held = self.held.iter().filter(is_over).map(|(id, _)| *id);
         for id in held.collect::<Vec<_>>() {
             self.forget(&id);
@@ -323,7 +323,7 @@ impl Replicas {
             self.forget(&id);
         }
         let reads = &mut self.reads;
-        self.passed.retain(|_, Passed { read, .. }| {
+        self.passed.retain(|_, PartRead { read, .. }| {
             let stays = !gone.contains(&read.origin.tenant);
             reads.give_back(read.origin.tenant, usize::from(!stays));
             stays

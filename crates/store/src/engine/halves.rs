@@ -12,7 +12,7 @@ use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{
     admission::Admitted,
-    backend_requests::Asked,
+    backend_requests::BackendRequest,
     context::{Context, Effect},
     replies::Origin,
 };
@@ -49,7 +49,7 @@ pub enum TellError {
 }
 
 /// A request that its half has not answered yet.
-struct Open {
+struct OpenRequest {
     half: usize,
     origin: Origin,
     key: Box<[u8]>,
@@ -62,7 +62,7 @@ pub(super) struct Halves {
     /// Of each registered one.
     made: Vec<Box<dyn StoreHalf>>,
     /// In the order in which they came.
-    open: BTreeMap<Request, Open>,
+    open: BTreeMap<Request, OpenRequest>,
     /// Of the room for them, by tenants: one whose requests are answered late leaves the others theirs.
     shares: Shares,
     /// The newest request.
@@ -97,12 +97,12 @@ impl Halves {
     }
 
     /// Ends a request of a half; `None` if it is not open, or another's.
-    fn close(&mut self, half: usize, request: Request) -> Option<Open> {
+    fn close(&mut self, half: usize, request: Request) -> Option<OpenRequest> {
         self.open.get(&request).filter(|open| open.half == half)?;
         self.remove(request)
     }
 
-    fn remove(&mut self, request: Request) -> Option<Open> {
+    fn remove(&mut self, request: Request) -> Option<OpenRequest> {
         let open = self.open.remove(&request)?;
         self.shares.give_back(open.origin.tenant, 1);
         Some(open)
@@ -144,7 +144,7 @@ impl Halves {
         self.shares.take(origin.tenant, 1);
         self.newest += 1;
         let request = self.newest;
-        let open = Open {
+        let open = OpenRequest {
             half,
             origin,
             key: packet.key.into(),
@@ -256,7 +256,7 @@ impl Halves {
             Status::TooLarge => cx.counters.refused_too_large += 1,
             _ => cx.counters.backend_errors += 1,
         }
-        if let Some(Open { origin, key, .. }) = self.close(half, request) {
+        if let Some(OpenRequest { origin, key, .. }) = self.close(half, request) {
             cx.refuse(&origin, &key, status);
         }
     }
@@ -352,7 +352,7 @@ impl Halves {
         mut header: Header,
         mut value: &[u8],
     ) -> bool {
-        let Some(Open { origin, key, .. }) = self.close(half, request) else {
+        let Some(OpenRequest { origin, key, .. }) = self.close(half, request) else {
             return false;
         };
         if value.len() > wire::max_value(key.len()) {
@@ -415,7 +415,9 @@ impl Halves {
                 self.made[half].on(now, StoreEvent::Value { request, value }, &mut actions);
                 self.carry_out(cx, half, actions);
             }
-            Answer::Later => cx.waiting.insert(ticket, Asked::Half(request, key.tenant)),
+            Answer::Later => cx
+                .waiting
+                .insert(ticket, BackendRequest::Half(request, key.tenant)),
         }
     }
 

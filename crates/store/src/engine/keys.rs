@@ -18,15 +18,15 @@ use wire::{Epoch, Header, Op};
 pub(super) use pushes::digest_of;
 
 use super::{
-    backend_requests::Asked,
+    backend_requests::BackendRequest,
     context::{Context, Effect},
-    pending_write::{Job, Outcome},
+    pending_write::{PendingWrite, WriteOutcome},
     replies::Answer,
 };
 use crate::{
     asks::Ask,
     backend::{Answer as Reply, Change, Put},
-    coherence::{Invalidate, Nanos, Proceeds, Step, Submitted, Write},
+    coherence::{Invalidate, Nanos, Step, Submission, Whereabouts, Write},
     counters::KeyCounters,
     directory::{KeyId, Place},
     mutants::{Mutant, mutant},
@@ -50,11 +50,11 @@ impl Keys {
     pub fn submit(
         &mut self,
         cx: &mut Context<'_>,
-        job: Job,
+        job: PendingWrite,
         key: crate::backend::Key<'_>,
         epoch: Epoch,
-        proceeds: Proceeds,
-    ) -> Option<Job> {
+        proceeds: Whereabouts,
+    ) -> Option<PendingWrite> {
         if !cx.ledger.has_room(key.tenant) {
             return Some(job);
         }
@@ -66,19 +66,19 @@ impl Keys {
         let queue_limit = cx.config.key_queue_limit;
         let at = cx.directory.enter(key);
         let submitted = cx.directory.update(at, |e| {
-            if proceeds != Proceeds::Here {
+            if proceeds != Whereabouts::Here {
                 e.state.hold();
             }
             e.state.submit(write, queue_limit)
         });
         match submitted? {
-            Submitted::Refused(job) => return Some(job),
-            Submitted::Started => {
+            Submission::Refused(job) => return Some(job),
+            Submission::Started => {
                 cx.ledger.take(key.tenant);
                 let waits = self.drive(cx, at);
                 cx.ledger.counters.writes_waited += u64::from(waits);
             }
-            Submitted::Queued => {
+            Submission::Queued => {
                 cx.ledger.take(key.tenant);
                 cx.ledger.counters.writes_queued += 1;
                 self.drive(cx, at);
@@ -143,7 +143,7 @@ impl Keys {
         &mut self,
         cx: &mut Context<'_>,
         id: KeyId,
-    ) -> Result<VecDeque<Write<Job>>, Unmovable> {
+    ) -> Result<VecDeque<Write<PendingWrite>>, Unmovable> {
         let Some(at) = cx.directory.find(&id) else {
             return Ok(VecDeque::new());
         };
@@ -242,7 +242,7 @@ impl Keys {
         let Some(Some(Write { body: job, .. })) = finished else {
             return;
         };
-        let outcome = Outcome::of(change);
+        let outcome = WriteOutcome::of(change);
         close(cx, &job, change, outcome);
         let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
         let may = job.origin.wants_grant && cx.outside.may_grant_writes();
@@ -347,7 +347,7 @@ fn apply(cx: &mut Context<'_>, at: Place) -> Option<Reply<Change>> {
         cx.backend.put(key, put, cx.now_ns, ticket)
     };
     if change == Reply::Later {
-        cx.waiting.insert(ticket, Asked::Write(entry.id));
+        cx.waiting.insert(ticket, BackendRequest::Write(entry.id));
     }
     Some(change)
 }
@@ -371,7 +371,7 @@ pub(super) fn forget_tenants(cx: &mut Context<'_>, gone: &BTreeSet<u32>) {
 }
 
 /// A write is over: what it took is given back, and its outcome remembered.
-fn close(cx: &mut Context<'_>, job: &Job, change: Change, outcome: Outcome) {
+fn close(cx: &mut Context<'_>, job: &PendingWrite, change: Change, outcome: WriteOutcome) {
     cx.ledger.give_back(job.origin.tenant, 1);
     cx.ledger.give_room_back(job);
     let counters = &mut cx.ledger.counters;

@@ -46,7 +46,7 @@ struct Digest {
 
 /// What the backend has given, beside what it gave before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Compared {
+pub(super) enum Comparison {
     /// The same under this version, as far as is known.
     Same,
     /// Something else: others have written it.
@@ -57,13 +57,13 @@ pub(super) enum Compared {
 
 /// A key whose version is not `from` any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Raised {
+pub(super) struct ForgottenVersion {
     pub id: KeyId,
     pub from: u64,
 }
 
 /// The values, and what is known of those that are held no more.
-pub(super) struct Held {
+pub(super) struct LargeValues {
     values: Recent<Value>,
     digests: Recent<Digest>,
     hashing: Hashing,
@@ -72,10 +72,10 @@ pub(super) struct Held {
     next_look_ns: Nanos,
 }
 
-impl Held {
+impl LargeValues {
     /// Room for `limit` bytes, shared by `tenants` tenants.
-    pub fn new(limit: usize, tenants: usize) -> Held {
-        Held {
+    pub fn new(limit: usize, tenants: usize) -> LargeValues {
+        LargeValues {
             values: Recent::new(limit, tenants),
             digests: Recent::new(DIGESTS, tenants),
             hashing: Hashing::default(),
@@ -121,12 +121,17 @@ impl Held {
 
     /// Compares what the backend has given to what it gave under this version before. Unless that was something else, this is what is
     /// known from now on; the key of which something had to be forgotten for it, if so, counts as changed.
-    pub fn compare(&mut self, id: KeyId, version: u64, value: &[u8]) -> (Compared, Option<Raised>) {
+    pub fn compare(
+        &mut self,
+        id: KeyId,
+        version: u64,
+        value: &[u8],
+    ) -> (Comparison, Option<ForgottenVersion>) {
         let of_value = self.hashing.hash_one(value);
         match self.digests.get(id) {
-            Some(known) if known.version > version => return (Compared::Late, None),
+            Some(known) if known.version > version => return (Comparison::Late, None),
             Some(known) if known.version == version && known.of_value != of_value => {
-                return (Compared::Changed, None);
+                return (Comparison::Changed, None);
             }
             _ => {}
         }
@@ -134,10 +139,11 @@ impl Held {
         if self.digests.peek(id).is_none() && !self.digests.shares.has_room(id.0) {
             let oldest = self.digests.oldest(self.digests.shares.who_gives(id.0));
             let gone = oldest.and_then(|id| Some((id, self.digests.remove(id)?)));
-            forgotten = gone.map(|(id, Digest { version: from, .. })| Raised { id, from });
+            forgotten =
+                gone.map(|(id, Digest { version: from, .. })| ForgottenVersion { id, from });
         }
         self.digests.insert(id, 1, Digest { version, of_value });
-        (Compared::Same, forgotten)
+        (Comparison::Same, forgotten)
     }
 
     /// A key of which something is known has this value, under this version.

@@ -4,7 +4,7 @@ use crate::net::Peer;
 
 /// Where a switch is, and under which number it knows its lease of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Home {
+pub(super) struct LeaseHolder {
     pub peer: Peer,
     pub slot: u64,
 }

@@ -2,7 +2,7 @@
 
 use wire::{Epoch, Header, Op, Packet, Secret, TENANT_SYSTEM};
 
-use super::{context::Context, lease_holder::Home};
+use super::{context::Context, lease_holder::LeaseHolder};
 use crate::{
     coherence::{LeaseAnswer, Nanos},
     counters::LeaseCounters,
@@ -39,7 +39,7 @@ impl Lessor {
             self.counters.leases_refused_starting += 1;
             return;
         }
-        let home = Home {
+        let home = LeaseHolder {
             peer,
             slot: header.request,
         };

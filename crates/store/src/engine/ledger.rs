@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::{
     MAX_WAITING,
-    partial_writes::Joins,
-    pending_write::{Job, Outcome},
+    partial_writes::PartialWrites,
+    pending_write::{PendingWrite, WriteOutcome},
 };
 use crate::{
     Config,
@@ -18,9 +18,9 @@ use crate::{
 
 /// All books.
 pub(super) struct Ledger {
-    clients: Clients<Outcome>,
+    clients: Clients<WriteOutcome>,
     /// Writes of which parts are missing, and the room that those take which are whole.
-    pub joins: Joins,
+    pub joins: PartialWrites,
     /// Writes taken and not yet over.
     pending: Shares,
     pub counters: WriteCounters,
@@ -33,7 +33,7 @@ impl Ledger {
         let patience_ns = config.cluster.write_deadline().as_nanos() as Nanos;
         Ledger {
             clients: Clients::new(config.client_limit, tenants, kept_ns),
-            joins: Joins::new(config.parts_limit, tenants, patience_ns),
+            joins: PartialWrites::new(config.parts_limit, tenants, patience_ns),
             pending: Shares::new(MAX_WAITING, tenants),
             counters: WriteCounters::default(),
         }
@@ -47,12 +47,12 @@ impl Ledger {
     }
 
     /// Rule 7: a write that is whole has come. From a verdict of "new" on it counts as under way.
-    pub fn begin(&mut self, (client, request): RequestId, now_ns: Nanos) -> Verdict<Outcome> {
+    pub fn begin(&mut self, (client, request): RequestId, now_ns: Nanos) -> Verdict<WriteOutcome> {
         self.clients.begin(client, request, now_ns)
     }
 
     /// Rule 7, of a write of which a part has come: nothing, if it is new. Nothing is remembered either.
-    pub fn look(&self, (client, request): RequestId) -> Option<Verdict<Outcome>> {
+    pub fn look(&self, (client, request): RequestId) -> Option<Verdict<WriteOutcome>> {
         self.clients.look(client, request)
     }
 
@@ -62,7 +62,7 @@ impl Ledger {
     }
 
     /// A write was decided: to be answered so again.
-    pub fn finish(&mut self, (client, request): RequestId, outcome: Outcome) {
+    pub fn finish(&mut self, (client, request): RequestId, outcome: WriteOutcome) {
         self.clients.finish(client, request, outcome);
     }
 
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// The room of a write whose value came in parts.
-    pub fn give_room_back(&mut self, job: &Job) {
+    pub fn give_room_back(&mut self, job: &PendingWrite) {
         self.joins.give_back(job.origin.tenant, job.room);
     }
 

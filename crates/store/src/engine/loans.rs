@@ -15,20 +15,20 @@ use wire::maps::HashMap;
 
 use super::{
     context::{Context, Effect},
-    lease_holder::Home,
+    lease_holder::LeaseHolder,
 };
 use crate::{
     backend::{Key, Ticket},
     clients::RequestId,
-    coherence::{Act, End, Ended, KeyLife, Loan, Nanos, Proceeds, Role, Terms, counted_ns},
+    coherence::{Act, End, EndedLoan, KeyLife, Loan, Nanos, Role, Terms, Whereabouts, counted_ns},
     counters::LoanCounters,
     directory::KeyId,
     journal::{Journal, Switch},
     mutants::{Mutant, mutant},
     shares::Shares,
 };
-use hot_keys::{Hot, Pace};
-use parked::Parked;
+use hot_keys::{HotKeys, WritePace};
+use parked::ParkedWrite;
 pub(super) use requests::LifeCheck;
 
 /// Keys that may be lent at once.
@@ -40,29 +40,29 @@ const LIFE_KEPT_NS: Nanos = 86_400_000_000_000;
 const GRACE_NS: Nanos = 5_000_000;
 
 /// A key that is lent, or going to be.
-struct Lent {
+struct LentKey {
     loan: Loan<Bytes>,
     key: Box<[u8]>,
-    owner: Home,
-    keeper: Home,
+    owner: LeaseHolder,
+    keeper: LeaseHolder,
     /// When the owner has begun, as far as is known.
     lent_ns: Option<Nanos>,
-    pace: Pace,
+    pace: WritePace,
     /// The key's copies are on their way out; then its value is read.
     clears: bool,
     reading: Option<Ticket>,
     timer_ns: Nanos,
 }
 
-impl Lent {
-    fn new(loan: Loan<Bytes>, key: Box<[u8]>, owner: Home, keeper: Home) -> Lent {
-        Lent {
+impl LentKey {
+    fn new(loan: Loan<Bytes>, key: Box<[u8]>, owner: LeaseHolder, keeper: LeaseHolder) -> LentKey {
+        LentKey {
             loan,
             key,
             owner,
             keeper,
             lent_ns: None,
-            pace: Pace::default(),
+            pace: WritePace::default(),
             clears: false,
             reading: None,
             timer_ns: 0,
@@ -79,7 +79,7 @@ impl Lent {
     }
 
     /// The switch of that role, and where it is.
-    fn party(&self, role: Role) -> (u16, Home) {
+    fn party(&self, role: Role) -> (u16, LeaseHolder) {
         let terms = self.loan.terms();
         match role {
             Role::Owner => (terms.owner, self.owner),
@@ -89,19 +89,19 @@ impl Lent {
 }
 
 /// What is known of a key that was lent.
-struct Known {
+struct KnownLife {
     life: KeyLife,
     /// Of the last loan.
     base: u64,
-    keeper: (u16, Home),
+    keeper: (u16, LeaseHolder),
 }
 
 /// All loans of a store.
 pub(super) struct Loans {
-    open: HashMap<KeyId, Lent>,
-    lives: HashMap<KeyId, Known>,
-    hot: Hot,
-    parked: HashMap<RequestId, Parked>,
+    open: HashMap<KeyId, LentKey>,
+    lives: HashMap<KeyId, KnownLife>,
+    hot: HotKeys,
+    parked: HashMap<RequestId, ParkedWrite>,
     next_ask_ns: Nanos,
     shares: Shares,
     /// Of the keys with a life of their own, and of the writes that are parked.
@@ -124,7 +124,7 @@ impl Loans {
         Loans {
             open: HashMap::default(),
             lives: HashMap::default(),
-            hot: Hot::new(tenants),
+            hot: HotKeys::new(tenants),
             parked: HashMap::default(),
             next_ask_ns: 0,
             shares: Shares::new(LOANS, tenants),
@@ -160,12 +160,12 @@ impl Loans {
     }
 
     /// What may be done with a key, if it is lent or going to be.
-    pub fn proceeds(&self, id: &KeyId) -> Proceeds {
+    pub fn proceeds(&self, id: &KeyId) -> Whereabouts {
         if self.open.is_empty() {
-            return Proceeds::Here;
+            return Whereabouts::Here;
         }
         let lent = self.open.get(id);
-        lent.map_or(Proceeds::Here, |lent| lent.loan.proceeds())
+        lent.map_or(Whereabouts::Here, |lent| lent.loan.proceeds())
     }
 
     /// Loans whose owner answers, and loans that are being called back.
@@ -177,7 +177,7 @@ impl Loans {
     }
 }
 
-fn switch_of(number: u16, home: &Home) -> Switch {
+fn switch_of(number: u16, home: &LeaseHolder) -> Switch {
     Switch {
         number,
         slot: home.slot,
@@ -198,7 +198,7 @@ impl Loans {
         let over_ns = cx.started_ns + counted_ns(cx.config.longest_lease_ns());
         for entry in found {
             self.counters.loans_found += 1;
-            let home = |switch: &Switch| Home {
+            let home = |switch: &Switch| LeaseHolder {
                 peer: crate::net::Peer {
                     address: switch.address,
                     local: switch.local,
@@ -208,7 +208,7 @@ impl Loans {
             let id = (entry.tenant, entry.key_hash);
             let loan = Loan::found(entry.terms(), over_ns, cx.now_ns);
             let (owner, keeper) = (home(&entry.owner), home(&entry.keeper));
-            let lent = Lent::new(loan, entry.key.into(), owner, keeper);
+            let lent = LentKey::new(loan, entry.key.into(), owner, keeper);
             self.open_loan(cx, id, lent);
         }
     }
@@ -232,11 +232,11 @@ impl Loans {
             keeper,
             bound_ns: cx.tenants.write_back_ns(id.0),
         };
-        let lent = Lent::new(Loan::new(terms, term, cx.now_ns), key.bytes.into(), x, y);
+        let lent = LentKey::new(Loan::new(terms, term, cx.now_ns), key.bytes.into(), x, y);
         self.open_loan(cx, id, lent);
     }
 
-    fn open_loan(&mut self, cx: &mut Context<'_>, id: KeyId, lent: Lent) {
+    fn open_loan(&mut self, cx: &mut Context<'_>, id: KeyId, lent: LentKey) {
         self.shares.take(id.0, 1);
         self.open.insert(id, lent);
         self.poll(cx, id);
@@ -265,7 +265,7 @@ impl Loans {
             };
             if lent.loan.is_lent() && lent.lent_ns.is_none() {
                 lent.lent_ns = Some(cx.now_ns);
-                lent.pace = Pace::new(lent.loan.terms().base, cx.now_ns);
+                lent.pace = WritePace::new(lent.loan.terms().base, cx.now_ns);
                 self.counters.loans += 1;
                 cx.leave(Effect::Begun(id));
                 self.recall_if_unlendable(cx, id);
@@ -331,12 +331,12 @@ impl Loans {
                 }
                 let known = self.lives.get(&id);
                 let before = known.map_or(cx.replies.life, |known| known.life.life);
-                let known = Known {
+                let known = KnownLife {
                     life: KeyLife {
                         life,
                         since_ns: cx.now_ns,
                         before,
-                        ended: Ended {
+                        ended: EndedLoan {
                             life: terms.life,
                             tells,
                         },

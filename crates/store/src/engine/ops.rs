@@ -4,7 +4,7 @@ use wire::Op;
 
 /// The part that takes an op.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Handler {
     /// Requests that name a key.
     Keyed,
     /// Acknowledgements of invalidations.
@@ -19,18 +19,18 @@ pub(super) enum Way {
     Discipline,
 }
 
-impl Way {
+impl Handler {
     /// Of an op.
-    pub fn of(op: Op) -> Way {
+    pub fn of(op: Op) -> Handler {
         match op {
             Op::ReadRequest
             | Op::CorrectionRequest
             | Op::WriteRequest
             | Op::DeleteRequest
-            | Op::FetchRequest => Way::Keyed,
-            Op::InvalidateAck => Way::Ack,
-            Op::LeaseRequest => Way::Lease,
-            Op::KeepRequest | Op::LendReply | Op::TakeReply => Way::Loan,
+            | Op::FetchRequest => Handler::Keyed,
+            Op::InvalidateAck => Handler::Ack,
+            Op::LeaseRequest => Handler::Lease,
+            Op::KeepRequest | Op::LendReply | Op::TakeReply => Handler::Loan,
             Op::Invalidate
             | Op::LeaseOffer
             | Op::LeaseReply
@@ -38,18 +38,18 @@ impl Way {
             | Op::ReplicaConfirm
             | Op::ReplicaPush
             | Op::ReplicaDrop
-            | Op::ReplicaUpdate => Way::Replica,
-            _ => Way::Discipline,
+            | Op::ReplicaUpdate => Handler::Replica,
+            _ => Handler::Discipline,
         }
     }
 }
 
 /// Whether the store itself takes an op.
 pub(crate) fn is_own(op: Op) -> bool {
-    Way::of(op) != Way::Discipline
+    Handler::of(op) != Handler::Discipline
 }
 
 /// Whether a packet of this op may have to do with a part of a value only.
 pub(super) fn takes_parts(op: Op) -> bool {
-    Way::of(op) == Way::Keyed && op != Op::DeleteRequest
+    Handler::of(op) == Handler::Keyed && op != Op::DeleteRequest
 }

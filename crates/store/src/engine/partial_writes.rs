@@ -22,10 +22,10 @@ const OVERHEAD: usize = 256;
 
 /// What became of a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(super) enum PartOutcome {
     /// Others are missing: from here on, in steps of [`PART`].
     Missing(u16),
-    /// The value is whole, and costs so many bytes until [`Joins::give_back`].
+    /// The value is whole, and costs so many bytes until [`PartialWrites::give_back`].
     Whole(Bytes, usize),
     /// It does not fit the other parts, or is none.
     Unfit,
@@ -34,9 +34,9 @@ pub(super) enum Joined {
 }
 
 /// A write of which parts are missing.
-struct Join {
+struct PartialWrite {
     /// Of the part that came first: the others must say the same.
-    says: Says,
+    says: WriteTerms,
     key: Box<[u8]>,
     value: Vec<u8>,
     parts: Parts,
@@ -45,16 +45,16 @@ struct Join {
 
 /// What all parts of a write say alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Says {
+struct WriteTerms {
     total: u32,
     ttl_ms: u32,
     flags: u8,
     version: u64,
 }
 
-impl Says {
-    fn of(header: &Header) -> Says {
-        Says {
+impl WriteTerms {
+    fn of(header: &Header) -> WriteTerms {
+        WriteTerms {
             total: header.total,
             ttl_ms: header.expiry_ms,
             // A switch adds its own; and a write may pass the switch that its key is lent to from some part on.
@@ -65,8 +65,8 @@ impl Says {
 }
 
 /// Every write of which parts are missing, and the memory of those that are whole and not over.
-pub(super) struct Joins {
-    open: HashMap<RequestId, Join>,
+pub(super) struct PartialWrites {
+    open: HashMap<RequestId, PartialWrite>,
     /// In the order in which they began; some are whole by now.
     order: VecDeque<(Nanos, RequestId)>,
     /// For how long a write is waited for.
@@ -74,10 +74,10 @@ pub(super) struct Joins {
     bytes: Shares,
 }
 
-impl Joins {
+impl PartialWrites {
     /// Room for `limit` bytes, shared by `tenants` tenants. What is not whole `patience_ns` after its first part is forgotten.
-    pub fn new(limit: usize, tenants: usize, patience_ns: Nanos) -> Joins {
-        Joins {
+    pub fn new(limit: usize, tenants: usize, patience_ns: Nanos) -> PartialWrites {
+        PartialWrites {
             open: HashMap::default(),
             order: VecDeque::new(),
             patience_ns,
@@ -96,23 +96,23 @@ impl Joins {
     }
 
     /// A part of a write has come.
-    pub fn take(&mut self, origin: &Origin, packet: &Packet<'_>, now_ns: Nanos) -> Joined {
+    pub fn take(&mut self, origin: &Origin, packet: &Packet<'_>, now_ns: Nanos) -> PartOutcome {
         let total = packet.header.total as usize;
         let Some(index) = index_of(packet) else {
-            return Joined::Unfit;
+            return PartOutcome::Unfit;
         };
         let id = origin.request_id();
-        let says = Says::of(&packet.header);
+        let says = WriteTerms::of(&packet.header);
         let mut entry = match self.open.entry(id) {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(_) if !self.bytes.has_room_for(origin.tenant, total + OVERHEAD) => {
-                return Joined::Full;
+                return PartOutcome::Full;
             }
             Entry::Vacant(entry) => {
                 self.bytes.take(origin.tenant, total + OVERHEAD);
                 let until_ns = now_ns + self.patience_ns;
                 self.order.push_back((until_ns, id));
-                entry.insert_entry(Join {
+                entry.insert_entry(PartialWrite {
                     says,
                     key: packet.key.into(),
                     value: vec![0; total],
@@ -123,17 +123,17 @@ impl Joins {
         };
         let join = entry.get_mut();
         if join.says != says || *join.key != *packet.key {
-            return Joined::Unfit;
+            return PartOutcome::Unfit;
         }
         if !join.parts.has(index) {
             let from = index * PART_BYTES;
             join.value[from..from + packet.value.len()].copy_from_slice(packet.value);
         }
         if let Some(missing) = join.parts.take(index) {
-            return Joined::Missing((missing * STEPS) as u16);
+            return PartOutcome::Missing((missing * STEPS) as u16);
         }
         let value = entry.remove().value.into();
-        Joined::Whole(value, total + OVERHEAD)
+        PartOutcome::Whole(value, total + OVERHEAD)
     }
 
     /// A write that was whole is over.
@@ -153,7 +153,7 @@ impl Joins {
             };
             // One that was put off may have begun anew.
             if entry.get().until_ns == until_ns {
-                let Join { value, .. } = entry.remove();
+                let PartialWrite { value, .. } = entry.remove();
                 self.bytes.give_back(id.0.0, value.len() + OVERHEAD);
                 expired += 1;
             }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A write that waits: everything of its packet that is still needed.
-pub(super) struct Job {
+pub(super) struct PendingWrite {
     pub origin: Origin,
     pub condition: Condition,
     pub ttl_ms: u32,
@@ -23,16 +23,16 @@ pub(super) struct Job {
     pub told_stores: bool,
 }
 
-impl Job {
+impl PendingWrite {
     /// Of a packet with this header, whose whole value takes so much of the room for values in parts.
-    pub fn new(origin: Origin, header: &Header, value: Bytes, room: usize) -> Job {
+    pub fn new(origin: Origin, header: &Header, value: Bytes, room: usize) -> PendingWrite {
         let condition = match header.version {
             _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
             wire::VERSION_ABSENT => Condition::Absent,
             wire::VERSION_PRESENT => Condition::Present,
             version => Condition::Version(version),
         };
-        Job {
+        PendingWrite {
             origin,
             condition,
             ttl_ms: header.expiry_ms,
@@ -59,14 +59,14 @@ pub(super) fn absorbable(header: &Header) -> bool {
 
 /// What a write was answered, to be answered again (rule 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct WriteOutcome {
     pub status: Status,
     pub version: u64,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// Of what the backend did.
-    pub fn of(change: Change) -> Outcome {
+    pub fn of(change: Change) -> WriteOutcome {
         let (status, version) = match change {
             Change::Done(version) => (Status::Ok, version),
             Change::NotFound => (Status::NotFound, 0),
@@ -75,20 +75,20 @@ impl Outcome {
             Change::Full => (Status::TryAgain, 0),
             Change::Failed => (Status::BackendError, 0),
         };
-        Outcome { status, version }
+        WriteOutcome { status, version }
     }
 
     /// Done under this version.
-    pub fn done(version: u64) -> Outcome {
-        Outcome {
+    pub fn done(version: u64) -> WriteOutcome {
+        WriteOutcome {
             status: Status::Ok,
             version,
         }
     }
 
     /// It is for the owner of a loan, whose life this is, and never to be applied here under another.
-    pub fn moved(life: u16) -> Outcome {
-        Outcome {
+    pub fn moved(life: u16) -> WriteOutcome {
+        WriteOutcome {
             status: Status::OtherLife,
             version: life.into(),
         }

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 
 use super::{
-    backend_requests::Asked,
+    backend_requests::BackendRequest,
     context::Context,
     keys::{Keys, digest_of},
-    large_values::{Compared, Raised},
-    replies::{Answer, Origin, Replies, Wanted},
+    large_values::{Comparison, ForgottenVersion},
+    replies::{Answer, NamedPart, Origin, Replies},
 };
 use crate::{
     backend::{Answer as Reply, Found, Item, Key},
@@ -76,7 +76,7 @@ impl Reads {
                 if origin.wanted.goes_on() {
                     cx.values.misses(id);
                 }
-                let asked = Asked::Read(Box::new((origin, key.bytes.into())));
+                let asked = BackendRequest::Read(Box::new((origin, key.bytes.into())));
                 cx.waiting.insert(ticket, asked);
             }
         }
@@ -153,16 +153,16 @@ impl Reads {
     fn hold(&mut self, cx: &mut Context<'_>, origin: &Origin, item: &mut Item<Bytes>) -> bool {
         let id = (origin.tenant, origin.key_hash);
         let (compared, forgotten) = cx.values.compare(id, item.version, &item.value);
-        if let Some(Raised { id, from }) = forgotten {
+        if let Some(ForgottenVersion { id, from }) = forgotten {
             cx.raise(id, from);
         }
         match compared {
-            Compared::Same => {}
-            Compared::Late => {
+            Comparison::Same => {}
+            Comparison::Late => {
                 self.counters.refused_late_reads += 1;
                 return false;
             }
-            Compared::Changed => {
+            Comparison::Changed => {
                 let Some(version) = cx.raise(id, item.version) else {
                     // A write of ours has come between, and what was written before it gets no version any more.
                     self.counters.refused_late_reads += 1;
@@ -273,7 +273,7 @@ fn answer_read(
 
 /// The part that a read names, if there is one of the version that it names, and its version.
 fn named(origin: &Origin, present: u64, len: usize) -> Option<(u16, u64)> {
-    let Wanted {
+    let NamedPart {
         part,
         total,
         version,

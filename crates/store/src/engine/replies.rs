@@ -13,13 +13,13 @@ use crate::{
 
 /// The part of a value that a read names. With a `total` of 0 it names none, and the version means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct NamedPart {
     pub part: u16,
     pub total: u32,
     pub version: u64,
 }
 
-impl Wanted {
+impl NamedPart {
     /// Whether it goes on with a version that it knows. Who names one that no value has begins to read, and takes a part at most of
     /// whatever is there.
     pub fn goes_on(&self) -> bool {
@@ -39,7 +39,7 @@ pub(super) struct Origin {
     pub request: u64,
     pub key_hash: KeyHash,
     /// The part that a read names; the whole: none.
-    pub wanted: Wanted,
+    pub wanted: NamedPart,
     /// (X, e) of the request, and whether X asks for a grant.
     pub epoch: Epoch,
     pub wants_grant: bool,
@@ -65,7 +65,7 @@ impl Origin {
             client: header.client,
             request: header.request,
             key_hash: header.key_hash,
-            wanted: Wanted {
+            wanted: NamedPart {
                 part: header.part,
                 total: header.total,
                 version: header.version,
@@ -156,7 +156,7 @@ pub(super) struct Replies {
     /// The store's own.
     pub life: u16,
     /// Replies of partitions whose rate is limited.
-    pub delayed: Delayed,
+    pub delayed: DelayedReplies,
 }
 
 impl Replies {
@@ -164,7 +164,7 @@ impl Replies {
     pub(super) fn new(life: u16) -> Replies {
         Replies {
             life,
-            delayed: Delayed::default(),
+            delayed: DelayedReplies::default(),
         }
     }
 
@@ -249,14 +249,14 @@ impl Replies {
 
 /// Replies that wait for their time.
 #[derive(Default)]
-pub(super) struct Delayed {
+pub(super) struct DelayedReplies {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
     /// The replies, by the second number in the heap.
     replies: hashbrown::HashMap<u64, (Vec<u8>, Peer)>,
     count: u64,
 }
 
-impl Delayed {
+impl DelayedReplies {
     /// Takes the newest reply out of `out` and keeps it until `at_ns`. Bounded by the partitions' queues.
     fn delay_newest(&mut self, at_ns: u64, out: &mut Outbox) {
         if let Some(reply) = out.pop() {

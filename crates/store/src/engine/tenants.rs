@@ -8,7 +8,7 @@ use crate::coherence::Nanos;
 
 /// A tenant, ready for use.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct KnownTenant {
     pub secrets: Secrets,
     /// One bit per partition that is held for this tenant; `None`: those that the store owns.
     held: Option<Box<[u64]>>,
@@ -18,7 +18,7 @@ pub(super) struct Known {
     pub write_back_ms: u32,
 }
 
-impl Known {
+impl KnownTenant {
     /// Whether this store holds the tenant's keys of a partition that it `owns` or not.
     pub fn holds(&self, partition: usize, owns: bool) -> bool {
         match &self.held {
@@ -35,7 +35,7 @@ impl Known {
 
 /// Every tenant, the open one and the system included.
 pub(super) struct Tenants {
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, KnownTenant>,
 }
 
 impl Tenants {
@@ -51,7 +51,7 @@ impl Tenants {
         let mut known = HashMap::default();
         for id in [TENANT_OPEN, TENANT_SYSTEM] {
             if let Some(secrets) = cluster.secrets_of(id) {
-                let known_one = Known {
+                let known_one = KnownTenant {
                     secrets,
                     held: None,
                     stores: vec![],
@@ -67,7 +67,7 @@ impl Tenants {
                 let held = me.filter(|_| !tenant.stores.is_empty());
                 let held = held.map(|me| bits_of(cluster, me, &tenant.stores));
                 let secrets = tenant.secrets();
-                Known {
+                KnownTenant {
                     secrets,
                     held,
                     stores: tenant.stores.clone(),
@@ -80,7 +80,7 @@ impl Tenants {
     }
 
     /// A tenant; `None` if it is to be denied.
-    pub fn get(&self, id: u32) -> Option<&Known> {
+    pub fn get(&self, id: u32) -> Option<&KnownTenant> {
         self.known.get(&id)
     }
 
@@ -93,8 +93,8 @@ impl Tenants {
     ///
     /// # Errors
     /// [`UpdateError::HashSecret`]: a tenant's keys would be elsewhere.
-    pub fn changed_from(&self, before: &Tenants) -> Result<Changed, UpdateError> {
-        let mut changed = Changed::default();
+    pub fn changed_from(&self, before: &Tenants) -> Result<TenantChanges, UpdateError> {
+        let mut changed = TenantChanges::default();
         for (&id, known) in &before.known {
             match self.get(id) {
                 Some(after) if after.secrets.hash != known.secrets.hash => {
@@ -122,7 +122,7 @@ impl Tenants {
 
 /// What another cluster means for tenants.
 #[derive(Default)]
-pub(super) struct Changed {
+pub(super) struct TenantChanges {
     /// Tenants that are there no more.
     pub gone: BTreeSet<u32>,
     /// Tenants of whose partitions this store has others now.

@@ -1,7 +1,7 @@
 //! A store that holds a copy: the engine's order of calls.
 
 use store::{
-    coherence::{Borrowed, Epochs, Nanos, Replica, WriteId, answers},
+    coherence::{BorrowedLease, Epochs, Nanos, Replica, WriteId, answers},
     mutants::{Mutant, mutant},
 };
 use wire::{Epoch, NODE_STORE, NodeId};
@@ -14,7 +14,7 @@ pub struct Holder {
     node: NodeId,
     lives: u64,
     epochs: Epochs,
-    lease: Borrowed,
+    lease: BorrowedLease,
     replica: Replica<u8>,
     /// The newest question, and the one that is under way; 0: none.
     newest: u64,
@@ -33,7 +33,7 @@ impl Holder {
             node: NODE_STORE | at as u16,
             lives,
             epochs: Epochs::new(lives << 16, 0),
-            lease: Borrowed::default(),
+            lease: BorrowedLease::default(),
             replica: Replica::new(0, 0),
             newest: lives << 16,
             asked: 0,

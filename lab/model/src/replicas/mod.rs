@@ -2,7 +2,7 @@
 //! three and whose writes a switch copies to both. The switch knows nothing: which store it sends a read to is one of the choices that
 //! are all looked at, so no hint of it can be wrong enough. Whatever is never delivered is lost.
 //!
-//! [`store::coherence`]'s `KeyState`, `Leases`, `Asks`, `Replica`, `Borrowed` and `Epochs` are called; the order of the engine's calls
+//! [`store::coherence`]'s `KeyState`, `Leases`, `Asks`, `Replica`, `BorrowedLease` and `Epochs` are called; the order of the engine's calls
 //! around them is the model's own.
 
 mod holder;

@@ -43,17 +43,21 @@ impl Story {
         assert_eq!(story.at(0), [Act::Prepare(Role::Owner)]);
         story.loan.prepared(Role::Owner, Some(10), 0);
         assert_eq!(story.at(0), [Act::Record]);
-        assert_eq!(story.loan.proceeds(), Proceeds::Here);
+        assert_eq!(story.loan.proceeds(), Whereabouts::Here);
         story.loan.recorded(true, 0);
         assert_eq!(story.at(0), [Act::Clear]);
-        assert_eq!(story.loan.proceeds(), Proceeds::Held);
+        assert_eq!(story.loan.proceeds(), Whereabouts::Held);
         story.loan.cleared(Some((4_000, "old")), BASE, 0);
         assert_eq!(story.at(0), [Act::Begin(Role::Keeper, 20, None)]);
         story.loan.begun(Role::Keeper, true, 0);
-        assert_eq!(story.loan.proceeds(), Proceeds::Held);
+        assert_eq!(story.loan.proceeds(), Whereabouts::Held);
         let begin = Act::Begin(Role::Owner, 10, Some((4_000, "old")));
         assert_eq!(story.at(0), [begin]);
-        assert_eq!(story.loan.proceeds(), Proceeds::Away, "it may have begun");
+        assert_eq!(
+            story.loan.proceeds(),
+            Whereabouts::Away,
+            "it may have begun"
+        );
         story
     }
 
@@ -73,7 +77,7 @@ impl Story {
         value: Option<(u64, &'static str)>,
         ms: u64,
     ) {
-        let taken = Taken {
+        let taken = RecordAnswer {
             found,
             sealed,
             version: value.map_or(0, |(version, _)| version),
@@ -273,7 +277,7 @@ fn a_loan_found_in_the_journal_is_called_back_and_its_owner_waited_for() {
     let terms = *Story::new().loan.terms();
     let mut story = Story::new();
     story.loan = Loan::found(terms, 2_000 * MS, 0);
-    assert_eq!(story.loan.proceeds(), Proceeds::Away);
+    assert_eq!(story.loan.proceeds(), Whereabouts::Away);
     assert_eq!(
         story.at(0),
         [take(Role::Owner, true, 0), take(Role::Keeper, true, 0)]
@@ -292,6 +296,6 @@ fn a_journal_that_does_not_forget_is_asked_again() {
     assert_eq!(story.at(6).pop(), Some(Act::Erase));
     story.loan.erased(false, 7 * MS);
     assert_eq!(story.at(8), []);
-    assert_eq!(story.loan.proceeds(), Proceeds::Away, "its writes wait");
+    assert_eq!(story.loan.proceeds(), Whereabouts::Away, "its writes wait");
     assert_eq!(story.at(1_007), [Act::Erase]);
 }

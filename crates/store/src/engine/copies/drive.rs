@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use wire::{Epoch, Flags, Header, NodeId, Op, Packet, TENANT_OPEN, mixed};
 
-use super::{ASK_MOST_NS, CONFIRM_MOST_NS, Lender, PATIENCE_NS, Replicas, Step, peer_of};
+use super::{ASK_MOST_NS, CONFIRM_MOST_NS, ForeignCopies, Lender, PATIENCE_NS, Step, peer_of};
 use crate::{
     coherence::Nanos,
     directory::KeyId,
     engine::{context::Context, replies::IPV6_MORE},
 };
 
-impl Replicas {
+impl ForeignCopies {
     /// Does what is due for copies.
     pub fn tick(&mut self, cx: &mut Context<'_>) {
         if self.next_ns().is_none_or(|due_ns| cx.now_ns < due_ns) {
@@ -53,7 +53,7 @@ impl Replicas {
 
     /// Asks a key's home what it holds, for a grant if it is to be held here.
     pub(super) fn ask_home(&mut self, cx: &mut Context<'_>, id: KeyId, pulls: bool) {
-        let Replicas {
+        let ForeignCopies {
             me: Some(me),
             client,
             newest,

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use wire::{Epoch, NodeId, Op, TENANT_SYSTEM};
 
-use super::{CONFIRM_FIRST_NS, Replicas, SPREAD_NS};
+use super::{CONFIRM_FIRST_NS, ForeignCopies, SPREAD_NS};
 use crate::{directory::KeyId, engine::context::Context};
 
-impl Replicas {
+impl ForeignCopies {
     /// A half wants a copy of a key of another store held. False if it cannot be.
     pub fn hold(&mut self, cx: &mut Context<'_>, tenant: u32, key: &[u8]) -> bool {
         let Some((id, home)) = self.abroad(cx, tenant, key) else {

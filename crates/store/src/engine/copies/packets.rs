@@ -4,8 +4,8 @@ use bytes::Bytes;
 use wire::{Epoch, Flags, Header, NODE_STORE, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{
-    ASK_FIRST_NS, ASKS_SPREAD_NS, CONFIRM_FIRST_NS, Held, LATER_MOST_NS, LATER_NS, Lender,
-    OVERHEAD, Replicas, pays, peer_of,
+    ASK_FIRST_NS, ASKS_SPREAD_NS, CONFIRM_FIRST_NS, ForeignCopies, ForeignCopy, LATER_MOST_NS,
+    LATER_NS, Lender, OVERHEAD, pays, peer_of,
 };
 use crate::{
     coherence::{Nanos, WriteId},
@@ -15,7 +15,7 @@ use crate::{
     net::Peer,
 };
 
-impl Replicas {
+impl ForeignCopies {
     /// A packet about copies of other stores' keys.
     pub fn message(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
@@ -399,7 +399,7 @@ impl Replicas {
     }
 }
 
-impl Held {
+impl ForeignCopy {
     /// It is of no use to ask for a copy now. What reads are told before it is asked for again makes that no later.
     fn pull_later(&mut self, now_ns: Nanos) {
         if now_ns < self.pull_ns {

@@ -2,14 +2,14 @@
 
 use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
 
-use super::{ASK_FIRST_NS, ASK_MOST_NS, Replicas, pays};
+use super::{ASK_FIRST_NS, ASK_MOST_NS, ForeignCopies, pays};
 use crate::{directory::KeyId, engine::context::Context};
 
 /// Parts that are asked for at once.
 const WINDOW: usize = 16;
 
 /// A value of which parts are missing.
-pub(super) struct Joining {
+pub(super) struct PartialCopy {
     epoch: u64,
     version: u64,
     expiry_ms: u32,
@@ -19,7 +19,7 @@ pub(super) struct Joining {
     missing: Vec<u16>,
 }
 
-impl Replicas {
+impl ForeignCopies {
     /// The first part of a value was granted, and there is room for all of it.
     pub(super) fn begin_join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) {
         let header = &packet.header;
@@ -31,7 +31,7 @@ impl Replicas {
             return;
         };
         let parts = (0..total).step_by(PART_BYTES).skip(1);
-        held.joining = Some(Joining {
+        held.joining = Some(PartialCopy {
             epoch: header.epoch.number(),
             version: header.version,
             expiry_ms: header.expiry_ms,

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, btree_map};
 use bytes::Bytes;
 use wire::{Header, Op, PART_BYTES, Packet, Status};
 
-use super::{CONFIRM_MOST_NS, PATIENCE_NS, Passed, Read, Replicas};
+use super::{CONFIRM_MOST_NS, ForeignCopies, PATIENCE_NS, PartRead, PendingRead};
 use crate::{
     backend::{Item, Key},
-    coherence::{Copied, Nanos, answers},
+    coherence::{CopiedValue, Nanos, answers},
     directory::KeyId,
     engine::{
         context::Context,
@@ -18,7 +18,7 @@ use crate::{
     net::Peer,
 };
 
-impl Replicas {
+impl ForeignCopies {
     /// Whether a packet is a read that was sent here in its key's home's place.
     pub fn is_redirected(&self, header: &Header) -> bool {
         header.op == Op::ReadRequest && header.node != 0 && Some(header.node) == self.me
@@ -61,7 +61,7 @@ impl Replicas {
             self.counters.dropped_replica_busy += 1;
             return;
         }
-        let read = Read {
+        let read = PendingRead {
             origin,
             after: self.newest,
             since_ns: cx.now_ns,
@@ -91,7 +91,7 @@ impl Replicas {
         cx: &mut Context<'_>,
         id: KeyId,
         home: wire::NodeId,
-        read: Read,
+        read: PendingRead,
         key: &[u8],
     ) {
         self.newest += 1;
@@ -102,7 +102,7 @@ impl Replicas {
         header.version = read.origin.wanted.version;
         self.reads.take(id.0, 1);
         let room = read.origin.room;
-        let passed = Passed {
+        let passed = PartRead {
             read,
             home,
             key: key.into(),
@@ -113,7 +113,7 @@ impl Replicas {
 
     /// Forgets reads of parts that were not answered.
     pub(super) fn forget_passed(&mut self, cx: &Context<'_>) {
-        while let Some((&oldest, Passed { read, .. })) = self.passed.first_key_value()
+        while let Some((&oldest, PartRead { read, .. })) = self.passed.first_key_value()
             && read.since_ns + PATIENCE_NS <= cx.now_ns
         {
             self.reads.give_back(read.origin.tenant, 1);
@@ -132,7 +132,7 @@ impl Replicas {
         let btree_map::Entry::Occupied(passed) = self.passed.entry(packet.header.request) else {
             return false;
         };
-        let Passed { home, key, .. } = passed.get();
+        let PartRead { home, key, .. } = passed.get();
         let store = cx.config.cluster.store_numbered(*home);
         let is_home = store.is_some_and(|store| peer.is_at(store.address));
         if !is_home || **key != *packet.key {
@@ -161,7 +161,7 @@ impl Replicas {
         };
         self.reads.give_back(id.0, held.reads.len());
         let most = cx.config.cluster.max_value;
-        for Read { origin, .. } in std::mem::take(&mut held.reads).into_values() {
+        for PendingRead { origin, .. } in std::mem::take(&mut held.reads).into_values() {
             let item = Some(as_item(copy, cx.now_ns));
             let answer = answer(&origin, &held.key, item, most, cx.counters);
             cx.reply(&origin, &held.key, &answer);
@@ -227,7 +227,7 @@ impl Replicas {
     }
 }
 
-fn as_item(copy: &Copied<Bytes>, now_ns: Nanos) -> Item<&[u8]> {
+fn as_item(copy: &CopiedValue<Bytes>, now_ns: Nanos) -> Item<&[u8]> {
     let left_ms = copy.expires_ns.saturating_sub(now_ns) / 1_000_000;
     Item {
         value: &copy.value,

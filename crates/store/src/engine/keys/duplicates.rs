@@ -8,7 +8,7 @@ use crate::{
     coherence::Verdict,
     engine::{
         context::Context,
-        pending_write::{Job, Outcome},
+        pending_write::{PendingWrite, WriteOutcome},
         replies::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
@@ -16,7 +16,13 @@ use crate::{
 
 impl Keys {
     /// Whether a write that names this life of its key is new. One that is not is answered here, or ignored.
-    pub fn is_new(&mut self, cx: &mut Context<'_>, job: &Job, key: Key<'_>, life: u16) -> bool {
+    pub fn is_new(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &PendingWrite,
+        key: Key<'_>,
+        life: u16,
+    ) -> bool {
         match cx.ledger.begin(job.id(), cx.now_ns) {
             Verdict::New => true,
             // It comes as it was told to.
@@ -38,7 +44,7 @@ impl Keys {
         origin: &Origin,
         key: Key<'_>,
         value: &[u8],
-        verdict: Verdict<Outcome>,
+        verdict: Verdict<WriteOutcome>,
     ) {
         let counters = &mut cx.ledger.counters;
         match verdict {

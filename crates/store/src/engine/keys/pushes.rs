@@ -1,4 +1,4 @@
-//! A key's home and the stores that hold copies of it: what they are pushed after a write (docs/coherence.md, "Replicas").
+//! A key's home and the stores that hold copies of it: what they are pushed after a write (docs/coherence.md, "ForeignCopies").
 
 use wire::{Flags, Header, KeyHash, NODE_STORE, Op, Secret};
 
@@ -8,7 +8,7 @@ use crate::{
     directory::Place,
     engine::{
         context::{Context, Effect},
-        replies::{Origin, Wanted},
+        replies::{NamedPart, Origin},
     },
     mutants::{Mutant, mutant},
 };
@@ -63,7 +63,7 @@ impl Keys {
                 client,
                 request,
                 key_hash: id.1,
-                wanted: Wanted {
+                wanted: NamedPart {
                     part: 0,
                     total: 0,
                     version: 0,

@@ -25,15 +25,15 @@ pub(super) fn hot_from(bound_ns: Nanos) -> u64 {
 
 /// How often a key is written while it is lent.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(super) struct WritePace {
     since_ns: Nanos,
     version: u64,
 }
 
-impl Pace {
+impl WritePace {
     /// From the beginning of a loan with this base.
-    pub fn new(base: u64, now_ns: Nanos) -> Pace {
-        Pace {
+    pub fn new(base: u64, now_ns: Nanos) -> WritePace {
+        WritePace {
             since_ns: now_ns,
             version: base,
         }
@@ -46,7 +46,7 @@ impl Pace {
             return false;
         }
         let writes = version.saturating_sub(self.version);
-        *self = Pace::new(version.max(self.version), now_ns);
+        *self = WritePace::new(version.max(self.version), now_ns);
         writes.saturating_mul(COLD * WITHIN_NS) < hot_from.saturating_mul(time_ns)
     }
 }
@@ -59,16 +59,16 @@ struct Count {
 }
 
 /// The counts. A key that finds no room in its tenant's share is not counted.
-pub(super) struct Hot {
+pub(super) struct HotKeys {
     keys: HashMap<KeyId, Count>,
     shares: Shares,
     next_look_ns: Nanos,
 }
 
-impl Hot {
+impl HotKeys {
     /// Shared by so many tenants.
-    pub fn new(tenants: usize) -> Hot {
-        Hot {
+    pub fn new(tenants: usize) -> HotKeys {
+        HotKeys {
             keys: HashMap::default(),
             shares: Shares::new(KEYS, tenants),
             next_look_ns: 0,
@@ -153,20 +153,20 @@ mod tests {
     const MS: Nanos = 1_000_000;
     const KEY: KeyId = (7, KeyHash([1; 16]));
 
-    fn writes_until_hot(hot: &mut Hot, from_ns: Nanos, every_ns: Nanos) -> Option<u64> {
+    fn writes_until_hot(hot: &mut HotKeys, from_ns: Nanos, every_ns: Nanos) -> Option<u64> {
         (0..100).find(|n| hot.write(KEY, WRITES, from_ns + n * every_ns))
     }
 
     #[test]
     fn eight_writes_within_a_second_are_hot() {
-        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, MS), Some(7));
-        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, 140 * MS), Some(7));
-        assert_eq!(writes_until_hot(&mut Hot::new(1), 0, 150 * MS), None);
+        assert_eq!(writes_until_hot(&mut HotKeys::new(1), 0, MS), Some(7));
+        assert_eq!(writes_until_hot(&mut HotKeys::new(1), 0, 140 * MS), Some(7));
+        assert_eq!(writes_until_hot(&mut HotKeys::new(1), 0, 150 * MS), None);
     }
 
     #[test]
     fn a_key_that_was_called_back_rests_and_longer_each_time() {
-        let mut hot = Hot::new(1);
+        let mut hot = HotKeys::new(1);
         let mut now_ns = 0;
         for rest_s in [1, 2, 4, 8, 16, 32, 60, 60] {
             hot.ended(KEY, 10 * MS, now_ns);
@@ -202,19 +202,19 @@ mod tests {
             (599, 30_000, true),
         ];
         for (writes, after_ms, expected) in rows {
-            let mut pace = Pace::new(1000, 5 * MS);
+            let mut pace = WritePace::new(1000, 5 * MS);
             let now_ns = (5 + after_ms) * MS;
             let is_cold = pace.is_cold(1000 + writes, 40, now_ns);
             assert_eq!(is_cold, expected, "{writes} in {after_ms} ms");
         }
-        let mut pace = Pace::new(1000, 0);
+        let mut pace = WritePace::new(1000, 0);
         assert!(!pace.is_cold(1100, 40, 1000 * MS));
         assert!(pace.is_cold(1100, 40, 2000 * MS), "none since");
     }
 
     #[test]
     fn the_table_is_bounded() {
-        let mut hot = Hot::new(1);
+        let mut hot = HotKeys::new(1);
         for n in 0..10_000u32 {
             let mut hash = [0; 16];
             hash[..4].copy_from_slice(&n.to_be_bytes());

@@ -5,9 +5,9 @@ use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
 use super::{Loans, hot_from, other};
 use crate::{
-    coherence::{Role, Taken},
+    coherence::{RecordAnswer, Role},
     directory::KeyId,
-    engine::{context::Context, lease_holder::Home},
+    engine::{context::Context, lease_holder::LeaseHolder},
 };
 
 /// Longest UDP payload in bytes over either IP.
@@ -19,7 +19,7 @@ pub(super) fn longest(key: &[u8]) -> usize {
 }
 
 /// Sends a question with room for the longest answer.
-pub(super) fn push_padded(cx: &mut Context<'_>, header: Header, key: &[u8], home: Home) {
+pub(super) fn push_padded(cx: &mut Context<'_>, header: Header, key: &[u8], home: LeaseHolder) {
     let mut bytes = Vec::with_capacity(ROOM);
     let packet = Packet::new(header, key, &[]);
     if packet.encode(&cx.system_secret(), &mut bytes).is_ok() {
@@ -153,7 +153,7 @@ impl Loans {
             return;
         }
         let has_value = !header.flags.has(Flags::COMPARE);
-        let taken = Taken {
+        let taken = RecordAnswer {
             found: header.status == Status::Ok,
             sealed: header.flags.has(Flags::GRANT),
             version: header.version,

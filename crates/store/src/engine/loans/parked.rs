@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
-use super::{Known, Loans, packets::push_padded};
+use super::{KnownLife, Loans, packets::push_padded};
 use crate::{
     backend::Key,
     clients::RequestId,
@@ -14,8 +14,8 @@ use crate::{
     engine::{
         context::{Context, Effect},
         keys::Unmovable,
-        lease_holder::Home,
-        pending_write::{Job, Outcome},
+        lease_holder::LeaseHolder,
+        pending_write::{PendingWrite, WriteOutcome},
         replies::{Answer, Origin},
     },
 };
@@ -28,10 +28,10 @@ const ASK_NS: Nanos = 5_000_000;
 const PATIENCE_NS: Nanos = 500_000_000;
 
 /// A write that names a loan.
-pub(super) struct Parked {
+pub(super) struct ParkedWrite {
     id: KeyId,
     key: Box<[u8]>,
-    job: Job,
+    job: PendingWrite,
     epoch: Epoch,
     /// The life that it names.
     life: u16,
@@ -44,7 +44,7 @@ impl Loans {
     pub(in crate::engine) fn park(
         &mut self,
         cx: &mut Context<'_>,
-        job: Job,
+        job: PendingWrite,
         key: Key<'_>,
         life: u16,
         epoch: Epoch,
@@ -60,7 +60,7 @@ impl Loans {
         }
         cx.ledger.take(key.tenant);
         self.parked_shares.take(key.tenant, 1);
-        let parked = Parked {
+        let parked = ParkedWrite {
             id,
             key: key.bytes.into(),
             job,
@@ -136,7 +136,7 @@ impl Loans {
         }
     }
 
-    fn unpark(&mut self, cx: &mut Context<'_>, write: RequestId) -> Option<Parked> {
+    fn unpark(&mut self, cx: &mut Context<'_>, write: RequestId) -> Option<ParkedWrite> {
         let parked = self.parked.remove(&write)?;
         cx.ledger.give_back(parked.id.0, 1);
         self.parked_shares.give_back(parked.id.0, 1);
@@ -177,7 +177,7 @@ impl Loans {
         if !sealed {
             return;
         }
-        let Some(Parked {
+        let Some(ParkedWrite {
             job, key, epoch, ..
         }) = self.unpark(cx, write)
         else {
@@ -185,7 +185,7 @@ impl Loans {
         };
         if header.flags.has(Flags::CACHED) {
             self.counters.writes_kept += 1;
-            cx.ledger.finish(write, Outcome::done(base));
+            cx.ledger.finish(write, WriteOutcome::done(base));
             let answer = Answer {
                 version: base,
                 ..Answer::status(Status::Ok)
@@ -203,7 +203,7 @@ impl Loans {
         origin: &Origin,
         key: Key<'_>,
         life: u16,
-    ) -> Option<Verdict<Outcome>> {
+    ) -> Option<Verdict<WriteOutcome>> {
         let id = (key.tenant, key.hash);
         let lent = self.open.get(&id);
         if !lent.is_some_and(|lent| lent.loan.is_lent()) {
@@ -220,7 +220,7 @@ impl Loans {
 
     fn moved(&mut self, cx: &mut Context<'_>, origin: &Origin, key: &[u8], life: u16) {
         self.counters.writes_moved += 1;
-        let outcome = Outcome::moved(life);
+        let outcome = WriteOutcome::moved(life);
         cx.ledger.finish(origin.request_id(), outcome);
         cx.reply(origin, key, &outcome.answer());
     }
@@ -231,7 +231,7 @@ impl Loans {
         &mut self,
         cx: &mut Context<'_>,
         id: KeyId,
-        queued: Result<VecDeque<Write<Job>>, Unmovable>,
+        queued: Result<VecDeque<Write<PendingWrite>>, Unmovable>,
     ) {
         let Some(lent) = self.open.get(&id) else {
             return;
@@ -248,7 +248,7 @@ impl Loans {
     }
 }
 
-fn question(parked: &Parked, known: &Known) -> (Header, Home) {
+fn question(parked: &ParkedWrite, known: &KnownLife) -> (Header, LeaseHolder) {
     let (switch, home) = known.keeper;
     let mut header = Header::new(Op::TakeRequest);
     (header.tenant, header.key_hash) = parked.id;

@@ -5,11 +5,11 @@ use wire::{Header, Packet, Status};
 use super::{GRACE_NS, Loans, hot_from, packets};
 use crate::{
     backend::Key,
-    coherence::{Named, Proceeds, Says, Verdict, judge},
+    coherence::{LifeVerdict, NamedLife, Verdict, Whereabouts, judge},
     directory::KeyId,
     engine::{
         context::{Context, Effect},
-        pending_write::{Outcome, absorbable},
+        pending_write::{WriteOutcome, absorbable},
         replies::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
@@ -18,15 +18,15 @@ use crate::{
 /// What is to be done with a write, by the life of its key that it names.
 pub(in crate::engine) enum LifeCheck {
     /// It is the store's: to be decided here, or with whoever kept it.
-    Taken(Says),
+    Taken(LifeVerdict),
     /// It was decided before, and is to be answered so again, as one that named this life.
-    Repeated(Verdict<Outcome>, u16),
+    Repeated(Verdict<WriteOutcome>, u16),
     /// It was answered or dropped.
     Over,
 }
 
 /// Whether a write was told to name this life.
-fn is_moved_to(verdict: &Verdict<Outcome>, life: u16) -> bool {
+fn is_moved_to(verdict: &Verdict<WriteOutcome>, life: u16) -> bool {
     match verdict {
         Verdict::Answered(outcome) => outcome.moved_to() == Some(life),
         _ => false,
@@ -37,7 +37,7 @@ impl Loans {
     /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again finds the owner, or the key here.
     pub fn may_read(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
         let id = (key.tenant, key.hash);
-        if self.proceeds(&id) != Proceeds::Away || mutant(Mutant::ReadWhileLent) {
+        if self.proceeds(&id) != Whereabouts::Away || mutant(Mutant::ReadWhileLent) {
             return true;
         }
         self.counters.dropped_lent += 1;
@@ -85,19 +85,19 @@ impl Loans {
             let since_ns = lent.loan.away_since_ns()?;
             Some((lent.loan.terms().life, since_ns))
         });
-        let named = Named {
+        let named = NamedLife {
             life: header.life,
             past_owners: header.flags.has(wire::Flags::ALL),
             absorbable: absorbable(header),
         };
         let says = judge(named, own, known.as_ref(), loan, cx.now_ns);
         let (life, age_ns) = match says {
-            Says::Decide | Says::Ask => return LifeCheck::Taken(says),
-            Says::StoreHas => {
+            LifeVerdict::Decide | LifeVerdict::Ask => return LifeCheck::Taken(says),
+            LifeVerdict::StoreHas => {
                 self.refuse_life(cx, origin, key.bytes, None, cx.now_ns - cx.started_ns);
                 return LifeCheck::Over;
             }
-            Says::KeyHas(life, age_ns) => (life, age_ns),
+            LifeVerdict::KeyHas(life, age_ns) => (life, age_ns),
         };
         // What this store has decided of it counts, whatever the key's life is by now.
         let look = cx.ledger.look(origin.request_id());

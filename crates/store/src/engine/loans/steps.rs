@@ -8,7 +8,7 @@ use crate::{
     coherence::VERSIONS,
     directory::KeyId,
     engine::{
-        backend_requests::Asked,
+        backend_requests::BackendRequest,
         context::{Context, Effect},
     },
     journal::Entry,
@@ -42,7 +42,7 @@ impl Loans {
         };
         match answer {
             Reply::Now(done) => self.recorded(cx, id, done),
-            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
+            Reply::Later => cx.waiting.insert(ticket, BackendRequest::Loan(id)),
         }
     }
 
@@ -76,7 +76,7 @@ impl Loans {
         lent.reading = Some(ticket);
         let key = lent.named(id);
         match cx.backend.get(key, cx.now_ns, ticket) {
-            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
+            Reply::Later => cx.waiting.insert(ticket, BackendRequest::Loan(id)),
             Reply::Now(item) => {
                 let item = item.filter(|item| item.expiry_ms == 0);
                 let value = item.map(|item| (item.version, Bytes::copy_from_slice(item.value)));
@@ -134,7 +134,7 @@ impl Loans {
         };
         match cx.backend.put(key, put, cx.now_ns, ticket) {
             Reply::Now(change) => self.flushed(cx, id, change),
-            Reply::Later => cx.waiting.insert(ticket, Asked::Loan(id)),
+            Reply::Later => cx.waiting.insert(ticket, BackendRequest::Loan(id)),
         }
     }
 
