@@ -434,6 +434,13 @@ impl<W> KeyState<W> {
         }
     }
 
+    /// Switches that are waited for in vain: their leases have run out.
+    pub fn lapsed_waits<A>(&self, leases: &Leases<A>, now_ns: Nanos) -> usize {
+        let waits = self.current.iter().flat_map(|current| &current.waits);
+        let lapsed = |wait: &&Wait| !leases.holds(wait.copy.switch, wait.copy.term, now_ns);
+        waits.filter(lapsed).count()
+    }
+
     /// The write that every copy has made way for.
     pub fn applying(&self) -> Option<&Write<W>> {
         match &self.current {

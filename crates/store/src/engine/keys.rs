@@ -168,10 +168,13 @@ impl Keys {
     fn drive(&mut self, cx: &mut Context<'_>, at: Place) -> bool {
         loop {
             let mut invalidations = std::mem::take(&mut self.invalidations);
+            let mut lapsed = 0;
             let polled = cx.directory.update(at, |entry| {
+                lapsed += entry.state.lapsed_waits(cx.leases, cx.now_ns);
                 let step = entry.state.poll(cx.leases, cx.now_ns, &mut invalidations);
                 (entry.id, step)
             });
+            self.counters.waits_lapsed += lapsed as u64;
             for Invalidate { switch, granted } in invalidations.drain(..) {
                 self.invalidate(cx, at, Epoch::new(switch, granted));
             }

@@ -347,6 +347,22 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_write_waits_for_the_lease_of_a_switch_that_is_silent_and_that_is_counted() {
+    let mut store = with_a_copy();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+    let until_ms = store.engine.facts.leases.until_ns(1).unwrap() / 1_000_000;
+    let lasts_ms = until_ms - LATER_NS / 1_000_000;
+    store.tick(lasts_ms - 1);
+    let waited = |store: &Store| {
+        let counters = store.engine.counters();
+        (counters.keys.waits_lapsed, counters.write.writes_applied)
+    };
+    assert_eq!(waited(&store), (0, 1));
+    store.tick(lasts_ms + 1);
+    assert_eq!(waited(&store), (1, 2));
+}
+
+#[test]
 fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let mut store = with_a_copy();
     let mut cluster = store.engine.facts.config.cluster.clone();
