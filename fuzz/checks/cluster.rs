@@ -1,3 +1,6 @@
+//! What a fuzzer and the tests of `wire` ask of any text: if it is a cluster file, it stays the
+//! same when it is written and read again.
+
 use wire::Cluster;
 
 pub fn cluster(bytes: &[u8]) {

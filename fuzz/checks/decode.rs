@@ -1,3 +1,6 @@
+//! What a fuzzer and the tests of `wire` ask of any bytes: if they are a packet, it is encoded to
+//! the same bytes again.
+
 use wire::{Packet, Secret};
 
 pub fn decode(bytes: &[u8]) {

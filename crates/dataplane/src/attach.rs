@@ -1,3 +1,8 @@
+//! Puts the entry program on an interface and takes it off again. A link of the kernel's holds it
+//! there, which is pinned: so it outlives the agent, and the next agent replaces the program
+//! without a gap. Called for each interface of a switch, and for the far ends of recirculation
+//! ports.
+
 use std::{
     fs, io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},

@@ -1,3 +1,6 @@
+//! Where the tables of a switch are, in the kernel or in this process: whatever gives typed access
+//! to a table opens it here, and does not ask which of the two it is.
+
 use std::sync::Arc;
 
 use libbpf_rs::MapHandle;

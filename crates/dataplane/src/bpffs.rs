@@ -1,3 +1,6 @@
+//! The directory of a switch in bpffs, with the names of all that is pinned there. The kernel
+//! forgets it when the machine stops.
+
 use std::{
     fs::{self, DirBuilder},
     hash::{DefaultHasher, Hash, Hasher},

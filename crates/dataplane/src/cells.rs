@@ -1,3 +1,6 @@
+//! The agent's own account of pages: which tenant has which page, which cells of it are free, and
+//! where a new item goes. The programs know nothing of it.
+
 use std::collections::{BTreeSet, HashMap};
 
 use crate::{layout::ITEM_MAX_CELLS, page::PageCells};

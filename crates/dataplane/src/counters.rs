@@ -1,3 +1,7 @@
+//! The counters of a switch, one for each end that a packet can come to. Names and meanings are
+//! read from `bpf/counters.h`, so that there is one list; whoever shows the status of a switch
+//! calls this.
+
 use std::sync::LazyLock;
 
 use crate::{Backing, Error, map::Map};

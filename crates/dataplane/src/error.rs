@@ -1,3 +1,6 @@
+//! Why the data plane could not do something. Every part of this crate returns these; the command
+//! line prints them as they are.
+
 use std::{io, path::PathBuf};
 
 /// Why the data plane could not do something; each message names the thing and what to do.

@@ -1,3 +1,6 @@
+//! What programs tell the agent through a ring: keys that are read often, and granted values that
+//! found no room. The layout is `struct event` of `bpf/events.h`.
+
 use std::sync::mpsc;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};

@@ -1,3 +1,6 @@
+//! Waits for the programs that run at the moment: only then may the memory of what they can no
+//! longer find be used for something else.
+
 use std::{
     os::fd::{AsFd, AsRawFd},
     sync::Arc,

@@ -1,3 +1,6 @@
+//! Groups of ports, in the kernel: each is a map of ports inside a map of groups, and is replaced
+//! whole. What is sent to a group leaves by each of its ports.
+
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};

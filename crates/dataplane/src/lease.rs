@@ -1,3 +1,6 @@
+//! The leases of stores, as the programs look at them for each hit (rule 6 of `docs/coherence.md`).
+//! The agent gives each store a slot; programs write what stores answer into it.
+
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},

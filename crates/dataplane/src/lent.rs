@@ -1,3 +1,6 @@
+//! Counts what stores have lent to a switch, for its status. The records are written by programs
+//! only (`bpf/lent`).
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,6 @@
+//! One table whose rows are read and written by key, in the kernel or in this process. A call is a
+//! system call where it is the kernel's.
+
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::native::Keyed;

@@ -1,3 +1,6 @@
+//! One array that this process and the programs have in the same memory, in the kernel or in this
+//! process. To read or write an element is no call at all.
+
 use std::{marker::PhantomData, num::NonZeroUsize, os::fd::AsFd, ptr::NonNull, sync::Arc};
 
 use libbpf_rs::{MapCore, MapHandle};

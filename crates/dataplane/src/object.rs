@@ -1,3 +1,6 @@
+//! The object file of a discipline: what was registered of it, and whether its programs and maps
+//! are as that says.
+
 use std::borrow::Cow;
 
 use decide::{Registration, Role};

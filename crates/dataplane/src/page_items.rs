@@ -1,3 +1,6 @@
+//! How many items lie on each page and whose they are, counted in the table itself. The status of a
+//! switch shows it.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

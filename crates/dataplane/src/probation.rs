@@ -1,3 +1,6 @@
+//! Blanks: cells that the agent gives to the programs, which make items of them by themselves for
+//! keys that are read often. Agent and programs share a ring of them for each tenant.
+
 use std::{
     collections::VecDeque,
     sync::atomic::Ordering::{Relaxed, SeqCst},

@@ -1,3 +1,6 @@
+//! The programs of a switch in the kernel or in this process, as the agent's tables call them
+//! without asking which.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{Backing, Dataplane, Error, Refusal, native::Switch};

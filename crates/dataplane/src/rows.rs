@@ -1,3 +1,6 @@
+//! The rows of maps that disciplines define for themselves. The agent writes what a discipline's
+//! control half says, byte for byte.
+
 use libbpf_rs::MapType;
 
 use crate::{Backing, Error, map::Map};

@@ -1,3 +1,6 @@
+//! How large the tables of a switch are, which follows from its pages and its CPUs, and the way in
+//! which an object's maps are told before it is loaded.
+
 use libbpf_rs::OpenMapMut;
 
 use crate::{

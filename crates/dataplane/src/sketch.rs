@@ -1,3 +1,7 @@
+//! What programs counted of keys that have no item, read by the agent: count-min sketches and
+//! HashPipes (Sivaraman and others, SOSR 2017), one of each CPU. The arithmetic is that of
+//! `bpf/sketch.h` and `bpf/pipe.h`.
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use wire::KeyHash;

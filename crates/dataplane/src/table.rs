@@ -1,3 +1,7 @@
+//! The lookup table and the items behind it. The agent inserts, evicts and moves items here while
+//! programs read them; `docs/coherence.md` says why the order of the stores in each function is as
+//! it is.
+
 use std::{
     slice,
     sync::atomic::{

@@ -1,3 +1,6 @@
+//! What disciplines' programs count for their control halves, by tenant. The agent reports it to
+//! the controller.
+
 use crate::{Backing, Error, layout::TALLIES, map::Map, object::TALLIES as TABLE, tenant::Entries};
 
 /// What disciplines' programs count of their tenants (`bpf/tally.h`).

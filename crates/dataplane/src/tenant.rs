@@ -1,3 +1,6 @@
+//! The table of tenants: what the programs check of each packet before a discipline sees it. The
+//! agent writes it as the controller says.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::Ordering,

@@ -1,3 +1,6 @@
+//! A sample of who asked whom, of tenants whose pages follow their traffic. The agent drains it and
+//! reports it to the controller.
+
 use std::net::Ipv6Addr;
 
 use crate::{

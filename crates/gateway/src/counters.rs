@@ -1,3 +1,6 @@
+//! What a gateway counts. INFO shows all of it, under the names that Redis has where Redis counts
+//! the same.
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {

@@ -1,3 +1,6 @@
+//! What a gateway's clients may make grow, and how far: connections, commands, answers that nobody
+//! reads.
+
 /// What clients may make grow, and how far. The defaults suit one gateway beside some applications.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

@@ -1,3 +1,6 @@
+//! A gateway from its configuration to its end: joins the client library, the backends and the
+//! server of connections. `shortstop gateway` calls it, and so do experiments.
+
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use anyhow::Context;

@@ -1,3 +1,5 @@
+//! Where a bench ran and what was built: it stands in each report and under each figure.
+
 use std::{fmt, fs};
 
 use serde::Serialize;

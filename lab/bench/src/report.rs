@@ -1,3 +1,5 @@
+//! What a bench found: rows of ratios with their targets, as a table for people and as JSON.
+
 use serde::Serialize;
 
 use crate::{Spread, host::Host};

@@ -1,3 +1,5 @@
+//! The median of repeated measurements, and how far they lie apart.
+
 use serde::Serialize;
 
 /// What repeated measurements of one figure came to.

@@ -1,3 +1,6 @@
+//! One real switch that stands for many: model checkers save the bytes that a state consists of,
+//! and put them back before the next step.
+
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use dataplane::{

@@ -1,3 +1,5 @@
+//! The packets of the model's world, reduced to what the rules look at.
+
 use wire::Epoch;
 
 use crate::{Call, Return, world::Path};

@@ -1,3 +1,6 @@
+//! What one key must look like to clients whatever the network does: the specification that every
+//! history of the model is compared with.
+
 use stateright::semantics::SequentialSpec;
 
 /// One key as a client sees it: a value or none.

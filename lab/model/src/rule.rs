@@ -1,3 +1,6 @@
+//! The ways to break a rule that the model is run with, in the switches' C or in the store: each
+//! must be caught.
+
 use dataplane::native;
 use store::mutants;
 

@@ -1,3 +1,5 @@
+//! What a switch chip has to lay tables out in: stages, and in each of them memory and ALUs.
+
 /// What a pipeline has.
 #[derive(Clone, Copy, Debug)]
 pub struct Chip {

@@ -1,3 +1,6 @@
+//! What a discipline says of its tables, so that they can be laid out: how large they are, how they
+//! are looked up, and which come after which.
+
 use serde::Serialize;
 
 /// What leads to an entry of a table.

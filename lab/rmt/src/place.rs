@@ -1,3 +1,6 @@
+//! Lays tables out in the stages of a chip, each as early as those that it depends on allow, and
+//! adds up what that takes.
+
 use serde::Serialize;
 
 use crate::{Chip, Lookup, Table};

@@ -1,3 +1,5 @@
+//! The answer to `GET /v1/tenants/ID/keys`, which the controller gives and the command line prints.
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,3 +1,6 @@
+//! What a topology knows from the switches' interfaces and from a declaration, and the ways that it
+//! finds: topologies are written as lines of text.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,6 @@
+//! One CPU of a switch in this process: a packet goes in, and what shall become of it comes out.
+//! Soft switches, the simulator, the model and tests call it.
+
 use std::sync::Arc;
 
 use super::{Frame, Switch, ffi};

@@ -1,3 +1,6 @@
+//! An Ethernet frame as native programs work on it: in a buffer of a fixed length, with room before
+//! it to grow into, and without an allocation for each packet.
+
 /// Bytes of a frame's buffer.
 const BUFFER: usize = 4096;
 /// Bytes before a frame that just came in: a program may grow it there.

@@ -1,3 +1,6 @@
+//! What a switch in this process remembers, saved and put back. For tests of a machine that is
+//! restored from a snapshot.
+
 use std::sync::Arc;
 
 use super::Switch;

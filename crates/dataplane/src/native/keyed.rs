@@ -1,3 +1,6 @@
+//! One table of a switch in this process, whatever its kind: array, table with keys, or ring. It
+//! behaves as the kernel's of that kind.
+
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
 use super::{Switch, ffi};

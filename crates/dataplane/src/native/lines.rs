@@ -1,3 +1,6 @@
+//! Which cache lines of a switch's tables were written between two moments. For tests that hold
+//! programs to the table in `docs/architecture.md`.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Keyed, Switch};

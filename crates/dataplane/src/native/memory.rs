@@ -1,3 +1,6 @@
+//! The bytes of one element of an array of a switch in this process. For tests, which put a switch
+//! into a state that they could hardly bring about by packets.
+
 use std::sync::Arc;
 
 use super::{Keyed, Switch};

@@ -1,3 +1,6 @@
+//! Ways to break a rule of the data plane, read from `bpf/mutants.h`. Tests choose one and must
+//! then fail; only builds with debug assertions can be broken.
+
 #[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::sync::LazyLock;

@@ -1,3 +1,6 @@
+//! A switch in this process: its tables, the programs that its disciplines have as native code, its
+//! ports, and its routes, which the caller knows.
+
 use std::{
     ffi::{CStr, CString, c_long, c_void},
     net::IpAddr,

@@ -1,3 +1,6 @@
+//! The salt of the hashes of a bench's keys, chosen so that each key finds a slot and each read is
+//! the hit that is to be measured.
+
 use anyhow::Context;
 
 use crate::drive;

@@ -1,3 +1,6 @@
+//! Shares of guaranteed pages on topologies of a line each: the cases that the policies are
+//! described by, and what holds of all.
+
 use proptest::prelude::*;
 
 use super::*;
