@@ -1,8 +1,10 @@
-//! What tenants' packets find besides items: parameter words, rows of their discipline's maps, groups of ports.
+//! What tenants' packets find besides items: parameter words, rows of their discipline's maps,
+//! groups of ports.
 //!
-//! In: configurations, setups. Out: answers for the controller. What is in force lives in the kernel and outlasts the
-//! agent; one that starts anew does not know whose work it is, and finds out by the tenant's number that keys begin with.
-//! So hash maps of a discipline have the rows that were configured and no others.
+//! In: configurations, setups. Out: answers for the controller. What is in force lives in the
+//! kernel and outlasts the agent; one that starts anew does not know whose work it is, and finds
+//! out by the tenant's number that keys begin with. So hash maps of a discipline have the rows that
+//! were configured and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,8 +93,8 @@ impl Configurations {
         Ok(self.programs.need(&numbers)?)
     }
 
-    /// Takes configurations in. One that is in force is told again, not carried out again: programs may have changed
-    /// rows since.
+    /// Takes configurations in. One that is in force is told again, not carried out again: programs
+    /// may have changed rows since.
     pub fn take(
         &mut self,
         message: &proto::Configurations,
@@ -151,8 +153,8 @@ impl Configurations {
         }
     }
 
-    /// The tenants' parameter words as they are in force, but for tenants that another discipline serves by now: those
-    /// words meant something else.
+    /// The tenants' parameter words as they are in force, but for tenants that another discipline
+    /// serves by now: those words meant something else.
     pub fn parameters(
         &self,
         served: &Served,
@@ -163,8 +165,8 @@ impl Configurations {
         Ok(parameters.into_iter().collect())
     }
 
-    /// Lets go of what belongs to tenants that are gone or have another discipline, and carries out what waited for
-    /// this setup.
+    /// Lets go of what belongs to tenants that are gone or have another discipline, and carries out
+    /// what waited for this setup.
     pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
         let is_over = |tenant: &u32| {
             !served.tenants.contains_key(tenant) || changed_discipline(*tenant, served, before)
@@ -198,8 +200,8 @@ impl Configurations {
         Ok(())
     }
 
-    /// Puts what is wanted in the place of what is in force. Rows and groups come before the words that may lead packets to
-    /// them, and go after.
+    /// Puts what is wanted in the place of what is in force. Rows and groups come before the words
+    /// that may lead packets to them, and go after.
     fn replace(&mut self, tenant: u32, here: &TenantHere) -> Result<(), AgentError> {
         let maps = self.maps_of(here).unwrap_or_default();
         let is_served = match maps {
@@ -353,8 +355,8 @@ impl Configurations {
         Ok(())
     }
 
-    /// Removes groups that an earlier agent left and nobody asks for, once every tenant that may have some has said
-    /// which.
+    /// Removes groups that an earlier agent left and nobody asks for, once every tenant that may
+    /// have some has said which.
     fn sweep_groups(&mut self, served: &Served) {
         let groups = self.programs.groups();
         let has_some = |here: &TenantHere| {

@@ -1,5 +1,5 @@
-//! Packets that the agent itself sends: fetches and lease requests to stores, whose answers are taken by the programs on their
-//! way in; and what disciplines' halves say to other switches.
+//! Packets that the agent itself sends: fetches and lease requests to stores, whose answers are
+//! taken by the programs on their way in; and what disciplines' halves say to other switches.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,8 @@ use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, TENANT_SYSTEM};
 
 /// Carries packets to stores and switches.
 pub trait Courier {
-    /// Sends a datagram. One that is lost, on the way or here, is sent again by whoever still needs it.
+    /// Sends a datagram. One that is lost, on the way or here, is sent again by whoever still
+    /// needs it.
     fn send(&mut self, store: SocketAddr, datagram: &[u8]);
 
     /// Hands over what came back: answers that no program took.

@@ -13,9 +13,10 @@ use std::{
 
 use super::AgentError;
 
-/// Numbers reserved at a time. Half of them at least are ahead of the counter when an agent looks, five times a second; while none runs the
-/// programs use them up: 100,000 invalidations per second may go on so for five minutes. A counter of new tables begins up to so many, which
-/// are 17 minutes of the clock, beyond the last number that was used.
+/// Numbers reserved at a time. Half of them at least are ahead of the counter when an agent looks,
+/// five times a second; while none runs the programs use them up: 100,000 invalidations per second
+/// may go on so for five minutes. A counter of new tables begins up to so many, which are 17
+/// minutes of the clock, beyond the last number that was used.
 const AHEAD: u64 = 1 << 26;
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
@@ -80,7 +81,8 @@ impl Reservation {
         Ok(Reservation::of(Kept::File(path), reserved, clock))
     }
 
-    /// In memory that outlives the agent, and is 0 before the first one. `clock` is the time since 1970.
+    /// In memory that outlives the agent, and is 0 before the first one. `clock` is the time
+    /// since 1970.
     pub fn in_memory(kept: Arc<AtomicU64>, clock: Duration) -> Reservation {
         let reserved = kept.load(Relaxed);
         Reservation::of(Kept::Memory(kept), reserved, clock)
@@ -95,8 +97,8 @@ impl Reservation {
         }
     }
 
-    /// Where the counter must at least stand at the start: above what was reserved before, and above the
-    /// wall clock in 2^-16 seconds, should the file be lost.
+    /// Where the counter must at least stand at the start: above what was reserved before, and
+    /// above the wall clock in 2^-16 seconds, should the file be lost.
     pub(super) fn start(&self) -> u64 {
         self.clock.max(self.reserved)
     }
@@ -112,7 +114,8 @@ impl Reservation {
     }
 }
 
-/// Keeps a second agent away from the same switch; gone with the process that holds it, and its file with the lock.
+/// Keeps a second agent away from the same switch; gone with the process that holds it, and its
+/// file with the lock.
 pub(super) struct Lock {
     path: PathBuf,
     _file: File,
@@ -129,7 +132,8 @@ impl Lock {
                 Err(fs::TryLockError::WouldBlock) => return Err(AgentError::Running(name.into())),
                 Err(fs::TryLockError::Error(e)) => return Err(failed(&path)(e)),
             }
-            // Whoever held it may have removed the file since it was opened here: then this lock keeps nobody away.
+            // Whoever held it may have removed the file since it was opened here: then this lock
+            // keeps nobody away.
             let ours = file.metadata().map_err(failed(&path))?.ino();
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
                 return Ok(Lock { path, _file: file });

@@ -11,10 +11,11 @@ use wire::Epoch;
 
 /// After so many a key is taken to have no value, and its entry is given up.
 const TRIES: u32 = 4;
-/// A new entry waits so long for an answer that passes: what is hot has its value by then, and its store has one request less.
+/// A new entry waits so long for an answer that passes: what is hot has its value by then, and its
+/// store has one request less.
 const PATIENCE: Duration = Duration::from_millis(80);
-/// From the first fetch to the second; it doubles. Longer than a full queue takes at a store that has too much to do: asked again
-/// sooner, it would have more.
+/// From the first fetch to the second; it doubles. Longer than a full queue takes at a store that
+/// has too much to do: asked again sooner, it would have more.
 const FIRST_PAUSE: Duration = Duration::from_millis(160);
 /// Looked at in one tick; the rest wait for the next.
 const PER_TICK: usize = 1_000;
@@ -46,7 +47,8 @@ impl Fetches {
         self.push(key, place, now + PATIENCE, 0);
     }
 
-    /// Items that were read but hold no value (their key was deleted, say) get another try, then go.
+    /// Items that were read but hold no value (their key was deleted, say) get another try,
+    /// then go.
     pub fn add_again(&mut self, items: impl Iterator<Item = (ItemKey, Place)>, now: Instant) {
         if self.queue.is_empty() {
             items.for_each(|(key, place)| self.push(key, place, now, TRIES / 2));
@@ -62,7 +64,8 @@ impl Fetches {
         });
     }
 
-    /// What is due at `now`. `wants` says under which epoch an item wants its value: it may have one by now, or be gone.
+    /// What is due at `now`. `wants` says under which epoch an item wants its value: it may have
+    /// one by now, or be gone.
     pub fn due(&mut self, now: Instant, wants: impl Fn(&ItemKey, Place) -> Option<Epoch>) -> Due {
         let (mut due, mut again) = (Due::default(), vec![]);
         for _ in 0..self.queue.len().min(PER_TICK) {

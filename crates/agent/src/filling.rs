@@ -1,5 +1,5 @@
-//! Fills items that are copies with their stores' values: keeps the leases, sends fetches. The answers are the programs'
-//! affair.
+//! Fills items that are copies with their stores' values: keeps the leases, sends fetches. The
+//! answers are the programs' affair.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 

@@ -1,5 +1,5 @@
-//! The halves of disciplines that run beside the programs: they are told what happens here, and what they ask for is done
-//! at once. Disciplines that share their programs have one half together.
+//! The halves of disciplines that run beside the programs: they are told what happens here, and
+//! what they ask for is done at once. Disciplines that share their programs have one half together.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

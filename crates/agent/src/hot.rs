@@ -1,17 +1,19 @@
-//! Keys that were reported hot in this window: told once when they cross the threshold, again each time their
-//! count has doubled, and with the whole count at the window's end.
+//! Keys that were reported hot in this window: told once when they cross the threshold, again each
+//! time their count has doubled, and with the whole count at the window's end.
 
 use dataplane::Sketches;
 use decide::ItemKey;
 use wire::{KeyHash, maps::HashMap};
 
-/// Keys remembered in one window; what comes beyond is told once and not followed. Half of them are shared out among the
-/// tenants, half are for whoever comes first.
+/// Keys remembered in one window; what comes beyond is told once and not followed. Half of them are
+/// shared out among the tenants, half are for whoever comes first.
 const MOST: usize = 65_536;
 
-/// A key that nobody reported is told of when it is read so many times as often as when it was first followed.
+/// A key that nobody reported is told of when it is read so many times as often as when it was
+/// first followed.
 const QUIET: u64 = 4;
-/// Or, at the window's end, when its item answered so many reads: what it could use room for counts no less than if they had missed.
+/// Or, at the window's end, when its item answered so many reads: what it could use room for counts
+/// no less than if they had missed.
 const QUIET_HITS: u64 = 3;
 
 /// When keys that have risen are told of.
@@ -48,7 +50,8 @@ impl Candidates {
         }
     }
 
-    /// A program reported a key of one of so many tenants; returns the count to pass on, if it is news.
+    /// A program reported a key of one of so many tenants; returns the count to pass on, if it
+    /// is news.
     pub fn report(
         &mut self,
         key: &ItemKey,
@@ -73,8 +76,9 @@ impl Candidates {
         Some(told)
     }
 
-    /// A key that was not reported in this window, of one of so many tenants. It is told of when it is read [`QUIET`] times as often as until now, or reported:
-    /// many that begin on probation are read no more, and a controller that hears of too many hears of fewer for seconds.
+    /// A key that was not reported in this window, of one of so many tenants. It is told of when it
+    /// is read [`QUIET`] times as often as until now, or reported: many that begin on probation are
+    /// read no more, and a controller that hears of too many hears of fewer for seconds.
     pub fn begin_to_follow(
         &mut self,
         key: &ItemKey,

@@ -1,14 +1,21 @@
-//! The switch's agent: owns the data plane of one switch and does what the controller says. The `shortstop` binary runs it.
+//! The switch's agent: owns the data plane of one switch and does what the controller says. The
+//! `shortstop` binary runs it.
 //!
-//! Two halves with a queue between them: the table thread ([`thread`]) alone writes the shared tables and
-//! never waits for the network; the session ([`session`]) keeps the stream to the controller. In: setups, commands and
-//! configurations. Out: hot keys, counters, acknowledgements, and packets that fetch values and ask for leases.
-//! The table thread's work ([`Tables`]) reads no clock and opens no socket, so that a simulator can drive it too. It has parts that hand values to one another: [`memory`] has the items, [`filling`] fetches the
-//! values of those that are copies, [`reporting`] tells what was seen, [`configurations`] keeps what disciplines have
-//! besides, [`halves`] runs what they do here themselves. Items that are the data themselves need the memory only.
-//! Beside the two halves the network half ([`network`]) tells of interfaces and installs the controller's routes.
-//! When the agent dies the programs go on serving: tables, links and leases do not need it. Those of a soft switch are a part
-//! of it ([`Where::Soft`]) and end with it. What a switch tells about itself is the same for both ([`status`]).
+//! Two halves with a queue between them: the table thread ([`thread`]) alone writes the shared
+//! tables and never waits for the network; the session ([`session`]) keeps the stream to the
+//! controller. In: setups, commands and configurations. Out: hot keys, counters, acknowledgements,
+//! and packets that fetch values and ask for leases.
+//!
+//! The table thread's work ([`Tables`]) reads no clock and opens no socket, so that a simulator can
+//! drive it too. It has parts that hand values to one another: [`memory`] has the items,
+//! [`filling`] fetches the values of those that are copies, [`reporting`] tells what was seen,
+//! [`configurations`] keeps what disciplines have besides, [`halves`] runs what they do here
+//! themselves. Items that are the data themselves need the memory only.
+//!
+//! Beside the two halves the network half ([`network`]) tells of interfaces and installs the
+//! controller's routes. When the agent dies the programs go on serving: tables, links and leases do
+//! not need it. Those of a soft switch are a part of it ([`Where::Soft`]) and end with it. What a
+//! switch tells about itself is the same for both ([`status`]).
 
 mod configurations;
 mod courier;
@@ -83,8 +90,8 @@ pub struct Options {
     pub probes: bool,
     /// The ports by which packets are sent round, where programs run in the kernel.
     pub loops: Loops,
-    /// Where packets for the switch itself go: an address of one of its interfaces, by which other switches and clients reach its
-    /// programs. None: it has none.
+    /// Where packets for the switch itself go: an address of one of its interfaces, by which other
+    /// switches and clients reach its programs. None: it has none.
     pub address: Option<IpAddr>,
 }
 
@@ -141,7 +148,8 @@ pub enum AgentError {
 const LOCKS: &str = "/run/shortstop";
 /// How often rings and clocks are looked at ([`Tables::tick`]).
 pub const TICK: Duration = Duration::from_millis(20);
-/// While packets come for disciplines' halves, they are looked for this often ([`Tables::listen`]): sockets hold few.
+/// While packets come for disciplines' halves, they are looked for this often ([`Tables::listen`]):
+/// sockets hold few.
 pub const LISTEN: Duration = Duration::from_millis(2);
 /// Batches of commands and reports that may wait between the two halves.
 const QUEUE: usize = 256;
@@ -164,9 +172,10 @@ enum Plane {
 }
 
 impl Agent {
-    /// Loads the programs and attaches them to every interface, taking over what an earlier agent left in the kernel.
-    /// If one interface cannot be attached, those newly attached before it are left attached only if the
-    /// switch had been running already; otherwise everything is undone. Needs a tokio runtime.
+    /// Loads the programs and attaches them to every interface, taking over what an earlier agent
+    /// left in the kernel. If one interface cannot be attached, those newly attached before it are
+    /// left attached only if the switch had been running already; otherwise everything is undone.
+    /// Needs a tokio runtime.
     ///
     /// # Errors
     /// See [`AgentError`]; each says what to do.

@@ -1,5 +1,5 @@
-//! Reports what the switch sees: keys that are hot, requests of items, what disciplines' programs count, traffic by client and
-//! store, and a digest of what is held.
+//! Reports what the switch sees: keys that are hot, requests of items, what disciplines' programs
+//! count, traffic by client and store, and a digest of what is held.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ impl Reporting {
         self.digest.remove(key);
     }
 
-    /// These are the tenants from now on: what was counted at the places of new ones before is not theirs.
+    /// These are the tenants from now on: what was counted at the places of new ones before is
+    /// not theirs.
     pub fn fit(&mut self, tenants: impl Iterator<Item = u32>) -> Result<(), AgentError> {
         let mut before = std::mem::take(&mut self.tallied);
         for tenant in tenants {
@@ -119,14 +120,16 @@ impl Reporting {
         }
     }
 
-    /// Follows a key in this window, of one of so many tenants, whether or not a program reported it.
+    /// Follows a key in this window, of one of so many tenants, whether or not a program
+    /// reported it.
     pub fn follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
         let sketches = &self.sketches;
         self.candidates
             .begin_to_follow(key, hash, tenants, sketches);
     }
 
-    /// Tells of the keys that were read more often than last told; `hits` are reads in this window that an item answered.
+    /// Tells of the keys that were read more often than last told; `hits` are reads in this window
+    /// that an item answered.
     pub fn tell_risen(
         &mut self,
         when: Told,

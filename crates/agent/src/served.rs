@@ -75,7 +75,8 @@ impl Served {
             .unwrap_or(Secret::NONE)
     }
 
-    /// What the programs are to know of the tenants, with these parameter words; 0 where there are none.
+    /// What the programs are to know of the tenants, with these parameter words; 0 where there
+    /// are none.
     pub fn entries(&self, parameters: &BTreeMap<u32, [u32; PARAMETERS]>) -> Vec<TenantEntry> {
         let entry = |(id, here): (&u32, &TenantHere)| {
             let listed = self.cluster.tenant(*id);

@@ -109,7 +109,8 @@ async fn attach(
     }
 }
 
-/// The table thread may be busy for some milliseconds; the queue is bounded, so this waits for room.
+/// The table thread may be busy for some milliseconds; the queue is bounded, so this waits
+/// for room.
 async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<(), ()> {
     use std::sync::mpsc::TrySendError;
     let mut message = message;
@@ -166,8 +167,8 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
     }
 }
 
-/// How far a stream's greeting is: a hello, and then what is held. What the tables said before they knew of the stream is
-/// none of its business.
+/// How far a stream's greeting is: a hello, and then what is held. What the tables said before they
+/// knew of the stream is none of its business.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greeting {
     over: bool,
@@ -198,7 +199,8 @@ mod tests {
         FromSwitch { body: Some(body) }
     }
 
-    /// The table thread learns of a stream a little after it began, and may have more to say on the last one.
+    /// The table thread learns of a stream a little after it began, and may have more to say on the
+    /// last one.
     #[tokio::test]
     async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
         let controller = Controller::start().await;

@@ -1,4 +1,5 @@
-//! Packets through this machine's sockets. Should a store's answer reach one, no program stands on the path to that store.
+//! Packets through this machine's sockets. Should a store's answer reach one, no program stands on
+//! the path to that store.
 
 use std::{
     io::ErrorKind,

@@ -1,5 +1,6 @@
-//! What a switch tells about itself: read from the pinned tables of one in the kernel, whether its agent runs or not; told by the
-//! agent of a soft one on a socket, one JSON document per connection.
+//! What a switch tells about itself: read from the pinned tables of one in the kernel, whether its
+//! agent runs or not; told by the agent of a soft one on a socket, one JSON document per
+//! connection.
 
 use std::{
     collections::BTreeMap,
@@ -161,7 +162,8 @@ pub fn read(name: &str) -> Result<Status, AgentError> {
     })
 }
 
-/// Where an agent notes what its kernel refuses: as long as pins last there, which are gone after a boot.
+/// Where an agent notes what its kernel refuses: as long as pins last there, which are gone after
+/// a boot.
 fn noted(name: &str) -> PathBuf {
     Path::new(LOCKS).join(format!("switch-{name}.refused"))
 }

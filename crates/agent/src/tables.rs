@@ -1,5 +1,6 @@
-//! The one writer of a switch's tables, without a thread, a socket or a clock of its own. Takes messages in turn, and carries
-//! values between the parts: what [`Memory`] did is news to [`Filling`] and [`Reporting`], which never write an item.
+//! The one writer of a switch's tables, without a thread, a socket or a clock of its own. Takes
+//! messages in turn, and carries values between the parts: what [`Memory`] did is news to
+//! [`Filling`] and [`Reporting`], which never write an item.
 
 mod halves;
 #[cfg(test)]
@@ -39,8 +40,8 @@ const FOLLOW_UP: Duration = Duration::from_millis(100);
 /// How often leases are looked at; the data plane renews them itself when stores offer to.
 const LEASE_CHECK: Duration = Duration::from_millis(200);
 
-/// What every switch's agent is behind its sockets and threads: messages of the controller and the time in, messages to the
-/// controller and packets to stores out.
+/// What every switch's agent is behind its sockets and threads: messages of the controller and the
+/// time in, messages to the controller and packets to stores out.
 pub struct Tables {
     /// Those whose programs run here.
     disciplines: Vec<&'static Registration>,
@@ -68,8 +69,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Takes over a data plane as an earlier agent left it. What is for the controller goes into `out`; what that has no room for
-    /// is left out, and made again later.
+    /// Takes over a data plane as an earlier agent left it. What is for the controller goes into
+    /// `out`; what that has no room for is left out, and made again later.
     ///
     /// # Errors
     /// If the data plane cannot be reached.
@@ -114,8 +115,8 @@ impl Tables {
         Ok(tables)
     }
 
-    /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves: then [`listen`](Tables::listen) is due
-    /// after [`LISTEN`](super::LISTEN).
+    /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves:
+    /// then [`listen`](Tables::listen) is due after [`LISTEN`](super::LISTEN).
     ///
     /// # Errors
     /// If the tables can no longer be served.
@@ -154,8 +155,8 @@ impl Tables {
         Ok(came)
     }
 
-    /// A stream to the controller began: it is told what is held. What was said before is none of its business, and is
-    /// best emptied out of the queue first.
+    /// A stream to the controller began: it is told what is held. What was said before is none of
+    /// its business, and is best emptied out of the queue first.
     pub fn attached(&mut self) {
         self.tell_held();
     }
@@ -415,7 +416,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Items on probation are candidates as long as they are not confirmed: their hits are told with the reads that missed.
+    /// Items on probation are candidates as long as they are not confirmed: their hits are told
+    /// with the reads that missed.
     fn follow(&mut self, keys: &[ItemKey]) {
         let Some(served) = &self.served else { return };
         for key in keys {

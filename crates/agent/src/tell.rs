@@ -10,8 +10,8 @@ use tracing::debug;
 /// Keys in one message.
 pub(super) const KEYS_PER_MESSAGE: usize = 4_000;
 
-/// To the session, unless it cannot keep up: every report is made again in the next window, every command
-/// without an acknowledgement is repeated. False: it was left out.
+/// To the session, unless it cannot keep up: every report is made again in the next window, every
+/// command without an acknowledgement is repeated. False: it was left out.
 pub(super) fn send(out: &Sender<FromSwitch>, body: Body) -> bool {
     let sent = out.try_send(FromSwitch { body: Some(body) }).is_ok();
     if !sent {

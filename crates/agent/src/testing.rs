@@ -20,7 +20,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 type Down<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Answers a switch that said who it is and then what it holds with a setup; ends the stream of any other.
+/// Answers a switch that said who it is and then what it holds with a setup; ends the stream of
+/// any other.
 pub(crate) struct Controller {
     address: std::net::SocketAddr,
 }

@@ -1,4 +1,5 @@
-//! The thread that drives [`Tables`]: it alone writes the shared tables, and never waits for the network.
+//! The thread that drives [`Tables`]: it alone writes the shared tables, and never waits for
+//! the network.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},

@@ -1,4 +1,5 @@
-//! What the switch holds, by key; the memory itself is the truth, this is the way to find things in it.
+//! What the switch holds, by key; the memory itself is the truth, this is the way to find things
+//! in it.
 
 use dataplane::{Cells, Held, NO_LEASE, Place, Table};
 use decide::ItemKey;
@@ -64,7 +65,8 @@ impl Index {
                 place,
                 lease,
                 requests: table.requests(place),
-                // Whatever it was to the earlier agent: the controller hears of it as of the others.
+                // Whatever it was to the earlier agent: the controller hears of it as of
+                // the others.
                 trial: None,
             };
             index.add(key, entry);

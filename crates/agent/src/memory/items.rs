@@ -145,7 +145,8 @@ impl Memory {
         Ok(Outcome::Done)
     }
 
-    /// Makes the entry of an item that has its place, on probation or not; false if its bucket is full.
+    /// Makes the entry of an item that has its place, on probation or not; false if its bucket
+    /// is full.
     pub(super) fn enter(
         &mut self,
         key: &ItemKey,
@@ -231,8 +232,8 @@ impl Memory {
         self.give_up_as(keys, News::Unfit);
     }
 
-    /// Gives items the room that their values turned out to need. All of them go before the first comes back, so that
-    /// programs are waited for once, however many a tenant had reported.
+    /// Gives items the room that their values turned out to need. All of them go before the first
+    /// comes back, so that programs are waited for once, however many a tenant had reported.
     pub fn make_larger(
         &mut self,
         wanted: &[(ItemKey, usize)],

@@ -1,9 +1,10 @@
 //! The memory: which items lie in which cells of which pages, and whose the pages are.
 //!
-//! In: changes of items ([`Memory::put`], [`Memory::remove`]), page tables ([`pages`]), setups. Out: [`News`]. An item is
-//! *fetched*, a copy under its store's lease, or *given*, with a record that the controller sent. Room for a new item may
-//! be made at the cost of others ([`room`]), but never of those that are *kept*: they are the data itself. Programs make items
-//! too, on probation ([`probation`]).
+//! In: changes of items ([`Memory::put`], [`Memory::remove`]), page tables ([`pages`]), setups.
+//! Out: [`News`]. An item is *fetched*, a copy under its store's lease, or *given*, with a record
+//! that the controller sent. Room for a new item may be made at the cost of others ([`room`]), but
+//! never of those that are *kept*: they are the data itself. Programs make items too, on probation
+//! ([`probation`]).
 
 mod index;
 mod items;
@@ -74,8 +75,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Finds the memory of the switch that lives at `at` as an earlier agent left it, and names the switch. The epoch
-    /// counter stands at `epoch` at least from now on.
+    /// Finds the memory of the switch that lives at `at` as an earlier agent left it, and names the
+    /// switch. The epoch counter stands at `epoch` at least from now on.
     pub fn open(at: &Backing, id: u16, epoch: u64) -> Result<Memory, AgentError> {
         let table = Table::open(at)?;
         let before = table.switch_id();
@@ -103,7 +104,8 @@ impl Memory {
             trials,
         };
         if before != id {
-            // Stores know the copies of an earlier id under that id; they could not call these back.
+            // Stores know the copies of an earlier id under that id; they could not call
+            // these back.
             let held = memory.index.iter().filter(|(_, entry)| !entry.is_given());
             let held: Vec<ItemKey> = held.map(|(key, _)| key.clone()).collect();
             held.iter().for_each(|key| memory.remove(key));
@@ -125,8 +127,8 @@ impl Memory {
         Ok(self.table.quiesce()?)
     }
 
-    /// A tenant's given items from this slot on, `most` of them, with their records; and the slot where the next are. One that is
-    /// being changed all the time is left out.
+    /// A tenant's given items from this slot on, `most` of them, with their records; and the slot
+    /// where the next are. One that is being changed all the time is left out.
     pub fn walk(&self, tenant: u32, from: u32, most: usize) -> (Vec<(Key, Vec<u8>)>, Option<u32>) {
         let mut items = vec![];
         for slot in from..self.table.slots() {
@@ -181,15 +183,17 @@ impl Memory {
         self.index.get(key).map(|entry| entry.place)
     }
 
-    /// Under which epoch the item that lies there wants its value; none if it has one, or is another by now.
+    /// Under which epoch the item that lies there wants its value; none if it has one, or is
+    /// another by now.
     pub fn wants_value(&self, key: &ItemKey, place: Place, leases: &Leases) -> Option<Epoch> {
         let entry = self.index.get(key);
         let entry = entry.filter(|e| e.place == place && !e.is_given())?;
         self.table.wants_value(place, leases.floor(entry.lease))
     }
 
-    /// Whether nobody but its own discipline, or the end of its tenant, may remove the item. While there is no setup
-    /// whose disciplines say what they are, every item that was given is such a one.
+    /// Whether nobody but its own discipline, or the end of its tenant, may remove the item. While
+    /// there is no setup whose disciplines say what they are, every item that was given is such
+    /// a one.
     fn is_kept(&self, key: &ItemKey, entry: &Entry, served: Option<&Served>) -> bool {
         entry.is_given()
             && served.is_none_or(|served| {
@@ -198,9 +202,9 @@ impl Memory {
             })
     }
 
-    /// Gives up the items that do not fit a new setup: those of tenants that are gone or another discipline's by now, and
-    /// those whose key hashes elsewhere or belongs to another store, which would never be found, granted or called back
-    /// again.
+    /// Gives up the items that do not fit a new setup: those of tenants that are gone or another
+    /// discipline's by now, and those whose key hashes elsewhere or belongs to another store, which
+    /// would never be found, granted or called back again.
     pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
         self.end_probation(served)?;
         let (mut wrong, mut lost) = (vec![], 0);

@@ -72,8 +72,8 @@ impl Memory {
         is_whole.then_some(PagesApplied { term, version })
     }
 
-    /// Pages that change hands are cleared, and left alone until no program can be looking at them, before anybody else
-    /// may use them: here no page can have two owners, whatever was sent.
+    /// Pages that change hands are cleared, and left alone until no program can be looking at them,
+    /// before anybody else may use them: here no page can have two owners, whatever was sent.
     fn change_hands(&mut self, served: Option<&Served>) -> Result<(), AgentError> {
         let mut changed: BTreeSet<u32> = (0u32..)
             .zip(&self.page_table.owners)

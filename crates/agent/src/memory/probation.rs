@@ -1,6 +1,7 @@
-//! Items on probation: programs make them of *blanks*, cells that are set aside here on each tenant's own pages, for keys that were
-//! read a few times (`bpf/probation.h`). The controller does not count them. When it puts such a key, the item is confirmed where it
-//! lies; what it does not want goes, and so does what is read least when blanks run short. Neither ever makes way for the
+//! Items on probation: programs make them of *blanks*, cells that are set aside here on each
+//! tenant's own pages, for keys that were read a few times (`bpf/probation.h`). The controller does
+//! not count them. When it puts such a key, the item is confirmed where it lies; what it does not
+//! want goes, and so does what is read least when blanks run short. Neither ever makes way for the
 //! other: blanks and items on probation have a fixed share of the tenant's cells.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +19,12 @@ use super::{
 
 /// What is not confirmed goes after so many windows.
 const WINDOWS: u32 = 4;
-/// Where fewer blanks are left than one in so many of the share, keys have to be read more often than their discipline asks.
+/// Where fewer blanks are left than one in so many of the share, keys have to be read more often
+/// than their discipline asks.
 const SCARCE: usize = 4;
-/// How many rounds an item is safe from those that are read more often. One that begins is seen just before a round begins, so the first is none in
-/// which it could be read: what is judged after that goes before its value has come, and begins anew, and never gets one.
+/// How many rounds an item is safe from those that are read more often. One that begins is seen
+/// just before a round begins, so the first is none in which it could be read: what is judged after
+/// that goes before its value has come, and begins anew, and never gets one.
 const LEAST_ROUNDS: u64 = 2;
 
 /// What an item on probation is judged by.
@@ -121,8 +124,9 @@ impl Memory {
         true
     }
 
-    /// Whether an item may be the controller's from now on, and not on probation: less than half of the share is never left, or whoever
-    /// fills its pages would have no blanks. The controller, told that there is no room, removes some other item.
+    /// Whether an item may be the controller's from now on, and not on probation: less than half of
+    /// the share is never left, or whoever fills its pages would have no blanks. The controller,
+    /// told that there is no room, removes some other item.
     pub(super) fn may_confirm(&mut self, tenant: u32) -> Result<bool, AgentError> {
         let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
             return Ok(true);
@@ -177,7 +181,8 @@ impl Memory {
         cells / each
     }
 
-    /// Gives every tenant the blanks that it lacks, as far as it has free cells. Nothing is taken from its items.
+    /// Gives every tenant the blanks that it lacks, as far as it has free cells. Nothing is taken
+    /// from its items.
     pub fn give_blanks(&mut self) {
         for (tenant, Tenant { at, threshold, .. }) in self.trials.tenants() {
             let share = self.share(tenant);
@@ -232,8 +237,8 @@ impl Memory {
         }
     }
 
-    /// The item that a program made, unless it may not be: the hash is made anew, since what a packet claims could hide an entry from
-    /// writes; and its store may be another by now.
+    /// The item that a program made, unless it may not be: the hash is made anew, since what a
+    /// packet claims could hide an entry from writes; and its store may be another by now.
     fn begun(
         &self,
         tenant: u32,
@@ -295,7 +300,8 @@ impl Memory {
         }
     }
 
-    /// Drops so many of the half that is read less of those that did not begin just now; and `excess` of all in any case.
+    /// Drops so many of the half that is read less of those that did not begin just now; and
+    /// `excess` of all in any case.
     fn drop_coldest(&mut self, tenant: u32, short: usize, excess: usize) {
         let round = self.trials.round;
         let judged = |key: &ItemKey| {
@@ -321,7 +327,8 @@ impl Memory {
         go.iter().for_each(|key| self.remove(key));
     }
 
-    /// A window ended: what was not confirmed for long goes, and of the rest what was counted before counts half.
+    /// A window ended: what was not confirmed for long goes, and of the rest what was counted
+    /// before counts half.
     pub(super) fn judge(&mut self) {
         let (window, round) = (self.table.window(), self.trials.round);
         let keys: Vec<ItemKey> = self.on_probation().cloned().collect();
@@ -342,7 +349,8 @@ impl Memory {
         }
     }
 
-    /// Takes the blanks of these tenants back, so that no cell of theirs becomes an item behind our back.
+    /// Takes the blanks of these tenants back, so that no cell of theirs becomes an item behind
+    /// our back.
     pub(super) fn take_blanks_back(
         &mut self,
         tenants: &BTreeSet<u32>,
@@ -362,8 +370,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Before a setup is in force: tenants that it does not have, or with another discipline, get no items any more. Their places
-    /// may become others'.
+    /// Before a setup is in force: tenants that it does not have, or with another discipline, get
+    /// no items any more. Their places may become others'.
     pub(super) fn end_probation(&mut self, served: &Served) -> Result<(), AgentError> {
         let tenants = self.trials.tenants.keys().copied();
         let over: BTreeSet<u32> = tenants

@@ -13,8 +13,9 @@ use super::{
 };
 
 impl Memory {
-    /// What is put from here on belongs together: programs are waited for once, at most, to make room for all of it. Else a
-    /// tenant whose items push one another out would have us wait for each.
+    /// What is put from here on belongs together: programs are waited for once, at most, to make
+    /// room for all of it. Else a tenant whose items push one another out would have us wait
+    /// for each.
     pub fn begin_batch(&mut self) {
         self.has_waited = false;
     }
@@ -60,9 +61,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the tenant that has most of
-    /// it, the newcomer's among them, or one that picks its keys would crowd the others out; of that the coldest, and one on probation
-    /// first.
+    /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the
+    /// tenant that has most of it, the newcomer's among them, or one that picks its keys would
+    /// crowd the others out; of that the coldest, and one on probation first.
     pub(super) fn make_way(&mut self, tenant: u32, hash: KeyHash, served: &Served) {
         let mut share = BTreeMap::from([(tenant, 1)]);
         let mut may_go = vec![];
@@ -87,10 +88,11 @@ impl Memory {
         }
     }
 
-    /// Clears the page of a tenant whose free cells lie in the most useless pieces, and puts its items back close
-    /// together, so that a run of `cells` cells becomes free. Their values are fetched anew. At most once per window and
-    /// tenant; false if it would not help. What was there on probation does not come back. A page with records that were given is left alone: what programs change in
-    /// them meanwhile would be lost.
+    /// Clears the page of a tenant whose free cells lie in the most useless pieces, and puts its
+    /// items back close together, so that a run of `cells` cells becomes free. Their values are
+    /// fetched anew. At most once per window and tenant; false if it would not help. What was there
+    /// on probation does not come back. A page with records that were given is left alone: what
+    /// programs change in them meanwhile would be lost.
     fn compact(&mut self, tenant: u32, cells: u8, served: &Served) -> Result<bool, AgentError> {
         let Some(page) = self.cells.worst_page(tenant, cells) else {
             return Ok(false);

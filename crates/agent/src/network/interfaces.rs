@@ -1,8 +1,8 @@
 //! The switch's interfaces as the kernel has them: carrier, addresses and neighbours.
 //!
-//! Costs per reading: one request per interface, one dump of the addresses and one of the neighbours of
-//! the namespace; at most one reading per [`PAUSE`] but for carrier losses, and one per [`RECONCILE`]
-//! when nothing happens.
+//! Costs per reading: one request per interface, one dump of the addresses and one of the
+//! neighbours of the namespace; at most one reading per [`PAUSE`] but for carrier losses, and one
+//! per [`RECONCILE`] when nothing happens.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const RECONCILE: Duration = Duration::from_secs(10);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// Addresses told of one interface, and neighbours: as many as the kernel keeps by default, and few enough for
-/// one message to the controller.
+/// Addresses told of one interface, and neighbours: as many as the kernel keeps by default, and few
+/// enough for one message to the controller.
 const MOST: usize = 1024;
 
 /// An interface that the switch is attached to. Lists are sorted.
@@ -112,7 +112,8 @@ pub(super) async fn link(netlink: &Netlink, name: &str) -> Result<Option<LinkMes
     }
 }
 
-/// IFF_RUNNING is the operational state, which also knows of protocols that a port has to pass first.
+/// IFF_RUNNING is the operational state, which also knows of protocols that a port has to
+/// pass first.
 fn is_up(link: &LinkMessage) -> bool {
     let needed = LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running;
     link.header.flags.contains(needed)
@@ -167,8 +168,8 @@ fn is_wider(ip: IpAddr) -> bool {
     !(of_link || ip.is_loopback() || ip.is_multicast() || ip.is_unspecified())
 }
 
-/// The interfaces as they were last read, told again after each change; empty before they were read for the first
-/// time. Ends with its last receiver.
+/// The interfaces as they were last read, told again after each change; empty before they were read
+/// for the first time. Ends with its last receiver.
 pub(super) fn watch(names: Vec<String>) -> watch::Receiver<Vec<Interface>> {
     let (tell, told) = watch::channel(vec![]);
     tokio::spawn(async move {
@@ -189,7 +190,8 @@ pub(super) fn watch(names: Vec<String>) -> watch::Receiver<Vec<Interface>> {
 /// Follows the kernel's news until nobody listens any more.
 async fn follow(names: &[String], tell: &watch::Sender<Vec<Interface>>) -> Result<(), String> {
     let no_socket = |e: std::io::Error| format!("no netlink socket: {e}");
-    // Two sockets: a flood of news must not push out answers. News first, or a change could slip between.
+    // Two sockets: a flood of news must not push out answers. News first, or a change could
+    // slip between.
     let mut changes = Changes::listen(names).map_err(no_socket)?;
     let netlink = Netlink::open().map_err(no_socket)?;
     loop {
@@ -210,7 +212,8 @@ async fn follow(names: &[String], tell: &watch::Sender<Vec<Interface>>) -> Resul
     }
 }
 
-/// How much happened: all that is kept of the news, so that nothing piles up however much there is of it.
+/// How much happened: all that is kept of the news, so that nothing piles up however much there is
+/// of it.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     news: u64,

@@ -1,10 +1,13 @@
-//! The switch's place in the network: tells the controller of its interfaces, installs the routes that it wants.
+//! The switch's place in the network: tells the controller of its interfaces, installs the routes
+//! that it wants.
 //!
-//! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); which neighbouring switches answer no
-//! probes ([`probes`]); the controller's routes. Out: `Interfaces` and `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
-//! is no stream, and a new stream begins with both. Routes ([`routes`]) are made sure of again whenever an
-//! interface changed, as the kernel forgets those of an interface that goes down, and every [`RECONCILE`]. What needs no
-//! kernel of it is for simulated switches too: [`told`], [`Probes`], [`check`], [`is_old`].
+//! In: the kernel's news of links, addresses and neighbours ([`interfaces`]); which neighbouring
+//! switches answer no probes ([`probes`]); the controller's routes. Out: `Interfaces` and
+//! `RoutesApplied` for the stream. Only the last of each is kept, so nothing piles up while there
+//! is no stream, and a new stream begins with both. Routes ([`routes`]) are made sure of again
+//! whenever an interface changed, as the kernel forgets those of an interface that goes down, and
+//! every [`RECONCILE`]. What needs no kernel of it is for simulated switches too: [`told`],
+//! [`Probes`], [`check`], [`is_old`].
 
 mod interfaces;
 mod netlink;
@@ -41,7 +44,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Begins to watch these interfaces of this network namespace, and to probe neighbours if it is to. Needs a tokio runtime.
+    /// Begins to watch these interfaces of this network namespace, and to probe neighbours if it is
+    /// to. Needs a tokio runtime.
     pub fn start(names: Vec<String>, probes: bool) -> Network {
         let interfaces = interfaces::watch(names.clone());
         let (setup, setups) = watch::channel(None);
@@ -66,8 +70,8 @@ impl Network {
         self.setup.send_replace(Some(setup.clone()));
     }
 
-    /// Takes the routes that the controller wants; [`Network::next`] tells what came of them. Those of a term
-    /// and version below the last are ignored.
+    /// Takes the routes that the controller wants; [`Network::next`] tells what came of them. Those
+    /// of a term and version below the last are ignored.
     pub fn apply(&self, routes: proto::Routes) {
         self.wanted.send_if_modified(|last| {
             let is_old = last.as_ref().is_some_and(|last| is_old(&routes, last));

@@ -1,4 +1,5 @@
-//! What this folder needs of rtnetlink: a connection that ends with its owner, and errors in one line.
+//! What this folder needs of rtnetlink: a connection that ends with its owner, and errors in
+//! one line.
 
 use std::io;
 
@@ -43,8 +44,8 @@ pub(super) enum News {
     Other,
 }
 
-/// What the kernel tells of links, addresses and neighbours. Behind this is a queue without a limit: whoever
-/// reads it may not wait for anything else. Ends with the socket.
+/// What the kernel tells of links, addresses and neighbours. Behind this is a queue without a
+/// limit: whoever reads it may not wait for anything else. Ends with the socket.
 ///
 /// # Errors
 /// The kernel has no more sockets.

@@ -1,5 +1,6 @@
-//! Sends a switch's probes and takes the answers: one connected socket per neighbour, so that the kernel's route to the
-//! link's own subnet leads out of the right interface, and a refusal says whose it is.
+//! Sends a switch's probes and takes the answers: one connected socket per neighbour, so that the
+//! kernel's route to the link's own subnet leads out of the right interface, and a refusal says
+//! whose it is.
 
 use std::{
     collections::BTreeMap,

@@ -1,14 +1,18 @@
-//! Whether neighbouring switches are still heard: probes to them, and what their answers say. No I/O.
+//! Whether neighbouring switches are still heard: probes to them, and what their answers say.
+//! No I/O.
 //!
-//! A link can lose everything and keep its carrier. So each neighbour that the setup names is asked [`PER_SECOND`] times a
-//! second across the link, and its programs answer without a process being scheduled: a busy agent there is no dead link. Either way lost is
-//! an answer lost. One that left [`MISSES`] probes in a row unanswered is *silent*, until most of its answers come again.
+//! A link can lose everything and keep its carrier. So each neighbour that the setup names is asked
+//! [`PER_SECOND`] times a second across the link, and its programs answer without a process being
+//! scheduled: a busy agent there is no dead link. Either way lost is an answer lost. One that left
+//! [`MISSES`] probes in a row unanswered is *silent*, until most of its answers come again.
 //!
-//! What counts are probes that were sent: an agent that stood still sent none, and takes what came meanwhile before it
-//! judges. A neighbour is judged from its first answer on, and no more once its kernel refuses a probe: then it has no programs, and the
-//! link carries packets. A link that comes and goes counts as gone for longer each time, up to [`HOLD_MAX`].
+//! What counts are probes that were sent: an agent that stood still sent none, and takes what came
+//! meanwhile before it judges. A neighbour is judged from its first answer on, and no more once its
+//! kernel refuses a probe: then it has no programs, and the link carries packets. A link that comes
+//! and goes counts as gone for longer each time, up to [`HOLD_MAX`].
 //!
-//! Cost per neighbour: [`PER_SECOND`] packets of a header each way, answered in the place of a lease offer's.
+//! Cost per neighbour: [`PER_SECOND`] packets of a header each way, answered in the place of a
+//! lease offer's.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +27,8 @@ use wire::{Epoch, Header, Op, PORT, Packet, Secret, TENANT_SYSTEM};
 /// Probes of each neighbour in a second.
 const PER_SECOND: u32 = 33;
 const EVERY: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
-/// So many in a row unanswered: silent. By chance, on a link that loses every tenth packet each way, that happens twice in a year.
+/// So many in a row unanswered: silent. By chance, on a link that loses every tenth packet each
+/// way, that happens twice in a year.
 const MISSES: u64 = 12;
 /// Of the last [`WINDOW`] probes, so many answered: no longer silent.
 const ANSWERS: u32 = 24;
@@ -109,7 +114,8 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Takes over whom to probe, and under which secret. A setup of an earlier term than the last is left out.
+    /// Takes over whom to probe, and under which secret. A setup of an earlier term than the last
+    /// is left out.
     pub fn set_up(&mut self, setup: &Setup) {
         if setup.term < self.term {
             return;
@@ -146,7 +152,8 @@ impl Probes {
         self.watches.keys().copied()
     }
 
-    /// Judges, and sends the next probes if it is time. What arrived must have been taken before; `send` says whether it was sent.
+    /// Judges, and sends the next probes if it is time. What arrived must have been taken before;
+    /// `send` says whether it was sent.
     pub fn due(&mut self, now: Instant, mut send: impl FnMut(SocketAddr, &[u8]) -> bool) {
         let Some(secret) = self
             .secret

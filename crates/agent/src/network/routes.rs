@@ -1,13 +1,15 @@
 //! Routes that the controller wants, in the kernel's main table.
 //!
-//! Ours carry the protocol number [`PROTOCOL`]; routes of other protocols are never touched. The kernel
-//! takes the route of the lowest metric among those of the same prefix. Ours have [`METRIC`]: before
-//! those of routing daemons (20 and more), behind what an operator sets by hand in IPv4, where the metric
-//! is 0 unless told otherwise. In IPv6 a route set by hand has 1024: give it a metric below ours if it is to win.
-//! A route that stands before ours, or a subnet of the switch itself, is reported as a failure.
+//! Ours carry the protocol number [`PROTOCOL`]; routes of other protocols are never touched. The
+//! kernel takes the route of the lowest metric among those of the same prefix. Ours have
+//! [`METRIC`]: before those of routing daemons (20 and more), behind what an operator sets by hand
+//! in IPv4, where the metric is 0 unless told otherwise. In IPv6 a route set by hand has 1024: give
+//! it a metric below ours if it is to win. A route that stands before ours, or a subnet of the
+//! switch itself, is reported as a failure.
 //!
-//! Routes stay when the agent stops: the switch goes on forwarding, and the next agent takes them over.
-//! There is one main table in a network namespace, so only one switch there may be given routes.
+//! Routes stay when the agent stops: the switch goes on forwarding, and the next agent takes them
+//! over. There is one main table in a network namespace, so only one switch there may be
+//! given routes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,8 +38,8 @@ use super::{
     wanted::check,
 };
 
-/// Our number among the kernel's routing protocols (`ip route` shows `proto 117`): none of those that
-/// iproute2 or the kernel's headers name.
+/// Our number among the kernel's routing protocols (`ip route` shows `proto 117`): none of those
+/// that iproute2 or the kernel's headers name.
 pub(crate) const PROTOCOL: u8 = 117;
 /// The metric of our routes.
 pub(crate) const METRIC: u32 = 17;
@@ -59,7 +61,8 @@ struct Hop {
     index: u32,
 }
 
-/// A route of our protocol in the kernel. `hop` is none if it is not one that [`Routes::apply`] makes.
+/// A route of our protocol in the kernel. `hop` is none if it is not one that [`Routes::apply`]
+/// makes.
 struct Ours {
     prefix: IpNet,
     metric: u32,
@@ -99,8 +102,9 @@ impl Routes {
         })
     }
 
-    /// Installs these routes, and removes what else is of our protocol. To be repeated at will; a route that
-    /// only gets a new next hop is replaced in one step; if the kernel refuses that, the old one stays in force.
+    /// Installs these routes, and removes what else is of our protocol. To be repeated at will; a
+    /// route that only gets a new next hop is replaced in one step; if the kernel refuses that, the
+    /// old one stays in force.
     pub async fn apply(&self, wanted: &[Route]) -> Applied {
         let mut applied = Applied::default();
         if let Err(e) = self.try_apply(wanted, &mut applied).await {
@@ -132,7 +136,8 @@ impl Routes {
                     applied.failed.push(format!(
                         "{prefix}: a route of protocol {name} with metric {metric} stands before ours"
                     ));
-                    // Of our metric there can be only one; behind a lower one ours waits for its turn.
+                    // Of our metric there can be only one; behind a lower one ours waits for
+                    // its turn.
                     if metric == METRIC && existing.is_none() {
                         continue;
                     }
@@ -233,7 +238,8 @@ impl Routes {
         request.execute().await
     }
 
-    /// Whatever its kind and next hop; with our protocol number the kernel cannot take another's for it.
+    /// Whatever its kind and next hop; with our protocol number the kernel cannot take another's
+    /// for it.
     async fn remove(&self, old: &Ours) -> Result<(), Error> {
         let mut route = message(old.prefix);
         route.header.protocol = RouteProtocol::Other(PROTOCOL);

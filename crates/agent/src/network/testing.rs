@@ -1,5 +1,5 @@
-//! Network namespaces for this folder's tests. Each belongs to one thread and is gone with it, however the test
-//! ends; no names, so tests can run beside others.
+//! Network namespaces for this folder's tests. Each belongs to one thread and is gone with it,
+//! however the test ends; no names, so tests can run beside others.
 
 use std::{
     process::Command,
@@ -12,7 +12,8 @@ use tokio::sync::watch;
 /// Ends a test that hangs; nothing takes that long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs a test on a thread in a network namespace of its own, with a runtime that stays on that thread.
+/// Runs a test on a thread in a network namespace of its own, with a runtime that stays on
+/// that thread.
 pub(super) fn in_namespace(test: impl Future<Output = ()> + Send + 'static) {
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("these tests need root");
@@ -44,7 +45,8 @@ pub(super) fn make(name: &str) {
     until_up(name);
 }
 
-/// Waits until the kernel calls an interface up that has been set up, and has carrier: a moment later.
+/// Waits until the kernel calls an interface up that has been set up, and has carrier: a
+/// moment later.
 pub(super) fn until_up(name: &str) {
     let began = Instant::now();
     while !ip(&format!("-o link show {name}")).contains("state UP") {

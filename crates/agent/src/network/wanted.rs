@@ -24,7 +24,8 @@ pub fn is_old(routes: &Routes, last: &Routes) -> bool {
     (routes.term, routes.version) < (last.term, last.version)
 }
 
-/// The routes that make sense on a switch with these interfaces, by prefix; a line for each of the others goes to `failed`.
+/// The routes that make sense on a switch with these interfaces, by prefix; a line for each of the
+/// others goes to `failed`.
 pub fn check<'a>(
     wanted: &'a [Route],
     interfaces: &[Interface],

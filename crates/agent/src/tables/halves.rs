@@ -22,7 +22,8 @@ impl Tables {
         Some((&mut self.halves, switch))
     }
 
-    /// What was carried out is told once no program goes by what was before, where a half relies on it.
+    /// What was carried out is told once no program goes by what was before, where a half relies
+    /// on it.
     pub(super) fn tell_halves(&mut self) -> Result<(), AgentError> {
         let changed = self.configurations.take_carried_out();
         let Some((halves, mut switch)) = self.halves() else {

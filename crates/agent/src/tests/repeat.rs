@@ -1,5 +1,6 @@
-//! A switch's agent as a simulator drives it: programs in this process, no thread, no socket, a time that is told. Fed the same
-//! twice, with the same seed, it says and sends the same, byte for byte, also to stores.
+//! A switch's agent as a simulator drives it: programs in this process, no thread, no socket, a
+//! time that is told. Fed the same twice, with the same seed, it says and sends the same, byte for
+//! byte, also to stores.
 
 use std::{
     cell::RefCell,

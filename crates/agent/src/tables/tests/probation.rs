@@ -1,4 +1,5 @@
-//! Items on probation, with the programs in this process: what they make of blanks, and what the agent makes of it.
+//! Items on probation, with the programs in this process: what they make of blanks, and what the
+//! agent makes of it.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -142,7 +143,8 @@ impl Rig {
         self.run(&Message::read(tenant, name).padded(600)).0 == Verdict::Back
     }
 
-    /// Reads a key as often as it takes; the epoch under which it asks for its value, if it has an item now.
+    /// Reads a key as often as it takes; the epoch under which it asks for its value, if it has an
+    /// item now.
     fn begin(&mut self, tenant: u32, name: &[u8]) -> Option<Epoch> {
         let read = Message::read(tenant, name);
         let last = (0..READS).fold(None, |_, _| Some(self.run(&read)));
@@ -232,7 +234,8 @@ fn what_nobody_confirms_goes_and_may_come_again() {
     assert!(!rig.heard().into_iter().any(told), "nobody counted it");
 }
 
-/// One that began is not judged before it could be read: it would make way before the store's answer came, begin anew, and never have a value.
+/// One that began is not judged before it could be read: it would make way before the store's
+/// answer came, begin anew, and never have a value.
 #[test]
 fn what_is_read_most_stays_until_its_answer_comes() {
     let mut rig = Rig::start();
@@ -276,8 +279,8 @@ fn where_blanks_run_short_it_takes_more_reads() {
     assert_eq!(plenty + few + last, 16);
 }
 
-/// A scan that reads each key often enough takes the blanks from what is read less, never from what is read more, from the controller's
-/// items or from another tenant's.
+/// A scan that reads each key often enough takes the blanks from what is read less, never from what
+/// is read more, from the controller's items or from another tenant's.
 #[test]
 fn a_scan_pushes_out_nothing_that_is_read_more() {
     let mut rig = Rig::start();
@@ -308,7 +311,8 @@ fn a_scan_pushes_out_nothing_that_is_read_more() {
     assert!(of(COPIES) <= 16 && of(OTHERS) == 2, "{trials:?}");
 }
 
-/// The controller wants more than fits: it is told so while blanks are left, and an item that it does not get serves on.
+/// The controller wants more than fits: it is told so while blanks are left, and an item that it
+/// does not get serves on.
 #[test]
 fn who_fills_its_pages_keeps_half_of_its_blanks() {
     let mut rig = Rig::start();
