@@ -95,7 +95,8 @@ impl ControlEndpoint {
     /// Connects to the controller at `url`, for example where one said that the leader is.
     ///
     /// # Errors
-    /// One line: a file that cannot be read, or that nobody answers there, why, and what to look at.
+    /// One line: a file that cannot be read, or that nobody answers there, why, and what to
+    /// look at.
     pub async fn connect_to(&self, url: &str) -> Result<Link, String> {
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(|_| format!("{url:?} is no address of a controller"))?

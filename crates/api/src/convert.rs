@@ -1,5 +1,5 @@
-//! Between what crosses a boundary and what everybody else works with, each pair once: the messages of [`crate::proto`], the
-//! documents of [`crate::types`].
+//! Between what crosses a boundary and what everybody else works with, each pair once: the messages
+//! of [`crate::proto`], the documents of [`crate::types`].
 
 use std::net::SocketAddr;
 
@@ -289,8 +289,8 @@ pub fn configuration_to(
     }
 }
 
-/// What a message says of a tenant's configuration. Parameter words that it leaves out are 0, those beyond ours are of a
-/// later version and left out.
+/// What a message says of a tenant's configuration. Parameter words that it leaves out are 0, those
+/// beyond ours are of a later version and left out.
 pub fn configuration(message: &proto::Configuration) -> Configuration {
     let row = |row: &proto::Row| Row {
         map: row.map.clone(),

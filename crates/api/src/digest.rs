@@ -1,10 +1,11 @@
-//! A digest of a set of items, by which controller and switch find out that they believe different things.
+//! A digest of a set of items, by which controller and switch find out that they believe
+//! different things.
 
 use decide::ItemKey;
 use wire::Secret;
 
-/// The sum of a hash of every key, so that it does not depend on an order. Both sides keep it up by adding and taking
-/// away; equal digests mean equal sets but for a chance of 2^-64.
+/// The sum of a hash of every key, so that it does not depend on an order. Both sides keep it up by
+/// adding and taking away; equal digests mean equal sets but for a chance of 2^-64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     /// Number of keys.

@@ -1,4 +1,5 @@
-//! For stores: follows the cluster as the controllers have it, and carries what disciplines' halves say to one another.
+//! For stores: follows the cluster as the controllers have it, and carries what disciplines' halves
+//! say to one another.
 
 use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow};
 
@@ -42,11 +43,13 @@ pub enum Told {
     },
 }
 
-/// Follows the controller that leads, for as long as this is polled; while no controller answers, the last cluster stays.
+/// Follows the controller that leads, for as long as this is polled; while no controller answers,
+/// the last cluster stays.
 ///
-/// `take` is given each cluster, the one in force first, and each message; a message is acknowledged once `take` returns,
-/// whatever became of it. `reports` waits until there is something to report; what it returned is lost with a stream that
-/// ends, so [`Told::Began`] should make it return the newest again. Nothing may be lost if it is given up while it waits.
+/// `take` is given each cluster, the one in force first, and each message; a message is
+/// acknowledged once `take` returns, whatever became of it. `reports` waits until there is
+/// something to report; what it returned is lost with a stream that ends, so [`Told::Began`] should
+/// make it return the newest again. Nothing may be lost if it is given up while it waits.
 pub async fn follow(
     endpoint: &ControlEndpoint,
     hello: &StoreHello,
@@ -121,8 +124,8 @@ impl Up {
         }
     }
 
-    /// Sends the first that waits once there is room for it; pending for ever when the stream has ended, which is noticed
-    /// at its other end.
+    /// Sends the first that waits once there is room for it; pending for ever when the stream has
+    /// ended, which is noticed at its other end.
     async fn send(&mut self) {
         let Ok(room) = self.sender.reserve().await else {
             return std::future::pending().await;

@@ -35,8 +35,8 @@ impl ControlEndpoint {
     /// Asks the controller that leads; the body of its answer.
     ///
     /// # Errors
-    /// One line: what it said, or that no controller answers. A change that may have been made although no answer came
-    /// is not repeated, and the line says so.
+    /// One line: what it said, or that no controller answers. A change that may have been made
+    /// although no answer came is not repeated, and the line says so.
     pub async fn ask(&self, asking: &Asking) -> Result<String, String> {
         let one = async |link, url: &str| asking.once(link, url).await;
         self.leader(0, one).await.map(|(text, _)| text)

@@ -6,7 +6,8 @@ use tracing::warn;
 
 use crate::{ControlEndpoint, Link, Pauses};
 
-/// Most controllers that one search turns to, redirections included; or each once, where there are more.
+/// Most controllers that one search turns to, redirections included; or each once, where there
+/// are more.
 const TRIES: usize = 8;
 
 /// What one controller said.
@@ -23,8 +24,9 @@ pub enum Heard<T> {
 }
 
 impl ControlEndpoint {
-    /// Asks the controllers in turn, beginning at `first` (counted around), until one gives the leader's answer; with
-    /// the number of the one that did, or that pointed to it. `ask` is told the URL.
+    /// Asks the controllers in turn, beginning at `first` (counted around), until one gives the
+    /// leader's answer; with the number of the one that did, or that pointed to it. `ask` is told
+    /// the URL.
     ///
     /// # Errors
     /// One line: what the one that refused said, or why the last one that was asked did not answer.
@@ -71,7 +73,8 @@ impl ControlEndpoint {
         Err(trouble)
     }
 
-    /// Connects to the first that answers, beginning at `first` (counted around), and says which it was.
+    /// Connects to the first that answers, beginning at `first` (counted around), and says which
+    /// it was.
     ///
     /// # Errors
     /// As [`ControlEndpoint::connect_to`], of the last one.
@@ -79,9 +82,9 @@ impl ControlEndpoint {
         self.leader(first, async |link, _| Heard::Done(link)).await
     }
 
-    /// Keeps a stream to the controller that leads, for as long as this is polled. `stream` begins one and sees it to its
-    /// end: an error if it did not begin, `Continue` with the reason once it ended, `Break` to give up. `meanwhile` says
-    /// in the log what goes on without a controller.
+    /// Keeps a stream to the controller that leads, for as long as this is polled. `stream` begins
+    /// one and sees it to its end: an error if it did not begin, `Continue` with the reason once it
+    /// ended, `Break` to give up. `meanwhile` says in the log what goes on without a controller.
     pub async fn keep<T>(
         &self,
         meanwhile: &str,

@@ -1,8 +1,9 @@
 //! What is said to a controller, and how to say it.
 //!
-//! [`proto`] are the messages of agents, stores and the status (gRPC), [`types`] the documents of the admin API (JSON). The
-//! rest is the client of both, over one kind of connection: [`ControlEndpoint`] connects, finds the controller that leads, keeps a
-//! stream to it and asks its admin API; [`follow`] is a store's stream, [`status`] asks for the status. `control` serves all
+//! [`proto`] are the messages of agents, stores and the status (gRPC), [`types`] the documents of
+//! the admin API (JSON). The rest is the client of both, over one kind of connection:
+//! [`ControlEndpoint`] connects, finds the controller that leads, keeps a stream to it and asks its
+//! admin API; [`follow`] is a store's stream, [`status`] asks for the status. `control` serves all
 //! this; `agent` and the `shortstop` binary call it.
 
 mod connect;

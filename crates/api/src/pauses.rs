@@ -7,7 +7,8 @@ const FIRST: Duration = Duration::from_millis(100);
 const PROMPT: u32 = 15;
 const MOST: Duration = Duration::from_secs(1);
 
-/// The pauses between rounds in which every controller was asked: short ones, then longer and longer ones up to a second.
+/// The pauses between rounds in which every controller was asked: short ones, then longer and
+/// longer ones up to a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pauses {
     taken: u32,

@@ -3,7 +3,8 @@
 /// Longest piece of somebody else's text that an answer repeats, in characters.
 const SHOWN: usize = 400;
 
-/// `text` on one line: runs of white space and control characters become one space; cut when it is long.
+/// `text` on one line: runs of white space and control characters become one space; cut when it
+/// is long.
 pub fn one_line(text: &str) -> String {
     let visible: String = text
         .chars()
@@ -13,7 +14,8 @@ pub fn one_line(text: &str) -> String {
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A TOML error on one line: where it is and what was expected, without the excerpt of TOML's own text.
+/// A TOML error on one line: where it is and what was expected, without the excerpt of TOML's
+/// own text.
 pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let message = one_line(error.message());
     let Some(span) = error.span() else {

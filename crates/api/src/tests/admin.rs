@@ -1,4 +1,5 @@
-//! Requests of the admin API: the leader is found, nothing is changed twice, and what goes wrong is one line.
+//! Requests of the admin API: the leader is found, nothing is changed twice, and what goes wrong is
+//! one line.
 
 use std::sync::{
     Arc,

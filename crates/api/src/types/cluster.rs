@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 /// The controllers and the switches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterView {
-    /// URL of the controller that leads; absent: unknown, or there is only one and it was given no URL.
+    /// URL of the controller that leads; absent: unknown, or there is only one and it was given
+    /// no URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
     /// The controller that answers is the leader.
@@ -50,7 +51,8 @@ pub struct AuditEntry {
     pub seq: u64,
     /// When, in milliseconds since 1970-01-01 UTC.
     pub at_ms: u64,
-    /// Name of the token that was used; `anonymous` without tokens, `controller` for what it did by itself.
+    /// Name of the token that was used; `anonymous` without tokens, `controller` for what it did
+    /// by itself.
     pub who: String,
     /// What was done, for example `tenant.create`.
     pub what: String,

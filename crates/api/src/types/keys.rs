@@ -9,7 +9,7 @@ pub struct KeyList {
     /// As hex digits, in their order.
     #[schema(example = json!(["6b6579"]))]
     pub keys: Vec<String>,
-    /// Switches with pages of the tenant that have not told yet what they hold, since this controller leads: what only they have may be
-    /// missing.
+    /// Switches with pages of the tenant that have not told yet what they hold, since this
+    /// controller leads: what only they have may be missing.
     pub unheard: Vec<u16>,
 }

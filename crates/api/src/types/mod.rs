@@ -1,7 +1,8 @@
-//! The documents of the HTTP interface. Their field comments are its documentation (`/openapi.json`).
+//! The documents of the HTTP interface. Their field comments are its documentation
+//! (`/openapi.json`).
 //!
-//! Requests refuse fields that they do not know; answers may grow fields, and clients should skip those that
-//! they do not know.
+//! Requests refuse fields that they do not know; answers may grow fields, and clients should skip
+//! those that they do not know.
 
 mod check;
 mod cluster;

@@ -73,8 +73,9 @@ pub struct PageRequest {
     /// From this switch only; absent: where the tenant's policy wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<u16>,
-    /// After so many seconds, those of these pages that are unused return to the pool, and the quota falls with
-    /// them; a page that is in use is looked at again after as many seconds more. Absent: they stay.
+    /// After so many seconds, those of these pages that are unused return to the pool, and the
+    /// quota falls with them; a page that is in use is looked at again after as many seconds more.
+    /// Absent: they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub lease_s: Option<u64>,
@@ -83,8 +84,9 @@ pub struct PageRequest {
 /// What became of a request for pages, or to return some.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PageGrant {
-    /// The pages that the tenant has got at once, or those that leave it. Pages that were lent to others come as soon
-    /// as their switch has cleared them: `GET /v1/tenants/{id}/pages` lists them then.
+    /// The pages that the tenant has got at once, or those that leave it. Pages that were lent to
+    /// others come as soon as their switch has cleared them: `GET /v1/tenants/{id}/pages` lists
+    /// them then.
     pub pages: Vec<PageView>,
     /// The tenant's quota from now on.
     pub quota: u32,

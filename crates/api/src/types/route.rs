@@ -35,7 +35,7 @@ pub struct RouteView {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"managed": true}))]
 pub struct RouteSettings {
-    /// The controller installs the shortest paths' routes. False where a routing daemon does this: the routes that
-    /// the controller had installed are removed.
+    /// The controller installs the shortest paths' routes. False where a routing daemon does this:
+    /// the routes that the controller had installed are removed.
     pub managed: bool,
 }

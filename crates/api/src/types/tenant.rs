@@ -27,16 +27,19 @@ pub struct TenantSpec {
     /// Number, 1 to 4294967294. Absent: the lowest one that is free.
     #[schema(minimum = 1, maximum = 4294967294_u32)]
     pub id: Option<u32>,
-    /// Take a number that a removed tenant had: whoever has it finds what that one left in the stores.
+    /// Take a number that a removed tenant had: whoever has it finds what that one left in
+    /// the stores.
     pub reuse: bool,
-    /// What lists, logs and the audit log call it, at most 64 bytes; unique among the tenants unless it is empty.
+    /// What lists, logs and the audit log call it, at most 64 bytes; unique among the tenants
+    /// unless it is empty.
     #[schema(max_length = 64)]
     pub name: String,
-    /// 32 hex digits, not all zero: signs what is sent in the tenant's name, and seeds the hashes of its keys
-    /// for good. Absent: a random one.
+    /// 32 hex digits, not all zero: signs what is sent in the tenant's name, and seeds the hashes
+    /// of its keys for good. Absent: a random one.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     pub secret: Option<String>,
-    /// Pages of cache memory that the tenant is guaranteed, over all switches. Refused if so many are not to be had.
+    /// Pages of cache memory that the tenant is guaranteed, over all switches. Refused if so many
+    /// are not to be had.
     pub quota: u32,
     /// In which order these pages fill the switches.
     pub policy: Policy,
@@ -49,15 +52,15 @@ pub struct TenantSpec {
     /// The stores that may hold its keys, as `ADDRESS:PORT`; empty: all of the cluster.
     #[schema(value_type = Vec<String>, max_items = 1000, example = json!(["10.0.2.1:7117"]))]
     pub stores: Vec<SocketAddr>,
-    /// Where its clients are, as addresses or prefixes, for policies that look at paths; empty: where the traffic
-    /// shows them to be.
+    /// Where its clients are, as addresses or prefixes, for policies that look at paths; empty:
+    /// where the traffic shows them to be.
     #[serde(deserialize_with = "places::read", serialize_with = "places::write")]
     #[schema(value_type = Vec<String>, max_items = 1000, example = json!(["10.0.1.0/24", "10.0.3.7"]))]
     pub clients: Vec<IpNet>,
     /// Whether it may use idle pages beyond its quota, until their owners need them.
     pub borrow: bool,
-    /// Write-back: switches may answer writes of hot keys, and the stores have them so many milliseconds later at most, 10 to
-    /// 60000; 0: stores answer every write.
+    /// Write-back: switches may answer writes of hot keys, and the stores have them so many
+    /// milliseconds later at most, 10 to 60000; 0: stores answer every write.
     pub write_back_ms: u32,
     /// Options of its discipline, by name; the usual numbers where nothing is said.
     pub options: BTreeMap<String, u32>,
@@ -93,8 +96,8 @@ pub struct TenantChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     pub name: Option<String>,
-    /// New number of guaranteed pages over all switches. Lower: pages go back, coldest first. Higher: refused
-    /// if so many are not to be had.
+    /// New number of guaranteed pages over all switches. Lower: pages go back, coldest first.
+    /// Higher: refused if so many are not to be had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<u32>,
     /// New order of switches; pages move there.
@@ -109,8 +112,8 @@ pub struct TenantChange {
     /// New discipline; what is cached is evicted and learned again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discipline: Option<String>,
-    /// The stores that may hold its keys; empty: all. Keys do not move along: they are found at their new
-    /// stores only once they are written there.
+    /// The stores that may hold its keys; empty: all. Keys do not move along: they are found at
+    /// their new stores only once they are written there.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, max_items = 1000)]
     pub stores: Option<Vec<SocketAddr>>,
@@ -150,7 +153,8 @@ pub struct TenantView {
     /// Signs what is sent in its name, 32 hex digits. Only when asked for with `?secrets=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Another secret that is accepted while the secret is rotated. Only when asked for with `?secrets=true`.
+    /// Another secret that is accepted while the secret is rotated. Only when asked for with
+    /// `?secrets=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also_secret: Option<String>,
     /// Seeds the hashes of its keys. Only when asked for with `?secrets=true`.
@@ -200,8 +204,8 @@ pub struct TenantView {
     pub items: u64,
     /// Cells that these use.
     pub cells: u64,
-    /// Share of its pages' cells that is not in use although a page is counted as filled, 0 to 1: cells that an
-    /// item of several cells did not fit.
+    /// Share of its pages' cells that is not in use although a page is counted as filled, 0 to 1:
+    /// cells that an item of several cells did not fit.
     pub fragmentation: f64,
     /// The same, switch by switch; only switches where it has pages.
     pub switches: Vec<TenantOnSwitch>,

@@ -32,7 +32,8 @@ pub struct TopologySpec {
     #[serde(rename = "switch")]
     #[schema(max_items = 1000)]
     pub switches: Vec<SwitchSpec>,
-    /// The links between them. What is declared stands beside what switches report; an empty topology declares nothing.
+    /// The links between them. What is declared stands beside what switches report; an empty
+    /// topology declares nothing.
     #[serde(rename = "link")]
     #[schema(max_items = 1000)]
     pub links: Vec<LinkSpec>,
@@ -93,7 +94,8 @@ pub struct TopologyView {
     pub switches: Vec<super::SwitchView>,
     /// The links.
     pub links: Vec<LinkView>,
-    /// Where hosts are: prefixes that were declared, and subnets that one switch alone has an address on.
+    /// Where hosts are: prefixes that were declared, and subnets that one switch alone has an
+    /// address on.
     pub networks: Vec<NetworkView>,
 }
 
@@ -118,8 +120,8 @@ pub struct LinkView {
     pub b: u16,
     /// What a path over it costs.
     pub cost: u32,
-    /// Both ends have carrier and answer each other's probes, as far as their switches told. A switch whose agent is away still
-    /// forwards.
+    /// Both ends have carrier and answer each other's probes, as far as their switches told. A
+    /// switch whose agent is away still forwards.
     pub up: bool,
     /// It was declared; otherwise it was learned from the addresses of the switches.
     pub declared: bool,
