@@ -57,7 +57,8 @@ pub enum RefusalKind {
     Forbidden,
     /// Another controller leads.
     NotLeader {
-        /// Where the leader's HTTP interface is; `None`: there is none at the moment, or it is not known.
+        /// Where the leader's HTTP interface is; `None`: there is none at the moment, or it is
+        /// not known.
         url: Option<String>,
     },
     /// Not now: for example, the state cannot be written.
@@ -81,11 +82,12 @@ impl Refusal {
 
 /// What a controller does for people and programs. `who` is who asked, for the audit log.
 ///
-/// A call that changes something returns after the change is durable, and adds to the audit log. A controller
-/// that does not lead refuses those with [`RefusalKind::NotLeader`].
+/// A call that changes something returns after the change is durable, and adds to the audit log. A
+/// controller that does not lead refuses those with [`RefusalKind::NotLeader`].
 ///
-/// Quota is the guaranteed number of pages of a tenant, over all switches. The guarantees of all tenants together
-/// never exceed the pages that there are; pages that are free or idle are lent beyond them.
+/// Quota is the guaranteed number of pages of a tenant, over all switches. The guarantees of all
+/// tenants together never exceed the pages that there are; pages that are free or idle are lent
+/// beyond them.
 #[tonic::async_trait]
 pub trait Admin: Send + Sync + 'static {
     /// At most `limit` tenants with ids above `after`, by id. Secrets only if `secrets`.
@@ -108,9 +110,9 @@ pub trait Admin: Send + Sync + 'static {
     /// Creates a tenant and gives it pages for its quota. The answer has its secrets.
     ///
     /// # Errors
-    /// [`RefusalKind::Conflict`] if id or name is taken, [`RefusalKind::NoRoom`] if its quota is not to be had (the
-    /// message says what is free on each switch), [`RefusalKind::Invalid`] for a reserved id, a bad secret, an
-    /// unknown store or discipline.
+    /// [`RefusalKind::Conflict`] if id or name is taken, [`RefusalKind::NoRoom`] if its quota is
+    /// not to be had (the message says what is free on each switch), [`RefusalKind::Invalid`] for a
+    /// reserved id, a bad secret, an unknown store or discipline.
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal>;
 
     /// Changes a tenant; a higher quota gets it pages at once, a lower one takes the coldest.
@@ -124,15 +126,16 @@ pub trait Admin: Send + Sync + 'static {
         change: TenantChange,
     ) -> Result<TenantView, Refusal>;
 
-    /// Removes a tenant: its pages leave, its packets count as of an unknown tenant. What it stored stays in the
-    /// stores, out of reach.
+    /// Removes a tenant: its pages leave, its packets count as of an unknown tenant. What it stored
+    /// stays in the stores, out of reach.
     ///
     /// # Errors
     /// [`RefusalKind::NotFound`].
     async fn remove_tenant(&self, who: &str, id: u32) -> Result<(), Refusal>;
 
-    /// Begins a rotation: a new secret signs from now on, the one before is accepted too. Clients fetch
-    /// credentials again; then [`Admin::finish_rotation`]. The seed of key hashes stays, so no data moves.
+    /// Begins a rotation: a new secret signs from now on, the one before is accepted too. Clients
+    /// fetch credentials again; then [`Admin::finish_rotation`]. The seed of key hashes stays, so
+    /// no data moves.
     ///
     /// # Errors
     /// [`RefusalKind::NotFound`]; [`RefusalKind::Conflict`] while a rotation goes on.
@@ -144,7 +147,8 @@ pub trait Admin: Send + Sync + 'static {
     /// [`RefusalKind::NotFound`]; [`RefusalKind::Conflict`] if no rotation goes on.
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal>;
 
-    /// What a tenant's clients need: a cluster file (TOML) with the stores, this tenant alone and no system secret.
+    /// What a tenant's clients need: a cluster file (TOML) with the stores, this tenant alone and
+    /// no system secret.
     ///
     /// # Errors
     /// [`RefusalKind::NotFound`].
@@ -156,23 +160,27 @@ pub trait Admin: Send + Sync + 'static {
     /// [`RefusalKind::NotFound`] for a tenant or switch that there is not.
     async fn pages(&self, filter: PageFilter) -> Result<Vec<PageView>, Refusal>;
 
-    /// Keys of a tenant that some switch is believed to have an item of, in their order; not those of the switches' own items.
+    /// Keys of a tenant that some switch is believed to have an item of, in their order; not those
+    /// of the switches' own items.
     ///
     /// # Errors
     /// [`RefusalKind::NotFound`].
     async fn keys(&self, id: u32, filter: KeyFilter) -> Result<KeyList, Refusal>;
 
-    /// Raises a tenant's quota by `request.pages`, if so many can be guaranteed, and gives it pages: where its policy
-    /// wants them, or on `request.switch`. Free pages first, then those that others borrow (they leave there first).
-    /// All or none.
+    /// Raises a tenant's quota by `request.pages`, if so many can be guaranteed, and gives it
+    /// pages: where its policy wants them, or on `request.switch`. Free pages first, then those
+    /// that others borrow (they leave there first). All or none.
     ///
-    /// `own`: the tenant asks for itself; it may ask for no more than an operator gave it and it has given back since.
+    /// `own`: the tenant asks for itself; it may ask for no more than an operator gave it and it
+    /// has given back since.
     ///
-    /// After `request.lease_s` seconds those of the pages that are unused return to the pool, and the quota falls.
+    /// After `request.lease_s` seconds those of the pages that are unused return to the pool, and
+    /// the quota falls.
     ///
     /// # Errors
-    /// [`RefusalKind::NoRoom`] ("tenant 7: 4 pages were asked for, 3 can be guaranteed: 2 on switch 1, 1 on switch
-    /// 3"), [`RefusalKind::Forbidden`] for more than it may ask for itself, [`RefusalKind::NotFound`] for an unknown tenant or switch.
+    /// [`RefusalKind::NoRoom`] ("tenant 7: 4 pages were asked for, 3 can be guaranteed: 2 on switch
+    /// 1, 1 on switch 3"), [`RefusalKind::Forbidden`] for more than it may ask for itself,
+    /// [`RefusalKind::NotFound`] for an unknown tenant or switch.
     async fn ask_pages(
         &self,
         who: &str,
@@ -181,12 +189,14 @@ pub trait Admin: Send + Sync + 'static {
         own: bool,
     ) -> Result<PageGrant, Refusal>;
 
-    /// Takes pages back and lowers the tenant's quota by their number. The answer lists them, as `leaving`. All or none. `own`: the
-    /// tenant gives them back itself, and may ask for as many again.
+    /// Takes pages back and lowers the tenant's quota by their number. The answer lists them, as
+    /// `leaving`. All or none. `own`: the tenant gives them back itself, and may ask for as
+    /// many again.
     ///
     /// # Errors
-    /// [`RefusalKind::Conflict`] for one that the tenant does not hold as its own ("page 3/17 is not held by tenant
-    /// 7: it is free"), so also for one that was returned before; [`RefusalKind::Invalid`] for a count above the quota.
+    /// [`RefusalKind::Conflict`] for one that the tenant does not hold as its own ("page 3/17 is
+    /// not held by tenant 7: it is free"), so also for one that was returned before;
+    /// [`RefusalKind::Invalid`] for a count above the quota.
     async fn return_pages(
         &self,
         who: &str,
@@ -204,15 +214,17 @@ pub trait Admin: Send + Sync + 'static {
     /// Replaces what was declared of the topology. Pages and routes follow.
     ///
     /// # Errors
-    /// [`RefusalKind::Invalid`] names the entry: a switch listed twice, a link to an unknown one, networks that overlap.
+    /// [`RefusalKind::Invalid`] names the entry: a switch listed twice, a link to an unknown one,
+    /// networks that overlap.
     async fn declare_topology(
         &self,
         who: &str,
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal>;
 
-    /// Forgets a switch that is gone for good: its pages, items, links and what was declared of it. What was guaranteed there
-    /// is placed elsewhere, as far as there is room. One that comes back all the same is as a new one.
+    /// Forgets a switch that is gone for good: its pages, items, links and what was declared of it.
+    /// What was guaranteed there is placed elsewhere, as far as there is room. One that comes back
+    /// all the same is as a new one.
     ///
     /// # Errors
     /// [`RefusalKind::NotFound`]; [`RefusalKind::Conflict`] while its agent is attached.

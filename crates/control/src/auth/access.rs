@@ -13,8 +13,8 @@ use super::{Caller, TokenError, Tokens};
 /// How often the file is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Who gets in. A token file that changes is in force about a second later; while it cannot be used, the last
-/// good one stays. Streams that are open go on.
+/// Who gets in. A token file that changes is in force about a second later; while it cannot be
+/// used, the last good one stays. Streams that are open go on.
 #[derive(Debug)]
 pub struct Access {
     tokens: Option<Mutex<Watched>>,

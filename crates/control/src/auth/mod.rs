@@ -1,5 +1,6 @@
-//! Who asks, and what they may: tokens, and the callers that they stand for. [`crate::http`] turns away who has no
-//! business there, and its handlers check the finer points with the caller's methods.
+//! Who asks, and what they may: tokens, and the callers that they stand for. [`crate::http`] turns
+//! away who has no business there, and its handlers check the finer points with the
+//! caller's methods.
 
 mod access;
 mod caller;

@@ -95,8 +95,8 @@ impl Tokens {
     /// Reads a token file.
     ///
     /// # Errors
-    /// [`TokenError`] names the file and the entry, and what was expected. A file that others than its owner and
-    /// group may touch is refused.
+    /// [`TokenError`] names the file and the entry, and what was expected. A file that others than
+    /// its owner and group may touch is refused.
     pub fn load(path: &Path) -> Result<Tokens, TokenError> {
         Tokens::read(path).map(|(tokens, _)| tokens)
     }
@@ -150,7 +150,8 @@ impl Tokens {
         Ok(Tokens { known })
     }
 
-    /// Whose token this is. Looks at all of them, whichever fits, and compares hashes in constant time.
+    /// Whose token this is. Looks at all of them, whichever fits, and compares hashes in
+    /// constant time.
     pub fn find(&self, token: &str) -> Option<Caller> {
         let hash = *blake3::hash(token.as_bytes()).as_bytes();
         let mut found = None;
@@ -200,7 +201,8 @@ impl Entry {
 
 /// A token that was just made.
 pub struct NewToken {
-    /// What its user keeps, and sends with each request. Shown once: nothing else can be made of the file.
+    /// What its user keeps, and sends with each request. Shown once: nothing else can be made of
+    /// the file.
     pub token: String,
     /// The lines for the token file.
     pub entry: String,

@@ -32,7 +32,8 @@ where
     type Rejection = Response;
 
     async fn from_request(request: Request, _: &S) -> Result<Body<T>, Response> {
-        // Only JSON by name: a web page in somebody's browser cannot send that to another site unasked.
+        // Only JSON by name: a web page in somebody's browser cannot send that to another
+        // site unasked.
         if content_type(&request) != "application/json" {
             return Err(error(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -34,8 +34,9 @@ struct KeyParams {
     limit: Option<usize>,
 }
 
-/// Lists the keys that switches have items of, as hex digits, in their order. Where items are copies these are the cached keys; where
-/// they are the data themselves, every key that there is, and such as were removed a moment ago. A tenant's token lists its own.
+/// Lists the keys that switches have items of, as hex digits, in their order. Where items are
+/// copies these are the cached keys; where they are the data themselves, every key that there is,
+/// and such as were removed a moment ago. A tenant's token lists its own.
 #[utoipa::path(get, path = "/v1/tenants/{id}/keys", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant."), KeyParams),
     responses((status = OK, description = "The keys.", body = KeyList), Failures))]
 async fn of_tenant(

@@ -1,4 +1,5 @@
-//! Stands before everything that a controller serves: finds out who asks, and turns away who has no business there.
+//! Stands before everything that a controller serves: finds out who asks, and turns away who has no
+//! business there.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -19,7 +20,8 @@ use crate::{
 /// Path of the description, which everybody may read.
 const OPEN: &str = "/openapi.json";
 
-/// Finds out who asks and leaves it with the request, for handlers and gRPC services alike (`extensions().get::<Caller>()`).
+/// Finds out who asks and leaves it with the request, for handlers and gRPC services alike
+/// (`extensions().get::<Caller>()`).
 pub async fn layer(
     State(access): State<Arc<Access>>,
     mut request: Request,
@@ -52,7 +54,8 @@ fn grpc_error(status: tonic::Status) -> Response {
 fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, String)> {
     let headers = request.headers();
     if access.is_open() {
-        // Whoever reaches the port may do everything, so a page in a browser on this machine must not reach it.
+        // Whoever reaches the port may do everything, so a page in a browser on this machine must
+        // not reach it.
         let forbidden = |line: String| Err((StatusCode::FORBIDDEN, line));
         if headers.contains_key(header::ORIGIN) {
             return forbidden("requests of web pages are refused while there are no tokens".into());
@@ -91,7 +94,8 @@ fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, S
         .ok_or_else(|| unauthorized("this token is not known here"))
 }
 
-/// Whether no web page can have this name (with or without a port): an address, or a name of one label.
+/// Whether no web page can have this name (with or without a port): an address, or a name of
+/// one label.
 fn is_ours(host: &str) -> bool {
     if host.starts_with('[') {
         return true;

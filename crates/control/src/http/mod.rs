@@ -1,6 +1,7 @@
 //! HTTP/JSON in front of an [`Admin`], and its OpenAPI description.
 //!
-//! One file per resource; [`layer`] finds out who asks, [`input`] reads requests (bounded), [`reply`] writes refusals.
+//! One file per resource; [`layer`] finds out who asks, [`input`] reads requests (bounded),
+//! [`reply`] writes refusals.
 
 mod cluster;
 mod input;
@@ -87,8 +88,9 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     parts().1
 }
 
-/// Everything that a controller serves: the admin API under `/v1`, its description at `/openapi.json`, and the gRPC
-/// services of `grpc` (`tonic::service::Routes`, as an axum router). Who may do what is checked for all of it.
+/// Everything that a controller serves: the admin API under `/v1`, its description at
+/// `/openapi.json`, and the gRPC services of `grpc` (`tonic::service::Routes`, as an axum router).
+/// Who may do what is checked for all of it.
 pub fn app(admin: Arc<dyn Admin>, access: Arc<Access>, grpc: Router) -> Router {
     let (routes, document) = parts();
     let document = Arc::new(document);

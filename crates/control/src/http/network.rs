@@ -29,7 +29,8 @@ async fn topology(State(admin): Asked, caller: Caller) -> Answer<TopologyView> {
     Ok(Json(admin.topology().await?))
 }
 
-/// Replaces what was declared of the topology; pages and routes follow. JSON, or TOML as `application/toml`.
+/// Replaces what was declared of the topology; pages and routes follow. JSON, or TOML as
+/// `application/toml`.
 #[utoipa::path(put, path = "/v1/topology", tag = "network",
     request_body(content(
         (TopologySpec = "application/json"),
@@ -45,7 +46,8 @@ async fn declare(
     Ok(Json(admin.declare_topology(caller.name(), topology).await?))
 }
 
-/// Forgets a switch that is gone for good: its pages, links, and what was declared of it. Refused while its agent is attached.
+/// Forgets a switch that is gone for good: its pages, links, and what was declared of it. Refused
+/// while its agent is attached.
 #[utoipa::path(delete, path = "/v1/topology/switches/{id}", tag = "network", params(("id" = u16, Path, description = "Number of the switch.")),
     responses((status = OK, description = "The topology without it.", body = TopologyView), Failures))]
 async fn forget(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<TopologyView> {

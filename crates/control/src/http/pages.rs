@@ -51,7 +51,8 @@ struct OfTenantParams {
     limit: Option<usize>,
 }
 
-/// Lists pages of all switches, free ones too, by switch and index. A tenant's token lists that tenant's pages.
+/// Lists pages of all switches, free ones too, by switch and index. A tenant's token lists that
+/// tenant's pages.
 #[utoipa::path(get, path = "/v1/pages", tag = "pages", params(AllParams),
     responses((status = OK, description = "The pages.", body = Vec<PageView>), Failures))]
 async fn all(
@@ -94,8 +95,8 @@ async fn of_tenant(
     Ok(Json(admin.pages(filter).await?))
 }
 
-/// Asks for guaranteed pages: raises the tenant's quota by their number, if so many are to be had. A tenant's token raises it up
-/// to what an operator gave it, and no further.
+/// Asks for guaranteed pages: raises the tenant's quota by their number, if so many are to be had.
+/// A tenant's token raises it up to what an operator gave it, and no further.
 ///
 /// All are granted or none; a refusal says what is free on each switch.
 #[utoipa::path(post, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant.")),
@@ -112,7 +113,8 @@ async fn ask(
     Ok(Json(grant.await?))
 }
 
-/// Gives pages back: lowers the tenant's quota by their number. The answer lists the pages that leave.
+/// Gives pages back: lowers the tenant's quota by their number. The answer lists the pages
+/// that leave.
 #[utoipa::path(delete, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant.")),
     request_body = ReturnPages, responses((status = OK, description = "What leaves.", body = PageGrant), Failures))]
 async fn give_back(

@@ -27,7 +27,8 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Where the leader is: [`redirect`] makes a `Location` of it, since only there the request's path is known.
+/// Where the leader is: [`redirect`] makes a `Location` of it, since only there the request's path
+/// is known.
 #[derive(Clone)]
 struct Leader(String);
 

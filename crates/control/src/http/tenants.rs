@@ -125,7 +125,8 @@ async fn remove(State(admin): Asked, caller: Caller, Id(id): Id) -> Result<Statu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Begins a rotation of the secret: a new one signs, the one before is accepted too until the rotation is finished.
+/// Begins a rotation of the secret: a new one signs, the one before is accepted too until the
+/// rotation is finished.
 #[utoipa::path(post, path = "/v1/tenants/{id}/secret", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     responses((status = OK, description = "Both secrets.", body = NewSecret), Failures))]
 async fn rotate(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<NewSecret> {

@@ -1,9 +1,11 @@
-//! How many of its guaranteed pages an owner claims: what it had a use for lately, and more when it falls short.
+//! How many of its guaranteed pages an owner claims: what it had a use for lately, and more when it
+//! falls short.
 //!
-//! An owner that wakes up does not tell at once all that it will ask for: what a page more would hold shows when the
-//! page is there, and items that nobody asked for show as needed again one by one. So an owner with less than it needs
-//! claims twice what it has, and one whose need rises claims twice as much again as it rose: from a page to its whole guarantee
-//! takes some steps, not one per page. What it claimed it keeps for a while, so that pages do not go to and fro.
+//! An owner that wakes up does not tell at once all that it will ask for: what a page more would
+//! hold shows when the page is there, and items that nobody asked for show as needed again one by
+//! one. So an owner with less than it needs claims twice what it has, and one whose need rises
+//! claims twice as much again as it rose: from a page to its whole guarantee takes some steps, not
+//! one per page. What it claimed it keeps for a while, so that pages do not go to and fro.
 
 use std::time::Duration;
 
@@ -18,8 +20,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// An owner that has `own` pages wants `wanted`; returns how many it claims. What was needed counts for one to two
-    /// times `hold`.
+    /// An owner that has `own` pages wants `wanted`; returns how many it claims. What was needed
+    /// counts for one to two times `hold`.
     pub fn update(&mut self, now: Duration, hold: Duration, wanted: u32, own: u32) -> u32 {
         let passed = now.saturating_sub(self.since);
         if passed >= hold {

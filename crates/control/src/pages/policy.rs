@@ -1,18 +1,20 @@
 //! On which switches a tenant's guaranteed pages are placed.
 //!
 //! Three policies go by the shortest path from the client to the store:
-//! as near to the client as there is room, as near to the store, or evenly over all of the path. With several clients
-//! and stores the switches of all paths count, each at its least distance from a client (or store).
+//! as near to the client as there is room, as near to the store, or evenly over all of the path.
+//! With several clients and stores the switches of all paths count, each at its least distance from
+//! a client (or store).
 //!
-//! The fourth goes by measured traffic. A hit on a switch saves its request the hops from there to the store. The
-//! first page of a tenant has its hottest items; with requests spread over keys as Zipf's law says, the page of rank
-//! `r` gets about `1/r` of what the first gets. A flow that is served by `n` pages on its way gets `1/(n+1)` of that
-//! from the next page, and pages go one by one where they save most. Pages on another switch of the same path count
-//! as much as those on this one, because an item is cached on one switch only.
+//! The fourth goes by measured traffic. A hit on a switch saves its request the hops from there to
+//! the store. The first page of a tenant has its hottest items; with requests spread over keys as
+//! Zipf's law says, the page of rank `r` gets about `1/r` of what the first gets. A flow that is
+//! served by `n` pages on its way gets `1/(n+1)` of that from the next page, and pages go one by
+//! one where they save most. Pages on another switch of the same path count as much as those on
+//! this one, because an item is cached on one switch only.
 //!
-//! Cost: a path for each pair of client and store, or each flow; then for `measured` a step for each page, switch and
-//! way. Pairs and flows are bounded by [`FLOWS_MAX`], the ways that they take by [`WAYS_MAX`], pages that are placed
-//! one by one by [`STEPS_MAX`].
+//! Cost: a path for each pair of client and store, or each flow; then for `measured` a step for
+//! each page, switch and way. Pairs and flows are bounded by [`FLOWS_MAX`], the ways that they take
+//! by [`WAYS_MAX`], pages that are placed one by one by [`STEPS_MAX`].
 
 use std::{
     cmp::Reverse,
@@ -25,7 +27,8 @@ use decide::SwitchId;
 
 use crate::topology::{NodeId, Topology};
 
-/// Pairs of client and store, or flows, that are considered; of more flows, those with the highest rates.
+/// Pairs of client and store, or flows, that are considered; of more flows, those with the
+/// highest rates.
 pub const FLOWS_MAX: usize = 4096;
 /// Steps in which `measured` places pages; of more pages, several at a time.
 pub const STEPS_MAX: u32 = 256;
@@ -71,8 +74,8 @@ pub struct Placement {
     pub unplaced: u32,
 }
 
-/// Places a tenant's guaranteed pages. `capacity`: pages of each switch that are not promised to other tenants, with
-/// those that are promised to this one.
+/// Places a tenant's guaranteed pages. `capacity`: pages of each switch that are not promised to
+/// other tenants, with those that are promised to this one.
 pub fn place(
     wish: &Wish<'_>,
     topology: &Topology,
@@ -151,7 +154,8 @@ fn paths(wish: &Wish<'_>, topology: &Topology) -> Vec<Path> {
     ways.into_iter().map(path).collect()
 }
 
-/// Switches of all paths by their least distance from an end; of equal ones, those of more paths, then the lower.
+/// Switches of all paths by their least distance from an end; of equal ones, those of more paths,
+/// then the lower.
 fn by_distance(paths: &[Path], from_store: bool) -> Vec<SwitchId> {
     let mut found: BTreeMap<SwitchId, (usize, usize)> = BTreeMap::new();
     for path in paths {
@@ -186,7 +190,8 @@ fn fill(
     rooms.filter(|(_, pages)| *pages > 0).collect()
 }
 
-/// Evenly; what a switch has no room for goes to the others. If it does not go up, the first ones get a page more.
+/// Evenly; what a switch has no room for goes to the others. If it does not go up, the first ones
+/// get a page more.
 fn split(
     quota: u32,
     order: &[SwitchId],
@@ -198,7 +203,8 @@ fn split(
     let mut left = quota;
     let mut pages = vec![0; order.len()];
     for (done, i) in smallest.into_iter().enumerate() {
-        // Those that follow have at least as much room, so nothing is left over but what fits nowhere.
+        // Those that follow have at least as much room, so nothing is left over but what
+        // fits nowhere.
         let share = left / (order.len() - done) as u32;
         pages[i] = share.min(room(i));
         left -= pages[i];
@@ -270,7 +276,8 @@ fn greedy(
     pages
 }
 
-/// Hops saved per second, but for a factor: the hottest items of each path are on the switches nearest to its client.
+/// Hops saved per second, but for a factor: the hottest items of each path are on the switches
+/// nearest to its client.
 fn saved(pages: &BTreeMap<SwitchId, u32>, paths: &[Path]) -> f64 {
     let of_path = |path: &Path| {
         let mut rank = 0;

@@ -1,30 +1,35 @@
-//! How the pages of one switch are shared out: guaranteed ones to their owners as far as they use them, idle ones to
-//! whoever wants more.
+//! How the pages of one switch are shared out: guaranteed ones to their owners as far as they use
+//! them, idle ones to whoever wants more.
 //!
-//! 1. An owner keeps what its items with requests fill, and a page more, up to its guarantee and never none. What it
-//!    leaves cold beyond that may be lent, and is its own again as soon as it claims it. Items count, not pages: a few
-//!    items in use on each page would keep all of them, where a few pages hold them as well.
-//! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than another that wants it too.
-//!    While a page is nobody's, nobody who wants it is refused.
-//! 3. Of what nobody wants, owners that could use their own have it; then tenants that could use more, if only it
-//!    costs nobody anything: what idles serves even keys that are hardly ever asked for. Whoever wants something takes it from them.
-//! 4. Of what nobody wants, tenants without any page get one each, unless they have enough on other switches: a tenant
-//!    reaches a switch only where it has pages, and would never be noticed there otherwise.
+//! 1. An owner keeps what its items with requests fill, and a page more, up to its guarantee and
+//!    never none. What it leaves cold beyond that may be lent, and is its own again as soon as it
+//!    claims it. Items count, not pages: a few items in use on each page would keep all of them,
+//!    where a few pages hold them as well.
+//! 2. What no owner keeps goes to tenants that want more, max-min fair: nobody gets more than
+//!    another that wants it too. While a page is nobody's, nobody who wants it is refused.
+//! 3. Of what nobody wants, owners that could use their own have it; then tenants that could use
+//!    more, if only it costs nobody anything: what idles serves even keys that are hardly ever
+//!    asked for. Whoever wants something takes it from them.
+//! 4. Of what nobody wants, tenants without any page get one each, unless they have enough on other
+//!    switches: a tenant reaches a switch only where it has pages, and would never be noticed there
+//!    otherwise.
 //! 5. Pages that are still over return to their owners, up to the guarantees; the rest is nobody's.
 //!
-//! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends only what exceeds
-//! its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody else wants them and one of them even
-//! then, and between borrowers pages move only for a gain of two pages and an eighth, or for a first page. What
-//! tenants want may therefore flutter by a page without pages moving to and fro, but for those that want nothing
-//! now and one page then.
+//! A page that moves is cleared and filled anew, so small gains are not worth it: an owner lends
+//! only what exceeds its use by [`OWN_SLACK`], a borrower keeps a few pages too many while nobody
+//! else wants them and one of them even then, and between borrowers pages move only for a gain of
+//! two pages and an eighth, or for a first page. What tenants want may therefore flutter by a page
+//! without pages moving to and fro, but for those that want nothing now and one page then.
 //!
-//! Cost: some sorts of the tenants and a step per page and round of levelling, microseconds for some hundred tenants.
+//! Cost: some sorts of the tenants and a step per page and round of levelling, microseconds for
+//! some hundred tenants.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// An owner that lends keeps its pages while they exceed what it uses by at most so many.
 pub const OWN_SLACK: u32 = 1;
-/// A borrower keeps so many pages too many while nobody else wants them, or an eighth of what it wants.
+/// A borrower keeps so many pages too many while nobody else wants them, or an eighth of what
+/// it wants.
 const LENT_SLACK: u32 = 2;
 
 /// What a tenant wants of a switch, and what it has there.
@@ -32,7 +37,8 @@ const LENT_SLACK: u32 = 2;
 pub struct Demand {
     /// Pages of its quota that are placed on this switch.
     pub guaranteed: u32,
-    /// Pages that it claims of its guarantee, because it had a use for them lately: see [`super::claim`].
+    /// Pages that it claims of its guarantee, because it had a use for them lately: see
+    /// [`super::claim`].
     pub claimed: u32,
     /// Pages that it would fill if it had them: what its discipline wants, in pages, rounded up.
     pub wanted: u32,
@@ -40,7 +46,8 @@ pub struct Demand {
     pub could_use: u32,
     /// Whether it may have pages beyond its guarantee.
     pub may_borrow: bool,
-    /// Whether its guaranteed pages, on other switches, are enough for it: it need not be noticed here.
+    /// Whether its guaranteed pages, on other switches, are enough for it: it need not be
+    /// noticed here.
     pub at_home: bool,
     /// What it has now: guaranteed pages.
     pub own: u32,
@@ -152,8 +159,9 @@ impl Borrower {
     }
 }
 
-/// Who wants how much of what no owner keeps. Tenants that would have no page at all want one, while nobody else
-/// wants it; one that has none yet gets it only if another stays idle, so that it is not taken away at once.
+/// Who wants how much of what no owner keeps. Tenants that would have no page at all want one,
+/// while nobody else wants it; one that has none yet gets it only if another stays idle, so that it
+/// is not taken away at once.
 fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
     let borrower = |(tenant, own): (&&Demand, &u32)| Borrower {
         wanted: tenant.wanted.saturating_sub(*own),
@@ -208,7 +216,8 @@ fn guests(tenants: &[&Demand], own: &[u32], lent: &[u32]) -> Vec<Borrower> {
     tenants.iter().zip(own).zip(lent).map(guest).collect()
 }
 
-/// Lends what nobody wants, beside what was lent to those who want it: as it is now, if that is nearly fair; else fairly.
+/// Lends what nobody wants, beside what was lent to those who want it: as it is now, if that is
+/// nearly fair; else fairly.
 fn lend_more(idle: u32, lent: Vec<u32>, guests: &[Borrower]) -> Vec<u32> {
     let pool = idle + sum(&lent) as u32;
     let wanted: Vec<u32> = guests.iter().map(|g| g.wanted).collect();
@@ -236,7 +245,8 @@ fn lend_more(idle: u32, lent: Vec<u32>, guests: &[Borrower]) -> Vec<u32> {
     fair
 }
 
-/// Lends a pool of pages: as it is now and what is left to those with least, if that is nearly fair; else fairly.
+/// Lends a pool of pages: as it is now and what is left to those with least, if that is nearly
+/// fair; else fairly.
 fn lend(pool: u32, borrowers: &[Borrower]) -> Vec<u32> {
     let wanted: Vec<u32> = borrowers.iter().map(|b| b.wanted).collect();
     let has: Vec<u32> = borrowers.iter().map(|b| b.has).collect();
@@ -269,8 +279,8 @@ fn lend(pool: u32, borrowers: &[Borrower]) -> Vec<u32> {
     level(fair, &most, &has, left)
 }
 
-/// Raises the lowest of `from` first, each up to its `most`, by `pages` in all. Where not all of the lowest can be
-/// raised, those that have more `now` come first, then the first.
+/// Raises the lowest of `from` first, each up to its `most`, by `pages` in all. Where not all of
+/// the lowest can be raised, those that have more `now` come first, then the first.
 fn level(mut from: Vec<u32>, most: &[u32], now: &[u32], mut pages: u32) -> Vec<u32> {
     loop {
         let open = |i: &usize| from[*i] < most[*i];
@@ -373,7 +383,8 @@ mod tests {
             // Everyone wants its own: that is what it gets.
             (8, &[(4, 4), (4, 4)], &[(4, 0), (4, 0)]),
             (8, &[(4, 9), (4, 9)], &[(4, 0), (4, 0)]),
-            // Nobody wants anything: owners keep theirs, and those without get a page of what is nobody's.
+            // Nobody wants anything: owners keep theirs, and those without get a page of what is
+            // nobody's.
             (8, &[(4, 0), (2, 0), (0, 0)], &[(4, 0), (2, 0), (0, 1)]),
             // Nobody's pages go to those that want more.
             (12, &[(4, 9), (4, 4), (0, 0)], &[(4, 4), (4, 0), (0, 0)]),
@@ -577,7 +588,8 @@ mod tests {
             let mut pages = 0;
             for round in flutter {
                 for ((demand, base), up) in now.values_mut().zip(&base).zip(round) {
-                    // Between nothing and a first page it may go to and fro: first pages always move.
+                    // Between nothing and a first page it may go to and fro: first pages
+                    // always move.
                     demand.wanted = if *base > 0 { base + up } else { 0 };
                 }
                 let next = with(now.clone(), &share(total, &now));

@@ -1,7 +1,7 @@
 //! One listener for HTTP/JSON and gRPC: HTTP/1 and HTTP/2, in clear text or over TLS.
 //!
-//! Beyond loopback it demands TLS and tokens. Connections are bounded in number, and those without a token have places of their
-//! own (see [`strangers`]); whoever says nothing is disconnected.
+//! Beyond loopback it demands TLS and tokens. Connections are bounded in number, and those without
+//! a token have places of their own (see [`strangers`]); whoever says nothing is disconnected.
 
 mod places;
 mod preface;
@@ -64,7 +64,8 @@ pub struct Listen {
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
     pub insecure: bool,
-    /// Most connections at a time of those who showed a token; more are closed. Of one tenant's a sixteenth.
+    /// Most connections at a time of those who showed a token; more are closed. Of one tenant's a
+    /// sixteenth.
     pub connections_max: usize,
     /// How long a connection may take until somebody has shown a token on it.
     pub stranger_for: Duration,
@@ -232,7 +233,8 @@ impl Acceptor {
         loop {
             match self.listener.accept().await {
                 Ok((stream, from)) => return (stream, from.ip()),
-                // Of one connection (aborted), or of the process (too many files): it gets time to recover.
+                // Of one connection (aborted), or of the process (too many files): it gets time
+                // to recover.
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;

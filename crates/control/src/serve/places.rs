@@ -1,5 +1,6 @@
-//! Places of connections whose peers have shown a token. A tenant has its share of them and no more: whoever has its token keeps
-//! neither switches and stores out, nor operators, nor other tenants.
+//! Places of connections whose peers have shown a token. A tenant has its share of them and no
+//! more: whoever has its token keeps neither switches and stores out, nor operators, nor
+//! other tenants.
 
 use std::{
     collections::BTreeMap,

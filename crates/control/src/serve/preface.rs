@@ -1,5 +1,5 @@
-//! Tells HTTP/2 in clear text (as gRPC speaks it) from HTTP/1, by a connection's first bytes. hyper's automatic builder could,
-//! but would wait for them for ever.
+//! Tells HTTP/2 in clear text (as gRPC speaks it) from HTTP/1, by a connection's first bytes.
+//! hyper's automatic builder could, but would wait for them for ever.
 
 use std::io::{self, Cursor};
 

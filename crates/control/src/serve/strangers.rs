@@ -1,7 +1,8 @@
-//! Connections on which nobody has shown a token yet. They have places of their own, few of them from one address, and a short
-//! time; when all are taken, or all of an address, the one that has waited longest makes room. So whoever has no token can keep out
-//! neither those who are served nor, for longer than it takes to say who they are, those who come: also not those who come from the
-//! same address, as a web page in an operator's browser does.
+//! Connections on which nobody has shown a token yet. They have places of their own, few of them
+//! from one address, and a short time; when all are taken, or all of an address, the one that has
+//! waited longest makes room. So whoever has no token can keep out neither those who are served
+//! nor, for longer than it takes to say who they are, those who come: also not those who come from
+//! the same address, as a web page in an operator's browser does.
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +17,8 @@ const STRANGERS_MAX: usize = 256;
 /// Most of them from one address.
 const FROM_ONE_MAX: usize = 32;
 
-/// Goes with the requests of a connection: whoever finds a token good says so with it, and of which tenant it is, if of any. By
-/// default nobody has.
+/// Goes with the requests of a connection: whoever finds a token good says so with it, and of which
+/// tenant it is, if of any. By default nobody has.
 #[derive(Clone, Debug, Default)]
 pub struct Introduction(watch::Sender<Option<Option<u32>>>);
 
@@ -108,7 +109,8 @@ mod tests {
             tasks.push(pending());
             places.push(strangers.enter(from(n), tasks[n].abort_handle()));
         }
-        // The first of them make room, then the first that came from the same address, and nobody else.
+        // The first of them make room, then the first that came from the same address, and
+        // nobody else.
         let one = from(9_000);
         for _ in 0..FROM_ONE_MAX + 2 {
             tasks.push(pending());

@@ -44,7 +44,8 @@ impl Around<'_> {
         ready.map(|(id, _)| id)
     }
 
-    /// Whether switches count a tenant's requests by client and store: where its pages are placed by that.
+    /// Whether switches count a tenant's requests by client and store: where its pages are placed
+    /// by that.
     pub fn is_measured(&self, tenant: &Tenant) -> bool {
         let by_traffic = tenant.policy == Policy::Measured || tenant.clients.is_empty();
         tenant.quota > 0 && by_traffic && self.switches.len() > 1

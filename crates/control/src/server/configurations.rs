@@ -1,7 +1,9 @@
-//! What the packets of each tenant find on each switch besides its items: the last that its discipline asked for.
+//! What the packets of each tenant find on each switch besides its items: the last that its
+//! discipline asked for.
 //!
-//! Each has a version above all before it, is durable before it is sent, and is sent until the switch says that it is in
-//! force; then again to every new stream, since the agent may be a new one.
+//! Each has a version above all before it, is durable before it is sent, and is sent until the
+//! switch says that it is in force; then again to every new stream, since the agent may be a
+//! new one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -142,8 +144,8 @@ impl Configurations {
         versions.max().unwrap_or(0)
     }
 
-    /// A discipline asks for a configuration. One that is the latest already keeps its version, and is sent once more if it is in
-    /// force.
+    /// A discipline asks for a configuration. One that is the latest already keeps its version, and
+    /// is sent once more if it is in force.
     ///
     /// # Errors
     /// It is too long to be remembered.

@@ -1,12 +1,15 @@
-//! The controller without its sockets: messages of switches, stores and people in, messages to switches and stores out.
+//! The controller without its sockets: messages of switches, stores and people in, messages to
+//! switches and stores out.
 //!
-//! It decides nothing by itself. It hands what comes in to the value that it concerns ([`Memory`], [`Network`], [`Tenants`],
-//! [`Exchange`]) and carries on what that returns. [`operations`](super::operations) are what people ask of it.
+//! It decides nothing by itself. It hands what comes in to the value that it concerns ([`Memory`],
+//! [`Network`], [`Tenants`], [`Exchange`]) and carries on what that returns.
+//! [`operations`](super::operations) are what people ask of it.
 //!
-//! Whoever drives it hands every message and every [`TICK_EVERY`] the time in, takes what is to be sent with
-//! [`Core::next_message`] and [`Core::next_for_store`] after each of them and every [`PUMP_EVERY`], and writes
-//! [`Core::take_batch`] as soon as there is something in the [`Core::journal`] (items every [`ITEMS_EVERY`]), telling
-//! [`Core::written`] afterwards: some messages wait for that.
+//! Whoever drives it hands every message and every [`TICK_EVERY`] the time in, takes what is to be
+//! sent with [`Core::next_message`] and [`Core::next_for_store`] after each of them and every
+//! [`PUMP_EVERY`], and writes [`Core::take_batch`] as soon as there is something in the
+//! [`Core::journal`] (items every [`ITEMS_EVERY`]), telling [`Core::written`] afterwards: some
+//! messages wait for that.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -90,8 +93,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Starts from what is remembered. What is numbered begins with `first_number`, which must be above all
-    /// numbers that earlier runs used.
+    /// Starts from what is remembered. What is numbered begins with `first_number`, which must be
+    /// above all numbers that earlier runs used.
     ///
     /// # Errors
     /// A remembered row that makes no sense, by name.
@@ -290,7 +293,8 @@ impl Core {
         self.allocate();
     }
 
-    /// The controller is to stop. False: it is better asked again soon, for something is awaited that is to be kept.
+    /// The controller is to stop. False: it is better asked again soon, for something is awaited
+    /// that is to be kept.
     pub fn ending(&mut self, now: Duration) -> bool {
         self.exchange.at(now);
         self.exchange.ending(&mut self.journal)

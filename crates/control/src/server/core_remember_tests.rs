@@ -28,7 +28,8 @@ const TEST: Registration = Registration {
     ..decide::NONE
 };
 
-/// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in this order.
+/// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
+/// this order.
 #[derive(Clone, Default)]
 struct Noting(Arc<Mutex<Vec<String>>>);
 

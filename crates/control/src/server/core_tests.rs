@@ -31,7 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 struct Wanting {
     items: Arc<Mutex<BTreeMap<u32, usize>>>,
     rooms: Arc<Mutex<BTreeMap<u32, u32>>>,
-    /// How often which tenant's discipline was told of its stores, and whether it knew them when its rooms came.
+    /// How often which tenant's discipline was told of its stores, and whether it knew them when
+    /// its rooms came.
     homes: Arc<Mutex<BTreeMap<u32, usize>>>,
     /// Switches and tenants whose windows ended, in order.
     windows: Arc<Mutex<Vec<(SwitchId, u32)>>>,
@@ -460,7 +461,8 @@ fn a_switch_that_is_gone_for_good_is_forgotten() {
         RefusalKind::NotFound
     );
 
-    // It comes back all the same: as a new one, whose table has a version above that which it has in force.
+    // It comes back all the same: as a new one, whose table has a version above that which it has
+    // in force.
     let before = stage.table.version;
     stage.stream = stage.attach(1, 4);
     stage.settle();

@@ -21,7 +21,8 @@ pub struct Disciplines {
 }
 
 impl Disciplines {
-    /// Starts all that tenants may choose; `default` is for tenants that choose none. `given` are settings of disciplines.
+    /// Starts all that tenants may choose; `default` is for tenants that choose none. `given` are
+    /// settings of disciplines.
     ///
     /// # Panics
     /// If the default is not one of them.
@@ -66,7 +67,8 @@ impl Disciplines {
         self.all[self.default].0.name
     }
 
-    /// Notes what a tenant chose. One that is not there any longer leaves the tenant without a discipline.
+    /// Notes what a tenant chose. One that is not there any longer leaves the tenant without a
+    /// discipline.
     pub fn choose(&mut self, tenant: u32, name: Option<&str>) {
         let by_name = |name| self.all.iter().position(|(r, _)| r.name == name);
         match name.map_or(Some(self.default), by_name) {
@@ -92,7 +94,8 @@ impl Disciplines {
         all.find(|(r, _)| r.name == name).map(|(r, _)| *r)
     }
 
-    /// What the maps of a tenant's discipline are named after: what it left in the switches is found by all that share it.
+    /// What the maps of a tenant's discipline are named after: what it left in the switches is
+    /// found by all that share it.
     pub fn family_of(&self, tenant: u32) -> &'static str {
         match self.of(tenant) {
             Some(r) if !r.maps_of.is_empty() => r.maps_of,
@@ -100,12 +103,14 @@ impl Disciplines {
         }
     }
 
-    /// Whether a tenant's items are nowhere else than in the switches. With an unknown discipline they may be.
+    /// Whether a tenant's items are nowhere else than in the switches. With an unknown discipline
+    /// they may be.
     pub fn has_truth(&self, tenant: u32) -> bool {
         self.of(tenant).is_none_or(|r| r.items == Items::Truth)
     }
 
-    /// Whether a tenant's packets reach its discipline on every switch, with pages there or without.
+    /// Whether a tenant's packets reach its discipline on every switch, with pages there
+    /// or without.
     pub fn runs_everywhere(&self, tenant: u32) -> bool {
         self.of(tenant).is_some_and(|r| r.runs == Runs::Everywhere)
     }

@@ -29,12 +29,14 @@ impl Homes {
         }
     }
 
-    /// A tenant has no room any more: its discipline may forget it, and is told anew before it has some again.
+    /// A tenant has no room any more: its discipline may forget it, and is told anew before it has
+    /// some again.
     pub fn forget(&mut self, id: u32) {
         self.told.remove(&id);
     }
 
-    /// What a tenant's discipline is to be told now, if it is anything new. Takes a step per partition after a change, else one look-up.
+    /// What a tenant's discipline is to be told now, if it is anything new. Takes a step per
+    /// partition after a change, else one look-up.
     pub fn news(
         &mut self,
         id: u32,

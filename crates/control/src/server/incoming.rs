@@ -10,8 +10,8 @@ pub type Keys = BTreeMap<u32, Vec<Key>>;
 /// Keys of each tenant with their requests.
 pub type Counts = BTreeMap<u32, Vec<(Key, u64)>>;
 
-/// The key, copied out of its message, so that one key does not keep the whole message in memory; `None`
-/// if its length is not 1 to [`wire::MAX_KEY`].
+/// The key, copied out of its message, so that one key does not keep the whole message in memory;
+/// `None` if its length is not 1 to [`wire::MAX_KEY`].
 fn key(bytes: &[u8]) -> Option<Key> {
     (1..=wire::MAX_KEY)
         .contains(&bytes.len())
@@ -56,7 +56,8 @@ pub fn counts(groups: &[TenantCounts], is_known: impl Fn(u32) -> bool) -> (Count
     (counts, others)
 }
 
-/// What was counted of each tenant. Words that are missing count as 0; one that nobody has is not looked at.
+/// What was counted of each tenant. Words that are missing count as 0; one that nobody has is not
+/// looked at.
 pub fn tallies(of: &[TenantTallies]) -> BTreeMap<u32, Tallies> {
     let words = |of: &TenantTallies| {
         let mut tallies = [0; TALLIES];

@@ -1,6 +1,7 @@
 //! What changed and is to be remembered, in the order in which it changed, and how far it is.
 //!
-//! Whoever must not act before a change is safe asks for the position after it and waits until that is durable.
+//! Whoever must not act before a change is safe asks for the position after it and waits until that
+//! is durable.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! What disciplines keep of their tenants' keys, over changes of the controller and the end of the tenant.
+//! What disciplines keep of their tenants' keys, over changes of the controller and the end of
+//! the tenant.
 
 use std::{collections::BTreeMap, str::FromStr};
 

@@ -1,4 +1,5 @@
-//! The life of a controller: it stands by, leads while it may, writes what changed, and stands by again.
+//! The life of a controller: it stands by, leads while it may, writes what changed, and stands
+//! by again.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -74,7 +75,8 @@ async fn lead_once(
     let default = &beginning.default_discipline;
     let disciplines =
         Disciplines::start(beginning.disciplines, default, plan.limits, &plan.settings);
-    // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
+    // Microseconds since 1970: above every number of an earlier lead, which used at most one per
+    // microsecond.
     let core = Core::new(plan, disciplines, loaded, clock_ms() * 1000)?;
     tracing::info!(term = lead.term(), "leads");
     shared.begin(core, lead.term());
@@ -93,7 +95,8 @@ async fn lead_once(
     Ok(over)
 }
 
-/// Returns when this controller is to stop and disciplines have what they want to keep, or have waited long enough for it.
+/// Returns when this controller is to stop and disciplines have what they want to keep, or have
+/// waited long enough for it.
 async fn to_the_end(shared: &Shared, stopped: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is as good as stopped.
     let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -113,8 +116,8 @@ async fn to_the_end(shared: &Shared, stopped: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does not, this controller is as one
-/// that stands by.
+/// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does
+/// not, this controller is as one that stands by.
 async fn keep_time(shared: &Shared, lead: &Lead) -> Infallible {
     let mut pump = tokio::time::interval(PUMP_EVERY);
     let mut tick = tokio::time::interval(TICK_EVERY);

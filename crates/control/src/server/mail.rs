@@ -1,4 +1,5 @@
-//! Messages of disciplines to their halves in one store or switch: numbered, in order, kept until they are acknowledged.
+//! Messages of disciplines to their halves in one store or switch: numbered, in order, kept until
+//! they are acknowledged.
 
 use std::collections::{BTreeSet, VecDeque};
 

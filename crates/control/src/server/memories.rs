@@ -1,4 +1,5 @@
-//! What disciplines have remembered of their tenants, over changes of the controller and the end of the tenant.
+//! What disciplines have remembered of their tenants, over changes of the controller and the end of
+//! the tenant.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -98,7 +99,8 @@ impl Memories {
         Ok(())
     }
 
-    /// From which position of the journal on everything that was asked for after something was remembered may be sent.
+    /// From which position of the journal on everything that was asked for after something was
+    /// remembered may be sent.
     pub fn safe_after(&self) -> u64 {
         self.safe_after
     }

@@ -1,5 +1,6 @@
-//! What people and programs ask of a controller that leads, made at once; see [`crate::admin::Admin`] for each. What was changed is
-//! safe when the [`Core::journal`] is durable up to its position.
+//! What people and programs ask of a controller that leads, made at once; see
+//! [`crate::admin::Admin`] for each. What was changed is safe when the [`Core::journal`] is durable
+//! up to its position.
 
 use api::types::{
     NewSecret, PageGrant, PageId, PageRequest, ReturnPages, TenantChange, TenantSpec, TenantView,
@@ -14,7 +15,8 @@ use super::{
 use crate::admin::Refusal;
 
 impl Core {
-    /// Creates a tenant, with the `fresh` secret unless it asks for another. The answer has its secrets.
+    /// Creates a tenant, with the `fresh` secret unless it asks for another. The answer has
+    /// its secrets.
     ///
     /// # Errors
     /// As of [`create_tenant`](crate::admin::Admin::create_tenant).

@@ -171,7 +171,8 @@ impl Server {
         self.serving.address()
     }
 
-    /// Takes from switches what is to be kept, writes the state, ends the streams and lets another controller lead.
+    /// Takes from switches what is to be kept, writes the state, ends the streams and lets another
+    /// controller lead.
     ///
     /// # Errors
     /// If it had failed before.

@@ -6,14 +6,16 @@ use decide::SwitchId;
 use super::{around::Around, memory::Memory, tenants::Tenant};
 use crate::topology::Neighbour;
 
-/// Whether a tenant's packets reach its discipline on a switch: where it has pages, or everywhere. With write-back that is everywhere: the first
-/// two switches that a write passes have to know whose it is, and stamp it, wherever the tenant's copies lie.
+/// Whether a tenant's packets reach its discipline on a switch: where it has pages, or everywhere.
+/// With write-back that is everywhere: the first two switches that a write passes have to know
+/// whose it is, and stamp it, wherever the tenant's copies lie.
 fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
     let everywhere = tenant.write_back_ms > 0 || around.disciplines.runs_everywhere(tenant.id);
     everywhere || memory.rooms().has(tenant.id, id)
 }
 
-/// Whether a tenant belongs to a switch's setup: where its discipline runs, and where its traffic is to be measured.
+/// Whether a tenant belongs to a switch's setup: where its discipline runs, and where its traffic
+/// is to be measured.
 pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
     decides(tenant, id, around, memory) || around.is_measured(tenant)
 }

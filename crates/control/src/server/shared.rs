@@ -1,4 +1,5 @@
-//! What the controller's tasks share: the core while this controller leads, and the streams of switches.
+//! What the controller's tasks share: the core while this controller leads, and the streams of
+//! switches.
 
 use std::{
     collections::HashMap,
@@ -19,8 +20,8 @@ use crate::{
 /// Sends messages to one switch or store.
 pub type Outgoing<M> = mpsc::Sender<Result<M, Status>>;
 
-/// One lock holds it: a message costs microseconds, a window's end some milliseconds, and nothing waits while the lock is
-/// held.
+/// One lock holds it: a message costs microseconds, a window's end some milliseconds, and nothing
+/// waits while the lock is held.
 #[derive(Default)]
 pub struct Inner {
     /// There while this controller leads.
@@ -83,7 +84,8 @@ pub struct Shared {
     pub state: State,
     /// There may be something to send or to write.
     pub poke: Notify,
-    /// The term in which this controller leads; 0: it stands by, or does not know whether it still leads.
+    /// The term in which this controller leads; 0: it stands by, or does not know whether it
+    /// still leads.
     pub term: watch::Sender<u64>,
     /// Up to which position of the journal everything is durable.
     pub durable: watch::Sender<u64>,
@@ -128,8 +130,8 @@ impl Shared {
         self.term.send_replace(term);
     }
 
-    /// The lead in that term holds, or none does: then this controller answers as one that stands by, and its streams end, but
-    /// it keeps the core. True: it holds.
+    /// The lead in that term holds, or none does: then this controller answers as one that stands
+    /// by, and its streams end, but it keeps the core. True: it holds.
     pub fn holds(&self, term: Option<u64>) -> bool {
         let now = term.unwrap_or(0);
         self.term.send_if_modified(|term| {

@@ -1,7 +1,9 @@
-//! The streams of stores: the cluster, where tenants are placed, and messages of disciplines to their halves there.
+//! The streams of stores: the cluster, where tenants are placed, and messages of disciplines to
+//! their halves there.
 //!
-//! Messages are numbered, wait until they are acknowledged, and are sent again over a new stream. They are not remembered: after
-//! a change of the leader a discipline's control half starts anew, and tells again what it has to say.
+//! Messages are numbered, wait until they are acknowledged, and are sent again over a new stream.
+//! They are not remembered: after a change of the leader a discipline's control half starts anew,
+//! and tells again what it has to say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +20,8 @@ use super::{mail::Mail, memory::Rooms};
 pub struct StoreStreamId(u64);
 
 struct Stream {
-    /// The store that messages are for; none: its address is no store's, or a newer stream is that store's.
+    /// The store that messages are for; none: its address is no store's, or a newer stream is
+    /// that store's.
     store: Option<SocketAddr>,
     /// Version of the cluster that was sent.
     cluster: Option<u64>,
@@ -97,8 +100,8 @@ impl Stores {
             .map_err(|line| format!("{store}: {line}"))
     }
 
-    /// What to send on a stream now: the cluster of this version if it is newer, then where tenants have rooms if that changed,
-    /// then messages.
+    /// What to send on a stream now: the cluster of this version if it is newer, then where tenants
+    /// have rooms if that changed, then messages.
     pub fn next(
         &mut self,
         id: StoreStreamId,
@@ -123,7 +126,8 @@ impl Stores {
         Some(ToStore { body: Some(body) })
     }
 
-    /// A store took in every message up to this number. Of these tenants it has all that it was sent.
+    /// A store took in every message up to this number. Of these tenants it has all that it
+    /// was sent.
     pub fn acknowledged(&mut self, id: StoreStreamId, seq: u64) -> BTreeSet<u32> {
         let Some(stream) = self.streams.get(&id) else {
             return BTreeSet::new();

@@ -25,7 +25,8 @@ async fn first<T>(incoming: &mut Streaming<T>) -> Option<T> {
     first.ok()??.ok()
 }
 
-/// Takes messages in until the stream or the lead ends; then why the stream is closed, if not by the peer.
+/// Takes messages in until the stream or the lead ends; then why the stream is closed, if not by
+/// the peer.
 async fn take_in<T, M>(
     shared: &Shared,
     term: u64,

@@ -1,7 +1,9 @@
-//! The tenants as the controller keeps them: who they are, what they may use, which secrets are theirs.
+//! The tenants as the controller keeps them: who they are, what they may use, which secrets
+//! are theirs.
 //!
-//! They come from the cluster file ("declared") or from the admin API. What the cluster file says of a declared tenant is
-//! taken over once, and again whenever the file says something else; in between, changes made at run time hold.
+//! They come from the cluster file ("declared") or from the admin API. What the cluster file says
+//! of a declared tenant is taken over once, and again whenever the file says something else; in
+//! between, changes made at run time hold.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +47,8 @@ pub struct Tenant {
     pub hash_secret: Option<String>,
     /// Guaranteed pages, over all switches.
     pub quota: u32,
-    /// What an operator gave it for good, where it has given pages back by itself; none: the quota. It may ask for no more.
+    /// What an operator gave it for good, where it has given pages back by itself; none: the quota.
+    /// It may ask for no more.
     #[serde(default)]
     pub given: Option<u32>,
     /// Parts of the quota that end.
@@ -68,7 +71,8 @@ pub struct Tenant {
     pub clients: Vec<IpNet>,
     /// Whether idle pages are lent to it.
     pub borrow: bool,
-    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer every write.
+    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer
+    /// every write.
     #[serde(default)]
     pub write_back_ms: u32,
     /// Options of its discipline, by name.
@@ -148,7 +152,8 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Those that were remembered, brought in line with the cluster file; with what was changed for that.
+    /// Those that were remembered, brought in line with the cluster file; with what was changed
+    /// for that.
     pub fn new(
         remembered: impl IntoIterator<Item = (u32, Tenant)>,
         retired: impl IntoIterator<Item = u32>,

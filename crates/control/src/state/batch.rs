@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::StateError;
 
-/// Rows of one unit that are surely written together: etcd takes 128 operations per transaction by default.
+/// Rows of one unit that are surely written together: etcd takes 128 operations per transaction
+/// by default.
 pub const ROWS_TOGETHER: usize = 100;
 /// Longest row in bytes: etcd takes requests of 1.5 MiB by default.
 pub const ROW_MAX: usize = 1 << 20;
@@ -19,16 +20,17 @@ const TRANSACTION_MAX: usize = ROW_MAX + (256 << 10);
 
 /// What changed since the last write, in order.
 ///
-/// Rows between two calls of [`Batch::end_unit`] are a *unit*: its first [`ROWS_TOGETHER`] rows are written
-/// whole or not at all, if they are not longer than [`ROW_MAX`] together. Units are written in order: if
-/// writing fails or the process dies in between, the first ones are written and the others not. With a file,
-/// all of a batch is written whole or not at all.
+/// Rows between two calls of [`Batch::end_unit`] are a *unit*: its first [`ROWS_TOGETHER`] rows are
+/// written whole or not at all, if they are not longer than [`ROW_MAX`] together. Units are written
+/// in order: if writing fails or the process dies in between, the first ones are written and the
+/// others not. With a file, all of a batch is written whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     rows: Vec<(String, Option<Vec<u8>>)>,
     /// Lengths of `rows` at which a unit ends.
     ends: Vec<usize>,
-    /// Keys that a switch now holds (true) or no longer. Kept by a file only, as hints for a restart.
+    /// Keys that a switch now holds (true) or no longer. Kept by a file only, as hints for
+    /// a restart.
     pub items: Vec<(SwitchId, ItemKey, bool)>,
 }
 
@@ -124,7 +126,8 @@ fn size((key, value): &(String, Option<Vec<u8>>)) -> usize {
 /// Rows that are written together.
 #[derive(Default)]
 pub(super) struct Transaction<'a> {
-    /// Each key once: etcd refuses to write one twice in a transaction, and only the last write counts.
+    /// Each key once: etcd refuses to write one twice in a transaction, and only the last
+    /// write counts.
     rows: Vec<(&'a str, Option<&'a [u8]>)>,
     places: HashMap<&'a str, usize>,
     bytes: usize,

@@ -1,9 +1,10 @@
 //! The state in etcd, and how its servers are reached.
 //!
-//! Under the prefix: `rows/KEY` the rows, `leader` who leads, `alive` its heartbeat, `term` the last term, `format`.
-//! Every write is a transaction that compares the revision in which `leader` was written: once another leads, it writes
-//! nothing. It also compares and sets `written`, the number of the leader's last transaction, so that each is carried out
-//! once and in order, however often it is sent.
+//! Under the prefix: `rows/KEY` the rows, `leader` who leads, `alive` its heartbeat, `term` the
+//! last term, `format`. Every write is a transaction that compares the revision in which `leader`
+//! was written: once another leads, it writes nothing. It also compares and sets `written`, the
+//! number of the leader's last transaction, so that each is carried out once and in order, however
+//! often it is sent.
 //!
 //! One server is asked at a time, and the next one after it failed or did not answer in time.
 
@@ -324,7 +325,8 @@ impl Etcd {
             .or_else([TxnOp::get(leader, None), TxnOp::get(written, None)])
     }
 
-    /// The number that was written last, of the answer to a refused transaction; `None` if we do not lead.
+    /// The number that was written last, of the answer to a refused transaction; `None` if we do
+    /// not lead.
     fn written(&self, fence: Fence, answer: &TxnResponse) -> Option<u64> {
         let got = answer.op_responses();
         let [TxnOpResponse::Get(leader), TxnOpResponse::Get(written)] = got.as_slice() else {

@@ -1,8 +1,8 @@
 //! The leader's sign of life in etcd.
 //!
-//! It comes from a thread of its own with connections of its own, before everything else that the machine has to do: a
-//! leader that is busy is not to be taken for one that is gone. Beats do not wait for one another, so a disk of etcd's that
-//! takes half a second costs nothing.
+//! It comes from a thread of its own with connections of its own, before everything else that the
+//! machine has to do: a leader that is busy is not to be taken for one that is gone. Beats do not
+//! wait for one another, so a disk of etcd's that takes half a second costs nothing.
 
 use std::{
     convert::Infallible,
@@ -27,7 +27,8 @@ const WAITING_MAX: usize = 8;
 /// Of a thread that does next to nothing, but must do it in time.
 const NICE: i32 = -15;
 
-/// Beats until its tenure is over, then gives the lead back. If it is dropped before, it stops as if it had been killed.
+/// Beats until its tenure is over, then gives the lead back. If it is dropped before, it stops as
+/// if it had been killed.
 pub(super) struct Heartbeat {
     _held: oneshot::Sender<Infallible>,
     done: oneshot::Receiver<Infallible>,

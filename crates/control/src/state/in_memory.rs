@@ -2,7 +2,8 @@
 
 use super::{Batch, Loaded, StateError};
 
-/// What a file of this machine would hold. A controller that leads begins a term, loads, and writes in that term.
+/// What a file of this machine would hold. A controller that leads begins a term, loads, and writes
+/// in that term.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
     term: u64,

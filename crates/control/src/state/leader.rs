@@ -1,16 +1,19 @@
 //! Which controller leads, by an election in etcd.
 //!
-//! The leader's record is the key `leader`; it writes `alive` some times a second (see [`super::heartbeat`]). Standbys look at
-//! both ten times a second. One that has seen neither a heartbeat nor a write for [`Pace::silence`], while etcd answered it, writes
-//! `leader` anew, in a transaction that compares all that it saw: a leader that gave a sign in the meantime stays. In the same
-//! transaction the term rises, and from then on every transaction of the one before is refused.
+//! The leader's record is the key `leader`; it writes `alive` some times a second (see
+//! [`super::heartbeat`]). Standbys look at both ten times a second. One that has seen neither a
+//! heartbeat nor a write for [`Pace::silence`], while etcd answered it, writes `leader` anew, in a
+//! transaction that compares all that it saw: a leader that gave a sign in the meantime stays. In
+//! the same transaction the term rises, and from then on every transaction of the one before
+//! is refused.
 //!
-//! The leader counts from the moment at which it sent a sign that etcd took, by its own monotonic clock, and sends nothing any
-//! more a little before others may take its place: it stops before another begins, if clocks run at the same speed. If they
-//! do not, or if its process stood still, the term keeps what it sends and writes from having an effect.
+//! The leader counts from the moment at which it sent a sign that etcd took, by its own monotonic
+//! clock, and sends nothing any more a little before others may take its place: it stops before
+//! another begins, if clocks run at the same speed. If they do not, or if its process stood still,
+//! the term keeps what it sends and writes from having an effect.
 //!
-//! No lease of etcd's: the shortest that it gives is one and a half times its election timeout, two seconds by default, and
-//! it looks for those that ran out twice a second.
+//! No lease of etcd's: the shortest that it gives is one and a half times its election timeout, two
+//! seconds by default, and it looks for those that ran out twice a second.
 
 use std::time::{Duration, Instant};
 
@@ -113,7 +116,8 @@ impl Silence {
     }
 }
 
-/// When a standby looks again that has just looked, and will have seen the same signs for too long at `over_at`.
+/// When a standby looks again that has just looked, and will have seen the same signs for too long
+/// at `over_at`.
 fn next_look(over_at: Instant, now: Instant) -> Instant {
     over_at.min(now + LOOK_EVERY)
 }
@@ -151,8 +155,8 @@ async fn stand(
     Ok(tenure)
 }
 
-/// The revisions in which the election's keys were written last; 0: they are not there. As long as they are the same the
-/// leader gave no sign of life.
+/// The revisions in which the election's keys were written last; 0: they are not there. As long as
+/// they are the same the leader gave no sign of life.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Signs {
     leader: i64,
@@ -212,7 +216,8 @@ fn revision_of(answer: &TxnResponse) -> Result<i64, Fault> {
         .ok_or_else(|| Fault::Passing("an answer without revision".into()))
 }
 
-/// Tries to be the leader after the one of `last_term`; `None` if another was faster, or the leader gave a sign of life.
+/// Tries to be the leader after the one of `last_term`; `None` if another was faster, or the leader
+/// gave a sign of life.
 async fn elect(
     etcd: &Etcd,
     candidate: &Candidate,
@@ -241,7 +246,8 @@ async fn elect(
             TxnOp::put(etcd.key("format"), FORMAT.to_string(), None),
         ]);
     let elect = |mut client: Client| async move { client.txn(txn).await };
-    // If there is no answer we may have been elected, and do not know since when: we are silent then, and replaced.
+    // If there is no answer we may have been elected, and do not know since when: we are silent
+    // then, and replaced.
     let answer = etcd.ask(WRITE_WITHIN, elect).await?;
     if !answer.succeeded() {
         return Ok(None);
@@ -257,7 +263,8 @@ async fn elect(
 mod tests {
     use super::*;
 
-    /// A standby that looks in no time: when it would be elected, after a leader whose last signs it sees first at its first look.
+    /// A standby that looks in no time: when it would be elected, after a leader whose last signs
+    /// it sees first at its first look.
     fn elected_after(signs_at: impl Fn(Duration) -> i64) -> Duration {
         let (began, pace, mut silence) = (Instant::now(), Pace::DEFAULT, Silence::default());
         let mut now = began;

@@ -1,7 +1,8 @@
-//! A standby's copy of all rows, kept up to date by a watch, so that it can lead at once when it is elected.
+//! A standby's copy of all rows, kept up to date by a watch, so that it can lead at once when it
+//! is elected.
 //!
-//! It watches everything under the prefix, the election too: what came up to the revision in which this controller was elected is
-//! all that was ever written before.
+//! It watches everything under the prefix, the election too: what came up to the revision in which
+//! this controller was elected is all that was ever written before.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -43,7 +44,8 @@ impl Mirror {
         Mirror { copy, keeping }
     }
 
-    /// All rows as they were in this revision, in which the last was written; none: they are not here within this time.
+    /// All rows as they were in this revision, in which the last was written; none: they are not
+    /// here within this time.
     pub(super) async fn at(self, revision: i64, within: Duration) -> Option<Loaded> {
         let mut complete = self.copy.complete.subscribe();
         let wait = complete.wait_for(|complete| *complete >= revision);

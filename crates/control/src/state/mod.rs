@@ -1,18 +1,19 @@
 //! What the controller remembers, and which controller may change it.
 //!
-//! Small JSON rows under string keys, and the items that each switch is known to hold. They lie in one redb
-//! file of this machine, or in etcd, where several controllers stand by and one leads. The outside is the
-//! same for both: [`State::open`], then [`State::campaign`] until this controller leads, then
-//! [`Lead::load`] once and [`Lead::write`] for each change. Only a [`Lead`] can read or write, so that
-//! nothing is done in the name of a controller that does not lead.
+//! Small JSON rows under string keys, and the items that each switch is known to hold. They lie in
+//! one redb file of this machine, or in etcd, where several controllers stand by and one leads. The
+//! outside is the same for both: [`State::open`], then [`State::campaign`] until this controller
+//! leads, then [`Lead::load`] once and [`Lead::write`] for each change. Only a [`Lead`] can read or
+//! write, so that nothing is done in the name of a controller that does not lead.
 //!
-//! Every lead has a *term* that is higher than all before it, over restarts and over machines. Writes of
-//! an older term are refused by the store ([`StateError::Deposed`]), and its messages by the switches. What
-//! a new leader loads is therefore final: nothing of an older term can come after it.
+//! Every lead has a *term* that is higher than all before it, over restarts and over machines.
+//! Writes of an older term are refused by the store ([`StateError::Deposed`]), and its messages by
+//! the switches. What a new leader loads is therefore final: nothing of an older term can come
+//! after it.
 //!
-//! Costs: a write is one synced commit of the file, or one round trip to etcd per 100 rows; the leader has etcd write
-//! some seven heartbeats a second, and a standby reads five keys ten times a second
-//! and keeps a copy of all rows by a watch.
+//! Costs: a write is one synced commit of the file, or one round trip to etcd per 100 rows; the
+//! leader has etcd write some seven heartbeats a second, and a standby reads five keys ten times a
+//! second and keeps a copy of all rows by a watch.
 
 mod batch;
 mod etcd;
@@ -86,8 +87,8 @@ impl Loaded {
         parse(key, json).map(Some)
     }
 
-    /// The rows whose keys begin with `prefix`, by what follows it (`"7"` of `tenant/7` for the prefix
-    /// `tenant/`), in the order of their keys.
+    /// The rows whose keys begin with `prefix`, by what follows it (`"7"` of `tenant/7` for the
+    /// prefix `tenant/`), in the order of their keys.
     ///
     /// # Errors
     /// [`StateError::Row`] if one of them is not what is expected.
@@ -144,7 +145,8 @@ pub enum StateError {
         /// In its words.
         reason: String,
     },
-    /// This controller does not lead any more. What was being written may be written or not: who leads next sees it.
+    /// This controller does not lead any more. What was being written may be written or not: who
+    /// leads next sees it.
     #[error("this controller does not lead any more; nothing may be changed by it")]
     Deposed,
     /// A row is not what was expected, or cannot be stored.
@@ -205,9 +207,9 @@ impl State {
         })
     }
 
-    /// Waits until this controller leads: at once with a file, with etcd when no other one does. It goes on
-    /// trying while etcd cannot be reached. To be dropped to stop standing by. A lead that this controller
-    /// won before must be gone or resigned.
+    /// Waits until this controller leads: at once with a file, with etcd when no other one does. It
+    /// goes on trying while etcd cannot be reached. To be dropped to stop standing by. A lead that
+    /// this controller won before must be gone or resigned.
     ///
     /// # Errors
     /// Only what does not pass by waiting: another format, or etcd denies access.
@@ -241,8 +243,8 @@ impl State {
         }
     }
 
-    /// Who leads, as far as this controller saw in [`State::campaign`]: for the messages that a standby
-    /// answers with.
+    /// Who leads, as far as this controller saw in [`State::campaign`]: for the messages that a
+    /// standby answers with.
     pub fn leader(&self) -> Option<Leader> {
         self.leader.borrow().clone()
     }
@@ -253,8 +255,9 @@ impl State {
     }
 }
 
-/// The right to read and change the state, while it lasts. If it is dropped without [`Lead::resign`], it ends as
-/// if the process had been killed: with etcd, others lead when they have heard nothing of it for long enough.
+/// The right to read and change the state, while it lasts. If it is dropped without
+/// [`Lead::resign`], it ends as if the process had been killed: with etcd, others lead when they
+/// have heard nothing of it for long enough.
 pub struct Lead {
     backend: Backend,
     tenure: Arc<Tenure>,
@@ -269,14 +272,15 @@ impl Lead {
         self.tenure.term
     }
 
-    /// Whether this controller leads now, by this machine's clock: to be asked right before something is sent that only
-    /// the leader may send. While etcd does not answer it may not hold, and hold again later.
+    /// Whether this controller leads now, by this machine's clock: to be asked right before
+    /// something is sent that only the leader may send. While etcd does not answer it may not hold,
+    /// and hold again later.
     pub fn holds(&self) -> bool {
         self.tenure.holds()
     }
 
-    /// Done when this controller does not lead any more: another took its place, or etcd does not answer for too long. Never
-    /// with a file.
+    /// Done when this controller does not lead any more: another took its place, or etcd does not
+    /// answer for too long. Never with a file.
     pub async fn lost(&self) {
         self.tenure.lost().await;
     }
@@ -284,7 +288,8 @@ impl Lead {
     /// Reads everything; the first time at once, if this controller stood by long enough.
     ///
     /// # Errors
-    /// [`StateError::Deposed`] if the lead was lost while etcd could not be read; or the file cannot be read.
+    /// [`StateError::Deposed`] if the lead was lost while etcd could not be read; or the file
+    /// cannot be read.
     pub async fn load(&self) -> Result<Loaded, StateError> {
         match &self.backend {
             Backend::File(file) => {
@@ -305,10 +310,10 @@ impl Lead {
         }
     }
 
-    /// Writes a batch and waits until it is durable. [`Batch`] says what of it is written whole or not at
-    /// all; batches are written in the order of the calls. While etcd cannot be reached it is tried again, as long
-    /// as this controller leads. If this is given up (the future dropped), the batch is written or not, but
-    /// never after a later one.
+    /// Writes a batch and waits until it is durable. [`Batch`] says what of it is written whole or
+    /// not at all; batches are written in the order of the calls. While etcd cannot be reached it
+    /// is tried again, as long as this controller leads. If this is given up (the future dropped),
+    /// the batch is written or not, but never after a later one.
     ///
     /// # Errors
     /// [`StateError::Deposed`]: step down. With any other, this controller still leads, and the first units of the

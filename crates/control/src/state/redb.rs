@@ -26,8 +26,8 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Opens `control.redb` in `directory`; both are made if they are not there. Only their owner can read
-    /// what is made: it holds the tenants' secrets.
+    /// Opens `control.redb` in `directory`; both are made if they are not there. Only their owner
+    /// can read what is made: it holds the tenants' secrets.
     pub(super) fn open(directory: &Path) -> Result<File, StateError> {
         let path = directory.join("control.redb");
         let io = |path: &Path, e: &dyn std::fmt::Display| StateError::Io {

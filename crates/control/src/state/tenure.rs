@@ -12,14 +12,17 @@ const MARGIN: Duration = Duration::from_millis(100);
 
 /// How long an election's parties wait for one another. All controllers of one state have the same.
 ///
-/// Controllers have the default. Tests of what does not depend on it give so much time that no machine is too busy for it.
+/// Controllers have the default. Tests of what does not depend on it give so much time that no
+/// machine is too busy for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// A leader that standbys have heard nothing of for so long may be replaced.
     pub silence: Duration,
-    /// A leader that etcd has not answered for so long stands by again, even if nobody took its place.
+    /// A leader that etcd has not answered for so long stands by again, even if nobody took
+    /// its place.
     pub out_of_reach: Duration,
-    /// How long an elected controller waits for its copy of the rows; then it reads everything itself.
+    /// How long an elected controller waits for its copy of the rows; then it reads
+    /// everything itself.
     pub copy_within: Duration,
     /// How long one page of rows may take, or the beginning of a watch.
     pub page_within: Duration,
@@ -61,8 +64,9 @@ impl Fence {
     }
 }
 
-/// Numbers of a leader's transactions. etcd's key `written` holds the last one that was carried out, and each
-/// compares it: a request that was given up, sent again and then arrives late does nothing.
+/// Numbers of a leader's transactions. etcd's key `written` holds the last one that was carried
+/// out, and each compares it: a request that was given up, sent again and then arrives late
+/// does nothing.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     /// What `written` holds, as far as we know.
@@ -116,7 +120,8 @@ impl Tenure {
         )
     }
 
-    /// Whether nobody else can lead now, by this machine's clock. It may hold again when etcd has taken a sign of life.
+    /// Whether nobody else can lead now, by this machine's clock. It may hold again when etcd has
+    /// taken a sign of life.
     pub(super) fn holds(&self) -> bool {
         !self.is_over()
             && self

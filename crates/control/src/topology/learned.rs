@@ -41,8 +41,8 @@ pub(super) struct Port {
 /// Who is on which subnet.
 pub(super) type Subnets = BTreeMap<IpNet, Vec<Port>>;
 
-/// Takes over what may connect anything: no loopback, no link-local and no multicast addresses, and not more than is
-/// considered.
+/// Takes over what may connect anything: no loopback, no link-local and no multicast addresses, and
+/// not more than is considered.
 pub(super) fn cut(interfaces: Vec<Interface>) -> Vec<Interface> {
     let cut = |mut interface: Interface| {
         interface.addresses.retain(|net| connects(net.addr()));
@@ -70,8 +70,8 @@ fn is_link_local(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
 
-/// Whether two ports are on one wire. Two switches with the very same address are not: each has a subnet of its
-/// own that happens to be numbered alike, as those of container bridges are.
+/// Whether two ports are on one wire. Two switches with the very same address are not: each has a
+/// subnet of its own that happens to be numbered alike, as those of container bridges are.
 pub(super) fn meet(a: &Port, b: &Port) -> bool {
     a.switch != b.switch && a.address != b.address
 }

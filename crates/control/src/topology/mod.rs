@@ -1,18 +1,20 @@
 //! Switches, hosts and links: which way packets go, and which way they should.
 //!
-//! A topology is declared in a file, learned from the switches' interfaces, or both. Learned: switches with
-//! different addresses in one subnet are linked, and an address is attached to the switch whose connected subnet
-//! holds it. Where a link is declared, the file's cost counts; whether it is up is learned in either case, where the
-//! two switches share a subnet. What is learned beyond the file is added.
+//! A topology is declared in a file, learned from the switches' interfaces, or both. Learned:
+//! switches with different addresses in one subnet are linked, and an address is attached to the
+//! switch whose connected subnet holds it. Where a link is declared, the file's cost counts;
+//! whether it is up is learned in either case, where the two switches share a subnet. What is
+//! learned beyond the file is added.
 //!
-//! A link may have carrier and be silent: its ends hear nothing of each other's probes. It is told as down, and is the way of
-//! last resort: who was wrong about it has cut nobody off.
+//! A link may have carrier and be silent: its ends hear nothing of each other's probes. It is told
+//! as down, and is the way of last resort: who was wrong about it has cut nobody off.
 //!
-//! Shortest paths go by cost, then by the number of links, then by the lower node at each step, so that
-//! everyone who asks gets the same one. Hosts do not forward.
+//! Shortest paths go by cost, then by the number of links, then by the lower node at each step, so
+//! that everyone who asks gets the same one. Hosts do not forward.
 //!
-//! Cost: the graph is made anew when something changes; a path is one run of Dijkstra's algorithm (tens of
-//! microseconds for some hundred links), all routes one run for each switch and family of addresses.
+//! Cost: the graph is made anew when something changes; a path is one run of Dijkstra's algorithm
+//! (tens of microseconds for some hundred links), all routes one run for each switch and family of
+//! addresses.
 
 mod declared;
 mod learned;
@@ -166,7 +168,8 @@ impl Topology {
         self.rebuild();
     }
 
-    /// A switch reported its interfaces. They hold until it reports others: while its agent is away, it goes on forwarding. Says whether anything changed.
+    /// A switch reported its interfaces. They hold until it reports others: while its agent is
+    /// away, it goes on forwarding. Says whether anything changed.
     pub fn learn(&mut self, id: SwitchId, name: &str, interfaces: Vec<Interface>) -> bool {
         let switch = Switch {
             name: name.into(),
@@ -215,8 +218,9 @@ impl Topology {
         Some(path)
     }
 
-    /// Where an address is: the declared host that has it, the switch that has it, or the switch that is connected to the
-    /// smallest subnet that holds it; of several switches, one that has it as a neighbour, then the lowest.
+    /// Where an address is: the declared host that has it, the switch that has it, or the switch
+    /// that is connected to the smallest subnet that holds it; of several switches, one that has it
+    /// as a neighbour, then the lowest.
     pub fn attachment(&self, address: IpAddr) -> Option<NodeId> {
         let address = address.to_canonical();
         let host = self.host_of(address).map(|h| NodeId::Host(h.name.clone()));

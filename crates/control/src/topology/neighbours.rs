@@ -21,7 +21,8 @@ pub struct Neighbour {
 }
 
 impl Topology {
-    /// For each switch, those that it shares a subnet with, once per interface: over the first subnet of several.
+    /// For each switch, those that it shares a subnet with, once per interface: over the first
+    /// subnet of several.
     pub fn neighbours(&self) -> BTreeMap<SwitchId, Vec<Neighbour>> {
         let mut seen = BTreeSet::new();
         let mut all: BTreeMap<SwitchId, Vec<Neighbour>> = BTreeMap::new();

@@ -32,9 +32,10 @@ struct Step {
 }
 
 impl Topology {
-    /// For each switch that reported and each subnet that it is not connected to, the next hop on the shortest path to the
-    /// nearest switch that is; by learned interfaces only, as a next hop needs an address. IPv4 goes over links with IPv4
-    /// addresses and IPv6 over those with IPv6 ones. A subnet that cannot be reached has no route.
+    /// For each switch that reported and each subnet that it is not connected to, the next hop on
+    /// the shortest path to the nearest switch that is; by learned interfaces only, as a next hop
+    /// needs an address. IPv4 goes over links with IPv4 addresses and IPv6 over those with IPv6
+    /// ones. A subnet that cannot be reached has no route.
     pub fn routes(&self) -> BTreeMap<SwitchId, Vec<Route>> {
         let mut routes: BTreeMap<SwitchId, Vec<Route>> =
             self.switches.keys().map(|id| (*id, vec![])).collect();
@@ -70,7 +71,8 @@ impl Topology {
         }
     }
 
-    /// To which neighbours each switch can send packets of a family; over the first subnet of several, if not over a silent wire.
+    /// To which neighbours each switch can send packets of a family; over the first subnet of
+    /// several, if not over a silent wire.
     fn steps(&self, v4: bool) -> BTreeMap<SwitchId, Vec<Step>> {
         let mut steps: BTreeMap<SwitchId, Vec<Step>> = BTreeMap::new();
         for (net, ports) in self.subnets.iter().filter(|(net, _)| is_v4(net) == v4) {

@@ -331,7 +331,8 @@ fn a_shared_subnet_belongs_to_the_switch_that_sees_the_address() {
 }
 
 proptest! {
-    /// Random graphs of eight switches: routes lead to where they should, in as many steps as the path has.
+    /// Random graphs of eight switches: routes lead to where they should, in as many steps as the
+    /// path has.
     #[test]
     fn routes_follow_the_shortest_paths(
         edges in proptest::collection::btree_set((1..9u16, 1..9u16), 0..16),

@@ -1,5 +1,6 @@
-//! A controller and a pretended switch over loopback: setup, commands, lost acknowledgements, broken streams,
-//! restarts. Nothing here sleeps for a result: every wait is for a message, and bounded.
+//! A controller and a pretended switch over loopback: setup, commands, lost acknowledgements,
+//! broken streams, restarts. Nothing here sleeps for a result: every wait is for a message,
+//! and bounded.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -35,8 +36,9 @@ id = 7
 secret = "000102030405060708090a0b0c0d0e0f"
 "#;
 
-/// Parameters are the last window's number; puts what is reported, removes what is reported with a count of 0, puts again
-/// what was lost. Tells the store when a configuration is in force, and puts a record when a store reports it.
+/// Parameters are the last window's number; puts what is reported, removes what is reported with a
+/// count of 0, puts again what was lost. Tells the store when a configuration is in force, and puts
+/// a record when a store reports it.
 #[derive(Default)]
 struct Obedient;
 

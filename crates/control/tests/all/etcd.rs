@@ -24,9 +24,11 @@ pub struct Server {
     process: Option<Child>,
 }
 
-/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with something else.
+/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with
+/// something else.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// A file system in memory: etcd waits for its disk with each write, and a disk that others use can take seconds.
+/// A file system in memory: etcd waits for its disk with each write, and a disk that others use can
+/// take seconds.
 const MEMORY: &str = "/dev/shm";
 
 /// Files in a member's directory with [`Server::with_tls`].
@@ -40,7 +42,8 @@ impl Server {
         Server::cluster(1).await.remove(0)
     }
 
-    /// Starts one that speaks TLS with those alone who have the certificate that is among its files.
+    /// Starts one that speaks TLS with those alone who have the certificate that is among
+    /// its files.
     pub async fn with_tls() -> Server {
         let mut server = Server::prepare(0);
         server.tls = true;

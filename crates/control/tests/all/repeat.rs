@@ -1,5 +1,6 @@
-//! The controller's core as a simulator drives it: in one thread, with a state in memory and a time that is told. Fed the same
-//! twice, with the same seed, it says and writes the same, byte for byte.
+//! The controller's core as a simulator drives it: in one thread, with a state in memory and a time
+//! that is told. Fed the same twice, with the same seed, it says and writes the same, byte
+//! for byte.
 
 use std::{collections::BTreeMap, time::Duration};
 

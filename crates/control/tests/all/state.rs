@@ -1,7 +1,8 @@
 //! The state store and the election, against real etcd servers.
 //!
-//! How long a standby waits is not looked at here, where a machine that is busy with something else would be: it is a matter of
-//! arithmetic (`src/state/leader.rs`, `src/state/tenure.rs`). Where nobody is to be replaced, controllers are patient enough.
+//! How long a standby waits is not looked at here, where a machine that is busy with something else
+//! would be: it is a matter of arithmetic (`src/state/leader.rs`, `src/state/tenure.rs`). Where
+//! nobody is to be replaced, controllers are patient enough.
 
 use std::{
     net::SocketAddr,
@@ -22,7 +23,8 @@ const PATIENT: Pace = Pace {
     page_within: PATIENCE,
 };
 
-/// A controller that replaces a silent leader as in production, and leads for as long as nobody replaces it.
+/// A controller that replaces a silent leader as in production, and leads for as long as nobody
+/// replaces it.
 async fn open_prompt(name: &str, servers: &[SocketAddr]) -> State {
     let pace = Pace {
         silence: Pace::default().silence,

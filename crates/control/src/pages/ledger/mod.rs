@@ -1,14 +1,16 @@
 //! Whose each page of every switch is.
 //!
-//! A page is free, held by one tenant, or leaving: taken from a tenant, but not confirmed to be clear. It goes from
-//! hand to hand only on the way held, leaving, free, held; so a switch that applied any table, however old, and any
-//! later one never finds two tenants' items in one page. Each change of what a switch should have raises the
-//! version of its table; the switch ignores lower ones and confirms what it applied.
+//! A page is free, held by one tenant, or leaving: taken from a tenant, but not confirmed to be
+//! clear. It goes from hand to hand only on the way held, leaving, free, held; so a switch that
+//! applied any table, however old, and any later one never finds two tenants' items in one page.
+//! Each change of what a switch should have raises the version of its table; the switch ignores
+//! lower ones and confirms what it applied.
 //!
-//! To keep this over crashes, what [`Ledger::take_changes`] hands out must be durable before the tables are sent:
-//! no switch then knows a version that a restarted controller does not.
+//! To keep this over crashes, what [`Ledger::take_changes`] hands out must be durable before the
+//! tables are sent: no switch then knows a version that a restarted controller does not.
 //!
-//! Cost: a change costs a logarithm of the switch's pages, finding free pages or those of a tenant one pass over them.
+//! Cost: a change costs a logarithm of the switch's pages, finding free pages or those of a tenant
+//! one pass over them.
 
 mod error;
 mod rows;
@@ -71,7 +73,8 @@ impl Ledger {
         Ledger::default()
     }
 
-    /// What was remembered. Pages that were leaving still are; rows of switches or pages that do not exist are left out.
+    /// What was remembered. Pages that were leaving still are; rows of switches or pages that do
+    /// not exist are left out.
     pub fn restore(
         switches: impl IntoIterator<Item = (SwitchId, SwitchRow)>,
         pages: impl IntoIterator<Item = (PageId, PageRow)>,
@@ -110,8 +113,8 @@ impl Ledger {
         }
     }
 
-    /// A switch is there with so many pages, for the first time or again. Hands back who lost which page because the
-    /// switch has fewer now.
+    /// A switch is there with so many pages, for the first time or again. Hands back who lost which
+    /// page because the switch has fewer now.
     ///
     /// # Errors
     /// If it has more than [`PAGES_MAX`].
@@ -204,8 +207,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes `n` pages of that kind from a tenant on a switch, or as many as it has: those with the lowest `worth`
-    /// first (as requests in the last window), of equal ones the last given.
+    /// Takes `n` pages of that kind from a tenant on a switch, or as many as it has: those with the
+    /// lowest `worth` first (as requests in the last window), of equal ones the last given.
     pub fn take_from<W: Ord>(
         &mut self,
         switch: SwitchId,
@@ -219,8 +222,8 @@ impl Ledger {
         chosen
     }
 
-    /// Makes `n` pages that a tenant has as one kind, or as many as there are, the other kind. It keeps them, so the
-    /// switch need not know. Which ones: those with the lowest `worth`.
+    /// Makes `n` pages that a tenant has as one kind, or as many as there are, the other kind. It
+    /// keeps them, so the switch need not know. Which ones: those with the lowest `worth`.
     pub fn convert<W: Ord>(
         &mut self,
         switch: SwitchId,
@@ -243,8 +246,8 @@ impl Ledger {
         chosen
     }
 
-    /// The switch has a table of this version in force: what left in it or before is free. Of a version that was
-    /// never made: nothing happens.
+    /// The switch has a table of this version in force: what left in it or before is free. Of a
+    /// version that was never made: nothing happens.
     pub fn confirmed(&mut self, switch: SwitchId, version: u64) -> Vec<PageId> {
         let Some(table) = self.tables.get_mut(&switch) else {
             return vec![];

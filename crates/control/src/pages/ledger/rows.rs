@@ -14,7 +14,8 @@ pub enum Kind {
     Lent,
 }
 
-/// How a page is held. Times are seconds since 1970 by the wall clock, because they outlive the process.
+/// How a page is held. Times are seconds since 1970 by the wall clock, because they outlive
+/// the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// By whom.
@@ -49,8 +50,8 @@ pub struct SwitchRow {
     pub version: u64,
 }
 
-/// What changed since the last call of [`Ledger::take_changes`](super::Ledger::take_changes). To be written as a
-/// whole or not at all, before any table that has these changes is sent.
+/// What changed since the last call of [`Ledger::take_changes`](super::Ledger::take_changes). To be
+/// written as a whole or not at all, before any table that has these changes is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Switches with their rows.

@@ -145,8 +145,8 @@ fn rows_that_make_no_sense_are_left_out() {
     );
 }
 
-/// A switch that clears a page only when a table has it as nobody's, and so shows every page that would go from
-/// hand to hand without that.
+/// A switch that clears a page only when a table has it as nobody's, and so shows every page that
+/// would go from hand to hand without that.
 #[derive(Default)]
 struct ModelSwitch {
     version: u64,

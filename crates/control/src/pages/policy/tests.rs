@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::topology::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch};
 
-/// A topology from `a-b` links; numbers are switches, `c1` is a client at 10.0.0.1, `s1` a store at 10.1.0.1.
+/// A topology from `a-b` links; numbers are switches, `c1` is a client at 10.0.0.1, `s1` a store at
+/// 10.1.0.1.
 fn net(links: &str) -> Topology {
     let mut declared = Declared::default();
     let nodes: BTreeSet<&str> = links.split([' ', '-']).collect();
@@ -131,8 +132,8 @@ fn traffic_decides_between_the_branches_and_the_core() {
     };
     // A branch is 2 links from the store, the core 1. Client 1 alone: its branch, 2 x rate.
     assert_eq!(place_for(&[flow(1, 1, 100.0)], 4, &NOWHERE), [(1, 4)]);
-    // 60 to 40: the first page saves 120 on branch 1, 80 on branch 2, 100 on the core. The second, with client 1's
-    // path at rank 2: 60 on branch 1, 80 on branch 2.
+    // 60 to 40: the first page saves 120 on branch 1, 80 on branch 2, 100 on the core. The second,
+    // with client 1's path at rank 2: 60 on branch 1, 80 on branch 2.
     assert_eq!(
         place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 1, &NOWHERE),
         [(1, 1)]
@@ -155,7 +156,8 @@ fn traffic_decides_between_the_branches_and_the_core() {
 
 #[test]
 fn in_a_star_of_many_clients_the_centre_serves_all() {
-    // Nine leaves of equal rate, each 2 links from the store; the centre, 10, 1 link: 9 x 1 against 1 x 2.
+    // Nine leaves of equal rate, each 2 links from the store; the centre, 10, 1 link: 9 x 1 against
+    // 1 x 2.
     let mut links: Vec<String> = (1..10).map(|n| format!("c{n}-{n} {n}-10")).collect();
     links.push("10-s1".into());
     let traffic: Vec<Flow> = (1..10).map(|n| flow(n, 1, 10.0)).collect();

@@ -1,5 +1,5 @@
-//! What people change at run time: tenants, their secrets and their pages. Each change is checked as a whole and made as a whole,
-//! or refused, and is in the audit log.
+//! What people change at run time: tenants, their secrets and their pages. Each change is checked
+//! as a whole and made as a whole, or refused, and is in the audit log.
 
 mod pages;
 mod switches;

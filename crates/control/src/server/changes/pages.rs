@@ -9,7 +9,8 @@ use crate::{
     server::{tenants::TimedQuota, views::View},
 };
 
-/// Guarantees more pages; see [`crate::admin::Admin::ask_pages`]. `own`: the tenant asks for itself.
+/// Guarantees more pages; see [`crate::admin::Admin::ask_pages`]. `own`: the tenant asks
+/// for itself.
 ///
 /// # Errors
 /// As there.
@@ -68,8 +69,8 @@ pub fn ask(
     })
 }
 
-/// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`]. `own`: the tenant gives them back itself, and may
-/// ask for as many again.
+/// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`]. `own`: the tenant gives
+/// them back itself, and may ask for as many again.
 ///
 /// # Errors
 /// As there.

@@ -25,7 +25,8 @@ fn check_secret(secret: &str) -> Result<(), Refusal> {
         .ok_or_else(|| invalid("secret: 32 hex digits, not all zero, are expected".into()))
 }
 
-/// Creates a tenant; see [`crate::admin::Admin::create_tenant`]. It has the `fresh` secret unless it asks for another.
+/// Creates a tenant; see [`crate::admin::Admin::create_tenant`]. It has the `fresh` secret unless
+/// it asks for another.
 ///
 /// # Errors
 /// As there.
@@ -112,7 +113,8 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     let moves = (after.quota, after.policy, &after.clients, &after.stores)
         != (before.quota, before.policy, &before.clients, &before.stores);
     let guaranteed = moves.then(|| view.memory.try_to_place(&after, &view.around));
-    // The discipline before forgets all, and the next one learns anew. Items that are nowhere else are no store's.
+    // The discipline before forgets all, and the next one learns anew. Items that are nowhere else
+    // are no store's.
     let moved_stores = after.stores != before.stores && !view.around.disciplines.has_truth(id);
     Ok(Change {
         guaranteed: guaranteed.transpose()?,
@@ -238,7 +240,8 @@ fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
     Ok(tenant)
 }
 
-/// Whether the switches' kernels take what the tenant wants. A discipline of copies needs one switch that does: the others forward.
+/// Whether the switches' kernels take what the tenant wants. A discipline of copies needs one
+/// switch that does: the others forward.
 fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let needs_all = view
         .around

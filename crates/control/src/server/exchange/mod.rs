@@ -1,5 +1,6 @@
-//! Between disciplines and those whom they decide for: what switches and stores report goes to the tenant's discipline, and what
-//! that asks for goes to switches' outboxes, configurations and stores.
+//! Between disciplines and those whom they decide for: what switches and stores report goes to the
+//! tenant's discipline, and what that asks for goes to switches' outboxes, configurations
+//! and stores.
 
 mod reports;
 
@@ -85,7 +86,8 @@ impl Exchange {
         &mut self.switches
     }
 
-    /// Notes which discipline a tenant chose; none: the default. One that did not have it before learns what is remembered.
+    /// Notes which discipline a tenant chose; none: the default. One that did not have it before
+    /// learns what is remembered.
     pub fn choose(&mut self, tenant: u32, discipline: Option<&str>, journal: &mut Journal) {
         let before = self.disciplines.of(tenant).map(|r| r.name);
         self.disciplines.choose(tenant, discipline);
@@ -179,7 +181,8 @@ impl Exchange {
         journal.delete(format!("switch/{id}"));
     }
 
-    /// The next message for a stream, if there is one now. Everything in it was safe to send when `durable` was.
+    /// The next message for a stream, if there is one now. Everything in it was safe to send when
+    /// `durable` was.
     pub fn next_message(
         &mut self,
         now: Duration,
@@ -223,7 +226,8 @@ impl Exchange {
         Some(ToSwitch { body: Some(body) })
     }
 
-    /// Sets the setup that a switch is to have, with the journal's position after which it is safe to send.
+    /// Sets the setup that a switch is to have, with the journal's position after which it is safe
+    /// to send.
     pub fn want_setup(&mut self, id: SwitchId, setup: Setup, safe_after: u64) {
         if let Some(switch) = self.switches.get_mut(id) {
             switch.want_setup(setup, safe_after);

@@ -1,8 +1,10 @@
-//! The switches' memory: whose each page is, who is guaranteed how many where, and who has how many at the moment.
+//! The switches' memory: whose each page is, who is guaranteed how many where, and who has how many
+//! at the moment.
 //!
-//! Placement says how many pages of each switch a tenant is guaranteed; it changes with tenants, topology and traffic.
-//! Sharing then says, switch by switch and ten times a second, how many pages each tenant has at the moment. What is
-//! taken leaves through the ledger: it is given on when the switch has said that it is clear.
+//! Placement says how many pages of each switch a tenant is guaranteed; it changes with tenants,
+//! topology and traffic. Sharing then says, switch by switch and ten times a second, how many pages
+//! each tenant has at the moment. What is taken leaves through the ledger: it is given on when the
+//! switch has said that it is clear.
 //!
 //! Whatever changes memory returns what [`Moved`].
 
@@ -105,8 +107,8 @@ impl Memory {
         self.moved(false)
     }
 
-    /// A switch is gone for good: its pages are nobody's, and there are none. The version of its table is remembered all the same,
-    /// so that it learns what is in force if it comes back.
+    /// A switch is gone for good: its pages are nobody's, and there are none. The version of its
+    /// table is remembered all the same, so that it learns what is in force if it comes back.
     pub fn forget(&mut self, id: SwitchId) -> Moved {
         // Fewer pages than before are never too many.
         let _ = self.ledger.switch(id, 0);
@@ -148,12 +150,14 @@ impl Memory {
         self.moved(place)
     }
 
-    /// Sets how many pages a tenant is guaranteed where. They are given when pages are shared out next.
+    /// Sets how many pages a tenant is guaranteed where. They are given when pages are shared
+    /// out next.
     pub fn guarantee(&mut self, tenant: u32, rooms: Guaranteed) {
         self.placements.set(tenant, rooms);
     }
 
-    /// Places a tenant that is to have fewer pages than before, some of which go: such always have a place.
+    /// Places a tenant that is to have fewer pages than before, some of which go: such always have
+    /// a place.
     pub fn place_fewer(
         &self,
         tenant: &Tenant,
@@ -241,7 +245,8 @@ impl Memory {
         }
     }
 
-    /// How many pages of a tenant are in use: those whose items were asked for lately, or hold items that are nowhere else.
+    /// How many pages of a tenant are in use: those whose items were asked for lately, or hold
+    /// items that are nowhere else.
     pub fn in_use(&self, tenant: u32, around: &Around<'_>) -> u32 {
         if around.disciplines.has_truth(tenant) {
             return self.occupied(tenant, around).len() as u32;
@@ -254,8 +259,8 @@ impl Memory {
         held.filter(|(page, _)| is_hot(*page)).count() as u32
     }
 
-    /// Pages of a tenant that may hold items. Where its items are changing, or the switch did not say which of its pages hold
-    /// any, all may.
+    /// Pages of a tenant that may hold items. Where its items are changing, or the switch did not
+    /// say which of its pages hold any, all may.
     pub fn occupied(&self, tenant: u32, around: &Around<'_>) -> BTreeSet<PageId> {
         let switches = self.ledger.switches().map(|(id, _)| id);
         let on = |id| self.occupied_on(id, tenant, around);
@@ -356,8 +361,8 @@ impl Memory {
         }
     }
 
-    /// Takes pages from a tenant on a switch, those that were used longest ago first; none that holds items that are nowhere
-    /// else.
+    /// Takes pages from a tenant on a switch, those that were used longest ago first; none that
+    /// holds items that are nowhere else.
     fn take_coldest(
         &mut self,
         id: SwitchId,
@@ -390,7 +395,8 @@ impl Memory {
         })
     }
 
-    /// What changed since the last call; rooms may also have changed their order if tenants were placed.
+    /// What changed since the last call; rooms may also have changed their order if tenants
+    /// were placed.
     fn moved(&mut self, placed: bool) -> Moved {
         let rows = self.ledger.take_changes();
         if rows.is_empty() && !placed {

@@ -1,7 +1,8 @@
-//! How many pages of which switch each tenant is guaranteed. Changes with tenants, topology and traffic.
+//! How many pages of which switch each tenant is guaranteed. Changes with tenants, topology
+//! and traffic.
 //!
-//! What a tenant asked for on certain switches comes first, the rest goes by its policy. Pages with items that are nowhere else
-//! (`decide::Items::Truth`) stay where they are before all that.
+//! What a tenant asked for on certain switches comes first, the rest goes by its policy. Pages with
+//! items that are nowhere else (`decide::Items::Truth`) stay where they are before all that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,7 +102,8 @@ impl Placements {
         }
     }
 
-    /// Where a tenant's quota goes: what stays, then what it asked for on certain switches, the rest by its policy.
+    /// Where a tenant's quota goes: what stays, then what it asked for on certain switches, the
+    /// rest by its policy.
     pub fn find(
         &self,
         tenant: &Tenant,
@@ -158,7 +160,8 @@ impl Placements {
         Err(self.no_room(tenant, ledger))
     }
 
-    /// The switches on which a tenant has pages, in the order in which they are filled: as placed, then the others.
+    /// The switches on which a tenant has pages, in the order in which they are filled: as placed,
+    /// then the others.
     pub fn fill_order(
         &self,
         tenant: u32,

@@ -78,7 +78,8 @@ impl Rooms {
         changed
     }
 
-    /// Rises whenever a tenant came to a switch or left one; `None` before the first look at the pages.
+    /// Rises whenever a tenant came to a switch or left one; `None` before the first look at
+    /// the pages.
     pub fn version(&self) -> Option<u64> {
         (self.version > 0).then_some(self.version)
     }

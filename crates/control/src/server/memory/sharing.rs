@@ -1,7 +1,8 @@
-//! How many pages of one switch each tenant has at the moment: see [`crate::pages::share`] for the rules.
+//! How many pages of one switch each tenant has at the moment: see [`crate::pages::share`] for
+//! the rules.
 //!
-//! Pages of tenants whose items are nowhere else take no part in it: they are neither lent nor taken back, and such a tenant
-//! has what it is guaranteed, and what holds items.
+//! Pages of tenants whose items are nowhere else take no part in it: they are neither lent nor
+//! taken back, and such a tenant has what it is guaranteed, and what holds items.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,7 +31,8 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// What every tenant should have of a switch. `occupied`: pages that hold items of tenants whose items are nowhere else.
+    /// What every tenant should have of a switch. `occupied`: pages that hold items of tenants
+    /// whose items are nowhere else.
     pub fn portions(
         &mut self,
         id: SwitchId,
@@ -111,7 +113,8 @@ impl OnSwitch<'_> {
         }
     }
 
-    /// Whether a tenant's guaranteed pages are on other switches than this one, and are not nearly full.
+    /// Whether a tenant's guaranteed pages are on other switches than this one, and are not
+    /// nearly full.
     fn is_at_home(&self, tenant: u32) -> bool {
         let placed = self.placements.of(tenant);
         if placed.is_empty() || placed.iter().any(|(switch, _)| *switch == self.id) {

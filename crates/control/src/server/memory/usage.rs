@@ -69,8 +69,8 @@ impl Usage {
         self.page(page).map_or(0, |seen| seen.items)
     }
 
-    /// What a page is worth to its tenant: pages with lower ones go first, those that were used least recently, then
-    /// those with fewest requests.
+    /// What a page is worth to its tenant: pages with lower ones go first, those that were used
+    /// least recently, then those with fewest requests.
     pub fn worth(&self, page: u32) -> (Reverse<u64>, u64) {
         let requests = self.page(page).map_or(0, |seen| seen.requests);
         (Reverse(self.idle_windows(page)), requests)

@@ -66,7 +66,8 @@ impl Flows {
         });
     }
 
-    /// A tenant's: a flow is seen by each switch on its way until one answers, so the first sees all of it.
+    /// A tenant's: a flow is seen by each switch on its way until one answers, so the first sees
+    /// all of it.
     pub fn of(&self, tenant: u32) -> Vec<Flow> {
         let of = |(key, by_switch): (&FlowKey, &BTreeMap<SwitchId, f64>)| Flow {
             client: IpAddr::V6(key.1).to_canonical(),

@@ -1,4 +1,5 @@
-//! The network as the controller knows it: what was declared, what switches say, and what follows for routes.
+//! The network as the controller knows it: what was declared, what switches say, and what follows
+//! for routes.
 
 mod flows;
 

@@ -53,7 +53,8 @@ impl Held {
         self.changed.insert(key.clone());
     }
 
-    /// The switch told all that it holds: returns, both sorted, what that is and what it was believed to hold beside.
+    /// The switch told all that it holds: returns, both sorted, what that is and what it was
+    /// believed to hold beside.
     pub fn replace(&mut self, told: Vec<ItemKey>) -> (Vec<ItemKey>, Vec<ItemKey>) {
         let told: HashSet<ItemKey> = told.into_iter().collect();
         let mut lost: Vec<ItemKey> = self.keys.difference(&told).cloned().collect();

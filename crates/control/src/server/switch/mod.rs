@@ -1,4 +1,5 @@
-//! What the controller keeps of one switch: its stream, what it is to have, what it is believed to hold, and its commands.
+//! What the controller keeps of one switch: its stream, what it is to have, what it is believed to
+//! hold, and its commands.
 
 mod held;
 mod next;
@@ -72,7 +73,8 @@ struct WantedSetup {
 /// One switch.
 pub struct Switch {
     known: Known,
-    /// What it says of itself: the life of its tables, its address, and what its kernel refuses with why.
+    /// What it says of itself: the life of its tables, its address, and what its kernel refuses
+    /// with why.
     life: u64,
     address: Option<IpAddr>,
     refused: BTreeMap<String, String>,
@@ -246,7 +248,8 @@ impl Switch {
         items.iter().for_each(|key| self.held.remove(key));
     }
 
-    /// Compares what it holds with what is believed. If that differs, it is asked for a list; says so.
+    /// Compares what it holds with what is believed. If that differs, it is asked for a list;
+    /// says so.
     pub fn compare(&mut self, counters: &Counters) -> bool {
         self.changed.clear();
         let ours = self.held.digest();
@@ -278,7 +281,8 @@ impl Switch {
         }))
     }
 
-    /// Sets the setup that it is to have, with the journal's position after which it is safe to send.
+    /// Sets the setup that it is to have, with the journal's position after which it is safe
+    /// to send.
     pub fn want_setup(&mut self, setup: Setup, safe_after: u64) {
         let before = self.setup.as_ref();
         if before.is_none_or(|before| before.setup != setup) {

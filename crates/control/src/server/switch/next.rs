@@ -1,4 +1,5 @@
-//! What a switch is told next. Each part is told when it is safe, and those that are confirmed again until they are.
+//! What a switch is told next. Each part is told when it is safe, and those that are confirmed
+//! again until they are.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ impl Switch {
         wanted.then_some(Body::ListHeld(ListHeld {}))
     }
 
-    /// Its setup, if it is another than was sent and everything up to `durable` is. Then with the tenants that are new in it.
+    /// Its setup, if it is another than was sent and everything up to `durable` is. Then with the
+    /// tenants that are new in it.
     pub fn next_setup(&mut self, durable: u64) -> Option<(Body, Vec<u32>)> {
         let stream = self.stream.as_mut()?;
         let wanted = self.setup.as_ref()?;

@@ -1,8 +1,8 @@
-//! The commands for one switch: numbered, sent at a bounded pace, repeated until they are answered. Tenants take turns,
-//! so that one whose hot keys change all the time does not hold up the others.
+//! The commands for one switch: numbered, sent at a bounded pace, repeated until they are answered.
+//! Tenants take turns, so that one whose hot keys change all the time does not hold up the others.
 //!
-//! At most one command per key is on its way; a later one waits for its answer. So a repeated command can
-//! never undo a newer one, whatever is lost and whenever the stream breaks.
+//! At most one command per key is on its way; a later one waits for its answer. So a repeated
+//! command can never undo a newer one, whatever is lost and whenever the stream breaks.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -78,7 +78,8 @@ impl Outbox {
         }
     }
 
-    /// Adds a command; a put takes the place of one that waits. False if too many of its tenant wait.
+    /// Adds a command; a put takes the place of one that waits. False if too many of its
+    /// tenant wait.
     pub fn push(&mut self, change: Change, key: ItemKey) -> bool {
         let waiting = self.waiting.get(&key.tenant).map_or(0, VecDeque::len);
         if waiting + self.behind >= self.most {
@@ -138,7 +139,8 @@ impl Outbox {
         self.busy_of.contains_key(&tenant)
     }
 
-    /// What to send now: what is due again, then what waits; `most` at most. New ones are numbered from `next_number`.
+    /// What to send now: what is due again, then what waits; `most` at most. New ones are numbered
+    /// from `next_number`.
     pub fn take(&mut self, now: Duration, most: usize, next_number: &mut u64) -> Vec<Command> {
         let mut out = Vec::new();
         for (seq, flying) in &mut self.flying {
@@ -302,7 +304,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost and however streams break, the switch ends where the changes lead in order.
+        /// Whatever is lost and however streams break, the switch ends where the changes lead
+        /// in order.
         #[test]
         fn the_last_change_of_a_key_wins(
             changes in prop::collection::vec((any::<Option<u8>>(), 0u8..4), 0..60),

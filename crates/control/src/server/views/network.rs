@@ -35,7 +35,8 @@ impl View<'_> {
         }
     }
 
-    /// Declared networks, then the subnets that one switch alone is connected to; the others are links.
+    /// Declared networks, then the subnets that one switch alone is connected to; the others
+    /// are links.
     fn networks(&self, switches: &[topology::SwitchView]) -> Vec<NetworkView> {
         let spec = self.around.network.declared();
         let declared = spec.networks.iter().map(|n| NetworkView {

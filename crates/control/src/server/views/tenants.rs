@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl View<'_> {
-    /// At most `limit` tenants with numbers above `after`, with their secrets if they are asked for.
+    /// At most `limit` tenants with numbers above `after`, with their secrets if they are
+    /// asked for.
     pub fn tenants(&self, after: Option<u32>, limit: usize, secrets: bool) -> Vec<TenantView> {
         let tenants = self.around.tenants.iter();
         let listed = tenants.filter(|t| after.is_none_or(|after| t.id > after));
@@ -28,7 +29,8 @@ impl View<'_> {
         Ok(self.view(self.known(id)?, secrets))
     }
 
-    /// What a tenant's clients need: a cluster file (TOML) with the stores, this tenant alone and no system secret.
+    /// What a tenant's clients need: a cluster file (TOML) with the stores, this tenant alone and
+    /// no system secret.
     ///
     /// # Errors
     /// There is none of this number.
@@ -111,7 +113,8 @@ impl View<'_> {
         }
     }
 
-    /// Guaranteed pages of a tenant that others use: of each switch those that it lacks, as far as somebody borrows there.
+    /// Guaranteed pages of a tenant that others use: of each switch those that it lacks, as far as
+    /// somebody borrows there.
     fn lent_out(&self, tenant: u32) -> u32 {
         let on = |(switch, guaranteed): &(SwitchId, u32)| {
             let counts = self.memory.ledger().counts(*switch);

@@ -392,8 +392,8 @@ async fn a_wrong_request_gets_one_line_that_says_what_was_expected() {
     site.serving.stop().await;
 }
 
-/// A page whose name was made to mean this machine is of the same origin as the controller for a browser, which then says no origin
-/// when it reads.
+/// A page whose name was made to mean this machine is of the same origin as the controller for a
+/// browser, which then says no origin when it reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_tokens_a_name_of_somebody_elses_is_refused() {
     let site = Site::start(&Listen::on(loopback())).await;

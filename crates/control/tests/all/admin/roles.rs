@@ -18,7 +18,8 @@ use super::{
     harness::{PATIENCE, Sending, Site, TokenFile, loopback, request},
 };
 
-/// Which routes of [`ROUTES`] a role may use besides an admin, who may use all: paths without their parameters.
+/// Which routes of [`ROUTES`] a role may use besides an admin, who may use all: paths without their
+/// parameters.
 fn allowed(role: &str, method: &str, path: &str) -> bool {
     let (bare, parameters) = path.split_once('?').unwrap_or((path, ""));
     let secret = parameters.contains("secrets") || bare.ends_with("/credentials");

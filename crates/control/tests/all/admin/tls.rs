@@ -101,7 +101,8 @@ async fn http_and_grpc_share_a_port_over_tls() {
                 token: Some(file.of("switch")),
                 ..ControlEndpoint::new(&url).unwrap()
             };
-            // With TLS 1.3 a client learns only with its first answer that its certificate was not taken.
+            // With TLS 1.3 a client learns only with its first answer that its certificate was
+            // not taken.
             let answered = match endpoint.connect(0).await {
                 Ok((link, _)) => ControlClient::new(link)
                     .status(StatusRequest {})
