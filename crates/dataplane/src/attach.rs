@@ -20,15 +20,16 @@ use crate::{
     offloads, recirculation,
 };
 
-/// Every link has it that IPv6 goes over. A packet of ours with the longest key and value takes 1,500.
+/// Every link has it that IPv6 goes over. A packet of ours with the longest key and value
+/// takes 1,500.
 const LEAST_MTU: u32 = 1280;
 
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Native where the drivers of all of a switch's interfaces have it, else generic; so on veth too, where it is cheaper and needs no
-    /// peer set-up.
+    /// Native where the drivers of all of a switch's interfaces have it, else generic; so on veth
+    /// too, where it is cheaper and needs no peer set-up.
     Auto,
     /// In the driver, before a socket buffer is made.
     Native,
@@ -166,7 +167,8 @@ pub(crate) fn attach(
     Ok(done)
 }
 
-/// Attaches `program` to an interface with the link pinned at `path`, whatever the interface's packets are like.
+/// Attaches `program` to an interface with the link pinned at `path`, whatever the interface's
+/// packets are like.
 pub(crate) fn attach_at(
     path: &Path,
     program: &Program<'_>,
@@ -232,8 +234,8 @@ pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Detaches a switch from every interface and removes its maps: the kernel forwards everything again. The
-/// interfaces are free when this returns.
+/// Detaches a switch from every interface and removes its maps: the kernel forwards everything
+/// again. The interfaces are free when this returns.
 ///
 /// # Errors
 /// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.

@@ -95,7 +95,8 @@ impl Backing {
         Ok(self.map(array)?.max_entries())
     }
 
-    /// An element of an array as bytes, as its struct in `bpf/` has them; for whoever looks into a switch.
+    /// An element of an array as bytes, as its struct in `bpf/` has them; for whoever looks into
+    /// a switch.
     ///
     /// # Errors
     /// There is no such table or element.

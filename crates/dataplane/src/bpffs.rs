@@ -19,7 +19,8 @@ use crate::{Error, Object, Sizes};
 const ROOT: &str = "/sys/fs/bpf";
 /// Directories of what programs of earlier loadings still use.
 const ASIDE: &str = "aside-";
-/// Directory of empty ones, each named after an object that this kernel has accepted: what is in bpffs ends with the kernel that said so.
+/// Directory of empty ones, each named after an object that this kernel has accepted: what is in
+/// bpffs ends with the kernel that said so.
 const ACCEPTED: &str = "shortstop-accepted";
 
 /// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
@@ -158,7 +159,8 @@ impl Home {
             )
             .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
         }
-        // Where everybody may make directories somebody else's could be in the way, and what is pinned there his.
+        // Where everybody may make directories somebody else's could be in the way, and what is
+        // pinned there his.
         for path in [&root.join("shortstop"), &self.path, &self.links()] {
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => {
@@ -176,12 +178,14 @@ impl Home {
     }
 }
 
-/// The name of an interface as bpffs takes it: without dots, and no interface has a colon in its name.
+/// The name of an interface as bpffs takes it: without dots, and no interface has a colon in
+/// its name.
 pub(crate) fn without_dots(interface: &str) -> String {
     interface.replace('.', ":")
 }
 
-/// Where it is noted that an object is accepted. What the verifier looks at depends on the sizes too.
+/// Where it is noted that an object is accepted. What the verifier looks at depends on the
+/// sizes too.
 fn accepted(object: &Object, sizes: Sizes) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     (object.elf, &object.maps, sizes.pages).hash(&mut hasher);

@@ -16,8 +16,8 @@ pub struct Place {
     pub cells: u8,
 }
 
-/// Cells that an item of this key and value takes (header, then key and value in whole words); `None` if
-/// it is longer than an item can be.
+/// Cells that an item of this key and value takes (header, then key and value in whole words);
+/// `None` if it is longer than an item can be.
 pub fn cells_needed(key_len: usize, value_len: usize) -> Option<u8> {
     (value_len <= crate::VALUE_MAX_BYTES).then(|| cells_of(key_len, value_len))?
 }
@@ -56,7 +56,8 @@ struct Page {
 struct Owned {
     /// The page that new items go to.
     active: Option<u32>,
-    /// By the cells of the largest item that finds room, the least recently taken first: (turn, page).
+    /// By the cells of the largest item that finds room, the least recently taken first:
+    /// (turn, page).
     by_room: [BTreeSet<(u64, u32)>; ITEM_MAX_CELLS + 1],
 }
 
@@ -75,12 +76,12 @@ impl Owned {
     }
 }
 
-/// Which cells of which pages are in use. Whose a page is, is decided elsewhere and told here: a tenant's items lie
-/// on its own pages only.
+/// Which cells of which pages are in use. Whose a page is, is decided elsewhere and told here: a
+/// tenant's items lie on its own pages only.
 ///
-/// Items go to the tenant's active page until it is full, then to the page that was taken least recently of those that
-/// have room. Whatever the number of pages, finding room takes a look at one page and at 32
-/// ordered lists.
+/// Items go to the tenant's active page until it is full, then to the page that was taken least
+/// recently of those that have room. Whatever the number of pages, finding room takes a look at one
+/// page and at 32 ordered lists.
 pub struct Cells {
     pages: Vec<Page>,
     tenants: HashMap<u32, Owned>,
@@ -102,8 +103,8 @@ impl Cells {
         }
     }
 
-    /// Gives a page to a tenant, or to nobody. Nothing may lie on a page that changes hands: evict, let the programs
-    /// finish, give the places back first. A page that does not exist is ignored.
+    /// Gives a page to a tenant, or to nobody. Nothing may lie on a page that changes hands: evict,
+    /// let the programs finish, give the places back first. A page that does not exist is ignored.
     pub fn set_owner(&mut self, page: u32, owner: Option<u32>) {
         let Some(at) = self.pages.get(page as usize) else {
             return;
@@ -149,10 +150,11 @@ impl Cells {
 
     /// Takes `cells` neighbouring cells, 1 to 32, on a page of the tenant.
     ///
-    /// `None`: none of its pages has so many free in a row where an item may start. Cells may still be free, in shorter runs:
-    /// where items are of one size there are none but a page's last 31, where they are not, up to `(cells - 1) / cells`
-    /// of a page in the worst case (one cell in use between any two runs). Then either evict, which makes room by itself
-    /// where items are alike, or pack: clear and refill [`Cells::worst_page`].
+    /// `None`: none of its pages has so many free in a row where an item may start. Cells may still
+    /// be free, in shorter runs: where items are of one size there are none but a page's last 31,
+    /// where they are not, up to `(cells - 1) / cells` of a page in the worst case (one cell in use
+    /// between any two runs). Then either evict, which makes room by itself where items are alike,
+    /// or pack: clear and refill [`Cells::worst_page`].
     pub fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
         let owned = self.tenants.get(&tenant)?;
         let lists = owned.by_room.get(usize::from(cells.max(1))..)?;
@@ -179,8 +181,8 @@ impl Cells {
         Some(place)
     }
 
-    /// Notes a place that is in use already (found in memory after a restart). Its page should have been given to the
-    /// item's tenant before.
+    /// Notes a place that is in use already (found in memory after a restart). Its page should have
+    /// been given to the item's tenant before.
     pub fn mark_used(&mut self, place: Place) {
         self.mark(place, true);
     }
@@ -199,8 +201,8 @@ impl Cells {
         })
     }
 
-    /// The share, 0 to 1, of a tenant's room for items of `cells` cells that is lost because its free cells are scattered
-    /// over their pages.
+    /// The share, 0 to 1, of a tenant's room for items of `cells` cells that is lost because its
+    /// free cells are scattered over their pages.
     pub fn fragmentation(&self, tenant: u32, cells: u8) -> f64 {
         let (mut room, mut packed) = (0, 0);
         for page in self.tenants.get(&tenant).into_iter().flat_map(Owned::pages) {
@@ -214,8 +216,9 @@ impl Cells {
         1.0 - room as f64 / packed as f64
     }
 
-    /// The page of the tenant that gains most room for items of `cells` cells if all of its items are taken off and put
-    /// back one by one; of equal ones that with the fewest items. `None`: no page would gain any.
+    /// The page of the tenant that gains most room for items of `cells` cells if all of its items
+    /// are taken off and put back one by one; of equal ones that with the fewest items. `None`: no
+    /// page would gain any.
     pub fn worst_page(&self, tenant: u32, cells: u8) -> Option<u32> {
         let pages = self.tenants.get(&tenant)?.pages();
         let gains = pages.filter_map(|page| {

@@ -52,7 +52,8 @@ impl Counters {
         Ok(Counters { map })
     }
 
-    /// All values now, in the order of [`Counters::list`]. They only rise, until the switch is detached.
+    /// All values now, in the order of [`Counters::list`]. They only rise, until the switch is
+    /// detached.
     ///
     /// # Errors
     /// If the kernel refuses the look-up.

@@ -106,8 +106,8 @@ impl Events {
         Ok(Events(Ring::Kernel { ring, parsed }))
     }
 
-    /// Takes what is in the ring, up to a bound, so that programs that write as fast as it is read cannot
-    /// keep the reader here.
+    /// Takes what is in the ring, up to a bound, so that programs that write as fast as it is read
+    /// cannot keep the reader here.
     ///
     /// # Errors
     /// If the kernel refuses.

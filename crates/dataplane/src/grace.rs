@@ -10,9 +10,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::{Error, native::Switch};
 
-/// Waits for programs that are running. `membarrier` would not do: it refuses where a CPU runs without a tick
-/// (`nohz_full`), and waits for nothing where there is only one CPU. The kernel promises this of every change
-/// to a map of maps, so one is kept that nobody looks into.
+/// Waits for programs that are running. `membarrier` would not do: it refuses where a CPU runs
+/// without a tick (`nohz_full`), and waits for nothing where there is only one CPU. The kernel
+/// promises this of every change to a map of maps, so one is kept that nobody looks into.
 ///
 /// Where programs run in this process, it is asked itself.
 pub(crate) enum Grace {
@@ -41,8 +41,8 @@ impl Grace {
         Grace::Native(switch)
     }
 
-    /// Returns once every program run that began before this call has ended: an RCU grace period, some
-    /// milliseconds.
+    /// Returns once every program run that began before this call has ended: an RCU grace period,
+    /// some milliseconds.
     pub fn wait(&self) -> Result<(), Error> {
         let (outer, inner) = match self {
             Grace::Kernel { outer, inner } => (outer, inner),
@@ -62,7 +62,8 @@ impl Grace {
 mod tests {
     use super::*;
 
-    /// Makes `membarrier` fail with EINVAL in this thread, as it does on a machine with `nohz_full`.
+    /// Makes `membarrier` fail with EINVAL in this thread, as it does on a machine with
+    /// `nohz_full`.
     fn refuse_membarrier() {
         let statement = |code: u32, k: u32| libc::sock_filter {
             code: code as u16,

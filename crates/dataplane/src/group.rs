@@ -43,7 +43,8 @@ pub(crate) fn clone_key(port: u32, round: u32) -> [u8; 8] {
     devmap_value(port, Some(round as i32))
 }
 
-/// Says where a packet goes that leaves by `port` and is sent round by the recirculation port `round` of number `number`.
+/// Says where a packet goes that leaves by `port` and is sent round by the recirculation port
+/// `round` of number `number`.
 pub(crate) fn set_clone(
     clones: &impl MapCore,
     port: u32,

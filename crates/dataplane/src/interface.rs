@@ -34,8 +34,8 @@ pub(crate) fn name_of(ifindex: u32) -> Option<String> {
     name.into_string().ok()
 }
 
-/// An `ioctl` about an interface of this process's network namespace. sysfs would not do: it shows the
-/// namespace that it was mounted in.
+/// An `ioctl` about an interface of this process's network namespace. sysfs would not do: it shows
+/// the namespace that it was mounted in.
 fn interface_ioctl(
     interface: &str,
     number: libc::c_ulong,
@@ -63,7 +63,8 @@ fn interface_ioctl(
     (!failed).then_some(request)
 }
 
-/// Asks the driver; `request` begins with the number of the question, and takes the answer. `None`: it does not know that one.
+/// Asks the driver; `request` begins with the number of the question, and takes the answer. `None`:
+/// it does not know that one.
 pub(crate) fn ethtool(interface: &str, request: &mut [u8]) -> Option<()> {
     let data = request.as_mut_ptr().cast();
     interface_ioctl(interface, libc::SIOCETHTOOL, |ifreq| {
@@ -93,7 +94,8 @@ pub(crate) fn mtu_of(interface: &str) -> Option<u32> {
     u32::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
 }
 
-/// Bytes of the longest Ethernet frame that all of these interfaces carry whose MTU is known; 0: nobody knows any.
+/// Bytes of the longest Ethernet frame that all of these interfaces carry whose MTU is known; 0:
+/// nobody knows any.
 pub fn longest_frame(interfaces: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     const ETHERNET_HEADER: u32 = 14;
     let each = interfaces

@@ -1,8 +1,9 @@
 //! Whether this kernel, and this process in it, may run the programs at all.
 //!
-//! Packets of one CPU must come one after the other: what a packet's way remembers lies in memory of its CPU. Without PREEMPT_RT a softirq
-//! runs to its end. With it softirqs are threads, which a lock for each CPU keeps apart; from 6.18 on a kernel can be built without that
-//! lock, and Debian's 7.x are: then one packet may interrupt another half way.
+//! Packets of one CPU must come one after the other: what a packet's way remembers lies in memory
+//! of its CPU. Without PREEMPT_RT a softirq runs to its end. With it softirqs are threads, which a
+//! lock for each CPU keeps apart; from 6.18 on a kernel can be built without that lock, and
+//! Debian's 7.x are: then one packet may interrupt another half way.
 
 use std::{fs, sync::OnceLock};
 

@@ -1,5 +1,5 @@
-//! The structs of `bpf/maps.h` and `bpf/table.h`, field by field. Both sides assert the same sizes; the numbers are
-//! compared with the C below.
+//! The structs of `bpf/maps.h` and `bpf/table.h`, field by field. Both sides assert the same sizes;
+//! the numbers are compared with the C below.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -30,7 +30,8 @@ pub(crate) const BURST_CELLS: usize = 8192;
 pub(crate) const PIPE_STAGES: usize = 4;
 pub(crate) const PIPE_SLOTS: usize = 4096;
 pub(crate) const MAX_TENANTS: usize = 4096;
-/// Hot keys that all tenants together may report in a window, from one CPU, before each has only its share.
+/// Hot keys that all tenants together may report in a window, from one CPU, before each has only
+/// its share.
 pub(crate) const REPORTS_OF_ALL: u32 = 4096;
 pub(crate) const MAX_LEASES: usize = 1024;
 pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
@@ -38,8 +39,8 @@ pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
 pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 /// The number of tenants whose packets are only forwarded; disciplines have lower ones.
 pub const NO_DISCIPLINE: u32 = 15;
-/// Programs of the entry's own object beside those of the disciplines, with their places in the table of programs
-/// (`LENT_PACKETS` and `LOAN_MESSAGES` in `bpf/writeback.h`).
+/// Programs of the entry's own object beside those of the disciplines, with their places in the
+/// table of programs (`LENT_PACKETS` and `LOAN_MESSAGES` in `bpf/writeback.h`).
 pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
     (
         "lent_packet",
@@ -57,8 +58,8 @@ pub const TALLIES: usize = 136;
 pub(crate) const GROUP_PORTS: usize = 64;
 /// In the place of a lease's slot in an item whose record was given.
 pub const NO_LEASE: u16 = 0xffff;
-/// Whether a packet's source address must be one that replies would be sent to. The kernel's `rp_filter` does not see what
-/// the programs forward.
+/// Whether a packet's source address must be one that replies would be sent to. The kernel's
+/// `rp_filter` does not see what the programs forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceCheck {
     /// It may be any.

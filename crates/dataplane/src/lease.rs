@@ -68,8 +68,9 @@ impl Leases {
         })
     }
 
-    /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. One of the first few from the store's own
-    /// on, if one of them is free: programs look for it in those. Only the agent calls this, so nobody races for a slot.
+    /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. One of the
+    /// first few from the store's own on, if one of them is free: programs look for it in those.
+    /// Only the agent calls this, so nobody races for a slot.
     pub fn slot_of(&self, store: SocketAddr) -> Option<u16> {
         let wanted = words(store.ip());
         let own = mix(wanted[0], wanted[1]) as usize;
@@ -102,8 +103,8 @@ impl Leases {
         if gone.is_empty() {
             return Ok(());
         }
-        // An answer for a store that has left finds nobody. One that was looked at before may still be taken: the next store in the slot
-        // must not begin with that lease, nor in that term.
+        // An answer for a store that has left finds nobody. One that was looked at before may still
+        // be taken: the next store in the slot must not begin with that lease, nor in that term.
         for word in gone.iter().flat_map(|lease| &lease.store) {
             word.store(0, Release);
         }

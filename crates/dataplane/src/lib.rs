@@ -1,10 +1,10 @@
-//! The Rust side of the data plane: loads the programs, pins their maps, attaches them to interfaces, and
-//! gives the agent typed access to the tables.
+//! The Rust side of the data plane: loads the programs, pins their maps, attaches them to
+//! interfaces, and gives the agent typed access to the tables.
 //!
-//! In: BPF objects (the entry program from `bpf/`, one per discipline), interface names, and what the
-//! agent decides to keep. Out: table entries that the programs read on every packet, counters, hot keys.
-//! `control`'s agent and the `switch` command call this crate. The tables are memory shared with the
-//! programs; `docs/coherence.md` says in which order they may be written.
+//! In: BPF objects (the entry program from `bpf/`, one per discipline), interface names, and what
+//! the agent decides to keep. Out: table entries that the programs read on every packet, counters,
+//! hot keys. `control`'s agent and the `switch` command call this crate. The tables are memory
+//! shared with the programs; `docs/coherence.md` says in which order they may be written.
 
 mod attach;
 mod backing;

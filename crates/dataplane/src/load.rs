@@ -1,8 +1,9 @@
 //! Programs in the kernel, and the maps that they share with the agent.
 //!
-//! All maps are made when a switch begins, the programs of a discipline once a tenant has it: the verifier takes some tenths of a second
-//! for each. Which of them the kernel refuses must be known before anybody asks, so what it has not accepted since it was booted is loaded
-//! at once ([`Home::accepted`]).
+//! All maps are made when a switch begins, the programs of a discipline once a tenant has it: the
+//! verifier takes some tenths of a second for each. Which of them the kernel refuses must be known
+//! before anybody asks, so what it has not accepted since it was booted is loaded at once
+//! ([`Home::accepted`]).
 
 use std::{
     collections::BTreeSet,
@@ -97,7 +98,8 @@ fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
     })
 }
 
-/// Loads the entry object, without those of its programs that the kernel refuses and a switch does without.
+/// Loads the entry object, without those of its programs that the kernel refuses and a switch
+/// does without.
 fn load_entry(
     home: &Home,
     entry: OpenObject,
@@ -124,18 +126,20 @@ fn load_entry(
 }
 
 impl Dataplane {
-    /// Loads the entry program and `objects`, and pins their maps in `home`. Maps that are pinned there already, from an
-    /// agent that crashed or is being upgraded, are taken over as they are; its programs go on with them until
-    /// [`Dataplane::attach`] has replaced them.
+    /// Loads the entry program and `objects`, and pins their maps in `home`. Maps that are pinned
+    /// there already, from an agent that crashed or is being upgraded, are taken over as they are;
+    /// its programs go on with them until [`Dataplane::attach`] has replaced them.
     ///
     /// # Errors
-    /// No privilege, an old kernel or one that refuses the entry program, tables pinned in another size, an object that is not as it
-    /// says: see [`Error`]. A discipline that the kernel refuses is no error: [`Dataplane::refused`].
+    /// No privilege, an old kernel or one that refuses the entry program, tables pinned in another
+    /// size, an object that is not as it says: see [`Error`]. A discipline that the kernel refuses
+    /// is no error: [`Dataplane::refused`].
     pub fn load(home: Home, objects: &[Object], sizes: Sizes) -> Result<Dataplane, Error> {
         Dataplane::begin(home, objects, sizes, &AtOnce::All)
     }
 
-    /// As [`Dataplane::load`], but leaves programs that no tenant has to [`Dataplane::need`], once this kernel has accepted them.
+    /// As [`Dataplane::load`], but leaves programs that no tenant has to [`Dataplane::need`], once
+    /// this kernel has accepted them.
     ///
     /// # Errors
     /// As [`Dataplane::load`].
@@ -243,10 +247,12 @@ impl Dataplane {
         Ok(dataplane)
     }
 
-    /// Has the programs of these disciplines, by number, run. Those that it was found to refuse at the start are left out.
+    /// Has the programs of these disciplines, by number, run. Those that it was found to refuse at
+    /// the start are left out.
     ///
     /// # Errors
-    /// The kernel refuses now what it accepted before, or cannot load it; whoever begins anew finds it among [`Dataplane::refused`].
+    /// The kernel refuses now what it accepted before, or cannot load it; whoever begins anew finds
+    /// it among [`Dataplane::refused`].
     pub fn need(&mut self, disciplines: &BTreeSet<u32>) -> Result<(), Error> {
         for part in &mut self.parts {
             let first = &part.of[0];
@@ -268,7 +274,8 @@ impl Dataplane {
         Ok(())
     }
 
-    /// What this kernel refuses: disciplines by name, and [`decide::WRITE_BACK`]. Their packets are forwarded.
+    /// What this kernel refuses: disciplines by name, and [`decide::WRITE_BACK`]. Their packets are
+    /// forwarded.
     pub fn refused(&self) -> &[(&'static str, Refusal)] {
         &self.refused
     }
@@ -278,8 +285,9 @@ impl Dataplane {
         &self.home
     }
 
-    /// Makes the recirculation ports if one of the objects asks for them, and removes them if none does. Comes after all
-    /// interfaces were attached: in the driver if they all are. Says whether there are any.
+    /// Makes the recirculation ports if one of the objects asks for them, and removes them if none
+    /// does. Comes after all interfaces were attached: in the driver if they all are. Says whether
+    /// there are any.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -314,8 +322,8 @@ impl Dataplane {
         self.parts.iter().find_map(|part| part.map(name))
     }
 
-    /// Has programs send packets round by these interfaces, and send and clone to these ports. For what attaches no interface, as
-    /// tests do; otherwise [`Dataplane::recirculate`] does it.
+    /// Has programs send packets round by these interfaces, and send and clone to these ports. For
+    /// what attaches no interface, as tests do; otherwise [`Dataplane::recirculate`] does it.
     ///
     /// # Errors
     /// None of the objects sends packets round, an interface that cannot be redirected to.
@@ -363,12 +371,12 @@ impl Dataplane {
         find_program(&self.entry, "comes_back")
     }
 
-    /// Makes `ports`, by index and at most 64, the group of that index in a map of groups. No packet sees a part of a
-    /// change. Without ports there is no such group.
+    /// Makes `ports`, by index and at most 64, the group of that index in a map of groups. No
+    /// packet sees a part of a change. Without ports there is no such group.
     ///
     /// # Errors
-    /// No object has such a map, its programs are not there yet, an index beyond its size, too many ports, an interface that cannot
-    /// be redirected to.
+    /// No object has such a map, its programs are not there yet, an index beyond its size, too many
+    /// ports, an interface that cannot be redirected to.
     pub fn set_group(&self, map: &str, index: u32, ports: &[u32]) -> Result<(), Error> {
         let found = self
             .parts

@@ -29,8 +29,9 @@ impl Drop for Memory {
     }
 }
 
-/// An array of a data plane in this process's memory, shared with the programs. `T` is made of atomics, since
-/// programs on every CPU read and write it at the same time. In the kernel's memory or in this process's.
+/// An array of a data plane in this process's memory, shared with the programs. `T` is made of
+/// atomics, since programs on every CPU read and write it at the same time. In the kernel's memory
+/// or in this process's.
 pub(crate) struct Mapped<T> {
     start: NonNull<std::ffi::c_void>,
     len: usize,

@@ -1,5 +1,5 @@
-//! One mode for all interfaces of a switch. What a program in a driver redirects to an interface whose driver has none of ours is
-//! lost on most, without a counter: so all are native, or none.
+//! One mode for all interfaces of a switch. What a program in a driver redirects to an interface
+//! whose driver has none of ours is lost on most, without a counter: so all are native, or none.
 
 use crate::{
     Attached, Dataplane, Error, Home, Mode,
@@ -9,9 +9,10 @@ use crate::{
 };
 
 impl Dataplane {
-    /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports. Those of an earlier agent of the
-    /// switch are replaced in place; they stay in their mode, which [`Mode::Auto`] then gives to all. Of an error those newly
-    /// attached before it stay attached.
+    /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports.
+    /// Those of an earlier agent of the switch are replaced in place; they stay in their mode,
+    /// which [`Mode::Auto`] then gives to all. Of an error those newly attached before it stay
+    /// attached.
     ///
     /// # Errors
     /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
@@ -93,8 +94,8 @@ fn why_generic(interface: &str) -> Option<String> {
     }
 }
 
-/// Whether the driver of an interface that a program is attached to sends what other drivers redirect to it, as far as the kernel tells:
-/// from 6.3 on.
+/// Whether the driver of an interface that a program is attached to sends what other drivers
+/// redirect to it, as far as the kernel tells: from 6.3 on.
 fn transmits(ifindex: u32) -> bool {
     const XDP_ACT_NDO_XMIT: u64 = 1 << 2;
     let features = xdp_of(ifindex).map_or(0, |told| told.feature_flags);

@@ -10,7 +10,8 @@ const DISPATCHER: &str = "xdp_dispatcher";
 /// What to tell somebody who wants to attach to an interface that has a program.
 pub(crate) fn in_the_way(interface: &str, ifindex: u32) -> String {
     let found = program_of(ifindex);
-    // Interfaces of other network namespaces may have the same index, but not the same program there.
+    // Interfaces of other network namespaces may have the same index, but not the same
+    // program there.
     let is_its = |name: &String| {
         let home = Home::new(name);
         home.is_ok_and(|home| {

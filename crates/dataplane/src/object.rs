@@ -19,8 +19,8 @@ pub(crate) const PIPES: &str = "pipes";
 /// That of those which count for their control half (`bpf/tally.h`).
 pub(crate) const TALLIES: &str = "tallies";
 
-/// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines that differ in their
-/// control half only share it.
+/// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines
+/// that differ in their control half only share it.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// The discipline's name.
@@ -70,7 +70,8 @@ pub(crate) fn open(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
     open_unpacked(name, &unpack(name, elf)?)
 }
 
-/// The file as it was compiled: it may be packed by `bpf::compile`, and no ELF file begins as those do.
+/// The file as it was compiled: it may be packed by `bpf::compile`, and no ELF file begins as
+/// those do.
 pub(crate) fn unpack<'a>(name: &str, elf: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
     if elf.starts_with(b"\x7fELF") {
         return Ok(elf.into());

@@ -1,4 +1,5 @@
-//! What a driver must not do to packets before the programs see them; done again once the switch is detached.
+//! What a driver must not do to packets before the programs see them; done again once the switch is
+//! detached.
 
 use std::{ffi::CStr, fs};
 
@@ -12,7 +13,8 @@ const TAKE_TAGS_OFF: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 /// Joins datagrams before generic programs see them, which would take several for one.
 const JOIN_DATAGRAMS: [&str; 2] = ["rx-udp-gro-forwarding", "rx-gro-list"];
 
-/// Turns such features of an interface off, and notes which were on. False: it keeps on taking tags off.
+/// Turns such features of an interface off, and notes which were on. False: it keeps on taking
+/// tags off.
 pub(crate) fn turn_off(home: &Home, interface: &str, ifindex: u32, generic: bool) -> bool {
     let names = feature_names(interface);
     let joins = JOIN_DATAGRAMS.iter().filter(|_| generic);
@@ -61,7 +63,8 @@ fn feature_names(interface: &str) -> Vec<String> {
     const ETHTOOL_GSTRINGS: u32 = 0x1b;
     const ETH_SS_FEATURES: u32 = 4;
     const NAME_BYTES: usize = 32;
-    // `struct ethtool_sset_info`: a word, a reserved one, a mask of 64 bits, and for each set asked for how many it has.
+    // `struct ethtool_sset_info`: a word, a reserved one, a mask of 64 bits, and for each set asked
+    // for how many it has.
     let mut info = request(&[ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_FEATURES, 0], 4);
     if ethtool(interface, &mut info).is_none() {
         return vec![];
@@ -87,7 +90,8 @@ fn is_on(interface: &str, feature: usize, features: usize) -> bool {
     const ETHTOOL_GFEATURES: u32 = 0x3a;
     const ACTIVE_AT: usize = 8;
     let blocks = features.div_ceil(32);
-    // `struct ethtool_gfeatures`: of each 32 features what can be, is wanted, is active, never changes.
+    // `struct ethtool_gfeatures`: of each 32 features what can be, is wanted, is active,
+    // never changes.
     let mut answer = request(&[ETHTOOL_GFEATURES, blocks as u32], blocks * 16);
     let block = 8 + feature / 32 * 16;
     ethtool(interface, &mut answer).is_some()

@@ -4,7 +4,8 @@ use crate::layout::{ITEM_MAX_CELLS, PAGE_CELLS, PAGE_START_CELLS};
 
 const WORDS: usize = PAGE_CELLS.div_ceil(64);
 
-/// The cells of a page. An item takes neighbouring ones, of which the first is below [`PAGE_START_CELLS`].
+/// The cells of a page. An item takes neighbouring ones, of which the first is below
+/// [`PAGE_START_CELLS`].
 #[derive(Clone)]
 pub(crate) struct PageCells {
     /// One bit per cell, set if it is free; those behind the page's end are not.
@@ -65,8 +66,8 @@ impl PageCells {
         self.longest = longest.unwrap_or(0) as u8;
     }
 
-    /// The first run of free cells that an item of `cells` cells fits: its first cell. Items of one size are the common
-    /// case, and then every fit is a best fit.
+    /// The first run of free cells that an item of `cells` cells fits: its first cell. Items of one
+    /// size are the common case, and then every fit is a best fit.
     pub fn find(&self, cells: u8) -> Option<u16> {
         let fits = |(_, len): &(usize, usize)| *len >= usize::from(cells);
         self.runs().find(fits).map(|(start, _)| start as u16)

@@ -1,7 +1,8 @@
 //! Which CPU does the work of an interface's receiving end.
 //!
-//! In the driver a thread of the kernel's polls it, which is pinned; socket buffers are steered to the CPU (RPS). Otherwise the CPU
-//! that sends does it all, which then does little else while packets go round.
+//! In the driver a thread of the kernel's polls it, which is pinned; socket buffers are steered to
+//! the CPU (RPS). Otherwise the CPU that sends does it all, which then does little else while
+//! packets go round.
 
 use std::{fs, io, path::Path};
 
@@ -17,13 +18,15 @@ pub(crate) fn last_cpu() -> Option<u32> {
     last_of(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
 }
 
-/// The last of a list of CPUs as the kernel writes it (`0-3,8`). With a single one there is nothing to choose.
+/// The last of a list of CPUs as the kernel writes it (`0-3,8`). With a single one there is nothing
+/// to choose.
 fn last_of(online: &str) -> Option<u32> {
     let last = online.trim().rsplit([',', '-']).next()?.parse().ok()?;
     (online.trim() != format!("{last}")).then_some(last)
 }
 
-/// Runs `work` where `/sys` shows this thread's network namespace: elsewhere it shows the one that it was mounted in.
+/// Runs `work` where `/sys` shows this thread's network namespace: elsewhere it shows the one that
+/// it was mounted in.
 fn in_sysfs<R: Send>(work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
     let seen = || {
         unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)?;

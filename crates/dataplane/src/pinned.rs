@@ -1,4 +1,5 @@
-//! Maps that are pinned: what an earlier agent left is taken over as it is, if this build has it so.
+//! Maps that are pinned: what an earlier agent left is taken over as it is, if this build has
+//! it so.
 
 use std::{path::PathBuf, sync::atomic::Ordering::Relaxed};
 
@@ -12,8 +13,9 @@ use crate::{
     sizes,
 };
 
-/// Maps that belong to one loading, as this build and the ones before it call them. Programs of different loadings do not
-/// meet there: what is loaded already keeps its own until the last link runs what is loaded now.
+/// Maps that belong to one loading, as this build and the ones before it call them. Programs of
+/// different loadings do not meet there: what is loaded already keeps its own until the last link
+/// runs what is loaded now.
 pub(crate) const OF_ONE_LOADING: [&str; 5] = [
     "work_area",
     "programs",
@@ -33,8 +35,8 @@ pub(crate) fn pinned_maps(open: &OpenObject) -> Vec<String> {
     names.filter(|name| !name.contains('.')).collect()
 }
 
-/// Sizes an object's maps and says where they are pinned. Nothing in the kernel changes. Pins that must go before it is
-/// loaded are added to `stale`.
+/// Sizes an object's maps and says where they are pinned. Nothing in the kernel changes. Pins that
+/// must go before it is loaded are added to `stale`.
 pub(crate) fn configure(
     home: &Home,
     open: &mut OpenObject,
@@ -72,7 +74,8 @@ fn keep_flags(home: &Home, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
     map.set_map_flags(info.info.map_flags).map_err(wrong())
 }
 
-/// Whether a map is as this build has it, if it is pinned already: only one that counts may be otherwise.
+/// Whether a map is as this build has it, if it is pinned already: only one that counts may be
+/// otherwise.
 fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool, Error> {
     let path = home.map(name);
     if !path.exists() || OF_ONE_LOADING.contains(&name) {
@@ -104,7 +107,8 @@ fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool,
     })
 }
 
-/// A layout may have changed under its name and size: the number in the configuration, which an agent has written, tells.
+/// A layout may have changed under its name and size: the number in the configuration, which an
+/// agent has written, tells.
 pub(crate) fn refuse_other_layouts(home: &Home) -> Result<(), Error> {
     if !home.map("config").exists() {
         return Ok(());

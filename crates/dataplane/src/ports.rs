@@ -7,9 +7,9 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::{Attached, Dataplane, Error, attach, interface, layout::Config, links, mapped::Mapped};
 
 impl Dataplane {
-    /// Attaches the entry program to an interface, or replaces the one of an earlier agent in place,
-    /// and admits the interface as a port. When the last interface of the switch runs it, what only earlier programs used
-    /// is removed.
+    /// Attaches the entry program to an interface, or replaces the one of an earlier agent in
+    /// place, and admits the interface as a port. When the last interface of the switch runs it,
+    /// what only earlier programs used is removed.
     pub(crate) fn attach_one(
         &self,
         interface: &str,
@@ -28,8 +28,8 @@ impl Dataplane {
         Ok(attached)
     }
 
-    /// Notes what the switch's interfaces are like now: frames for other hardware addresses are not its affair, and no answer becomes
-    /// longer than what all of them carry.
+    /// Notes what the switch's interfaces are like now: frames for other hardware addresses are not
+    /// its affair, and no answer becomes longer than what all of them carry.
     ///
     /// # Errors
     /// If the kernel refuses.

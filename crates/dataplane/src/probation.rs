@@ -13,8 +13,9 @@ use crate::{
     table::reference,
 };
 
-/// The blanks that programs may turn into items of keys that are read often (`bpf/probation.h`). One agent gives them, and learns
-/// what became of each; tenants go by their places ([`crate::TenantEntry::place`]).
+/// The blanks that programs may turn into items of keys that are read often (`bpf/probation.h`).
+/// One agent gives them, and learns what became of each; tenants go by their places
+/// ([`crate::TenantEntry::place`]).
 pub struct Probation {
     rings: Mapped<Blanks>,
     /// By the tenant's place: what it was given, the oldest first, and has not been heard of since.
@@ -36,8 +37,8 @@ pub enum Used {
 }
 
 impl Probation {
-    /// Takes back what an earlier agent gave. Programs may still be turning some of it into items: they can be found when
-    /// [`Table::quiesce`] has returned.
+    /// Takes back what an earlier agent gave. Programs may still be turning some of it into items:
+    /// they can be found when [`Table::quiesce`] has returned.
     ///
     /// # Errors
     /// If there are no such tables.
@@ -69,7 +70,8 @@ impl Probation {
         }
     }
 
-    /// With fewer blanks left than this, keys have to be read more than the threshold says: twice as much each time that they are halved.
+    /// With fewer blanks left than this, keys have to be read more than the threshold says: twice
+    /// as much each time that they are halved.
     pub fn set_plenty(&self, tenant: u32, blanks: usize) {
         let plenty = &self.rings.at(tenant as usize).plenty;
         if plenty.load(Relaxed) != blanks as u32 {
@@ -130,8 +132,8 @@ impl Probation {
         used
     }
 
-    /// Takes back what no program has taken: no key gets an item by it any more. When [`Table::quiesce`] has returned,
-    /// [`Probation::take_used`] leaves nothing.
+    /// Takes back what no program has taken: no key gets an item by it any more. When
+    /// [`Table::quiesce`] has returned, [`Probation::take_used`] leaves nothing.
     pub fn withdraw(&mut self, tenant: u32) {
         let ring = self.rings.at(tenant as usize);
         ring.threshold.store(0, SeqCst);

@@ -49,7 +49,8 @@ impl Programs {
         }
     }
 
-    /// As [`Dataplane::note_interfaces`]; programs in this process see only frames for their interfaces.
+    /// As [`Dataplane::note_interfaces`]; programs in this process see only frames for their
+    /// interfaces.
     ///
     /// # Errors
     /// As [`Dataplane::note_interfaces`].

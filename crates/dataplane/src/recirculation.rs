@@ -1,8 +1,10 @@
-//! Recirculation ports: each is two ends of a virtual link of this switch's own. What programs send out by the one comes in
-//! by the other, where a program gives it back to its discipline. One CPU does the work of all of them, unless told otherwise.
+//! Recirculation ports: each is two ends of a virtual link of this switch's own. What programs send
+//! out by the one comes in by the other, where a program gives it back to its discipline. One CPU
+//! does the work of all of them, unless told otherwise.
 //!
-//! A packet in the driver costs some 30 to 150 ns a round, one in a socket buffer several times that. The ring between
-//! the ends holds 256 packets for each CPU; what comes when it is full is lost, and counted as `tx_dropped` of the port.
+//! A packet in the driver costs some 30 to 150 ns a round, one in a socket buffer several times
+//! that. The ring between the ends holds 256 packets for each CPU; what comes when it is full is
+//! lost, and counted as `tx_dropped` of the port.
 
 use std::{fs, io};
 
@@ -69,7 +71,8 @@ impl Going {
     }
 }
 
-/// A port and its far end. Names of interfaces have 15 characters, switches' up to 64: long ones end in a number.
+/// A port and its far end. Names of interfaces have 15 characters, switches' up to 64: long ones
+/// end in a number.
 fn names(home: &Home, number: u32) -> (String, String) {
     const LONGEST: usize = 10;
     let mut short = home.name().to_owned();
@@ -142,9 +145,11 @@ fn bring_up(end: &str) -> Result<(), Error> {
     interface::set_up(end).map_err(wrong("bringing up the recirculation port"))
 }
 
-/// Makes the ports that are not there, with `program` at their far ends, and removes others. Returns their indexes.
+/// Makes the ports that are not there, with `program` at their far ends, and removes others.
+/// Returns their indexes.
 ///
-/// In the driver, unless `generic`: ports in generic mode send socket buffers, and hosts behind them expect some.
+/// In the driver, unless `generic`: ports in generic mode send socket buffers, and hosts behind
+/// them expect some.
 pub(crate) fn open(
     home: &Home,
     program: &Program<'_>,

@@ -73,7 +73,8 @@ fn read(text: &str) -> Option<Refusal> {
     let (_, named) = head.split_once("prog '")?;
     let (program, _) = named.split_once('\'')?;
     let log = log.split("-- END PROG LOAD LOG --").next()?;
-    // What the verifier did is counted last; registers and instructions of the program stand before what it says.
+    // What the verifier did is counted last; registers and instructions of the program stand before
+    // what it says.
     let says = |line: &&str| {
         let line = line.trim();
         let is_state = line.contains(": R") && line.contains("R10=");

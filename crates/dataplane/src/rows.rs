@@ -8,8 +8,8 @@ use crate::{Backing, Error, map::Map};
 /// A row: the key's bytes and the value's.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// The rows of a map that a discipline's C defines. What they mean is the discipline's affair; the kernel is asked for
-/// the lengths of keys and values.
+/// The rows of a map that a discipline's C defines. What they mean is the discipline's affair; the
+/// kernel is asked for the lengths of keys and values.
 pub struct Rows {
     name: String,
     map: Map,
@@ -19,7 +19,8 @@ impl Rows {
     /// The map `map` of `discipline` (of the first, if disciplines share an object) of a switch.
     ///
     /// # Errors
-    /// No such switch or map, a name that is not the discipline's, or a kind of map that has no rows.
+    /// No such switch or map, a name that is not the discipline's, or a kind of map that has
+    /// no rows.
     pub fn open(at: impl Into<Backing>, discipline: &str, map: &str) -> Result<Rows, Error> {
         let at = at.into();
         at.must_exist()?;
@@ -115,7 +116,8 @@ impl Rows {
         found.map_err(Error::bpf(format!("reading {}", self.name)))
     }
 
-    /// Every row, as key and value, in no order. Of rows that come and go meanwhile some may be missing.
+    /// Every row, as key and value, in no order. Of rows that come and go meanwhile some may
+    /// be missing.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -16,8 +16,8 @@ use crate::{
     tenant::hash_salt,
 };
 
-/// What programs count of keys without items, on all CPUs, read by the agent: each key is in the count-min sketches or in the
-/// HashPipes, as its tenant's discipline counts.
+/// What programs count of keys without items, on all CPUs, read by the agent: each key is in the
+/// count-min sketches or in the HashPipes, as its tenant's discipline counts.
 pub struct Sketches {
     per_cpu: Mapped<Sketch>,
     /// Where no discipline counts so there are none.
@@ -62,8 +62,8 @@ impl Sketches {
         })
     }
 
-    /// Estimated reads of a key without an item in a window, over all CPUs. In a sketch never too low (from 2,048 on one CPU on: likely near), in a
-    /// pipe never too high; but for races.
+    /// Estimated reads of a key without an item in a window, over all CPUs. In a sketch never too
+    /// low (from 2,048 on one CPU on: likely near), in a pipe never too high; but for races.
     pub fn estimate(&self, tenant: u32, hash: KeyHash, window: u32) -> u64 {
         let seed = self.config.at(0).seed.load(Relaxed);
         let seed = seed.wrapping_mul(2 * u64::from(tenant) + 1);

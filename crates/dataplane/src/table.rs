@@ -25,8 +25,8 @@ use crate::{
     tenant::hash_salt,
 };
 
-/// The lookup table, the pages behind it, the counters of each item, and the switch's configuration.
-/// One agent writes at a time; the programs on every CPU read and write beside it.
+/// The lookup table, the pages behind it, the counters of each item, and the switch's
+/// configuration. One agent writes at a time; the programs on every CPU read and write beside it.
 pub struct Table {
     config: Mapped<Config>,
     buckets: Mapped<Bucket>,
@@ -157,8 +157,9 @@ impl Table {
         })
     }
 
-    /// Where the invalidation counter of a switch of this id begins: in tables that have not had this id at `epoch` at least (rule 1: no
-    /// number repeats, also after a reboot); in those that have, it goes on.
+    /// Where the invalidation counter of a switch of this id begins: in tables that have not had
+    /// this id at `epoch` at least (rule 1: no number repeats, also after a reboot); in those that
+    /// have, it goes on.
     pub fn first_epoch(&self, switch: u16, epoch: u64) -> u64 {
         match self.switch_id() == switch {
             true => self.epoch(),
@@ -193,8 +194,8 @@ impl Table {
         self.config.at(0).layout.store(LAYOUT, Relaxed);
     }
 
-    /// Scatters what is counted by a number that clients do not know; whoever makes the tables does, before the first
-    /// packet. One that is set stays.
+    /// Scatters what is counted by a number that clients do not know; whoever makes the tables
+    /// does, before the first packet. One that is set stays.
     pub fn scatter(&self, seed: u64) {
         let _ = self
             .config
@@ -203,14 +204,15 @@ impl Table {
             .compare_exchange(0, seed, SeqCst, SeqCst);
     }
 
-    /// Names the life of these tables by a number that no others have; whoever makes them does, before the first packet. One
-    /// that is set stays.
+    /// Names the life of these tables by a number that no others have; whoever makes them does,
+    /// before the first packet. One that is set stays.
     pub fn begin_life(&self, life: u64) {
         let to = &self.config.at(0).life;
         let _ = to.compare_exchange(0, life.max(1), SeqCst, SeqCst);
     }
 
-    /// The number of these tables: with another one, everything in them is lost. 0: they were never given one.
+    /// The number of these tables: with another one, everything in them is lost. 0: they were never
+    /// given one.
     pub fn life(&self) -> u64 {
         self.config.at(0).life.load(SeqCst)
     }
@@ -261,7 +263,8 @@ impl Table {
     fn item(&self, place: Place) -> &Item {
         let words = &self.pages.at(place.page as usize).bytes;
         let word = &words[usize::from(place.cell) * CELL_BYTES / 8];
-        // SAFETY: an item's header is 48 bytes of atomics at the start of a 64-byte cell inside the page.
+        // SAFETY: an item's header is 48 bytes of atomics at the start of a 64-byte cell inside
+        // the page.
         unsafe { &*std::ptr::from_ref(word).cast::<Item>() }
     }
 
@@ -281,8 +284,9 @@ impl Table {
         (low as u32 as usize & (self.buckets.len() - 1), fingerprint)
     }
 
-    /// Makes an entry without a value for a key, whose item lies in `place` (cells that nobody uses). From
-    /// then on writes invalidate it and the next read asks for a grant. Returns the slot.
+    /// Makes an entry without a value for a key, whose item lies in `place` (cells that nobody
+    /// uses). From then on writes invalidate it and the next read asks for a grant. Returns
+    /// the slot.
     ///
     /// # Errors
     /// [`InsertError`]; nothing has changed then.
@@ -297,7 +301,8 @@ impl Table {
         self.make(tenant, hash, key, lease, place, None)
     }
 
-    /// Makes an entry with a given record, valid at once: programs find it whole or not at all. Returns the slot.
+    /// Makes an entry with a given record, valid at once: programs find it whole or not at all.
+    /// Returns the slot.
     ///
     /// # Errors
     /// [`InsertError`]; nothing has changed then.
@@ -353,7 +358,8 @@ impl Table {
         let slot = u64::from(fingerprint) << 32 | u64::from(reference(place));
         bucket.slot[free].store(slot, Release);
         if record.is_none() {
-            // The epoch is taken after the entry can be found: a write that did not find it took its own before.
+            // The epoch is taken after the entry can be found: a write that did not find it took
+            // its own before.
             fence(SeqCst);
             let epoch = self.take_epoch();
             let _ = item.word.compare_exchange(0, epoch << 1, SeqCst, SeqCst);
@@ -361,7 +367,8 @@ impl Table {
         Ok((index * BUCKET_SLOTS + free) as u32)
     }
 
-    /// Cells that nobody uses, as an item without key and value. It has no epoch yet: whoever needs one takes it.
+    /// Cells that nobody uses, as an item without key and value. It has no epoch yet: whoever needs
+    /// one takes it.
     pub(crate) fn blank(&self, place: Place) -> &Item {
         let item = self.item(place);
         item.word.store(0, Relaxed);
@@ -403,8 +410,8 @@ impl Table {
         Err(Busy)
     }
 
-    /// Puts another record in the place of an item's given one; false if it does not fit. Programs see the one or the
-    /// other, whole.
+    /// Puts another record in the place of an item's given one; false if it does not fit. Programs
+    /// see the one or the other, whole.
     ///
     /// # Errors
     /// [`Busy`]: programs kept changing it; nothing has changed.
@@ -421,8 +428,9 @@ impl Table {
         Ok(true)
     }
 
-    /// Removes an entry whose given record begins with these bytes; false if it does not. Its item stays locked: a program that found
-    /// it before changes nothing of it any more. Its cells must not be used again before [`Table::quiesce`] returned.
+    /// Removes an entry whose given record begins with these bytes; false if it does not. Its item
+    /// stays locked: a program that found it before changes nothing of it any more. Its cells must
+    /// not be used again before [`Table::quiesce`] returned.
     ///
     /// # Errors
     /// [`Busy`]: programs kept changing it; nothing has changed.
@@ -445,8 +453,9 @@ impl Table {
         &self.buckets.at(slot as usize / BUCKET_SLOTS).slot[slot as usize % BUCKET_SLOTS]
     }
 
-    /// Removes the entry of the item that lies there. Its cells must not be used again before [`Table::quiesce`] returned. In a slot
-    /// that leads elsewhere by now, since a program filled it, nothing changes.
+    /// Removes the entry of the item that lies there. Its cells must not be used again before
+    /// [`Table::quiesce`] returned. In a slot that leads elsewhere by now, since a program filled
+    /// it, nothing changes.
     pub fn evict(&self, slot: u32, place: Place) {
         let at = self.slot(slot);
         let entry = at.load(SeqCst);
@@ -475,9 +484,9 @@ impl Table {
         self.waits.load(Relaxed)
     }
 
-    /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid value. An
-    /// epoch at or below `floor` belongs to an earlier term of its store's lease: nothing is installed
-    /// for it any more, so it is replaced by a fresh one.
+    /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid
+    /// value. An epoch at or below `floor` belongs to an earlier term of its store's lease: nothing
+    /// is installed for it any more, so it is replaced by a fresh one.
     pub fn wants_value(&self, place: Place, floor: u64) -> Option<Epoch> {
         let item = self.item(place);
         loop {
@@ -507,7 +516,8 @@ impl Table {
             && (self.slot(slot).load(Relaxed) >> 32) as u32 == fingerprint
     }
 
-    /// Requests so far of the items that lay there, over all CPUs (sampled, if sampling is on). Wraps around.
+    /// Requests so far of the items that lay there, over all CPUs (sampled, if sampling is on).
+    /// Wraps around.
     pub fn requests(&self, place: Place) -> u32 {
         let (page, cell) = (place.page as usize, usize::from(place.cell));
         let on_cpu = |cpu| self.hits.at(cpu * self.pages.len() + page).cell[cell].load(Relaxed);
@@ -575,7 +585,8 @@ mod tests {
         native::{Clock, Switch},
     };
 
-    /// Each start would take it further from the clock, below which it must not begin when the tables and the state directory are lost.
+    /// Each start would take it further from the clock, below which it must not begin when the
+    /// tables and the state directory are lost.
     #[test]
     fn the_counter_of_tables_that_stay_goes_on() {
         let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
@@ -591,7 +602,8 @@ mod tests {
         assert_eq!(named(3, 5_000), 9_000);
     }
 
-    /// The clock follows the invalidation counter, so an epoch is always above what was read before it was taken.
+    /// The clock follows the invalidation counter, so an epoch is always above what was read before
+    /// it was taken.
     #[test]
     fn a_life_counts_from_before_its_epoch() {
         let ns = Arc::new(AtomicU64::new(0));

@@ -26,8 +26,8 @@ impl Tallies {
         })
     }
 
-    /// The words of a tenant now, over all CPUs; none of one that is not there. They only rise, but begin with what a tenant
-    /// that is gone left at its place.
+    /// The words of a tenant now, over all CPUs; none of one that is not there. They only rise, but
+    /// begin with what a tenant that is gone left at its place.
     ///
     /// # Errors
     /// If the kernel refuses.

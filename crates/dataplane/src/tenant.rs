@@ -53,8 +53,8 @@ pub(crate) fn hash_salt(tenant: u32) -> u64 {
     u64::from(tenant).wrapping_mul(HASH_SALT)
 }
 
-/// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests that are admitted in
-/// between are not counted against the rate, a few in a change.
+/// The table of tenants. Whoever writes it reads an entry, changes it and writes it back: requests
+/// that are admitted in between are not counted against the rate, a few in a change.
 pub(crate) struct Entries {
     map: Map,
     config: Mapped<Config>,
@@ -85,8 +85,8 @@ impl Entries {
         Ok(self.get(id)?.map(|tenant| tenant.flags >> PLACE_SHIFT))
     }
 
-    /// Writes an entry unless it is there already: the kernel makes every change in other memory, and what was there
-    /// before may be another tenant's next, while programs still read it.
+    /// Writes an entry unless it is there already: the kernel makes every change in other memory,
+    /// and what was there before may be another tenant's next, while programs still read it.
     fn put(&self, before: Option<Tenant>, tenant: Tenant) -> Result<(), Error> {
         if before == Some(tenant) {
             return Ok(());
@@ -111,8 +111,9 @@ impl Entries {
 }
 
 impl TenantEntry {
-    /// Makes exactly `entries` the tenants of a switch: adds, changes and removes. A tenant that stays goes
-    /// on where it is with its rate. Those with a discipline share out the reports of hot keys.
+    /// Makes exactly `entries` the tenants of a switch: adds, changes and removes. A tenant that
+    /// stays goes on where it is with its rate. Those with a discipline share out the reports of
+    /// hot keys.
     ///
     /// # Errors
     /// If the kernel refuses, for one because there are more than 4096.
@@ -146,7 +147,8 @@ impl TenantEntry {
         Ok(())
     }
 
-    /// A tenant's place in the arrays that have one element for each (`work->place` in `bpf/`); none: it is not there.
+    /// A tenant's place in the arrays that have one element for each (`work->place` in `bpf/`);
+    /// none: it is not there.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -154,8 +156,9 @@ impl TenantEntry {
         Entries::open(&at.into())?.place(id)
     }
 
-    /// Changes parameters only: pairs of a tenant and what its [`TenantEntry::parameters`] are from now on. Tenants
-    /// that are not there are passed over. Two system calls for each tenant whose words change, one for others.
+    /// Changes parameters only: pairs of a tenant and what its [`TenantEntry::parameters`] are from
+    /// now on. Tenants that are not there are passed over. Two system calls for each tenant whose
+    /// words change, one for others.
     ///
     /// # Errors
     /// If the kernel refuses.

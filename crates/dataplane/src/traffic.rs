@@ -22,9 +22,10 @@ pub struct FlowCount {
     pub requests: u64,
 }
 
-/// A sample of the traffic of measured tenants ([`crate::TenantEntry::measured`]): of requests that are admitted, those
-/// whose number is a multiple of 64. At most 8192 pairs of client and store are kept; the rarest make room for new ones,
-/// approximately. A client chooses its numbers, so it can make itself look rare, or up to 64 times as busy as it is.
+/// A sample of the traffic of measured tenants ([`crate::TenantEntry::measured`]): of requests that
+/// are admitted, those whose number is a multiple of 64. At most 8192 pairs of client and store are
+/// kept; the rarest make room for new ones, approximately. A client chooses its numbers, so it can
+/// make itself look rare, or up to 64 times as busy as it is.
 pub struct Traffic {
     map: Map,
 }
@@ -41,8 +42,8 @@ impl Traffic {
         Ok(Traffic { map })
     }
 
-    /// Takes what has been counted since the last time, in no order. What programs count at the same moment is in this
-    /// result or the next; a single request may get lost between them.
+    /// Takes what has been counted since the last time, in no order. What programs count at the
+    /// same moment is in this result or the next; a single request may get lost between them.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -16,7 +16,8 @@ pub enum Verdict {
     Back,
     /// Out by this port, or round by the recirculation port.
     To(u32),
-    /// A copy out by each port of a group, but for the one that it came in by unless it is a clone: [`Cpu::fan`].
+    /// A copy out by each port of a group, but for the one that it came in by unless it is a clone:
+    /// [`Cpu::fan`].
     Fan,
 }
 
@@ -111,7 +112,8 @@ impl Cpu {
         unsafe { self.group.as_ref() }
     }
 
-    /// Adds the ports that the last packet of [`Verdict::Fan`] leaves by, having come in by `ingress`.
+    /// Adds the ports that the last packet of [`Verdict::Fan`] leaves by, having come in by
+    /// `ingress`.
     pub fn fan(&self, ingress: u32, ports: &mut Vec<u32>) {
         let Some(group) = self.group() else { return };
         let all = &group.ports[..(group.count as usize).min(ffi::GROUP_PORTS)];
@@ -119,7 +121,8 @@ impl Cpu {
         ports.extend(all.iter().filter(may));
     }
 
-    /// Runs the program at that group's egress on a copy that leaves by `egress`. False: this copy ends here.
+    /// Runs the program at that group's egress on a copy that leaves by `egress`. False: this copy
+    /// ends here.
     pub fn leaves(&mut self, frame: &mut Frame, ingress: u32, egress: u32, now_ns: u64) -> bool {
         match self.group().and_then(|group| group.egress) {
             Some(run) => self.call(run, frame, ingress, egress, now_ns) == PASS,
@@ -150,7 +153,8 @@ impl Cpu {
             head_room,
             tail_room,
         };
-        // SAFETY: the packet describes the frame's buffer, which nobody else has; the CPU is only ours.
+        // SAFETY: the packet describes the frame's buffer, which nobody else has; the CPU is
+        // only ours.
         let code = unsafe {
             (*self.raw).now_ns = now_ns;
             ffi::user_run(self.raw, &raw mut packet, run)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Switch;
 
-/// What a switch remembers, for tests that put it back to a moment of before, as a virtual machine that is restored from a snapshot.
+/// What a switch remembers, for tests that put it back to a moment of before, as a virtual machine
+/// that is restored from a snapshot.
 pub struct Image(Vec<(String, Vec<u8>)>);
 
 /// Tables that the programs only read, or that tell the agent of what was.
@@ -16,8 +17,8 @@ const NOT_ITS_MEMORY: [u32; 3] = [
 ];
 
 impl Switch {
-    /// All arrays as they are now. Nobody may run programs of the switch meanwhile. Tables with keys are left out: programs go by none
-    /// that they write.
+    /// All arrays as they are now. Nobody may run programs of the switch meanwhile. Tables with
+    /// keys are left out: programs go by none that they write.
     pub fn image(self: &Arc<Switch>) -> Image {
         let names = self.table_names().into_iter();
         Image(names.filter_map(|name| self.bytes_of(name)).collect())

@@ -81,7 +81,8 @@ impl Keyed {
 
     fn copy(&self, from: *const u8) -> Vec<u8> {
         let mut value = vec![0; self.value_size() as usize];
-        // SAFETY: values have that size. Programs may change one meanwhile, as they may while the kernel copies it.
+        // SAFETY: values have that size. Programs may change one meanwhile, as they may while the
+        // kernel copies it.
         unsafe { std::ptr::copy_nonoverlapping(from, value.as_mut_ptr(), value.len()) };
         value
     }

@@ -11,12 +11,13 @@ const LINE: usize = 64;
 const PERCPU_ARRAY: u32 = libbpf_rs::MapType::PercpuArray as u32;
 const RING: u32 = libbpf_rs::MapType::RingBuf as u32;
 
-/// What the tables of a switch held at one time, for tests that ask what a program wrote: what several cores write goes back and forth
-/// between them.
+/// What the tables of a switch held at one time, for tests that ask what a program wrote: what
+/// several cores write goes back and forth between them.
 pub struct Lines(Vec<(String, Vec<u8>)>);
 
 impl Switch {
-    /// What its tables hold now, but for rings of events. Nobody may run programs of the switch meanwhile.
+    /// What its tables hold now, but for rings of events. Nobody may run programs of the switch
+    /// meanwhile.
     pub fn lines(self: &Arc<Switch>) -> Lines {
         let tables = self.table_names().into_iter();
         let all = tables.filter_map(|name| Some((self.table(&name)?, name)));
@@ -26,7 +27,8 @@ impl Switch {
 }
 
 impl Lines {
-    /// The cache lines that were written since, as table and number; in a table with keys each value counts as one.
+    /// The cache lines that were written since, as table and number; in a table with keys each
+    /// value counts as one.
     pub fn changed_since(&self, before: &Lines) -> BTreeSet<(String, usize)> {
         let mut changed = BTreeSet::new();
         for ((name, now), (_, then)) in self.0.iter().zip(&before.0) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Keyed, Switch};
 
-/// The memory of one element of an array, for tests: they put a switch into a state and look at what became of it. Nobody may run
-/// programs of the switch meanwhile.
+/// The memory of one element of an array, for tests: they put a switch into a state and look at
+/// what became of it. Nobody may run programs of the switch meanwhile.
 pub struct Memory {
     table: Keyed,
     index: usize,

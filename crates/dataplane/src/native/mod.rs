@@ -1,8 +1,10 @@
-//! Switches in this process: the same C as native code (`bpf/user`), with tables of their own in the place of pinned ones.
+//! Switches in this process: the same C as native code (`bpf/user`), with tables of their own in
+//! the place of pinned ones.
 //!
-//! A [`Switch`] has the tables, which the agent's side of this crate opens as it opens pinned ones ([`crate::Backing`]);
-//! a [`Cpu`] of it runs a [`Program`] on a [`Frame`] and says what shall become of it. Who brings frames and takes them
-//! away is the caller: a soft switch from sockets, a simulator from its links.
+//! A [`Switch`] has the tables, which the agent's side of this crate opens as it opens pinned ones
+//! ([`crate::Backing`]); a [`Cpu`] of it runs a [`Program`] on a [`Frame`] and says what shall
+//! become of it. Who brings frames and takes them away is the caller: a soft switch from sockets, a
+//! simulator from its links.
 //!
 //! Costs: a run of a hit some 150 ns, where nothing is cold.
 

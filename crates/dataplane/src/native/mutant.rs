@@ -44,7 +44,8 @@ static LIST: LazyLock<Vec<Mutant>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Those that only cost time, as `docs/coherence.md` says of the parts that they break: the store asks the switch itself.
+/// Those that only cost time, as `docs/coherence.md` says of the parts that they break: the store
+/// asks the switch itself.
 const SAFE: [&str; 2] = ["write_takes_no_epoch", "write_carries_nothing"];
 /// Beginning of the names of those that only show where values go round.
 const OF_ROUNDS: &str = "round_";
@@ -59,7 +60,8 @@ impl Mutant {
         &LIST
     }
 
-    /// Those that let a client see what it must not, whatever discipline of copies has the key, which is lent to nobody.
+    /// Those that let a client see what it must not, whatever discipline of copies has the key,
+    /// which is lent to nobody.
     pub fn harmful() -> impl Iterator<Item = &'static Mutant> {
         let harms =
             |mutant: &&Mutant| !mutant.is_safe() && !mutant.is_of_rounds() && !mutant.is_of_loans();

@@ -45,7 +45,8 @@ pub enum Route {
 
 /// The routes of a switch.
 pub trait Fib: Send + Sync {
-    /// The way of a packet of this length (from the IP header on) between two addresses that came in by a port.
+    /// The way of a packet of this length (from the IP header on) between two addresses that came
+    /// in by a port.
     fn route(&self, from: IpAddr, to: IpAddr, len: u16, ingress: u32) -> Route;
 }
 
@@ -81,7 +82,8 @@ impl Clock {
     }
 }
 
-/// A switch in this process: the programs as native code, with tables of its own. As many as one likes.
+/// A switch in this process: the programs as native code, with tables of its own. As many as
+/// one likes.
 pub struct Switch {
     raw: NonNull<ffi::Switch>,
     name: String,
@@ -94,7 +96,8 @@ pub struct Switch {
     _fib: Box<Box<dyn Fib>>,
 }
 
-// SAFETY: tables are shared as they are between the kernel's CPUs and an agent: by atomics, and by locks within.
+// SAFETY: tables are shared as they are between the kernel's CPUs and an agent: by atomics, and by
+// locks within.
 unsafe impl Send for Switch {}
 // SAFETY: as above.
 unsafe impl Sync for Switch {}
@@ -306,7 +309,8 @@ impl Switch {
         self.send_round().map_err(wrong())
     }
 
-    /// Has programs send packets round by the recirculation port, if there is one by now, and clone to all others.
+    /// Has programs send packets round by the recirculation port, if there is one by now, and clone
+    /// to all others.
     fn send_round(self: &Arc<Switch>) -> libbpf_rs::Result<()> {
         let maps = [RECIRCULATION, CLONES].map(|name| self.table(name));
         let ([Some(recirculation), Some(clones)], Some(round)) = (maps, self.port(RECIRCULATION))
@@ -371,7 +375,8 @@ impl Switch {
         };
         group.ports[..ports.len()].copy_from_slice(ports);
         let place = table.at(index as usize).cast::<ffi::Group>();
-        // SAFETY: an element of this type. Programs that run see an empty group, or all of it: the count comes last.
+        // SAFETY: an element of this type. Programs that run see an empty group, or all of it: the
+        // count comes last.
         unsafe {
             (&raw mut (*place).count).write_volatile(0);
             self.quiesce();

@@ -1,4 +1,5 @@
-//! Frames for another receiver on the link are the kernel's affair, as it would drop them. Needs root.
+//! Frames for another receiver on the link are the kernel's affair, as it would drop them.
+//! Needs root.
 
 use dataplane::Mode;
 use harness::{

@@ -1,5 +1,6 @@
-//! What `bpf/discipline.h` offers, by a discipline that uses all of it (`lab/harness/bpf/trial.bpf.c`): steps, maps of
-//! its own, parameter words, given records, fan-out, recirculation.
+//! What `bpf/discipline.h` offers, by a discipline that uses all of it
+//! (`lab/harness/bpf/trial.bpf.c`): steps, maps of its own, parameter words, given records,
+//! fan-out, recirculation.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
@@ -328,8 +329,9 @@ fn links_pass_packets() -> bool {
     !String::from_utf8_lossy(&shown).contains(" qdisc noop ")
 }
 
-/// Packets come in by `in0`, sent at `in1`; `out0` and `out1` lead to hosts 10.0.1.1 and 10.0.2.1 at `host0` and
-/// `host1`, and 10.0.0.2 is routed there. A far switch without tenants passes what hosts get to their stacks.
+/// Packets come in by `in0`, sent at `in1`; `out0` and `out1` lead to hosts 10.0.1.1 and 10.0.2.1
+/// at `host0` and `host1`, and 10.0.0.2 is routed there. A far switch without tenants passes what
+/// hosts get to their stacks.
 fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::Attached>) {
     sysctl("ipv4/ip_forward", "1");
     for (link, peer) in [("in0", "in1"), ("out0", "host0"), ("out1", "host1")] {

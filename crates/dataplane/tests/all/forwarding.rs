@@ -1,5 +1,5 @@
-//! Packets that really leave: a namespace with two links, routes, a neighbour. No discipline is loaded, so every
-//! admitted packet is only forwarded.
+//! Packets that really leave: a namespace with two links, routes, a neighbour. No discipline is
+//! loaded, so every admitted packet is only forwarded.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,8 @@ fn router() -> Switch {
     sysctl("ipv6/conf/all/forwarding", "1");
     for (link, peer) in [("in0", "in1"), ("out0", "out1"), ("off0", "off1")] {
         ip(&format!("link add {link} type veth peer name {peer}"));
-        // The kernel's own packets to find neighbours and routers would be counted among those of the test.
+        // The kernel's own packets to find neighbours and routers would be counted among those of
+        // the test.
         sysctl(&format!("ipv6/conf/{peer}/disable_ipv6"), "1");
         ip(&format!("link set {peer} up"));
         ip(&format!("link set {link} up"));

@@ -1,8 +1,10 @@
-//! The data plane's C as an ordinary program under the address and undefined-behaviour sanitizers: the kept scripts of
-//! packets, then noise, judged by the oracle in `fuzz/data_plane/oracle.h`. `make fuzz` searches for longer.
+//! The data plane's C as an ordinary program under the address and undefined-behaviour sanitizers:
+//! the kept scripts of packets, then noise, judged by the oracle in `fuzz/data_plane/oracle.h`.
+//! `make fuzz` searches for longer.
 //!
-//! Among the slowest tests: it compiles the C twice with sanitizers, some ten seconds each, and then runs some hundred thousand
-//! inputs in it; both are what finds faults of memory that no other test sees. It is compiled again only when the C has changed.
+//! Among the slowest tests: it compiles the C twice with sanitizers, some ten seconds each, and
+//! then runs some hundred thousand inputs in it; both are what finds faults of memory that no other
+//! test sees. It is compiled again only when the C has changed.
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +23,9 @@ const SEARCHED: u32 = 30_000;
 /// Mutants that run side by side.
 const SIDE_BY_SIDE: usize = 2;
 
-/// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail; the others are of what the
-/// discipline that is built in does not do: `contract.rs` reaches them, and the data-plane tests of the discipline that sends packets round.
+/// Ends that the kept scripts do not reach: `*_contended` needs four swaps in a row to fail; the
+/// others are of what the discipline that is built in does not do: `contract.rs` reaches them, and
+/// the data-plane tests of the discipline that sends packets round.
 const NOT_REACHED: [&str; 74] = [
     "pass_other_mac",
     "write_contended",
@@ -151,7 +154,8 @@ fn replay(options: &[&str]) -> Output {
         .args(scripts()))
 }
 
-/// Every harmful mutant of `bpf/mutants.h`, with the input at which the oracle objects; printed also when all is well.
+/// Every harmful mutant of `bpf/mutants.h`, with the input at which the oracle objects; printed
+/// also when all is well.
 #[test]
 fn every_mutant_is_caught() {
     let mutants = Mutex::new(Mutant::harmful());

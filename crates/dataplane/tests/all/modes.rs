@@ -12,7 +12,8 @@ fn attach(switch: &Switch, interfaces: &[&str], mode: Mode) -> Vec<Attached> {
     attached.expect("attached")
 }
 
-/// Attaches with `auto` on a switch that is attached to none or some of them, and checks that all are in this mode.
+/// Attaches with `auto` on a switch that is attached to none or some of them, and checks that all
+/// are in this mode.
 fn all_are(mode: Mode, switch: &Switch, interfaces: &[&str]) -> Vec<Attached> {
     let attached = attach(switch, interfaces, Mode::Auto);
     let modes: Vec<Mode> = attached.iter().map(|attached| attached.mode).collect();
@@ -20,8 +21,8 @@ fn all_are(mode: Mode, switch: &Switch, interfaces: &[&str]) -> Vec<Attached> {
     attached
 }
 
-/// In a namespace of its own, a switch beside interfaces: a tap has a driver that takes programs, a veth too, but generic suits it; a
-/// bridge refuses.
+/// In a namespace of its own, a switch beside interfaces: a tap has a driver that takes programs, a
+/// veth too, but generic suits it; a bridge refuses.
 fn beside_interfaces(test: fn(&Switch)) {
     in_namespace(move || {
         ip("link add v0 type veth peer name v1");

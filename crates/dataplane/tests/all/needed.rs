@@ -1,4 +1,5 @@
-//! Programs are in the kernel when a tenant has them; until the kernel has accepted them once, from the start. Needs root.
+//! Programs are in the kernel when a tenant has them; until the kernel has accepted them once, from
+//! the start. Needs root.
 
 use std::{cell::RefCell, collections::BTreeSet, path::Path};
 

@@ -38,7 +38,8 @@ const OFF_WHILE_ATTACHED: [&str; 4] = [
     "rx-gro-list",
 ];
 
-/// Where an interface takes tags off, hosts of different VLANs would be in one network; where it joins datagrams, two would be one.
+/// Where an interface takes tags off, hosts of different VLANs would be in one network; where it
+/// joins datagrams, two would be one.
 #[test]
 fn what_was_on_is_off_while_a_switch_is_attached_and_on_after() {
     in_namespace(|| {

@@ -1,4 +1,5 @@
-//! Programs of an earlier loading go on while those of the next take over, on the same tables. Needs root.
+//! Programs of an earlier loading go on while those of the next take over, on the same tables.
+//! Needs root.
 
 use std::{fs, path::PathBuf};
 

@@ -16,8 +16,8 @@ fn vectors(kind: &str) -> Vec<Value> {
     all[kind].as_array().expect(kind).clone()
 }
 
-/// No discipline runs, and the lease messages are for another switch: a packet that is admitted ends as
-/// `bypass_no_discipline`.
+/// No discipline runs, and the lease messages are for another switch: a packet that is admitted
+/// ends as `bypass_no_discipline`.
 fn switch() -> Switch {
     let secret = Secret(std::array::from_fn(|i| i as u8));
     let with_secret = |id| dataplane::TenantEntry {

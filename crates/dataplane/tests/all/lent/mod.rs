@@ -1,5 +1,6 @@
-//! Keys that are lent (`bpf/writeback.h`), as tables: one row is one packet, what was there before, and what must come of it.
-//! Every row runs in the kernel on the compiled programs and in this process.
+//! Keys that are lent (`bpf/writeback.h`), as tables: one row is one packet, what was there before,
+//! and what must come of it. Every row runs in the kernel on the compiled programs and in
+//! this process.
 
 mod keeper;
 mod mutants;
