@@ -1,5 +1,5 @@
-//! What the commands need of the data: a few operations on keys. `network` has them over shortstop's protocol and the
-//! backends; the tests have them over a table.
+//! What the commands need of the data: a few operations on keys. `network` has them over
+//! shortstop's protocol and the backends; the tests have them over a table.
 
 use std::{future::Future, time::Duration};
 
@@ -62,7 +62,8 @@ pub(crate) struct Refused(pub String);
 pub(crate) const OUTCOME_UNKNOWN: &str = "ERR outcome unknown";
 
 impl Refused {
-    /// The same once the backend has carried the write out: what clients take for a refusal must not stand at the front.
+    /// The same once the backend has carried the write out: what clients take for a refusal must
+    /// not stand at the front.
     pub fn after(self, done: &str) -> Refused {
         Refused(format!(
             "ERR {done}, but the value before cannot be given: {}",

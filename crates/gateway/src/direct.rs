@@ -12,14 +12,16 @@ use crate::data::{About, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Writ
 
 /// How long a backend may take for one command, large values included.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon: as stores do it.
+/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a
+/// colon: as stores do it.
 const PREFIX: &str = "shortstop:";
 
 /// Another write may have come between: its life is left as it is.
 const PROLONG: &str = "if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[1]) then \
                        return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
-/// Which Redis holds which partitions: `redis://HOST:PORT` for all of them, `FIRST-LAST=redis://...` for some.
+/// Which Redis holds which partitions: `redis://HOST:PORT` for all of them,
+/// `FIRST-LAST=redis://...` for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendAddress {
     /// First and last partition; `None`: all.
@@ -246,7 +248,8 @@ impl Direct {
             .map_err(|why| why.after("removed"))
     }
 
-    /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives at most. Changes no value.
+    /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives
+    /// at most. Changes no value.
     pub async fn prolong(&self, key: &[u8], left_ms: u64, life: Duration) -> Done<()> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
@@ -321,7 +324,8 @@ impl Direct {
         let hash = self.secret.key_hash(self.tenant, key);
         let partition = partition_of(hash, self.cluster.partitions);
         let store = self.cluster.store_of_partition(self.tenant, partition);
-        // A store that stands in for a partition's owner keeps its keys where it keeps those of its own partitions.
+        // A store that stands in for a partition's owner keeps its keys where it keeps those of its
+        // own partitions.
         let partition = if (store.first..=store.last).contains(&partition) {
             partition
         } else {
@@ -333,7 +337,8 @@ impl Direct {
         &self.backends[at]
     }
 
-    /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other tenants' keys under their names there.
+    /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other
+    /// tenants' keys under their names there.
     fn name_of(&self, key: &[u8]) -> Done<Vec<u8>> {
         if self.tenant == TENANT_OPEN {
             if key.starts_with(PREFIX.as_bytes()) {

@@ -1,5 +1,5 @@
-//! Data in a table, for tests: it does what is asked after a few turns of other tasks, so that answers become ready
-//! in another order than their commands came.
+//! Data in a table, for tests: it does what is asked after a few turns of other tasks, so that
+//! answers become ready in another order than their commands came.
 
 use std::{
     collections::HashMap,

@@ -1,13 +1,15 @@
-//! The gateway: Redis clients come in by TCP, unmodified, speaking RESP2 or RESP3; their reads and writes of keys go out by
-//! `client` in shortstop's protocol, and so are answered by switches on the way where those have copies. Keys that
-//! no packet carries go to the backends, which must be Redis, directly.
+//! The gateway: Redis clients come in by TCP, unmodified, speaking RESP2 or RESP3; their reads and
+//! writes of keys go out by `client` in shortstop's protocol, and so are answered by switches on
+//! the way where those have copies. Keys that no packet carries go to the backends, which must be
+//! Redis, directly.
 //!
-//! `server` takes connections, [`resp`] makes commands of their bytes and carries them out by `data`, which is `network`.
-//! The binary's `gateway` command calls [`run`]; this crate calls `client` and `wire` only.
+//! `server` takes connections, [`resp`] makes commands of their bytes and carries them out by
+//! `data`, which is `network`. The binary's `gateway` command calls [`run`]; this crate calls
+//! `client` and `wire` only.
 //!
-//! What a GET costs: one walk over its length lines and one decoding without copies, one box for its future,
-//! one look into the table of busy keys, what `client` needs, one copy of the value into the buffer of
-//! answers; and its share of one read and one write of the socket.
+//! What a GET costs: one walk over its length lines and one decoding without copies, one box for
+//! its future, one look into the table of busy keys, what `client` needs, one copy of the value
+//! into the buffer of answers; and its share of one read and one write of the socket.
 
 mod counters;
 mod data;

@@ -12,14 +12,16 @@ pub struct Limits {
     pub bulk_bytes: usize,
     /// Words in one command. Redis has 1,048,576.
     pub words: usize,
-    /// Commands of one connection that are worked on at the same time; those behind them wait unread.
+    /// Commands of one connection that are worked on at the same time; those behind them
+    /// wait unread.
     pub pipeline: usize,
     /// Bytes of small commands that one connection may have in work.
     pub connection_bytes: usize,
-    /// Bytes of answers that wait for one client to read them. No further command of it is answered then.
+    /// Bytes of answers that wait for one client to read them. No further command of it is
+    /// answered then.
     pub output_bytes: usize,
-    /// Bytes of everything large (commands beyond [`Limits::connection_bytes`] and large values) of all
-    /// connections together.
+    /// Bytes of everything large (commands beyond [`Limits::connection_bytes`] and large values) of
+    /// all connections together.
     pub memory_bytes: usize,
 }
 

@@ -1,8 +1,9 @@
 //! Keys over shortstop's protocol; keys that no packet carries go to the backends.
 //!
-//! A key either fits a packet or does not, so it goes one way always: its writes and reads meet in the store, or in the backend, and
-//! nothing has to keep the two apart. Past the store goes, of the keys that it has, only what changes no value: a read of one that is longer than
-//! the cluster's values may be, and the rest of a life that is longer than its field in the packet.
+//! A key either fits a packet or does not, so it goes one way always: its writes and reads meet in
+//! the store, or in the backend, and nothing has to keep the two apart. Past the store goes, of the
+//! keys that it has, only what changes no value: a read of one that is longer than the cluster's
+//! values may be, and the rest of a life that is longer than its field in the packet.
 
 use std::{
     sync::Arc,
@@ -18,7 +19,8 @@ use crate::{
     direct::Direct,
 };
 
-/// Times that a read followed by a conditional write is done again because another write came between.
+/// Times that a read followed by a conditional write is done again because another write
+/// came between.
 const RETRIES: u32 = 32;
 /// The longest time to live that its field in the packet can state.
 const LONGEST_LIFE: Duration = Duration::from_millis(u32::MAX as u64);
@@ -266,7 +268,8 @@ impl Network {
         }
     }
 
-    /// The backends, if this error of a read says that they may know better: the value is longer than the store hands out, or no string.
+    /// The backends, if this error of a read says that they may know better: the value is longer
+    /// than the store hands out, or no string.
     fn direct_read(&self, error: Error) -> Done<&Direct> {
         match (&self.direct, &error) {
             (Some(direct), Error::TooLarge { .. } | Error::Backend { .. }) => {

@@ -1,7 +1,8 @@
 //! Redis's protocol: from bytes to commands, and from answers to bytes.
 //!
-//! One file per step of a command's way: `connection` reads bytes, [`frame`] makes words of them, `table` knows the commands,
-//! `session` answers those about the connection, `job` carries out those on keys by `data`; `reply` turns answers into bytes.
+//! One file per step of a command's way: `connection` reads bytes, [`frame`] makes words of them,
+//! `table` knows the commands, `session` answers those about the connection, `job` carries out
+//! those on keys by `data`; `reply` turns answers into bytes.
 
 pub(crate) mod connection;
 pub mod frame;

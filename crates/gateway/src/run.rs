@@ -29,13 +29,15 @@ pub struct Config {
     pub backends: Vec<BackendAddress>,
     /// The password of these servers, where it does not stand in their address.
     pub backend_password: Option<String>,
-    /// Seals what goes to the network and to the backends; `None`: both see keys and values as they are.
+    /// Seals what goes to the network and to the backends; `None`: both see keys and values as
+    /// they are.
     pub seal: Option<Seal>,
     /// What clients may make grow.
     pub limits: Limits,
 }
 
-/// Not generic, so that connections are compiled here, with this crate's optimisation, and not by each caller.
+/// Not generic, so that connections are compiled here, with this crate's optimisation, and not by
+/// each caller.
 async fn serve(
     listener: TcpListener,
     network: Arc<Network>,
@@ -48,7 +50,8 @@ async fn serve(
 /// Serves until `stop` is done. `ready` is told the address once connections are taken.
 ///
 /// # Errors
-/// The address cannot be listened on, the tenant is unknown, or the backends do not cover the partitions.
+/// The address cannot be listened on, the tenant is unknown, or the backends do not cover the
+/// partitions.
 pub async fn run(
     config: Config,
     ready: impl FnOnce(SocketAddr),

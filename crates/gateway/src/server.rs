@@ -38,7 +38,8 @@ pub(crate) struct Shared {
     pub listen: SocketAddr,
     pub since: Instant,
     connected: AtomicUsize,
-    /// When it was last said that a connection spoke another protocol: seconds after `since`, plus one; 0: never.
+    /// When it was last said that a connection spoke another protocol: seconds after `since`, plus
+    /// one; 0: never.
     foreign_said_s: AtomicU64,
 }
 

@@ -1,12 +1,15 @@
-//! One connection: commands in, answers out in the same order, as many under way at once as is safe.
+//! One connection: commands in, answers out in the same order, as many under way at once as
+//! is safe.
 //!
-//! Commands start in the order they came. One that names a key which an earlier one is still busy with waits until that one
-//! is answered, and those behind it wait too; so a client sees its own writes, and its reads of a key never go back
-//! in time. All answers that are ready go out in one write.
+//! Commands start in the order they came. One that names a key which an earlier one is still busy
+//! with waits until that one is answered, and those behind it wait too; so a client sees its own
+//! writes, and its reads of a key never go back in time. All answers that are ready go out in
+//! one write.
 //!
-//! What a client can make grow: the buffer of its bytes and its commands at work (`Limits::connection_bytes`, beyond
-//! that from the memory that all share), their number (`Limits::pipeline`), and answers not yet read
-//! (`Limits::output_bytes`, and the shared memory): at each limit nothing more of it is read.
+//! What a client can make grow: the buffer of its bytes and its commands at work
+//! (`Limits::connection_bytes`, beyond that from the memory that all share), their number
+//! (`Limits::pipeline`), and answers not yet read (`Limits::output_bytes`, and the shared memory):
+//! at each limit nothing more of it is read.
 
 use std::{
     future::Future,
@@ -152,7 +155,8 @@ impl<D: Data> Connection<D> {
                 result = read.read_buf(&mut self.input), if may_read => {
                     let len = result?;
                     self.shared.counters.total_net_input_bytes.add(len as u64);
-                    // What is under way may still be waited for: `echo ... | nc` closes its half first.
+                    // What is under way may still be waited for: `echo ... | nc` closes its
+                    // half first.
                     self.session.closing |= len == 0;
                 }
             }
@@ -300,8 +304,9 @@ impl<D: Data> Connection<D> {
         self.answers.push_back(Pending::Running(Box::pin(running)));
     }
 
-    /// An answer that is known already; in its place behind those to come. It counts until it has left: a small one
-    /// towards the connection's share, a large one in the memory of all. `memory` is what its command holds.
+    /// An answer that is known already; in its place behind those to come. It counts until it has
+    /// left: a small one towards the connection's share, a large one in the memory of all. `memory`
+    /// is what its command holds.
     fn ready(&mut self, reply: Reply, bytes: usize, memory: Option<Reserved>) {
         let len = reply.size_bytes();
         if len <= self.shared.limits.output_bytes {

@@ -140,8 +140,8 @@ fn commands_are_answered_as_redis_does_it() {
     }
 }
 
-/// What browsers send for a page that knows the port: by a form, by a script, after its name was made to mean this machine, and
-/// over TLS with a line of the page's own in the greeting.
+/// What browsers send for a page that knows the port: by a form, by a script, after its name was
+/// made to mean this machine, and over TLS with a line of the page's own in the greeting.
 #[test]
 fn a_web_page_cannot_write() {
     let rows: [&[u8]; 4] = [
@@ -273,7 +273,8 @@ fn large_values_use_the_memory_that_there_is() {
     assert!(talk(many.as_bytes(), 4096, limits).starts_with(b"-OOM "));
 }
 
-/// A client that sends and never reads is not read from any more, and what it sent does not pile up.
+/// A client that sends and never reads is not read from any more, and what it sent does not
+/// pile up.
 #[tokio::test]
 async fn slow_readers_are_held_back() {
     let shared = shared(Limits::default());
@@ -349,7 +350,8 @@ async fn answers_that_nobody_reads_count() {
     }
 }
 
-/// Of the values in the answer to an MGET each counts that was read in parts, until all of it has been read.
+/// Of the values in the answer to an MGET each counts that was read in parts, until all of it has
+/// been read.
 #[tokio::test]
 async fn values_that_nobody_reads_count() {
     for len in [2_000, 60_000] {
@@ -381,7 +383,8 @@ async fn values_that_nobody_reads_count() {
     }
 }
 
-/// Answers that are known at once wait behind one that is not: what they take counts towards the connection's share.
+/// Answers that are known at once wait behind one that is not: what they take counts towards the
+/// connection's share.
 #[tokio::test]
 async fn answers_that_wait_for_their_turn_are_held_back() {
     let shared = shared(Limits::default());

@@ -1,9 +1,10 @@
 //! From bytes to commands: finds where a command ends before anything is allocated for it.
 //!
-//! The RESP crate decodes whole frames of any kind, nested as deep as the bytes say. A client's command is only ever one
-//! flat array of bulk strings, so this walks over its few length lines first, remembers how far it came (bytes
-//! are looked at once, however small the pieces they arrive in), and refuses with Redis's own words what no
-//! command can be. Only a complete, flat, bounded frame reaches the crate.
+//! The RESP crate decodes whole frames of any kind, nested as deep as the bytes say. A client's
+//! command is only ever one flat array of bulk strings, so this walks over its few length lines
+//! first, remembers how far it came (bytes are looked at once, however small the pieces they arrive
+//! in), and refuses with Redis's own words what no command can be. Only a complete, flat, bounded
+//! frame reaches the crate.
 
 use bytes::{Bytes, BytesMut};
 use redis_protocol::resp2::{decode::decode_bytes_mut, types::BytesFrame};
@@ -13,7 +14,8 @@ use crate::Limits;
 /// Longest line that states a length: a sign, the digits of a 64-bit number and some room.
 const MAX_LENGTH_LINE: usize = 32;
 
-/// First byte of a TLS connection. Its greeting may hold bytes that a page chose, line ends included.
+/// First byte of a TLS connection. Its greeting may hold bytes that a page chose, line ends
+/// included.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why the bytes are no commands. The connection ends after it, as Redis does it.
@@ -93,8 +95,8 @@ impl Framer {
         }
     }
 
-    /// Walks over length lines until the whole command is there; its length then. `missing` stays `None` for an
-    /// array without words.
+    /// Walks over length lines until the whole command is there; its length then. `missing` stays
+    /// `None` for an array without words.
     fn walk(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let mut missing = match self.missing {
             Some(missing) => missing,
@@ -207,10 +209,11 @@ fn inline(buffer: &mut BytesMut, limits: &Limits) -> Result<Option<Words>, Proto
     }))
 }
 
-/// Whether a line is the beginning of an HTTP request, or one of its headers. Whoever reaches this port may write, and browsers reach
-/// every port of their own machine in the name of any page: the lines of a request's body would be commands. `POST` and `Host:` are
-/// what Redis refuses. A page whose name was made to mean this machine may choose the method too (`SET /key HTTP/1.1`), so
-/// the version at the end of a request's first line is refused as well.
+/// Whether a line is the beginning of an HTTP request, or one of its headers. Whoever reaches this
+/// port may write, and browsers reach every port of their own machine in the name of any page: the
+/// lines of a request's body would be commands. `POST` and `Host:` are what Redis refuses. A page
+/// whose name was made to mean this machine may choose the method too (`SET /key HTTP/1.1`), so the
+/// version at the end of a request's first line is refused as well.
 fn is_foreign(words: &[Bytes]) -> bool {
     let begins = |word: &Bytes, with: &[u8]| {
         let start = word.get(..with.len());
@@ -224,7 +227,8 @@ fn is_foreign(words: &[Bytes]) -> bool {
         || (words.len() == 3 && begins(&words[2], b"http/"))
 }
 
-/// Words between white space; "..." with backslash escapes and '...' with \' hold white space together.
+/// Words between white space; "..." with backslash escapes and '...' with \' hold white space
+/// together.
 fn split_line(line: &[u8]) -> Result<Vec<Bytes>, ProtocolError> {
     let mut words = Vec::new();
     let mut rest = line.iter().copied().peekable();

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::server::Shared;
 
-/// The Redis whose commands these are, for clients that look at the version to know what they may use.
+/// The Redis whose commands these are, for clients that look at the version to know what they
+/// may use.
 pub(crate) const REDIS_VERSION: &str = "7.0.0";
 
 /// The sections that are asked for, or all.
@@ -67,7 +68,8 @@ pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
             ("maxmemory_policy", "noeviction".into()),
         ],
     );
-    // What clients look for before they begin: that nothing is being loaded, and that this is no replica and no part of a cluster.
+    // What clients look for before they begin: that nothing is being loaded, and that this is no
+    // replica and no part of a cluster.
     section(
         "persistence",
         vec![
@@ -107,7 +109,8 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whether a name matches a pattern of letters, `?` and `*`. Linear: only the last star is gone back to.
+/// Whether a name matches a pattern of letters, `?` and `*`. Linear: only the last star is gone
+/// back to.
 pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star = None;

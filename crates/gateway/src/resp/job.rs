@@ -54,8 +54,8 @@ const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 impl Job {
-    /// The job that these words ask for; their number has been checked against the table. `None`: `name` is no
-    /// command on keys.
+    /// The job that these words ask for; their number has been checked against the table. `None`:
+    /// `name` is no command on keys.
     ///
     /// # Errors
     /// Redis's own line.
@@ -281,8 +281,8 @@ fn set_many(words: &[Bytes]) -> Result<Job, String> {
     Ok(Job::SetMany(pairs))
 }
 
-/// A time to live from a word: so many units, from now on or since 1970. A moment that has passed leaves a
-/// millisecond.
+/// A time to live from a word: so many units, from now on or since 1970. A moment that has passed
+/// leaves a millisecond.
 fn life(word: &[u8], unit_ms: u64, absolute: bool, name: &str) -> Result<Duration, String> {
     let number = std::str::from_utf8(word)
         .ok()

@@ -1,4 +1,5 @@
-//! The commands that there are: what COMMAND tells, what arity is checked against, which words are keys.
+//! The commands that there are: what COMMAND tells, what arity is checked against, which words
+//! are keys.
 
 use super::reply::Reply;
 
@@ -10,7 +11,8 @@ pub(crate) struct Spec {
     pub arity: i32,
     /// As COMMAND INFO names them.
     flags: &'static [&'static str],
-    /// Index of the first key, of the last (negative: from the end), and the step between; zeros: no keys.
+    /// Index of the first key, of the last (negative: from the end), and the step between; zeros:
+    /// no keys.
     keys: (i32, i32, i32),
     summary: &'static str,
     group: &'static str,
