@@ -1,6 +1,7 @@
 //! Checksums that the sender's kernel left to a network card, which there was none of on the way.
 
-/// Writes the Internet checksum of a frame's bytes from `start` on, `offset` behind `start`, where its first part is already.
+/// Writes the Internet checksum of a frame's bytes from `start` on, `offset` behind `start`, where
+/// its first part is already.
 pub fn complete(frame: &mut [u8], start: usize, offset: usize) {
     let Some(bytes) = frame
         .get_mut(start..)
@@ -15,7 +16,8 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) {
     bytes[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The first part of a UDP checksum in IPv6: over both addresses, one behind the other, and the length in bytes.
+/// The first part of a UDP checksum in IPv6: over both addresses, one behind the other, and the
+/// length in bytes.
 pub fn pseudo_header(addresses: &[u8], len: u16) -> u16 {
     !fold(sum(addresses) + u64::from(len) + libc::IPPROTO_UDP as u64)
 }

@@ -1,9 +1,10 @@
-//! Keeps the kernel from handling the packets that a soft switch takes: packet sockets get copies, and the kernel would
-//! forward, deliver or refuse its own as well.
+//! Keeps the kernel from handling the packets that a soft switch takes: packet sockets get copies,
+//! and the kernel would forward, deliver or refuse its own as well.
 //!
-//! An nftables table of the switch's own drops them before they are routed. It belongs to a socket of this process, so the
-//! kernel removes it when the process ends, however it ends: then it forwards everything again, as behind a switch that was detached.
-//! Kernels before 5.12 know no owners; there the table is named after the switch, removed at the end, and by the next start
+//! An nftables table of the switch's own drops them before they are routed. It belongs to a socket
+//! of this process, so the kernel removes it when the process ends, however it ends: then it
+//! forwards everything again, as behind a switch that was detached. Kernels before 5.12 know no
+//! owners; there the table is named after the switch, removed at the end, and by the next start
 //! should the end have been sudden. Until then nothing of ours passes that machine.
 
 use std::io;
@@ -149,7 +150,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Also if it is owned: a child that this process is just starting may have the socket for a moment longer.
+        // Also if it is owned: a child that this process is just starting may have the socket for a
+        // moment longer.
         if let Err(e) = self.remove() {
             tracing::warn!(
                 "nftables table {}: {e}; `nft delete table inet {0}` removes it",
@@ -194,7 +196,8 @@ const PACKET_TYPE: u32 = 19;
 const EQUAL: u32 = 0;
 const AT_MOST: u32 = 3;
 
-/// Netlink attributes one behind the other. Numbers are in network byte order, as all of nftables' are.
+/// Netlink attributes one behind the other. Numbers are in network byte order, as all of
+/// nftables' are.
 #[derive(Default)]
 struct Attributes(Vec<u8>);
 

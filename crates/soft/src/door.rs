@@ -1,5 +1,6 @@
-//! The way back into the kernel's stack for packets that the programs pass: a tun device of the switch's own. As they
-//! come in by another interface than the one that they arrived by, [`crate::claim`] lets them through.
+//! The way back into the kernel's stack for packets that the programs pass: a tun device of the
+//! switch's own. As they come in by another interface than the one that they arrived by,
+//! [`crate::claim`] lets them through.
 //!
 //! The device goes when its owner does.
 
@@ -16,7 +17,8 @@ use crate::{Error, ours};
 
 nix::ioctl_write_ptr_bad!(make_tun, 0x4004_54ca, libc::ifreq);
 
-/// An address that means nobody (RFC 7600): loose checks of where packets come from need some address.
+/// An address that means nobody (RFC 7600): loose checks of where packets come from need
+/// some address.
 const DUMMY: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 0, 0, 8);
 
 /// The device, by its writing end.

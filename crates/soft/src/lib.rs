@@ -1,13 +1,16 @@
-//! A switch in user space: the programs as native code (`dataplane::native`) on packet sockets of the named interfaces, for
-//! kernels without the XDP that it takes, and for anyone without BPF. CAP_NET_RAW and CAP_NET_ADMIN suffice.
+//! A switch in user space: the programs as native code (`dataplane::native`) on packet sockets of
+//! the named interfaces, for kernels without the XDP that it takes, and for anyone without BPF.
+//! CAP_NET_RAW and CAP_NET_ADMIN suffice.
 //!
-//! In: copies of what is ours of each interface's frames ([`ours`], [`tap`]); the kernel's own are dropped ([`claim`]). Out:
-//! frames by the interfaces, by the kernel's routes and neighbours ([`ways`]); what the programs pass goes back to the
-//! kernel ([`door`]). As many threads as CPUs, each with its share of the flows ([`worker`]).
+//! In: copies of what is ours of each interface's frames ([`ours`], [`tap`]); the kernel's own are
+//! dropped ([`claim`]). Out: frames by the interfaces, by the kernel's routes and neighbours
+//! ([`ways`]); what the programs pass goes back to the kernel ([`door`]). As many threads as CPUs,
+//! each with its share of the flows ([`worker`]).
 //!
 //! Everything ends with the process, and the kernel then forwards by itself.
 //!
-//! Costs, for each packet: a socket buffer and a system call's part, on the way in and on the way out, beside what the programs cost.
+//! Costs, for each packet: a socket buffer and a system call's part, on the way in and on the way
+//! out, beside what the programs cost.
 
 mod checksum;
 mod claim;
@@ -212,7 +215,8 @@ impl Drop for Soft {
     }
 }
 
-/// Makes the way back into the kernel, once it is clear that the interfaces are of the kind that frames are read from.
+/// Makes the way back into the kernel, once it is clear that the interfaces are of the kind that
+/// frames are read from.
 async fn open_door(ports: &[(u32, String)]) -> Result<Arc<Door>, Error> {
     let (connection, netlink, _) =
         rtnetlink::new_connection().map_err(Error::system("a netlink socket"))?;
@@ -230,7 +234,8 @@ async fn open_door(ports: &[(u32, String)]) -> Result<Arc<Door>, Error> {
     door
 }
 
-/// Keeps other soft switches away from an interface: a name that belongs to this network namespace, and goes with the process.
+/// Keeps other soft switches away from an interface: a name that belongs to this network namespace,
+/// and goes with the process.
 fn alone(interface: &str) -> Result<UnixListener, Error> {
     let name = format!("shortstop-soft-{interface}");
     let address = SocketAddr::from_abstract_name(name);

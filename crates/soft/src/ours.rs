@@ -1,9 +1,11 @@
-//! Which packets a soft switch takes from the kernel: whole UDP datagrams from or to our port, straight behind an IP header
-//! without options or extensions, addressed to this host's interface without a VLAN tag, and no longer than a frame's
-//! buffer. That is all that the entry program would look at.
+//! Which packets a soft switch takes from the kernel: whole UDP datagrams from or to our port,
+//! straight behind an IP header without options or extensions, addressed to this host's interface
+//! without a VLAN tag, and no longer than a frame's buffer. That is all that the entry program
+//! would look at.
 //!
-//! Said once as [`rules`], and rendered twice: for the sockets that take a copy ([`filter`]) and for the kernel to drop its own
-//! ([`crate::claim`]). If the two differed, a packet would be lost or handled twice.
+//! Said once as [`rules`], and rendered twice: for the sockets that take a copy ([`filter`]) and
+//! for the kernel to drop its own ([`crate::claim`]). If the two differed, a packet would be lost
+//! or handled twice.
 
 use dataplane::native::Frame;
 use libc::sock_filter as Instruction;
@@ -115,8 +117,8 @@ impl Check {
     }
 }
 
-/// Classic BPF for a packet socket: accepts frames that are ours, whole. Tags lie beside a frame; the kernel gives tagged ones
-/// to the interface of their VLAN later.
+/// Classic BPF for a packet socket: accepts frames that are ours, whole. Tags lie beside a frame;
+/// the kernel gives tagged ones to the interface of their VLAN later.
 pub fn filter() -> Vec<Instruction> {
     let mut code = vec![
         aside(libc::SKF_AD_VLAN_TAG_PRESENT),

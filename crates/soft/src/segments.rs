@@ -1,4 +1,5 @@
-//! Several datagrams that a sender's kernel handed over as one, which a network card would have divided.
+//! Several datagrams that a sender's kernel handed over as one, which a network card would
+//! have divided.
 
 use dataplane::native::Frame;
 

@@ -134,7 +134,8 @@ impl AsRawFd for Tap {
     }
 }
 
-/// Divides what comes to these sockets among them. The kernel finds a number for them that nobody else has.
+/// Divides what comes to these sockets among them. The kernel finds a number for them that nobody
+/// else has.
 fn share(taps: &[Tap]) -> io::Result<()> {
     let how = libc::PACKET_FANOUT_HASH << 16;
     let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
@@ -227,8 +228,8 @@ impl Arrivals {
         count
     }
 
-    /// Frame `at`, as the wire would have it; `spare` takes its place. With a number it stands for several datagrams, of so many
-    /// bytes each ([`crate::segments`]).
+    /// Frame `at`, as the wire would have it; `spare` takes its place. With a number it stands for
+    /// several datagrams, of so many bytes each ([`crate::segments`]).
     pub fn take(&mut self, at: usize, spare: Frame) -> (Frame, Option<usize>) {
         const NEEDS_CHECKSUM: u8 = 1;
         let mut frame = std::mem::replace(&mut self.frames[at], spare);

@@ -1,4 +1,5 @@
-//! A switch between two hosts, each in a network namespace of its own, with the checksum offloads that links of that kind have.
+//! A switch between two hosts, each in a network namespace of its own, with the checksum offloads
+//! that links of that kind have.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -65,7 +66,8 @@ impl Net {
         within(&self.space(host), || Ok(UdpSocket::bind(address)?)).unwrap()
     }
 
-    /// What `work` says while a switch without disciplines forwards, and then what the switch has to say.
+    /// What `work` says while a switch without disciplines forwards, and then what the switch has
+    /// to say.
     fn with_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (T, Lost, Counts) {
         self.with_objects(&[], |_| work())
     }

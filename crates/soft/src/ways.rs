@@ -1,10 +1,13 @@
-//! The kernel's routes and neighbours, remembered by destination, so that the packet path asks nobody.
+//! The kernel's routes and neighbours, remembered by destination, so that the packet path
+//! asks nobody.
 //!
-//! A packet to a destination that is not known passes to the kernel, which forwards it and finds the neighbour; meanwhile the
-//! destination is looked up. All are looked up again when the kernel tells of a change, and every [`RECONCILE`]; what no
-//! packet went to in between is forgotten. Costs a lock that is only read and a look into a hash table for each packet.
+//! A packet to a destination that is not known passes to the kernel, which forwards it and finds
+//! the neighbour; meanwhile the destination is looked up. All are looked up again when the kernel
+//! tells of a change, and every [`RECONCILE`]; what no packet went to in between is forgotten.
+//! Costs a lock that is only read and a look into a hash table for each packet.
 //!
-//! Routes are asked for by destination alone: rules that look at more, and several next hops, count only as far as the kernel's answer goes.
+//! Routes are asked for by destination alone: rules that look at more, and several next hops, count
+//! only as far as the kernel's answer goes.
 
 use std::{
     collections::HashMap,

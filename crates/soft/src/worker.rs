@@ -1,4 +1,5 @@
-//! One thread of the packet path: takes frames, runs the programs on them, and sends what they leave.
+//! One thread of the packet path: takes frames, runs the programs on them, and sends what
+//! they leave.
 
 use std::{
     collections::VecDeque,
