@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Stands before the program under test. A test run repeats on one packet, which the last repeat has turned
- * into a reply: this writes a request for another random key over it and goes on by a tail call. Whatever
- * stands behind, also nothing, it costs the same, so that it can be measured and taken off.
+ * Stands before the program under test. A test run repeats on one packet, which the last repeat has
+ * turned into a reply: this writes a request for another random key over it and goes on by a tail
+ * call. Whatever stands behind, also nothing, it costs the same, so that it can be measured and
+ * taken off.
  */
 #include "wire.h"
 
@@ -78,7 +79,9 @@ INLINE __u64 scramble(__u64 x)
 	return x ^ x >> 31;
 }
 
-/* As Zipf with an exponent of 1 has it, but for steps at powers of two: what follows after `first`. */
+/*
+ * As Zipf with an exponent of 1 has it, but for steps at powers of two: what follows after `first`.
+ */
 INLINE __u64 in_octaves(const struct plan *plan, __u64 drawn)
 {
 	__u64 at = drawn * plan->octaves;

@@ -55,7 +55,10 @@ int nothing(struct xdp_md *ctx)
 		ours_ ? eth_ : NULL;                                                               \
 	})
 
-/* Looks the key up and copies its value into the packet, and neither compares the key itself nor makes a reply of the packet. */
+/*
+ * Looks the key up and copies its value into the packet, and neither compares the key itself nor
+ * makes a reply of the packet.
+ */
 #define LOOK_UP_AND_COPY(bytes_)                                                                   \
 	SEC("xdp.frags")                                                                           \
 	int look_up_and_copy_##bytes_(struct xdp_md *ctx)                                          \

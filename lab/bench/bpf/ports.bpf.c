@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The two ends of a frame's way from port to port: when it left the generator for the one, and when it came out of the other. One
- * frame is under way at a time.
+ * The two ends of a frame's way from port to port: when it left the generator for the one, and when
+ * it came out of the other. One frame is under way at a time.
  */
 #include "wire.h"
 

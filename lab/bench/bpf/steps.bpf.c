@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A hit cut short at each of its steps: what one step costs is the difference to the one before. Built from the
- * data plane's own headers. `step_parsed` stands alone, the others behind the entry program.
+ * A hit cut short at each of its steps: what one step costs is the difference to the one before.
+ * Built from the data plane's own headers. `step_parsed` stands alone, the others behind the
+ * entry program.
  */
 #include "coherence.h"
 

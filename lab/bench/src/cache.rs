@@ -64,8 +64,9 @@ fn place(name: &str) -> anyhow::Result<Home> {
     ))?)
 }
 
-/// Removes switches of processes that were killed. Else their tables take memory, and a process that is given the same number finds
-/// them as its own; and whoever cleaned up by hand could hit those of a run that is under way.
+/// Removes switches of processes that were killed. Else their tables take memory, and a process
+/// that is given the same number finds them as its own; and whoever cleaned up by hand could hit
+/// those of a run that is under way.
 fn sweep() {
     let is_left = |name: &String| {
         let process = name.strip_prefix("bench-")?.split('-').next()?;
@@ -238,7 +239,8 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
     }
 }
 
-/// A discipline's programs, on a switch of so many pages, under the number of the one that is measured.
+/// A discipline's programs, on a switch of so many pages, under the number of the one that is
+/// measured.
 pub fn discipline(registration: &Registration, pages: u32) -> Object {
     Object {
         number: DISCIPLINE,

@@ -1,4 +1,5 @@
-//! One client over one UDP socket that keeps a window of requests outstanding, in batches of system calls.
+//! One client over one UDP socket that keeps a window of requests outstanding, in batches of
+//! system calls.
 
 use std::{
     io,
@@ -18,7 +19,8 @@ pub const WINDOW: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(20);
 const SLOT: usize = 2048;
 
-/// A prepared request. Its padding is shared, so that ten thousand of them leave the caches to the server.
+/// A prepared request. Its padding is shared, so that ten thousand of them leave the caches to
+/// the server.
 struct Request {
     front: Vec<u8>,
     padding: usize,
@@ -104,7 +106,8 @@ impl Client {
         let mut done = 0;
         while done < count {
             let rest = &mut headers[done..count];
-            // SAFETY: every header leads to its vector and request, all alive and of the stated lengths.
+            // SAFETY: every header leads to its vector and request, all alive and of the
+            // stated lengths.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.socket.as_raw_fd(),
@@ -126,7 +129,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for at least one answer; how many came, and how many of them are right. `None`: none in time.
+    /// Waits for at least one answer; how many came, and how many of them are right. `None`: none
+    /// in time.
     fn receive(&mut self) -> io::Result<Option<(usize, usize)>> {
         // SAFETY: all-zero is a valid iovec and mmsghdr.
         let mut vectors: [libc::iovec; WINDOW] = unsafe { zeroed() };

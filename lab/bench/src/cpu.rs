@@ -1,5 +1,5 @@
-//! Processor time of everything that a request needs: the client's thread, a server's process, and the
-//! kernel's softirq threads. What softirqs do in a task's own context counts as the task's.
+//! Processor time of everything that a request needs: the client's thread, a server's process, and
+//! the kernel's softirq threads. What softirqs do in a task's own context counts as the task's.
 
 use std::{fmt, fs, time::Duration};
 
@@ -12,7 +12,8 @@ pub struct Others {
 }
 
 impl Others {
-    /// The threads of these processes, and every `ksoftirqd`. Threads that start later are not counted.
+    /// The threads of these processes, and every `ksoftirqd`. Threads that start later are
+    /// not counted.
     pub fn of(pids: &[i32]) -> Others {
         let mut tasks = vec![];
         for pid in pids {
@@ -42,7 +43,8 @@ impl Others {
     }
 }
 
-/// Time that this thread has been on a processor, in its own context or in a softirq that interrupted it.
+/// Time that this thread has been on a processor, in its own context or in a softirq that
+/// interrupted it.
 pub fn own() -> Duration {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
     now.map_or(Duration::ZERO, Duration::from)
@@ -79,7 +81,8 @@ impl Machine {
     fn parse(stat: &str, own: f64) -> Option<Machine> {
         let words = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<f64> = words.split_whitespace().flat_map(str::parse).collect();
-        // user, nice, system, idle, iowait, irq, softirq, steal; what guests take is in user already.
+        // user, nice, system, idle, iowait, irq, softirq, steal; what guests take is in
+        // user already.
         let [user, nice, system, idle, iowait, irq, softirq, stolen] = *ticks.first_chunk()?;
         let busy = user + nice + system + irq + softirq;
         Some(Machine {

@@ -45,7 +45,8 @@ pub struct Aim {
     pub salt: u64,
     /// Whose key space.
     pub tenant: u32,
-    /// A power of two: key n is asked for in the name of [`tenant_of`] n modulo this. 0: all in `tenant`'s.
+    /// A power of two: key n is asked for in the name of [`tenant_of`] n modulo this. 0: all in
+    /// `tenant`'s.
     pub tenants: u32,
     /// Signs the requests; see `prepared`.
     pub secret: Secret,
@@ -55,13 +56,16 @@ pub struct Aim {
     pub verdict: u32,
     /// Whether they have a checksum; see `prepared`.
     pub checksum: bool,
-    /// Whether the driver takes tags and checksums out of a table of at most 65,536 keys, which what is signed or has a checksum
-    /// always needs: what is compared with such requests is to leave as much of the processor's caches to the program.
+    /// Whether the driver takes tags and checksums out of a table of at most 65,536 keys, which
+    /// what is signed or has a checksum always needs: what is compared with such requests is to
+    /// leave as much of the processor's caches to the program.
     pub prepared: bool,
-    /// How popular keys are: Zipf's exponent, the first the most; 0: all alike. At most 65,536 keys.
+    /// How popular keys are: Zipf's exponent, the first the most; 0: all alike. At most
+    /// 65,536 keys.
     pub skew: f64,
-    /// Keys are `first..first << octaves` instead, each doubling as popular as the next, as Zipf with an exponent of 1 has it for those
-    /// that are not the `first` most popular; at most 15. 0: they are not.
+    /// Keys are `first..first << octaves` instead, each doubling as popular as the next, as Zipf
+    /// with an exponent of 1 has it for those that are not the `first` most popular; at most 15. 0:
+    /// they are not.
     pub octaves: u32,
     /// Of the order in which they are asked for.
     pub seed: u64,
@@ -102,7 +106,8 @@ fn scramble(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The hash that stands in the request for key `number`: no SipHash, which nobody on the way recomputes.
+/// The hash that stands in the request for key `number`: no SipHash, which nobody on the way
+/// recomputes.
 pub fn hash(number: u32, salt: u64) -> KeyHash {
     let high = scramble(u64::from(number) ^ salt);
     let low = scramble(high.wrapping_add(number.into()));

@@ -1,5 +1,6 @@
-//! What a Redis client's request costs through the gateway when its key is cached, over Redis itself. Both
-//! processor times are of `redis-benchmark`, the server it talks to, and the softirq threads.
+//! What a Redis client's request costs through the gateway when its key is cached, over Redis
+//! itself. Both processor times are of `redis-benchmark`, the server it talks to, and the
+//! softirq threads.
 
 use std::{
     io::{Read, Write},
@@ -90,8 +91,8 @@ impl Gateway {
         })
     }
 
-    /// Microseconds of processor time per GET, through the gateway and straight to Redis; from within the
-    /// client's namespace.
+    /// Microseconds of processor time per GET, through the gateway and straight to Redis; from
+    /// within the client's namespace.
     ///
     /// # Errors
     /// `redis-benchmark` is missing or failed.

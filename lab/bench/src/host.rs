@@ -13,8 +13,8 @@ pub struct Host {
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// Of the sources that this was built from, with `-dirty` if they were changed since; `None`: whoever built it did not say
-    /// (`make bench` does, by `SHORTSTOP_COMMIT`).
+    /// Of the sources that this was built from, with `-dirty` if they were changed since; `None`:
+    /// whoever built it did not say (`make bench` does, by `SHORTSTOP_COMMIT`).
     pub commit: Option<String>,
 }
 

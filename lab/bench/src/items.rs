@@ -1,4 +1,5 @@
-//! What a switch holds, each item with a value, made valid as on a real one: by a lease and by grants.
+//! What a switch holds, each item with a value, made valid as on a real one: by a lease and
+//! by grants.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +16,8 @@ const SWITCH: u16 = 1;
 const LEASE_MS: u32 = 3_600_000;
 const TERM: u64 = 1;
 
-/// The tables of one switch. What a store says to it, its owner brings: `say` returns once the switch has heard it.
+/// The tables of one switch. What a store says to it, its owner brings: `say` returns once the
+/// switch has heard it.
 pub struct Items {
     /// Its lookup table and pages.
     pub table: Table,
@@ -23,7 +25,8 @@ pub struct Items {
     counters: Counters,
     cells: Cells,
     lease: u16,
-    /// Items go to so many groups of pages in turn, whosever they are; `None`: each to its tenant's pages.
+    /// Items go to so many groups of pages in turn, whosever they are; `None`: each to its
+    /// tenant's pages.
     pub groups: Option<u32>,
     made: u32,
     /// The store's address.
@@ -165,7 +168,8 @@ impl Items {
         Ok(made.is_ok())
     }
 
-    /// Cells on a page of the tenant, or of the group whose turn it is, or on one that is nobody's and becomes its own.
+    /// Cells on a page of the tenant, or of the group whose turn it is, or on one that is nobody's
+    /// and becomes its own.
     fn take(&mut self, tenant: u32, cells: u8) -> Option<Place> {
         let tenant = self.groups.map_or(tenant, |groups| self.made % groups);
         self.made += 1;

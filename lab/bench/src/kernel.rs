@@ -1,7 +1,8 @@
-//! Rows that need no interface: programs run on packets in the kernel, each run with another random key. The
-//! cost of making that packet is measured beside them and taken off both sides of a ratio.
+//! Rows that need no interface: programs run on packets in the kernel, each run with another random
+//! key. The cost of making that packet is measured beside them and taken off both sides of a ratio.
 //!
-//! Each row is measured for itself, with switches of its own: two programs in turn ([`pair`]), or two processors ([`cores`]).
+//! Each row is measured for itself, with switches of its own: two programs in turn ([`pair`]), or
+//! two processors ([`cores`]).
 
 mod cores;
 mod floor;

@@ -1,9 +1,9 @@
 //! What a request costs, as ratios over floors taken in the same run (`docs/benchmarks.md`).
 //!
-//! In: a discipline's data-plane object, handed over by the binary. Out: a [`Report`] of rows with targets,
-//! as text and JSON. Two kinds of rows: [`kernel`] runs programs on packets without an interface
-//! (`BPF_PROG_TEST_RUN`), [`veth`] sends real datagrams between namespaces. The two sides of a ratio
-//! alternate in short batches; a row's figure is the median of the batches' ratios.
+//! In: a discipline's data-plane object, handed over by the binary. Out: a [`Report`] of rows with
+//! targets, as text and JSON. Two kinds of rows: [`kernel`] runs programs on packets without an
+//! interface (`BPF_PROG_TEST_RUN`), [`veth`] sends real datagrams between namespaces. The two sides
+//! of a ratio alternate in short batches; a row's figure is the median of the batches' ratios.
 
 pub mod cache;
 mod client;

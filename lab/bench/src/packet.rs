@@ -1,5 +1,5 @@
-//! Frames as the kernel's receive path would show them: Ethernet, IPv4, UDP. Requests have no checksum, since others are made
-//! of them; what a store says has one, or it would not be kept.
+//! Frames as the kernel's receive path would show them: Ethernet, IPv4, UDP. Requests have no
+//! checksum, since others are made of them; what a store says has one, or it would not be kept.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -68,7 +68,8 @@ pub fn frame(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A packet of the protocol, padded with zeros to the room that `value_len` bytes of value would take.
+/// A packet of the protocol, padded with zeros to the room that `value_len` bytes of value
+/// would take.
 ///
 /// # Errors
 /// A key or value of an impossible length.

@@ -1,9 +1,10 @@
-//! What a frame takes from port to port: from the moment when it is sent into one link of a switch until it comes out of the far end of
-//! another (`bpf/ports.bpf.c`).
+//! What a frame takes from port to port: from the moment when it is sent into one link of a switch
+//! until it comes out of the far end of another (`bpf/ports.bpf.c`).
 //!
-//! Three pairs of virtual links in a namespace of the thread's own: one to the switch that is measured, one to a program that only forwards,
-//! and one that both send to. Frames are made in the kernel, by the driver that the other rows have; one is under way at a time, so what is
-//! measured is a way and not a queue.
+//! Three pairs of virtual links in a namespace of the thread's own: one to the switch that is
+//! measured, one to a program that only forwards, and one that both send to. Frames are made in the
+//! kernel, by the driver that the other rows have; one is under way at a time, so what is measured
+//! is a way and not a queue.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -21,7 +22,8 @@ use crate::{
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ports.bpf.o"));
 /// Frames of one batch; the C has room for so many.
 const FRAMES: u32 = 20_000;
-/// Frames of a batch that may be lost without its figure being in doubt: none were overtaken, but the machine has other work.
+/// Frames of a batch that may be lost without its figure being in doubt: none were overtaken, but
+/// the machine has other work.
 const LOST_MOST: u32 = FRAMES / 100;
 /// Last parts of the addresses that are behind the second port.
 const HOSTS: std::ops::RangeInclusive<u8> = 2..=5;
@@ -36,7 +38,8 @@ pub const OUT: &str = "out0";
 pub enum Through {
     /// The switch at [`IN`].
     Switch,
-    /// One that asks the kernel's routes, writes the Ethernet addresses and redirects, and nothing else.
+    /// One that asks the kernel's routes, writes the Ethernet addresses and redirects, and
+    /// nothing else.
     Bare,
 }
 
@@ -82,7 +85,8 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 impl Ports {
-    /// Makes the links in a namespace of this thread's own. The switch is attached by the caller, to [`IN`] and [`OUT`], in the driver.
+    /// Makes the links in a namespace of this thread's own. The switch is attached by the caller,
+    /// to [`IN`] and [`OUT`], in the driver.
     ///
     /// # Errors
     /// No privilege, or the kernel refuses.
@@ -133,8 +137,9 @@ impl Ports {
         Program::of(&self.floors, "nothing")
     }
 
-    /// What frames took from port to port, in nanoseconds, reading the clock taken off: the mean of those between the lowest and the
-    /// highest quarter, for the clock may have coarse ticks. `aimed` leads the driver to [`Ports::departs`].
+    /// What frames took from port to port, in nanoseconds, reading the clock taken off: the mean of
+    /// those between the lowest and the highest quarter, for the clock may have coarse ticks.
+    /// `aimed` leads the driver to [`Ports::departs`].
     ///
     /// # Errors
     /// The kernel refuses, or frames were lost.
@@ -179,7 +184,8 @@ fn attach(object: &Object, program: &str, interface: &str) -> anyhow::Result<Lin
     link.with_context(|| format!("attaching {program} to {interface}"))
 }
 
-/// Sends `frames` of what the program makes of a frame, one after the other, as if each came in by `ingress`.
+/// Sends `frames` of what the program makes of a frame, one after the other, as if each came in by
+/// `ingress`.
 pub(crate) fn send(
     program: &Program,
     frame: &[u8],

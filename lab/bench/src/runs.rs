@@ -56,8 +56,9 @@ impl Program {
         Ok(info.id)
     }
 
-    /// Runs the program `repeat` times on one packet, as if it came in by the interface `ingress`. Returns
-    /// the nanoseconds of one run and the last verdict; the packet as the last run left it is in `out`.
+    /// Runs the program `repeat` times on one packet, as if it came in by the interface `ingress`.
+    /// Returns the nanoseconds of one run and the last verdict; the packet as the last run left it
+    /// is in `out`.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -69,7 +70,8 @@ impl Program {
         out: &mut Vec<u8>,
     ) -> anyhow::Result<(f64, u32)> {
         out.resize(4096, 0);
-        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index,
+        // egress_ifindex.
         let context = [0, frame.len() as u32, 0, ingress, 0, 0];
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,

@@ -38,8 +38,8 @@ pub fn serve(
     })
 }
 
-/// Fills a switch behind `address` with these keys and values, from the namespace of a host on its link. Returns the numbers
-/// of those that it holds.
+/// Fills a switch behind `address` with these keys and values, from the namespace of a host on its
+/// link. Returns the numbers of those that it holds.
 ///
 /// # Errors
 /// The switch does not hear what is said.

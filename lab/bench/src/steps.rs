@@ -1,4 +1,5 @@
-//! Where a hit's time goes: the data plane's own code, cut short after each step (`bpf/steps.bpf.c`).
+//! Where a hit's time goes: the data plane's own code, cut short after each step
+//! (`bpf/steps.bpf.c`).
 
 use dataplane::{Object, TenantEntry};
 

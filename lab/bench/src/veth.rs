@@ -1,5 +1,5 @@
-//! Rows over real links: one socket client against the switch, a bare reflector, a store and memcached, each in
-//! a network namespace of its own.
+//! Rows over real links: one socket client against the switch, a bare reflector, a store and
+//! memcached, each in a network namespace of its own.
 
 mod rack;
 mod requests;
@@ -170,7 +170,8 @@ impl Servers {
 /// Keys with their values.
 type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Runs a switch of just the size for these items in its namespace, for as long as `work` takes, which hears which of them it holds.
+/// Runs a switch of just the size for these items in its namespace, for as long as `work` takes,
+/// which hears which of them it holds.
 fn beside_switch<T: Send>(
     options: &Options,
     lab: &Lab,
@@ -251,7 +252,8 @@ fn measure_ways(
     Ok(())
 }
 
-/// Asks Redis, and a gateway whose switch holds every key, and writes what comes of it. Left out where there is no Redis.
+/// Asks Redis, and a gateway whose switch holds every key, and writes what comes of it. Left out
+/// where there is no Redis.
 fn measure_gateway(
     options: &Options,
     report: &mut Report,
@@ -277,7 +279,8 @@ fn measure_gateway(
     Ok(())
 }
 
-/// What a request through the gateway costs and what it costs Redis, batch by batch, and how many requests each batch has under way.
+/// What a request through the gateway costs and what it costs Redis, batch by batch, and how many
+/// requests each batch has under way.
 type Through = (usize, Vec<[f64; 2]>);
 
 fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<Through>> {

@@ -47,7 +47,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What the thread on `cpu` does: batches alone, then together with the others; it comes to every meeting, whatever fails.
+/// What the thread on `cpu` does: batches alone, then together with the others; it comes to every
+/// meeting, whatever fails.
 fn on_cpu(
     cpu: usize,
     ingress: u32,

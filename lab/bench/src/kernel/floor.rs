@@ -29,8 +29,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// One of so many entries that holds what `aim` asks for, and the keys that follow until it is full; values have the
-    /// aim's length, 128 or 1024.
+    /// One of so many entries that holds what `aim` asks for, and the keys that follow until it is
+    /// full; values have the aim's length, 128 or 1024.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -51,7 +51,8 @@ impl Stock {
         }
     }
 
-    /// A switch of just that size that holds them, with the discipline that is measured and `more`, and reads that hit them.
+    /// A switch of just that size that holds them, with the discipline that is measured and `more`,
+    /// and reads that hit them.
     ///
     /// # Errors
     /// The kernel refuses.

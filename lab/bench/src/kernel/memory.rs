@@ -77,7 +77,8 @@ fn told(maps: &BTreeMap<String, u64>) -> Vec<Figure> {
     figures
 }
 
-/// Everything that a full switch of that size has in the kernel, over the bytes of its keys and values.
+/// Everything that a full switch of that size has in the kernel, over the bytes of its keys
+/// and values.
 ///
 /// # Errors
 /// The kernel refuses.

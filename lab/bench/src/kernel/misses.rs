@@ -16,11 +16,12 @@ use crate::{
     runs::{PASS, Program, REDIRECT},
 };
 
-/// Keys that are asked for are those of Zipf (exponent 1) behind the items that are cached, up to so many doublings of their number:
-/// 1.28 million.
+/// Keys that are asked for are those of Zipf (exponent 1) behind the items that are cached, up to
+/// so many doublings of their number: 1.28 million.
 const OCTAVES: u32 = 7;
-/// Reads in a batch, which is a window here, from which a key is reported. About one miss in a hundred gets so far, and nearly all of those
-/// are reports: 5,000 a second, what a controller allows a switch, at half a million misses.
+/// Reads in a batch, which is a window here, from which a key is reported. About one miss in a
+/// hundred gets so far, and nearly all of those are reports: 5,000 a second, what a controller
+/// allows a switch, at half a million misses.
 const HOT_THRESHOLD: u32 = 3;
 /// For programs of a few nanoseconds.
 const REPEAT: u32 = 400_000;

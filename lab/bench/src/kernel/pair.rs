@@ -101,7 +101,8 @@ pub fn measure(
     Ok([ours.taken, theirs.taken])
 }
 
-/// Nanoseconds of a read from memory that depends on the one before, none of them in a cache: what a cache miss costs.
+/// Nanoseconds of a read from memory that depends on the one before, none of them in a cache: what
+/// a cache miss costs.
 pub fn memory_latency() -> f64 {
     const WORDS: usize = 16 << 20;
     const READS: u32 = 200_000;

@@ -9,8 +9,9 @@ const BUCKET_SLOTS: usize = 8;
 /// Salts that are tried: of 65,536 keys one salt in some two thousand has room for all.
 const TRIES: u64 = 50_000;
 
-/// A salt under which each of these keys finds room in its bucket: about one key in two thousand does not, and a hit that is a miss
-/// now and then would be a little too cheap or too dear. The same for the same numbers, each time.
+/// A salt under which each of these keys finds room in its bucket: about one key in two thousand
+/// does not, and a hit that is a miss now and then would be a little too cheap or too dear. The
+/// same for the same numbers, each time.
 pub fn that_fits(first: u32, keys: u32, buckets: u32) -> anyhow::Result<u64> {
     let mut used = vec![[0u32; BUCKET_SLOTS]; buckets as usize];
     let mut lens = vec![0u8; buckets as usize];

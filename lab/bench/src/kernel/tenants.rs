@@ -21,8 +21,8 @@ const TENANTS: u32 = 1024;
 /// As many in each tenant's name, and on each page.
 const ALL: u32 = ITEMS.next_multiple_of(TENANTS);
 
-/// A switch with a page for each of [`TENANTS`], and on each as many of [`ALL`] items, which are those of `tenants` tenants. So a hit
-/// touches the same memory, however many they are.
+/// A switch with a page for each of [`TENANTS`], and on each as many of [`ALL`] items, which are
+/// those of `tenants` tenants. So a hit touches the same memory, however many they are.
 fn switch(rig: &Rig, tenants: u32) -> anyhow::Result<(Cache, Aim)> {
     let pages = TENANTS * pages_for((ALL / TENANTS) as usize, KEY_LEN, 128)?;
     let of = |number| cache::tenant(drive::tenant_of(number), Secret::NONE);
@@ -48,7 +48,8 @@ fn switch(rig: &Rig, tenants: u32) -> anyhow::Result<(Cache, Aim)> {
     Ok((cache, reads))
 }
 
-/// A hit on a random one of all items where they are those of many tenants, over the same where they are one tenant's.
+/// A hit on a random one of all items where they are those of many tenants, over the same where
+/// they are one tenant's.
 ///
 /// # Errors
 /// The kernel refuses, or not all are hits.

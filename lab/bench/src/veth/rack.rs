@@ -76,8 +76,9 @@ fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
     }
 }
 
-/// A client with five ways: through the switch to a store, through a router of the same kind without our
-/// program to memcached, straight to memcached, straight to a reflector, straight to a soft switch.
+/// A client with five ways: through the switch to a store, through a router of the same kind
+/// without our program to memcached, straight to memcached, straight to a reflector, straight to a
+/// soft switch.
 pub fn topology() -> Topology {
     let node = |name: &str, processes| Node {
         name: name.into(),

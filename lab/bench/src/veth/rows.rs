@@ -45,8 +45,9 @@ pub struct Ways {
     pub soft: Way,
 }
 
-/// How many times memcached's rate a hit's has to be: 1.8, but where the client gets no more than that from a reflector, 0.9 of what it
-/// gets, which is then the client's limit and not the switch's.
+/// How many times memcached's rate a hit's has to be: 1.8, but where the client gets no more than
+/// that from a reflector, 0.9 of what it gets, which is then the client's limit and not the
+/// switch's.
 fn rate_target(reflector: f64) -> Target {
     const WANTED: f64 = 1.8;
     AtLeast(if reflector < WANTED {
