@@ -1,9 +1,12 @@
-//! The lab: racks of network namespaces on one machine, with the roles of this program as real processes in them.
+//! The lab: racks of network namespaces on one machine, with the roles of this program as real
+//! processes in them.
 //!
-//! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones, [`link`])
-//! and processes ([`roles`] has their command lines), and removes them whatever happens ([`state`]). Everything random comes from one [`seed`].
+//! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones,
+//! [`link`]) and processes ([`roles`] has their command lines), and removes them whatever happens
+//! ([`state`]). Everything random comes from one [`seed`].
 //!
-//! Called by `shortstop-lab`, by experiments, measurements and tests. Of the other crates it knows `seed`.
+//! Called by `shortstop-lab`, by experiments, measurements and tests. Of the other crates it
+//! knows `seed`.
 
 pub mod interrupt;
 pub mod link;

@@ -3,7 +3,8 @@
 //! Frames come from one packet socket and go to the other, each way by its own random stream, so
 //! that the same frames in the same order meet the same fate under the same seed.
 //!
-//! A signal makes it swallow everything that goes one way ([`SILENCERS`]), and another one of the kind pass it again. Its carrier stays.
+//! A signal makes it swallow everything that goes one way ([`SILENCERS`]), and another one of the
+//! kind pass it again. Its carrier stays.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -81,7 +82,8 @@ impl Dice {
         }
     }
 
-    /// Always draws the same number of times, so that one frame's fate does not shift the next one's.
+    /// Always draws the same number of times, so that one frame's fate does not shift the
+    /// next one's.
     fn next(&mut self) -> Fate {
         let draws: [f64; 5] = std::array::from_fn(|_| self.rng.random());
         let bit: u32 = self.rng.random();
@@ -279,8 +281,8 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
     let mut control = [0u64; 16];
     let limit = buffer.len() - TAG;
-    // SAFETY: the vector and control buffer are alive and of the stated lengths; control messages are
-    // walked with the macros made for it and read only after their type was checked.
+    // SAFETY: the vector and control buffer are alive and of the stated lengths; control messages
+    // are walked with the macros made for it and read only after their type was checked.
     let (len, tag) = unsafe {
         let mut vector = libc::iovec {
             iov_base: buffer[..limit].as_mut_ptr().cast(),

@@ -1,8 +1,9 @@
-//! Ports for servers that are started as processes on this machine, outside of any namespace: for tests.
+//! Ports for servers that are started as processes on this machine, outside of any namespace:
+//! for tests.
 //!
-//! A port that the system chooses (bind to 0, let go) is one of those from which it draws the ports of connections: until the server has
-//! bound it another connection may have it, or the one that looks whether the server listens yet may meet *itself*. Ports below those have
-//! neither.
+//! A port that the system chooses (bind to 0, let go) is one of those from which it draws the ports
+//! of connections: until the server has bound it another connection may have it, or the one that
+//! looks whether the server listens yet may meet *itself*. Ports below those have neither.
 
 use std::{
     net::{TcpListener, TcpStream, UdpSocket},
@@ -13,7 +14,8 @@ use std::{
 
 /// Below are ports of well-known services.
 const LOWEST: u32 = 10_000;
-/// Ports between the places at which two processes that are started in a row begin: more than one of them asks for.
+/// Ports between the places at which two processes that are started in a row begin: more than one
+/// of them asks for.
 const APART: u32 = 211;
 /// How long between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -29,7 +31,8 @@ fn first_ephemeral() -> u32 {
     first.and_then(|port| port.parse().ok()).unwrap_or(32_768)
 }
 
-/// A port of 127.0.0.1 that nobody has, TCP nor UDP, that no connection is given, and that this process has not got before.
+/// A port of 127.0.0.1 that nobody has, TCP nor UDP, that no connection is given, and that this
+/// process has not got before.
 ///
 /// # Panics
 /// There is none.
@@ -37,8 +40,8 @@ pub fn free() -> u16 {
     next(process::id().wrapping_mul(APART), &ASKED)
 }
 
-/// A port as [`free`] has them that nobody else is given as long as this lives, in this process or another: it has the port for
-/// UDP, so it is for servers that speak TCP.
+/// A port as [`free`] has them that nobody else is given as long as this lives, in this process or
+/// another: it has the port for UDP, so it is for servers that speak TCP.
 #[derive(Debug)]
 pub struct Held {
     /// The port.
@@ -60,7 +63,8 @@ pub fn held() -> Held {
     }
 }
 
-/// The next free port from this place on, round and round; `asked` counts those that were looked at.
+/// The next free port from this place on, round and round; `asked` counts those that were
+/// looked at.
 fn next(begin: u32, asked: &AtomicU32) -> u16 {
     let end = first_ephemeral();
     let count = end.saturating_sub(LOWEST);
@@ -78,8 +82,8 @@ fn next(begin: u32, asked: &AtomicU32) -> u16 {
     );
 }
 
-/// Waits until somebody accepts connections at this port of 127.0.0.1, for as long as `lives` says that the server does; false if it has
-/// ended, or not within `patience`.
+/// Waits until somebody accepts connections at this port of 127.0.0.1, for as long as `lives` says
+/// that the server does; false if it has ended, or not within `patience`.
 pub fn listens(port: u16, patience: Duration, mut lives: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while began.elapsed() < patience && lives() {
@@ -96,7 +100,8 @@ fn is_open(port: u16) -> bool {
     stream.is_ok_and(|stream| !met_itself(&stream))
 }
 
-/// Whether a connection has no other end, as happens to one that is given the port to which it goes.
+/// Whether a connection has no other end, as happens to one that is given the port to which
+/// it goes.
 fn met_itself(stream: &TcpStream) -> bool {
     stream.local_addr().ok() == stream.peer_addr().ok()
 }

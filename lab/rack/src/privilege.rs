@@ -1,4 +1,5 @@
-//! Whether this process may make labs: found out by trying what a lab does, without leaving anything.
+//! Whether this process may make labs: found out by trying what a lab does, without leaving
+//! anything.
 
 use std::{io, mem::size_of, os::fd::FromRawFd, process::Command};
 
@@ -15,7 +16,8 @@ fn tools() -> Option<String> {
         .map(|error| format!("`ip` cannot be run ({error}; Debian: apt install iproute2)"))
 }
 
-/// Network namespaces, and a place to mount them: both belong to the thread that asks, and are gone with it.
+/// Network namespaces, and a place to mount them: both belong to the thread that asks, and are gone
+/// with it.
 fn namespaces() -> Option<String> {
     let both = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
     let tried = std::thread::spawn(move || unshare(both)).join();

@@ -29,7 +29,8 @@ pub struct Launch<'a> {
     pub cpu: Option<usize>,
     /// Niceness.
     pub nice: i32,
-    /// Whether it outlives this process; otherwise the kernel kills it when the thread that started it ends.
+    /// Whether it outlives this process; otherwise the kernel kills it when the thread that started
+    /// it ends.
     pub detached: bool,
     /// Whether standard input and output are pipes to this process.
     pub piped: bool,
@@ -97,7 +98,8 @@ fn reap(processes: &[ProcessId]) {
     }
 }
 
-/// Start time of a process in clock ticks since boot; none if it has ended (zombies count as ended).
+/// Start time of a process in clock ticks since boot; none if it has ended (zombies count
+/// as ended).
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name may hold anything, but its closing parenthesis is the last one.
@@ -124,7 +126,8 @@ pub fn pin_self(cpu: usize) {
 
 static BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
 
-/// Says which binary stands for `shortstop-lab`, where it is not the running one (tests). The first call counts.
+/// Says which binary stands for `shortstop-lab`, where it is not the running one (tests). The first
+/// call counts.
 pub fn set_binary(path: PathBuf) {
     let _ = BINARY.set(path);
 }
@@ -200,8 +203,9 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
         .with_context(|| format!("cannot start {}", what.command[0]))
 }
 
-/// A command that is going to run in a network namespace. There, `shortstop-lab` is the running binary and `shortstop` the one beside
-/// it, as the program itself and wherever the command looks for one of these names.
+/// A command that is going to run in a network namespace. There, `shortstop-lab` is the running
+/// binary and `shortstop` the one beside it, as the program itself and wherever the command looks
+/// for one of these names.
 ///
 /// # Errors
 /// There is no such namespace, no command, or no `shortstop`.
@@ -221,9 +225,9 @@ pub fn command_in(namespace: &str, words: &[String]) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// Makes a command enter a network namespace before it becomes the program, with a `/sys` that shows the
-/// interfaces of that namespace (sysfs belongs to a mount, not to the process that reads it). The BPF
-/// file system stays the one of the machine.
+/// Makes a command enter a network namespace before it becomes the program, with a `/sys` that
+/// shows the interfaces of that namespace (sysfs belongs to a mount, not to the process that reads
+/// it). The BPF file system stays the one of the machine.
 ///
 /// # Errors
 /// There is no such namespace.
@@ -247,8 +251,8 @@ fn check(result: i32) -> std::io::Result<()> {
     }
 }
 
-/// Puts a sysfs of this network namespace over `/sys`, in a mount namespace of this process alone, and
-/// the BPF file system back into its place. Allocates nothing: it runs between fork and exec.
+/// Puts a sysfs of this network namespace over `/sys`, in a mount namespace of this process alone,
+/// and the BPF file system back into its place. Allocates nothing: it runs between fork and exec.
 fn own_sysfs() -> std::io::Result<()> {
     let (sys, bpf, sysfs) = (c"/sys".as_ptr(), c"/sys/fs/bpf".as_ptr(), c"sysfs".as_ptr());
     let null = std::ptr::null();

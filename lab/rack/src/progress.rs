@@ -1,4 +1,5 @@
-//! Progress on a terminal; nothing in a pipe. Where time is virtual, that is shown beside the real one.
+//! Progress on a terminal; nothing in a pipe. Where time is virtual, that is shown beside the
+//! real one.
 
 use std::{io::IsTerminal, time::Duration};
 

@@ -230,7 +230,8 @@ impl Lab {
             for route in routes.iter().filter(|route| route.node == node.name) {
                 let subnet = &ends[route.link][0];
                 let [a, b, c, _] = subnet.v4.octets();
-                // A controller that keeps routes takes precedence in a switch; the kernel's metric for IPv6 lets it as it is.
+                // A controller that keeps routes takes precedence in a switch; the kernel's metric
+                // for IPv6 lets it as it is.
                 let metric = match topology.is_switch(&node.name) {
                     true => " metric 1024",
                     false => "",
@@ -279,8 +280,8 @@ impl Lab {
         State::namespace_of(&self.state.name, node)
     }
 
-    /// Starts the processes of the topology that start by themselves, in the order of `switches` after
-    /// `hosts`, waiting for each to be ready.
+    /// Starts the processes of the topology that start by themselves, in the order of `switches`
+    /// after `hosts`, waiting for each to be ready.
     ///
     /// # Errors
     /// A process that does not start; its log is part of the message.
@@ -331,7 +332,8 @@ impl Lab {
         .with_context(|| format!("log {}:\n{}", log.display(), tail(&log)))
     }
 
-    /// Waits until every process that was started by itself has settled, as the topology says how to see.
+    /// Waits until every process that was started by itself has settled, as the topology says how
+    /// to see.
     ///
     /// # Errors
     /// One that does not settle within 30 seconds; what was last heard is part of the message.

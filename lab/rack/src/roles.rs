@@ -92,7 +92,8 @@ pub struct Store {
     pub populate: Option<(usize, String)>,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
-    /// Seconds after the first request, and the requests per second from then on; none: it stays as it is.
+    /// Seconds after the first request, and the requests per second from then on; none: it stays as
+    /// it is.
     pub rate_later: Option<(f64, f64)>,
     /// Requests that wait at a partition before it drops more.
     pub queue_limit: Option<u32>,
@@ -159,7 +160,8 @@ pub struct Switch {
     pub pages: Option<u32>,
     /// Whether it leaves its neighbours unprobed.
     pub no_probes: bool,
-    /// Whether it says its address, that of its first link, so that others reach what it keeps. A simulated one always does.
+    /// Whether it says its address, that of its first link, so that others reach what it keeps. A
+    /// simulated one always does.
     pub says_address: bool,
     /// More options.
     pub options: Vec<String>,
@@ -259,7 +261,8 @@ const CLUSTER: &str = "{dir}/cluster.toml";
 pub struct Redis {
     /// Its socket.
     pub socket: String,
-    /// The file, of the lab's directory, in which every write is before it is answered; none: a restart loses all.
+    /// The file, of the lab's directory, in which every write is before it is answered; none: a
+    /// restart loses all.
     pub journal: Option<String>,
 }
 
@@ -338,7 +341,8 @@ impl Etcd {
     }
 }
 
-/// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on standard input.
+/// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on
+/// standard input.
 pub(crate) fn steered(what: &str, config: &str) -> Vec<String> {
     let line = Line::of(&["shortstop-lab", what]);
     line.option("--config", config).0

@@ -1,8 +1,8 @@
 //! What a lab leaves on disk while it lives, so that somebody else can clean up after it.
 //!
-//! One file per lab, `/run/shortstop/lab/NAME.json`, written before anything is made and removed after
-//! everything is gone. A lab whose owner is dead and that was not meant to outlive it is stale; whoever
-//! starts or ends a lab removes stale ones first.
+//! One file per lab, `/run/shortstop/lab/NAME.json`, written before anything is made and removed
+//! after everything is gone. A lab whose owner is dead and that was not meant to outlive it is
+//! stale; whoever starts or ends a lab removes stale ones first.
 
 use std::{
     fs,
@@ -132,13 +132,15 @@ impl State {
         !self.detached && !self.owner.is_alive()
     }
 
-    /// Removes everything of this lab, going on past failures; what could not be removed is said in the log.
+    /// Removes everything of this lab, going on past failures; what could not be removed is said in
+    /// the log.
     pub fn remove(&self) {
         let processes: Vec<ProcessId> = self.processes.iter().map(|(_, id)| *id).collect();
         ProcessId::end_all(&processes, Duration::from_secs(2));
         self.detach_switches();
         for name in &self.namespaces {
-            // Whatever was started inside by hand goes too: it would keep the namespace alive unseen.
+            // Whatever was started inside by hand goes too: it would keep the namespace
+            // alive unseen.
             let inside = Command::new("ip").args(["netns", "pids", name]).output();
             let inside: Vec<ProcessId> = inside
                 .map(|out| String::from_utf8_lossy(&out.stdout).into_owned())

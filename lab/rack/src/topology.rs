@@ -82,9 +82,10 @@ pub struct Node {
 pub struct ProcessSpec {
     /// Letters, digits and dashes; unique on its node.
     pub name: String,
-    /// Program and arguments. `shortstop-lab` is the running binary, `shortstop` the one beside it. `{dir}` stands for the lab's
-    /// directory, `{lab}` for its name, `{address:NODE}` and `{address6:NODE}` for a node's addresses, `{interfaces}` for
-    /// `--interface NAME` of each of this node's interfaces.
+    /// Program and arguments. `shortstop-lab` is the running binary, `shortstop` the one beside it.
+    /// `{dir}` stands for the lab's directory, `{lab}` for its name, `{address:NODE}` and
+    /// `{address6:NODE}` for a node's addresses, `{interfaces}` for `--interface NAME` of each of
+    /// this node's interfaces.
     pub command: Vec<String>,
     /// The CPU to run on; any if absent.
     #[serde(default)]
@@ -173,13 +174,15 @@ pub struct Fault {
     pub loss: f64,
     /// Chance that a frame comes twice.
     pub duplicate: f64,
-    /// Chance that a frame is held back for a random time of up to `reorder_ms`, so that later ones overtake it.
+    /// Chance that a frame is held back for a random time of up to `reorder_ms`, so that later ones
+    /// overtake it.
     pub reorder: f64,
     /// Longest time that a reordered frame is held back.
     pub reorder_ms: f64,
     /// Delay of every frame.
     pub delay_ms: f64,
-    /// Chance that a bit of a frame is flipped on the way, in a place where no frame check sequence finds it.
+    /// Chance that a bit of a frame is flipped on the way, in a place where no frame check sequence
+    /// finds it.
     pub flip: f64,
     /// Decides which frames.
     pub seed: u64,
@@ -321,7 +324,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Both ends of every link, with their names and addresses; from the 256th on, which only a simulator has, they go on in 10.1.0.0/16.
+    /// Both ends of every link, with their names and addresses; from the 256th on, which only a
+    /// simulator has, they go on in 10.1.0.0/16.
     pub fn interfaces(&self) -> Vec<[Interface; 2]> {
         let mut used: HashMap<&str, usize> = HashMap::new();
         let mut all = vec![];

@@ -30,7 +30,8 @@ pub fn needs_root() {
     );
 }
 
-/// Runs `test` in a thread with a `/run` of its own, where no other lab of this machine is; its panic is this thread's.
+/// Runs `test` in a thread with a `/run` of its own, where no other lab of this machine is; its
+/// panic is this thread's.
 pub fn on_a_run_of_its_own(test: fn()) {
     let run = move || {
         unshare(CloneFlags::CLONE_NEWNS).expect("mounts of its own");
