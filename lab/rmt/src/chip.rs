@@ -26,9 +26,10 @@ pub struct Chip {
 }
 
 impl Chip {
-    /// As published of RMT (Bosshart and others, SIGCOMM 2013: the header vector of 4 Kbit, TCAM blocks) and of Tofino (12 stages,
-    /// 80 blocks of 128 Kbit and 24 of TCAM in each, four stateful ALUs). Four words of 32 bits in a stage are the 16 bytes of
-    /// value that caches have there.
+    /// As published of RMT (Bosshart and others, SIGCOMM 2013: the header vector of 4 Kbit, TCAM
+    /// blocks) and of Tofino (12 stages, 80 blocks of 128 Kbit and 24 of TCAM in each, four
+    /// stateful ALUs). Four words of 32 bits in a stage are the 16 bytes of value that caches
+    /// have there.
     pub const TOFINO: Chip = Chip {
         stages: 12,
         sram_blocks: 80,

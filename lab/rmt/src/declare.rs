@@ -27,7 +27,8 @@ pub struct Table {
     pub entries: u32,
     /// Bits of an entry, those that are looked up not counted.
     pub bits: u32,
-    /// Whether packets write it: then it is registers, behind stateful ALUs. Else only the control plane does.
+    /// Whether packets write it: then it is registers, behind stateful ALUs. Else only the control
+    /// plane does.
     pub written: bool,
     /// Whether its bits leave with the packet: they pass through the header vector.
     pub carried: bool,

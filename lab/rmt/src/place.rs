@@ -38,9 +38,11 @@ pub struct Placed {
 pub struct Usage {
     /// Stages, over all passes.
     pub stages: u32,
-    /// How often a packet has to pass at most: for more stages than there are, and for more bits than its header vector has.
+    /// How often a packet has to pass at most: for more stages than there are, and for more bits
+    /// than its header vector has.
     pub passes: u32,
-    /// Percent of the SRAM of the chip's stages. More than 100: it does not fit, however often a packet passes.
+    /// Percent of the SRAM of the chip's stages. More than 100: it does not fit, however often a
+    /// packet passes.
     pub sram_percent: f64,
     /// Percent of its TCAM.
     pub tcam_percent: f64,
@@ -73,9 +75,10 @@ pub const HEADER_BITS: u32 = 8 * (14 + 20 + 8 + 64);
 /// Of an entry that is looked up: whether it is there, and which action it has.
 const ENTRY_BITS: u32 = 4;
 
-/// Lays the tables out: each as early as what it depends on allows, split over as many stages as it needs. `key_bits`: of the longest
-/// key, which a packet carries as well. Stages beyond the chip's are the first ones again, met in a further pass: their
-/// memory is counted once for each table that lies there.
+/// Lays the tables out: each as early as what it depends on allows, split over as many stages as it
+/// needs. `key_bits`: of the longest key, which a packet carries as well. Stages beyond the chip's
+/// are the first ones again, met in a further pass: their memory is counted once for each table
+/// that lies there.
 ///
 /// # Errors
 /// Dependencies that lead nowhere or round.
@@ -106,7 +109,8 @@ pub fn place(tables: &[Table], key_bits: u32, chip: &Chip) -> Result<Usage, Erro
     })
 }
 
-/// Each table behind those that it comes after; in the order of the declaration where that allows it.
+/// Each table behind those that it comes after; in the order of the declaration where that
+/// allows it.
 fn ordered(tables: &[Table]) -> Result<Vec<&Table>, Error> {
     let mut left: Vec<&Table> = tables.iter().collect();
     let mut done: Vec<&Table> = vec![];
@@ -201,7 +205,8 @@ fn parts(table: &Table, chip: &Chip) -> Vec<Part> {
     }
 }
 
-/// Arrays of one word for each ALU; one too long for a stage is continued in the next, behind an ALU of its own.
+/// Arrays of one word for each ALU; one too long for a stage is continued in the next, behind an
+/// ALU of its own.
 fn registers(table: &Table, chip: &Chip) -> Vec<Part> {
     let whole = chip.sram_blocks * chip.sram_words * (chip.sram_bits / chip.alu_bits);
     let mut parts = vec![];
