@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A discipline for tests, which uses whatever bpf/discipline.h offers and is good for nothing. What a packet is to
- * show, its op and its key's first letter say.
+ * A discipline for tests, which uses whatever bpf/discipline.h offers and is good for nothing. What
+ * a packet is to show, its op and its key's first letter say.
  */
 #include "discipline.h"
 #include "tally.h"
@@ -161,7 +161,8 @@ STEP int trial_counter(struct xdp_md *ctx)
 }
 
 /*
- * Gives each copy the addresses of the host behind its port, where there is one; IPv4 without a UDP checksum only.
+ * Gives each copy the addresses of the host behind its port, where there is one; IPv4 without a UDP
+ * checksum only.
  */
 EGRESS int trial_egress(struct xdp_md *ctx)
 {

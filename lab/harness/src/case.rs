@@ -246,7 +246,8 @@ impl Case {
     }
 }
 
-/// Runs every row in a world of its own, in the kernel and in this process, and fails with all that are wrong.
+/// Runs every row in a world of its own, in the kernel and in this process, and fails with all that
+/// are wrong.
 pub fn check(world: fn() -> World, cases: &[Case]) {
     let kernel = |case: &Case| (case.run(world), "in the kernel");
     let native = |case: &Case| in_this_process(|| (case.run(world), "in this process"));

@@ -1,5 +1,5 @@
-//! Ethernet, at most one VLAN tag, IPv4 or IPv6, UDP: written with right checksums, read back with every
-//! checksum verified.
+//! Ethernet, at most one VLAN tag, IPv4 or IPv6, UDP: written with right checksums, read back with
+//! every checksum verified.
 
 use std::net::{IpAddr, SocketAddr};
 

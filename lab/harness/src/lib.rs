@@ -1,9 +1,10 @@
-//! For tests only. Runs data-plane programs on packets, in the kernel, without an interface: a packet goes in, verdict,
-//! packet and the counters that moved come out.
+//! For tests only. Runs data-plane programs on packets, in the kernel, without an interface: a
+//! packet goes in, verdict, packet and the counters that moved come out.
 //!
-//! A discipline's tests name its object when they make a [`Switch`], or a [`World`]: a switch with stores, leases and
-//! items. [`check`] runs tables of [`Case`]s: one row is one packet, what was there before, and what must come of it. Knows
-//! no discipline but [`TRIAL`], which uses what `bpf/discipline.h` offers.
+//! A discipline's tests name its object when they make a [`Switch`], or a [`World`]: a switch with
+//! stores, leases and items. [`check`] runs tables of [`Case`]s: one row is one packet, what was
+//! there before, and what must come of it. Knows no discipline but [`TRIAL`], which uses what
+//! `bpf/discipline.h` offers.
 #![allow(missing_docs)] // names that tests read say it
 
 pub mod case;

@@ -1,4 +1,5 @@
-//! Packets of the protocol, built up by what is said about them: `read(7, b"key").padded(128).vlan(5)`.
+//! Packets of the protocol, built up by what is said about them:
+//! `read(7, b"key").padded(128).vlan(5)`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -204,7 +205,8 @@ impl Message {
         self
     }
 
-    /// With the first request number from here on whose checksum is what a socket writes for a device to finish.
+    /// With the first request number from here on whose checksum is what a socket writes for a
+    /// device to finish.
     pub fn that_seems_unfinished(mut self) -> Message {
         while !self.frame().seems_unfinished() {
             self.header.request += 1;

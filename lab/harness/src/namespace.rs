@@ -1,4 +1,5 @@
-//! A network namespace for one thread, with two links: packets come in by one and leave by the other.
+//! A network namespace for one thread, with two links: packets come in by one and leave by
+//! the other.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -16,7 +17,8 @@ use nix::{
 
 use crate::message::{client, store};
 
-/// Runs `test` in a thread of its own with a network namespace of its own; its panic is this thread's.
+/// Runs `test` in a thread of its own with a network namespace of its own; its panic is this
+/// thread's.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let run = move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace (run as root)");
@@ -50,7 +52,8 @@ pub fn ifindex(name: &str) -> u32 {
     nix::net::if_::if_nametoindex(name).expect("an interface")
 }
 
-/// Keeps the kernel from leaving checksums to a device: what XDP redirects in the driver would arrive with half of one.
+/// Keeps the kernel from leaving checksums to a device: what XDP redirects in the driver would
+/// arrive with half of one.
 pub fn without_checksums(socket: &UdpSocket) {
     let on: libc::c_int = 1;
     // SAFETY: a valid descriptor; the option is an int.
@@ -66,8 +69,9 @@ pub fn without_checksums(socket: &UdpSocket) {
     assert!(!failed, "SO_NO_CHECK");
 }
 
-/// A real link: `in0`, an interface of this namespace, and its far end `in1` in a namespace of its own, with the addresses of the
-/// client and the store for a neighbour. `here` prepares this end; then a thread at the far end runs `there`. Its panic is this thread's.
+/// A real link: `in0`, an interface of this namespace, and its far end `in1` in a namespace of its
+/// own, with the addresses of the client and the store for a neighbour. `here` prepares this end;
+/// then a thread at the far end runs `there`. Its panic is this thread's.
 pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static) {
     ip("link add in0 type veth peer name in1");
     ip("link set in0 address 02:00:00:00:00:02");
@@ -107,7 +111,8 @@ pub fn connected(ipv6: bool, patience: Duration) -> UdpSocket {
     socket
 }
 
-/// Waits for what other threads or the kernel are about to do; the patience ends a test that would hang, and decides nothing else.
+/// Waits for what other threads or the kernel are about to do; the patience ends a test that would
+/// hang, and decides nothing else.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     const PATIENCE: Duration = Duration::from_secs(90);
     let start = Instant::now();

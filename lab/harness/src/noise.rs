@@ -1,5 +1,5 @@
-//! Packets by the hundred thousand that were right once: cut, lengthened, with bits flipped and fields that lie.
-//! `SHORTSTOP_TEST_SEED` replays a run; a failure names its seed.
+//! Packets by the hundred thousand that were right once: cut, lengthened, with bits flipped and
+//! fields that lie. `SHORTSTOP_TEST_SEED` replays a run; a failure names its seed.
 
 use std::collections::BTreeMap;
 
@@ -89,8 +89,8 @@ fn is_intact(seed: &Seed, frame: &[u8]) -> bool {
     frame.get(header_and_key.clone()) == seed.frame.get(header_and_key)
 }
 
-/// Sends `packets` spoiled copies; each must come to one end, with its verdict. `refill`: packets may change tables, and this is done
-/// before every 500th. Returns the ends with their numbers.
+/// Sends `packets` spoiled copies; each must come to one end, with its verdict. `refill`: packets
+/// may change tables, and this is done before every 500th. Returns the ends with their numbers.
 pub fn noise(
     w: &World,
     seeds: &[Seed],

@@ -1,8 +1,9 @@
-//! Programs that one test's switch leaves to the next: the kernel takes half a second and more to verify them, which is longer than
-//! most rows take.
+//! Programs that one test's switch leaves to the next: the kernel takes half a second and more to
+//! verify them, which is longer than most rows take.
 //!
-//! A switch that begins anew has programs that are loaded already, and tables with what they held after that: who looks at packets and tables
-//! cannot tell. What a test has attached, upgraded or mapped into its memory is not handed on.
+//! A switch that begins anew has programs that are loaded already, and tables with what they held
+//! after that: who looks at packets and tables cannot tell. What a test has attached, upgraded or
+//! mapped into its memory is not handed on.
 
 use std::{
     fs,
@@ -57,7 +58,8 @@ fn idle() -> MutexGuard<'static, Vec<Loaded>> {
 }
 
 impl Loaded {
-    /// Programs of these objects in the kernel; `home` is a name for them if none are left from before.
+    /// Programs of these objects in the kernel; `home` is a name for them if none are left
+    /// from before.
     pub fn of(objects: &[Object], sizes: Sizes, home: impl FnOnce() -> Home) -> Loaded {
         let of = identity(objects, sizes);
         if let Some(loaded) = take(&of) {

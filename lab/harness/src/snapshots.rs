@@ -14,8 +14,8 @@ const ROUND: u32 = 2;
 /// Of one packet that came in, more than any makes.
 const ROUNDS_MOST: usize = 100;
 
-/// A real switch, the parts of whose tables that matter are saved as bytes and put back: so it is as many switches as one likes, each in
-/// any of its states.
+/// A real switch, the parts of whose tables that matter are saved as bytes and put back: so it is
+/// as many switches as one likes, each in any of its states.
 pub struct Snapshots {
     cpu: Cpu,
     frame: Frame,
@@ -48,7 +48,8 @@ impl Snapshots {
         switch
     }
 
-    /// Of a switch with these ports; a state is these bytes of elements of arrays, each with the array's name and the element's index.
+    /// Of a switch with these ports; a state is these bytes of elements of arrays, each with the
+    /// array's name and the element's index.
     ///
     /// # Panics
     /// If it has no such array or element.
@@ -89,7 +90,8 @@ impl Snapshots {
         assert!(rest.is_empty(), "as long as it was saved");
     }
 
-    /// What leaves the switch when this packet comes in; what goes round in it is back at once. Ethernet addresses are zeros.
+    /// What leaves the switch when this packet comes in; what goes round in it is back at once.
+    /// Ethernet addresses are zeros.
     pub fn run(&mut self, packet: &[u8], now_ns: u64) -> Vec<Vec<u8>> {
         let mut leaves = vec![];
         let mut coming = vec![(Program::Entry, LINK, packet.to_vec())];

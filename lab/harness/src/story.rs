@@ -1,4 +1,5 @@
-//! Rows that are stories: several packets, each with what must come of it. What a row is made of is its test's affair.
+//! Rows that are stories: several packets, each with what must come of it. What a row is made of is
+//! its test's affair.
 
 #[cfg(debug_assertions)]
 use std::panic::catch_unwind;

@@ -1,4 +1,5 @@
-//! A switch without interfaces: programs loaded, maps pinned under a name of its own, gone when dropped.
+//! A switch without interfaces: programs loaded, maps pinned under a name of its own, gone
+//! when dropped.
 
 use std::{
     cell::Cell,
@@ -83,8 +84,8 @@ impl Runner {
         }
     }
 
-    /// Runs one packet on this thread's CPU, as if it came in by the interface `ingress` of this thread's
-    /// network namespace (the loopback if `None`). `out` receives the packet.
+    /// Runs one packet on this thread's CPU, as if it came in by the interface `ingress` of this
+    /// thread's network namespace (the loopback if `None`). `out` receives the packet.
     pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
         let program = match &self.0 {
             Under::Kernel(program) => program,
@@ -93,7 +94,8 @@ impl Runner {
             }
         };
         out.resize(4096, 0);
-        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index,
+        // egress_ifindex.
         let context = [0, frame.len() as u32, 0, ingress.unwrap_or(0), 0, 0];
         let mut opts = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
@@ -159,8 +161,9 @@ thread_local! {
     static ON_ROADS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` in a namespace where switches know the way to the hosts .2 to .9 of the tests' network, all but the last of which
-/// are neighbours behind [`ROAD`]; those in this process know the same.
+/// Runs `work` in a namespace where switches know the way to the hosts .2 to .9 of the tests'
+/// network, all but the last of which are neighbours behind [`ROAD`]; those in this process know
+/// the same.
 pub fn on_roads(work: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         sysctl("ipv4/ip_forward", "1");
@@ -224,8 +227,8 @@ pub fn pin_to_cpu(cpu: usize) {
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).expect("an online CPU");
 }
 
-/// A switch with the number [`Switch::ID`]. When it is dropped its programs are left to the next one, unless it has been
-/// attached or shared, or the test fails: then they are gone.
+/// A switch with the number [`Switch::ID`]. When it is dropped its programs are left to the next
+/// one, unless it has been attached or shared, or the test fails: then they are gone.
 pub struct Switch {
     at: At,
     /// Whether more than its tables may have changed.
@@ -308,7 +311,8 @@ impl Switch {
         self.at.backing()
     }
 
-    /// What is loaded into the kernel. No other switch will have it: it may be attached and replaced.
+    /// What is loaded into the kernel. No other switch will have it: it may be attached and
+    /// replaced.
     ///
     /// # Panics
     /// If it is a switch in this process.
@@ -347,8 +351,8 @@ impl Switch {
             .collect()
     }
 
-    /// Lets programs send packets round and clone to the port that test runs come in by. Nothing leaves: what was sent round
-    /// is what [`Switch::run_round`] takes.
+    /// Lets programs send packets round and clone to the port that test runs come in by. Nothing
+    /// leaves: what was sent round is what [`Switch::run_round`] takes.
     pub fn send_round(&self) {
         // The loopback is the only interface that there is everywhere.
         self.send_round_beside(1, "lo");
@@ -439,8 +443,8 @@ impl Switch {
         }
     }
 
-    /// An array's first element in this thread's memory, as other CPUs see and change it, for as long as the
-    /// process lives.
+    /// An array's first element in this thread's memory, as other CPUs see and change it, for as
+    /// long as the process lives.
     pub fn shared(&self, name: &str) -> &'static [AtomicU64] {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap};
         self.spent.store(true, Relaxed);
@@ -508,8 +512,8 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
     }
 }
 
-/// Every packet is counted under exactly one counter at which its way ends; this is the verdict that goes with
-/// it. `None`: a counter of what happened on the way.
+/// Every packet is counted under exactly one counter at which its way ends; this is the verdict
+/// that goes with it. `None`: a counter of what happened on the way.
 pub fn ending(counter: &str) -> Option<Verdict> {
     match counter {
         "forward" => Some(Verdict::Redirect),

@@ -152,7 +152,8 @@ impl World {
         self.send_as("grant_installed", self.grant(tenant, key, value));
     }
 
-    /// Lends the key to this switch under this life, with this value in version 77; switch 9 is to keep what is written.
+    /// Lends the key to this switch under this life, with this value in version 77; switch 9 is to
+    /// keep what is written.
     pub fn lent(&self, tenant: u32, key: &[u8], value: &[u8], life: u16) {
         let mut lend =
             Message::from_store(Op::LendRequest, tenant, key).epoch(Epoch::new(Switch::ID, 0));
@@ -192,7 +193,8 @@ impl World {
         self.poke_item(tenant, key, ItemField::EpochNs, &long_ago.to_ne_bytes());
     }
 
-    /// Leaves a tenant that has asked for as much as it may no more time, however long the test takes.
+    /// Leaves a tenant that has asked for as much as it may no more time, however long the
+    /// test takes.
     pub fn over_rate(&self, tenant: u32) {
         const NEXT_NS: usize = 48; // in `struct tenant` of `bpf/maps.h`
         let at = self.switch.backing();
