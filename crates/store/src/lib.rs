@@ -22,7 +22,6 @@ pub mod net;
 mod partition;
 mod placements;
 mod reports;
-mod sendmmsg;
 mod server;
 mod shares;
 mod status;

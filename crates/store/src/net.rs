@@ -10,10 +10,9 @@ use std::{
     os::fd::AsRawFd,
 };
 
+use datagrams::SendBatch;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
-
-use crate::sendmmsg::SendBatch;
 
 /// Longest datagram taken whole, in bytes; the rest of a longer one is cut off and it is refused as truncated.
 const MAX_DATAGRAM: usize = 4096;
@@ -128,7 +127,9 @@ impl Endpoint {
     /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not take:
     /// they are lost like any other datagram.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
-        let lost = self.batch.send(&self.socket, outbox.messages());
+        let messages = outbox.messages();
+        let addressed = messages.map(|(bytes, peer)| (bytes, peer.address, peer.local));
+        let lost = self.batch.send(&self.socket, addressed);
         outbox.clear();
         lost
     }

@@ -7,8 +7,6 @@ use std::{
     os::fd::AsRawFd,
 };
 
-use crate::net::Peer;
-
 /// Datagrams handed to the system in one call.
 const BATCH: usize = 64;
 
@@ -51,13 +49,13 @@ impl SendBatch {
     pub fn send<'a>(
         &mut self,
         socket: &impl AsRawFd,
-        mut messages: impl Iterator<Item = (&'a [u8], Peer)>,
+        mut messages: impl Iterator<Item = (&'a [u8], SocketAddr, Option<IpAddr>)>,
     ) -> u64 {
         let mut lost = 0;
         loop {
             let mut count = 0;
-            for (bytes, peer) in messages.by_ref().take(BATCH) {
-                self.fill(count, bytes, peer);
+            for (bytes, to, from) in messages.by_ref().take(BATCH) {
+                self.fill(count, bytes, to, from);
                 count += 1;
             }
             if count == 0 {
@@ -67,8 +65,8 @@ impl SendBatch {
         }
     }
 
-    fn fill(&mut self, at: usize, bytes: &[u8], peer: Peer) {
-        self.names[at] = peer.address.into();
+    fn fill(&mut self, at: usize, bytes: &[u8], to: SocketAddr, from: Option<IpAddr>) {
+        self.names[at] = to.into();
         let vector = self.vectors[at].write(libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
@@ -79,7 +77,7 @@ impl SendBatch {
         header.msg_namelen = self.names[at].len();
         header.msg_iov = vector;
         header.msg_iovlen = 1;
-        if let Some(local) = peer.local {
+        if let Some(local) = from {
             let control = &mut self.controls[at];
             header.msg_control = control.0.as_mut_ptr().cast();
             header.msg_controllen = size_of::<Control>();
