@@ -1,16 +1,18 @@
-//! The UDP socket: datagrams come in by `recvmmsg` (through `quinn-udp`) and leave by `sendmmsg`.
+//! The UDP socket: datagrams come in by `recvmmsg` (through `quinn-udp`) and leave by `sendmmsg` (through
+//! [`datagrams`]).
 //!
 //! Cost: one system call for up to 32 requests and one for up to 64 replies. No receive coalescing and no
 //! segmentation offload, both on purpose: the far end may be a virtual link with a packet program in generic
 //! mode, which must see one datagram per frame.
 
 use std::{
+    convert::Infallible,
     io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
 };
 
-use datagrams::SendBatch;
+use datagrams::{Datagram, Refusal, Sender, To};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
 
@@ -44,7 +46,7 @@ pub struct Endpoint {
     state: UdpSocketState,
     buffers: Vec<u8>,
     meta: [RecvMeta; BATCH],
-    batch: SendBatch,
+    sender: Sender,
 }
 
 impl Endpoint {
@@ -67,7 +69,7 @@ impl Endpoint {
                 state,
                 buffers: vec![0; BATCH * MAX_DATAGRAM],
                 meta: [RecvMeta::default(); BATCH],
-                batch: SendBatch::default(),
+                sender: Sender::default(),
             })
         };
         open().with_context(|| format!("cannot listen on UDP {address}"))
@@ -127,9 +129,13 @@ impl Endpoint {
     /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not take:
     /// they are lost like any other datagram.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
-        let messages = outbox.messages();
-        let addressed = messages.map(|(bytes, peer)| (bytes, peer.address, peer.local));
-        let lost = self.batch.send(&self.socket, addressed);
+        let outgoing = outbox.messages().map(|(bytes, peer)| Datagram {
+            parts: [bytes, &[]],
+            to: To::Address(peer.address),
+            source: peer.local,
+        });
+        let skip = |_| Ok::<_, Infallible>(Refusal::Skip);
+        let Ok(lost) = self.sender.send(&self.socket, outgoing, skip);
         outbox.clear();
         lost
     }
