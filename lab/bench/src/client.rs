@@ -3,13 +3,12 @@
 
 use std::{
     io,
-    mem::zeroed,
     net::{SocketAddr, UdpSocket},
-    os::fd::AsRawFd,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
+use datagrams::{Datagram, Receiver, Refusal, Sender, To};
 
 use crate::cpu::Others;
 
@@ -46,6 +45,8 @@ pub struct Client {
     requests: Vec<Request>,
     next: usize,
     is_answer: fn(&[u8]) -> bool,
+    sender: Sender,
+    receiver: Receiver,
     inbox: Vec<[u8; SLOT]>,
 }
 
@@ -84,87 +85,51 @@ impl Client {
             requests: requests.into_iter().map(Request::new).collect(),
             next: 0,
             is_answer,
+            sender: Sender::default(),
+            receiver: Receiver::default(),
             inbox: vec![[0; SLOT]; WINDOW],
         })
     }
 
     fn send(&mut self, count: usize) -> io::Result<()> {
-        // SAFETY: all-zero is a valid iovec and mmsghdr.
-        let mut vectors: [[libc::iovec; 2]; WINDOW] = unsafe { zeroed() };
-        // SAFETY: as above.
-        let mut headers: [libc::mmsghdr; WINDOW] = unsafe { zeroed() };
-        for (vectors, header) in vectors.iter_mut().zip(&mut headers).take(count) {
-            let request = &self.requests[self.next];
-            self.next = (self.next + 1) % self.requests.len();
-            vectors[0].iov_base = request.front.as_ptr().cast_mut().cast();
-            vectors[0].iov_len = request.front.len();
-            vectors[1].iov_base = PADDING.as_ptr().cast_mut().cast();
-            vectors[1].iov_len = request.padding;
-            header.msg_hdr.msg_iov = vectors.as_mut_ptr();
-            header.msg_hdr.msg_iovlen = if request.padding > 0 { 2 } else { 1 };
-        }
-        let mut done = 0;
-        while done < count {
-            let rest = &mut headers[done..count];
-            // SAFETY: every header leads to its vector and request, all alive and of the
-            // stated lengths.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    self.socket.as_raw_fd(),
-                    rest.as_mut_ptr(),
-                    rest.len() as u32,
-                    0,
-                )
-            };
-            match sent {
-                0.. => done += sent as usize,
-                _ => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    // What an earlier datagram met; this one is sent again.
-                    error if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                    error => return Err(error),
-                },
+        let (before, next) = self.requests.split_at(self.next);
+        let outgoing = next.iter().chain(before).cycle().take(count);
+        let outgoing = outgoing.map(|request| Datagram {
+            parts: [&request.front, &PADDING[..request.padding]],
+            to: To::Peer,
+            source: None,
+        });
+        self.sender.send(&self.socket, outgoing, |error| {
+            match error.kind() {
+                // What an earlier datagram met; this one is sent again.
+                io::ErrorKind::ConnectionRefused => Ok(Refusal::Again),
+                _ => Err(error),
             }
-        }
+        })?;
+        self.next = (self.next + count) % self.requests.len();
         Ok(())
     }
 
     /// Waits for at least one answer; how many came, and how many of them are right. `None`: none
     /// in time.
     fn receive(&mut self) -> io::Result<Option<(usize, usize)>> {
-        // SAFETY: all-zero is a valid iovec and mmsghdr.
-        let mut vectors: [libc::iovec; WINDOW] = unsafe { zeroed() };
-        // SAFETY: as above.
-        let mut headers: [libc::mmsghdr; WINDOW] = unsafe { zeroed() };
-        for ((vector, header), slot) in vectors.iter_mut().zip(&mut headers).zip(&mut self.inbox) {
-            vector.iov_base = slot.as_mut_ptr().cast();
-            vector.iov_len = SLOT;
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
-        }
-        // SAFETY: the kernel writes at most `iov_len` bytes into each slot.
-        let got = unsafe {
-            libc::recvmmsg(
-                self.socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                WINDOW as u32,
-                libc::MSG_WAITFORONE,
-                std::ptr::null_mut(),
-            )
+        let buffers = self.inbox.iter_mut().map(|slot| [&mut slot[..], &mut []]);
+        let got = match self.receiver.receive(&self.socket, buffers) {
+            Ok(got) => got,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(None),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => {
+                        Ok(Some((0, 0)))
+                    }
+                    _ => Err(error),
+                };
+            }
         };
-        if got < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock => Ok(None),
-                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(Some((0, 0))),
-                _ => Err(error),
-            };
-        }
-        let got = got as usize;
-        let right = headers[..got].iter().zip(&self.inbox);
-        let is_answer = self.is_answer;
-        let right = right.filter(|(h, slot)| is_answer(&slot[..(h.msg_len as usize).min(SLOT)]));
-        Ok(Some((got, right.count())))
+        let answers = self.inbox[..got].iter().enumerate();
+        let is_right =
+            |(at, slot): &(usize, &[u8; SLOT])| (self.is_answer)(&slot[..self.receiver.len(*at)]);
+        Ok(Some((got, answers.filter(is_right).count())))
     }
 
     /// Asks for so long, with a full window, and waits for the last answers.
