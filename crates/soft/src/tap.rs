@@ -1,17 +1,17 @@
 //! Packet sockets: what comes in by one interface, and what goes out by any.
 
 use std::{
+    convert::Infallible,
     io,
     mem::zeroed,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
+use datagrams::{BATCH, Datagram, Receiver, Refusal, To};
 use dataplane::native::Frame;
 
 use crate::{checksum, ours};
 
-/// Frames that one system call brings or takes.
-pub const BATCH: usize = 64;
 /// Bytes that may wait in a socket.
 const ROOM: libc::c_int = 8 << 20;
 /// `struct virtio_net_hdr`, which comes before each frame.
@@ -48,11 +48,12 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn address(interface: u32, protocol: libc::c_int) -> libc::sockaddr_ll {
+/// Of whatever comes in by the interface.
+fn address(interface: u32) -> libc::sockaddr_ll {
     // SAFETY: all-zero is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (protocol as u16).to_be();
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = interface as i32;
     address
 }
@@ -90,7 +91,7 @@ impl Tap {
                 set(&tap.socket, libc::SOL_PACKET, option, &value)?;
             }
             set(&tap.socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM)?;
-            let address = address(port, libc::ETH_P_ALL);
+            let address = address(port);
             let len = size_of_val(&address) as libc::socklen_t;
             // SAFETY: the address has the stated length.
             let failed =
@@ -174,17 +175,17 @@ fn share(taps: &[Tap]) -> io::Result<()> {
 
 /// What one call brought.
 pub struct Arrivals {
+    receiver: Receiver,
     frames: Vec<Frame>,
     headers: Box<[[u8; HEADER]; BATCH]>,
-    lens: [usize; BATCH],
 }
 
 impl Default for Arrivals {
     fn default() -> Arrivals {
         Arrivals {
+            receiver: Receiver::default(),
             frames: (0..BATCH).map(|_| Frame::default()).collect(),
             headers: Box::new([[0; HEADER]; BATCH]),
-            lens: [0; BATCH],
         }
     }
 }
@@ -192,40 +193,11 @@ impl Default for Arrivals {
 impl Arrivals {
     /// Takes what there is, without waiting. Returns how many frames came.
     pub fn receive(&mut self, tap: &Tap) -> usize {
-        // SAFETY: all-zero is a valid array of empty messages.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-        // SAFETY: likewise.
-        let mut parts: [[libc::iovec; 2]; BATCH] = unsafe { zeroed() };
-        for (i, frame) in self.frames.iter_mut().enumerate() {
-            let bytes = frame.resize(Frame::MAX);
-            parts[i] = [
-                libc::iovec {
-                    iov_base: self.headers[i].as_mut_ptr().cast(),
-                    iov_len: HEADER,
-                },
-                libc::iovec {
-                    iov_base: bytes.as_mut_ptr().cast(),
-                    iov_len: bytes.len(),
-                },
-            ];
-            messages[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
-            messages[i].msg_hdr.msg_iovlen = 2;
-        }
-        // SAFETY: messages, parts and what they point to live through the call.
-        let count = unsafe {
-            libc::recvmmsg(
-                tap.as_raw_fd(),
-                messages.as_mut_ptr(),
-                BATCH as u32,
-                0,
-                std::ptr::null_mut(),
-            )
-        };
-        let count = usize::try_from(count).unwrap_or(0);
-        for (len, message) in self.lens.iter_mut().zip(&messages[..count]) {
-            *len = (message.msg_len as usize).saturating_sub(HEADER);
-        }
-        count
+        let headers = self.headers.iter_mut().map(|header| &mut header[..]);
+        let frames = self.frames.iter_mut().map(|f| f.resize(Frame::MAX));
+        let buffers = headers.zip(frames).map(|(header, frame)| [header, frame]);
+        let came = self.receiver.receive(&tap.socket, buffers);
+        came.unwrap_or(0)
     }
 
     /// Frame `at`, as the wire would have it; `spare` takes its place. With a number it stands for
@@ -233,7 +205,7 @@ impl Arrivals {
     pub fn take(&mut self, at: usize, spare: Frame) -> (Frame, Option<usize>) {
         const NEEDS_CHECKSUM: u8 = 1;
         let mut frame = std::mem::replace(&mut self.frames[at], spare);
-        let bytes = frame.resize(self.lens[at]);
+        let bytes = frame.resize(self.receiver.len(at).saturating_sub(HEADER));
         let header = &self.headers[at];
         let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
         let [flags, kind, ..] = *header;
@@ -250,6 +222,7 @@ impl Arrivals {
 /// Sends frames by any interface.
 pub struct Sender {
     socket: OwnedFd,
+    sender: datagrams::Sender,
 }
 
 impl Sender {
@@ -257,53 +230,21 @@ impl Sender {
         let socket = socket()?;
         set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
-        Ok(Sender { socket })
+        Ok(Sender {
+            socket,
+            sender: datagrams::Sender::default(),
+        })
     }
 
     /// Sends each frame by its interface. Returns how many the kernel did not take.
-    pub fn send(&self, frames: &mut [(u32, Frame)]) -> u64 {
-        let mut lost = 0;
-        for batch in frames.chunks_mut(BATCH) {
-            let mut sent = 0;
-            while sent < batch.len() {
-                let count = self.send_batch(&mut batch[sent..]);
-                // The first that is refused ends a call: that one is left out.
-                lost += u64::from(count == 0);
-                sent += count.max(1);
-            }
-        }
+    pub fn send(&mut self, frames: &[(u32, Frame)]) -> u64 {
+        let outgoing = frames.iter().map(|(port, frame)| Datagram {
+            parts: [frame.bytes(), &[]],
+            to: To::Interface(*port),
+            source: None,
+        });
+        let skip = |_| Ok::<_, Infallible>(Refusal::Skip);
+        let Ok(lost) = self.sender.send(&self.socket, outgoing, skip);
         lost
-    }
-
-    fn send_batch(&self, frames: &mut [(u32, Frame)]) -> usize {
-        // SAFETY: all-zero is valid for each of them.
-        let (mut messages, mut parts, mut to): (
-            [libc::mmsghdr; BATCH],
-            [libc::iovec; BATCH],
-            [libc::sockaddr_ll; BATCH],
-        ) = unsafe { zeroed() };
-        for (i, (port, frame)) in frames.iter_mut().enumerate() {
-            let bytes = frame.bytes_mut();
-            to[i] = address(*port, 0);
-            parts[i] = libc::iovec {
-                iov_base: bytes.as_mut_ptr().cast(),
-                iov_len: bytes.len(),
-            };
-            let message = &mut messages[i].msg_hdr;
-            message.msg_name = (&raw mut to[i]).cast();
-            message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            message.msg_iov = &raw mut parts[i];
-            message.msg_iovlen = 1;
-        }
-        // SAFETY: messages, parts and what they point to live through the call.
-        let count = unsafe {
-            libc::sendmmsg(
-                self.socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                frames.len() as u32,
-                0,
-            )
-        };
-        usize::try_from(count).unwrap_or(0)
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use datagrams::BATCH;
 use dataplane::native::{Cpu, Frame, Program, Switch, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use crate::{
     RECIRCULATION_PORT,
     door::Door,
     segments,
-    tap::{Arrivals, BATCH, Sender, Tap},
+    tap::{Arrivals, Sender, Tap},
 };
 
 /// Packets that go round at a time, for each thread.
@@ -177,7 +178,7 @@ impl Worker {
     }
 
     fn send(&mut self) {
-        let lost = self.sender.send(&mut self.leaving);
+        let lost = self.sender.send(&self.leaving);
         self.losses.sent.fetch_add(lost, Relaxed);
         self.spare
             .extend(self.leaving.drain(..).map(|(_, frame)| frame));
