@@ -9,10 +9,10 @@ use std::{
     convert::Infallible,
     io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr},
-    os::fd::AsRawFd,
 };
 
 use datagrams::{Datagram, Refusal, Sender, To};
+use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
 
@@ -63,7 +63,7 @@ impl Endpoint {
             enlarge_buffers(&socket);
             socket.bind(&address.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 0)?;
+            setsockopt(&socket, sockopt::UdpGroSegment, &false)?;
             Ok(Endpoint {
                 socket: UdpSocket::from_std(socket.into())?,
                 state,
@@ -143,39 +143,16 @@ impl Endpoint {
 
 /// As large as the system allows: past its limit where we are privileged, else up to it.
 fn enlarge_buffers(socket: &socket2::Socket) {
-    for (force, plain) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-    ] {
-        let size = SOCKET_BUFFER as libc::c_int;
-        if set_option(socket, libc::SOL_SOCKET, force, size).is_err()
-            && let Err(error) = set_option(socket, libc::SOL_SOCKET, plain, size)
-        {
-            tracing::warn!("socket buffers stay at the system's default: {error}");
-        }
-    }
-}
-
-fn set_option(
-    socket: &socket2::Socket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the option's value is an int that lives through the call, and its size is stated.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    let size = &SOCKET_BUFFER;
+    let receive = setsockopt(socket, sockopt::RcvBufForce, size)
+        .or_else(|_| setsockopt(socket, sockopt::RcvBuf, size));
+    let send = setsockopt(socket, sockopt::SndBufForce, size)
+        .or_else(|_| setsockopt(socket, sockopt::SndBuf, size));
+    for error in [receive, send].into_iter().filter_map(Result::err) {
+        tracing::warn!(
+            "socket buffers stay at the system's default: {}",
+            io::Error::from(error)
+        );
     }
 }
 

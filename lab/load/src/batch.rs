@@ -8,9 +8,12 @@ use std::{
 
 use anyhow::Context;
 use datagrams::{BATCH, Datagram, Receiver, Refusal, Sender, To};
+use nix::sys::socket::{setsockopt, sockopt};
 
 /// Room for one datagram in bytes.
 const SLOT: usize = 2048;
+/// Kernel buffer asked for in each direction, in bytes.
+const SOCKET_BUFFER: usize = 16 << 20;
 
 /// A UDP socket with a batch to send to one store, and a batch received from whomever: a switch may have sent a read to another.
 pub(super) struct Lane {
@@ -33,9 +36,8 @@ impl Lane {
         let socket = UdpSocket::bind(any).context("a UDP socket for the load generator")?;
         socket.set_nonblocking(true)?;
         // Best effort: without CAP_NET_ADMIN the default size has to do.
-        for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-            set_buffer(&socket, option, 16 << 20);
-        }
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER);
+        let _ = setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER);
         Ok(Lane {
             socket,
             store: to,
@@ -158,19 +160,6 @@ pub(super) fn wait(fds: &[i32], wait_ns: u64) {
             std::ptr::null(),
         )
     };
-}
-
-fn set_buffer(socket: &UdpSocket, option: i32, bytes: i32) {
-    // SAFETY: the value is an int of the stated size.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const bytes).cast(),
-            size_of::<i32>() as u32,
-        );
-    }
 }
 
 #[cfg(test)]
