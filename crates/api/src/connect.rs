@@ -59,7 +59,7 @@ impl Interceptor for Bearer {
 ///
 /// # Errors
 /// One line: the part that is no URL of a controller.
-pub fn parse_urls(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn parse_urls(text: &str) -> Result<Vec<String>, String> {
     let urls: Vec<String> = text
         .split(',')
         .map(|url| url.trim().trim_end_matches('/').to_string())
@@ -81,10 +81,10 @@ pub fn parse_urls(text: &str) -> Result<Vec<String>, String> {
 }
 
 impl ControlEndpoint {
-    /// These controllers, with nothing shown to them.
+    /// These controllers, as `URL[,URL...]`, with nothing shown to them.
     ///
     /// # Errors
-    /// As [`parse_urls`].
+    /// One line: the part that is no URL of a controller.
     pub fn new(urls: &str) -> Result<ControlEndpoint, String> {
         Ok(ControlEndpoint {
             urls: parse_urls(urls)?,

@@ -8,8 +8,7 @@ use tonic::{body::Body, client::GrpcService};
 
 use crate::{
     ControlEndpoint, Heard, Link,
-    connect::{causes, no_answer},
-    parse_urls,
+    connect::{causes, no_answer, parse_urls},
     types::ErrorBody,
 };
 

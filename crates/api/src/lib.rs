@@ -25,7 +25,7 @@ pub mod proto {
     tonic::include_proto!("shortstop.v1");
 }
 
-pub use connect::{Bearer, ControlEndpoint, Link, parse_urls, said};
+pub use connect::{Bearer, ControlEndpoint, Link, said};
 pub use digest::Digest;
 pub use follow::{Told, follow};
 pub use json::{Asking, JSON};

@@ -159,6 +159,7 @@ pub(crate) const LOCKED_BY_AGENT: u32 = 2;
 /// In `slot` of a blank that was taken and not used.
 pub(crate) const BLANK_LEFT: u32 = u32::MAX;
 /// Slots from a store's own on in which programs look for its lease.
+#[cfg(test)]
 pub(crate) const LEASE_PROBES: usize = 8;
 
 #[repr(C)]

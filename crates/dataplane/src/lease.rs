@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Backing, Error,
     grace::Grace,
-    layout::{LEASE_PROBES, Lease, MAX_LEASES},
+    layout::{Lease, MAX_LEASES},
     mapped::Mapped,
     native::Clock,
     sketch::mix,
@@ -115,16 +115,6 @@ impl Leases {
             lease.lock.store(0, Release);
         }
         Ok(())
-    }
-
-    /// Whether programs find the lease of a slot by its store's address.
-    ///
-    /// # Panics
-    /// If `slot` is 1024 or more.
-    pub fn is_near(&self, slot: u16) -> bool {
-        let store = &self.slots.at(usize::from(slot)).store;
-        let own = mix(store[0].load(Relaxed), store[1].load(Relaxed)) as usize;
-        (usize::from(slot) + MAX_LEASES - own % MAX_LEASES) % MAX_LEASES < LEASE_PROBES
     }
 
     /// The clock that requests are dated with: CLOCK_BOOTTIME in nanoseconds.
