@@ -11,8 +11,6 @@ use crate::{
     mapped::Mapped,
 };
 
-const KEPT: &str = "kept";
-
 /// What stores lent to a switch, as its records are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lent {
@@ -25,16 +23,12 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Counts the records of a switch; one that an earlier build loaded has none.
+    /// Counts the records of a switch.
     ///
     /// # Errors
     /// If they cannot be mapped.
     pub fn of(at: impl Into<Backing>) -> Result<Lent, Error> {
-        let at = at.into();
-        if !at.has_map(KEPT) {
-            return Ok(Lent::default());
-        }
-        let records: Mapped<Kept> = at.mapped(KEPT)?;
+        let records: Mapped<Kept> = at.into().mapped("kept")?;
         let mut lent = Lent::default();
         for index in 0..records.len() {
             let record = records.at(index);

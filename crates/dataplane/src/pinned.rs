@@ -13,16 +13,9 @@ use crate::{
     sizes,
 };
 
-/// Maps that belong to one loading, as this build and the ones before it call them. Programs of
-/// different loadings do not meet there: what is loaded already keeps its own until the last link
-/// runs what is loaded now.
-pub(crate) const OF_ONE_LOADING: [&str; 5] = [
-    "work_area",
-    "programs",
-    "known_tenants",
-    "works",
-    "disciplines",
-];
+/// Maps that belong to one loading. Programs of different loadings do not meet there: what is loaded already keeps its own
+/// until the last link runs what is loaded now.
+pub(crate) const OF_ONE_LOADING: [&str; 3] = ["work_area", "programs", "known_tenants"];
 pub(crate) const TENANTS: &str = "tenants";
 /// Maps that only count: made anew where their layout changed.
 const STATISTICS: [&str; 5] = ["counters", "hits", "sketches", PIPES, TALLIES];
@@ -52,9 +45,6 @@ pub(crate) fn configure(
         }
         map.set_pin_path(home.map(&name))
             .map_err(Error::bpf(format!("pinning map {name}")))?;
-        if name == TENANTS {
-            keep_flags(home, &mut map)?;
-        }
         if !layout_is_ours(home, &name, &map)? {
             stale.push(home.map(&name));
         }
@@ -62,20 +52,7 @@ pub(crate) fn configure(
     Ok(())
 }
 
-/// Earlier builds took memory for all tenants that there may be; their map goes on.
-fn keep_flags(home: &Home, map: &mut OpenMapMut<'_>) -> Result<(), Error> {
-    let path = home.map(TENANTS);
-    if !path.exists() {
-        return Ok(());
-    }
-    let wrong = || Error::bpf(format!("opening map {TENANTS}"));
-    let pinned = MapHandle::from_pinned_path(&path).map_err(wrong())?;
-    let info = pinned.info().map_err(wrong())?;
-    map.set_map_flags(info.info.map_flags).map_err(wrong())
-}
-
-/// Whether a map is as this build has it, if it is pinned already: only one that counts may be
-/// otherwise.
+/// Whether a map is as this build has it, if it is pinned already: only one that counts may be otherwise.
 fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool, Error> {
     let path = home.map(name);
     if !path.exists() || OF_ONE_LOADING.contains(&name) {

@@ -69,9 +69,6 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
                 .attach(&format!("{link}0"), Mode::Generic)
                 .expect("attached");
         }
-        // As the build before called its own.
-        replace(&switch, "disciplines", MapType::ProgArray, 4, 4, 16);
-        replace(&switch, "works", MapType::PercpuArray, 4, 1200, 1);
         let new = again(&switch, 4).expect("taken over");
         let read = Message::read(SIGNED, b"note").frame().bytes();
         let consumes =
@@ -102,9 +99,6 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
             "not the one that has gone"
         );
         assert_eq!(aside(&switch), Vec::<String>::new());
-        for old in ["works", "disciplines"] {
-            assert!(!pins(&switch).join(old).exists(), "{old} is gone");
-        }
     });
 }
 
@@ -117,11 +111,6 @@ fn what_only_counts_is_made_anew_and_other_tables_of_another_layout_are_refused(
     replace(&switch, "counters", MapType::PercpuArray, 4, 8, 3);
     drop(again(&switch, 4).expect("taken over"));
     assert_eq!(pinned("counters").max_entries(), counters);
-    // As earlier builds made it: with memory for all tenants that there may be.
-    replace(&switch, "tenants", MapType::Hash, 4, 72, 4096);
-    let olds = pinned("tenants").info().expect("info").info.id;
-    drop(again(&switch, 4).expect("taken over"));
-    assert_eq!(pinned("tenants").info().expect("info").info.id, olds);
 
     let refused = |pages| match again(&switch, pages) {
         Err(Error::OtherLayout { reason, .. }) => reason,
