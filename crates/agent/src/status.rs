@@ -60,10 +60,8 @@ pub struct Status {
     /// One for each store.
     pub leases: Vec<LeaseState>,
     /// What stores lent to it.
-    #[serde(default)]
     pub lent: Lent,
     /// What goes round in it.
-    #[serde(default)]
     pub round: Round,
     /// What a soft switch lost beside what its programs counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -182,7 +182,6 @@ pub struct TenantView {
     /// Whether it may use idle pages beyond its quota.
     pub borrow: bool,
     /// Write-back: stores have what switches answered so many milliseconds later at most; 0: none.
-    #[serde(default)]
     pub write_back_ms: u32,
     /// Options of its discipline that were given.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -47,17 +47,13 @@ pub struct Tenant {
     pub hash_secret: Option<String>,
     /// Guaranteed pages, over all switches.
     pub quota: u32,
-    /// What an operator gave it for good, where it has given pages back by itself; none: the quota.
-    /// It may ask for no more.
-    #[serde(default)]
+    /// What an operator gave it for good, where it has given pages back by itself; none: the quota. It may ask for no more.
     pub given: Option<u32>,
     /// Parts of the quota that end.
-    #[serde(default)]
     pub timed: Vec<TimedQuota>,
     /// Where the guaranteed pages are.
     pub policy: Policy,
     /// Guaranteed pages that were asked for on a certain switch, whatever the policy says.
-    #[serde(default)]
     pub pinned: BTreeMap<SwitchId, u32>,
     /// Requests per second; 0: unlimited.
     pub rate: u64,
@@ -71,9 +67,7 @@ pub struct Tenant {
     pub clients: Vec<IpNet>,
     /// Whether idle pages are lent to it.
     pub borrow: bool,
-    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer
-    /// every write.
-    #[serde(default)]
+    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer every write.
     pub write_back_ms: u32,
     /// Options of its discipline, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -38,7 +38,7 @@ fn view(id: u32, secrets: bool) -> TenantView {
     serde_json::from_value(serde_json::json!({
         "id": id, "name": "shop", "rotating": false, "quota": 4, "policy": "measured", "rate": 0,
         "secret": secrets.then(|| "0".repeat(31) + "1"), "over_rate": "forward", "discipline": "none", "stores": [],
-        "clients": ["10.0.1.0/24"], "borrow": true, "declared": false, "own_pages": 4,
+        "clients": ["10.0.1.0/24"], "borrow": true, "write_back_ms": 0, "declared": false, "own_pages": 4,
         "borrowed_pages": 1, "lent_out_pages": 0, "leaving_pages": 0, "items": 10, "cells": 12, "fragmentation": 0.25, "switches": [],
     }))
     .unwrap()
