@@ -11,8 +11,6 @@ pub enum Age {
     Current,
     /// There is no result.
     Never,
-    /// Nobody noted what was run, at this commit.
-    Unknown(String),
     /// In these, of what was run at this commit.
     Changed(String, Vec<String>),
 }
@@ -23,9 +21,7 @@ impl Age {
         let Some(kept) = kept else {
             return Age::Never;
         };
-        let Some(then) = &kept.code else {
-            return Age::Unknown(kept.commit.clone());
-        };
+        let then = &kept.code;
         let names = then
             .keys()
             .chain(now.keys().filter(|name| !then.contains_key(*name)));
@@ -46,9 +42,6 @@ impl fmt::Display for Age {
         match self {
             Age::Current => write!(to, "current"),
             Age::Never => write!(to, "never measured"),
-            Age::Unknown(commit) => {
-                write!(to, "measured at {commit}, before it was noted what runs")
-            }
             Age::Changed(commit, names) => {
                 write!(to, "changed since {commit}: {}", names.join(", "))
             }
@@ -75,17 +68,16 @@ mod tests {
                 command: "c".into(),
                 commit: "abc".into(),
                 machine: "m".into(),
-                seconds: None,
+                seconds: 1,
                 code,
                 figures: Map::new(),
             };
             Age::of(Some(&kept), &now)
         };
         assert_eq!(Age::of(None, &now), Age::Never);
-        assert_eq!(of(None), Age::Unknown("abc".into()));
-        assert_eq!(of(Some(now.clone())), Age::Current);
+        assert_eq!(of(now.clone()), Age::Current);
         let then = versions(&[("a", "1"), ("b", "1"), ("gone", "3")]);
-        let age = of(Some(then)).to_string();
+        let age = of(then).to_string();
         assert_eq!(age, "changed since abc: b, gone, new");
     }
 }

@@ -215,8 +215,8 @@ mod tests {
             command: "shortstop-lab run x".into(),
             commit: "abc".into(),
             machine: "a machine".into(),
-            seconds: None,
-            code: None,
+            seconds: 1,
+            code: Default::default(),
             figures: figures.as_object().unwrap().clone(),
         };
         let command = Command::parse("shortstop-lab run x").unwrap();

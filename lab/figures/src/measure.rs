@@ -73,8 +73,8 @@ pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Resu
                     command: command.text(),
                     commit: commit.clone(),
                     machine: machine(),
-                    seconds: Some(started.elapsed().as_secs_f64().ceil() as u64),
-                    code: task.versions.get(&command).cloned(),
+                    seconds: started.elapsed().as_secs_f64().ceil() as u64,
+                    code: task.versions[&command].clone(),
                     figures,
                 };
                 let mut results = locked(results);
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(left, ["long --world sim"]);
         let mut results = results();
         let kept = results.get(&commands[0]).unwrap().unwrap();
-        assert_eq!(kept.code, Some(versions));
-        assert!(kept.seconds.is_some());
+        assert_eq!(kept.code, versions);
+        assert!(kept.seconds > 0);
         assert!(results.get(&commands[1]).unwrap().is_none());
         let page = fs::read_to_string(dir.path().join("README.md")).unwrap();
         assert!(page.contains("`shortstop-lab run good` 7\n"), "{page}");

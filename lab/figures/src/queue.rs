@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{command::Command, result::Kept};
 
-/// What a run takes of which nobody noted it: about what such runs took on two cores.
+/// What a run takes that was never made: about what such runs took on two cores.
 const QUICK: Duration = Duration::from_secs(45);
 const BENCH: Duration = Duration::from_secs(240);
 const WHOLE: Duration = Duration::from_secs(1200);
@@ -26,7 +26,7 @@ impl Expected {
             Some(_) if command.is_quick() => QUICK,
             Some(_) => WHOLE,
         };
-        let known = kept.and_then(|kept| kept.seconds);
+        let known = kept.map(|kept| kept.seconds);
         Expected {
             time: known.map_or(guess, Duration::from_secs),
             is_known: known.is_some(),
@@ -69,10 +69,7 @@ impl fmt::Display for Sum {
         write!(to, "{} stale, {} minutes", self.count, minutes(self.time))?;
         if self.guessed > Duration::ZERO {
             let guessed = minutes(self.guessed);
-            write!(
-                to,
-                " ({guessed} of them a guess: nobody noted what they took)"
-            )?;
+            write!(to, " ({guessed} of them a guess: they were never run)")?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::{code::Versions, command::Command};
 
 /// One run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// As a user types it.
     pub command: String,
@@ -22,11 +22,9 @@ pub struct Kept {
     /// What it ran on.
     pub machine: String,
     /// How long it took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<u64>,
-    /// What it ran. None: it was measured before that was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<Versions>,
+    pub seconds: u64,
+    /// What it ran.
+    pub code: Versions,
     /// By name.
     pub figures: Map<String, Value>,
 }
@@ -108,27 +106,24 @@ pub fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again_and_old_results_are_too() {
+    fn what_is_kept_is_read_again() {
         let dir = tempfile::tempdir().unwrap();
         let command = Command::parse("shortstop-lab run x").unwrap();
-        let old = json!({"command": "c", "commit": "a", "machine": "m", "figures": {"f": 1}});
-        fs::write(dir.path().join("x.json"), old.to_string()).unwrap();
-        let read = || {
-            let mut results = Results::at(dir.path().into());
-            results.get(&command).unwrap().cloned().unwrap()
+        let results = || Results::at(dir.path().into());
+        assert!(results().get(&command).unwrap().is_none());
+        let kept = Kept {
+            command: command.text(),
+            commit: "a".into(),
+            machine: "m".into(),
+            seconds: 7,
+            code: BTreeMap::from([("wire".into(), "0123456789ab".into())]),
+            figures: Map::from_iter([("f".into(), 1.into())]),
         };
-        let mut kept = read();
-        assert_eq!((kept.seconds, &kept.code), (None, &None));
-        kept.seconds = Some(7);
-        kept.code = Some(BTreeMap::from([("wire".into(), "0123456789ab".into())]));
-        Results::at(dir.path().into()).keep(&command, kept).unwrap();
-        assert_eq!(read().seconds, Some(7));
-        assert_eq!(read().code.unwrap()["wire"], "0123456789ab");
+        results().keep(&command, kept.clone()).unwrap();
+        assert_eq!(results().get(&command).unwrap(), Some(&kept));
         // Nothing else is left in the folder.
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
