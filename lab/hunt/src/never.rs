@@ -44,7 +44,6 @@ pub struct Never {
     /// A switch did not run for a while, or could not be reached.
     was_away: bool,
     /// What somebody does on purpose.
-    #[serde(default)]
     provoked: BTreeSet<String>,
     /// By name; none is 0.
     counts: BTreeMap<String, u64>,

@@ -51,12 +51,10 @@ pub struct Outcome {
     /// Reads that switches answered.
     pub cached: u64,
     /// Items that switches made by themselves, on probation.
-    #[serde(default)]
     pub on_probation: u64,
     /// Reads that nobody answered.
     pub unanswered: u64,
     /// Keys of which so many writes have no known outcome that nobody can tell which pasts are possible.
-    #[serde(default)]
     pub undecided: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
@@ -69,13 +67,10 @@ pub struct Outcome {
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys.
-    #[serde(default)]
     pub replicas: BTreeMap<String, u64>,
     /// What stores and switches counted of loans.
-    #[serde(default)]
     pub loans: BTreeMap<String, u64>,
     /// What must never have been counted, and was.
-    #[serde(default)]
     pub never: Never,
     /// The first key whose history is impossible, if one is.
     pub violation: Option<Violation>,

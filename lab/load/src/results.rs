@@ -102,10 +102,8 @@ pub struct PhaseResult {
     /// Of these, answered with "try again" or another refusal.
     pub refused: u64,
     /// Requests sent again.
-    #[serde(default)]
     pub again: u64,
     /// The lost ones of each store's keys, by its place in the cluster's list.
-    #[serde(default)]
     pub lost_of_store: Vec<u64>,
     /// Answers that came too late, or a second time.
     pub late: u64,
@@ -130,7 +128,6 @@ pub struct PhaseResult {
     /// Forged requests that were answered as if they were genuine.
     pub forged_accepted: u64,
     /// Packets of each kind of attack.
-    #[serde(default)]
     pub attacks: BTreeMap<String, u64>,
     /// Packets that are no answer to anything sent.
     pub strays: u64,
@@ -144,7 +141,6 @@ pub struct PhaseResult {
     /// Reads answered by a store.
     pub miss: Latency,
     /// Reads, whoever answered.
-    #[serde(default)]
     pub read: Latency,
     /// Writes.
     pub write: Latency,
