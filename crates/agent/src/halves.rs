@@ -8,7 +8,7 @@ use std::{
 
 use api::proto::{FromSwitch, HalfMessage, HalfReport, from_switch::Body};
 use dataplane::{Backing, Rows, TenantEntry};
-use decide::{AgentAction, AgentEvent, AgentHalf, ItemKey, Registration};
+use decide::{AgentAction, AgentHalf, Item, ItemKey, Registration};
 use tokio::sync::mpsc::Sender;
 use tracing::debug;
 use wire::{Header, Packet};
@@ -34,7 +34,7 @@ type ByMaps<T> = BTreeMap<&'static str, T>;
 pub(super) struct Halves {
     at: Backing,
     all: ByMaps<Box<dyn AgentHalf>>,
-    /// Of each tenant that a half knows: which half, and the tenant's place.
+    /// The half that knows each tenant, by tenant, and the tenant's place.
     known: BTreeMap<u32, (&'static str, u32)>,
     /// Maps that were looked into.
     maps: BTreeMap<&'static str, Rows>,
@@ -74,7 +74,7 @@ impl Halves {
         let gone: Vec<_> = gone.map(|(tenant, (half, _))| (*tenant, *half)).collect();
         for (tenant, half) in gone {
             self.known.remove(&tenant);
-            self.tell(half, AgentEvent::Left { tenant }, switch);
+            self.tell(half, switch, |to, now_ns, out| to.left(now_ns, tenant, out));
         }
         if self.all.is_empty() {
             return Ok(());
@@ -90,12 +90,9 @@ impl Halves {
             };
             let before = self.known.insert(tenant, (half, place));
             if changed.contains(&tenant) || before != Some((half, place)) {
-                let event = AgentEvent::Configured {
-                    tenant,
-                    place,
-                    configuration,
-                };
-                self.tell(half, event, switch);
+                self.tell(half, switch, |to, now_ns, out| {
+                    to.configured(now_ns, tenant, place, configuration, out);
+                });
             }
         }
         Ok(())
@@ -116,13 +113,9 @@ impl Halves {
             if let Some(half) =
                 half.filter(|_| packet.header.op.is_system() && packet.tag_is_valid(&secret))
             {
-                let event = AgentEvent::Packet {
-                    from: *from,
-                    header: &packet.header,
-                    key: packet.key,
-                    value: packet.value,
-                };
-                self.tell(half, event, switch);
+                self.tell(half, switch, |to, now_ns, out| {
+                    to.packet(now_ns, *from, &packet, out);
+                });
             }
         }
     }
@@ -131,7 +124,7 @@ impl Halves {
     pub fn tick(&mut self, switch: &mut Switch<'_>) {
         let all: Vec<&'static str> = self.all.keys().copied().collect();
         for half in all {
-            self.tell(half, AgentEvent::Tick, switch);
+            self.tell(half, switch, |to, now_ns, out| to.tick(now_ns, out));
         }
     }
 
@@ -139,19 +132,25 @@ impl Halves {
     pub fn told(&mut self, message: &HalfMessage, switch: &mut Switch<'_>) {
         let tenant = message.tenant;
         if let Some(half) = self.half_of(switch.served, tenant) {
-            let message = &message.message[..];
-            self.tell(half, AgentEvent::Told { tenant, message }, switch);
+            self.tell(half, switch, |to, now_ns, out| {
+                to.told(now_ns, tenant, &message.message, out);
+            });
         }
     }
 
-    /// Tells a half, and does what it asks for; what comes of that it is told as well.
-    fn tell(&mut self, name: &'static str, event: AgentEvent<'_>, switch: &mut Switch<'_>) {
+    /// Tells a half what happened, and does what it asks for; what comes of that it is told as well.
+    fn tell(
+        &mut self,
+        name: &'static str,
+        switch: &mut Switch<'_>,
+        event: impl FnOnce(&mut dyn AgentHalf, u64, &mut Vec<AgentAction>),
+    ) {
         let Some(half) = self.all.get_mut(name) else {
             return;
         };
         let now_ns = switch.memory.now_ns();
         let mut more = vec![];
-        half.on(now_ns, event, &mut more);
+        event(&mut **half, now_ns, &mut more);
         let mut actions = VecDeque::from(more);
         while let Some(action) = actions.pop_front() {
             let mut more = vec![];
@@ -164,15 +163,10 @@ impl Halves {
                 } => switch.send(to, header, &key, &value),
                 AgentAction::Look { map, key } => {
                     let value = look(&mut self.maps, &self.at, name, map, &key);
-                    let event = AgentEvent::Row {
-                        map,
-                        key: &key,
-                        value: value.as_deref(),
-                    };
-                    half.on(now_ns, event, &mut more);
+                    half.row(now_ns, map, &key, value.as_deref(), &mut more);
                 }
                 AgentAction::Walk { tenant, from, most } => {
-                    walk(half, now_ns, switch, (tenant, from, most), &mut more);
+                    walk(&mut **half, now_ns, switch, (tenant, from, most), &mut more);
                 }
                 AgentAction::Report { tenant, report } => switch.report(tenant, report),
             }
@@ -182,7 +176,7 @@ impl Halves {
 }
 
 fn walk(
-    half: &mut Box<dyn AgentHalf>,
+    half: &mut dyn AgentHalf,
     now_ns: u64,
     switch: &Switch<'_>,
     (tenant, from, most): (u32, u32, usize),
@@ -194,15 +188,15 @@ fn walk(
         let Some(hash) = switch.served.hash_of(&item) else {
             continue;
         };
-        let event = AgentEvent::Item {
+        let item = Item {
             tenant,
             key: &item.key,
             hash,
             record: &record,
         };
-        half.on(now_ns, event, out);
+        half.item(now_ns, item, out);
     }
-    half.on(now_ns, AgentEvent::ItemsEnd { tenant, next }, out);
+    half.items_end(now_ns, tenant, next, out);
 }
 
 /// A row of a discipline's own map.

@@ -68,7 +68,7 @@ pub enum Action {
         switch: SwitchId,
         /// About which tenant.
         tenant: u32,
-        /// What [`crate::AgentEvent::Told`] brings; at most [`crate::MESSAGE_MAX`] bytes.
+        /// What [`crate::AgentHalf::told`] brings; at most [`crate::MESSAGE_MAX`] bytes.
         message: Bytes,
     },
     /// Remember these bytes of a tenant, in the place of those before. They are durable before any action that follows is seen

@@ -28,7 +28,7 @@ use bytes::Bytes;
 pub use wire::SwitchId;
 
 pub use action::{Action, Change, KEPT_MAX, KEPT_MOST, REMEMBERED_MAX, Record};
-pub use agent::{AgentAction, AgentEvent, AgentHalf};
+pub use agent::{AgentAction, AgentHalf, Item};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
 pub use event::{ENDING_WITHIN, Event, Outcome, Room, TALLIES, Tallies};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};

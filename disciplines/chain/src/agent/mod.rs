@@ -11,10 +11,10 @@ mod silence;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
-use decide::{AgentAction, AgentEvent, AgentHalf};
-use wire::{Epoch, Header, Op, PORT};
+use decide::{AgentAction, AgentHalf, Configuration, Item};
+use wire::{Epoch, Header, Op, PORT, Packet};
 
 use self::{copy::Copying, removed::Removed, repair::Repair, saving::Saving, silence::Silence};
 use crate::{
@@ -59,7 +59,8 @@ struct Member {
 }
 
 impl Agent {
-    fn configured(&mut self, tenant: u32, place: u32, view: Option<View>) {
+    /// A tenant's view is in force here, if it has one.
+    fn adopt(&mut self, tenant: u32, place: u32, view: Option<View>) {
         // Who is in no chain has a slot only to say where the keys are.
         let in_chain = |view: &View, slot| view.chains.iter().any(|c| c.slots.contains(&slot));
         let member = view.and_then(|view| Some((view.slot?, view)));
@@ -100,93 +101,94 @@ impl Agent {
 }
 
 impl AgentHalf for Agent {
-    fn on(&mut self, now_ns: u64, event: AgentEvent<'_>, out: &mut Vec<AgentAction>) {
-        match event {
-            AgentEvent::Configured {
-                tenant,
-                place,
-                configuration,
-            } => {
-                let mut rows = configuration.rows.iter();
-                let row = rows.find(|row| row.map == view::MAP);
-                self.configured(tenant, place, row.and_then(|row| View::decode(&row.value)));
-                // The others wait for it.
-                if let Some(member) = self.tenants.get(&tenant) {
-                    member.beat(now_ns, out);
-                }
-            }
-            AgentEvent::Left { tenant } => drop(self.tenants.remove(&tenant)),
-            AgentEvent::Tick => {
-                for member in self.tenants.values_mut() {
-                    member.tick(now_ns, out);
-                }
-            }
-            AgentEvent::Row { map, key, value } => {
-                let place = key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-                let state = value.and_then(State::decode);
-                if map == state::MAP
-                    && let Some((place, state)) = place.zip(state)
-                    && let Some(member) = self.at(place)
-                {
-                    member.look(&state, out);
-                }
-            }
-            AgentEvent::Item {
-                tenant,
-                key,
-                hash,
-                record,
-            } => {
-                if let Some(member) = self.tenants.get_mut(&tenant) {
-                    let item = Item { key, hash, record };
-                    member.item(&item, out);
-                }
-            }
-            AgentEvent::ItemsEnd { tenant, next } => {
-                if let Some(member) = self.tenants.get_mut(&tenant) {
-                    member.repair.walked(next);
-                    let number = member.view.number;
-                    let removable = member.removed.take(number).map(|of| of.encode());
-                    let idle = member.removed.take_idle(number).map(|of| of.encode());
-                    let reports = removable.into_iter().chain(idle);
-                    out.extend(reports.map(|report| AgentAction::Report {
-                        tenant,
-                        report: report.into(),
-                    }));
-                    member.copying.walked(next);
-                    member.copy_on(out);
-                    let parts = member.saving.walked(next.is_none());
-                    out.extend(parts.iter().map(|part| AgentAction::Report {
-                        tenant,
-                        report: part.encode(),
-                    }));
-                }
-            }
-            AgentEvent::Packet { header, value, .. } => {
-                if let Some(member) = self.tenants.get_mut(&header.tenant)
-                    && header.epoch == Epoch(member.view.number)
-                    && header.op == Op::PeerMessage
-                    && let Some((peer, _)) = Peer::decode(value)
-                {
-                    member.copying.answered(header, &peer);
-                    member.copy_on(out);
-                }
-            }
-            AgentEvent::Told { tenant, message } => {
-                let member = self.tenants.get_mut(&tenant);
-                if let Some((member, save)) = member.zip(Save::decode(message)) {
-                    member.saving.ask(save);
-                }
-            }
+    fn configured(
+        &mut self,
+        now_ns: u64,
+        tenant: u32,
+        place: u32,
+        configuration: &Configuration,
+        out: &mut Vec<AgentAction>,
+    ) {
+        let mut rows = configuration.rows.iter();
+        let row = rows.find(|row| row.map == view::MAP);
+        let view = row.and_then(|row| View::decode(&row.value));
+        self.adopt(tenant, place, view);
+        // The others wait for it.
+        if let Some(member) = self.tenants.get(&tenant) {
+            member.beat(now_ns, out);
         }
     }
-}
 
-/// An item that was come by.
-struct Item<'a> {
-    key: &'a [u8],
-    hash: wire::KeyHash,
-    record: &'a [u8],
+    fn left(&mut self, _now_ns: u64, tenant: u32, _out: &mut Vec<AgentAction>) {
+        self.tenants.remove(&tenant);
+    }
+
+    fn tick(&mut self, now_ns: u64, out: &mut Vec<AgentAction>) {
+        for member in self.tenants.values_mut() {
+            member.tick(now_ns, out);
+        }
+    }
+
+    fn row(
+        &mut self,
+        _now_ns: u64,
+        map: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+        out: &mut Vec<AgentAction>,
+    ) {
+        let place = key.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        let state = value.and_then(State::decode);
+        if map == state::MAP
+            && let Some((place, state)) = place.zip(state)
+            && let Some(member) = self.at(place)
+        {
+            member.look(&state, out);
+        }
+    }
+
+    fn item(&mut self, _now_ns: u64, item: Item<'_>, out: &mut Vec<AgentAction>) {
+        if let Some(member) = self.tenants.get_mut(&item.tenant) {
+            member.item(&item, out);
+        }
+    }
+
+    fn items_end(
+        &mut self,
+        _now_ns: u64,
+        tenant: u32,
+        next: Option<u32>,
+        out: &mut Vec<AgentAction>,
+    ) {
+        if let Some(member) = self.tenants.get_mut(&tenant) {
+            member.walked(next, out);
+        }
+    }
+
+    fn packet(
+        &mut self,
+        _now_ns: u64,
+        _from: SocketAddr,
+        packet: &Packet<'_>,
+        out: &mut Vec<AgentAction>,
+    ) {
+        let header = &packet.header;
+        if let Some(member) = self.tenants.get_mut(&header.tenant)
+            && header.epoch == Epoch(member.view.number)
+            && header.op == Op::PeerMessage
+            && let Some((peer, _)) = Peer::decode(packet.value)
+        {
+            member.copying.answered(header, &peer);
+            member.copy_on(out);
+        }
+    }
+
+    fn told(&mut self, _now_ns: u64, tenant: u32, message: &[u8], _out: &mut Vec<AgentAction>) {
+        let member = self.tenants.get_mut(&tenant);
+        if let Some((member, save)) = member.zip(Save::decode(message)) {
+            member.saving.ask(save);
+        }
+    }
 }
 
 impl Member {
@@ -259,6 +261,27 @@ impl Member {
             from,
             most: ITEMS,
         });
+    }
+
+    /// A walk ended, and what it showed is reported.
+    fn walked(&mut self, next: Option<u32>, out: &mut Vec<AgentAction>) {
+        let tenant = self.tenant;
+        self.repair.walked(next);
+        let number = self.view.number;
+        let removable = self.removed.take(number).map(|of| of.encode());
+        let idle = self.removed.take_idle(number).map(|of| of.encode());
+        let reports = removable.into_iter().chain(idle);
+        out.extend(reports.map(|report| AgentAction::Report {
+            tenant,
+            report: report.into(),
+        }));
+        self.copying.walked(next);
+        self.copy_on(out);
+        let parts = self.saving.walked(next.is_none());
+        out.extend(parts.iter().map(|part| AgentAction::Report {
+            tenant,
+            report: part.encode(),
+        }));
     }
 
     fn item(&mut self, item: &Item<'_>, out: &mut Vec<AgentAction>) {

@@ -83,10 +83,8 @@ impl Rig {
             rows: vec![view.row().unwrap()],
             ..Configuration::default()
         };
-        self.tell(AgentEvent::Configured {
-            tenant: TENANT,
-            place: PLACE,
-            configuration: &configuration,
+        self.tell(|to, now_ns, out| {
+            to.configured(now_ns, TENANT, PLACE, &configuration, out);
         });
     }
 
@@ -106,10 +104,14 @@ impl Rig {
         self.word(64 + slot * 32 + 8, now_ns);
     }
 
-    fn tell(&mut self, event: AgentEvent<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut Agent, u64, &mut Vec<AgentAction>)) {
         let mut out = vec![];
-        self.agent.on(self.now_ns, event, &mut out);
-        for action in out {
+        event(&mut self.agent, self.now_ns, &mut out);
+        self.carry_out(out);
+    }
+
+    fn carry_out(&mut self, actions: Vec<AgentAction>) {
+        for action in actions {
             match action {
                 AgentAction::Send {
                     header, key, value, ..
@@ -117,26 +119,25 @@ impl Rig {
                 AgentAction::Look { map, key } => {
                     assert_eq!((map, &key[..]), (state::MAP, &PLACE.to_ne_bytes()[..]));
                     let value = self.state.clone();
-                    self.tell(AgentEvent::Row {
-                        map,
-                        key: &key,
-                        value: Some(&value),
+                    self.tell(|to, now_ns, out| {
+                        to.row(now_ns, map, &key, Some(&value), out);
                     });
                 }
                 AgentAction::Walk { tenant, from, most } => {
                     let all = self.items.clone();
                     let from = from as usize;
                     for (key, record) in all.iter().skip(from).take(most) {
-                        self.tell(AgentEvent::Item {
+                        let item = Item {
                             tenant,
                             key,
                             hash: hash(key),
                             record,
-                        });
+                        };
+                        self.tell(|to, now_ns, out| to.item(now_ns, item, out));
                     }
                     let next = from + most;
                     let next = (next < all.len()).then_some(next as u32);
-                    self.tell(AgentEvent::ItemsEnd { tenant, next });
+                    self.tell(|to, now_ns, out| to.items_end(now_ns, tenant, next, out));
                 }
                 AgentAction::Report { report, .. } => match report::State::decode(&report) {
                     Some(state) => self.reports.push(state),
@@ -151,7 +152,7 @@ impl Rig {
     fn ticks(&mut self, ticks: u32) {
         for _ in 0..ticks {
             self.now_ns += TICK_NS;
-            self.tell(AgentEvent::Tick);
+            self.tell(|to, now_ns, out| to.tick(now_ns, out));
         }
     }
 
@@ -175,12 +176,9 @@ impl Rig {
             fill,
             ..Peer::new(PeerKind::Copied)
         };
-        self.tell(AgentEvent::Packet {
-            from: ([10, 0, 0, 3], PORT).into(),
-            header: &header,
-            key,
-            value: &peer.encode(),
-        });
+        let (from, value) = (([10, 0, 0, 3], PORT).into(), peer.encode());
+        let packet = Packet::new(header, key, &value);
+        self.tell(|to, now_ns, out| to.packet(now_ns, from, &packet, out));
     }
 }
 

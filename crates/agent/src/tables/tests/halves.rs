@@ -1,7 +1,7 @@
 //! Halves of disciplines beside the programs.
 
 use api::proto::{Configurations, HalfMessage};
-use decide::{AgentAction, AgentEvent, AgentHalf, Configuration, Row};
+use decide::{AgentAction, AgentHalf, Configuration, Item, Row};
 use wire::{Header, Op, Packet, Secret};
 
 use super::*;
@@ -19,50 +19,54 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl AgentHalf for Teller {
-    fn on(&mut self, _: u64, event: AgentEvent<'_>, out: &mut Vec<AgentAction>) {
-        match event {
-            AgentEvent::Configured { tenant, .. } => {
-                let key = [tenant.to_ne_bytes(), 0u32.to_ne_bytes()].concat().into();
-                let map = "trial_notes";
-                let (from, most) = (0, 1);
-                out.push(report(tenant, "configured".into()));
-                out.push(AgentAction::Look { map, key });
-                out.push(AgentAction::Walk { tenant, from, most });
-            }
-            AgentEvent::Row { value, .. } => {
-                let found = value.map(|value| value[0]);
-                out.push(report(CHAIN, format!("row {found:?}")));
-            }
-            AgentEvent::Item {
-                tenant,
-                key,
-                record,
-                ..
-            } => {
-                let line = format!("item {} {}", text(key), text(record));
-                out.push(report(tenant, line));
-            }
-            AgentEvent::ItemsEnd { tenant, next } => {
-                let most = 1;
-                let more = next.map(|from| AgentAction::Walk { tenant, from, most });
-                out.push(more.unwrap_or_else(|| report(tenant, "end".into())));
-            }
-            AgentEvent::Told { tenant, message } => {
-                let header = Header {
-                    tenant,
-                    ..Header::new(Op::FetchRequest)
-                };
-                out.push(report(tenant, format!("told {}", text(message))));
-                out.push(AgentAction::Send {
-                    to: "10.0.9.1:7117".parse().unwrap(),
-                    header,
-                    key: Key::from_static(b"k"),
-                    value: Key::new(),
-                });
-            }
-            AgentEvent::Left { tenant } => out.push(report(tenant, "left".into())),
-            AgentEvent::Packet { .. } | AgentEvent::Tick => {}
-        }
+    fn configured(
+        &mut self,
+        _: u64,
+        tenant: u32,
+        _: u32,
+        _: &Configuration,
+        out: &mut Vec<AgentAction>,
+    ) {
+        let key = [tenant.to_ne_bytes(), 0u32.to_ne_bytes()].concat().into();
+        let map = "trial_notes";
+        let (from, most) = (0, 1);
+        out.push(report(tenant, "configured".into()));
+        out.push(AgentAction::Look { map, key });
+        out.push(AgentAction::Walk { tenant, from, most });
+    }
+
+    fn row(&mut self, _: u64, _: &str, _: &[u8], value: Option<&[u8]>, out: &mut Vec<AgentAction>) {
+        let found = value.map(|value| value[0]);
+        out.push(report(CHAIN, format!("row {found:?}")));
+    }
+
+    fn item(&mut self, _: u64, item: Item<'_>, out: &mut Vec<AgentAction>) {
+        let line = format!("item {} {}", text(item.key), text(item.record));
+        out.push(report(item.tenant, line));
+    }
+
+    fn items_end(&mut self, _: u64, tenant: u32, next: Option<u32>, out: &mut Vec<AgentAction>) {
+        let most = 1;
+        let more = next.map(|from| AgentAction::Walk { tenant, from, most });
+        out.push(more.unwrap_or_else(|| report(tenant, "end".into())));
+    }
+
+    fn told(&mut self, _: u64, tenant: u32, message: &[u8], out: &mut Vec<AgentAction>) {
+        let header = Header {
+            tenant,
+            ..Header::new(Op::FetchRequest)
+        };
+        out.push(report(tenant, format!("told {}", text(message))));
+        out.push(AgentAction::Send {
+            to: "10.0.9.1:7117".parse().unwrap(),
+            header,
+            key: Key::from_static(b"k"),
+            value: Key::new(),
+        });
+    }
+
+    fn left(&mut self, _: u64, tenant: u32, out: &mut Vec<AgentAction>) {
+        out.push(report(tenant, "left".into()));
     }
 }
 

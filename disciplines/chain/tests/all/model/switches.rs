@@ -9,7 +9,7 @@ use chain::{
     view::View,
 };
 use dataplane::native::Mutant;
-use decide::{AgentAction, AgentEvent, Configuration};
+use decide::{AgentAction, Configuration, Item};
 use harness::{Names, message::secret_of};
 
 use super::{
@@ -141,36 +141,26 @@ impl Switches {
         }
         let mut out = vec![];
         let mut agent = NETCRAQ.agent.expect("it has one")();
-        let mut on = |event, out: &mut Vec<AgentAction>| agent.on(now_ns, event, out);
         let configuration = Configuration {
             rows: vec![real::row(site.slot, &self.views[usize::from(view)])],
             ..Configuration::default()
         };
-        let configured = AgentEvent::Configured {
-            tenant: TENANT,
-            place: PLACE,
-            configuration: &configuration,
-        };
-        on(configured, &mut out);
-        on(AgentEvent::Tick, &mut out);
+        agent.configured(now_ns, TENANT, PLACE, &configuration, &mut out);
+        agent.tick(now_ns, &mut out);
         let tables = self.tables.bytes(site.tables);
-        let row = AgentEvent::Row {
-            map: state::MAP,
-            key: &PLACE.to_ne_bytes(),
-            value: Some(&tables[..state::LEN]),
-        };
-        on(row, &mut out);
+        let (key, value) = (PLACE.to_ne_bytes(), &tables[..state::LEN]);
+        agent.row(now_ns, state::MAP, &key, Some(value), &mut out);
         let is_walk = |action: &AgentAction| matches!(action, AgentAction::Walk { .. });
         let walks = out.iter().any(is_walk);
         out.clear();
         for (key, record) in self.real.records(&tables).into_iter().filter(|_| walks) {
-            let item = AgentEvent::Item {
+            let item = Item {
                 tenant: TENANT,
                 key,
                 hash: secret_of(TENANT).key_hash(TENANT, key),
                 record,
             };
-            on(item, &mut out);
+            agent.item(now_ns, item, &mut out);
         }
         let sent = out
             .into_iter()
