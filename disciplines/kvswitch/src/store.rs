@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Key, StoreAction, StoreEvent, StoreHalf};
+use decide::{Key, StoreAction, StoreHalf};
 
 use crate::told::{Told, What};
 
@@ -23,22 +23,15 @@ struct Held {
 }
 
 impl StoreHalf for Store {
-    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        match event {
-            StoreEvent::Told { tenant, message } => {
-                if let Some(told) = Told::decode(message) {
-                    let held = self.tenants.entry(tenant).or_default();
-                    held.told(tenant, told, out);
-                }
-            }
-            StoreEvent::Left { tenant } => {
-                self.tenants.remove(&tenant);
-            }
-            StoreEvent::Request { .. }
-            | StoreEvent::Value { .. }
-            | StoreEvent::Read { .. }
-            | StoreEvent::Tick => {}
+    fn told(&mut self, _now: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
+        if let Some(told) = Told::decode(message) {
+            let held = self.tenants.entry(tenant).or_default();
+            held.told(tenant, told, out);
         }
+    }
+
+    fn left(&mut self, _now: Duration, tenant: u32, _out: &mut Vec<StoreAction>) {
+        self.tenants.remove(&tenant);
     }
 }
 
@@ -94,11 +87,7 @@ mod tests {
         }
         let mut out = vec![];
         for message in &messages {
-            let event = StoreEvent::Told {
-                tenant: TENANT,
-                message,
-            };
-            store.on(Duration::ZERO, event, &mut out);
+            store.told(Duration::ZERO, TENANT, message, &mut out);
         }
         let name = |key: Key| String::from_utf8_lossy(&key).into_owned();
         let said = |action| match action {
@@ -133,11 +122,7 @@ mod tests {
     fn of_a_tenant_that_left_nothing_is_known() {
         let mut store = Store::default();
         tell(&mut store, What::Hold, "a");
-        store.on(
-            Duration::ZERO,
-            StoreEvent::Left { tenant: TENANT },
-            &mut vec![],
-        );
+        store.left(Duration::ZERO, TENANT, &mut vec![]);
         assert_eq!(tell(&mut store, What::Hold, "a"), ["+a"]);
     }
 

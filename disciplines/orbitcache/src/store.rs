@@ -5,7 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{StoreAction, StoreEvent, StoreHalf};
+use decide::{StoreAction, StoreHalf};
+use wire::KeyHash;
 
 use crate::{
     report::{Report, Wanted},
@@ -36,48 +37,29 @@ struct Tenant {
 }
 
 impl StoreHalf for Store {
-    fn on(&mut self, now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        match event {
-            StoreEvent::Read { tenant, key, hash } => {
-                if let Some(tenant) = self.tenants.get_mut(&tenant) {
-                    let count = tenant.sketch.add(hash);
-                    let most = usize::from(tenant.wanted.keys);
-                    tenant.top.offer(key, hash, count, most);
-                }
-            }
-            StoreEvent::Told { tenant, message } => {
-                if let Some(wanted) = Wanted::decode(message) {
-                    self.told(now, tenant, wanted, out);
-                }
-            }
-            StoreEvent::Left { tenant } => {
-                self.tenants.remove(&tenant);
-            }
-            StoreEvent::Tick => self.tick(now, out),
-            StoreEvent::Request { .. } | StoreEvent::Value { .. } => {}
+    fn read(
+        &mut self,
+        _now: Duration,
+        tenant: u32,
+        key: &[u8],
+        hash: KeyHash,
+        _out: &mut Vec<StoreAction>,
+    ) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            let count = tenant.sketch.add(hash);
+            let most = usize::from(tenant.wanted.keys);
+            tenant.top.offer(key, hash, count, most);
         }
     }
-}
 
-impl Store {
-    fn told(&mut self, now: Duration, tenant: u32, wanted: Wanted, out: &mut Vec<StoreAction>) {
-        if self.tenants.len() >= TENANTS_MOST && !self.tenants.contains_key(&tenant) {
-            return;
+    fn told(&mut self, now: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
+        if let Some(wanted) = Wanted::decode(message) {
+            self.count(now, tenant, wanted, out);
         }
-        let new = || Tenant {
-            wanted,
-            told: now,
-            began: now,
-            sketch: Sketch::new(tenant.into()),
-            top: Top::default(),
-        };
-        let at = self.tenants.entry(tenant).or_insert_with(new);
-        at.told = now;
-        at.wanted = Wanted {
-            keys: wanted.keys.clamp(1, TOP_K_MOST as u16),
-            window: wanted.window.max(WINDOW_LEAST),
-        };
-        out.push(StoreAction::Watch { tenant, on: true });
+    }
+
+    fn left(&mut self, _now: Duration, tenant: u32, _out: &mut Vec<StoreAction>) {
+        self.tenants.remove(&tenant);
     }
 
     /// Reports of the windows that ended; what nobody wants any longer is given up.
@@ -105,6 +87,29 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Counts a tenant's reads from now on, or goes on with it, as the control half wants them.
+    fn count(&mut self, now: Duration, tenant: u32, wanted: Wanted, out: &mut Vec<StoreAction>) {
+        if self.tenants.len() >= TENANTS_MOST && !self.tenants.contains_key(&tenant) {
+            return;
+        }
+        let new = || Tenant {
+            wanted,
+            told: now,
+            began: now,
+            sketch: Sketch::new(tenant.into()),
+            top: Top::default(),
+        };
+        let at = self.tenants.entry(tenant).or_insert_with(new);
+        at.told = now;
+        at.wanted = Wanted {
+            keys: wanted.keys.clamp(1, TOP_K_MOST as u16),
+            window: wanted.window.max(WINDOW_LEAST),
+        };
+        out.push(StoreAction::Watch { tenant, on: true });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +121,7 @@ mod tests {
         let window = WINDOW;
         let message = &Wanted { keys, window }.encode()[..];
         let mut out = vec![];
-        store.on(now, StoreEvent::Told { tenant, message }, &mut out);
+        store.told(now, tenant, message, &mut out);
         out
     }
 
@@ -124,18 +129,13 @@ mod tests {
         let key = key.to_be_bytes();
         let hash = wire::Secret([9; 16]).key_hash(tenant, &key);
         for _ in 0..times {
-            let read = StoreEvent::Read {
-                tenant,
-                key: &key,
-                hash,
-            };
-            store.on(Duration::ZERO, read, &mut vec![]);
+            store.read(Duration::ZERO, tenant, &key, hash, &mut vec![]);
         }
     }
 
     fn reports(store: &mut Store, now: Duration) -> Vec<(u32, Vec<(u32, u32)>)> {
         let mut out = vec![];
-        store.on(now, StoreEvent::Tick, &mut out);
+        store.tick(now, &mut out);
         let report = |action| match action {
             StoreAction::Report { tenant, report } => {
                 let report = Report::decode(&report).unwrap();
@@ -181,14 +181,14 @@ mod tests {
         let mut store = Store::default();
         tell(&mut store, Duration::ZERO, 1, 2);
         let mut out = vec![];
-        store.on(FORGOTTEN_AFTER, StoreEvent::Tick, &mut out);
+        store.tick(FORGOTTEN_AFTER, &mut out);
         assert!(out.contains(&StoreAction::Watch {
             tenant: 1,
             on: false
         }));
         assert!(store.tenants.is_empty());
         tell(&mut store, Duration::ZERO, 1, 2);
-        store.on(WINDOW, StoreEvent::Left { tenant: 1 }, &mut out);
+        store.left(WINDOW, 1, &mut out);
         assert!(store.tenants.is_empty());
     }
 }

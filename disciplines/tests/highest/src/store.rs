@@ -3,29 +3,25 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use decide::{StoreAction, StoreEvent, StoreHalf};
+use decide::{Operation, StoreAction, StoreHalf};
 use wire::{Header, Op, Status};
 
 /// Keeps nothing: the numbers are the switch's.
 pub struct Store;
 
 impl StoreHalf for Store {
-    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        let StoreEvent::Request {
-            request,
-            header,
-            key,
-            ..
-        } = event
-        else {
-            return;
-        };
+    fn operation(
+        &mut self,
+        _now: Duration,
+        operation: Operation<'_>,
+        out: &mut Vec<StoreAction>,
+    ) {
         out.push(StoreAction::Report {
-            tenant: header.tenant,
-            report: Bytes::copy_from_slice(key),
+            tenant: operation.header.tenant,
+            report: Bytes::copy_from_slice(operation.key),
         });
         out.push(StoreAction::Reply {
-            request,
+            request: operation.request,
             header: Header {
                 status: Status::TryAgain,
                 ..Header::new(Op::DisciplineReply)
@@ -42,7 +38,7 @@ mod tests {
     #[test]
     fn it_tells_the_control_half_and_asks_to_try_again() {
         let mut out = vec![];
-        let request = StoreEvent::Request {
+        let operation = Operation {
             request: 5,
             from: ([10, 0, 0, 9], 4000).into(),
             header: &Header {
@@ -53,7 +49,7 @@ mod tests {
             value: &[],
             owned: true,
         };
-        Store.on(Duration::ZERO, request, &mut out);
+        Store.operation(Duration::ZERO, operation, &mut out);
         let [StoreAction::Report { tenant: 7, report }, StoreAction::Reply { request: 5, header, .. }] = &out[..] else {
             panic!("{out:?}");
         };
