@@ -1,3 +1,5 @@
+//! What a control half asks for.
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -7,11 +9,12 @@ use crate::{Configuration, Key, SwitchId};
 /// What a switch keeps behind a key, in the key's cells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// The key's value, which the switch fetches from the key's store and serves under that store's lease
-    /// (`docs/coherence.md`). Only for [`crate::Items::Copies`].
+    /// The key's value, which the switch fetches from the key's store and serves under that store's
+    /// lease (`docs/coherence.md`). Only for [`crate::Items::Copies`].
     Fetched,
-    /// These bytes, at most 1744 of them, valid at once; only the discipline's programs know what they mean. For
-    /// [`crate::Items::Truth`] they are what a new item starts with: an item that is there already stays as it is.
+    /// These bytes, at most 1744 of them, valid at once; only the discipline's programs know what
+    /// they mean. For [`crate::Items::Truth`] they are what a new item starts with: an item that is
+    /// there already stays as it is.
     Given(Bytes),
 }
 
@@ -22,75 +25,82 @@ pub enum Change {
     Put(Record),
     /// It is there no longer.
     Remove,
-    /// It is there no longer, if its given record begins with these bytes: [`crate::Outcome::Changed`] if it does not. No program
-    /// changes it between the comparison and its end.
+    /// It is there no longer, if its given record begins with these bytes:
+    /// [`crate::Outcome::Changed`] if it does not. No program changes it between the comparison and
+    /// its end.
     RemoveIf(Bytes),
 }
 
 /// What the controller should do. Carried out in order, at a bounded rate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Change a tenant's item on a switch. Answered by [`crate::Event::Answered`] exactly once.
+    /// Change a tenant's item on a switch. Answered by [`crate::Discipline::answered`] exactly
+    /// once.
     Change {
-        /// Which switch.
+        /// The switch.
         switch: SwitchId,
-        /// Whose item.
+        /// The tenant that has the item.
         tenant: u32,
         /// Its key.
         key: Key,
         /// What to do with it.
         change: Change,
     },
-    /// Make this a tenant's configuration on a switch, in the place of any before. Repeated until it is in force, over
-    /// restarts of the switch's agent too, and then told by [`crate::Event::Configured`].
+    /// Make this a tenant's configuration on a switch, in the place of any before. Repeated until
+    /// it is in force, over restarts of the switch's agent too, and then told by
+    /// [`crate::Discipline::configured`].
     Configure {
-        /// Which switch.
+        /// The switch.
         switch: SwitchId,
-        /// Whose packets find it.
+        /// The tenant whose packets find it.
         tenant: u32,
-        /// All of it.
+        /// The whole configuration.
         configuration: Configuration,
     },
-    /// Give a message to the discipline's half in a store. Repeated until the store has it, then told by
-    /// [`crate::Event::Told`]; it arrives at least once, and in the order of these actions.
+    /// Give a message to the discipline's half in a store. Repeated until the store has it, then
+    /// told by [`crate::Discipline::told`]; it arrives at least once, and in the order of these
+    /// actions.
     Tell {
-        /// Which store, by its address in the cluster file.
+        /// The store, named by its address in the cluster file.
         store: SocketAddr,
-        /// About which tenant.
+        /// The tenant that the message is about.
         tenant: u32,
-        /// What [`crate::StoreEvent::Told`] brings; at most 64 KiB.
+        /// What [`crate::StoreHalf::told`] brings; at most 64 KiB.
         message: Bytes,
     },
-    /// Give a message to the discipline's half in a switch's agent ([`crate::AgentHalf`]). Repeated until the agent has it; it arrives
-    /// at least once, and in the order of these actions, but not if the agent starts anew in between: then it may have forgotten it.
+    /// Give a message to the discipline's half in a switch's agent ([`crate::AgentHalf`]). Repeated
+    /// until the agent has it; it arrives at least once, and in the order of these actions, but not
+    /// if the agent starts anew in between: then it may have forgotten it.
     TellSwitch {
-        /// Which switch.
+        /// The switch.
         switch: SwitchId,
-        /// About which tenant.
+        /// The tenant that the message is about.
         tenant: u32,
         /// What [`crate::AgentHalf::told`] brings; at most [`crate::MESSAGE_MAX`] bytes.
         message: Bytes,
     },
-    /// Remember these bytes of a tenant, in the place of those before. They are durable before any action that follows is seen
-    /// by a switch, and come back with [`crate::Event::Remembered`] after a change of the controller. They outlive the tenant: its number may
-    /// be given to another, and what is numbered must not repeat.
+    /// Remember these bytes of a tenant, in the place of those before. They are durable before any
+    /// action that follows is seen by a switch, and come back with
+    /// [`crate::Discipline::remembered`] after a change of the controller. They outlive the tenant:
+    /// its number may be given to another, and what is numbered must not repeat.
     Remember {
-        /// Of which tenant.
+        /// The tenant.
         tenant: u32,
-        /// All that is to be known; at most [`REMEMBERED_MAX`] bytes.
+        /// All that is to be known of it; at most [`REMEMBERED_MAX`] bytes.
         bytes: Bytes,
     },
-    /// Keep these bytes of one of a tenant's keys, in the place of those before. They are durable some time later, and come back with
-    /// [`crate::Event::Kept`] after a change of the controller. Like what is remembered they outlive the tenant.
+    /// Keep these bytes of one of a tenant's keys, in the place of those before. They are durable
+    /// some time later, and come back with [`crate::Discipline::kept`] after a change of the
+    /// controller. Like what is remembered they outlive the tenant.
     Keep {
-        /// Of which tenant.
+        /// The tenant.
         tenant: u32,
-        /// Of which of its keys; of [`KEPT_MOST`] at most.
+        /// The key; of [`KEPT_MOST`] keys of a tenant at most something is kept.
         key: Key,
-        /// At most [`KEPT_MAX`] bytes; none: nothing is kept of the key any longer.
+        /// The bytes, at most [`KEPT_MAX`]; none: nothing is kept of the key any longer.
         bytes: Option<Bytes>,
     },
-    /// Answers [`crate::Event::Ending`]: something is still awaited that is to be kept.
+    /// Answers [`crate::Discipline::ending`]: something is still awaited that is to be kept.
     NotYet,
 }
 

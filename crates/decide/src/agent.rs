@@ -124,7 +124,7 @@ pub enum AgentAction {
     Report {
         /// The tenant.
         tenant: u32,
-        /// What [`crate::Event::SwitchReported`] brings; at most [`crate::MESSAGE_MAX`]
+        /// What [`crate::Discipline::switch_reported`] brings; at most [`crate::MESSAGE_MAX`]
         /// bytes.
         report: Bytes,
     },

@@ -1,19 +1,23 @@
 //! The contract of a discipline, without any I/O: what it decides, and how it registers.
 //!
-//! A discipline has up to four parts. Its *switch half* is C (`bpf/discipline.h` is the contract of that side). Its
-//! *control half* implements [`Discipline`]: events of one tenant go in, actions come out, and the controller carries
-//! them out, repeats them until they are acknowledged and remembers them. Its *store half*, where there is one, implements
-//! [`StoreHalf`] in the same way, and its half in the switches' agents [`AgentHalf`]. A [`Registration`] names them all; it is the one value that the rest of the system
-//! learns a discipline from.
+//! A discipline has up to four parts. Its *switch half* is C (`bpf/discipline.h` is the contract of
+//! that side). Its *control half* implements [`Discipline`], a method for each event that concerns
+//! it: what happened goes in, actions come out, and the controller carries them out, repeats them
+//! until they are acknowledged and remembers them. Its *store half*, where there is one, implements
+//! [`StoreHalf`] in the same way, and its half in the switches' agents [`AgentHalf`]. A
+//! [`Registration`] names them all; it is the one value that the rest of the system learns a
+//! discipline from.
 //!
-//! Disciplines depend on this crate; `control` runs the control halves, `agent` loads the switch halves, `store` runs the
-//! store halves. What flows through here is opaque to all of them: a [`Record`] is whatever the discipline's C finds behind a
-//! key, a [`Configuration`] whatever it finds in its parameter words and tables, a message to a store whatever its
-//! store half reads.
+//! Disciplines depend on this crate; `control` runs the control halves, `agent` loads the switch
+//! halves and runs the agent halves, `store` runs the store halves. What flows through here is
+//! opaque to all of them: a [`Record`] is whatever the discipline's C finds behind a key, a
+//! [`Configuration`] whatever it finds in its parameter words and tables, a message to a store
+//! whatever its store half reads.
 
 mod action;
 mod agent;
 mod configuration;
+mod discipline;
 mod event;
 mod memory;
 mod none;
@@ -22,15 +26,16 @@ mod settings;
 mod store;
 mod stores;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use bytes::Bytes;
 pub use wire::SwitchId;
 
 pub use action::{Action, Change, KEPT_MAX, KEPT_MOST, REMEMBERED_MAX, Record};
 pub use agent::{AgentAction, AgentHalf, Item};
 pub use configuration::{Configuration, Group, PARAMETERS, Row};
-pub use event::{ENDING_WITHIN, Event, Outcome, Room, TALLIES, Tallies};
+pub use discipline::{Discipline, ENDING_WITHIN};
+pub use event::{
+    Answer, Eviction, HotKeys, Inventory, Life, Outcome, Room, TALLIES, Tallies, WindowEnd,
+};
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
@@ -38,9 +43,7 @@ pub use registration::{
     StoreMaker, WRITE_BACK,
 };
 pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
-pub use store::{
-    MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreEvent, StoreHalf,
-};
+pub use store::{MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreEvent, StoreHalf};
 pub use stores::Stores;
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.
@@ -49,7 +52,7 @@ pub type Key = Bytes;
 /// A key with its tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemKey {
-    /// Who owns the key space.
+    /// The tenant that owns the key space.
     pub tenant: u32,
     /// The key's bytes, 1 to [`wire::MAX_KEY`] of them.
     pub key: Key,
@@ -79,32 +82,5 @@ impl Default for Limits {
             seed: 1,
             settings: Settings::default(),
         }
-    }
-}
-
-/// Decides what switches and stores do for the tenants that chose it. One instance serves all of them, on all switches of
-/// a controller, because they share what is scarce (a switch's reports, a store's load).
-///
-/// Implementations open no socket, read no clock and draw random numbers from [`Limits::seed`] only, so that a run can be
-/// repeated and simulated.
-pub trait Discipline: Send {
-    /// Takes an event in at time `now` (since any fixed start, never going back) and appends what is to be done to `out`.
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>);
-
-    /// How many items of a tenant it would have on a switch if there were room: those that are there and those that are worth
-    /// it. Decides who is lent idle pages, and when their owner needs them back.
-    fn wanted(&self, _switch: SwitchId, _tenant: u32) -> usize {
-        0
-    }
-
-    /// How many it would have if memory cost nobody anything, which it does while a page is idle: all keys that were asked for
-    /// lately, whether they are worth their room or not. At least what is [`Discipline::wanted`].
-    fn could_use(&self, switch: SwitchId, tenant: u32) -> usize {
-        self.wanted(switch, tenant)
-    }
-
-    /// Named counters of one switch since the start, for `status`.
-    fn counters(&self, _switch: SwitchId) -> BTreeMap<&'static str, u64> {
-        BTreeMap::new()
     }
 }

@@ -1,6 +1,8 @@
+//! The discipline that does nothing.
+
 use std::time::Duration;
 
-use crate::{Action, Change, Discipline, Event, Items, NO_DISCIPLINE, Registration, Runs};
+use crate::{Action, Change, Discipline, Inventory, Items, NO_DISCIPLINE, Registration, Runs};
 
 /// The discipline `none`: switches forward, and hold nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,20 +29,13 @@ pub const NONE: Registration = Registration {
 };
 
 impl Discipline for NoDiscipline {
-    fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        if let Event::Holds {
+    fn holds(&mut self, _now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let Inventory { switch, tenant, .. } = inventory;
+        out.extend(inventory.held.iter().map(|key| Action::Change {
             switch,
             tenant,
-            held,
-            ..
-        } = event
-        {
-            out.extend(held.iter().map(|key| Action::Change {
-                switch,
-                tenant,
-                key: key.clone(),
-                change: Change::Remove,
-            }));
-        }
+            key: key.clone(),
+            change: Change::Remove,
+        }));
     }
 }

@@ -1,20 +1,27 @@
+//! How a discipline registers.
+
 use crate::{AgentHalf, Discipline, Limits, OperationId, Setting, StoreHalf};
 
-/// Steps and egress programs that a discipline may have, each (`PROGRAMS_PER_DISCIPLINE` in `bpf/maps.h`).
+/// Steps and egress programs that a discipline may have, each (`PROGRAMS_PER_DISCIPLINE` in
+/// `bpf/maps.h`).
 pub const PROGRAMS_MAX: usize = 8;
-/// The number of tenants whose packets are only forwarded (`NO_DISCIPLINE` in `bpf/maps.h`). Registered ones are below it.
+/// The number of tenants whose packets are only forwarded (`NO_DISCIPLINE` in `bpf/maps.h`).
+/// Registered numbers are below it.
 pub const NO_DISCIPLINE: u32 = 15;
 
-/// What a switch cannot do whose kernel refuses the programs of loans; stands among the names of disciplines that are refused.
+/// What a switch cannot do whose kernel refuses the programs of loans. Stands among the names of
+/// the disciplines that are refused.
 pub const WRITE_BACK: &str = "write-back";
 
 /// What a discipline's items are to the rest of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Items {
-    /// A store has the data: an item may be dropped at any time, its page lent, compacted and taken back.
+    /// A store has the data: an item may be dropped at any time, its page lent, compacted and taken
+    /// back.
     Copies,
-    /// They are the data. Nothing but their own discipline removes one: no eviction, no lending, no compaction, no fetch, no page that
-    /// changes hands while they lie on it. Only the end of their tenant ends them.
+    /// They are the data. Nothing but their own discipline removes one: no eviction, no lending, no
+    /// compaction, no fetch, no page that changes hands while they lie on it. Only the end of their
+    /// tenant ends them.
     Truth,
 }
 
@@ -30,8 +37,9 @@ pub enum Runs {
 /// When a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Tail-called: the first step by the entry program, others by `next_step` with their position among the steps; step 1, where
-    /// there is one, also by a packet that comes back from `recirculate`.
+    /// Tail-called: the first step by the entry program, others by `next_step` with their position
+    /// among the steps; step 1, where there is one, also by a packet that comes back from
+    /// `recirculate`.
     Step,
     /// On each copy of a fan-out, as it leaves a port of the group. At most one.
     Egress,
@@ -55,10 +63,12 @@ pub struct Sizes {
     pub cpus: u32,
 }
 
-/// The size of a map that the discipline's C defines. Maps without one have the size that the C says.
+/// The size of a map that the discipline's C defines. Maps without one have the size that the C
+/// says.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSize {
-    /// The map's name: begins with [`Registration::maps_of`], since all maps of a switch are pinned in one directory.
+    /// The map's name: begins with [`Registration::maps_of`], since all maps of a switch are pinned
+    /// in one directory.
     pub name: &'static str,
     /// Its entries.
     pub entries: fn(Sizes) -> u32,
@@ -67,11 +77,12 @@ pub struct MapSize {
 /// Makes the half of a discipline in a store, and says which operations of the network it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreMaker {
-    /// Ops that reach it; no other discipline's may be among them.
+    /// The ops that reach it; no other discipline's may be among them.
     pub operations: &'static [OperationId],
     /// Whether it also takes requests for keys whose partition another store owns.
     pub foreign_partitions: bool,
-    /// Whether it has its store hold copies of other stores' keys ([`crate::StoreAction::Hold`]); of others that is refused.
+    /// Whether it has its store hold copies of other stores' keys ([`crate::StoreAction::Hold`]);
+    /// of other halves that is refused.
     pub holds_copies: bool,
     /// Makes it, for one store.
     pub make: fn() -> Box<dyn StoreHalf>,
@@ -91,26 +102,30 @@ pub struct Registration {
     pub number: u32,
     /// What its items are.
     pub items: Items,
-    /// From how many reads of a key within 67 ms that one CPU saw the switch itself gives the key an item, on probation: the control half
-    /// puts the key as well, which confirms the item, or it goes again. None: items come by the control half only. Of copies whose
+    /// The reads of a key, seen by one CPU within 67 ms, after which the switch itself gives the
+    /// key an item on probation. If the control half puts the key as well, the item is confirmed;
+    /// if not, it goes again. None: items come by the control half only. Only for copies whose
     /// programs answer by `find_answer` alone.
     pub probation: Option<u32>,
     /// Where it runs.
     pub runs: Runs,
-    /// What operators may set of it, at most [`crate::SETTINGS_MAX`]; its control half finds the numbers in the same order in
-    /// [`Limits::settings`].
+    /// What operators may set of it, at most [`crate::SETTINGS_MAX`]; its control half finds the
+    /// numbers in the same order in [`Limits::settings`].
     pub settings: &'static [Setting],
-    /// What may be set of each of its tenants (`--option NAME=N`), at most [`crate::SETTINGS_MAX`]; [`crate::Event::Options`] tells.
+    /// What may be set of each of its tenants (`--option NAME=N`), at most [`crate::SETTINGS_MAX`];
+    /// [`Discipline::options`] brings the numbers.
     pub options: &'static [Setting],
     /// Makes its control half, for one controller.
     pub control: fn(Limits) -> Box<dyn Discipline>,
-    /// Its switch half: a BPF object. Disciplines that differ in their control halves only may share one.
+    /// Its switch half: a BPF object. Disciplines that differ in their control halves only may
+    /// share one object.
     pub object: &'static [u8],
     /// The same programs as native code, which `bpf::compile` makes beside the object.
     pub native: Option<Native>,
     /// The programs in it, the steps in the order of their numbers.
     pub programs: &'static [Program],
-    /// What the names of its own maps begin with, before an underscore: its name, or one that disciplines of one object have in common.
+    /// What the names of its own maps begin with, before an underscore: its name, or one that
+    /// disciplines of one object have in common.
     pub maps_of: &'static str,
     /// Sizes of maps that depend on the switch.
     pub maps: &'static [MapSize],

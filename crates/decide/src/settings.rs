@@ -1,3 +1,5 @@
+//! Numbers that operators set, of a discipline or of one of its tenants.
+
 use std::{collections::BTreeMap, ops::Index};
 
 use crate::Registration;
@@ -47,7 +49,8 @@ impl Setting {
     }
 }
 
-/// The numbers of one discipline's settings, in the order in which it registers them; 0 where it has none.
+/// The numbers of one discipline's settings, in the order in which it registers them; 0 where it
+/// has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings([u32; SETTINGS_MAX]);
 
@@ -69,13 +72,15 @@ impl Settings {
 }
 
 impl Registration {
-    /// Its settings where `given` says `DISCIPLINE.NAME`; the usual ones elsewhere. Those of other disciplines are passed over.
+    /// Its settings where `given` says `DISCIPLINE.NAME`; the usual ones elsewhere. Those of other
+    /// disciplines are passed over.
     pub fn settings(&self, given: &BTreeMap<String, u32>) -> Settings {
         let name = |setting: &Setting| format!("{}.{}", self.name, setting.name);
         taken(self.settings, |setting| given.get(&name(setting)))
     }
 
-    /// A tenant's options where `given` names them; the usual ones elsewhere. Others are passed over.
+    /// A tenant's options where `given` names them; the usual ones elsewhere. Others are passed
+    /// over.
     pub fn tenant_options(&self, given: &BTreeMap<String, u32>) -> Settings {
         taken(self.options, |option| given.get(option.name))
     }
@@ -108,7 +113,8 @@ fn taken<'a>(all: &[Setting], given: impl Fn(&Setting) -> Option<&'a u32>) -> Se
     settings
 }
 
-/// Checks that each of these settings is one that some discipline has, and its number one that it can be.
+/// Checks that each of these settings is one that some discipline has, and its number one that it
+/// can be.
 ///
 /// # Errors
 /// One line on the first that is not.

@@ -241,7 +241,7 @@ pub enum StoreAction {
     Report {
         /// The tenant.
         tenant: u32,
-        /// What [`crate::Event::Reported`] brings; at most [`MESSAGE_MAX`] bytes.
+        /// What [`crate::Discipline::store_reported`] brings; at most [`MESSAGE_MAX`] bytes.
         report: Bytes,
     },
 }

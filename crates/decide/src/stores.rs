@@ -1,3 +1,5 @@
+//! The stores of a cluster, as a discipline sees them.
+
 use std::net::SocketAddr;
 
 use wire::{KeyHash, NodeId, Secret, partition_of, store_node};
@@ -19,8 +21,8 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Those at these addresses. `hash_secret` seeds the hashes of the tenant's keys; `homes` names the owner of each partition by its
-    /// place among the addresses.
+    /// Those at these addresses. `hash_secret` seeds the hashes of the tenant's keys; `homes` names
+    /// the owner of each partition by its place among the addresses.
     ///
     /// # Panics
     /// If there is no partition, or an owner is not among the addresses.
@@ -45,7 +47,8 @@ impl Stores {
         }
     }
 
-    /// Of these only those at these addresses may have something of the tenant; none are given: all may.
+    /// Of these only those at these addresses may have something of the tenant; none are given: all
+    /// may.
     pub fn only(mut self, allowed: &[SocketAddr]) -> Stores {
         if !allowed.is_empty() {
             for (is_server, address) in self.servers.iter_mut().zip(&self.addresses) {
@@ -55,7 +58,8 @@ impl Stores {
         self
     }
 
-    /// These are the switches at the tops of their racks, in the order of the addresses; 0: there is none.
+    /// These are the switches at the tops of their racks, in the order of the addresses; 0: there
+    /// is none.
     pub fn in_racks(mut self, racks: impl IntoIterator<Item = SwitchId>) -> Stores {
         self.racks
             .iter_mut()
@@ -69,14 +73,15 @@ impl Stores {
         self.racks.get(at).copied().filter(|rack| *rack != 0)
     }
 
-    /// Their addresses, in the cluster file's order. One that owns several ranges of partitions stands here once for each of them; its
-    /// first place is its number, and the only one that [`Stores::home_of`] gives.
+    /// Their addresses, in the cluster file's order. One that owns several ranges of partitions
+    /// stands here once for each of them; its first place is its number, and the only one that
+    /// [`Stores::home_of`] gives.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Whether the store at this place may have something of the tenant, and the place is its number: of the places of one store the first
-    /// is. False if there is no such place.
+    /// Whether the store at this place may have something of the tenant, and the place is its
+    /// number: of the places of one store the first is. False if there is no such place.
     pub fn is_server(&self, at: usize) -> bool {
         self.servers.get(at).copied().unwrap_or(false)
     }

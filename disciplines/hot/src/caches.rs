@@ -1,11 +1,18 @@
 //! The caches of all tenants on all switches, as long as they have pages there.
+//!
+//! A discipline passes on every event that has a method here. Nothing depends on links, stores or the
+//! clock alone. Where a cache might take a key it asks `permit` whether the tenant's key may be cached
+//! where it is not, and shows it all caches but that one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use decide::{Action, Event, Key, Limits, PROBATION_ONE_IN, Room, SwitchId};
+use decide::{
+    Action, Answer, Eviction, HotKeys, Inventory, Key, Limits, PROBATION_ONE_IN, Room, SwitchId,
+    WindowEnd,
+};
 
 use crate::{permit::Permit, switch::SwitchCache};
 
@@ -43,87 +50,121 @@ impl Caches {
         }
     }
 
-    /// Takes an event in at time `now`. `permit` is asked whether a tenant's key may be cached where it is not, and is shown all
-    /// caches but that one.
-    pub fn on(
+    /// A switch attached.
+    pub fn attached(&mut self, switch: SwitchId) {
+        self.attached.insert(switch);
+    }
+
+    /// A switch's stream ended. What it holds stays believed.
+    pub fn detached(&mut self, switch: SwitchId) {
+        self.attached.remove(&switch);
+    }
+
+    /// A tenant's memory changed: its caches come, go, grow and shrink.
+    pub fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        let listed: BTreeSet<SwitchId> = rooms.iter().map(|room| room.switch).collect();
+        let gone = |(switch, of): &(SwitchId, u32)| *of == tenant && !listed.contains(switch);
+        let gone: Vec<_> = self.caches.keys().copied().filter(gone).collect();
+        for at in gone {
+            let cache = self.caches.remove(&at).expect("just listed");
+            add(self.gone.entry(at.0).or_default(), cache.counts());
+            self.share_reports(at.0);
+        }
+        for room in rooms {
+            let at = (room.switch, tenant);
+            if let Some(cache) = self.caches.get_mut(&at) {
+                cache.resize(room.pages, out);
+                continue;
+            }
+            let cache = SwitchCache::new(tenant, room, self.limits, self.word, now);
+            if self.attached.contains(&room.switch) {
+                out.push(cache.configure());
+            }
+            self.caches.insert(at, cache);
+            self.share_reports(room.switch);
+        }
+    }
+
+    /// What a switch that attached has of a tenant.
+    pub fn holds(
         &mut self,
         now: Duration,
-        event: Event<'_>,
+        inventory: Inventory<'_>,
         permit: impl Fn(&Caches, u32, &Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
-        match event {
-            Event::Attached { switch } => {
-                self.attached.insert(switch);
-            }
-            // What it holds stays believed.
-            Event::Detached { switch } => {
-                self.attached.remove(&switch);
-            }
-            Event::Room { tenant, rooms } => self.room(now, tenant, rooms, out),
-            Event::Holds {
-                switch,
-                tenant,
-                held,
-                lost,
-            } => self.update(switch, tenant, |cache, others| {
-                cache.holds(now, held, lost, |key| permit(others, tenant, key), out);
-            }),
-            Event::Hot {
-                switch,
-                tenant,
-                window,
-                keys,
-            } => {
-                self.share_after_window(switch, None);
-                self.update(switch, tenant, |cache, others| {
-                    cache.hot(now, window, keys, |key| permit(others, tenant, key), out);
-                });
-            }
-            Event::WindowEnd {
-                switch,
-                tenant,
-                window,
-                items,
-                ..
-            } => {
-                self.share_after_window(switch, Some(window));
-                self.ended.insert(switch, window);
-                self.update(switch, tenant, |cache, others| {
-                    cache.window_end(now, window, items, |key| permit(others, tenant, key), out);
-                });
-            }
-            Event::Answered {
-                switch,
-                tenant,
-                key,
-                change,
-                outcome,
-            } => self.update(switch, tenant, |cache, _| {
-                cache.answered(now, change, key, outcome, out);
-            }),
-            Event::Dropped {
-                switch,
-                tenant,
-                keys,
-                unfit,
-            } => self.update(switch, tenant, |cache, _| cache.dropped(now, keys, unfit)),
-            // Nothing depends on links, stores or the clock alone.
-            Event::Link { .. }
-            | Event::Configured { .. }
-            | Event::Stores { .. }
-            | Event::StoreAttached { .. }
-            | Event::StoreDetached { .. }
-            | Event::Life { .. }
-            | Event::Remembered { .. }
-            | Event::Kept { .. }
-            | Event::Options { .. }
-            | Event::SwitchReported { .. }
-            | Event::Told { .. }
-            | Event::Reported { .. }
-            | Event::Tick
-            | Event::Ending => {}
-        }
+        let Inventory {
+            switch,
+            tenant,
+            held,
+            lost,
+        } = inventory;
+        self.update(switch, tenant, |cache, others| {
+            cache.holds(now, held, lost, |key| permit(others, tenant, key), out);
+        });
+    }
+
+    /// A switch reports keys that many ask for.
+    pub fn hot(
+        &mut self,
+        now: Duration,
+        keys: HotKeys<'_>,
+        permit: impl Fn(&Caches, u32, &Key) -> Permit,
+        out: &mut Vec<Action>,
+    ) {
+        let HotKeys {
+            switch,
+            tenant,
+            window,
+            keys,
+        } = keys;
+        self.share_after_window(switch, None);
+        self.update(switch, tenant, |cache, others| {
+            cache.hot(now, window, keys, |key| permit(others, tenant, key), out);
+        });
+    }
+
+    /// A window ended on a switch.
+    pub fn window_end(
+        &mut self,
+        now: Duration,
+        end: WindowEnd<'_>,
+        permit: impl Fn(&Caches, u32, &Key) -> Permit,
+        out: &mut Vec<Action>,
+    ) {
+        let WindowEnd {
+            switch,
+            tenant,
+            window,
+            items,
+            ..
+        } = end;
+        self.share_after_window(switch, Some(window));
+        self.ended.insert(switch, window);
+        self.update(switch, tenant, |cache, others| {
+            cache.window_end(now, window, items, |key| permit(others, tenant, key), out);
+        });
+    }
+
+    /// A switch answered a change.
+    pub fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
+        let Answer {
+            key,
+            change,
+            outcome,
+            ..
+        } = answer;
+        self.update(answer.switch, answer.tenant, |cache, _| {
+            cache.answered(now, change, key, outcome, out);
+        });
+    }
+
+    /// A switch gave items up by itself.
+    pub fn dropped(&mut self, now: Duration, eviction: Eviction<'_>) {
+        let Eviction { keys, unfit, .. } = eviction;
+        self.update(eviction.switch, eviction.tenant, |cache, _| {
+            cache.dropped(now, keys, unfit);
+        });
     }
 
     /// A tenant's cache on a switch.
@@ -168,31 +209,6 @@ impl Caches {
         if let Some(mut cache) = self.caches.remove(&(switch, tenant)) {
             update(&mut cache, self);
             self.caches.insert((switch, tenant), cache);
-        }
-    }
-
-    /// A tenant's memory changed: its caches come, go, grow and shrink.
-    fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
-        let listed: BTreeSet<SwitchId> = rooms.iter().map(|room| room.switch).collect();
-        let gone = |(switch, of): &(SwitchId, u32)| *of == tenant && !listed.contains(switch);
-        let gone: Vec<_> = self.caches.keys().copied().filter(gone).collect();
-        for at in gone {
-            let cache = self.caches.remove(&at).expect("just listed");
-            add(self.gone.entry(at.0).or_default(), cache.counts());
-            self.share_reports(at.0);
-        }
-        for room in rooms {
-            let at = (room.switch, tenant);
-            if let Some(cache) = self.caches.get_mut(&at) {
-                cache.resize(room.pages, out);
-                continue;
-            }
-            let cache = SwitchCache::new(tenant, room, self.limits, self.word, now);
-            if self.attached.contains(&room.switch) {
-                out.push(cache.configure());
-            }
-            self.caches.insert(at, cache);
-            self.share_reports(room.switch);
         }
     }
 

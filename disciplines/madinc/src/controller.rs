@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Action, Discipline, Event, Limits, SwitchId};
+use decide::{
+    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Key, Limits, Room, SwitchId,
+    WindowEnd,
+};
 use hot::{Caches, Permit, beside_probation};
 
 use crate::tenant::Tenant;
@@ -19,57 +22,75 @@ pub fn controller(limits: Limits) -> Box<dyn Discipline> {
 /// Decides for each tenant which of its switches caches a key.
 struct Controller {
     caches: Caches,
-    /// Those with memory.
+    /// The tenants with memory.
     tenants: BTreeMap<u32, Tenant>,
     /// Reports of items that are cached on another switch.
     elsewhere: BTreeMap<SwitchId, u64>,
 }
 
+/// Has each tenant permit its keys. Nothing is permitted of a tenant without memory.
+fn permit_of(tenants: &BTreeMap<u32, Tenant>) -> impl Fn(&Caches, u32, &Key) -> Permit {
+    move |others, tenant, key| match tenants.get(&tenant) {
+        Some(tenant) => tenant.permit(others, key),
+        None => Permit::NotYet,
+    }
+}
+
 impl Discipline for Controller {
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let (caches, tenants) = (&mut self.caches, &mut self.tenants);
-        // Of reports the caches learn only. Where keys go is decided when other switches have reported them too.
-        let learn_only = matches!(event, Event::Hot { .. });
-        let permit = |others: &Caches, tenant, key: &_| match tenants.get(&tenant) {
-            Some(tenant) if !learn_only => tenant.permit(others, key),
-            _ => Permit::NotYet,
-        };
-        caches.on(now, event, permit, out);
-        match event {
-            Event::Room { tenant, rooms: [] } => {
-                tenants.remove(&tenant);
-            }
-            Event::Room { tenant, rooms } => {
-                let tenant = tenants.entry(tenant).or_insert_with(|| Tenant::new(tenant));
-                tenant.room(rooms);
-            }
-            Event::Holds {
-                switch,
-                tenant,
-                held,
-                ..
-            } => {
-                if let Some(tenant) = tenants.get(&tenant) {
-                    tenant.end_doubles(caches, switch, held, out);
-                }
-            }
-            Event::Hot {
-                switch,
-                tenant,
-                keys,
-                ..
-            } => {
-                if let Some(tenant) = tenants.get_mut(&tenant) {
-                    let elsewhere = tenant.reported(now, caches, switch, keys, out);
-                    *self.elsewhere.entry(switch).or_default() += elsewhere;
-                }
-            }
-            Event::Tick => {
-                for tenant in tenants.values_mut() {
-                    tenant.tick(now, caches, out);
-                }
-            }
-            _ => {}
+    fn attached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.caches.attached(switch);
+    }
+
+    fn detached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.caches.detached(switch);
+    }
+
+    fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        self.caches.room(now, tenant, rooms, out);
+        if rooms.is_empty() {
+            self.tenants.remove(&tenant);
+            return;
+        }
+        let known = self.tenants.entry(tenant);
+        known.or_insert_with(|| Tenant::new(tenant)).room(rooms);
+    }
+
+    fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let permit = permit_of(&self.tenants);
+        self.caches.holds(now, inventory, permit, out);
+        if let Some(tenant) = self.tenants.get(&inventory.tenant) {
+            let Inventory { switch, held, .. } = inventory;
+            tenant.end_doubles(&mut self.caches, switch, held, out);
+        }
+    }
+
+    /// Of reports the caches learn only. Where keys go is decided when other switches have reported
+    /// them too.
+    fn hot(&mut self, now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        self.caches.hot(now, keys, |_, _, _| Permit::NotYet, out);
+        if let Some(tenant) = self.tenants.get_mut(&keys.tenant) {
+            let HotKeys { switch, keys, .. } = keys;
+            let elsewhere = tenant.reported(now, &mut self.caches, switch, keys, out);
+            *self.elsewhere.entry(switch).or_default() += elsewhere;
+        }
+    }
+
+    fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        let permit = permit_of(&self.tenants);
+        self.caches.window_end(now, end, permit, out);
+    }
+
+    fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
+        self.caches.answered(now, answer, out);
+    }
+
+    fn dropped(&mut self, now: Duration, eviction: Eviction<'_>, _out: &mut Vec<Action>) {
+        self.caches.dropped(now, eviction);
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        for tenant in self.tenants.values_mut() {
+            tenant.tick(now, &mut self.caches, out);
         }
     }
 

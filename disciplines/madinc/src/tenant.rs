@@ -36,7 +36,7 @@ pub struct Tenant {
     ring: Ring,
     /// Keys that were reported and are cached nowhere, in the order of their first reports.
     waiting: VecDeque<(Duration, Key)>,
-    /// Of these, those that wait for [`HOLD_FOR_OWN`], likewise.
+    /// The keys among them that wait for [`HOLD_FOR_OWN`], in the same order.
     for_own: VecDeque<(Duration, Key)>,
     /// All keys that wait.
     waits: HashSet<Key>,

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Action, Discipline, Event, Key, Limits, Setting, SwitchId};
+use decide::{
+    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Key, Limits, Room, Setting, SwitchId,
+    WindowEnd,
+};
 use hot::{Caches, Permit, beside_probation};
 
 /// The longest items that are cached, for comparison with switches that hold no longer ones.
@@ -34,18 +37,52 @@ pub fn controller(limits: Limits) -> Box<dyn Discipline> {
 
 struct Controller {
     caches: Caches,
-    /// 0: as long as any.
+    /// The most bytes of a key that is cached; 0: as long as any.
     longest_key: usize,
 }
 
+/// Permits keys of at most so many bytes; 0: of any length.
+fn up_to(longest: usize) -> impl Fn(&Caches, u32, &Key) -> Permit {
+    move |_, _, key| match longest == 0 || key.len() <= longest {
+        true => Permit::Yes,
+        false => Permit::No,
+    }
+}
+
 impl Discipline for Controller {
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let longest = self.longest_key;
-        let permit = |_: &Caches, _, key: &Key| match longest == 0 || key.len() <= longest {
-            true => Permit::Yes,
-            false => Permit::No,
-        };
-        self.caches.on(now, event, permit, out);
+    fn attached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.caches.attached(switch);
+    }
+
+    fn detached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.caches.detached(switch);
+    }
+
+    fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        self.caches.room(now, tenant, rooms, out);
+    }
+
+    fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let permit = up_to(self.longest_key);
+        self.caches.holds(now, inventory, permit, out);
+    }
+
+    fn hot(&mut self, now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        let permit = up_to(self.longest_key);
+        self.caches.hot(now, keys, permit, out);
+    }
+
+    fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        let permit = up_to(self.longest_key);
+        self.caches.window_end(now, end, permit, out);
+    }
+
+    fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
+        self.caches.answered(now, answer, out);
+    }
+
+    fn dropped(&mut self, now: Duration, eviction: Eviction<'_>, _out: &mut Vec<Action>) {
+        self.caches.dropped(now, eviction);
     }
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {

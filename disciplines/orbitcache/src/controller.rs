@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use decide::{Action, Discipline, Event, Limits, Room, SwitchId, Tallies};
+use decide::{
+    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Limits, Room, SwitchId, Tallies,
+    WindowEnd,
+};
 
 use crate::{
     cache::Cache,
@@ -43,6 +46,7 @@ struct Controller {
     limits: Limits,
     switches: BTreeMap<SwitchId, Switch>,
     watch: Watch,
+    /// The time of the last event: what is wanted is asked for without one.
     now: Duration,
 }
 
@@ -50,12 +54,12 @@ struct Switch {
     attached: bool,
     size: Size,
     caches: BTreeMap<u32, Cache>,
-    /// Of the window that ended, until it is settled.
+    /// Reads and overflows of the window that ended, until it is settled.
     ended: Option<(u64, u64)>,
     reads: u64,
     overflows: u64,
     store_reports: u64,
-    /// Of the last window that had reads.
+    /// The overflows in a thousand reads of the last window that had reads.
     overflow_permille: u64,
     /// What caches that are gone had counted.
     gone: BTreeMap<&'static str, u64>,
@@ -147,9 +151,28 @@ impl Controller {
         self.switches.get_mut(&switch)?.caches.get_mut(&tenant)
     }
 
-    /// A tenant's memory changed: its caches come, go, grow and shrink.
-    fn room(&mut self, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
-        let (now, limits, word) = (self.now, self.limits, self.word());
+    fn attach(&mut self, now: Duration, switch: SwitchId, attached: bool) {
+        self.now = now;
+        let limits = self.limits;
+        let at = self.switches.entry(switch);
+        let at = at.or_insert_with(|| Switch::new(limits));
+        at.attached = attached;
+    }
+}
+
+impl Discipline for Controller {
+    fn attached(&mut self, now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.attach(now, switch, true);
+    }
+
+    fn detached(&mut self, now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.attach(now, switch, false);
+    }
+
+    /// A tenant's caches come, go, grow and shrink.
+    fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        self.now = now;
+        let (limits, word) = (self.limits, self.word());
         let items_most = limits.settings[settings::ITEMS_MAX] as usize;
         self.watch.want(tenant, !rooms.is_empty());
         for (id, switch) in &mut self.switches {
@@ -176,8 +199,68 @@ impl Controller {
         }
     }
 
+    fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        self.now = now;
+        if let Some(cache) = self.cache(inventory.switch, inventory.tenant) {
+            cache.holds(inventory.held, inventory.lost, out);
+        }
+        if let Some(switch) = self.switches.get_mut(&inventory.switch) {
+            let items = switch.caches.values().map(Cache::items).sum();
+            switch.size.at_least(items);
+        }
+    }
+
+    fn hot(&mut self, now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        self.now = now;
+        if let Some(cache) = self.cache(keys.switch, keys.tenant) {
+            cache.missed(now, keys.keys, out);
+        }
+    }
+
+    fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        self.now = now;
+        if let Some(cache) = self.cache(end.switch, end.tenant) {
+            cache.window_end(now, end.items, out);
+        }
+        if let Some(switch) = self.switches.get_mut(&end.switch) {
+            switch.window_end(end.tallies);
+        }
+    }
+
+    fn answered(&mut self, now: Duration, answer: Answer<'_>, _out: &mut Vec<Action>) {
+        self.now = now;
+        if let Some(cache) = self.cache(answer.switch, answer.tenant) {
+            cache.answered(now, answer.key, answer.change, answer.outcome);
+        }
+    }
+
+    fn dropped(&mut self, now: Duration, eviction: Eviction<'_>, _out: &mut Vec<Action>) {
+        self.now = now;
+        if let Some(cache) = self.cache(eviction.switch, eviction.tenant) {
+            cache.dropped(now, eviction.keys, eviction.unfit);
+        }
+    }
+
+    fn store_attached(&mut self, now: Duration, store: SocketAddr, _out: &mut Vec<Action>) {
+        self.now = now;
+        self.watch.attached(store);
+    }
+
+    fn told(&mut self, now: Duration, store: SocketAddr, tenant: u32, _out: &mut Vec<Action>) {
+        self.now = now;
+        self.watch.told(store, tenant);
+    }
+
     /// A store was read for these keys. Which switches they passed it does not know.
-    fn reported(&mut self, tenant: u32, report: &[u8], out: &mut Vec<Action>) {
+    fn store_reported(
+        &mut self,
+        now: Duration,
+        _store: SocketAddr,
+        tenant: u32,
+        report: &[u8],
+        out: &mut Vec<Action>,
+    ) {
+        self.now = now;
         let Some(report) = Report::decode(report) else {
             return;
         };
@@ -188,109 +271,17 @@ impl Controller {
                 switch.store_reports += 1;
                 let keys = report.keys.iter();
                 let keys = keys.map(|(key, reads)| (key.clone(), f64::from(*reads) / windows));
-                cache.read_at_store(self.now, keys, out);
+                cache.read_at_store(now, keys, out);
             }
         }
     }
 
-    fn tick(&mut self, out: &mut Vec<Action>) {
-        for switch in self.switches.values_mut() {
-            switch.settle(self.now, &self.limits, out);
-        }
-        self.watch.tick(self.now, out);
-    }
-
-    fn store_attached(&mut self, store: SocketAddr) {
-        self.watch.attached(store);
-    }
-}
-
-impl Discipline for Controller {
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
+    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.now = now;
-        match event {
-            Event::Attached { switch } | Event::Detached { switch } => {
-                let limits = self.limits;
-                let at = self.switches.entry(switch);
-                let at = at.or_insert_with(|| Switch::new(limits));
-                at.attached = matches!(event, Event::Attached { .. });
-            }
-            Event::Room { tenant, rooms } => self.room(tenant, rooms, out),
-            Event::Holds {
-                switch,
-                tenant,
-                held,
-                lost,
-            } => {
-                if let Some(cache) = self.cache(switch, tenant) {
-                    cache.holds(held, lost, out);
-                }
-                if let Some(switch) = self.switches.get_mut(&switch) {
-                    let items = switch.caches.values().map(Cache::items).sum();
-                    switch.size.at_least(items);
-                }
-            }
-            Event::Hot {
-                switch,
-                tenant,
-                keys,
-                ..
-            } => {
-                if let Some(cache) = self.cache(switch, tenant) {
-                    cache.missed(now, keys, out);
-                }
-            }
-            Event::WindowEnd {
-                switch,
-                tenant,
-                items,
-                tallies,
-                ..
-            } => {
-                if let Some(cache) = self.cache(switch, tenant) {
-                    cache.window_end(now, items, out);
-                }
-                if let Some(switch) = self.switches.get_mut(&switch) {
-                    switch.window_end(tallies);
-                }
-            }
-            Event::Answered {
-                switch,
-                tenant,
-                key,
-                change,
-                outcome,
-            } => {
-                if let Some(cache) = self.cache(switch, tenant) {
-                    cache.answered(now, key, change, outcome);
-                }
-            }
-            Event::Dropped {
-                switch,
-                tenant,
-                keys,
-                unfit,
-            } => {
-                if let Some(cache) = self.cache(switch, tenant) {
-                    cache.dropped(now, keys, unfit);
-                }
-            }
-            Event::StoreAttached { store } => self.store_attached(store),
-            Event::Told { store, tenant } => self.watch.told(store, tenant),
-            Event::Reported { tenant, report, .. } => self.reported(tenant, report, out),
-            Event::Tick => self.tick(out),
-            // Nothing depends on links, on when words are in force, or on where keys are.
-            Event::Link { .. }
-            | Event::Configured { .. }
-            | Event::Stores { .. }
-            | Event::Life { .. }
-            | Event::Remembered { .. }
-            | Event::Kept { .. }
-            | Event::Options { .. }
-            | Event::SwitchReported { .. }
-            | Event::StoreDetached { .. }
-            | Event::Ending => {}
+        for switch in self.switches.values_mut() {
+            switch.settle(now, &self.limits, out);
         }
+        self.watch.tick(now, out);
     }
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {

@@ -20,7 +20,7 @@ use api::{
     },
     types::{PageId, RouteTable, TopologySpec, TopologyView},
 };
-use decide::{Event, SwitchId};
+use decide::SwitchId;
 
 use super::{
     around::Around,
@@ -589,8 +589,10 @@ impl Core {
         let discipline = self.exchange.disciplines().name_of(id);
         let (tenant, cluster) = (self.tenants.get(id), &self.plan.cluster);
         if let Some(stores) = self.homes.news(id, discipline, tenant, cluster) {
-            let event = Event::Stores { tenant: id, stores };
-            self.exchange.tell(event, &mut self.journal);
+            let journal = &mut self.journal;
+            self.exchange.tell(id, journal, |to, now, out| {
+                to.stores(now, id, stores, out);
+            });
         }
     }
 
@@ -606,8 +608,10 @@ impl Core {
     /// The topology changed: disciplines learn of links, pages and routes follow.
     fn rewired(&mut self, rewired: Rewired) {
         for (ends, up) in rewired.links {
-            let event = Event::Link { ends, up };
-            self.exchange.tell(event, &mut self.journal);
+            let journal = &mut self.journal;
+            self.exchange.tell_all(journal, |to, now, out| {
+                to.link(now, ends, up, out);
+            });
         }
         self.make_setups(rewired.moved);
         self.memory.place_again();

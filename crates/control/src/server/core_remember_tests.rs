@@ -10,7 +10,9 @@ use api::{
     types::TenantSpec,
 };
 use bytes::Bytes;
-use decide::{Action, Change as ItemChange, Discipline, Items, Registration, Setting};
+use decide::{
+    Action, Change as ItemChange, Discipline, Items, Life, Registration, Room, Setting, Settings,
+};
 use wire::Secret;
 
 use super::*;
@@ -33,51 +35,76 @@ const TEST: Registration = Registration {
 #[derive(Clone, Default)]
 struct Noting(Arc<Mutex<Vec<String>>>);
 
+impl Noting {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
 impl Discipline for Noting {
-    fn on(&mut self, _: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let note = |line: String| self.0.lock().unwrap().push(line);
-        match event {
-            Event::Remembered { bytes, .. } => note(format!("remembered {bytes:?}")),
-            Event::Kept { kept, .. } => note(format!("kept {kept:?}")),
-            Event::Options { options, .. } => note(format!("depth {}", options[0])),
-            Event::Life { life, address, .. } => note(format!("life {life} {address:?}")),
-            Event::SwitchReported { report, .. } => note(format!("reported {report:?}")),
-            Event::Room { tenant, rooms } if !rooms.is_empty() => {
-                note("room".into());
-                let bytes = Bytes::from_static(b"\x07");
-                let (switch, message) = (rooms[0].switch, Bytes::from_static(b"m"));
-                out.push(Action::Remember { tenant, bytes });
-                for (key, bytes) in [("k", Some("v")), ("gone", Some("v")), ("gone", None)] {
-                    out.push(Action::Keep {
-                        tenant,
-                        key: key.into(),
-                        bytes: bytes.map(Bytes::from),
-                    });
-                }
-                out.push(Action::TellSwitch {
-                    switch,
-                    tenant,
-                    message,
-                });
-                out.push(Action::Change {
-                    switch,
-                    tenant,
-                    key: Bytes::from_static(b"k"),
-                    change: ItemChange::Remove,
-                });
-            }
-            // It waits for one report.
-            Event::Ending
-                if !self
-                    .0
-                    .lock()
-                    .unwrap()
-                    .iter()
-                    .any(|n| n.starts_with("reported")) =>
-            {
-                out.push(Action::NotYet);
-            }
-            _ => {}
+    fn remembered(&mut self, _: Duration, _: u32, bytes: &[u8], _: &mut Vec<Action>) {
+        self.note(format!("remembered {bytes:?}"));
+    }
+
+    fn kept(&mut self, _: Duration, _: u32, kept: &[(Bytes, Bytes)], _: &mut Vec<Action>) {
+        self.note(format!("kept {kept:?}"));
+    }
+
+    fn options(&mut self, _: Duration, _: u32, options: Settings, _: &mut Vec<Action>) {
+        self.note(format!("depth {}", options[0]));
+    }
+
+    fn life(&mut self, _: Duration, life: Life, _: &mut Vec<Action>) {
+        let Life {
+            number, address, ..
+        } = life;
+        self.note(format!("life {number} {address:?}"));
+    }
+
+    fn switch_reported(
+        &mut self,
+        _: Duration,
+        _: SwitchId,
+        _: u32,
+        report: &[u8],
+        _: &mut Vec<Action>,
+    ) {
+        self.note(format!("reported {report:?}"));
+    }
+
+    fn room(&mut self, _: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        let Some(Room { switch, .. }) = rooms.first() else {
+            return;
+        };
+        self.note("room".into());
+        let bytes = Bytes::from_static(b"\x07");
+        let (switch, message) = (*switch, Bytes::from_static(b"m"));
+        out.push(Action::Remember { tenant, bytes });
+        for (key, bytes) in [("k", Some("v")), ("gone", Some("v")), ("gone", None)] {
+            out.push(Action::Keep {
+                tenant,
+                key: key.into(),
+                bytes: bytes.map(Bytes::from),
+            });
+        }
+        out.push(Action::TellSwitch {
+            switch,
+            tenant,
+            message,
+        });
+        out.push(Action::Change {
+            switch,
+            tenant,
+            key: Bytes::from_static(b"k"),
+            change: ItemChange::Remove,
+        });
+    }
+
+    /// It waits for one report.
+    fn ending(&mut self, _: Duration, out: &mut Vec<Action>) {
+        let notes = self.0.lock().unwrap();
+        if !notes.iter().any(|note| note.starts_with("reported")) {
+            out.push(Action::NotYet);
         }
     }
 }

@@ -13,7 +13,7 @@ use api::{
     },
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
-use decide::{Action, Discipline, Items, Limits, Registration, Runs};
+use decide::{Action, Discipline, Items, Limits, Registration, Room, Runs, Stores, WindowEnd};
 use wire::Secret;
 
 use super::*;
@@ -39,23 +39,20 @@ struct Wanting {
 }
 
 impl Discipline for Wanting {
-    fn on(&mut self, _: Duration, event: Event<'_>, _: &mut Vec<Action>) {
-        match event {
-            Event::Stores { tenant, stores } => {
-                assert_eq!(stores.home_of(b"key"), 0, "there is one");
-                *self.homes.lock().unwrap().entry(tenant).or_default() += 1;
-            }
-            Event::Room { tenant, rooms } => {
-                let known = self.homes.lock().unwrap().contains_key(&tenant);
-                assert!(known || rooms.is_empty(), "stores come first");
-                let pages = rooms.iter().map(|room| room.pages).sum();
-                self.rooms.lock().unwrap().insert(tenant, pages);
-            }
-            Event::WindowEnd { switch, tenant, .. } => {
-                self.windows.lock().unwrap().push((switch, tenant));
-            }
-            _ => {}
-        }
+    fn stores(&mut self, _: Duration, tenant: u32, stores: &Stores, _: &mut Vec<Action>) {
+        assert_eq!(stores.home_of(b"key"), 0, "there is one");
+        *self.homes.lock().unwrap().entry(tenant).or_default() += 1;
+    }
+
+    fn room(&mut self, _: Duration, tenant: u32, rooms: &[Room], _: &mut Vec<Action>) {
+        let known = self.homes.lock().unwrap().contains_key(&tenant);
+        assert!(known || rooms.is_empty(), "stores come first");
+        let pages = rooms.iter().map(|room| room.pages).sum();
+        self.rooms.lock().unwrap().insert(tenant, pages);
+    }
+
+    fn window_end(&mut self, _: Duration, end: WindowEnd<'_>, _: &mut Vec<Action>) {
+        self.windows.lock().unwrap().push((end.switch, end.tenant));
     }
 
     fn wanted(&self, _: SwitchId, tenant: u32) -> usize {

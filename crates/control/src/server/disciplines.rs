@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Action, Discipline, Event, Items, Limits, Registration, Runs, SwitchId};
+use decide::{Action, Discipline, Items, Limits, Registration, Runs, SwitchId};
 
 static NONE: Registration = decide::NONE;
 
@@ -143,43 +143,30 @@ impl Disciplines {
         sums
     }
 
-    /// Passes an event on to its tenant's discipline; one about a switch as such to all of them.
-    pub fn tell(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let Some(tenant) = tenant_of(&event) else {
-            for (_, discipline) in &mut self.all {
-                discipline.on(now, event, out);
-            }
-            return;
-        };
+    /// Has a tenant's discipline take an event in, at this time.
+    pub fn tell(
+        &mut self,
+        now: Duration,
+        tenant: u32,
+        event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) -> Vec<Action> {
+        let mut out = Vec::new();
         if let Some(which) = self.chosen.get(&tenant) {
-            self.all[*which].1.on(now, event, out);
+            event(&mut *self.all[*which].1, now, &mut out);
         }
+        out
     }
-}
 
-fn tenant_of(event: &Event<'_>) -> Option<u32> {
-    match *event {
-        Event::Life { .. }
-        | Event::Attached { .. }
-        | Event::Detached { .. }
-        | Event::Link { .. }
-        | Event::StoreAttached { .. }
-        | Event::StoreDetached { .. }
-        | Event::Tick
-        | Event::Ending => None,
-        Event::Holds { tenant, .. }
-        | Event::Room { tenant, .. }
-        | Event::Hot { tenant, .. }
-        | Event::WindowEnd { tenant, .. }
-        | Event::Answered { tenant, .. }
-        | Event::Dropped { tenant, .. }
-        | Event::Configured { tenant, .. }
-        | Event::Stores { tenant, .. }
-        | Event::Told { tenant, .. }
-        | Event::Remembered { tenant, .. }
-        | Event::Kept { tenant, .. }
-        | Event::Options { tenant, .. }
-        | Event::SwitchReported { tenant, .. }
-        | Event::Reported { tenant, .. } => Some(tenant),
+    /// Has all disciplines take in an event that is about no tenant, at this time.
+    pub fn tell_all(
+        &mut self,
+        now: Duration,
+        event: impl Fn(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) -> Vec<Action> {
+        let mut out = Vec::new();
+        for (_, discipline) in &mut self.all {
+            event(&mut **discipline, now, &mut out);
+        }
+        out
     }
 }

@@ -2,7 +2,7 @@
 //! broken streams, restarts. Nothing here sleeps for a result: every wait is for a message,
 //! and bounded.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
 use api::{
     convert,
@@ -17,7 +17,8 @@ use api::{
 use bytes::Bytes;
 use control::{Options, Server, serve::Listen, state::Location};
 use decide::{
-    Action, Change, Configuration, Discipline, Event, Limits, Record, Registration, SwitchId,
+    Action, Change, Configuration, Discipline, HotKeys, Inventory, Limits, Record, Registration,
+    Room, SwitchId, WindowEnd,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -43,75 +44,75 @@ secret = "000102030405060708090a0b0c0d0e0f"
 struct Obedient;
 
 impl Discipline for Obedient {
-    fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let change = |switch, tenant, change, key: &Bytes| Action::Change {
-            switch,
-            tenant,
-            change,
-            key: key.clone(),
-        };
-        let configure = |switch, tenant, parameter| Action::Configure {
-            switch,
-            tenant,
-            configuration: Configuration::of([parameter, 0]),
-        };
-        let tell = |store, tenant, message: String| Action::Tell {
-            store,
-            tenant,
-            message: message.into(),
-        };
-        match event {
-            Event::Room { tenant, rooms } => {
-                out.extend(rooms.iter().map(|room| {
-                    let [before, _] = room.parameters.unwrap_or([5, 0]);
-                    configure(room.switch, tenant, before)
-                }));
-            }
-            Event::Holds {
-                switch,
-                tenant,
-                lost,
-                ..
-            } => {
-                out.extend(lost.iter().map(|key| change(switch, tenant, PUT, key)));
-            }
-            Event::Hot {
-                switch,
-                tenant,
-                keys,
-                ..
-            } => {
-                for (key, count) in keys {
-                    let what = if *count == 0 { Change::Remove } else { PUT };
-                    out.push(change(switch, tenant, what, key));
-                }
-            }
-            Event::WindowEnd {
-                switch,
-                tenant: 7,
-                window,
-                ..
-            } => out.push(configure(switch, 7, window as u32)),
-            Event::Configured { switch, tenant: 7 } => {
-                out.push(tell(
-                    STORE.parse().unwrap(),
-                    7,
-                    format!("in force on {switch}"),
-                ));
-            }
-            Event::Told { store, tenant } => out.push(change(
-                RACK,
-                tenant,
-                PUT,
-                &Bytes::from(format!("told {store}")),
-            )),
-            Event::Reported { tenant, report, .. } => {
-                let record = Record::Given(Bytes::copy_from_slice(report));
-                let key = Bytes::from_static(b"reported");
-                out.push(change(RACK, tenant, Change::Put(record), &key));
-            }
-            _ => {}
+    fn room(&mut self, _now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        out.extend(rooms.iter().map(|room| {
+            let [before, _] = room.parameters.unwrap_or([5, 0]);
+            configure(room.switch, tenant, before)
+        }));
+    }
+
+    fn holds(&mut self, _now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let Inventory { switch, tenant, .. } = inventory;
+        let lost = inventory.lost.iter();
+        out.extend(lost.map(|key| change(switch, tenant, PUT, key)));
+    }
+
+    fn hot(&mut self, _now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        for (key, count) in keys.keys {
+            let what = if *count == 0 { Change::Remove } else { PUT };
+            out.push(change(keys.switch, keys.tenant, what, key));
         }
+    }
+
+    fn window_end(&mut self, _now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        if end.tenant == 7 {
+            out.push(configure(end.switch, 7, end.window as u32));
+        }
+    }
+
+    fn configured(&mut self, _now: Duration, switch: SwitchId, tenant: u32, out: &mut Vec<Action>) {
+        if tenant == 7 {
+            out.push(Action::Tell {
+                store: STORE.parse().unwrap(),
+                tenant,
+                message: format!("in force on {switch}").into(),
+            });
+        }
+    }
+
+    fn told(&mut self, _now: Duration, store: SocketAddr, tenant: u32, out: &mut Vec<Action>) {
+        let key = Bytes::from(format!("told {store}"));
+        out.push(change(RACK, tenant, PUT, &key));
+    }
+
+    fn store_reported(
+        &mut self,
+        _now: Duration,
+        _store: SocketAddr,
+        tenant: u32,
+        report: &[u8],
+        out: &mut Vec<Action>,
+    ) {
+        let record = Record::Given(Bytes::copy_from_slice(report));
+        let key = Bytes::from_static(b"reported");
+        out.push(change(RACK, tenant, Change::Put(record), &key));
+    }
+}
+
+fn change(switch: SwitchId, tenant: u32, change: Change, key: &Bytes) -> Action {
+    Action::Change {
+        switch,
+        tenant,
+        change,
+        key: key.clone(),
+    }
+}
+
+fn configure(switch: SwitchId, tenant: u32, parameter: u32) -> Action {
+    Action::Configure {
+        switch,
+        tenant,
+        configuration: Configuration::of([parameter, 0]),
     }
 }
 

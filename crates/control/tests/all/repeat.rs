@@ -17,7 +17,10 @@ use control::{
     core::{Asked, Core, Disciplines, Plan, StreamId, TICK_EVERY},
     state::InMemory,
 };
-use decide::{Action, Change, Discipline, Event, Limits, Record, Registration};
+use decide::{
+    Action, Change, Discipline, HotKeys, Inventory, Limits, Record, Registration, SwitchId,
+    WindowEnd,
+};
 use prost::Message;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use wire::{Cluster, Secret};
@@ -29,48 +32,37 @@ const START_MS: u64 = 1_700_000_000_000;
 struct Obedient;
 
 impl Discipline for Obedient {
-    fn on(&mut self, _: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let fetched = Change::Put(Record::Fetched);
-        let (switch, tenant, keys, change): (_, _, Vec<&Bytes>, _) = match event {
-            Event::Hot {
-                switch,
-                tenant,
-                keys,
-                ..
-            } => (
-                switch,
-                tenant,
-                keys.iter().map(|(key, _)| key).collect(),
-                fetched,
-            ),
-            Event::Holds {
-                switch,
-                tenant,
-                lost,
-                ..
-            } => (switch, tenant, lost.iter().collect(), fetched),
-            Event::WindowEnd {
-                switch,
-                tenant,
-                items,
-                ..
-            } => {
-                let cold = items.iter().filter(|(_, requests)| *requests < 3);
-                let cold = cold.map(|(key, _)| key).collect();
-                (switch, tenant, cold, Change::Remove)
-            }
-            _ => return,
-        };
-        out.extend(keys.into_iter().map(|key| Action::Change {
-            switch,
-            tenant,
-            key: key.clone(),
-            change: change.clone(),
-        }));
+    fn hot(&mut self, _: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        let at = (keys.switch, keys.tenant);
+        let hot = keys.keys.iter().map(|(key, _)| key);
+        out.extend(hot.map(|key| change(at, key, FETCHED)));
+    }
+
+    fn holds(&mut self, _: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let at = (inventory.switch, inventory.tenant);
+        let lost = inventory.lost.iter();
+        out.extend(lost.map(|key| change(at, key, FETCHED)));
+    }
+
+    fn window_end(&mut self, _: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        let at = (end.switch, end.tenant);
+        let cold = end.items.iter().filter(|(_, requests)| *requests < 3);
+        out.extend(cold.map(|(key, _)| change(at, key, Change::Remove)));
     }
 
     fn wanted(&self, _: u16, _: u32) -> usize {
         500
+    }
+}
+
+const FETCHED: Change = Change::Put(Record::Fetched);
+
+fn change((switch, tenant): (SwitchId, u32), key: &Bytes, change: Change) -> Action {
+    Action::Change {
+        switch,
+        tenant,
+        key: key.clone(),
+        change,
     }
 }
 

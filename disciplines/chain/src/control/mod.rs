@@ -20,7 +20,11 @@ mod tests;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use decide::{Action, Discipline, Event, Limits, Room, Setting, SwitchId};
+use bytes::Bytes;
+use decide::{
+    Action, Answer, Discipline, HotKeys, Inventory, Key, Life, Limits, Outcome, Room, Setting,
+    Settings, Stores, SwitchId,
+};
 
 pub use self::arrange::ranked;
 use self::tenant::Tenant;
@@ -66,7 +70,8 @@ pub(crate) struct Seen {
 /// All switches that were heard of.
 pub(crate) type Switches = BTreeMap<SwitchId, Seen>;
 
-/// The control half of one protocol.
+/// The control half of one protocol. What lies in switches alone has nothing to do with what stores
+/// say, and who is silent is found out by packets, not from links.
 pub(crate) struct Control {
     protocol: Protocol,
     switches: Switches,
@@ -106,111 +111,118 @@ impl Control {
         tenant.step(now, &self.switches, out);
     }
 
-    fn all(&mut self, now: Duration, out: &mut Vec<Action>) {
-        for tenant in self.tenants.values_mut() {
-            tenant.step(now, &self.switches, out);
-        }
-    }
-
     fn seen(&mut self, switch: SwitchId) -> &mut Seen {
         self.switches.entry(switch).or_default()
     }
 }
 
 impl Discipline for Control {
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        match event {
-            Event::Life {
-                switch,
-                life,
-                address,
-            } => {
-                let seen = self.seen(switch);
-                (seen.life, seen.address) = (life, address);
-            }
-            // What it holds comes next.
-            Event::Attached { switch } => self.seen(switch).attached = true,
-            Event::Detached { switch } => self.seen(switch).attached = false,
-            Event::Remembered { tenant, bytes } => {
-                self.tenants
-                    .insert(tenant, Tenant::new(tenant, self.protocol));
-                self.with((now, tenant), out, |t, _| t.remembered(now, bytes));
-            }
-            Event::Kept { tenant, kept } => {
-                self.with((now, tenant), out, |t, _| t.kept(kept));
-            }
-            Event::Options { tenant, options } => {
-                self.with((now, tenant), out, |t, _| t.options = options);
-            }
-            Event::Stores { tenant, stores } => {
-                let stores = stores.clone();
-                self.with((now, tenant), out, |t, _| t.stores = Some(stores));
-            }
-            Event::Room { tenant, rooms } => {
-                let is_there = |room: &&Room| {
-                    let seen = self.switches.get(&room.switch);
-                    room.pages > 0 && seen.is_some_and(|seen| seen.attached)
-                };
-                let there: Vec<SwitchId> =
-                    rooms.iter().filter(is_there).map(|r| r.switch).collect();
-                self.with((now, tenant), out, |t, out| {
-                    t.rooms(now, rooms, out);
-                    t.holds_nothing(&there);
-                });
-            }
-            Event::Holds {
-                switch,
-                tenant,
-                held,
-                lost,
-            } => self.with((now, tenant), out, |t, _| t.holds(switch, held, lost)),
-            Event::Hot { tenant, keys, .. } => {
-                self.with((now, tenant), out, |t, _| t.wants(now, keys));
-            }
-            Event::Answered {
-                switch,
-                tenant,
-                key,
-                change,
-                outcome,
-            } => {
-                let answered = |t: &mut Tenant, _: &mut Vec<Action>| {
-                    t.answered(now, switch, key, change, outcome);
-                };
-                match outcome {
-                    // Nothing may be asked for in answer to this one.
-                    decide::Outcome::NotSent => {
-                        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-                            answered(tenant, out);
-                        }
-                    }
-                    _ => self.with((now, tenant), out, answered),
+    fn life(&mut self, _now: Duration, life: Life, _out: &mut Vec<Action>) {
+        let seen = self.seen(life.switch);
+        (seen.life, seen.address) = (life.number, life.address);
+    }
+
+    /// What it holds comes next.
+    fn attached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.seen(switch).attached = true;
+    }
+
+    fn detached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.seen(switch).attached = false;
+    }
+
+    fn remembered(&mut self, now: Duration, tenant: u32, bytes: &[u8], out: &mut Vec<Action>) {
+        let new = Tenant::new(tenant, self.protocol);
+        self.tenants.insert(tenant, new);
+        self.with((now, tenant), out, |t, _| t.remembered(now, bytes));
+    }
+
+    fn kept(&mut self, now: Duration, tenant: u32, kept: &[(Key, Bytes)], out: &mut Vec<Action>) {
+        self.with((now, tenant), out, |t, _| t.kept(kept));
+    }
+
+    fn options(&mut self, now: Duration, tenant: u32, options: Settings, out: &mut Vec<Action>) {
+        self.with((now, tenant), out, |t, _| t.options = options);
+    }
+
+    fn stores(&mut self, now: Duration, tenant: u32, stores: &Stores, out: &mut Vec<Action>) {
+        let stores = stores.clone();
+        self.with((now, tenant), out, |t, _| t.stores = Some(stores));
+    }
+
+    fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        let is_there = |room: &&Room| {
+            let seen = self.switches.get(&room.switch);
+            room.pages > 0 && seen.is_some_and(|seen| seen.attached)
+        };
+        let there: Vec<SwitchId> = rooms.iter().filter(is_there).map(|r| r.switch).collect();
+        self.with((now, tenant), out, |t, out| {
+            t.rooms(now, rooms, out);
+            t.holds_nothing(&there);
+        });
+    }
+
+    fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let Inventory {
+            switch, held, lost, ..
+        } = inventory;
+        self.with((now, inventory.tenant), out, |t, _| {
+            t.holds(switch, held, lost);
+        });
+    }
+
+    fn hot(&mut self, now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        self.with((now, keys.tenant), out, |t, _| t.wants(now, keys.keys));
+    }
+
+    fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
+        let Answer {
+            switch,
+            key,
+            change,
+            outcome,
+            ..
+        } = answer;
+        let answered = |t: &mut Tenant, _: &mut Vec<Action>| {
+            t.answered(now, switch, key, change, outcome);
+        };
+        match outcome {
+            // Nothing may be asked for in answer to this one.
+            Outcome::NotSent => {
+                if let Some(tenant) = self.tenants.get_mut(&answer.tenant) {
+                    answered(tenant, out);
                 }
             }
-            Event::Configured { switch, tenant } => {
-                self.with((now, tenant), out, |t, _| t.configured(switch));
-            }
-            Event::SwitchReported {
-                switch,
-                tenant,
-                report,
-            } => self.with((now, tenant), out, |t, out| {
-                t.reported(now, switch, report, out);
-            }),
-            Event::Tick => self.all(now, out),
-            Event::Ending => {
-                for tenant in self.tenants.values_mut() {
-                    tenant.save_the_last(now, &self.switches, out);
-                }
-            }
-            // What lies in switches alone has nothing to do with stores, and who is silent is found out by packets.
-            Event::Link { .. }
-            | Event::WindowEnd { .. }
-            | Event::Dropped { .. }
-            | Event::StoreAttached { .. }
-            | Event::StoreDetached { .. }
-            | Event::Told { .. }
-            | Event::Reported { .. } => {}
+            _ => self.with((now, answer.tenant), out, answered),
+        }
+    }
+
+    fn configured(&mut self, now: Duration, switch: SwitchId, tenant: u32, out: &mut Vec<Action>) {
+        self.with((now, tenant), out, |t, _| t.configured(switch));
+    }
+
+    fn switch_reported(
+        &mut self,
+        now: Duration,
+        switch: SwitchId,
+        tenant: u32,
+        report: &[u8],
+        out: &mut Vec<Action>,
+    ) {
+        self.with((now, tenant), out, |t, out| {
+            t.reported(now, switch, report, out);
+        });
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        for tenant in self.tenants.values_mut() {
+            tenant.step(now, &self.switches, out);
+        }
+    }
+
+    fn ending(&mut self, now: Duration, out: &mut Vec<Action>) {
+        for tenant in self.tenants.values_mut() {
+            tenant.save_the_last(now, &self.switches, out);
         }
     }
 

@@ -53,35 +53,31 @@ impl Rig {
             .collect();
         let homes = (0..STORES as u16).collect();
         let stores = Stores::new(addresses.clone(), TENANT, Secret([7; 16]), homes);
-        rig.tell(Event::Stores {
-            tenant: TENANT,
-            stores: &stores,
-        });
-        rig.tell(Event::Room {
-            tenant: TENANT,
-            rooms: &[Room {
-                switch: SWITCH,
-                pages: 8,
-                lent: 0,
-                parameters: None,
-            }],
-        });
-        rig.tell(Event::Attached { switch: SWITCH });
-        rig.tell(Event::Holds {
+        rig.tell(|to, now, out| to.stores(now, TENANT, &stores, out));
+        let room = Room {
+            switch: SWITCH,
+            pages: 8,
+            lent: 0,
+            parameters: None,
+        };
+        rig.tell(|to, now, out| to.room(now, TENANT, &[room], out));
+        rig.tell(|to, now, out| to.attached(now, SWITCH, out));
+        let inventory = Inventory {
             switch: SWITCH,
             tenant: TENANT,
             held: &[],
             lost: &[],
-        });
+        };
+        rig.tell(|to, now, out| to.holds(now, inventory, out));
         for store in addresses {
-            rig.tell(Event::StoreAttached { store });
+            rig.tell(|to, now, out| to.store_attached(now, store, out));
         }
         rig
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = vec![];
-        self.control.on(self.now, event, &mut out);
+        event(&mut *self.control, self.now, &mut out);
         for action in out {
             if let Action::Change { key, change, .. } = action {
                 self.change(&key, &change);
@@ -100,21 +96,23 @@ impl Rig {
         let is_copied = before == Some(Item::Replicas) && item == Some(Item::Copy);
         assert!(!is_copied, "its stores would not know");
         self.items.extend(item.map(|item| (key.clone(), item)));
-        self.tell(Event::Answered {
+        let answer = Answer {
             switch: SWITCH,
             tenant: TENANT,
             key,
             change,
             outcome: Outcome::Done,
-        });
+        };
+        self.tell(|to, now, out| to.answered(now, answer, out));
         if item == Some(Item::Copy) && self.unfit.contains(key) {
             self.items.remove(key);
-            self.tell(Event::Dropped {
+            let eviction = Eviction {
                 switch: SWITCH,
                 tenant: TENANT,
                 keys: std::slice::from_ref(key),
                 unfit: true,
-            });
+            };
+            self.tell(|to, now, out| to.dropped(now, eviction, out));
         }
     }
 
@@ -126,23 +124,25 @@ impl Rig {
                 .iter()
                 .cloned()
                 .partition(|(key, _)| self.items.contains_key(key));
-            self.tell(Event::Hot {
+            let hot = HotKeys {
                 switch: SWITCH,
                 tenant: TENANT,
                 window: 1,
                 keys: &missed,
-            });
+            };
+            self.tell(|to, now, out| to.hot(now, hot, out));
             let copies = here
                 .iter()
                 .filter(|(key, _)| self.items.get(key) == Some(&Item::Copy));
             let empty = copies.filter(|(key, _)| self.empty.contains(key));
             let unanswered: Vec<_> = empty.map(|(key, n)| (key.clone(), n * 9 / 10)).collect();
-            self.tell(Event::Hot {
+            let hot = HotKeys {
                 switch: SWITCH,
                 tenant: TENANT,
                 window: 1,
                 keys: &unanswered,
-            });
+            };
+            self.tell(|to, now, out| to.hot(now, hot, out));
             let mut tallies = [0; decide::TALLIES];
             for (key, requests) in keys {
                 let written = requests * writes / 100;
@@ -156,14 +156,15 @@ impl Rig {
             // What nobody keeps.
             let cold = tallies[LOADS..].iter_mut().take(STORES);
             cold.for_each(|place| *place += 500 | (500 << 32));
-            self.tell(Event::WindowEnd {
+            let end = WindowEnd {
                 switch: SWITCH,
                 tenant: TENANT,
                 window: 1,
                 items: &here,
                 tallies: &tallies,
-            });
-            self.tell(Event::Tick);
+            };
+            self.tell(|to, now, out| to.window_end(now, end, out));
+            self.tell(|to, now, out| to.tick(now, out));
         }
     }
 

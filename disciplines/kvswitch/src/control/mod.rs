@@ -27,10 +27,14 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     time::Duration,
 };
 
-use decide::{Action, Discipline, Event, Limits, Room, Stores, SwitchId};
+use decide::{
+    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Limits, Room, Stores, SwitchId,
+    WindowEnd,
+};
 
 use holds::Holds;
 use side::Side;
@@ -73,7 +77,36 @@ impl Tenant {
 }
 
 impl Controller {
-    fn stores(&mut self, id: u32, stores: &Stores, out: &mut Vec<Action>) {
+    /// What happened at a switch to one of its tenants.
+    fn at(
+        &mut self,
+        switch: SwitchId,
+        tenant: u32,
+        what: impl FnOnce(&mut Side, &Stores, &mut Holds),
+    ) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant)
+            && let Some(side) = tenant.sides.get_mut(&switch)
+        {
+            what(side, &tenant.stores, &mut self.holds);
+        }
+    }
+
+    fn attach(&mut self, now: Duration, switch: SwitchId, attached: bool) {
+        match attached {
+            true => self.attached.insert(switch),
+            false => self.attached.remove(&switch),
+        };
+        let sides = self
+            .tenants
+            .values_mut()
+            .flat_map(|tenant| tenant.sides.get_mut(&switch));
+        sides.for_each(|side| side.attached(now, attached));
+    }
+}
+
+impl Discipline for Controller {
+    /// The stores that a tenant's keys are on, or are to be on.
+    fn stores(&mut self, _now: Duration, id: u32, stores: &Stores, out: &mut Vec<Action>) {
         let tenant = self.tenants.entry(id).or_insert_with(|| Tenant {
             stores: stores.clone(),
             sides: BTreeMap::new(),
@@ -89,7 +122,7 @@ impl Controller {
         }
     }
 
-    /// A tenant's memory changed: its sides come, go, grow and shrink.
+    /// A tenant's sides come, go, grow and shrink.
     fn room(&mut self, now: Duration, id: u32, rooms: &[Room], out: &mut Vec<Action>) {
         let Some(tenant) = self.tenants.get_mut(&id) else {
             return;
@@ -118,128 +151,80 @@ impl Controller {
         }
     }
 
-    /// What happened at a switch to one of its tenants.
-    fn at(
-        &mut self,
-        switch: SwitchId,
-        tenant: u32,
-        what: impl FnOnce(&mut Side, &Stores, &mut Holds),
-    ) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant)
-            && let Some(side) = tenant.sides.get_mut(&switch)
-        {
-            what(side, &tenant.stores, &mut self.holds);
-        }
+    fn attached(&mut self, now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.attach(now, switch, true);
     }
 
-    fn switch(&mut self, now: Duration, switch: SwitchId, attached: bool) {
-        match attached {
-            true => self.attached.insert(switch),
-            false => self.attached.remove(&switch),
-        };
-        let sides = self
-            .tenants
-            .values_mut()
-            .flat_map(|tenant| tenant.sides.get_mut(&switch));
-        sides.for_each(|side| side.attached(now, attached));
+    fn detached(&mut self, now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
+        self.attach(now, switch, false);
     }
 
-    fn window_end(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        let Event::WindowEnd {
-            switch,
-            tenant: id,
-            items,
-            tallies,
-            ..
-        } = event
-        else {
-            return;
-        };
+    fn holds(&mut self, _now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
+        let Inventory { held, lost, .. } = inventory;
+        self.at(inventory.switch, inventory.tenant, |side, stores, _| {
+            side.holds(held, lost);
+            side.configure(stores, out);
+        });
+    }
+
+    fn hot(&mut self, _now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
+        self.at(keys.switch, keys.tenant, |side, stores, _| {
+            side.reported(keys.keys);
+            side.configure(stores, out);
+        });
+    }
+
+    fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
+        let WindowEnd { items, tallies, .. } = end;
         let there = self
             .tenants
-            .get(&id)
+            .get(&end.tenant)
             .map(|tenant| tenant.there(&self.holds));
-        self.at(switch, id, |side, stores, _| {
+        self.at(end.switch, end.tenant, |side, stores, _| {
             let there = there.unwrap_or_default();
             side.window_end(now, items, tallies, stores, &there, out);
             side.configure(stores, out);
         });
-        if let Some(tenant) = self.tenants.get(&id)
+        if let Some(tenant) = self.tenants.get(&end.tenant)
             && tenant.sides.values().all(|side| side.is_settled(now))
         {
-            self.holds.settle(id, tenant.stores.addresses(), out);
+            let stores = tenant.stores.addresses();
+            self.holds.settle(end.tenant, stores, out);
         }
     }
-}
 
-impl Discipline for Controller {
-    fn on(&mut self, now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        match event {
-            Event::Stores { tenant, stores } => self.stores(tenant, stores, out),
-            Event::Room { tenant, rooms } => self.room(now, tenant, rooms, out),
-            Event::Attached { switch } => self.switch(now, switch, true),
-            Event::Detached { switch } => self.switch(now, switch, false),
-            Event::Holds {
-                switch,
-                tenant,
-                held,
-                lost,
-            } => self.at(switch, tenant, |side, stores, _| {
-                side.holds(held, lost);
-                side.configure(stores, out);
-            }),
-            Event::Hot {
-                switch,
-                tenant,
-                keys,
-                ..
-            } => self.at(switch, tenant, |side, stores, _| {
-                side.reported(keys);
-                side.configure(stores, out);
-            }),
-            Event::WindowEnd { .. } => self.window_end(now, event, out),
-            Event::Answered {
-                switch,
-                tenant,
-                key,
-                outcome,
-                ..
-            } => self.at(switch, tenant, |side, stores, holds| {
-                side.answered(now, key, outcome, stores, holds);
-            }),
-            Event::Dropped {
-                switch,
-                tenant,
-                keys,
-                unfit,
-            } => self.at(switch, tenant, |side, stores, holds| {
-                side.dropped(now, keys, unfit, stores, holds);
-            }),
-            Event::StoreAttached { store } => {
-                self.holds.attached(store);
-                for tenant in self.tenants.values_mut() {
-                    let stores = tenant.stores.addresses();
-                    let Some(at) = stores.iter().position(|one| *one == store) else {
-                        continue;
-                    };
-                    tenant.sides.values_mut().for_each(|side| side.began(at));
-                }
-            }
-            Event::StoreDetached { store } => self.holds.detached(store),
-            // What is new is told here: many answers come together.
-            Event::Tick => self.holds.tell(out),
-            // Nothing depends on links, on when words are in force, or on what stores say.
-            Event::Link { .. }
-            | Event::Configured { .. }
-            | Event::Life { .. }
-            | Event::Remembered { .. }
-            | Event::Kept { .. }
-            | Event::Options { .. }
-            | Event::SwitchReported { .. }
-            | Event::Told { .. }
-            | Event::Reported { .. }
-            | Event::Ending => {}
+    fn answered(&mut self, now: Duration, answer: Answer<'_>, _out: &mut Vec<Action>) {
+        let Answer { key, outcome, .. } = answer;
+        self.at(answer.switch, answer.tenant, |side, stores, holds| {
+            side.answered(now, key, outcome, stores, holds);
+        });
+    }
+
+    fn dropped(&mut self, now: Duration, eviction: Eviction<'_>, _out: &mut Vec<Action>) {
+        let Eviction { keys, unfit, .. } = eviction;
+        self.at(eviction.switch, eviction.tenant, |side, stores, holds| {
+            side.dropped(now, keys, unfit, stores, holds);
+        });
+    }
+
+    fn store_attached(&mut self, _now: Duration, store: SocketAddr, _out: &mut Vec<Action>) {
+        self.holds.attached(store);
+        for tenant in self.tenants.values_mut() {
+            let stores = tenant.stores.addresses();
+            let Some(at) = stores.iter().position(|one| *one == store) else {
+                continue;
+            };
+            tenant.sides.values_mut().for_each(|side| side.began(at));
         }
+    }
+
+    fn store_detached(&mut self, _now: Duration, store: SocketAddr, _out: &mut Vec<Action>) {
+        self.holds.detached(store);
+    }
+
+    /// Stores are told what is new: many answers come together.
+    fn tick(&mut self, _now: Duration, out: &mut Vec<Action>) {
+        self.holds.tell(out);
     }
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {

@@ -80,23 +80,17 @@ impl Rig {
             ..limits()
         });
         let stores = stores();
-        self.tell(Event::Stores {
-            tenant: TENANT,
-            stores: &stores,
-        });
+        self.tell(|to, now, out| to.stores(now, TENANT, &stores, out));
         self.room();
         self.attach(&[]);
-        (0..STORES).for_each(|at| self.tell(Event::StoreAttached { store: store(at) }));
+        (0..STORES).for_each(|at| self.tell(|to, now, out| to.store_attached(now, store(at), out)));
     }
 
     /// These are the stores from now on.
     fn move_to(&mut self, stores: &Stores) {
-        self.tell(Event::Stores {
-            tenant: TENANT,
-            stores,
-        });
+        self.tell(|to, now, out| to.stores(now, TENANT, stores, out));
         let addresses = stores.addresses().to_vec().into_iter();
-        addresses.for_each(|store| self.tell(Event::StoreAttached { store }));
+        addresses.for_each(|store| self.tell(|to, now, out| to.store_attached(now, store, out)));
     }
 
     fn room(&mut self) {
@@ -107,26 +101,24 @@ impl Rig {
             parameters: None,
         });
         let rooms: Vec<Room> = rooms.collect();
-        self.tell(Event::Room {
-            tenant: TENANT,
-            rooms: &rooms,
-        });
+        self.tell(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
 
     fn attach(&mut self, lost: &[Key]) {
-        self.tell(Event::Attached { switch: SWITCH });
+        self.tell(|to, now, out| to.attached(now, SWITCH, out));
         let held: Vec<Key> = self.items.keys().cloned().collect();
-        self.tell(Event::Holds {
+        let inventory = Inventory {
             switch: SWITCH,
             tenant: TENANT,
             held: &held,
             lost,
-        });
+        };
+        self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = vec![];
-        self.control.on(self.now, event, &mut out);
+        event(&mut *self.control, self.now, &mut out);
         out.into_iter().for_each(|action| self.act(action));
     }
 
@@ -146,13 +138,14 @@ impl Rig {
                     }
                 }
                 let outcome = self.outcome;
-                self.tell(Event::Answered {
+                let answer = Answer {
                     switch: SWITCH,
                     tenant: TENANT,
                     key: &key,
                     change: &change,
                     outcome,
-                });
+                };
+                self.tell(|to, now, out| to.answered(now, answer, out));
             }
             Action::Tell { store, message, .. } => {
                 let told = Told::decode(&message).expect("a message");
@@ -180,12 +173,13 @@ impl Rig {
             .iter()
             .cloned()
             .partition(|(key, _)| self.items.contains_key(key));
-        self.tell(Event::Hot {
+        let hot = HotKeys {
             switch: SWITCH,
             tenant: TENANT,
             window: 1,
             keys: &missed,
-        });
+        };
+        self.tell(|to, now, out| to.hot(now, hot, out));
         let mut tallies = [0; decide::TALLIES];
         for (key, requests) in keys {
             let places = self.places(key);
@@ -199,14 +193,15 @@ impl Rig {
                 tallies[LOADS + at] += each | (answers << 32);
             }
         }
-        self.tell(Event::WindowEnd {
+        let end = WindowEnd {
             switch: SWITCH,
             tenant: TENANT,
             window: 1,
             items: &here,
             tallies: &tallies,
-        });
-        self.tell(Event::Tick);
+        };
+        self.tell(|to, now, out| to.window_end(now, end, out));
+        self.tell(|to, now, out| to.tick(now, out));
     }
 
     /// The stores that the switch sends a key's reads to.
@@ -275,11 +270,11 @@ fn a_store_that_is_gone_has_no_reads_after_a_window_and_replicas_again_when_it_i
     let mut rig = Rig::new();
     let hot = key_of(1, 0);
     (0..3).for_each(|_| rig.window(&load()));
-    rig.tell(Event::StoreDetached { store: store(2) });
+    rig.tell(|to, now, out| to.store_detached(now, store(2), out));
     rig.held.remove(&store(2));
     rig.window(&load());
     assert!(!rig.places(&hot).contains(&2));
-    rig.tell(Event::StoreAttached { store: store(2) });
+    rig.tell(|to, now, out| to.store_attached(now, store(2), out));
     (0..3).for_each(|_| rig.window(&load()));
     assert!(rig.places(&hot).contains(&2) && rig.is_right(&hot));
 }
@@ -290,7 +285,7 @@ fn a_switch_that_lost_its_items_has_them_again() {
     (0..3).for_each(|_| rig.window(&load()));
     let lost: Vec<Key> = std::mem::take(&mut rig.items).into_keys().collect();
     assert!(!lost.is_empty());
-    rig.tell(Event::Detached { switch: SWITCH });
+    rig.tell(|to, now, out| to.detached(now, SWITCH, out));
     rig.attach(&lost);
     rig.story.clear();
     rig.window(&load());
@@ -351,22 +346,15 @@ fn while_nobody_asks_everything_stays() {
 fn a_tenant_that_is_gone_leaves_nothing() {
     let mut rig = Rig::new();
     (0..3).for_each(|_| rig.window(&load()));
-    let nowhere = Event::Room {
-        tenant: TENANT,
-        rooms: &[],
-    };
     assert!(rig.held.values().any(|held| !held.is_empty()));
-    rig.tell(nowhere);
+    rig.tell(|to, now, out| to.room(now, TENANT, &[], out));
     assert!(rig.held.values().all(BTreeMap::is_empty), "{:?}", rig.held);
     assert_eq!(rig.control.wanted(SWITCH, TENANT), 0);
     assert!(rig.control.counters(SWITCH).is_empty());
     // And it begins anew when it is back.
     rig.items.clear();
     let stores = stores();
-    rig.tell(Event::Stores {
-        tenant: TENANT,
-        stores: &stores,
-    });
+    rig.tell(|to, now, out| to.stores(now, TENANT, &stores, out));
     rig.room();
     rig.attach(&[]);
     (0..3).for_each(|_| rig.window(&load()));

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use decide::{Action, Change, Event, Key, Limits, Outcome, Room, SwitchId};
+use decide::{
+    Action, Answer, Change, Eviction, HotKeys, Inventory, Key, Limits, Outcome, Room, SwitchId,
+    WindowEnd,
+};
 use hot::testing::{key, number};
 use proptest::prelude::*;
 
@@ -58,10 +61,11 @@ proptest! {
             switches.iter().enumerate().map(room).collect()
         };
         let mut out = Vec::new();
-        controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
+        controller.room(now, TENANT, &rooms(&switches), &mut out);
         for switch in SWITCHES {
-            controller.on(now, Event::Attached { switch }, &mut out);
-            controller.on(now, Event::Holds { switch, tenant: TENANT, held: &[], lost: &[] }, &mut out);
+            controller.attached(now, switch, &mut out);
+            let inventory = Inventory { switch, tenant: TENANT, held: &[], lost: &[] };
+            controller.holds(now, inventory, &mut out);
         }
         for step in steps {
             out.clear();
@@ -70,15 +74,17 @@ proptest! {
                 Step::Hot(at, keys) => {
                     let keys: Vec<_> = keys.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
-                    controller.on(now, Event::Hot { switch: SWITCHES[at], tenant: TENANT, window, keys: &keys }, &mut out);
+                    let hot = HotKeys { switch: SWITCHES[at], tenant: TENANT, window, keys: &keys };
+                    controller.hot(now, hot, &mut out);
                 }
                 Step::End(at, items) => {
                     let items: Vec<_> = items.into_iter().map(|(n, count)| (key(n), count)).collect();
                     let window = switches[at].window;
                     switches[at].window += 1;
-                    controller.on(now, Event::WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items, tallies: &[0; decide::TALLIES] }, &mut out);
+                    let end = WindowEnd { switch: SWITCHES[at], tenant: TENANT, window, items: &items, tallies: &[0; decide::TALLIES] };
+                    controller.window_end(now, end, &mut out);
                 }
-                Step::Tick => controller.on(now, Event::Tick, &mut out),
+                Step::Tick => controller.tick(now, &mut out),
                 Step::Answer(n, outcome) => {
                     if open.is_empty() {
                         continue;
@@ -96,31 +102,34 @@ proptest! {
                         (Change::Remove, Outcome::NotSent) => {}
                         _ => { switches[at].has.remove(&n); }
                     }
-                    controller.on(now, Event::Answered { switch: SWITCHES[at], tenant: TENANT, key: &key(n), change: &change, outcome }, &mut out);
+                    let answer = Answer { switch: SWITCHES[at], tenant: TENANT, key: &key(n), change: &change, outcome };
+                    controller.answered(now, answer, &mut out);
                 }
                 Step::Drop(at, n) => {
                     let is_open = open.iter().any(|(s, _, k)| (*s, *k) == (at, n));
                     if is_open || switches[at].has.remove(&n).is_none() {
                         continue;
                     }
-                    controller.on(now, Event::Dropped { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)], unfit: false }, &mut out);
+                    let eviction = Eviction { switch: SWITCHES[at], tenant: TENANT, keys: &[key(n)], unfit: false };
+                    controller.dropped(now, eviction, &mut out);
                 }
-                Step::Detach(at) => controller.on(now, Event::Detached { switch: SWITCHES[at] }, &mut out),
+                Step::Detach(at) => controller.detached(now, SWITCHES[at], &mut out),
                 Step::Attach(at, empty) => {
                     if open.iter().any(|(s, ..)| *s == at) {
                         continue;
                     }
                     let has: Vec<Key> = switches[at].has.keys().map(|n| key(*n)).collect();
                     let (held, lost) = if empty { (&[][..], &has[..]) } else { (&has[..], &[][..]) };
-                    controller.on(now, Event::Attached { switch: SWITCHES[at] }, &mut out);
-                    controller.on(now, Event::Holds { switch: SWITCHES[at], tenant: TENANT, held, lost }, &mut out);
+                    controller.attached(now, SWITCHES[at], &mut out);
+                    let inventory = Inventory { switch: SWITCHES[at], tenant: TENANT, held, lost };
+                    controller.holds(now, inventory, &mut out);
                     if empty {
                         switches[at].has.clear();
                     }
                 }
                 Step::Pages(at, pages, lent) => {
                     (switches[at].pages, switches[at].lent) = (pages, lent);
-                    controller.on(now, Event::Room { tenant: TENANT, rooms: &rooms(&switches) }, &mut out);
+                    controller.room(now, TENANT, &rooms(&switches), &mut out);
                 }
             }
             for action in &out {

@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use decide::{Action, Discipline, Event, ITEMS_PER_PAGE_USUAL, Key, Limits, Room};
+use decide::{
+    Action, Answer, Discipline, HotKeys, ITEMS_PER_PAGE_USUAL, Inventory, Key, Limits, Room,
+    WindowEnd,
+};
 use hot::testing::{Seen, Switch, Zipf, key, number};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
@@ -89,28 +92,26 @@ impl Line {
                 parameters: None,
             })
             .collect();
-        self.event(Event::Room {
-            tenant: TENANT,
-            rooms: &rooms,
-        });
+        self.event(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
 
     fn attach(&mut self, switch: usize, lost: &[Key]) {
         let cached = self.switches[switch].cached.iter();
         let mut held: Vec<Key> = cached.map(|n| key(*n)).collect();
         held.sort();
-        self.event(Event::Attached { switch: id(switch) });
-        self.event(Event::Holds {
+        self.event(|to, now, out| to.attached(now, id(switch), out));
+        let inventory = Inventory {
             switch: id(switch),
             tenant: TENANT,
             held: &held,
             lost,
-        });
+        };
+        self.event(|to, now, out| to.holds(now, inventory, out));
     }
 
     /// A switch goes and comes back, with or without what it held.
     pub fn restart(&mut self, switch: usize, empty: bool) {
-        self.event(Event::Detached { switch: id(switch) });
+        self.event(|to, now, out| to.detached(now, id(switch), out));
         self.seconds(2, 10_000);
         let mut lost = Vec::new();
         if empty {
@@ -200,12 +201,13 @@ impl Line {
         self.now += Duration::from_millis(100);
         for at in 0..self.switches.len() {
             for keys in self.switches[at].reports().chunks(512) {
-                self.event(Event::Hot {
+                let hot = HotKeys {
                     switch: id(at),
                     tenant: TENANT,
                     window: self.window,
                     keys,
-                });
+                };
+                self.event(|to, now, out| to.hot(now, hot, out));
             }
         }
         self.batches += 1;
@@ -213,20 +215,21 @@ impl Line {
             self.batches = 0;
             self.end_window();
         }
-        self.event(Event::Tick);
+        self.event(|to, now, out| to.tick(now, out));
         self.apply();
     }
 
     fn end_window(&mut self) {
         for at in 0..self.switches.len() {
             let items = self.switches[at].window_end();
-            self.event(Event::WindowEnd {
+            let end = WindowEnd {
                 switch: id(at),
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
                 tallies: &[0; decide::TALLIES],
-            });
+            };
+            self.event(|to, now, out| to.window_end(now, end, out));
         }
         self.window += 1;
     }
@@ -244,20 +247,21 @@ impl Line {
                     on <= 1 || self.doubled.contains(&n),
                     "key {n} is on {on} switches"
                 );
-                self.event(Event::Answered {
+                let answer = Answer {
                     switch: id(at),
                     tenant: TENANT,
                     key: &key,
                     change: &change,
                     outcome,
-                });
+                };
+                self.event(|to, now, out| to.answered(now, answer, out));
             }
         }
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = Vec::new();
-        self.controller.on(self.now, event, &mut out);
+        event(&mut *self.controller, self.now, &mut out);
         for action in out {
             let (Action::Change { switch, tenant, .. } | Action::Configure { switch, tenant, .. }) =
                 &action

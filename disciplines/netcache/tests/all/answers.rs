@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use decide::{Action, Change, Discipline, Event, Key, Limits, Outcome, Record, Room};
+use decide::{
+    Action, Answer, Change, Discipline, Eviction, HotKeys, Inventory, Key, Limits, Outcome, Record,
+    Room, WindowEnd,
+};
 use hot::testing::{key, number};
 use proptest::prelude::*;
 
@@ -27,7 +30,7 @@ impl Rig {
             now: Duration::from_secs(1),
         };
         rig.room(64);
-        rig.tell(Event::Attached { switch: SWITCH });
+        rig.tell(|to, now, out| to.attached(now, SWITCH, out));
         rig.holds(&[], &[]);
         rig
     }
@@ -40,26 +43,27 @@ impl Rig {
             lent: 0,
             parameters: None,
         };
-        self.tell(Event::Room {
-            tenant: TENANT,
-            rooms: &[room],
-        })
+        self.tell(|to, now, out| to.room(now, TENANT, &[room], out))
     }
 
     /// The changes that what the switch has causes.
     fn holds(&mut self, held: &[Key], lost: &[Key]) -> Vec<(Change, Key)> {
-        self.tell(Event::Holds {
+        let inventory = Inventory {
             switch: SWITCH,
             tenant: TENANT,
             held,
             lost,
-        })
+        };
+        self.tell(|to, now, out| to.holds(now, inventory, out))
     }
 
     /// The changes that an event causes.
-    fn tell(&mut self, event: Event<'_>) -> Vec<(Change, Key)> {
+    fn tell(
+        &mut self,
+        event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) -> Vec<(Change, Key)> {
         let mut out = Vec::new();
-        self.controller.on(self.now, event, &mut out);
+        event(&mut *self.controller, self.now, &mut out);
         out.into_iter()
             .filter_map(|action| match action {
                 Action::Change { change, key, .. } => Some((change, key)),
@@ -70,34 +74,52 @@ impl Rig {
 
     fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, Key)> {
         let keys: Vec<_> = keys.iter().map(|&(n, count)| (key(n), count)).collect();
-        self.tell(Event::Hot {
+        let hot = HotKeys {
             switch: SWITCH,
             tenant: TENANT,
             window,
             keys: &keys,
-        })
+        };
+        self.tell(|to, now, out| to.hot(now, hot, out))
     }
 
     fn end(&mut self, window: u64, items: &[(u32, u64)]) -> Vec<(Change, Key)> {
         let items: Vec<_> = items.iter().map(|&(n, count)| (key(n), count)).collect();
         self.now += Duration::from_secs(1);
-        self.tell(Event::WindowEnd {
+        let end = WindowEnd {
             switch: SWITCH,
             tenant: TENANT,
             window,
             items: &items,
             tallies: &[0; decide::TALLIES],
-        })
+        };
+        self.tell(|to, now, out| to.window_end(now, end, out))
     }
 
     fn answer(&mut self, change: Change, n: u32, outcome: Outcome) -> Vec<(Change, Key)> {
-        self.tell(Event::Answered {
+        self.answer_of(&key(n), &change, outcome)
+    }
+
+    fn answer_of(&mut self, key: &Key, change: &Change, outcome: Outcome) -> Vec<(Change, Key)> {
+        let answer = Answer {
             switch: SWITCH,
             tenant: TENANT,
-            key: &key(n),
-            change: &change,
+            key,
+            change,
             outcome,
-        })
+        };
+        self.tell(|to, now, out| to.answered(now, answer, out))
+    }
+
+    /// The switch gave the item of a key up.
+    fn evict(&mut self, n: u32, unfit: bool) -> Vec<(Change, Key)> {
+        let eviction = Eviction {
+            switch: SWITCH,
+            tenant: TENANT,
+            keys: &[key(n)],
+            unfit,
+        };
+        self.tell(|to, now, out| to.dropped(now, eviction, out))
     }
 }
 
@@ -149,15 +171,7 @@ fn a_dropped_item_recurs_in_the_next_window() {
     let mut rig = Rig::new(10);
     rig.report(1, &[(1, 9)]);
     rig.answer(INSERT, 1, Outcome::Done);
-    assert_eq!(
-        rig.tell(Event::Dropped {
-            switch: SWITCH,
-            tenant: TENANT,
-            keys: &[key(1)],
-            unfit: false,
-        }),
-        []
-    );
+    assert_eq!(rig.evict(1, false), []);
     rig.end(1, &[]);
     assert_eq!(rig.report(2, &[(1, 9)]), [(INSERT, key(1))]);
 }
@@ -170,12 +184,7 @@ fn a_key_that_got_no_value_is_tried_again_soon_and_then_less_and_less() {
         if !rig.report(window, &[(1, 9)]).is_empty() {
             tries.push(window);
             rig.answer(INSERT, 1, Outcome::Done);
-            rig.tell(Event::Dropped {
-                switch: SWITCH,
-                tenant: TENANT,
-                keys: &[key(1)],
-                unfit: true,
-            });
+            rig.evict(1, true);
         }
         rig.end(window, &[]);
     }
@@ -197,8 +206,8 @@ fn a_switch_that_lost_its_memory_is_filled_again() {
     rig.report(1, &[(1, 9), (2, 9)]);
     rig.answer(INSERT, 1, Outcome::Done);
     rig.answer(INSERT, 2, Outcome::Done);
-    rig.tell(Event::Detached { switch: SWITCH });
-    rig.tell(Event::Attached { switch: SWITCH });
+    rig.tell(|to, now, out| to.detached(now, SWITCH, out));
+    rig.tell(|to, now, out| to.attached(now, SWITCH, out));
     assert_eq!(rig.holds(&[key(2)], &[key(1)]), [(INSERT, key(1))]);
 }
 
@@ -206,7 +215,7 @@ fn a_switch_that_lost_its_memory_is_filled_again() {
 fn a_switch_that_holds_too_much_is_told_to_evict() {
     let mut rig = Rig::new(2);
     let held: Vec<_> = (0..5).map(key).collect();
-    rig.tell(Event::Attached { switch: SWITCH });
+    rig.tell(|to, now, out| to.attached(now, SWITCH, out));
     let changes = rig.holds(&held, &[]);
     assert_eq!(changes.len(), 3);
     assert!(changes.iter().all(|(change, _)| *change == EVICT));
@@ -229,13 +238,7 @@ fn a_very_hot_key_wins_at_once_and_stays() {
         "{changes:?}"
     );
     let (_, evicted) = &changes[0];
-    rig.tell(Event::Answered {
-        switch: SWITCH,
-        tenant: TENANT,
-        key: evicted,
-        change: &EVICT,
-        outcome: Outcome::Done,
-    });
+    rig.answer_of(evicted, &EVICT, Outcome::Done);
     rig.answer(INSERT, 1000, Outcome::Done);
     let back = (number(evicted), 5);
     assert_eq!(rig.report(6, &[back]), [], "equals do not take turns");
@@ -289,13 +292,13 @@ proptest! {
                         3 => Outcome::NotSent,
                         _ => Outcome::Done,
                     };
-                    rig.tell(Event::Answered { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome })
+                    rig.answer_of(&key, &change, outcome)
                 }
-                Step::Drop(n) => rig.tell(Event::Dropped { switch: SWITCH, tenant: TENANT, keys: &[key(n)], unfit: false }),
+                Step::Drop(n) => rig.evict(n, false),
                 Step::Reattach(held, lost) => {
                     let held: Vec<_> = held.into_iter().map(key).collect();
                     let lost: Vec<_> = lost.into_iter().map(key).filter(|k| !held.contains(k)).collect();
-                    rig.tell(Event::Attached { switch: SWITCH });
+                    rig.tell(|to, now, out| to.attached(now, SWITCH, out));
                     rig.holds(&held, &lost)
                 }
             };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use decide::{Discipline, Event, ITEMS_PER_PAGE_USUAL, Limits, Room};
+use decide::{
+    Action, Answer, Discipline, HotKeys, ITEMS_PER_PAGE_USUAL, Inventory, Limits, Room, WindowEnd,
+};
 pub use hot::testing::Zipf;
 use hot::testing::{Seen, Switch};
 use rand::{SeedableRng, rngs::SmallRng};
@@ -53,17 +55,15 @@ impl Model {
             lent: 0,
             parameters: None,
         };
-        model.event(Event::Room {
-            tenant: TENANT,
-            rooms: &[room],
-        });
-        model.event(Event::Attached { switch: SWITCH });
-        model.event(Event::Holds {
+        model.event(|to, now, out| to.room(now, TENANT, &[room], out));
+        model.event(|to, now, out| to.attached(now, SWITCH, out));
+        let inventory = Inventory {
             switch: SWITCH,
             tenant: TENANT,
             held: &[],
             lost: &[],
-        });
+        };
+        model.event(|to, now, out| to.holds(now, inventory, out));
         model
     }
 
@@ -120,24 +120,26 @@ impl Model {
         let reports = self.switch.reports();
         self.reports_in_second += reports.len();
         for keys in reports.chunks(512) {
-            self.event(Event::Hot {
+            let hot = HotKeys {
                 switch: SWITCH,
                 tenant: TENANT,
                 window: self.window,
                 keys,
-            });
+            };
+            self.event(|to, now, out| to.hot(now, hot, out));
         }
         self.batches += 1;
         if self.batches == 10 {
             self.batches = 0;
             let items = self.switch.window_end();
-            self.event(Event::WindowEnd {
+            let end = WindowEnd {
                 switch: SWITCH,
                 tenant: TENANT,
                 window: self.window,
                 items: &items,
                 tallies: &[0; decide::TALLIES],
-            });
+            };
+            self.event(|to, now, out| to.window_end(now, end, out));
             self.window += 1;
         }
         self.apply();
@@ -147,20 +149,21 @@ impl Model {
         for (change, key) in self.switch.waiting(CHANGES_PER_BATCH) {
             self.changes_in_second += 1;
             let outcome = self.switch.apply(&change, &key);
-            self.event(Event::Answered {
+            let answer = Answer {
                 switch: SWITCH,
                 tenant: TENANT,
                 key: &key,
                 change: &change,
                 outcome,
-            });
+            };
+            self.event(|to, now, out| to.answered(now, answer, out));
         }
         assert!(self.switch.cached.len() <= self.switch.room);
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = Vec::new();
-        self.controller.on(self.now, event, &mut out);
+        event(&mut *self.controller, self.now, &mut out);
         out.into_iter().for_each(|action| self.switch.take(action));
     }
 }

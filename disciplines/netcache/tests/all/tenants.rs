@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use decide::{Action, Change, Discipline, Event, ItemKey, Key, Limits, Outcome, Room};
+use decide::{
+    Action, Answer, Change, Discipline, Eviction, HotKeys, ItemKey, Key, Limits, Outcome, Room,
+    WindowEnd,
+};
 use hot::testing::number;
 
 const SWITCH: u16 = 3;
@@ -38,44 +41,47 @@ impl Rig {
             thresholds: Vec::new(),
             tenants: BTreeSet::new(),
         };
-        rig.tell(Event::Attached { switch: SWITCH });
+        rig.tell(|to, now, out| to.attached(now, SWITCH, out));
         rig
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = Vec::new();
-        self.controller.on(self.now, event, &mut out);
-        for action in out {
-            match action {
-                Action::Configure {
+        event(&mut *self.controller, self.now, &mut out);
+        out.into_iter().for_each(|action| self.carry_out(action));
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Configure {
+                tenant,
+                configuration,
+                ..
+            } => self.thresholds.push((tenant, configuration.parameters[0])),
+            Action::Change {
+                tenant,
+                key,
+                change,
+                ..
+            } => {
+                let item = ItemKey {
                     tenant,
-                    configuration,
-                    ..
-                } => self.thresholds.push((tenant, configuration.parameters[0])),
-                Action::Change {
+                    key: key.clone(),
+                };
+                match change {
+                    Change::Put(_) => self.cached.insert(item),
+                    Change::Remove | Change::RemoveIf(_) => self.cached.remove(&item),
+                };
+                let answer = Answer {
+                    switch: SWITCH,
                     tenant,
-                    key,
-                    change,
-                    ..
-                } => {
-                    let item = ItemKey {
-                        tenant,
-                        key: key.clone(),
-                    };
-                    match change {
-                        Change::Put(_) => self.cached.insert(item),
-                        Change::Remove | Change::RemoveIf(_) => self.cached.remove(&item),
-                    };
-                    self.tell(Event::Answered {
-                        switch: SWITCH,
-                        tenant,
-                        key: &key,
-                        change: &change,
-                        outcome: Outcome::Done,
-                    });
-                }
-                other => panic!("{other:?} is not asked for"),
+                    key: &key,
+                    change: &change,
+                    outcome: Outcome::Done,
+                };
+                self.tell(|to, now, out| to.answered(now, answer, out));
             }
+            other => panic!("{other:?} is not asked for"),
         }
     }
 
@@ -88,17 +94,18 @@ impl Rig {
         }];
         self.tenants.insert(tenant);
         let rooms = if pages == 0 { &rooms[..0] } else { &rooms[..] };
-        self.tell(Event::Room { tenant, rooms });
+        self.tell(|to, now, out| to.room(now, tenant, rooms, out));
     }
 
     fn report(&mut self, keys: &[(ItemKey, u64)]) {
         for (tenant, keys) in by_tenant(keys) {
-            self.tell(Event::Hot {
+            let hot = HotKeys {
                 switch: SWITCH,
                 tenant,
                 window: self.window,
                 keys: &keys,
-            });
+            };
+            self.tell(|to, now, out| to.hot(now, hot, out));
         }
     }
 
@@ -106,13 +113,14 @@ impl Rig {
         self.now += Duration::from_secs(1);
         let mut items = by_tenant(items);
         for tenant in self.tenants.clone() {
-            self.tell(Event::WindowEnd {
+            let end = WindowEnd {
                 switch: SWITCH,
                 tenant,
                 window: self.window,
                 items: &items.remove(&tenant).unwrap_or_default(),
                 tallies: &[0; decide::TALLIES],
-            });
+            };
+            self.tell(|to, now, out| to.window_end(now, end, out));
         }
         self.window += 1;
     }
@@ -225,12 +233,13 @@ fn what_is_in_use_is_wanted_also_when_its_pages_are_gone() {
     assert_eq!(rig.wanted(1), 400);
     // And what the switch dropped with a page.
     let gone: Vec<Key> = rig.cached.iter().take(50).map(|k| k.key.clone()).collect();
-    rig.tell(Event::Dropped {
+    let eviction = Eviction {
         switch: SWITCH,
         tenant: 1,
         keys: &gone,
         unfit: false,
-    });
+    };
+    rig.tell(|to, now, out| to.dropped(now, eviction, out));
     assert_eq!(rig.wanted(1), 400);
     let left = rig.cached.iter().skip(50).map(|k| (k.clone(), 1));
     let left: Vec<(ItemKey, u64)> = left.collect();
@@ -270,13 +279,13 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
     // 384 insertions are under way when it turns out that 128 fit.
     let mut out = Vec::new();
     let keys = by_tenant(&keys(1, 0..500, 3));
-    let hot = Event::Hot {
+    let hot = HotKeys {
         switch: SWITCH,
         tenant: 1,
         window: 1,
         keys: &keys[&1],
     };
-    rig.controller.on(rig.now, hot, &mut out);
+    rig.controller.hot(rig.now, hot, &mut out);
     let mut evicted = 0;
     for (n, action) in out.into_iter().enumerate() {
         let Action::Change { key, change, .. } = action else {
@@ -288,14 +297,14 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
             Outcome::NoRoom
         };
         let mut more = Vec::new();
-        let answer = Event::Answered {
+        let answer = Answer {
             switch: SWITCH,
             tenant: 1,
             key: &key,
             change: &change,
             outcome,
         };
-        rig.controller.on(rig.now, answer, &mut more);
+        rig.controller.answered(rig.now, answer, &mut more);
         evicted += more.len();
     }
     assert_eq!(evicted, 1, "for the next key that is worth it");

@@ -6,8 +6,8 @@ use std::{
 };
 
 use decide::{
-    Action, Change, Discipline, Event, Limits, Outcome, Room, StoreAction, StoreEvent, StoreHalf,
-    TALLIES,
+    Action, Answer, Change, Discipline, Eviction, HotKeys, Inventory, Limits, Outcome, Room,
+    StoreAction, StoreHalf, TALLIES, WindowEnd,
 };
 // The registration names the programs as native code, which this crate runs.
 use dataplane as _;
@@ -97,37 +97,38 @@ impl Rig {
                 lent: 0,
                 parameters: None,
             }];
-            rig.tell(Event::Room {
-                tenant,
-                rooms: &rooms,
-            });
+            rig.tell(|to, now, out| to.room(now, tenant, &rooms, out));
         }
-        rig.tell(Event::Attached { switch: SWITCH });
+        rig.tell(|to, now, out| to.attached(now, SWITCH, out));
         for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
             let held = rig.of(tenant).switch.cached.iter().map(|n| key(*n));
             let held: Vec<_> = held.collect();
-            rig.tell(Event::Holds {
+            let inventory = Inventory {
                 switch: SWITCH,
                 tenant,
                 held: &held,
                 lost: &[],
-            });
+            };
+            rig.tell(|to, now, out| to.holds(now, inventory, out));
         }
-        rig.tell(Event::StoreAttached { store: store() });
+        rig.tell(|to, now, out| to.store_attached(now, store(), out));
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = vec![];
-        self.control.on(self.now, event, &mut out);
+        event(&mut *self.control, self.now, &mut out);
+        self.carry_out(out);
+    }
+
+    fn carry_out(&mut self, out: Vec<Action>) {
         for action in out {
             match action {
                 Action::Tell {
                     tenant, message, ..
                 } => {
-                    let message = &message[..];
-                    self.say(StoreEvent::Told { tenant, message });
+                    self.say(|to, now, out| to.told(now, tenant, &message, out));
                     let store = store();
-                    self.tell(Event::Told { store, tenant });
+                    self.tell(|to, now, out| to.told(now, store, tenant, out));
                 }
                 Action::Change { tenant, .. } | Action::Configure { tenant, .. } => {
                     let of = self.tenants.get_mut(&tenant).unwrap();
@@ -139,27 +140,25 @@ impl Rig {
         for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
             for (change, key) in self.of(tenant).switch.waiting(usize::MAX) {
                 let outcome = self.of(tenant).switch.apply(&change, &key);
-                self.tell(Event::Answered {
+                let answer = Answer {
                     switch: SWITCH,
                     tenant,
                     key: &key,
                     change: &change,
                     outcome,
-                });
+                };
+                self.tell(|to, now, out| to.answered(now, answer, out));
             }
         }
     }
 
-    fn say(&mut self, event: StoreEvent<'_>) {
+    /// Something happens at the store.
+    fn say(&mut self, event: impl FnOnce(&mut dyn StoreHalf, Duration, &mut Vec<StoreAction>)) {
         let mut out = vec![];
-        self.store.on(self.now, event, &mut out);
+        event(&mut *self.store, self.now, &mut out);
         for action in out {
             if let StoreAction::Report { tenant, report } = action {
-                self.tell(Event::Reported {
-                    store: store(),
-                    tenant,
-                    report: &report,
-                });
+                self.tell(|to, now, out| to.store_reported(now, store(), tenant, &report, out));
             }
         }
     }
@@ -186,24 +185,22 @@ impl Rig {
             let keys = tenant.switch.reports();
             let hashes = tenant.hashes.clone();
             for n in missed {
-                self.say(StoreEvent::Read {
-                    tenant: id,
-                    key: &key(n),
-                    hash: hashes[n as usize],
-                });
+                let hash = hashes[n as usize];
+                self.say(|to, now, out| to.read(now, id, &key(n), hash, out));
             }
             if self.reports && !keys.is_empty() {
-                self.tell(Event::Hot {
+                let hot = HotKeys {
                     switch: SWITCH,
                     tenant: id,
                     window: self.window,
                     keys: &keys,
-                });
+                };
+                self.tell(|to, now, out| to.hot(now, hot, out));
             }
         }
         self.now += WINDOW / BATCHES;
-        self.say(StoreEvent::Tick);
-        self.tell(Event::Tick);
+        self.say(|to, now, out| to.tick(now, out));
+        self.tell(|to, now, out| to.tick(now, out));
     }
 
     fn items(&self) -> usize {
@@ -220,16 +217,17 @@ impl Rig {
                 let mut tallies = [0; TALLIES];
                 tallies[0] = std::mem::take(&mut self.of(tenant).reads);
                 tallies[1] = (tallies[0] as f64 * over) as u64;
-                self.tell(Event::WindowEnd {
+                let end = WindowEnd {
                     switch: SWITCH,
                     tenant,
                     window: self.window,
                     items: &items,
                     tallies: &tallies,
-                });
+                };
+                self.tell(|to, now, out| to.window_end(now, end, out));
             }
             self.window += 1;
-            self.tell(Event::Tick);
+            self.tell(|to, now, out| to.tick(now, out));
         }
     }
 
@@ -310,7 +308,7 @@ fn keys_whose_reads_pass_elsewhere_are_forgotten_in_time() {
         for n in (first..first + 64).flat_map(|n| [n; 50]) {
             let (key, hash) = (&key(n), Secret([3; 16]).key_hash(7, &key(n)));
             let tenant = 7;
-            rig.say(StoreEvent::Read { tenant, key, hash });
+            rig.say(|to, now, out| to.read(now, tenant, key, hash, out));
         }
         rig.windows(1);
     }
@@ -370,12 +368,13 @@ fn what_cannot_be_cached_is_left_alone_for_a_minute() {
     let hottest = key(rig.of(7).order[0]);
     let first = rig.of(7).order[0];
     rig.of(7).switch.cached.remove(&first);
-    rig.tell(Event::Dropped {
+    let eviction = Eviction {
         switch: SWITCH,
         tenant: 7,
         keys: std::slice::from_ref(&hottest),
         unfit: true,
-    });
+    };
+    rig.tell(|to, now, out| to.dropped(now, eviction, out));
     for _ in 0..59 {
         rig.windows(1);
         let first = rig.of(7).order[0];
@@ -397,11 +396,8 @@ fn a_key_whose_reads_pass_elsewhere_takes_no_place_from_others() {
     for window in 0..30 {
         // At the store, and not by this switch.
         for _ in 0..500 {
-            rig.say(StoreEvent::Read {
-                tenant: 7,
-                key: &key(ELSEWHERE),
-                hash: KeyHash([5; 16]),
-            });
+            let hash = KeyHash([5; 16]);
+            rig.say(|to, now, out| to.read(now, 7, &key(ELSEWHERE), hash, out));
         }
         if window == 5 {
             assert!(
@@ -428,24 +424,24 @@ fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
         parameters: None,
     }];
     let (held, lost) = (&[], &[]);
-    let holds = Event::Holds {
+    let inventory = Inventory {
         switch,
         tenant,
         held,
         lost,
     };
-    control.on(WINDOW, Event::Room { tenant, rooms }, &mut out);
-    control.on(WINDOW, Event::Attached { switch }, &mut out);
-    control.on(WINDOW, holds, &mut out);
+    control.room(WINDOW, tenant, rooms, &mut out);
+    control.attached(WINDOW, switch, &mut out);
+    control.holds(WINDOW, inventory, &mut out);
     out.clear();
     let keys: Vec<_> = (0..100).map(|number| (key(number), 9)).collect();
-    let hot = Event::Hot {
+    let hot = HotKeys {
         switch,
         tenant,
         window: 1,
         keys: &keys,
     };
-    control.on(WINDOW, hot, &mut out);
+    control.hot(WINDOW, hot, &mut out);
     assert_eq!(out.len(), 100);
     for (number, action) in out.into_iter().enumerate() {
         let Action::Change { key, change, .. } = action else {
@@ -455,14 +451,14 @@ fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
             0..20 => Outcome::Done,
             _ => Outcome::NoRoom,
         };
-        let answered = Event::Answered {
+        let answer = Answer {
             switch,
             tenant,
             key: &key,
             change: &change,
             outcome,
         };
-        control.on(WINDOW, answered, &mut vec![]);
+        control.answered(WINDOW, answer, &mut vec![]);
     }
     assert_eq!(control.wanted(switch, tenant), 100);
 }
@@ -486,26 +482,26 @@ fn an_outcome_other_than_done_leaves_the_place_to_others() {
         let (tenant, switch) = (7, SWITCH);
         let rooms = &[room];
         let (held, lost) = (&[], &[]);
-        control.on(WINDOW, Event::Room { tenant, rooms }, &mut out);
-        control.on(WINDOW, Event::Attached { switch }, &mut out);
-        let holds = Event::Holds {
+        control.room(WINDOW, tenant, rooms, &mut out);
+        control.attached(WINDOW, switch, &mut out);
+        let inventory = Inventory {
             switch,
             tenant,
             held,
             lost,
         };
-        control.on(WINDOW, holds, &mut out);
+        control.holds(WINDOW, inventory, &mut out);
         let puts = |control: &mut Box<dyn Discipline>| {
             let mut out = vec![];
             let keys = &[(key(1), 9), (key(2), 5)];
             let window = 1;
-            let hot = Event::Hot {
+            let hot = HotKeys {
                 switch,
                 tenant,
                 window,
                 keys,
             };
-            control.on(WINDOW, hot, &mut out);
+            control.hot(WINDOW, hot, &mut out);
             let key = |action: Action| match action {
                 Action::Change { key, change, .. } => Some((key, change)),
                 _ => None,
@@ -520,14 +516,14 @@ fn an_outcome_other_than_done_leaves_the_place_to_others() {
         assert_eq!(*first, key(1));
         assert_eq!(puts(&mut control), [], "it is under way");
         out.clear();
-        let answered = Event::Answered {
+        let answer = Answer {
             switch,
             tenant,
             key: first,
             change,
             outcome,
         };
-        control.on(WINDOW, answered, &mut out);
+        control.answered(WINDOW, answer, &mut out);
         assert_eq!(out, [], "nothing in answer");
         assert_eq!(puts(&mut control)[0].0, key(2));
     }
@@ -543,7 +539,7 @@ proptest! {
         let (switch, mut now) = (SWITCH, Duration::ZERO);
         let mut asked: Vec<(u32, decide::Key, Change)> = vec![];
         let mut there: HashSet<(u32, decide::Key)> = HashSet::new();
-        control.on(now, Event::Attached { switch }, &mut vec![]);
+        control.attached(now, switch, &mut vec![]);
         for (what, n, count) in steps {
             now += Duration::from_millis(100);
             let tenant = 7 + n % 2;
@@ -554,18 +550,34 @@ proptest! {
             let answer = (!asked.is_empty()).then(|| asked.remove(count as usize % asked.len().max(1)));
             let mut tallies = [0; TALLIES];
             tallies[..2].copy_from_slice(&[count, n.into()]);
-            let event = match (what, &answer) {
-                (0, _) => Event::Room { tenant, rooms: std::slice::from_ref(&room) },
-                (1, _) => Event::Hot { switch, tenant, window: 1, keys: &keys },
-                (2, _) => Event::WindowEnd { switch, tenant, window: 1, items: &keys, tallies: &tallies },
-                (3, _) => Event::Reported { store: store(), tenant, report: &report },
-                (4, _) if held.is_empty() => Event::Tick,
+            let mut out = vec![];
+            let mut quiet = false;
+            match (what, &answer) {
+                (0, _) => control.room(now, tenant, std::slice::from_ref(&room), &mut out),
+                (1, _) => {
+                    let hot = HotKeys { switch, tenant, window: 1, keys: &keys };
+                    control.hot(now, hot, &mut out);
+                }
+                (2, _) => {
+                    let end = WindowEnd { switch, tenant, window: 1, items: &keys, tallies: &tallies };
+                    control.window_end(now, end, &mut out);
+                }
+                (3, _) => control.store_reported(now, store(), tenant, &report, &mut out),
+                (4, _) if held.is_empty() => control.tick(now, &mut out),
                 (4, _) => {
                     held.iter().for_each(|key| { there.remove(&(tenant, key.clone())); });
-                    Event::Dropped { switch, tenant, keys: &held, unfit: count % 2 == 0 }
+                    let eviction = Eviction { switch, tenant, keys: &held, unfit: count % 2 == 0 };
+                    control.dropped(now, eviction, &mut out);
                 }
-                (5, _) => Event::Holds { switch, tenant, held: &held, lost: &[] },
-                (6, _) => Event::Room { tenant, rooms: &[] },
+                (5, _) => {
+                    let inventory = Inventory { switch, tenant, held: &held, lost: &[] };
+                    control.holds(now, inventory, &mut out);
+                }
+                (6, _) => {
+                    there.retain(|(of, _)| *of != tenant);
+                    asked.retain(|(of, ..)| *of != tenant);
+                    control.room(now, tenant, &[], &mut out);
+                }
                 (7.., Some((tenant, key, change))) => {
                     let outcome = [Outcome::Done, Outcome::NoRoom, Outcome::Done, Outcome::NotSent][n as usize % 4];
                     let done = match change {
@@ -574,21 +586,15 @@ proptest! {
                         _ => false,
                     };
                     let _ = done;
-                    Event::Answered { switch, tenant: *tenant, key, change, outcome }
+                    quiet = outcome == Outcome::NotSent;
+                    let answer = Answer { switch, tenant: *tenant, key, change, outcome };
+                    control.answered(now, answer, &mut out);
                 }
-                _ => Event::Tick,
-            };
-            let quiet = matches!(event, Event::Answered { outcome: Outcome::NotSent, .. });
-            if let Event::Room { tenant, rooms: [] } = event {
-                there.retain(|(of, _)| *of != tenant);
-                asked.retain(|(of, ..)| *of != tenant);
+                _ => control.tick(now, &mut out),
             }
-            if let (0..7, Some(answer)) = (what, &answer)
-                && !matches!(event, Event::Room { rooms: [], .. }) {
-                asked.push(answer.clone());
+            if what < 6 {
+                asked.extend(answer);
             }
-            let mut out = vec![];
-            control.on(now, event, &mut out);
             prop_assert!(!quiet || out.is_empty());
             for action in out {
                 if let Action::Change { tenant, key, change, .. } = action {

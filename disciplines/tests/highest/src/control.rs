@@ -1,9 +1,9 @@
 //! The control half: gives each tenant its ceiling, and makes the items that stores hear of.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use decide::{Action, Change, Configuration, Discipline, Event, Key, Record, Row, SwitchId};
+use decide::{Action, Change, Configuration, Discipline, Key, Record, Room, Row, SwitchId};
 
 /// No number goes beyond it.
 pub const CEILING: u64 = 1 << 40;
@@ -15,27 +15,34 @@ pub struct Control {
 }
 
 impl Discipline for Control {
-    fn on(&mut self, _now: Duration, event: Event<'_>, out: &mut Vec<Action>) {
-        match event {
-            Event::Room { tenant, rooms: [] } => {
+    /// Items stay where they are, whatever memory comes later: nobody else has them.
+    fn room(&mut self, _now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
+        match rooms {
+            [] => {
                 self.home.remove(&tenant);
             }
-            // Items stay where they are, whatever memory comes later: nobody else has them.
-            Event::Room { tenant, rooms } => {
-                let switch = *self.home.entry(tenant).or_insert(rooms[0].switch);
+            [first, ..] => {
+                let switch = *self.home.entry(tenant).or_insert(first.switch);
                 out.push(configure(switch, tenant));
             }
-            // If there is no room the client hears "try again" once more, and the store tells us again.
-            Event::Reported { tenant, report, .. } => {
-                out.extend(self.home.get(&tenant).map(|switch| Action::Change {
-                    switch: *switch,
-                    tenant,
-                    key: Key::copy_from_slice(report),
-                    change: Change::Put(Record::Given(Bytes::from_static(&[0; 8]))),
-                }));
-            }
-            _ => {}
         }
+    }
+
+    /// If there is no room the client hears "try again" once more, and the store tells us again.
+    fn store_reported(
+        &mut self,
+        _now: Duration,
+        _store: SocketAddr,
+        tenant: u32,
+        report: &[u8],
+        out: &mut Vec<Action>,
+    ) {
+        out.extend(self.home.get(&tenant).map(|switch| Action::Change {
+            switch: *switch,
+            tenant,
+            key: Key::copy_from_slice(report),
+            change: Change::Put(Record::Given(Bytes::from_static(&[0; 8]))),
+        }));
     }
 }
 
@@ -59,13 +66,6 @@ fn configure(switch: SwitchId, tenant: u32) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use decide::Room;
-
-    fn on(control: &mut Control, event: Event<'_>) -> Vec<Action> {
-        let mut out = vec![];
-        control.on(Duration::ZERO, event, &mut out);
-        out
-    }
 
     #[test]
     fn a_key_that_a_store_hears_of_is_made_where_its_tenant_got_memory_first() {
@@ -76,17 +76,16 @@ mod tests {
             lent: 0,
             parameters: None,
         };
-        let reported = Event::Reported {
-            store: ([10, 0, 0, 1], 7117).into(),
-            tenant: 7,
-            report: b"lot 4",
-        };
-        assert_eq!(on(&mut control, reported), [], "no memory, no item");
+        let store = ([10, 0, 0, 1], 7117).into();
+        let mut out = vec![];
+        control.store_reported(Duration::ZERO, store, 7, b"lot 4", &mut out);
+        assert_eq!(out, [], "no memory, no item");
         for rooms in [&[room(3)][..], &[room(2), room(3)]] {
-            let told = on(&mut control, Event::Room { tenant: 7, rooms });
-            assert_eq!(told, [configure(3, 7)]);
+            control.room(Duration::ZERO, 7, rooms, &mut out);
+            assert_eq!(std::mem::take(&mut out), [configure(3, 7)]);
         }
-        let [Action::Change { switch, key, .. }] = &on(&mut control, reported)[..] else {
+        control.store_reported(Duration::ZERO, store, 7, b"lot 4", &mut out);
+        let [Action::Change { switch, key, .. }] = &out[..] else {
             panic!("one change was expected");
         };
         assert_eq!((*switch, &key[..]), (3, &b"lot 4"[..]));

@@ -10,7 +10,7 @@ use api::proto::{
     Configurations as Message, Hello, Route, Setup, StoreHello, ToStore, ToSwitch, to_switch::Body,
 };
 use bytes::Bytes;
-use decide::{Action, Change, Event, ItemKey, Outcome, Room, SwitchId};
+use decide::{Action, Answer, Change, Discipline, ItemKey, Outcome, Room, SwitchId};
 
 use super::{
     configurations::{Configurations, Place},
@@ -93,21 +93,30 @@ impl Exchange {
         self.disciplines.choose(tenant, discipline);
         if self.disciplines.of(tenant).map(|r| r.name) != before {
             let bytes = self.memories.of(&self.whose(tenant));
-            let bytes = &bytes[..];
-            self.tell(Event::Remembered { tenant, bytes }, journal);
+            self.tell(tenant, journal, |to, now, out| {
+                to.remembered(now, tenant, &bytes, out);
+            });
             let kept = self.kept.of(&self.whose(tenant));
             if !kept.is_empty() {
-                let kept = &kept[..];
-                self.tell(Event::Kept { tenant, kept }, journal);
+                self.tell(tenant, journal, |to, now, out| {
+                    to.kept(now, tenant, &kept, out);
+                });
             }
         }
     }
 
     /// A tenant's discipline learns its options.
-    pub fn tell_options(&mut self, tenant: u32, given: &BTreeMap<String, u32>, to: &mut Journal) {
+    pub fn tell_options(
+        &mut self,
+        tenant: u32,
+        given: &BTreeMap<String, u32>,
+        journal: &mut Journal,
+    ) {
         if let Some(discipline) = self.disciplines.of(tenant) {
             let options = discipline.tenant_options(given);
-            self.tell(Event::Options { tenant, options }, to);
+            self.tell(tenant, journal, |to, now, out| {
+                to.options(now, tenant, options, out);
+            });
         }
     }
 
@@ -163,7 +172,7 @@ impl Exchange {
         if let Some(switch) = self.switches.on(stream) {
             switch.end();
             let switch = stream.switch;
-            self.tell(Event::Detached { switch }, journal);
+            self.tell_all(journal, |to, now, out| to.detached(now, switch, out));
         }
     }
 
@@ -254,7 +263,7 @@ impl Exchange {
     pub fn store_came(&mut self, hello: &StoreHello, journal: &mut Journal) -> StoreStreamId {
         let stream = self.stores.begin(hello);
         if let Some(store) = self.stores.on(stream) {
-            self.tell(Event::StoreAttached { store }, journal);
+            self.tell_all(journal, |to, now, out| to.store_attached(now, store, out));
         }
         stream
     }
@@ -264,7 +273,7 @@ impl Exchange {
         let store = self.stores.on(stream);
         self.stores.end(stream);
         if let Some(store) = store {
-            self.tell(Event::StoreDetached { store }, journal);
+            self.tell_all(journal, |to, now, out| to.store_detached(now, store, out));
         }
     }
 
@@ -285,13 +294,14 @@ impl Exchange {
     pub fn tick(&mut self, journal: &mut Journal) {
         let now = self.now;
         self.switches.iter_mut().for_each(|(_, s)| s.tick(now));
-        self.tell(Event::Tick, journal);
+        self.tell_all(journal, |to, now, out| to.tick(now, out));
     }
 
     /// The controller is to stop. False: a discipline waits for something that it wants to keep.
     pub fn ending(&mut self, journal: &mut Journal) -> bool {
-        let mut actions = Vec::new();
-        self.disciplines.tell(self.now, Event::Ending, &mut actions);
+        let actions = self
+            .disciplines
+            .tell_all(self.now, |to, now, out| to.ending(now, out));
         let ready = !actions.contains(&Action::NotYet);
         self.carry_out_and_answer(actions, journal);
         ready
@@ -306,29 +316,45 @@ impl Exchange {
             parameters: self.configurations.parameters(Place { switch, tenant }),
         };
         let rooms: Vec<Room> = rooms.iter().map(room).collect();
-        let rooms = &rooms[..];
-        self.tell(Event::Room { tenant, rooms }, journal);
+        self.tell(tenant, journal, |to, now, out| {
+            to.room(now, tenant, &rooms, out);
+        });
     }
 
-    /// Tells disciplines, and carries out what they want.
-    pub fn tell(&mut self, event: Event<'_>, journal: &mut Journal) {
-        let mut actions = Vec::new();
-        self.disciplines.tell(self.now, event, &mut actions);
+    /// Tells a tenant's discipline what happened, and carries out what it wants.
+    pub fn tell(
+        &mut self,
+        tenant: u32,
+        journal: &mut Journal,
+        event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) {
+        let actions = self.disciplines.tell(self.now, tenant, event);
+        self.carry_out_and_answer(actions, journal);
+    }
+
+    /// Tells all disciplines what happened to no tenant alone, and carries out what they want.
+    pub fn tell_all(
+        &mut self,
+        journal: &mut Journal,
+        event: impl Fn(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) {
+        let actions = self.disciplines.tell_all(self.now, event);
         self.carry_out_and_answer(actions, journal);
     }
 
     /// Carries actions out; those for which an outbox has no room are answered at once.
     fn carry_out_and_answer(&mut self, actions: Vec<Action>, journal: &mut Journal) {
         for (switch, key, change) in self.carry_out(actions, journal) {
-            let event = Event::Answered {
+            let answer = Answer {
                 switch,
                 tenant: key.tenant,
                 key: &key.key,
                 change: &change,
                 outcome: Outcome::NotSent,
             };
-            let mut more = Vec::new();
-            self.disciplines.tell(self.now, event, &mut more);
+            let more = self.disciplines.tell(self.now, key.tenant, |to, now, out| {
+                to.answered(now, answer, out);
+            });
             debug_assert!(
                 more.is_empty(),
                 "nothing may be asked for in answer to NotSent"

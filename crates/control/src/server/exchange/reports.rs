@@ -8,7 +8,7 @@ use api::{
     },
     text::one_line,
 };
-use decide::{Event, MESSAGE_MAX, SwitchId};
+use decide::{Answer, Eviction, HotKeys, Inventory, MESSAGE_MAX, SwitchId, WindowEnd};
 
 use super::Exchange;
 use crate::server::{
@@ -22,22 +22,24 @@ impl Exchange {
         if told.greeting {
             if let Some(switch) = self.switches.get(id) {
                 let life = switch.life(id);
-                self.tell(life, journal);
+                self.tell_all(journal, |to, now, out| to.life(now, life, out));
             }
-            self.tell(Event::Attached { switch: id }, journal);
+            self.tell_all(journal, |to, now, out| to.attached(now, id, out));
         }
         let held = incoming::by_tenant(told.held);
         let lost = incoming::by_tenant(told.lost);
         let users = self.switches.get(id).map_or(vec![], |s| s.users());
         let all: BTreeSet<u32> = held.keys().chain(lost.keys()).copied().collect();
         for tenant in users.into_iter().chain(all).collect::<BTreeSet<u32>>() {
-            let event = Event::Holds {
+            let inventory = Inventory {
                 switch: id,
                 tenant,
                 held: held.get(&tenant).map_or(&[], Vec::as_slice),
                 lost: lost.get(&tenant).map_or(&[], Vec::as_slice),
             };
-            self.tell(event, journal);
+            self.tell(tenant, journal, |to, now, out| {
+                to.holds(now, inventory, out);
+            });
         }
     }
 
@@ -51,14 +53,16 @@ impl Exchange {
                 continue;
             };
             for change in asked.replaced.iter().chain([&asked.change]) {
-                let event = Event::Answered {
+                let answer = Answer {
                     switch: id,
                     tenant: key.tenant,
                     key: &key.key,
                     change,
                     outcome,
                 };
-                self.tell(event, journal);
+                self.tell(key.tenant, journal, |to, now, out| {
+                    to.answered(now, answer, out);
+                });
             }
         }
     }
@@ -70,14 +74,14 @@ impl Exchange {
             let keys = counts.values().map(|keys| keys.len() as u64).sum();
             switch.reported(keys, malformed);
         }
-        for (tenant, keys) in counts.iter().filter(|(_, keys)| !keys.is_empty()) {
-            let event = Event::Hot {
+        for (&tenant, keys) in counts.iter().filter(|(_, keys)| !keys.is_empty()) {
+            let keys = HotKeys {
                 switch: id,
-                tenant: *tenant,
+                tenant,
                 window: hot.window,
                 keys,
             };
-            self.tell(event, journal);
+            self.tell(tenant, journal, |to, now, out| to.hot(now, keys, out));
         }
     }
 
@@ -101,14 +105,16 @@ impl Exchange {
             users = switch.users();
         }
         for tenant in users {
-            let event = Event::WindowEnd {
+            let end = WindowEnd {
                 switch: id,
                 tenant,
                 window: counters.window,
                 items: items.get(&tenant).map_or(&[], Vec::as_slice),
                 tallies: tallies.get(&tenant).unwrap_or(&[0; decide::TALLIES]),
             };
-            self.tell(event, journal);
+            self.tell(tenant, journal, |to, now, out| {
+                to.window_end(now, end, out);
+            });
         }
     }
 
@@ -119,14 +125,16 @@ impl Exchange {
             if let Some(switch) = self.switches.get_mut(id) {
                 switch.dropped(&items);
             }
-            for (tenant, keys) in &incoming::by_tenant(items) {
-                let event = Event::Dropped {
+            for (&tenant, keys) in &incoming::by_tenant(items) {
+                let eviction = Eviction {
                     switch: id,
-                    tenant: *tenant,
+                    tenant,
                     keys,
                     unfit,
                 };
-                self.tell(event, journal);
+                self.tell(tenant, journal, |to, now, out| {
+                    to.dropped(now, eviction, out);
+                });
             }
         }
     }
@@ -143,7 +151,9 @@ impl Exchange {
                 let trouble = one_line(&said.trouble);
                 tracing::warn!(switch, tenant, "not all of the configuration: {trouble}");
             }
-            self.tell(Event::Configured { switch, tenant }, journal);
+            self.tell(tenant, journal, |to, now, out| {
+                to.configured(now, switch, tenant, out);
+            });
         }
     }
 
@@ -151,12 +161,9 @@ impl Exchange {
     pub fn switch_reported(&mut self, switch: SwitchId, said: &HalfReport, journal: &mut Journal) {
         let (tenant, report) = (said.tenant, &said.report[..]);
         if self.disciplines.name_of(tenant) == said.discipline && report.len() <= MESSAGE_MAX {
-            let event = Event::SwitchReported {
-                switch,
-                tenant,
-                report,
-            };
-            self.tell(event, journal);
+            self.tell(tenant, journal, |to, now, out| {
+                to.switch_reported(now, switch, tenant, report, out);
+            });
         }
     }
 
@@ -168,19 +175,18 @@ impl Exchange {
         match said.body {
             Some(Body::Ack(ack)) => {
                 for tenant in self.stores.acknowledged(stream, ack.seq) {
-                    self.tell(Event::Told { store, tenant }, journal);
+                    self.tell(tenant, journal, |to, now, out| {
+                        to.told(now, store, tenant, out);
+                    });
                 }
             }
             Some(Body::Report(said)) => {
                 let (tenant, report) = (said.tenant, &said.report[..]);
                 let is_its = self.disciplines.name_of(tenant) == said.discipline;
                 if is_its && report.len() <= MESSAGE_MAX {
-                    let event = Event::Reported {
-                        store,
-                        tenant,
-                        report,
-                    };
-                    self.tell(event, journal);
+                    self.tell(tenant, journal, |to, now, out| {
+                        to.store_reported(now, store, tenant, report, out);
+                    });
                 }
             }
             Some(Body::Hello(_)) | None => {}

@@ -14,7 +14,7 @@ use std::{
 };
 
 use api::proto::{Counters, Hello, Routes, RoutesApplied, Setup, SwitchStatus};
-use decide::{Change, Event, ItemKey, Outcome, SwitchId};
+use decide::{Change, ItemKey, Life, Outcome, SwitchId};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -156,10 +156,10 @@ impl Switch {
     }
 
     /// What it says of itself.
-    pub fn life(&self, switch: SwitchId) -> Event<'static> {
-        Event::Life {
+    pub fn life(&self, switch: SwitchId) -> Life {
+        Life {
             switch,
-            life: self.life,
+            number: self.life,
             address: self.address,
         }
     }

@@ -104,11 +104,7 @@ impl Rig {
             keys: vec![(Key::copy_from_slice(name.as_bytes()), last)],
         };
         let tail = *self.chain(0).last().unwrap();
-        self.tell(Event::SwitchReported {
-            switch: tail,
-            tenant: TENANT,
-            report: &removable.encode(),
-        });
+        self.tell(|to, now, out| to.switch_reported(now, tail, TENANT, &removable.encode(), out));
         self.settle();
     }
 
@@ -183,13 +179,7 @@ fn a_removal_that_a_new_view_cuts_off_is_mended_when_the_key_is_wanted() {
     let (key, change) = at.waits.pop().unwrap();
     assert_eq!(at.does(&key, &change), Outcome::Done);
     rig.falls_silent(members[2]);
-    rig.tell(Event::Answered {
-        switch: members[0],
-        tenant: TENANT,
-        key: &key,
-        change: &change,
-        outcome: Outcome::Done,
-    });
+    rig.answer(members[0], &key, &change, Outcome::Done);
     rig.run(1);
     assert!(!rig.holders("k").contains(&members[0]));
     rig.wants("k");

@@ -26,7 +26,7 @@ fn who_is_silent_leaves_every_chain_and_comes_back_filled() {
     let mut rig = Rig::new(&[1, 2, 3], 4, 3);
     rig.wants("key");
     rig.switches.get_mut(&3).unwrap().attached = false;
-    rig.tell(Event::Detached { switch: 3 });
+    rig.tell(|to, now, out| to.detached(now, 3, out));
     assert_eq!(rig.view().number, 1 << 48 | 1, "its programs may go on");
     rig.falls_silent(3);
     let view = rig.view();
@@ -100,7 +100,7 @@ fn who_may_have_its_tables_is_waited_for_until_it_is_forgotten() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
     let before = rig.view().number;
     rig.switches.get_mut(&3).unwrap().attached = false;
-    rig.tell(Event::Detached { switch: 3 });
+    rig.tell(|to, now, out| to.detached(now, 3, out));
     for switch in [1, 2] {
         rig.switches.get_mut(&switch).unwrap().life = 999;
         rig.attach(switch);
@@ -125,14 +125,14 @@ fn a_chain_meets_those_that_it_superseded_a_moment_ago() {
     assert!(!rig.view().chains[0].filling);
     // The old one dies right after the new one is full: within two seconds they answer for one another.
     rig.switches.get_mut(&chain[0]).unwrap().attached = false;
-    rig.tell(Event::Detached { switch: chain[0] });
+    rig.tell(|to, now, out| to.detached(now, chain[0], out));
     rig.falls_silent(chain[0]);
     assert_eq!(rig.chain(0), chain);
     // Another controller knows of them too.
     let began = began.max(rig.now);
     rig.restart();
     rig.switches.get_mut(&chain[0]).unwrap().attached = false;
-    rig.tell(Event::Detached { switch: chain[0] });
+    rig.tell(|to, now, out| to.detached(now, chain[0], out));
     while rig.chain(0).len() == 2 {
         rig.falls_silent(chain[0]);
         rig.run(1);
@@ -164,10 +164,7 @@ fn another_controller_goes_on_where_the_last_one_was() {
 #[test]
 fn numbers_outlive_the_tenant() {
     let mut rig = Rig::new(&[1, 2], 1, 2);
-    rig.tell(Event::Room {
-        tenant: TENANT,
-        rooms: &[],
-    });
+    rig.tell(|to, now, out| to.room(now, TENANT, &[], out));
     let memory = memory::Memory::decode(&rig.remembered).unwrap();
     assert_eq!((memory.number, memory.view), (1 << 48 | 1, None));
     rig.switches.values_mut().for_each(|s| s.items.clear());

@@ -79,16 +79,10 @@ impl Rig {
     fn begin(&mut self) {
         let (tenant, options) = (TENANT, self.options);
         let bytes = self.remembered.clone();
-        self.tell(Event::Remembered {
-            tenant,
-            bytes: &bytes,
-        });
-        self.tell(Event::Options { tenant, options });
+        self.tell(|to, now, out| to.remembered(now, tenant, &bytes, out));
+        self.tell(|to, now, out| to.options(now, tenant, options, out));
         let stores = stores();
-        self.tell(Event::Stores {
-            tenant,
-            stores: &stores,
-        });
+        self.tell(|to, now, out| to.stores(now, tenant, &stores, out));
     }
 
     fn add(&mut self, switch: SwitchId) {
@@ -107,23 +101,25 @@ impl Rig {
         let at = self.switches.get_mut(&switch).unwrap();
         at.attached = true;
         let (life, held) = (at.life, at.items.keys().cloned().collect::<Vec<_>>());
-        self.tell(Event::Life {
+        let life = Life {
             switch,
-            life,
+            number: life,
             address: Some(address(switch)),
-        });
-        self.tell(Event::Attached { switch });
-        self.tell(Event::Holds {
+        };
+        self.tell(|to, now, out| to.life(now, life, out));
+        self.tell(|to, now, out| to.attached(now, switch, out));
+        let inventory = Inventory {
             switch,
             tenant: TENANT,
             held: &held,
             lost: &[],
-        });
+        };
+        self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
     fn detach(&mut self, switch: SwitchId) {
         self.switches.get_mut(&switch).unwrap().attached = false;
-        self.tell(Event::Detached { switch });
+        self.tell(|to, now, out| to.detached(now, switch, out));
     }
 
     fn tell_rooms(&mut self) {
@@ -134,10 +130,7 @@ impl Rig {
             parameters: None,
         };
         let rooms: Vec<Room> = self.switches.keys().map(room).collect();
-        self.tell(Event::Room {
-            tenant: TENANT,
-            rooms: &rooms,
-        });
+        self.tell(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
 
     /// Another controller leads.
@@ -150,20 +143,24 @@ impl Rig {
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
         let mut out = vec![];
-        self.control.on(self.now, event, &mut out);
-        let is_not_sent = matches!(
-            event,
-            Event::Answered {
-                outcome: Outcome::NotSent,
-                ..
-            }
-        );
-        assert!(out.is_empty() || !is_not_sent);
-        for action in out {
-            self.carry_out(action);
-        }
+        event(&mut self.control, self.now, &mut out);
+        out.into_iter().for_each(|action| self.carry_out(action));
+    }
+
+    fn answer(&mut self, switch: SwitchId, key: &Key, change: &Change, outcome: Outcome) {
+        let answer = Answer {
+            switch,
+            tenant: TENANT,
+            key,
+            change,
+            outcome,
+        };
+        let mut out = vec![];
+        self.control.answered(self.now, answer, &mut out);
+        assert!(out.is_empty() || outcome != Outcome::NotSent);
+        out.into_iter().for_each(|action| self.carry_out(action));
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -217,10 +214,7 @@ impl Rig {
     /// Every switch that is there has the view.
     fn confirm(&mut self) {
         for switch in self.answering() {
-            self.tell(Event::Configured {
-                switch,
-                tenant: TENANT,
-            });
+            self.tell(|to, now, out| to.configured(now, switch, TENANT, out));
         }
     }
 
@@ -228,10 +222,7 @@ impl Rig {
     fn settle(&mut self) {
         for _ in 0..200 {
             for switch in self.answering() {
-                self.tell(Event::Configured {
-                    switch,
-                    tenant: TENANT,
-                });
+                self.tell(|to, now, out| to.configured(now, switch, TENANT, out));
                 let at = self.switches.get_mut(&switch).unwrap();
                 let waits = match self.holds_back {
                     true => vec![],
@@ -239,13 +230,7 @@ impl Rig {
                 };
                 for (key, change) in waits {
                     let outcome = self.switches.get_mut(&switch).unwrap().does(&key, &change);
-                    self.tell(Event::Answered {
-                        switch,
-                        tenant: TENANT,
-                        key: &key,
-                        change: &change,
-                        outcome,
-                    });
+                    self.answer(switch, &key, &change, outcome);
                 }
             }
         }
@@ -254,7 +239,7 @@ impl Rig {
     fn run(&mut self, ticks: u32) {
         for _ in 0..ticks {
             self.now += TICK;
-            self.tell(Event::Tick);
+            self.tell(|to, now, out| to.tick(now, out));
             self.settle();
         }
     }
@@ -306,11 +291,7 @@ impl Rig {
     }
 
     fn report(&mut self, by: SwitchId, report: &State) {
-        self.tell(Event::SwitchReported {
-            switch: by,
-            tenant: TENANT,
-            report: &report.encode(),
-        });
+        self.tell(|to, now, out| to.switch_reported(now, by, TENANT, &report.encode(), out));
     }
 
     /// Predecessors say that what is filling is full.
@@ -336,12 +317,13 @@ impl Rig {
     fn wants(&mut self, name: &str) {
         let key = Key::copy_from_slice(name.as_bytes());
         let switch = *self.switches.keys().next().unwrap();
-        self.tell(Event::Hot {
+        let hot = HotKeys {
             switch,
             tenant: TENANT,
             window: 1,
             keys: &[(key, 1)],
-        });
+        };
+        self.tell(|to, now, out| to.hot(now, hot, out));
         self.settle();
     }
 
