@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use decide::{MESSAGE_MAX, Request, StoreAction, StoreEvent, StoreHalf};
+use decide::{MESSAGE_MAX, Operation, Request, StoreAction, StoreHalf};
 use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 
 use super::{
@@ -151,7 +151,7 @@ impl Halves {
             since_ns: cx.now_ns,
         };
         self.open.insert(request, open);
-        let event = StoreEvent::Request {
+        let operation = Operation {
             request,
             from: peer.address,
             header: &packet.header,
@@ -159,18 +159,15 @@ impl Halves {
             value: packet.value,
             owned: is_owned,
         };
-        self.happened(cx, half, event);
+        self.happened(cx, half, |to, now, out| to.operation(now, operation, out));
     }
 
     /// A read of a key that is ours; a half may want to know. One look-up among the watched tenants, usually none.
     pub fn watch_read(&mut self, cx: &mut Context<'_>, key: Key<'_>) {
         if let Some(&half) = self.watched.get(&key.tenant) {
-            let event = StoreEvent::Read {
-                tenant: key.tenant,
-                key: key.bytes,
-                hash: key.hash,
-            };
-            self.happened(cx, half, event);
+            self.happened(cx, half, |to, now, out| {
+                to.read(now, key.tenant, key.bytes, key.hash, out);
+            });
         }
     }
 
@@ -190,7 +187,7 @@ impl Halves {
         let half = half.ok_or_else(|| TellError::Half(name.into()))?;
         cx.tenants.get(tenant).ok_or(TellError::Tenant(tenant))?;
         self.counters.discipline_told += 1;
-        self.happened(cx, half, StoreEvent::Told { tenant, message });
+        self.happened(cx, half, |to, now, out| to.told(now, tenant, message, out));
         Ok(())
     }
 
@@ -207,7 +204,7 @@ impl Halves {
             self.counters.discipline_unanswered += 1;
         }
         for half in 0..self.made.len() {
-            self.happened(cx, half, StoreEvent::Tick);
+            self.happened(cx, half, |to, now, out| to.tick(now, out));
         }
     }
 
@@ -222,7 +219,7 @@ impl Halves {
         self.watched.retain(|tenant, _| !gone.contains(tenant));
         for half in 0..self.made.len() {
             for &tenant in gone {
-                self.happened(cx, half, StoreEvent::Left { tenant });
+                self.happened(cx, half, |to, now, out| to.left(now, tenant, out));
             }
         }
         self.reports.forget(gone);
@@ -243,7 +240,9 @@ impl Halves {
         };
         let status = match value {
             Ok(value) => {
-                return self.happened(cx, half, StoreEvent::Value { request, value });
+                return self.happened(cx, half, |to, now, out| {
+                    to.value(now, request, value, out);
+                });
             }
             Err(status) => status,
         };
@@ -261,11 +260,16 @@ impl Halves {
         }
     }
 
-    /// Lets a half decide, and does what it wants.
-    fn happened(&mut self, cx: &mut Context<'_>, half: usize, event: StoreEvent<'_>) {
+    /// Lets a half decide what happened, and does what it wants.
+    fn happened(
+        &mut self,
+        cx: &mut Context<'_>,
+        half: usize,
+        event: impl FnOnce(&mut dyn StoreHalf, Duration, &mut Vec<StoreAction>),
+    ) {
         let mut actions = Vec::new();
         let now = cx.since_start();
-        self.made[half].on(now, event, &mut actions);
+        event(&mut *self.made[half], now, &mut actions);
         self.carry_out(cx, half, actions);
     }
 
@@ -412,7 +416,7 @@ impl Halves {
                 let value = found.map(|item| (item.value, item.version));
                 let mut actions = Vec::new();
                 let now = Duration::from_nanos(cx.now_ns - cx.started_ns);
-                self.made[half].on(now, StoreEvent::Value { request, value }, &mut actions);
+                self.made[half].value(now, request, value, &mut actions);
                 self.carry_out(cx, half, actions);
             }
             Answer::Later => cx

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use decide::{StoreAction, StoreEvent};
+use decide::{Operation, StoreAction};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT_SYSTEM};
 
 mod busy;
@@ -71,30 +71,36 @@ fn judge(history: &[history::Operation]) -> Result<(), String> {
 struct Slow;
 
 impl decide::StoreHalf for Slow {
-    fn on(&mut self, now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        out.push(match event {
-            StoreEvent::Request {
-                request, key: b"k", ..
-            } => StoreAction::Reply {
-                request,
-                header: Header::new(Op::DisciplineReply),
-                value: Bytes::new(),
-            },
-            StoreEvent::Tick => StoreAction::Report {
-                tenant: TENANT_OPEN,
-                report: format!("{now:?}").into(),
-            },
-            StoreEvent::Left { tenant } => StoreAction::Report {
-                tenant: TENANT_OPEN,
-                report: format!("{tenant} left").into(),
-            },
-            StoreEvent::Told { .. } => StoreAction::Reply {
-                request: 1,
-                header: Header::new(Op::DisciplineReply),
-                value: Bytes::new(),
-            },
-            _ => return,
+    fn operation(&mut self, _: Duration, operation: Operation<'_>, out: &mut Vec<StoreAction>) {
+        if operation.key == b"k" {
+            out.push(reply(operation.request));
+        }
+    }
+
+    fn told(&mut self, _: Duration, _: u32, _: &[u8], out: &mut Vec<StoreAction>) {
+        out.push(reply(1));
+    }
+
+    fn left(&mut self, _: Duration, tenant: u32, out: &mut Vec<StoreAction>) {
+        out.push(StoreAction::Report {
+            tenant: TENANT_OPEN,
+            report: format!("{tenant} left").into(),
         });
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<StoreAction>) {
+        out.push(StoreAction::Report {
+            tenant: TENANT_OPEN,
+            report: format!("{now:?}").into(),
+        });
+    }
+}
+
+fn reply(request: decide::Request) -> StoreAction {
+    StoreAction::Reply {
+        request,
+        header: Header::new(Op::DisciplineReply),
+        value: Bytes::new(),
     }
 }
 

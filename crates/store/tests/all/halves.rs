@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use decide::{Request, StoreAction, StoreEvent, StoreHalf, StoreMaker};
+use decide::{Operation, Request, StoreAction, StoreHalf, StoreMaker};
 use store::{Config, Half, Report, TellError};
 use wire::{Cluster, Header, KeyHash, Op, Packet, Secret, Secrets, Status, Store, Tenant};
 
@@ -28,62 +28,69 @@ struct Measurer {
 }
 
 impl StoreHalf for Measurer {
-    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        match event {
-            StoreEvent::Request {
-                request,
-                header,
-                key,
-                value,
-                owned,
-                ..
-            } => match std::str::from_utf8(value).unwrap().parse() {
-                Ok(to) => {
-                    let header = Header {
-                        tenant: header.tenant,
-                        ..Header::new(Op::DisciplineRequest)
-                    };
-                    let (key, value) = (Bytes::copy_from_slice(key), Bytes::new());
-                    out.push(StoreAction::Send {
-                        to,
-                        header,
-                        key,
-                        value,
-                    });
-                }
-                Err(_) => {
-                    self.asked.insert(request, owned);
-                    out.push(StoreAction::Read { request });
-                }
-            },
-            StoreEvent::Value { request, value } => {
-                let owned = self.asked.remove(&request).unwrap();
-                let mut header = Header::new(Op::DisciplineReply);
-                header.status = value.map_or(Status::NotFound, |_| Status::Ok);
-                header.version = value.map_or(0, |(_, version)| version);
-                let len = value.map_or(0, |(bytes, _)| bytes.len());
-                let value = format!("{len} {}", ["foreign", "own"][usize::from(owned)]).into();
-                out.push(StoreAction::Reply {
-                    request,
-                    header,
-                    value,
-                });
+    fn operation(&mut self, _: Duration, operation: Operation<'_>, out: &mut Vec<StoreAction>) {
+        let Operation { request, owned, .. } = operation;
+        match std::str::from_utf8(operation.value).unwrap().parse() {
+            Ok(to) => out.push(StoreAction::Send {
+                to,
+                header: Header {
+                    tenant: operation.header.tenant,
+                    ..Header::new(Op::DisciplineRequest)
+                },
+                key: Bytes::copy_from_slice(operation.key),
+                value: Bytes::new(),
+            }),
+            Err(_) => {
+                self.asked.insert(request, owned);
+                out.push(StoreAction::Read { request });
             }
-            StoreEvent::Told { tenant, message } if message.starts_with(b"watch") => {
-                let on = message == b"watch";
-                out.push(StoreAction::Watch { tenant, on });
-            }
-            StoreEvent::Read { tenant, key, hash } => {
-                assert_eq!(hash, SECRET.key_hash(tenant, key));
-                let report = Bytes::copy_from_slice(key);
-                out.push(StoreAction::Report { tenant, report });
-            }
-            StoreEvent::Told { tenant, message } => {
-                let report = Bytes::copy_from_slice(message);
-                out.push(StoreAction::Report { tenant, report });
-            }
-            StoreEvent::Left { .. } | StoreEvent::Tick => {}
         }
+    }
+
+    fn value(
+        &mut self,
+        _: Duration,
+        request: Request,
+        value: Option<(&[u8], u64)>,
+        out: &mut Vec<StoreAction>,
+    ) {
+        let owned = self.asked.remove(&request).unwrap();
+        let mut header = Header::new(Op::DisciplineReply);
+        header.status = value.map_or(Status::NotFound, |_| Status::Ok);
+        header.version = value.map_or(0, |(_, version)| version);
+        let len = value.map_or(0, |(bytes, _)| bytes.len());
+        let value = format!("{len} {}", ["foreign", "own"][usize::from(owned)]).into();
+        out.push(StoreAction::Reply {
+            request,
+            header,
+            value,
+        });
+    }
+
+    fn read(
+        &mut self,
+        _: Duration,
+        tenant: u32,
+        key: &[u8],
+        hash: KeyHash,
+        out: &mut Vec<StoreAction>,
+    ) {
+        assert_eq!(hash, SECRET.key_hash(tenant, key));
+        let report = Bytes::copy_from_slice(key);
+        out.push(StoreAction::Report { tenant, report });
+    }
+
+    fn told(&mut self, _: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
+        out.push(match message.starts_with(b"watch") {
+            true => StoreAction::Watch {
+                tenant,
+                on: message == b"watch",
+            },
+            false => StoreAction::Report {
+                tenant,
+                report: Bytes::copy_from_slice(message),
+            },
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use decide::{StoreAction, StoreEvent, StoreHalf, StoreMaker};
+use decide::{StoreAction, StoreHalf, StoreMaker};
 use store::{Config, Half};
 use wire::{Cluster, Header, NODE_ALL, NODE_STORE, NodeId, Op, Secret, Status, TENANT_OPEN};
 
@@ -20,20 +20,18 @@ const HOLDER: NodeId = NODE_STORE | 1;
 struct Holder;
 
 impl StoreHalf for Holder {
-    fn on(&mut self, _now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        if let StoreEvent::Told { tenant, message } = event {
-            let key = |bytes| Bytes::copy_from_slice(bytes);
-            out.push(match message.strip_prefix(b"-") {
-                Some(rest) => StoreAction::Release {
-                    tenant,
-                    key: key(rest),
-                },
-                None => StoreAction::Hold {
-                    tenant,
-                    key: key(message),
-                },
-            });
-        }
+    fn told(&mut self, _: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
+        let key = |bytes| Bytes::copy_from_slice(bytes);
+        out.push(match message.strip_prefix(b"-") {
+            Some(rest) => StoreAction::Release {
+                tenant,
+                key: key(rest),
+            },
+            None => StoreAction::Hold {
+                tenant,
+                key: key(message),
+            },
+        });
     }
 }
 
