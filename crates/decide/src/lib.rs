@@ -43,7 +43,7 @@ pub use registration::{
     StoreMaker, WRITE_BACK,
 };
 pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
-pub use store::{MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreEvent, StoreHalf};
+pub use store::{MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreHalf};
 pub use stores::Stores;
 
 /// A key of one tenant: 1 to [`wire::MAX_KEY`] bytes.

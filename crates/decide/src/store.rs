@@ -65,35 +65,6 @@ pub trait StoreHalf: Send {
 
     /// Time passed; comes some ten times a second.
     fn tick(&mut self, _now: Duration, _out: &mut Vec<StoreAction>) {}
-
-    /// Takes in what happened, by the method of the event.
-    fn on(&mut self, now: Duration, event: StoreEvent<'_>, out: &mut Vec<StoreAction>) {
-        match event {
-            StoreEvent::Request {
-                request,
-                from,
-                header,
-                key,
-                value,
-                owned,
-            } => {
-                let operation = Operation {
-                    request,
-                    from,
-                    header,
-                    key,
-                    value,
-                    owned,
-                };
-                self.operation(now, operation, out);
-            }
-            StoreEvent::Value { request, value } => self.value(now, request, value, out),
-            StoreEvent::Read { tenant, key, hash } => self.read(now, tenant, key, hash, out),
-            StoreEvent::Told { tenant, message } => self.told(now, tenant, message, out),
-            StoreEvent::Left { tenant } => self.left(now, tenant, out),
-            StoreEvent::Tick => self.tick(now, out),
-        }
-    }
 }
 
 /// A packet with an operation of a discipline. Its tenant is known, its tag and the hash of its key
@@ -113,60 +84,6 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
     /// Whether this store owns the key's partition.
     pub owned: bool,
-}
-
-/// What happened at a store.
-#[derive(Clone, Copy, Debug)]
-pub enum StoreEvent<'a> {
-    /// A packet with one of the registered operations. The tenant is known, its tag and the hash of
-    /// its key are right.
-    Request {
-        /// For the answer; forgotten with it. A request that is never answered is dropped after a
-        /// second.
-        request: Request,
-        /// Who sent it.
-        from: SocketAddr,
-        /// Its header.
-        header: &'a Header,
-        /// Its key.
-        key: &'a [u8],
-        /// Its value.
-        value: &'a [u8],
-        /// Whether this store owns the key's partition.
-        owned: bool,
-    },
-    /// The backend's answer to [`StoreAction::Read`].
-    Value {
-        /// The request that it was read for.
-        request: Request,
-        /// The value with its version; `None`: there is none.
-        value: Option<(&'a [u8], u64)>,
-    },
-    /// A read of a watched tenant ([`StoreAction::Watch`]) reached this store, which owns the key:
-    /// no switch answered it.
-    Read {
-        /// Whose.
-        tenant: u32,
-        /// The key.
-        key: &'a [u8],
-        /// Its hash.
-        hash: KeyHash,
-    },
-    /// The control half sent a message. May come twice.
-    Told {
-        /// About which tenant.
-        tenant: u32,
-        /// The message.
-        message: &'a [u8],
-    },
-    /// A tenant is gone, and its open requests and held keys with it; nobody watches it. Its number
-    /// may be another's from now on: nothing of it may be kept.
-    Left {
-        /// Which.
-        tenant: u32,
-    },
-    /// Time passed; comes some ten times a second.
-    Tick,
 }
 
 /// What the store should do.
