@@ -66,7 +66,7 @@ pub fn number(key: &Key) -> u32 {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum RequestOutcome {
     /// The switch answered.
     Hit,
     /// It did not; nothing to tell.
@@ -107,21 +107,21 @@ impl Switch {
     }
 
     /// A request comes by.
-    pub fn request(&mut self, key: u32) -> Seen {
+    pub fn request(&mut self, key: u32) -> RequestOutcome {
         if self.cached.contains(&key) {
             *self.hits.entry(key).or_default() += 1;
-            return Seen::Hit;
+            return RequestOutcome::Hit;
         }
         if self.room == 0 {
-            return Seen::Missed;
+            return RequestOutcome::Missed;
         }
         let estimate = self.count(key);
         let told = self.told.get(&key).copied().unwrap_or(0);
         if estimate < self.threshold || estimate < 2 * told {
-            return Seen::Missed;
+            return RequestOutcome::Missed;
         }
         self.told.insert(key, estimate);
-        Seen::Crossed
+        RequestOutcome::Crossed
     }
 
     /// A key that crossed the threshold will be in the next batch of reports.

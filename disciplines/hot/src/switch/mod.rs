@@ -56,7 +56,7 @@ const PAUSE_UNFIT: Duration = Duration::from_secs(2);
 
 /// A change that was not answered yet.
 #[derive(Debug)]
-struct Asked {
+struct PendingChange {
     change: Change,
     /// How often pages had come before it was asked for.
     growths: u64,
@@ -89,7 +89,7 @@ pub struct SwitchCache {
     /// Seen, but not cached.
     contenders: Table,
     /// Changes that were not answered yet; no other change of the key is asked for meanwhile.
-    asked: HashMap<Key, Asked>,
+    asked: HashMap<Key, PendingChange>,
     /// How many of them are insertions.
     arriving: usize,
     /// Evictions that could not be sent, to be asked for again at the window's end.
@@ -663,7 +663,7 @@ impl SwitchCache {
         } else {
             self.counts.evicts += 1;
         }
-        let asked = Asked {
+        let asked = PendingChange {
             change: change.clone(),
             growths: self.growths,
         };

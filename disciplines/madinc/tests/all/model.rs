@@ -6,7 +6,7 @@ use decide::{
     Action, Answer, Discipline, HotKeys, ITEMS_PER_PAGE_USUAL, Inventory, Key, Limits, Room,
     WindowEnd,
 };
-use hot::testing::{Seen, Switch, Zipf, key, number};
+use hot::testing::{RequestOutcome, Switch, Zipf, key, number};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 const TENANT: u32 = 5;
@@ -184,9 +184,9 @@ impl Line {
             let mut hit = false;
             for switch in &mut self.switches {
                 match switch.request(key) {
-                    Seen::Hit => hit = true,
-                    Seen::Missed => {}
-                    Seen::Crossed => {
+                    RequestOutcome::Hit => hit = true,
+                    RequestOutcome::Missed => {}
+                    RequestOutcome::Crossed => {
                         if self.random.random::<f64>() >= self.lost {
                             switch.report(key);
                         }

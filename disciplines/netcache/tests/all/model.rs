@@ -6,7 +6,7 @@ use decide::{
     Action, Answer, Discipline, HotKeys, ITEMS_PER_PAGE_USUAL, Inventory, Limits, Room, WindowEnd,
 };
 pub use hot::testing::Zipf;
-use hot::testing::{Seen, Switch};
+use hot::testing::{RequestOutcome, Switch};
 use rand::{SeedableRng, rngs::SmallRng};
 
 const SWITCH: u16 = 1;
@@ -110,9 +110,9 @@ impl Model {
         for _ in 0..requests {
             let key = self.key_of[self.zipf.sample(&mut self.random)];
             match self.switch.request(key) {
-                Seen::Hit => hits += 1,
-                Seen::Missed => {}
-                Seen::Crossed => self.switch.report(key),
+                RequestOutcome::Hit => hits += 1,
+                RequestOutcome::Missed => {}
+                RequestOutcome::Crossed => self.switch.report(key),
             }
         }
         self.hit_ratio = f64::from(hits) / requests as f64;

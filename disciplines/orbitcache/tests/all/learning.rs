@@ -11,7 +11,7 @@ use decide::{
 };
 // The registration names the programs as native code, which this crate runs.
 use dataplane as _;
-use hot::testing::{Seen, Switch, Zipf, key};
+use hot::testing::{RequestOutcome, Switch, Zipf, key};
 use orbitcache::REGISTRATION;
 use proptest::prelude::*;
 use rand::{SeedableRng, rngs::SmallRng};
@@ -174,9 +174,9 @@ impl Rig {
             for _ in 0..tenant.requests / BATCHES as usize {
                 let n = tenant.order[tenant.zipf.sample(&mut self.random)];
                 match tenant.switch.request(n) {
-                    Seen::Hit => tenant.reads += 1,
-                    Seen::Missed => missed.push(n),
-                    Seen::Crossed => {
+                    RequestOutcome::Hit => tenant.reads += 1,
+                    RequestOutcome::Missed => missed.push(n),
+                    RequestOutcome::Crossed => {
                         tenant.switch.report(n);
                         missed.push(n);
                     }
