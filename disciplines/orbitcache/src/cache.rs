@@ -32,6 +32,7 @@ const UNFIT: Duration = Duration::from_secs(60);
 const BUCKET_FULL: Duration = Duration::from_secs(10);
 const NO_ROOM: Duration = Duration::from_secs(1);
 
+/// Whether the switch has an item of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -43,8 +44,9 @@ enum Place {
     Leaving,
 }
 
+/// What is known of a key at the switch.
 #[derive(Debug, Default)]
-struct Known {
+struct KeyState {
     place: Place,
     score: f64,
     /// Reads in this window that the switch missed.
@@ -58,7 +60,7 @@ struct Known {
     paused_until: Duration,
 }
 
-impl Known {
+impl KeyState {
     fn is_item(&self) -> bool {
         matches!(self.place, Place::Coming | Place::In)
     }
@@ -114,7 +116,7 @@ pub struct Cache {
     window: Duration,
     /// Parameter word 1.
     word: u32,
-    keys: BTreeMap<Key, Known>,
+    keys: BTreeMap<Key, KeyState>,
     /// How many of them are items.
     items: usize,
     others_most: usize,
@@ -262,7 +264,7 @@ impl Cache {
 
     /// How many items it would have if there were memory for them. A key that found none counts: for it there is to be more.
     pub fn wanted(&self, now: Duration) -> usize {
-        let wanted = |known: &&Known| {
+        let wanted = |known: &&KeyState| {
             (known.is_item() && (known.is_new || known.score >= WORTH / 2.0))
                 || known.worth(now + NO_ROOM, self.window) >= WORTH
         };
@@ -401,8 +403,8 @@ impl Cache {
     }
 
     /// Keys by what `of` makes of them, the lowest first; equals in the order of their bytes.
-    fn sorted(&self, of: impl Fn(&Known) -> Option<f64>) -> Vec<(f64, Key)> {
-        let of = |(key, known): (&Key, &Known)| Some((of(known)?, key.clone()));
+    fn sorted(&self, of: impl Fn(&KeyState) -> Option<f64>) -> Vec<(f64, Key)> {
+        let of = |(key, known): (&Key, &KeyState)| Some((of(known)?, key.clone()));
         let mut all: Vec<(f64, Key)> = self.keys.iter().filter_map(of).collect();
         all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         all
@@ -448,8 +450,8 @@ impl Cache {
     /// tried again.
     fn forget(&mut self, now: Duration, most: usize) {
         let window = self.window;
-        let idle = |known: &Known| known.place == Place::Out && known.paused_until <= now;
-        let weight = |known: &Known| match idle(known) {
+        let idle = |known: &KeyState| known.place == Place::Out && known.paused_until <= now;
+        let weight = |known: &KeyState| match idle(known) {
             true => known.score.max(known.reads(now, window)),
             false => f64::MAX,
         };

@@ -9,7 +9,7 @@ use decide::{
 
 use crate::{
     cache::Cache,
-    report::{Report, Wanted},
+    report::{Report, ReportRequest},
     settings,
     share::shares,
     size::Size,
@@ -30,7 +30,7 @@ const QUEUE_SHIFT: u32 = 24;
 /// Makes a controller within these limits.
 pub fn controller(limits: Limits) -> Box<dyn Discipline> {
     let set = limits.settings;
-    let wanted = Wanted {
+    let wanted = ReportRequest {
         keys: set[settings::TOP_K] as u16,
         window: Duration::from_millis(limits.window_ms.into()),
     };

@@ -9,16 +9,16 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use decide::Key;
 
-/// What a store is to report.
+/// A request of the control half: what a store is to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Keys.
+pub struct ReportRequest {
+    /// The number of keys in a report.
     pub keys: u16,
-    /// Length of a window.
+    /// The length of a window, after which there is a report.
     pub window: Duration,
 }
 
-impl Wanted {
+impl ReportRequest {
     /// As a message.
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(6);
@@ -28,8 +28,8 @@ impl Wanted {
     }
 
     /// From a message; `None` if it is none.
-    pub fn decode(mut bytes: &[u8]) -> Option<Wanted> {
-        Some(Wanted {
+    pub fn decode(mut bytes: &[u8]) -> Option<ReportRequest> {
+        Some(ReportRequest {
             keys: bytes.try_get_u16().ok()?,
             window: Duration::from_millis(bytes.try_get_u32().ok()?.into()),
         })
@@ -91,8 +91,8 @@ mod tests {
         #[test]
         fn what_was_written_is_read(keys in 0u16.., ms in 0u32.., reads in prop::collection::vec((prop::collection::vec(0u8.., 1..=255), 0u32..), 0..20)) {
             let window = Duration::from_millis(ms.into());
-            let wanted = Wanted { keys, window };
-            prop_assert_eq!(Wanted::decode(&wanted.encode()), Some(wanted));
+            let wanted = ReportRequest { keys, window };
+            prop_assert_eq!(ReportRequest::decode(&wanted.encode()), Some(wanted));
             let keys = reads.into_iter().map(|(key, n)| (Key::from(key), n)).collect();
             let report = Report { counted: window, keys };
             prop_assert_eq!(Report::decode(&report.encode()), Some(report));
@@ -100,7 +100,7 @@ mod tests {
 
         #[test]
         fn anything_is_read_or_refused(bytes in prop::collection::vec(0u8.., 0..100)) {
-            let _ = (Wanted::decode(&bytes), Report::decode(&bytes));
+            let _ = (ReportRequest::decode(&bytes), Report::decode(&bytes));
         }
     }
 }

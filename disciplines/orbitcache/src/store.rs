@@ -9,7 +9,7 @@ use decide::{StoreAction, StoreHalf};
 use wire::KeyHash;
 
 use crate::{
-    report::{Report, Wanted},
+    report::{Report, ReportRequest},
     settings::TOP_K_MOST,
     sketch::Sketch,
     top::Top,
@@ -28,7 +28,7 @@ pub struct Store {
 }
 
 struct Tenant {
-    wanted: Wanted,
+    wanted: ReportRequest,
     told: Duration,
     /// When the window began.
     began: Duration,
@@ -53,7 +53,7 @@ impl StoreHalf for Store {
     }
 
     fn told(&mut self, now: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
-        if let Some(wanted) = Wanted::decode(message) {
+        if let Some(wanted) = ReportRequest::decode(message) {
             self.count(now, tenant, wanted, out);
         }
     }
@@ -89,7 +89,13 @@ impl StoreHalf for Store {
 
 impl Store {
     /// Counts a tenant's reads from now on, or goes on with it, as the control half wants them.
-    fn count(&mut self, now: Duration, tenant: u32, wanted: Wanted, out: &mut Vec<StoreAction>) {
+    fn count(
+        &mut self,
+        now: Duration,
+        tenant: u32,
+        wanted: ReportRequest,
+        out: &mut Vec<StoreAction>,
+    ) {
         if self.tenants.len() >= TENANTS_MOST && !self.tenants.contains_key(&tenant) {
             return;
         }
@@ -102,7 +108,7 @@ impl Store {
         };
         let at = self.tenants.entry(tenant).or_insert_with(new);
         at.told = now;
-        at.wanted = Wanted {
+        at.wanted = ReportRequest {
             keys: wanted.keys.clamp(1, TOP_K_MOST as u16),
             window: wanted.window.max(WINDOW_LEAST),
         };
@@ -119,7 +125,7 @@ mod tests {
 
     fn tell(store: &mut Store, now: Duration, tenant: u32, keys: u16) -> Vec<StoreAction> {
         let window = WINDOW;
-        let message = &Wanted { keys, window }.encode()[..];
+        let message = &ReportRequest { keys, window }.encode()[..];
         let mut out = vec![];
         store.told(now, tenant, message, &mut out);
         out

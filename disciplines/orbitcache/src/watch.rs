@@ -14,16 +14,18 @@ use crate::store::FORGOTTEN_AFTER;
 /// From one word to the next.
 const EVERY: Duration = Duration::from_secs(FORGOTTEN_AFTER.as_secs() / 3);
 
-struct Said {
+/// The last message to a store about one tenant.
+struct Notice {
+    /// When it was sent.
     at: Duration,
     /// The store does not have it yet. There is no need of another.
     waits: bool,
 }
 
-/// Who was told what.
+/// What each store was told.
 pub struct Watch {
     message: Bytes,
-    stores: BTreeMap<SocketAddr, BTreeMap<u32, Said>>,
+    stores: BTreeMap<SocketAddr, BTreeMap<u32, Notice>>,
     tenants: BTreeSet<u32>,
 }
 
@@ -67,13 +69,13 @@ impl Watch {
     pub fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         for (store, said) in &mut self.stores {
             for tenant in &self.tenants {
-                let enough = |said: &Said| said.waits || now.saturating_sub(said.at) < EVERY;
+                let enough = |said: &Notice| said.waits || now.saturating_sub(said.at) < EVERY;
                 if said.get(tenant).is_some_and(enough) {
                     continue;
                 }
                 said.insert(
                     *tenant,
-                    Said {
+                    Notice {
                         at: now,
                         waits: true,
                     },
