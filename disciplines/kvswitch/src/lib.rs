@@ -6,13 +6,13 @@
 //! [`record::Replicas`], what it says of each store a [`servers::Server`]. Store half: what it tells stores to hold becomes holding.
 
 mod control;
+mod message;
 pub mod parameters;
 mod pipeline;
 pub mod record;
 pub mod servers;
 mod settings;
 mod store;
-mod told;
 
 use std::ffi::c_void;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use decide::{Key, StoreAction, StoreHalf};
 
-use crate::told::{Told, What};
+use crate::message::{Told, What};
 
 /// Keys of one tenant that are held at most; of more the control half has no need.
 const KEYS_MOST: usize = 100_000;

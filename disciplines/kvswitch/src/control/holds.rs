@@ -11,7 +11,7 @@ use std::{
 
 use decide::{Action, Key};
 
-use crate::told::{Told, What};
+use crate::message::{Told, What};
 
 /// What one store holds of one tenant.
 #[derive(Debug, Default)]

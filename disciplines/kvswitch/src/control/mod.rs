@@ -7,6 +7,7 @@
 
 mod accuracy;
 mod copies;
+mod demand;
 mod estimate;
 mod holds;
 mod place;
@@ -15,7 +16,6 @@ mod servers;
 mod side;
 mod table;
 mod threshold;
-mod wanted;
 mod writes;
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use decide::Key;
 
 use super::{
+    demand::Wanted,
     place::{replicas, turns},
-    wanted::Wanted,
 };
 use crate::record::TURNS_MAX;
 

@@ -7,9 +7,9 @@ use wire::Secret;
 
 use super::*;
 use crate::{
+    message::{Told, What},
     record::{HEADER, IPV4_TURN},
     servers::LOADS,
-    told::{Told, What},
 };
 
 const SWITCH: SwitchId = 3;
