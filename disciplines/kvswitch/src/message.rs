@@ -1,23 +1,24 @@
 //! What the control half tells the store halves. Numbers are big-endian:
 //!
 //! ```text
-//! version u8 | what u8 | for each key: length u8, key
+//! version u8 | instruction u8 | for each key: length u8, key
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use decide::{Key, MESSAGE_MAX};
 
-/// Of the layout; a message of another is passed over.
+/// The version of the layout; a message of another one is passed over.
 const VERSION: u8 = 1;
 
-/// What becomes of the keys of a message.
+/// What a store is to do with the keys of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// They are held from now on.
+pub enum Instruction {
+    /// Hold them from now on.
     Hold,
-    /// They are held no longer.
+    /// Hold them no longer.
     Release,
-    /// Without keys: what is held from before goes with the next [`What::End`] unless it is named until then.
+    /// Without keys: what is held from before goes with the next [`Instruction::End`] unless it is
+    /// named until then.
     Begin,
     /// Without keys: all that is to be held has been named.
     End,
@@ -25,33 +26,33 @@ pub enum What {
     Confirm,
 }
 
-impl What {
-    const ALL: [What; 5] = [
-        What::Hold,
-        What::Release,
-        What::Begin,
-        What::End,
-        What::Confirm,
+impl Instruction {
+    const ALL: [Instruction; 5] = [
+        Instruction::Hold,
+        Instruction::Release,
+        Instruction::Begin,
+        Instruction::End,
+        Instruction::Confirm,
     ];
 }
 
 /// A message about one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// What is to be done.
-    pub what: What,
-    /// With these keys.
+pub struct StoreMessage {
+    /// What is to be done with the keys.
+    pub instruction: Instruction,
+    /// The keys.
     pub keys: Vec<Key>,
 }
 
-impl Told {
+impl StoreMessage {
     /// A message without keys.
-    pub fn word(what: What) -> Bytes {
-        Bytes::copy_from_slice(&[VERSION, what as u8])
+    pub fn word(instruction: Instruction) -> Bytes {
+        Bytes::copy_from_slice(&[VERSION, instruction as u8])
     }
 
     /// As many messages as the keys need.
-    pub fn messages(what: What, keys: &[Key]) -> Vec<Bytes> {
+    pub fn messages(instruction: Instruction, keys: &[Key]) -> Vec<Bytes> {
         let mut messages = vec![];
         let mut bytes = BytesMut::new();
         for key in keys {
@@ -59,7 +60,7 @@ impl Told {
                 messages.push(bytes.split().freeze());
             }
             if bytes.is_empty() {
-                bytes.put_slice(&[VERSION, what as u8]);
+                bytes.put_slice(&[VERSION, instruction as u8]);
             }
             bytes.put_u8(key.len() as u8);
             bytes.put_slice(key);
@@ -72,11 +73,11 @@ impl Told {
 
     /// From a message; `None` if it is none, or of another version. Each key is copied, so that one does not keep the whole message in
     /// memory.
-    pub fn decode(mut bytes: &[u8]) -> Option<Told> {
+    pub fn decode(mut bytes: &[u8]) -> Option<StoreMessage> {
         let version = bytes.try_get_u8().ok()?;
-        let what = bytes.try_get_u8().ok()?;
-        let what = *What::ALL
-            .get(usize::from(what))
+        let instruction = bytes.try_get_u8().ok()?;
+        let instruction = *Instruction::ALL
+            .get(usize::from(instruction))
             .filter(|_| version == VERSION)?;
         let mut keys = vec![];
         while bytes.has_remaining() {
@@ -84,7 +85,7 @@ impl Told {
             let key = bytes.split_off(..len).filter(|key| !key.is_empty())?;
             keys.push(Key::copy_from_slice(key));
         }
-        Some(Told { what, keys })
+        Some(StoreMessage { instruction, keys })
     }
 }
 
@@ -96,37 +97,44 @@ mod tests {
 
     #[test]
     fn another_version_is_passed_over() {
-        assert_eq!(Told::decode(&[VERSION + 1, 0]), None);
-        assert_eq!(Told::decode(&[VERSION, What::ALL.len() as u8]), None);
+        assert_eq!(StoreMessage::decode(&[VERSION + 1, 0]), None);
         assert_eq!(
-            Told::decode(&[VERSION, 0, 3, 1, 2]),
+            StoreMessage::decode(&[VERSION, Instruction::ALL.len() as u8]),
+            None
+        );
+        assert_eq!(
+            StoreMessage::decode(&[VERSION, 0, 3, 1, 2]),
             None,
             "a key is cut off"
         );
-        assert_eq!(Told::decode(&[VERSION, 0, 0]), None, "a key without bytes");
-        assert!(Told::messages(What::Hold, &[]).is_empty());
+        assert_eq!(
+            StoreMessage::decode(&[VERSION, 0, 0]),
+            None,
+            "a key without bytes"
+        );
+        assert!(StoreMessage::messages(Instruction::Hold, &[]).is_empty());
     }
 
     proptest! {
         #[test]
         fn what_was_written_is_read(keys in prop::collection::vec(prop::collection::vec(0u8.., 1..=255), 0..600)) {
             let keys: Vec<Key> = keys.into_iter().map(Key::from).collect();
-            let messages = Told::messages(What::Release, &keys);
+            let messages = StoreMessage::messages(Instruction::Release, &keys);
             prop_assert!(messages.iter().all(|message| message.len() <= MESSAGE_MAX));
-            let read = messages.iter().map(|message| Told::decode(message).unwrap());
-            let read: Vec<Key> = read.flat_map(|told| { assert_eq!(told.what, What::Release); told.keys }).collect();
+            let read = messages.iter().map(|message| StoreMessage::decode(message).unwrap());
+            let read: Vec<Key> = read.flat_map(|told| { assert_eq!(told.instruction, Instruction::Release); told.keys }).collect();
             prop_assert_eq!(read, keys);
         }
 
         #[test]
-        fn words_are_read(at in 0..What::ALL.len()) {
-            let what = What::ALL[at];
-            prop_assert_eq!(Told::decode(&Told::word(what)), Some(Told { what, keys: vec![] }));
+        fn words_are_read(at in 0..Instruction::ALL.len()) {
+            let instruction = Instruction::ALL[at];
+            prop_assert_eq!(StoreMessage::decode(&StoreMessage::word(instruction)), Some(StoreMessage { instruction, keys: vec![] }));
         }
 
         #[test]
         fn anything_is_read_or_refused(bytes in prop::collection::vec(0u8.., 0..100)) {
-            let _ = Told::decode(&bytes);
+            let _ = StoreMessage::decode(&bytes);
         }
     }
 }

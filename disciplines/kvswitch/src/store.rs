@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use decide::{Key, StoreAction, StoreHalf};
 
-use crate::message::{Told, What};
+use crate::message::{Instruction, StoreMessage};
 
 /// Keys of one tenant that are held at most; of more the control half has no need.
 const KEYS_MOST: usize = 100_000;
@@ -13,18 +13,18 @@ const KEYS_MOST: usize = 100_000;
 /// The keys that are held for each tenant.
 #[derive(Default)]
 pub struct Store {
-    tenants: BTreeMap<u32, Held>,
+    tenants: BTreeMap<u32, HeldKeys>,
 }
 
-/// Keys, and whether each was named since the last [`What::Begin`].
+/// Keys, and whether each was named since the last [`Instruction::Begin`].
 #[derive(Default)]
-struct Held {
+struct HeldKeys {
     keys: BTreeMap<Key, bool>,
 }
 
 impl StoreHalf for Store {
     fn told(&mut self, _now: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
-        if let Some(told) = Told::decode(message) {
+        if let Some(told) = StoreMessage::decode(message) {
             let held = self.tenants.entry(tenant).or_default();
             held.told(tenant, told, out);
         }
@@ -35,23 +35,23 @@ impl StoreHalf for Store {
     }
 }
 
-impl Held {
-    fn told(&mut self, tenant: u32, told: Told, out: &mut Vec<StoreAction>) {
-        match told.what {
-            What::Hold => self.hold(tenant, told.keys, out),
-            What::Release => {
+impl HeldKeys {
+    fn told(&mut self, tenant: u32, told: StoreMessage, out: &mut Vec<StoreAction>) {
+        match told.instruction {
+            Instruction::Hold => self.hold(tenant, told.keys, out),
+            Instruction::Release => {
                 let there = |key: &Key| self.keys.remove(key).is_some();
                 let gone = told.keys.into_iter().filter(there);
                 out.extend(gone.map(|key| StoreAction::Release { tenant, key }));
             }
-            What::Begin => self.keys.values_mut().for_each(|named| *named = false),
-            What::End => {
+            Instruction::Begin => self.keys.values_mut().for_each(|named| *named = false),
+            Instruction::End => {
                 let unnamed = self.keys.iter().filter(|(_, named)| !**named);
                 let release = |key: Key| StoreAction::Release { tenant, key };
                 out.extend(unnamed.map(|(key, _)| release(key.clone())));
                 self.keys.retain(|_, named| *named);
             }
-            What::Confirm => out.push(StoreAction::Confirm { tenant }),
+            Instruction::Confirm => out.push(StoreAction::Confirm { tenant }),
         }
     }
 
@@ -80,10 +80,10 @@ mod tests {
             .collect()
     }
 
-    fn tell(store: &mut Store, what: What, names: &str) -> Vec<String> {
-        let mut messages = Told::messages(what, &keys(names));
+    fn tell(store: &mut Store, instruction: Instruction, names: &str) -> Vec<String> {
+        let mut messages = StoreMessage::messages(instruction, &keys(names));
         if names.is_empty() {
-            messages = vec![Told::word(what)];
+            messages = vec![StoreMessage::word(instruction)];
         }
         let mut out = vec![];
         for message in &messages {
@@ -102,28 +102,28 @@ mod tests {
     #[test]
     fn keys_are_held_whenever_they_are_named_and_released_once() {
         let mut store = Store::default();
-        assert_eq!(tell(&mut store, What::Hold, "a b"), ["+a", "+b"]);
-        assert_eq!(tell(&mut store, What::Hold, "b c"), ["+b", "+c"]);
-        assert_eq!(tell(&mut store, What::Release, "a a x"), ["-a"]);
-        assert_eq!(tell(&mut store, What::Confirm, ""), ["confirm"]);
+        assert_eq!(tell(&mut store, Instruction::Hold, "a b"), ["+a", "+b"]);
+        assert_eq!(tell(&mut store, Instruction::Hold, "b c"), ["+b", "+c"]);
+        assert_eq!(tell(&mut store, Instruction::Release, "a a x"), ["-a"]);
+        assert_eq!(tell(&mut store, Instruction::Confirm, ""), ["confirm"]);
     }
 
     #[test]
     fn what_a_new_leader_does_not_name_goes() {
         let mut store = Store::default();
-        tell(&mut store, What::Hold, "a b c");
-        assert_eq!(tell(&mut store, What::Begin, ""), [""; 0]);
-        assert_eq!(tell(&mut store, What::Hold, "b d"), ["+b", "+d"]);
-        assert_eq!(tell(&mut store, What::End, ""), ["-a", "-c"]);
-        assert_eq!(tell(&mut store, What::End, ""), [""; 0]);
+        tell(&mut store, Instruction::Hold, "a b c");
+        assert_eq!(tell(&mut store, Instruction::Begin, ""), [""; 0]);
+        assert_eq!(tell(&mut store, Instruction::Hold, "b d"), ["+b", "+d"]);
+        assert_eq!(tell(&mut store, Instruction::End, ""), ["-a", "-c"]);
+        assert_eq!(tell(&mut store, Instruction::End, ""), [""; 0]);
     }
 
     #[test]
     fn of_a_tenant_that_left_nothing_is_known() {
         let mut store = Store::default();
-        tell(&mut store, What::Hold, "a");
+        tell(&mut store, Instruction::Hold, "a");
         store.left(Duration::ZERO, TENANT, &mut vec![]);
-        assert_eq!(tell(&mut store, What::Hold, "a"), ["+a"]);
+        assert_eq!(tell(&mut store, Instruction::Hold, "a"), ["+a"]);
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let mut store = Store::default();
         let names: Vec<String> = (0..KEYS_MOST + 5).map(|n| n.to_string()).collect();
         assert_eq!(
-            tell(&mut store, What::Hold, &names.join(" ")).len(),
+            tell(&mut store, Instruction::Hold, &names.join(" ")).len(),
             KEYS_MOST
         );
     }

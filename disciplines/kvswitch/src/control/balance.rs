@@ -7,7 +7,7 @@ use wire::maps::HashMap;
 
 use super::{
     estimate::Estimates,
-    table::{Table, Wants},
+    table::{Situation, Table},
     threshold::{Rules, Threshold},
 };
 
@@ -87,8 +87,8 @@ impl Load {
     }
 }
 
-/// What came of it: of the last windows together.
-struct Came {
+/// What came of the last windows together.
+struct Summary {
     imbalance: f64,
     replicas_share: f64,
     hot_keys: usize,
@@ -96,7 +96,7 @@ struct Came {
     right_of_all: f64,
 }
 
-fn run(theta: f64) -> Came {
+fn run(theta: f64) -> Summary {
     let (mut load, mut table) = (Load::new(theta), Table::default());
     let mut estimates = Estimates::new(0.5, HOT_MOST);
     let mut threshold = Threshold::new(RULES);
@@ -110,7 +110,7 @@ fn run(theta: f64) -> Came {
         hottest = estimates.highest(HOT_MOST);
         threshold.hottest(hottest[0].1 / average);
         threshold.window_end(highest / average - 1.0, 3.0 / average.sqrt());
-        let planned = table.plan(&Wants {
+        let planned = table.plan(&Situation {
             hottest: &hottest,
             load: &|key| estimates.of(key),
             threshold: threshold.part() * average,
@@ -140,7 +140,7 @@ fn run(theta: f64) -> Came {
         let expected = hottest.iter().take(first);
         expected.filter(|(key, _)| load.ranks[key] < first).count() as f64 / first as f64
     };
-    Came {
+    Summary {
         imbalance: imbalance(&sums),
         replicas_share: table.replicas() as f64 / (SERVERS * HOT_MOST) as f64,
         hot_keys: table.len(),
@@ -160,7 +160,7 @@ fn imbalance(loads: &[f64]) -> f64 {
 fn the_paper_s_balance_comes_of_few_replicas() {
     for theta in [0.9, 0.99, 1.5] {
         let came = run(theta);
-        let Came {
+        let Summary {
             imbalance,
             replicas_share,
             hot_keys,

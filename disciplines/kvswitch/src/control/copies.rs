@@ -37,8 +37,8 @@ const EMPTY: f64 = 0.5;
 /// What cost too much is tried again when it has less than this part of the load that it had.
 const CHEAPER: f64 = 0.5;
 
-/// What a plan goes by.
-pub struct Wants<'a> {
+/// The situation that a plan goes by.
+pub struct Situation<'a> {
     /// The hottest keys with their loads in requests of a window, the hottest first.
     pub hottest: &'a [(Key, f64)],
     /// The load of any other key.
@@ -66,9 +66,9 @@ pub struct Wants<'a> {
     pub busy: &'a dyn Fn(&Key) -> bool,
 }
 
-/// What is to change, in this order.
+/// A change of a copy. A plan has them in this order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Planned {
+pub enum CopyChange {
     /// It is to have replicas. Until then the switch has it as a copy.
     Yield(Key),
     /// It is a copy no longer.
@@ -84,9 +84,9 @@ enum Stage {
     Leaving,
 }
 
-/// A key that is a copy, or on its way.
+/// The state of a key that is a copy, or on its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Copied {
+struct CopyState {
     stage: Stage,
     /// Reads of the present window that it did not answer; none: it was not there when that began.
     missed: Option<f64>,
@@ -94,9 +94,9 @@ struct Copied {
     cost: Option<f64>,
 }
 
-impl Copied {
-    fn new(stage: Stage) -> Copied {
-        Copied {
+impl CopyState {
+    fn new(stage: Stage) -> CopyState {
+        CopyState {
             stage,
             missed: None,
             cost: None,
@@ -111,9 +111,9 @@ impl Copied {
     }
 }
 
-/// A key that is no copy for now.
+/// The exclusion of a key that is no copy for now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Unfit {
+struct Exclusion {
     until: Duration,
     /// With less load than this it may be one before.
     load: f64,
@@ -127,10 +127,10 @@ pub struct Copies {
     allowed: bool,
     /// Keys that are remembered as unfit.
     most: usize,
-    keys: BTreeMap<Key, Copied>,
+    keys: BTreeMap<Key, CopyState>,
     /// Keys that are to be copies as soon as they have no replicas.
     wanted: BTreeSet<Key>,
-    unfit: BTreeMap<Key, Unfit>,
+    unfit: BTreeMap<Key, Exclusion>,
 }
 
 impl Copies {
@@ -187,62 +187,62 @@ impl Copies {
     }
 
     /// What is to change after a window; it is taken as asked for.
-    pub fn plan(&mut self, now: Duration, wants: &Wants<'_>) -> Vec<Planned> {
-        let is_cheaper = |key: &Key, load: f64| load > 0.0 && (wants.load)(key) < load;
+    pub fn plan(&mut self, now: Duration, situation: &Situation<'_>) -> Vec<CopyChange> {
+        let is_cheaper = |key: &Key, load: f64| load > 0.0 && (situation.load)(key) < load;
         self.unfit
             .retain(|key, unfit| unfit.until > now && !is_cheaper(key, unfit.load));
         self.wanted.clear();
-        self.keys.values_mut().for_each(Copied::window_end);
+        self.keys.values_mut().for_each(CopyState::window_end);
         let edge = WRITES_MOST - if self.allowed { 0.0 } else { WRITES_BELOW };
-        self.allowed = wants.writes <= edge;
+        self.allowed = situation.writes <= edge;
         if !self.is_on {
             return vec![];
         }
-        let costly = self.costly(wants);
+        let costly = self.costly(situation);
         for (key, load) in &costly {
             self.lost(now + UNFIT, load * CHEAPER, key);
         }
         let (chosen, room) = if self.allowed {
-            self.chosen(wants)
+            self.chosen(situation)
         } else {
             (BTreeMap::new(), 0)
         };
-        let changes = wants.changes - costly.len();
-        let leaving = self.leaving(&chosen, room, changes, wants);
+        let changes = situation.changes - costly.len();
+        let leaving = self.leaving(&chosen, room, changes, situation);
         let free = room.saturating_sub(self.len() - leaving.len());
         let most = free.min(changes - leaving.len());
-        let absent = wants.hottest.iter().map(|(key, _)| key);
+        let absent = situation.hottest.iter().map(|(key, _)| key);
         let absent = absent.filter(|key| chosen.contains_key(*key) && !self.has(key));
         let absent = absent.take(most).cloned();
-        let (wait, come): (Vec<Key>, Vec<Key>) = absent.partition(wants.busy);
+        let (wait, come): (Vec<Key>, Vec<Key>) = absent.partition(situation.busy);
         self.wanted = wait.into_iter().collect();
         let stages = leaving.iter().map(|key| (key, Stage::Leaving));
         for (key, stage) in stages.chain(come.iter().map(|key| (key, Stage::Asked))) {
-            self.keys.insert(key.clone(), Copied::new(stage));
+            self.keys.insert(key.clone(), CopyState::new(stage));
         }
-        let costly = costly.into_iter().map(|(key, _)| Planned::Yield(key));
-        let leaving = leaving.into_iter().map(Planned::Remove);
-        let come = come.into_iter().map(Planned::Put);
+        let costly = costly.into_iter().map(|(key, _)| CopyChange::Yield(key));
+        let leaving = leaving.into_iter().map(CopyChange::Remove);
+        let come = come.into_iter().map(CopyChange::Put);
         costly.chain(leaving).chain(come).collect()
     }
 
     /// Copies that cost too much, with their loads. Of a home that has too much to do those that cost most, until it has no longer: of what others
     /// do not answer there it is to blame.
-    fn costly(&self, wants: &Wants<'_>) -> Vec<(Key, f64)> {
+    fn costly(&self, situation: &Situation<'_>) -> Vec<(Key, f64)> {
         let there = self.keys.iter();
         let there = there.filter(|(_, copied)| copied.stage == Stage::There);
-        let cost = |(key, copied): (&Key, &Copied)| Some((copied.cost?, key.clone()));
-        let worth = |(cost, _): &(f64, Key)| *cost > COSTS * wants.average;
+        let cost = |(key, copied): (&Key, &CopyState)| Some((copied.cost?, key.clone()));
+        let worth = |(cost, _): &(f64, Key)| *cost > COSTS * situation.average;
         let mut there: Vec<(f64, Key)> = there.filter_map(cost).filter(worth).collect();
         there.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut loads = wants.loads.to_vec();
+        let mut loads = situation.loads.to_vec();
         let is_costly = |(cost, key): (f64, Key)| {
-            let (load, home) = ((wants.load)(&key), (wants.home)(&key)?);
-            let is_more = match wants.loads.get(home)? > &wants.full {
-                true => loads[home] > wants.full,
+            let (load, home) = ((situation.load)(&key), (situation.home)(&key)?);
+            let is_more = match situation.loads.get(home)? > &situation.full {
+                true => loads[home] > situation.full,
                 false => cost > load * EMPTY,
             };
-            ((wants.most)(load) >= 2 && is_more).then(|| {
+            ((situation.most)(load) >= 2 && is_more).then(|| {
                 loads[home] -= cost;
                 (key, load)
             })
@@ -250,34 +250,37 @@ impl Copies {
         there
             .into_iter()
             .filter_map(is_costly)
-            .take(wants.changes / 2)
+            .take(situation.changes / 2)
             .collect()
     }
 
     /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas. These have theirs kept, and some
     /// more, for whose home will have too much to do next: they are smaller than copies, and few.
-    fn chosen<'a>(&self, wants: &Wants<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
+    fn chosen<'a>(&self, situation: &Situation<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
         let load = |(key, load): &'a (Key, f64)| match self.has(key) {
             true => (key, load * STAYS),
             false => (key, *load),
         };
-        let mut order: Vec<(&Key, f64)> = wants.hottest.iter().map(load).collect();
+        let mut order: Vec<(&Key, f64)> = situation.hottest.iter().map(load).collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         let mut chosen = BTreeMap::new();
-        let (least, most) = (wants.room / RECORDS_LEAST, wants.room / RECORDS_MOST);
-        let (mut kept, mut needed) = ((wants.records + least).min(most), 0);
+        let (least, most) = (
+            situation.room / RECORDS_LEAST,
+            situation.room / RECORDS_MOST,
+        );
+        let (mut kept, mut needed) = ((situation.records + least).min(most), 0);
         for (key, load) in order {
-            if chosen.len() + kept >= wants.room || load < LEAST {
+            if chosen.len() + kept >= situation.room || load < LEAST {
                 break;
             }
             if !self.unfit.contains_key(key) {
                 chosen.insert(key, load);
-            } else if load > wants.threshold {
+            } else if load > situation.threshold {
                 needed += 1;
                 kept = kept.max(needed);
             }
         }
-        (chosen, wants.room - kept)
+        (chosen, situation.room - kept)
     }
 
     /// Those that others need the room of, the coldest first.
@@ -286,7 +289,7 @@ impl Copies {
         chosen: &BTreeMap<&Key, f64>,
         room: usize,
         changes: usize,
-        wants: &Wants<'_>,
+        situation: &Situation<'_>,
     ) -> Vec<Key> {
         let new = chosen.keys().filter(|key| !self.has(key)).count();
         let excess = (self.len() + new).saturating_sub(room);
@@ -294,7 +297,8 @@ impl Copies {
             .keys
             .iter()
             .filter(|(key, copied)| copied.stage == Stage::There && !chosen.contains_key(*key));
-        let mut there: Vec<(f64, &Key)> = there.map(|(key, _)| ((wants.load)(key), key)).collect();
+        let mut there: Vec<(f64, &Key)> =
+            there.map(|(key, _)| ((situation.load)(key), key)).collect();
         there.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
         // What leaves for another takes two changes.
         let most = match self.allowed {
@@ -338,7 +342,7 @@ impl Copies {
         if self.unfit.len() >= self.most {
             self.unfit.pop_first();
         }
-        self.unfit.insert(key.clone(), Unfit { until, load });
+        self.unfit.insert(key.clone(), Exclusion { until, load });
     }
 
     /// The switch attached, and has these of all keys. What is under way will be answered.
@@ -369,7 +373,7 @@ mod tests {
         Duration::from_secs(s)
     }
 
-    struct Given {
+    struct Case {
         copies: Copies,
         loads: Vec<(Key, f64)>,
         room: usize,
@@ -380,10 +384,10 @@ mod tests {
         records: usize,
     }
 
-    impl Given {
+    impl Case {
         /// Keys by number with their loads.
-        fn of(loads: &[(u8, f64)], room: usize) -> Given {
-            let mut given = Given {
+        fn of(loads: &[(u8, f64)], room: usize) -> Case {
+            let mut given = Case {
                 copies: Copies::new(true, 100),
                 loads: vec![],
                 room,
@@ -402,7 +406,7 @@ mod tests {
             self.loads.sort_by(|a, b| b.1.total_cmp(&a.1));
         }
 
-        fn plan(&mut self, s: u64, busy: impl Fn(&Key) -> bool) -> Vec<Planned> {
+        fn plan(&mut self, s: u64, busy: impl Fn(&Key) -> bool) -> Vec<CopyChange> {
             let loads = &self.loads;
             let load = |key: &Key| {
                 loads
@@ -410,7 +414,7 @@ mod tests {
                     .find(|one| one.0 == key)
                     .map_or(0.0, |one| one.1)
             };
-            let wants = Wants {
+            let situation = Situation {
                 hottest: &self.loads,
                 load: &load,
                 threshold: 50.0,
@@ -425,7 +429,7 @@ mod tests {
                 changes: self.changes,
                 busy: &busy,
             };
-            self.copies.plan(at(s), &wants)
+            self.copies.plan(at(s), &situation)
         }
 
         /// Plans, and all of it is done. What was put, and what was removed, by number.
@@ -433,9 +437,9 @@ mod tests {
             let (mut put, mut removed) = (vec![], vec![]);
             for change in self.plan(s, |_| false) {
                 let (to, key) = match &change {
-                    Planned::Yield(key) => panic!("{key:?}"),
-                    Planned::Put(key) => (&mut put, key),
-                    Planned::Remove(key) => (&mut removed, key),
+                    CopyChange::Yield(key) => panic!("{key:?}"),
+                    CopyChange::Put(key) => (&mut put, key),
+                    CopyChange::Remove(key) => (&mut removed, key),
                 };
                 to.push(key[0]);
                 assert!(self.copies.answered(at(s), key, Outcome::Done));
@@ -446,7 +450,7 @@ mod tests {
 
     #[test]
     fn the_hottest_are_copies_as_far_as_there_is_room() {
-        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (3, 10.0), (4, 1.0)], 2);
+        let mut given = Case::of(&[(1, 90.0), (2, 80.0), (3, 10.0), (4, 1.0)], 2);
         assert_eq!(given.carry_out(1), (vec![1, 2], vec![]));
         assert!(given.copies.takes(&key(1)) && !given.copies.takes(&key(3)));
         assert_eq!(given.copies.worth(&given.loads), 3);
@@ -457,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_is_much_hotter_takes_a_colder_ones_room() {
-        let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 2);
+        let mut given = Case::of(&[(1, 90.0), (2, 80.0)], 2);
         given.carry_out(1);
         given.load(&[(1, 90.0), (2, 80.0), (3, 100.0)]);
         assert_eq!(given.carry_out(2), (vec![], vec![]));
@@ -467,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_is_unfit_is_no_copy_for_long_and_its_replicas_have_their_room() {
-        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (3, 70.0)], 2);
+        let mut given = Case::of(&[(1, 90.0), (2, 80.0), (3, 70.0)], 2);
         assert_eq!(given.carry_out(1).0, [1, 2]);
         assert!(given.copies.dropped(at(1), &key(1), true));
         assert!(!given.copies.takes(&key(1)));
@@ -482,8 +486,8 @@ mod tests {
 
     #[test]
     fn what_found_no_room_is_tried_again() {
-        let mut given = Given::of(&[(1, 90.0)], 2);
-        assert_eq!(given.plan(1, |_| false), [Planned::Put(key(1))]);
+        let mut given = Case::of(&[(1, 90.0)], 2);
+        assert_eq!(given.plan(1, |_| false), [CopyChange::Put(key(1))]);
         assert!(!given.copies.is_settled());
         assert!(given.copies.answered(at(1), &key(1), Outcome::NoRoom));
         assert_eq!(given.carry_out(2).0, [0; 0]);
@@ -493,7 +497,7 @@ mod tests {
     }
 
     /// After a whole window in which these copies did not answer so many reads.
-    fn missing(given: &mut Given, missed: &[(u8, u64)]) -> Vec<Planned> {
+    fn missing(given: &mut Case, missed: &[(u8, u64)]) -> Vec<CopyChange> {
         given.carry_out(1);
         given.carry_out(2);
         for (n, requests) in missed {
@@ -505,10 +509,10 @@ mod tests {
     #[test]
     fn a_copy_that_answers_less_than_half_of_its_reads_has_replicas() {
         for (missed, yields) in [(44, false), (46, true)] {
-            let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 9);
+            let mut given = Case::of(&[(1, 90.0), (2, 80.0)], 9);
             let planned = missing(&mut given, &[(1, missed), (2, 19)]);
-            let expected: &[Planned] = match yields {
-                true => &[Planned::Yield(key(1))],
+            let expected: &[CopyChange] = match yields {
+                true => &[CopyChange::Yield(key(1))],
                 false => &[],
             };
             assert_eq!(planned, expected, "{missed}");
@@ -518,10 +522,10 @@ mod tests {
 
     #[test]
     fn of_a_home_with_too_much_to_do_only_as_many_go_as_it_takes() {
-        let mut given = Given::of(&[(1, 90.0), (2, 80.0), (5, 80.0), (9, 70.0)], 9);
+        let mut given = Case::of(&[(1, 90.0), (2, 80.0), (5, 80.0), (9, 70.0)], 9);
         given.servers_have[1] = 150.0;
         let planned = missing(&mut given, &[(1, 30), (2, 19), (5, 15), (9, 10)]);
-        let of_it = [1, 5].map(|n| Planned::Yield(key(n)));
+        let of_it = [1, 5].map(|n| CopyChange::Yield(key(n)));
         assert_eq!(
             planned, of_it,
             "the costliest first; what is left is not too much"
@@ -530,7 +534,7 @@ mod tests {
 
     #[test]
     fn where_keys_may_have_no_replicas_copies_stay_whatever_they_cost() {
-        let mut given = Given::of(&[(1, 90.0)], 9);
+        let mut given = Case::of(&[(1, 90.0)], 9);
         (given.servers, given.servers_have[1]) = (1, 150.0);
         assert_eq!(missing(&mut given, &[(1, 80)]), []);
     }
@@ -538,8 +542,8 @@ mod tests {
     #[test]
     fn what_cost_too_much_is_a_copy_again_with_half_of_its_load_or_after_some_time() {
         for (load, s, is_there) in [(60.0, 4, false), (40.0, 4, true), (60.0, 700, true)] {
-            let mut given = Given::of(&[(1, 90.0)], 9);
-            assert_eq!(missing(&mut given, &[(1, 60)]), [Planned::Yield(key(1))]);
+            let mut given = Case::of(&[(1, 90.0)], 9);
+            assert_eq!(missing(&mut given, &[(1, 60)]), [CopyChange::Yield(key(1))]);
             given.load(&[(1, load)]);
             given.carry_out(s);
             assert_eq!(given.copies.has(&key(1)), is_there, "{load} at {s}");
@@ -548,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_window_in_which_a_copy_came_says_nothing_of_it() {
-        let mut given = Given::of(&[(1, 90.0)], 9);
+        let mut given = Case::of(&[(1, 90.0)], 9);
         given.carry_out(1);
         given.copies.missed(&key(1), 90);
         assert_eq!(given.carry_out(2), (vec![], vec![]));
@@ -559,7 +563,7 @@ mod tests {
     fn keys_with_replicas_have_their_room_and_some_more() {
         let loads: Vec<(u8, f64)> = (0..100).map(|n| (n, 90.0)).collect();
         for (records, copies) in [(0, 60), (10, 50), (90, 48)] {
-            let mut given = Given::of(&loads, 64);
+            let mut given = Case::of(&loads, 64);
             given.records = records;
             assert_eq!(given.carry_out(1).0.len(), copies, "{records}");
         }
@@ -567,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_key_with_replicas_loses_them_first() {
-        let mut given = Given::of(&[(1, 90.0)], 2);
+        let mut given = Case::of(&[(1, 90.0)], 2);
         assert_eq!(given.plan(1, |_| true), []);
         assert!(given.copies.takes(&key(1)) && !given.copies.has(&key(1)));
         assert_eq!(given.carry_out(2).0, [1]);
@@ -575,7 +579,7 @@ mod tests {
 
     #[test]
     fn where_more_is_written_than_read_there_are_none() {
-        let mut given = Given::of(&[(1, 90.0)], 2);
+        let mut given = Case::of(&[(1, 90.0)], 2);
         given.carry_out(1);
         for (writes, is_there) in [(0.49, true), (0.51, false), (0.47, false), (0.44, true)] {
             given.writes = writes;
@@ -586,7 +590,7 @@ mod tests {
 
     #[test]
     fn what_a_switch_lost_is_put_again_and_never_without_the_setting() {
-        let mut given = Given::of(&[(1, 90.0), (2, 80.0)], 2);
+        let mut given = Case::of(&[(1, 90.0), (2, 80.0)], 2);
         given.carry_out(1);
         given.copies.holds(&[&key(2)].into());
         assert_eq!(given.carry_out(2), (vec![1], vec![]));
@@ -599,7 +603,7 @@ mod tests {
         /// Whatever the loads, and whatever the switch says: no more changes than may be, no more copies than there is room for.
         #[test]
         fn plans_keep_their_bounds(windows in prop::collection::vec((prop::collection::vec((0u8..30, 0.0f64..200.0), 0..40), 0u8..40, 0.0f64..0.7), 1..20), room in 0usize..20, changes in 0usize..12) {
-            let mut given = Given::of(&[], room);
+            let mut given = Case::of(&[], room);
             given.changes = changes;
             for (s, (loads, says, writes)) in windows.into_iter().enumerate() {
                 let s = s as u64;
@@ -610,7 +614,7 @@ mod tests {
                 prop_assert!(planned.len() <= changes);
                 prop_assert!(given.copies.len() <= room + planned.len());
                 for change in planned {
-                    let (Planned::Put(key) | Planned::Remove(key) | Planned::Yield(key)) = &change;
+                    let (CopyChange::Put(key) | CopyChange::Remove(key) | CopyChange::Yield(key)) = &change;
                     let outcome = [Outcome::Done, Outcome::Done, Outcome::NoRoom, Outcome::NotSent][usize::from(says % 4)];
                     given.copies.answered(at(s), key, outcome);
                 }

@@ -11,11 +11,11 @@ use std::{
 
 use decide::{Action, Key};
 
-use crate::message::{Told, What};
+use crate::message::{Instruction, StoreMessage};
 
 /// What one store holds of one tenant.
 #[derive(Debug, Default)]
-struct Held {
+struct StoreHolds {
     /// By how many switches each is redirected.
     keys: BTreeMap<Key, u32>,
     hold: BTreeSet<Key>,
@@ -28,7 +28,7 @@ struct Held {
 #[derive(Debug, Default)]
 pub struct Holds {
     attached: BTreeSet<SocketAddr>,
-    held: BTreeMap<(u32, SocketAddr), Held>,
+    held: BTreeMap<(u32, SocketAddr), StoreHolds>,
 }
 
 impl Holds {
@@ -91,8 +91,8 @@ impl Holds {
         });
         let may_hold = |store: &&SocketAddr| self.attached.contains(store) || known.contains(store);
         for store in stores.iter().filter(may_hold) {
-            for word in [What::Begin, What::End] {
-                out.push(tell(tenant, *store, Told::word(word)));
+            for word in [Instruction::Begin, Instruction::End] {
+                out.push(tell(tenant, *store, StoreMessage::word(word)));
             }
         }
     }
@@ -104,7 +104,7 @@ impl Holds {
             if !held.ended {
                 held.tell(tenant, *store, out);
                 held.ended = true;
-                out.push(tell(tenant, *store, Told::word(What::End)));
+                out.push(tell(tenant, *store, StoreMessage::word(Instruction::End)));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Holds {
     }
 }
 
-impl Held {
+impl StoreHolds {
     fn again(&mut self, key: &Key) {
         self.release.remove(key);
         self.hold.insert(key.clone());
@@ -141,14 +141,14 @@ impl Held {
 
     fn tell(&mut self, tenant: u32, store: SocketAddr, out: &mut Vec<Action>) {
         if !mem::replace(&mut self.begun, true) {
-            out.push(tell(tenant, store, Told::word(What::Begin)));
+            out.push(tell(tenant, store, StoreMessage::word(Instruction::Begin)));
         }
-        for (what, keys) in [
-            (What::Release, mem::take(&mut self.release)),
-            (What::Hold, mem::take(&mut self.hold)),
+        for (instruction, keys) in [
+            (Instruction::Release, mem::take(&mut self.release)),
+            (Instruction::Hold, mem::take(&mut self.hold)),
         ] {
             let keys: Vec<Key> = keys.into_iter().collect();
-            let messages = Told::messages(what, &keys).into_iter();
+            let messages = StoreMessage::messages(instruction, &keys).into_iter();
             out.extend(messages.map(|message| tell(tenant, store, message)));
         }
     }
@@ -176,18 +176,18 @@ mod tests {
         Key::from_static(name.as_bytes())
     }
 
-    fn said(out: &mut Vec<Action>) -> Vec<(What, usize)> {
+    fn said(out: &mut Vec<Action>) -> Vec<(Instruction, usize)> {
         let told = |action| match action {
-            Action::Tell { message, .. } => Told::decode(&message).unwrap(),
+            Action::Tell { message, .. } => StoreMessage::decode(&message).unwrap(),
             other => panic!("{other:?}"),
         };
         out.drain(..)
             .map(told)
-            .map(|told| (told.what, told.keys.len()))
+            .map(|told| (told.instruction, told.keys.len()))
             .collect()
     }
 
-    fn news(holds: &mut Holds) -> Vec<(What, usize)> {
+    fn news(holds: &mut Holds) -> Vec<(Instruction, usize)> {
         let mut out = vec![];
         holds.tell(&mut out);
         said(&mut out)
@@ -199,16 +199,25 @@ mod tests {
         holds.hold(TENANT, store(), &key("a"));
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
-        assert_eq!(news(&mut holds), [(What::Begin, 0), (What::Hold, 1)]);
+        assert_eq!(
+            news(&mut holds),
+            [(Instruction::Begin, 0), (Instruction::Hold, 1)]
+        );
         assert_eq!(news(&mut holds), []);
         holds.hold(TENANT, store(), &key("b"));
         holds.release(TENANT, store(), &key("a"));
-        assert_eq!(news(&mut holds), [(What::Release, 1), (What::Hold, 1)]);
+        assert_eq!(
+            news(&mut holds),
+            [(Instruction::Release, 1), (Instruction::Hold, 1)]
+        );
         holds.detached(store());
         holds.hold(TENANT, store(), &key("c"));
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
-        assert_eq!(news(&mut holds), [(What::Begin, 0), (What::Hold, 2)]);
+        assert_eq!(
+            news(&mut holds),
+            [(Instruction::Begin, 0), (Instruction::Hold, 2)]
+        );
         assert_eq!(holds.count(TENANT, store()), 2);
     }
 
@@ -218,7 +227,10 @@ mod tests {
         holds.attached(store());
         let mut out = vec![];
         holds.settle(TENANT, &[store()], &mut out);
-        assert_eq!(said(&mut out), [(What::Begin, 0), (What::End, 0)]);
+        assert_eq!(
+            said(&mut out),
+            [(Instruction::Begin, 0), (Instruction::End, 0)]
+        );
         holds.settle(TENANT, &[store()], &mut out);
         assert_eq!(said(&mut out), []);
         holds.attached(store());
@@ -226,7 +238,11 @@ mod tests {
         holds.settle(TENANT, &[store()], &mut out);
         assert_eq!(
             said(&mut out),
-            [(What::Begin, 0), (What::Hold, 1), (What::End, 0)]
+            [
+                (Instruction::Begin, 0),
+                (Instruction::Hold, 1),
+                (Instruction::End, 0)
+            ]
         );
     }
 
@@ -245,7 +261,10 @@ mod tests {
         let to_it =
             |action: &Action| matches!(action, Action::Tell { store: to, .. } if *to == store());
         assert!(out.iter().all(to_it), "the others were told nothing");
-        assert_eq!(said(&mut out), [(What::Begin, 0), (What::End, 0)]);
+        assert_eq!(
+            said(&mut out),
+            [(Instruction::Begin, 0), (Instruction::End, 0)]
+        );
         assert_eq!(
             (
                 holds.count(TENANT, store()),
@@ -265,7 +284,7 @@ mod tests {
         holds.release(TENANT, store(), &key("a"));
         assert_eq!(news(&mut holds), []);
         holds.release(TENANT, store(), &key("a"));
-        assert_eq!(news(&mut holds), [(What::Release, 1)]);
+        assert_eq!(news(&mut holds), [(Instruction::Release, 1)]);
         holds.release(TENANT, store(), &key("a"));
         assert_eq!(news(&mut holds), []);
     }
@@ -278,8 +297,8 @@ mod tests {
         news(&mut holds);
         holds.release(TENANT, store(), &key("a"));
         holds.hold(TENANT, store(), &key("a"));
-        assert_eq!(news(&mut holds), [(What::Hold, 1)]);
+        assert_eq!(news(&mut holds), [(Instruction::Hold, 1)]);
         holds.again(TENANT, store(), &key("a"));
-        assert_eq!(news(&mut holds), [(What::Hold, 1)]);
+        assert_eq!(news(&mut holds), [(Instruction::Hold, 1)]);
     }
 }

@@ -12,9 +12,9 @@ use wire::mixed;
 
 use crate::servers::EACH;
 
-/// What the switch is beside the others.
+/// Where the switch is among the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stands {
+pub enum Position {
     /// There are no racks.
     #[default]
     Alone,
@@ -27,7 +27,7 @@ pub enum Stands {
 /// The servers of a tenant at a switch.
 #[derive(Debug, Default)]
 pub struct Ring {
-    stands: Stands,
+    position: Position,
     /// Of each server its stores, by their place in the cluster file's list: one, or a rack's.
     servers: Vec<Vec<usize>>,
     /// Of each place the server that it is, or is in.
@@ -39,18 +39,18 @@ impl Ring {
     pub fn new(switch: SwitchId, stores: &Stores) -> Ring {
         let places = || (0..stores.addresses().len()).filter(|at| stores.is_server(*at));
         let racks: Vec<SwitchId> = places().filter_map(|at| stores.rack(at)).collect();
-        let stands = match () {
-            () if racks.is_empty() => Stands::Alone,
-            () if racks.contains(&switch) => Stands::OnTop,
-            () => Stands::Above,
+        let position = match () {
+            () if racks.is_empty() => Position::Alone,
+            () if racks.contains(&switch) => Position::OnTop,
+            () => Position::Above,
         };
-        let mut servers: Vec<Vec<usize>> = match stands {
-            Stands::Alone => places().map(|at| vec![at]).collect(),
-            Stands::OnTop => {
+        let mut servers: Vec<Vec<usize>> = match position {
+            Position::Alone => places().map(|at| vec![at]).collect(),
+            Position::OnTop => {
                 let own = places().filter(|at| stores.rack(*at) == Some(switch));
                 own.map(|at| vec![at]).collect()
             }
-            Stands::Above => racks_of(stores),
+            Position::Above => racks_of(stores),
         };
         servers.truncate(EACH as usize);
         let mut of = vec![None; stores.addresses().len()];
@@ -58,15 +58,15 @@ impl Ring {
             its.iter().for_each(|at| of[*at] = Some(server));
         }
         Ring {
-            stands,
+            position,
             servers,
             of,
         }
     }
 
-    /// What the switch is beside the others.
-    pub fn stands(&self) -> Stands {
-        self.stands
+    /// Where the switch is among the others.
+    pub fn position(&self) -> Position {
+        self.position
     }
 
     /// How many servers there are.
@@ -88,7 +88,7 @@ impl Ring {
     /// come this way, or nobody is `there` to be the entry.
     pub fn home(&self, key: &Key, stores: &Stores, there: &[bool]) -> Option<usize> {
         let home = stores.home_of(key);
-        if self.server_of(home).is_some() || self.stands != Stands::OnTop {
+        if self.server_of(home).is_some() || self.position != Position::OnTop {
             return self.server_of(home).map(|_| home);
         }
         entry(self.servers.iter().flatten(), home, key, stores, there)
@@ -183,13 +183,13 @@ mod tests {
     fn a_spine_and_a_rack_s_own_switch_agree_on_each_key_s_entry() {
         let stores = stores();
         let spine = Ring::new(SPINE, &stores);
-        assert_eq!((spine.len(), spine.stands()), (3, Stands::Above));
+        assert_eq!((spine.len(), spine.position()), (3, Position::Above));
         let mut there = vec![true; RACKS.len()];
         for dead in [None, Some(5), Some(6)] {
             dead.into_iter().for_each(|at: usize| there[at] = false);
             for (server, rack) in [2, 3, 4].into_iter().enumerate() {
                 let top = Ring::new(rack, &stores);
-                assert_eq!((top.len(), top.stands()), (4, Stands::OnTop));
+                assert_eq!((top.len(), top.position()), (4, Position::OnTop));
                 for key in keys() {
                     let entry = spine.entry(server, &key, &stores, &there);
                     let home = stores.home_of(&key);
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn without_racks_every_store_is_a_server() {
         let alone = Ring::new(SPINE, &stores().in_racks([0; RACKS.len()]));
-        assert_eq!((alone.len(), alone.stands()), (12, Stands::Alone));
+        assert_eq!((alone.len(), alone.position()), (12, Position::Alone));
         let some = stores().in_racks([0, 0]);
         let spine = Ring::new(SPINE, &some);
         assert_eq!(spine.len(), 5, "who has no rack is one by himself");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use decide::Key;
 
 use super::{
-    demand::Wanted,
+    demand::Demand,
     place::{replicas, turns},
 };
 use crate::record::TURNS_MAX;
@@ -22,8 +22,8 @@ pub type Places = Vec<usize>;
 /// What turns each of them has, in the same order; none: all have one.
 pub type Turns = Vec<usize>;
 
-/// What a plan goes by.
-pub struct Wants<'a> {
+/// The situation that a plan goes by.
+pub struct Situation<'a> {
     /// The hottest keys with their loads in requests of a window, the hottest first; no more of them than may be in the table.
     pub hottest: &'a [(Key, f64)],
     /// The load of any other key.
@@ -34,7 +34,7 @@ pub struct Wants<'a> {
     pub home: &'a dyn Fn(&Key) -> Option<usize>,
     /// The place at which a server has a key; none: it may not have it.
     pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
-    /// Whose place it is.
+    /// The server of a place.
     pub server_of: &'a dyn Fn(usize) -> usize,
     /// What each server has to do, in requests of a window beside its weight.
     pub loads: &'a [f64],
@@ -56,7 +56,7 @@ pub struct Wants<'a> {
     pub changes: usize,
 }
 
-impl Wants<'_> {
+impl Situation<'_> {
     /// How many servers there are to choose from beside this one.
     pub(super) fn others(&self, server: usize) -> usize {
         let may = self.may.iter().enumerate();
@@ -87,9 +87,9 @@ impl Wants<'_> {
     }
 }
 
-/// What is to change: a key's new servers; none: it leaves the table.
+/// A key's new servers; none: it leaves the table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct Assignment {
     /// The key.
     pub key: Key,
     /// Its servers from now on.
@@ -165,50 +165,61 @@ impl Table {
 
     /// What is to change. First what nobody is at home for, or stands at servers that may not be chosen; then, as far as there may be changes, what takes
     /// most load from a server; last what is there for nothing.
-    pub fn plan(&self, wants: &Wants<'_>) -> Vec<Planned> {
-        let hottest: BTreeSet<&Key> = wants.hottest.iter().map(|(key, _)| key).collect();
+    pub fn plan(&self, situation: &Situation<'_>) -> Vec<Assignment> {
+        let hottest: BTreeSet<&Key> = situation.hottest.iter().map(|(key, _)| key).collect();
         let others = self.keys.keys().filter(|key| !hottest.contains(key));
-        let others = others.map(|key| (key.clone(), (wants.load)(key)));
-        let all = wants.hottest.iter().cloned().chain(others);
-        let all = all.filter(|(key, _)| !(wants.busy)(key));
+        let others = others.map(|key| (key.clone(), (situation.load)(key)));
+        let all = situation.hottest.iter().cloned().chain(others);
+        let all = all.filter(|(key, _)| !(situation.busy)(key));
         let wanted = all.filter_map(|(key, load)| {
             let is_hot = hottest.contains(&key);
-            self.wanted(key, load, is_hot, wants)
+            self.wanted(key, load, is_hot, situation)
         });
-        let mut wanted: Vec<Wanted> = wanted.collect();
+        let mut wanted: Vec<Demand> = wanted.collect();
         wanted.sort_by(|a, b| b.gain.total_cmp(&a.gain).then_with(|| a.key.cmp(&b.key)));
-        let mut loads = wants.loads.to_vec();
-        let within = self.within(wanted, wants);
+        let mut loads = situation.loads.to_vec();
+        let within = self.within(wanted, situation);
         let planned = within.into_iter().filter_map(|wanted| {
             let present = self.keys.get(&wanted.key);
-            wanted.place(present.map_or(&[], Vec::as_slice), wants, &mut loads)
+            wanted.place(present.map_or(&[], Vec::as_slice), situation, &mut loads)
         });
-        self.orphans(wants)
+        self.orphans(situation)
             .chain(planned)
-            .take(wants.changes)
+            .take(situation.changes)
             .collect()
     }
 
     /// Keys whose home is away: no replica can be had there, and none goes on for long, so reads of it would cost others and get no
     /// answer.
-    fn orphans(&self, wants: &Wants<'_>) -> impl Iterator<Item = Planned> {
-        let orphans = self.keys.keys().filter(|key| (wants.home)(key).is_none());
-        orphans.filter(|key| !(wants.busy)(key)).map(|key| Planned {
-            key: key.clone(),
-            servers: vec![],
-        })
+    fn orphans(&self, situation: &Situation<'_>) -> impl Iterator<Item = Assignment> {
+        let orphans = self
+            .keys
+            .keys()
+            .filter(|key| (situation.home)(key).is_none());
+        orphans
+            .filter(|key| !(situation.busy)(key))
+            .map(|key| Assignment {
+                key: key.clone(),
+                servers: vec![],
+            })
     }
 
     /// What a key is to have, if that is to change.
-    fn wanted(&self, key: Key, load: f64, is_hot: bool, wants: &Wants<'_>) -> Option<Wanted> {
-        let home = (wants.home)(&key)?;
-        let alive = wants.may.iter().filter(|may| **may).count();
+    fn wanted(
+        &self,
+        key: Key,
+        load: f64,
+        is_hot: bool,
+        situation: &Situation<'_>,
+    ) -> Option<Demand> {
+        let home = (situation.home)(&key)?;
+        let alive = situation.may.iter().filter(|may| **may).count();
         let count_for = |load: f64| match is_hot {
-            true => replicas(load, wants.threshold, alive.min((wants.most)(load))),
+            true => replicas(load, situation.threshold, alive.min((situation.most)(load))),
             false => 1,
         };
         let present: &[usize] = self.keys.get(&key).map_or(&[], Vec::as_slice);
-        let stands = |at: &usize| (wants.entry)(&key, (wants.server_of)(*at)) == Some(*at);
+        let stands = |at: &usize| (situation.entry)(&key, (situation.server_of)(*at)) == Some(*at);
         let is_hurt =
             !present.is_empty() && (!self.knows(&key, home) || !present.iter().all(stands));
         let had = present.len();
@@ -218,16 +229,17 @@ impl Table {
             count if count == alive => count,
             _ => count_for(load / KEPT).min(had),
         };
-        let misplaced = load * self.misplaced(&key, present, wants.weight);
-        let is_due = is_hurt || misplaced > 0.0 || !is_hot || (wants.most)(load) < 2;
-        let for_home = is_hot && load >= LEAST && self.burdens(&key, home, load, wants);
-        let server = (wants.server_of)(home);
-        let comes_home = self.left.contains_key(&key) && wants.is_idle(server, wants.loads[server]);
+        let misplaced = load * self.misplaced(&key, present, situation.weight);
+        let is_due = is_hurt || misplaced > 0.0 || !is_hot || (situation.most)(load) < 2;
+        let for_home = is_hot && load >= LEAST && self.burdens(&key, home, load, situation);
+        let server = (situation.server_of)(home);
+        let comes_home =
+            self.left.contains_key(&key) && situation.is_idle(server, situation.loads[server]);
         let stays = count == had.max(1) && misplaced == 0.0;
         let fills = stays && !for_home && !comes_home && !is_hurt;
         // Where writes limit replicas, they are what its servers have to do for it, and nobody would do it instead.
-        let is_limited = (wants.most)(load) < alive;
-        if fills && (had < 2 || is_limited || !wants.has_idle()) {
+        let is_limited = (situation.most)(load) < alive;
+        if fills && (had < 2 || is_limited || !situation.has_idle()) {
             return None;
         }
         let each = load / had.max(1) as f64;
@@ -237,7 +249,7 @@ impl Table {
             () if comes_home || fills => (count, each),
             () => (count, misplaced.max(each - load / count as f64)),
         };
-        Some(Wanted {
+        Some(Demand {
             key,
             home,
             load,
@@ -249,14 +261,14 @@ impl Table {
     }
 
     /// Whether a key's home has too much to do, and others could have the key alone.
-    fn burdens(&self, key: &Key, home: usize, load: f64, wants: &Wants<'_>) -> bool {
-        let server = (wants.server_of)(home);
+    fn burdens(&self, key: &Key, home: usize, load: f64, situation: &Situation<'_>) -> bool {
+        let server = (situation.server_of)(home);
         let (is_there, count) = match self.keys.get(key) {
             Some(servers) => (servers.contains(&home), servers.len()),
             None => (true, 2),
         };
-        let others = wants.others(server);
-        is_there && wants.is_full(server) && count <= others && (wants.most)(load) >= 2
+        let others = situation.others(server);
+        is_there && situation.is_full(server) && count <= others && (situation.most)(load) >= 2
     }
 
     /// Whether what a key has was chosen for this home: that has a turn, or had too much to do.
@@ -287,20 +299,20 @@ impl Table {
     }
 
     /// As many of them as may be, and none that finds no room.
-    fn within(&self, wanted: Vec<Wanted>, wants: &Wants<'_>) -> Vec<Wanted> {
+    fn within(&self, wanted: Vec<Demand>, situation: &Situation<'_>) -> Vec<Demand> {
         let (leaving, staying): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|wanted| wanted.count == 1);
-        let mut free = wants.room.saturating_sub(self.len());
-        let mut out: Vec<Wanted> = vec![];
+        let mut free = situation.room.saturating_sub(self.len());
+        let mut out: Vec<Demand> = vec![];
         let mut leaving = leaving.into_iter().rev();
         for wanted in staying {
-            if out.len() >= wants.changes {
+            if out.len() >= situation.changes {
                 return out;
             }
             if !self.keys.contains_key(&wanted.key) {
                 if free == 0 {
                     // Another makes room, and counts.
-                    if out.len() + 2 > wants.changes {
+                    if out.len() + 2 > situation.changes {
                         continue;
                     }
                     let Some(mut gone) = leaving.next() else {
@@ -314,7 +326,7 @@ impl Table {
             }
             out.push(wanted);
         }
-        let more = wants.changes.saturating_sub(out.len());
+        let more = situation.changes.saturating_sub(out.len());
         out.extend(leaving.take(more));
         out
     }

@@ -7,7 +7,7 @@ use wire::Secret;
 
 use super::*;
 use crate::{
-    message::{Told, What},
+    message::{Instruction, StoreMessage},
     record::{HEADER, IPV4_TURN},
     servers::LOADS,
 };
@@ -148,17 +148,18 @@ impl Rig {
                 self.tell(|to, now, out| to.answered(now, answer, out));
             }
             Action::Tell { store, message, .. } => {
-                let told = Told::decode(&message).expect("a message");
-                self.story.push(format!("{:?}", told.what).to_lowercase());
+                let told = StoreMessage::decode(&message).expect("a message");
+                self.story
+                    .push(format!("{:?}", told.instruction).to_lowercase());
                 let held = self.held.entry(store).or_default();
-                match told.what {
-                    What::Hold => held.extend(told.keys.into_iter().map(|key| (key, true))),
-                    What::Release => told.keys.iter().for_each(|key| {
+                match told.instruction {
+                    Instruction::Hold => held.extend(told.keys.into_iter().map(|key| (key, true))),
+                    Instruction::Release => told.keys.iter().for_each(|key| {
                         held.remove(key);
                     }),
-                    What::Begin => held.values_mut().for_each(|named| *named = false),
-                    What::End => held.retain(|_, named| *named),
-                    What::Confirm => {}
+                    Instruction::Begin => held.values_mut().for_each(|named| *named = false),
+                    Instruction::End => held.retain(|_, named| *named),
+                    Instruction::Confirm => {}
                 }
             }
             Action::Configure { .. } => {}

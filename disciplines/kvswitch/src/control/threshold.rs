@@ -55,12 +55,12 @@ pub struct Threshold {
     raised: bool,
     raise: Pause,
     lower: Pause,
-    futile: Futile,
+    futile: Failures,
 }
 
-/// Lower ones that brought nothing.
+/// Lower thresholds that brought nothing.
 #[derive(Debug, Default)]
-struct Futile {
+struct Failures {
     times: u32,
     /// The part before the first of them, and how far from balance the servers were.
     from: f64,
@@ -77,7 +77,7 @@ impl Threshold {
             raised: false,
             raise: Pause::NEW,
             lower: Pause::NEW,
-            futile: Futile::default(),
+            futile: Failures::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Threshold {
         if part > 0.0 && self.part > part {
             let lowest = self.rules.first * LOWEST;
             self.part = part.max(lowest);
-            self.futile = Futile::default();
+            self.futile = Failures::default();
         }
     }
 
@@ -121,7 +121,7 @@ impl Threshold {
             self.calm = 0;
             return self.lower.left == 0 && self.lower(excess, chance);
         }
-        self.futile = Futile::default();
+        self.futile = Failures::default();
         if self.lower.left == 0 {
             self.lower = Pause::NEW;
         }
@@ -143,7 +143,7 @@ impl Threshold {
             // That was too high: it is where it was again, for longer each time.
             self.raise.begin();
         } else if self.futile.times > 0 && excess < USE * self.futile.excess {
-            self.futile = Futile::default();
+            self.futile = Failures::default();
         }
         if self.futile.times == 0 {
             self.futile.from = self.part;
@@ -152,7 +152,7 @@ impl Threshold {
         self.futile.times += 1;
         if self.futile.times > FUTILE || self.part <= lowest {
             self.part = self.futile.from.max(self.part);
-            self.futile = Futile::default();
+            self.futile = Failures::default();
             self.lower.begin();
         } else {
             let steps = 1 + i32::from(self.is_far(excess, chance));

@@ -19,7 +19,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// A change that the switch has not answered.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingChange {
     /// Where the key was before.
     before: Places,
     turns: Turns,
@@ -56,7 +56,7 @@ impl Side {
         self.ask(
             key,
             Change::Put(Record::Given(record)),
-            Asked {
+            PendingChange {
                 before,
                 turns: turns_before,
                 anew,
@@ -71,7 +71,7 @@ impl Side {
         let before = self.table.servers(key).cloned().unwrap_or_default();
         let turns = self.table.turns(key);
         self.table.set(key, vec![]);
-        let asked = Asked {
+        let asked = PendingChange {
             before,
             turns,
             anew: false,
@@ -80,7 +80,7 @@ impl Side {
         self.ask(key, Change::Remove, asked, out);
     }
 
-    fn ask(&mut self, key: &Key, change: Change, mut asked: Asked, out: &mut Vec<Action>) {
+    fn ask(&mut self, key: &Key, change: Change, mut asked: PendingChange, out: &mut Vec<Action>) {
         asked.inherited = self.inherited.remove(key);
         self.asked.insert(key.clone(), asked);
         self.send(key.clone(), change, out);
@@ -149,7 +149,7 @@ impl Side {
         now: Duration,
         key: &Key,
         outcome: Outcome,
-        asked: Asked,
+        asked: PendingChange,
         stores: &Stores,
         holds: &mut Holds,
     ) {

@@ -17,14 +17,14 @@ use super::{
     copies::Copies,
     estimate::Estimates,
     holds::Holds,
-    ring::{Ring, Stands},
+    ring::{Position, Ring},
     servers::Servers,
     table::Table,
     threshold::{Rules, Threshold},
     writes::Writes,
 };
 use crate::{parameters, servers::Server, settings};
-use changes::Asked;
+use changes::PendingChange;
 
 /// A switch that is away for so long need not be waited for.
 const AWAY: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ pub struct Side {
     /// What is there, or will be when what was asked is done.
     table: Table,
     copies: Copies,
-    asked: BTreeMap<Key, Asked>,
+    asked: BTreeMap<Key, PendingChange>,
     /// Items of a controller before us, or of other homes: nobody knows what stands behind them.
     inherited: BTreeSet<Key>,
     /// Items that the switch lost, and is to have again.
@@ -168,8 +168,8 @@ impl Side {
             parameters: parameters::Words {
                 reported_from: self.reports.requests(),
                 fan_out: self.limits.settings[settings::FAN_OUT] == 1,
-                on_top: self.ring.stands() == Stands::OnTop,
-                two_choices: self.ring.stands() == Stands::Above,
+                on_top: self.ring.position() == Position::OnTop,
+                two_choices: self.ring.position() == Position::Above,
                 part: self.threshold.part(),
             }
             .words(),
@@ -235,7 +235,7 @@ impl Side {
     /// Whether a store of the rack that the switch is at the top of answers nothing any longer. Other switches do not see the one store.
     pub fn is_silent(&self, at: usize) -> bool {
         let server = self.ring.server_of(at);
-        let is_on_top = self.ring.stands() == Stands::OnTop;
+        let is_on_top = self.ring.position() == Position::OnTop;
         is_on_top && server.is_some_and(|server| !self.servers.answers(server))
     }
 
@@ -244,7 +244,7 @@ impl Side {
         &self,
         stores: &'s Stores,
     ) -> impl Iterator<Item = SocketAddr> + use<'_, 's> {
-        let is_above = self.ring.stands() == Stands::Above;
+        let is_above = self.ring.position() == Position::Above;
         let servers = 0..if is_above { 0 } else { self.ring.len() };
         let places = servers.flat_map(|server| self.ring.stores(server));
         places.map(|at| stores.addresses()[*at])

@@ -6,7 +6,7 @@ use decide::{Action, Change, Key, Record, Stores, Tallies};
 
 use super::Side;
 use crate::{
-    control::{copies, table::Wants},
+    control::{copies, table::Situation},
     settings,
 };
 
@@ -24,7 +24,7 @@ const SOON: f64 = 0.25;
 const WORTH: f64 = 8.0;
 
 /// What servers will have to do in a window, in requests, as keys' loads are expected to be.
-struct Expected {
+struct Forecast {
     average: f64,
     /// With more than this a server has too much to do.
     full: f64,
@@ -80,11 +80,11 @@ impl Side {
     }
 
     /// What is to be expected after a window in which a server had so much to do on average.
-    fn expected(&self, average: f64, may: Vec<bool>) -> Expected {
+    fn expected(&self, average: f64, may: Vec<bool>) -> Forecast {
         let expected = self.estimates.average();
         let part = expected / average;
         let loads = self.servers.loads().into_iter().map(|load| load * part);
-        Expected {
+        Forecast {
             average: expected,
             full: part * (average * (1.0 + self.threshold.bound()) + CHANCE * average.sqrt()),
             loads: loads.collect(),
@@ -111,7 +111,7 @@ impl Side {
     fn plan_copies(
         &mut self,
         now: Duration,
-        expected: &Expected,
+        expected: &Forecast,
         hottest: &[(Key, f64)],
         stores: &Stores,
         out: &mut Vec<Action>,
@@ -120,7 +120,7 @@ impl Side {
             return 0;
         }
         let (writes, set) = (&self.writes, self.most_set());
-        let Expected {
+        let Forecast {
             average,
             full,
             loads,
@@ -128,7 +128,7 @@ impl Side {
         } = expected;
         let planned = self.copies.plan(
             now,
-            &copies::Wants {
+            &copies::Situation {
                 hottest,
                 load: &|key| self.estimates.of(key),
                 threshold: (self.threshold.part() * average).max(WORTH),
@@ -152,15 +152,15 @@ impl Side {
         for change in planned {
             let (key, change) = match change {
                 // What stands there is to be replaced, or removed when nothing else is left to do.
-                copies::Planned::Yield(key) => {
+                copies::CopyChange::Yield(key) => {
                     self.inherited.insert(key);
                     continue;
                 }
-                copies::Planned::Put(key) => {
+                copies::CopyChange::Put(key) => {
                     self.counts.puts += 1;
                     (key, Change::Put(Record::Fetched))
                 }
-                copies::Planned::Remove(key) => {
+                copies::CopyChange::Remove(key) => {
                     self.counts.removes += 1;
                     (key, Change::Remove)
                 }
@@ -212,7 +212,7 @@ impl Side {
     fn plan(
         &mut self,
         mut changes: usize,
-        expected: &Expected,
+        expected: &Forecast,
         hottest: &[(Key, f64)],
         stores: &Stores,
         there: &[bool],
@@ -238,7 +238,7 @@ impl Side {
         let server_of = |at| self.ring.server_of(at).unwrap_or(0);
         let takes = |server: usize| may[server] && !self.servers.is_behind(server);
         let takes: Vec<bool> = (0..may.len()).map(takes).collect();
-        let planned = self.table.plan(&Wants {
+        let planned = self.table.plan(&Situation {
             hottest,
             load: &|key| self.estimates.of(key),
             threshold,

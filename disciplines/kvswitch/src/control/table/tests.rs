@@ -11,7 +11,7 @@ fn home(key: &Key) -> usize {
     usize::from(key[3]) % 8
 }
 
-struct Given {
+struct Case {
     loads: Vec<(Key, f64)>,
     may: Vec<bool>,
     /// One that is there, and may have no turns.
@@ -22,9 +22,9 @@ struct Given {
     full: f64,
 }
 
-impl Given {
-    fn of(loads: &[(u32, f64)]) -> Given {
-        Given {
+impl Case {
+    fn of(loads: &[(u32, f64)]) -> Case {
+        Case {
             loads: loads.iter().map(|(n, load)| (key(*n), *load)).collect(),
             may: vec![true; 8],
             behind: None,
@@ -35,10 +35,10 @@ impl Given {
         }
     }
 
-    fn plan(&self, table: &Table) -> Vec<Planned> {
+    fn plan(&self, table: &Table) -> Vec<Assignment> {
         let takes = |at: usize| self.may[at] && self.behind != Some(at);
         let takes: Vec<bool> = (0..self.may.len()).map(takes).collect();
-        table.plan(&Wants {
+        table.plan(&Situation {
             hottest: &self.loads,
             load: &|_| 0.0,
             threshold: 100.0,
@@ -92,7 +92,7 @@ impl Given {
 #[test]
 fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
     let mut table = Table::default();
-    Given::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
+    Case::of(&[(1, 350.0), (2, 150.0), (3, 90.0)]).carry_out(&mut table);
     assert_eq!(table.servers(&key(1)).unwrap(), &[1, 4, 5, 7]);
     assert_eq!(table.servers(&key(2)).unwrap(), &[2, 6]);
     assert_eq!((table.len(), table.replicas()), (2, 6));
@@ -101,7 +101,7 @@ fn a_key_has_as_many_servers_as_its_load_says_and_its_home_is_one() {
 #[test]
 fn a_home_with_too_much_to_do_has_no_turns_until_it_has_less_than_others() {
     let mut table = Table::default();
-    let mut given = Given::of(&[(1, 350.0), (9, 60.0), (17, 40.0), (2, 20.0)]);
+    let mut given = Case::of(&[(1, 350.0), (9, 60.0), (17, 40.0), (2, 20.0)]);
     given.carry_out(&mut table);
     assert_eq!(table.len(), 1, "the others are below the threshold");
     // The home has 87 + 60 + 40.
@@ -124,7 +124,7 @@ fn a_home_with_too_much_to_do_has_no_turns_until_it_has_less_than_others() {
 #[test]
 fn one_that_is_behind_has_no_turns_until_it_has_caught_up() {
     let mut table = Table::default();
-    let mut given = Given::of(&[(1, 350.0), (2, 150.0), (9, 60.0), (17, 2.0)]);
+    let mut given = Case::of(&[(1, 350.0), (2, 150.0), (9, 60.0), (17, 2.0)]);
     given.carry_out(&mut table);
     assert_eq!(table.servers(&key(9)), None, "it is below the threshold");
     given.behind = Some(1);
@@ -146,7 +146,7 @@ fn one_that_is_behind_has_no_turns_until_it_has_caught_up() {
 #[test]
 fn a_server_with_little_to_do_is_given_turns_of_those_with_most() {
     let mut table = Table::default();
-    let mut given = Given::of(&[(1, 420.0), (2, 360.0), (3, 300.0)]);
+    let mut given = Case::of(&[(1, 420.0), (2, 360.0), (3, 300.0)]);
     given.may[7] = false;
     given.carry_out(&mut table);
     given.may[7] = true;
@@ -164,7 +164,7 @@ fn a_server_with_little_to_do_is_given_turns_of_those_with_most() {
 #[test]
 fn what_is_worth_a_turn_of_all_has_one_of_who_comes_later() {
     let mut table = Table::default();
-    let mut given = Given::of(&[(1, 790.0)]);
+    let mut given = Case::of(&[(1, 790.0)]);
     given.behind = Some(4);
     given.carry_out(&mut table);
     assert_eq!(table.servers(&key(1)).unwrap().len(), 7);
@@ -176,12 +176,12 @@ fn what_is_worth_a_turn_of_all_has_one_of_who_comes_later() {
 #[test]
 fn about_right_stays_as_it_is() {
     let mut table = Table::default();
-    Given::of(&[(1, 350.0), (2, 150.0)]).carry_out(&mut table);
+    Case::of(&[(1, 350.0), (2, 150.0)]).carry_out(&mut table);
     for loads in [[300.0, 101.0], [390.0, 190.0], [250.0, 80.0]] {
-        let given = Given::of(&[(1, loads[0]), (2, loads[1])]);
+        let given = Case::of(&[(1, loads[0]), (2, loads[1])]);
         assert_eq!(given.plan(&table), [], "{loads:?}");
     }
-    let plan = Given::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
+    let plan = Case::of(&[(1, 150.0), (2, 60.0)]).plan(&table);
     let counts: Vec<usize> = plan.iter().map(|change| change.servers.len()).collect();
     assert_eq!(counts, [3, 0], "the one has fewer, the other goes");
 }
@@ -189,8 +189,8 @@ fn about_right_stays_as_it_is() {
 #[test]
 fn what_grows_keeps_what_it_has() {
     let mut table = Table::default();
-    Given::of(&[(1, 350.0)]).carry_out(&mut table);
-    Given::of(&[(1, 650.0)]).carry_out(&mut table);
+    Case::of(&[(1, 350.0)]).carry_out(&mut table);
+    Case::of(&[(1, 650.0)]).carry_out(&mut table);
     let servers = table.servers(&key(1)).unwrap();
     assert_eq!(servers.len(), 7);
     assert!([1, 3, 5, 7].iter().all(|at| servers.contains(at)));
@@ -199,7 +199,7 @@ fn what_grows_keeps_what_it_has() {
 #[test]
 fn a_server_that_turns_slow_has_fewer_turns_of_what_it_has_and_all_when_it_is_fast() {
     let mut table = Table::default();
-    let mut given = Given::of(&[(1, 350.0), (2, 150.0)]);
+    let mut given = Case::of(&[(1, 350.0), (2, 150.0)]);
     given.carry_out(&mut table);
     let servers = table.servers(&key(1)).unwrap().clone();
     assert_eq!(servers, [1, 3, 5, 7]);
@@ -218,8 +218,8 @@ fn a_server_that_turns_slow_has_fewer_turns_of_what_it_has_and_all_when_it_is_fa
 #[test]
 fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
     let mut table = Table::default();
-    Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]).carry_out(&mut table);
-    let mut given = Given::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]);
+    Case::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]).carry_out(&mut table);
+    let mut given = Case::of(&[(1, 350.0), (2, 150.0), (4, 150.0)]);
     given.may[5] = false;
     given.changes = 1;
     assert_eq!(given.plan(&table)[0].key, key(1));
@@ -237,8 +237,8 @@ fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
 #[test]
 fn without_room_the_colder_make_it() {
     let mut table = Table::default();
-    Given::of(&[(1, 150.0), (2, 160.0)]).carry_out(&mut table);
-    let mut given = Given::of(&[(3, 400.0), (2, 160.0)]);
+    Case::of(&[(1, 150.0), (2, 160.0)]).carry_out(&mut table);
+    let mut given = Case::of(&[(3, 400.0), (2, 160.0)]);
     given.room = 2;
     given.carry_out(&mut table);
     assert!(table.servers(&key(3)).is_some() && table.servers(&key(1)).is_none());
@@ -252,7 +252,7 @@ proptest! {
         let numbered = |loads: &[f64]| -> Vec<(u32, f64)> { (0..).zip(loads.iter().copied()).collect() };
         let mut table = Table::default();
         for loads in [loads, others] {
-            let mut given = Given::of(&numbered(&loads));
+            let mut given = Case::of(&numbered(&loads));
             given.room = room;
             given.changes = changes;
             given.may[dead] = false;
