@@ -4,7 +4,7 @@
 //! Its packets leave past the switch's own programs, so whatever is to be done here it asks of other members' programs.
 
 mod copy;
-mod removed;
+mod garbage;
 mod repair;
 mod saving;
 mod silence;
@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use decide::{AgentAction, AgentHalf, Configuration, Item};
 use wire::{Epoch, Header, Op, PORT, Packet};
 
-use self::{copy::Copying, removed::Removed, repair::Repair, saving::Saving, silence::Silence};
+use self::{copy::Copying, garbage::Removed, repair::Repair, saving::Saving, silence::Silence};
 use crate::{
     packets::{Beat, BeatKind, Peer},
     report,
