@@ -1,3 +1,5 @@
+//! Final answers, as the operation's kind reads them.
+
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
@@ -9,18 +11,37 @@ use crate::{About, Error, Reserved, Value};
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(crate) store: SocketAddr,
-    pub(crate) tenant: u32,
-    /// Bytes of the value that the call was made with.
-    pub(crate) asked_len: usize,
-    /// Whether the call was a write.
-    pub(crate) write: bool,
+    pub(crate) request: Request,
     pub(crate) header: Header,
     pub(crate) value: Bytes,
     /// Length of the whole value in bytes.
     pub(crate) len: usize,
 }
 
+/// What an answer has to know of the request beside what its own packet says.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// In whose name it was made.
+    pub tenant: u32,
+    /// Bytes of the value that it was made with.
+    pub value_len: usize,
+    /// Whether it may change its key.
+    pub is_write: bool,
+}
+
 impl Answer {
+    /// The answer that one packet is: its header, with a whole value that is opened already; `store` has sent it, or the switch that
+    /// answers in its place.
+    pub fn new(store: SocketAddr, request: Request, header: Header, value: Bytes) -> Answer {
+        Answer {
+            store,
+            request,
+            header,
+            len: value.len(),
+            value,
+        }
+    }
+
     /// What a read found; none: there is no such key.
     ///
     /// # Errors
@@ -98,13 +119,12 @@ impl Answer {
 
     /// The error for a status that is no success of this operation.
     fn refusal(&self) -> Error {
-        let Answer {
-            store,
+        let store = self.store;
+        let Request {
             tenant,
-            asked_len: len,
-            write,
-            ..
-        } = *self;
+            value_len: len,
+            is_write: write,
+        } = self.request;
         match self.header.status {
             Status::Mismatch if write => Error::Mismatch {
                 current: self.header.version,

@@ -18,6 +18,7 @@ use wire::{Flags, GoesOn, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secr
 
 use crate::{
     Answer, Error, Operation, Reserved,
+    answer::Request,
     fit::Fit,
     operation::check_key,
     paths::short_payload,
@@ -734,9 +735,11 @@ impl Call {
     fn answered_with(&self, header: Header, value: Bytes, len: usize) -> Answer {
         Answer {
             store: self.store,
-            tenant: self.header.tenant,
-            asked_len: self.asked_len,
-            write: self.header.op.is_write(),
+            request: Request {
+                tenant: self.header.tenant,
+                value_len: self.asked_len,
+                is_write: self.header.op.is_write(),
+            },
             header,
             value,
             len,

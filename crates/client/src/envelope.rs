@@ -1,3 +1,5 @@
+//! How keys and values travel: as they are, or sealed.
+
 use std::{borrow::Cow, net::SocketAddr};
 
 use bytes::Bytes;
@@ -6,11 +8,13 @@ use wire::Flags;
 use crate::{Error, HiddenKey, Seal, TenantSeal};
 
 /// What keys and values travel in: nothing, or a seal.
-pub(crate) struct Envelope(Option<TenantSeal>);
+pub struct Envelope(Option<TenantSeal>);
 
 /// A key as it stands in packets.
-pub(crate) enum Name<'a> {
+pub enum Name<'a> {
+    /// As the caller has it.
     Open(&'a [u8]),
+    /// The hidden one of a seal.
     Hidden(HiddenKey),
 }
 
@@ -24,6 +28,7 @@ impl AsRef<[u8]> for Name<'_> {
 }
 
 impl Envelope {
+    /// That of a tenant, with its seal if there is one.
     pub fn new(seal: Option<&Seal>, tenant: u32) -> Envelope {
         Envelope(seal.map(|seal| seal.of_tenant(tenant)))
     }
@@ -50,6 +55,9 @@ impl Envelope {
     }
 
     /// What was read from `store`, or from a switch before it as `flags` say. `name` is the key as it travelled.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`]: the value was sealed with another key, for another name, or not at all.
     pub fn open(
         &self,
         name: &[u8],

@@ -18,9 +18,14 @@ pub enum Error {
     /// A key that begins with the byte 0, of a tenant whose keys switches hold: those are the switches' own.
     #[error("key that begins with byte 0: the switches keep such keys for themselves")]
     ReservedKey,
-    /// Something that switches which hold keys do not do.
-    #[error("chains of switches hold this tenant's keys, and know nothing of {0}")]
-    NotAtChains(&'static str),
+    /// Something that stores do, and whoever else holds the tenant's keys does not.
+    #[error("{holders} hold this tenant's keys, and know nothing of {what}")]
+    Unsupported {
+        /// Who holds them.
+        holders: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// A switch that holds the key has no room for it. Nothing was written, unless room is made while a copy of the request is still
     /// on its way.
     #[error("{store} has no room for this key: give the tenant more pages, or remove something")]

@@ -3,7 +3,8 @@
 //! Calls come in through [`Client`], a handle that is cheap to clone; datagrams go out through one socket
 //! per address family, and a task per socket matches the answers to the calls. Whether a switch or a store
 //! answered makes no difference to the caller, except that [`Value::from_switch`] says so.
-//! Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it calls `wire` only.
+//! Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it calls `wire` only. What a discipline's own
+//! client library shares with it stands in [`kit`].
 //!
 //! Every decision of a call (when to send again, what, until when, which datagram answers it) is taken by a state machine
 //! without sockets or clocks. [`Client`] drives it; [`Machine`] is the same for whoever has a network and a time of his own.
@@ -22,12 +23,12 @@ mod answer;
 mod call;
 mod client;
 mod clock;
-pub mod coord;
 mod counters;
 mod envelope;
 mod error;
 mod fit;
 mod flow;
+pub mod kit;
 mod lives;
 mod machine;
 mod memory;

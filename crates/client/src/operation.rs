@@ -47,7 +47,8 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    pub(crate) fn key(&self) -> &'a [u8] {
+    /// The name of its key.
+    pub fn key(&self) -> &'a [u8] {
         match *self {
             Operation::Get { key }
             | Operation::About { key }
@@ -58,7 +59,7 @@ impl<'a> Operation<'a> {
     }
 
     /// What travels from the client to the store beside the key.
-    pub(crate) fn value(&self) -> &'a [u8] {
+    pub fn value(&self) -> &'a [u8] {
         match *self {
             Operation::Set { value, .. } | Operation::Ask { value, .. } => value,
             Operation::Get { .. } | Operation::About { .. } | Operation::Delete { .. } => &[],
@@ -101,7 +102,10 @@ fn ttl_ms(ttl: Duration) -> Result<u32, Error> {
 }
 
 /// Whether a key has a length that is possible.
-pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::KeyLength`]: it has not.
+pub fn check_key(key: &[u8]) -> Result<(), Error> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(Error::KeyLength(key.len()));
     }

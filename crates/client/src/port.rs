@@ -238,7 +238,7 @@ impl Drop for Expected<'_> {
 ///
 /// # Errors
 /// [`Error::Socket`] if the system refuses it.
-pub(crate) fn open_socket<T>(
+pub fn open_socket<T>(
     v6: bool,
     make: impl FnOnce(socket2::Socket) -> io::Result<T>,
 ) -> Result<T, Error> {

@@ -127,7 +127,7 @@ impl Rules {
 }
 
 /// Longest UDP payload in bytes to this store that fits an Ethernet frame of 1500 bytes.
-pub(crate) const fn max_payload(store: SocketAddr) -> usize {
+pub const fn max_payload(store: SocketAddr) -> usize {
     const IPV6_HEADER_EXCESS: usize = 20;
     if store.is_ipv6() {
         MAX_PAYLOAD - IPV6_HEADER_EXCESS

@@ -147,6 +147,17 @@ impl std::fmt::Debug for TenantSeal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HiddenKey(pub(crate) [u8; Seal::HIDDEN_KEY_BYTES]);
 
+impl HiddenKey {
+    /// The same name, unless it begins with this byte: then its first byte is the complement of that. It stays a name of its own,
+    /// since the other 31 bytes tell it from all others.
+    pub fn not_beginning_with(mut self, byte: u8) -> HiddenKey {
+        if self.0[0] == byte {
+            self.0[0] = !byte;
+        }
+        self
+    }
+}
+
 impl AsRef<[u8]> for HiddenKey {
     fn as_ref(&self) -> &[u8] {
         &self.0

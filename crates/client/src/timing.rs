@@ -68,12 +68,13 @@ impl RoundTrip {
 }
 
 /// Waits that double up to a limit, each shortened or lengthened by up to a quarter.
-pub(crate) struct Backoff {
+pub struct Backoff {
     next: Duration,
     max: Duration,
 }
 
 impl Backoff {
+    /// Waits that begin with `first` and are `max` at most, before they are shortened or lengthened.
     pub fn new(first: Duration, max: Duration) -> Backoff {
         Backoff {
             next: first.min(max),

@@ -44,8 +44,8 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The flag and the version field that state it.
-    pub(crate) fn in_header(self) -> (Flags, u64) {
+    /// The flag and the version field of a packet that state it.
+    pub fn in_header(self) -> (Flags, u64) {
         match self {
             Condition::Always => (Flags::NONE, 0),
             Condition::Version(version) => (Flags::COMPARE, version),

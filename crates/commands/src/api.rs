@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use api::{Asking, JSON, types::LIST_MAX};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::reach::Reach;
+use crate::{command_line::end_when_unread, reach::Reach};
 
 /// Most lists of [`LIST_MAX`] entries that one command fetches.
 const LISTS_MAX: usize = 100;
@@ -15,6 +15,7 @@ const LISTS_MAX: usize = 100;
 #[derive(clap::Args)]
 pub struct Api {
     #[command(flatten)]
+    /// The way to the controllers.
     pub reach: Reach,
     /// As JSON.
     #[arg(long)]
@@ -112,7 +113,7 @@ impl Api {
         value: &T,
         text: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<ExitCode> {
-        super::end_when_unread();
+        end_when_unread();
         if self.json {
             println!("{}", serde_json::to_string_pretty(value)?);
         } else {

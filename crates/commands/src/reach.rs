@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use api::ControlEndpoint;
 
-use super::secrets;
+use crate::secrets;
 
 /// Where the controllers are, and what is shown to them.
 #[derive(clap::Args)]
@@ -23,6 +23,9 @@ pub struct Reach {
 
 impl Reach {
     /// The way to the controllers.
+    ///
+    /// # Errors
+    /// One line: what is wrong with a URL or with the token.
     pub fn endpoint(&self) -> anyhow::Result<ControlEndpoint> {
         self.credentials.endpoint(&self.control)
     }
@@ -50,6 +53,9 @@ pub struct Credentials {
 
 impl Credentials {
     /// The way to the controllers at these URLs.
+    ///
+    /// # Errors
+    /// As [`Reach::endpoint`].
     pub fn endpoint(&self, urls: &str) -> anyhow::Result<ControlEndpoint> {
         let endpoint = ControlEndpoint::new(urls).map_err(|line| anyhow!("--control: {line}"))?;
         Ok(ControlEndpoint {

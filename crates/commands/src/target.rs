@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use client::{Client, Options, Seal};
 use wire::{Cluster, PORT, TENANT_OPEN};
 
-use super::{common::time, secrets};
+use crate::{command_line::end_when_unread, common::time, secrets};
 
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
@@ -48,11 +48,14 @@ pub struct Target {
 
 impl Target {
     /// Connects and runs one call; returns what it gave and how long it took.
+    ///
+    /// # Errors
+    /// One line: what is wrong with the options, or what became of the call.
     pub fn run<T>(
         &self,
         call: impl AsyncFnOnce(Client) -> Result<T, client::Error>,
     ) -> anyhow::Result<(T, Duration)> {
-        super::end_when_unread();
+        end_when_unread();
         if self.timeout.is_zero() || self.timeout > Duration::from_secs(3600) {
             bail!(
                 "--timeout {:?}: expected more than 0 and at most 1h",
@@ -97,11 +100,17 @@ impl Target {
 }
 
 /// The seal in a file that `--seal-key` names.
+///
+/// # Errors
+/// One line that names the file, and what was expected of it.
 pub fn read_seal(path: &Path) -> anyhow::Result<Seal> {
     Seal::read(path).with_context(|| format!("--seal-key {}", path.display()))
 }
 
 /// An address or host name, with a port or with ours, that `option` gives.
+///
+/// # Errors
+/// It is neither, or the name has no address.
 pub fn resolve(option: &str, server: &str) -> anyhow::Result<SocketAddr> {
     if let Ok(ip) = server.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
         return Ok((ip, PORT).into());

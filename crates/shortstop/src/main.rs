@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    shortstop::command_line::main::<shortstop::cmd::Cli>(std::env::args_os())
+    commands::command_line::main::<shortstop::cmd::Cli>(std::env::args_os())
 }

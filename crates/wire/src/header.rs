@@ -74,7 +74,7 @@ pub enum Status {
     /// A part of a write was taken, and others are still missing: `part` is the first of them. Nothing was written yet.
     Taken = 10,
     /// The request named another arrangement of switches than the present one, or went to a switch that does not answer it; nothing was
-    /// done by this packet. The value says where to ask: a [`crate::chain::Route`].
+    /// done by this packet. The value says where to ask, as the discipline has it.
     Moved = 11,
     /// There is no room for another key; nothing was done.
     NoRoom = 12,

@@ -6,7 +6,6 @@
 //! `docs/protocol.md`; `bpf/wire.h` is the same layout for the data plane, and both check the vectors
 //! in `vectors.json`.
 
-pub mod chain;
 mod cluster;
 mod hash;
 mod header;
@@ -77,6 +76,8 @@ pub const LIFE_UNKNOWN: u16 = 1;
 /// The age of a key's life, in OtherLife, by which a store says that it will never do this write in the life that it named: its client
 /// may send it in the key's, whenever that began.
 pub const LIFE_MOVED: u32 = u32::MAX;
+/// First byte of keys that no user has: whatever keeps users' keys in switches alone keeps what it needs beside them under such keys.
+pub const OWN_KEYS: u8 = 0;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
 /// The tenant under which switches, stores and controllers sign what they say to one another.

@@ -105,9 +105,10 @@ ops! {
     ChainRead = 0x40, key: true, value: true;
     /// NetChain and NetCRAQ read reply.
     ChainReadReply = 0x41, key: true, value: true;
-    /// NetChain and NetCRAQ write, to the head of a chain. Its value begins with a [`crate::chain::Ask`].
+    /// NetChain and NetCRAQ write, to the head of a chain. Its value begins with
+    /// whose write it is and under which condition.
     ChainWrite = 0x42, key: true, value: true;
-    /// NetChain and NetCRAQ write reply, from the tail; with status Moved its value is a [`crate::chain::Route`].
+    /// NetChain and NetCRAQ write reply, from the tail; with status Moved its value says where to ask.
     ChainWriteReply = 0x43, key: true, value: true;
     /// NetCRAQ acknowledgement, from the tail: this version is clean.
     ChainAck = 0x44, key: true, value: true;

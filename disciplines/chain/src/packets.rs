@@ -1,7 +1,8 @@
 //! What members of a chain say to each other (`packet.h`): the beginnings of the values of [`wire::Op::PeerMessage`] and
 //! [`wire::Op::PeerSignal`], in network order. Each has the number of the view in `epoch`, the sender's slot plus 1 in `node`.
 
-use wire::{Status, chain::WRITES_MOST};
+use chain_wire::WRITES_MOST;
+use wire::Status;
 
 use crate::record::{Note, SessionRecord};
 

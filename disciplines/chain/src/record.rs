@@ -1,7 +1,8 @@
 //! What stands behind a key, and behind a client's session, in a switch (`record.h`): in the order of the switch's processor.
 
 use bytes::Bytes;
-use wire::{Status, chain::WRITES_MOST};
+use chain_wire::WRITES_MOST;
+use wire::Status;
 
 /// Bytes of a key's record before its versions.
 pub const HEADER: usize = 64;

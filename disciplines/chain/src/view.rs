@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::Bytes;
+use chain_wire::MEMBERS_MOST;
 use decide::Row;
-use wire::chain::MEMBERS_MOST;
 
 /// The map: from a tenant's number to its view.
 pub const MAP: &str = "chain_views";
@@ -15,7 +15,7 @@ pub const LEN: usize = 2120;
 /// Slots of switches that a tenant has.
 pub const SLOTS: usize = 16;
 /// Chains that a tenant can have.
-pub const CHAINS: usize = wire::chain::CHAINS_MOST as usize;
+pub const CHAINS: usize = chain_wire::CHAINS_MOST as usize;
 
 const MEMBERS_AT: usize = 64;
 const MEMBER: usize = 32;
@@ -76,7 +76,7 @@ pub struct View {
     pub lease_ms: u32,
     /// Who has which slot.
     pub members: [Option<Member>; SLOTS],
-    /// 1 to [`CHAINS`]; a key's is [`wire::chain::chain_of`].
+    /// 1 to [`CHAINS`]; a key's is [`chain_wire::chain_of`].
     pub chains: Vec<Chain>,
 }
 

@@ -4,6 +4,7 @@
 mod resources;
 
 use experiments::{Experiment, Registered};
+use lab::steered::Program;
 
 pub use self::resources::{PIPELINES, pipeline, published};
 
@@ -30,6 +31,9 @@ pub const OF_NO_PAPER: &[(Registered, &str)] = &[
     (experiments::WRITE_BACK, "netcache"),
     (experiments::MANY_CORES, "netcache"),
 ];
+
+/// The processes that experiments of disciplines start beside those of the lab.
+pub const PROGRAMS: &[&[Program]] = &[chain_loads::PROGRAMS];
 
 /// Every experiment that this build knows, in the order in which they are listed.
 ///

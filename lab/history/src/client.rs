@@ -10,10 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use client::{
-    Answer, Client, Error, Operation, Options,
-    coord::{self, recipes::Asks},
-};
+use client::{Answer, Client, Error, Operation, Options};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -42,25 +39,13 @@ pub struct ClientsConfig {
     /// Which values live for a while only; none do without it.
     #[serde(default)]
     pub lives: Option<Lives>,
-    /// Whether chains of switches hold the tenants' keys: those of the cluster file's switches.
-    #[serde(default)]
-    pub chains: bool,
     /// Part of the operations that are reads or unconditional writes of values that live on, half of each; the others are of all kinds.
     #[serde(default)]
     pub plain: f64,
 }
 
 impl ClientsConfig {
-    /// How clients of chains behave on the network.
-    pub fn chain_options(&self) -> coord::Options {
-        coord::Options {
-            deadline: Duration::from_secs(2),
-            reads: coord::Reads::Spread,
-            ..coord::Options::of(&self.cluster)
-        }
-    }
-
-    /// How the clients behave on the network.
+    /// How clients of stores behave on the network.
     pub fn options(&self) -> Options {
         Options {
             deadline: Duration::from_millis(self.cluster.lease_ms.into()),
@@ -79,13 +64,39 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// Runs clients until `input` ends; writes the number of operations every tenth of a second and what was recorded at last, each as
-/// a line of JSON.
+/// A client of one tenant on sockets: that of stores, or that of a discipline whose keys are elsewhere. Clones are the same client.
+pub trait Connection: Clone + Send + Sync + 'static {
+    /// Carries out an operation.
+    fn call(&self, operation: Operation<'_>) -> impl Future<Output = Result<Answer, Error>> + Send;
+}
+
+impl Connection for Client {
+    fn call(&self, operation: Operation<'_>) -> impl Future<Output = Result<Answer, Error>> + Send {
+        Client::call(self, operation)
+    }
+}
+
+/// Runs clients of stores: [`clients_of`].
 ///
 /// # Errors
 /// The clients cannot start, or nobody reads the output.
 pub fn clients(
     config: &ClientsConfig,
+    input: impl BufRead + Send + 'static,
+    output: impl Write,
+) -> anyhow::Result<()> {
+    let connect = async |tenant| Client::connect(&config.cluster, tenant, config.options()).await;
+    clients_of(config, connect, input, output)
+}
+
+/// Runs clients, each of which `connect` makes for a tenant, until `input` ends; writes the number of operations every tenth of a
+/// second and what was recorded at last, each as a line of JSON.
+///
+/// # Errors
+/// The clients cannot start, or nobody reads the output.
+pub fn clients_of<C: Connection>(
+    config: &ClientsConfig,
+    connect: impl AsyncFn(u32) -> Result<C, Error>,
     mut input: impl BufRead + Send + 'static,
     mut output: impl Write,
 ) -> anyhow::Result<()> {
@@ -103,23 +114,13 @@ pub fn clients(
     });
     let mut recorded = Recorded::default();
     runtime.block_on(async {
-        let options = config.options();
         let ids = match config.tenants.as_slice() {
             [] => &[wire::TENANT_OPEN],
             some => some,
         };
         let mut connections = vec![];
         for id in ids {
-            connections.push(match config.chains {
-                true => {
-                    let options = config.chain_options();
-                    Connection::Chains(coord::Client::connect(&config.cluster, *id, options).await?)
-                }
-                false => {
-                    let options = options.clone();
-                    Connection::Stores(Client::connect(&config.cluster, *id, options).await?)
-                }
-            });
+            connections.push(connect(*id).await?);
         }
         let mut tasks = vec![];
         for number in config.first..config.first + config.clients {
@@ -146,26 +147,10 @@ pub fn clients(
     Ok(())
 }
 
-/// Whom a tenant's clients ask.
-#[derive(Clone)]
-enum Connection {
-    Stores(Client),
-    Chains(coord::Client),
-}
-
-impl Connection {
-    async fn call(&self, operation: Operation<'_>) -> Result<Answer, Error> {
-        match self {
-            Connection::Stores(client) => client.call(operation).await,
-            Connection::Chains(client) => client.call(operation).await,
-        }
-    }
-}
-
 /// One client, until it is stopped. `connections`: one per tenant.
 async fn record(
     mut recorder: Recorder,
-    connections: Vec<Connection>,
+    connections: Vec<impl Connection>,
     stopped: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
 ) -> Recorded {

@@ -14,7 +14,7 @@ mod shrink;
 use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check, check_within};
-pub use client::{ClientsConfig, clients, now_ns};
+pub use client::{ClientsConfig, Connection, clients, clients_of, now_ns};
 pub use recorder::{Asked, Lives, Recorded, Recorder};
 pub use shrink::shrink;
 

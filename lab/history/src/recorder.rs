@@ -398,7 +398,6 @@ mod tests {
             longest_value: 0,
             lives: None,
             plain: 0.0,
-            chains: false,
         }
     }
 

@@ -5,25 +5,25 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use client::{Error, Options};
+use client::Error;
 use history::{ClientsConfig, Recorded, Recorder};
 use rand::RngExt;
 use seed::SeededRng;
 use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
 use wire::Packet;
 
-use crate::connection::Connection;
+use crate::connection::{Connect, Connection};
 
 /// What makes the clients of a host, each time that they start: with the records of their earlier lives.
-pub fn maker(config: ClientsConfig, options: Options, pause_us: u64) -> Maker {
-    Box::new(move |birth| Ok(Box::new(Asking::new(&config, &options, pause_us, birth)?)))
+pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64) -> Maker {
+    Box::new(move |birth| Ok(Box::new(Asking::new(&config, connect, pause_us, birth)?)))
 }
 
 /// Clients that run. All of a tenant's share a connection.
 pub struct Asking {
     tenants: Vec<u32>,
     /// One per tenant.
-    connections: Vec<Connection>,
+    connections: Vec<Box<dyn Connection>>,
     recorders: Vec<Recorder>,
     /// Who waits for which operation of which connection.
     waiting: BTreeMap<(usize, u64), usize>,
@@ -42,15 +42,12 @@ struct Left(Vec<Recorder>);
 impl Asking {
     fn new(
         config: &ClientsConfig,
-        options: &Options,
+        connect: Connect,
         pause_us: u64,
         birth: Birth,
     ) -> anyhow::Result<Asking> {
-        let connect = |(i, id): (u64, &u32)| {
-            let seed = birth.seed.wrapping_add(i);
-            Connection::new(config, options, *id, seed)
-        };
-        let connections = (0..).zip(&config.tenants).map(connect);
+        let connection = |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i));
+        let connections = (0..).zip(&config.tenants).map(connection);
         let numbers = config.first..config.first + config.clients;
         let earlier = birth.remains.and_then(|left| left.downcast::<Left>().ok());
         let recorders = match earlier {
@@ -170,7 +167,7 @@ impl Process for Asking {
 
     fn next_wake_ns(&self) -> Option<u64> {
         let pausing = self.pausing.first().map(|(at, _)| *at);
-        let next = self.connections.iter().filter_map(Connection::next_ns);
+        let next = self.connections.iter().filter_map(|one| one.next_ns());
         next.chain(pausing).min()
     }
 

@@ -1,67 +1,65 @@
-//! Whom a tenant's clients ask: stores, or chains of switches.
+//! Whom a tenant's clients ask.
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use client::{Answer, Error, Machine, Operation, Options, coord};
+use client::{Answer, Error, Machine, Operation};
 use history::ClientsConfig;
 
-/// A client of either kind.
-pub enum Connection {
-    /// Of stores.
-    Stores(Box<Machine>),
-    /// Of chains.
-    Chains(Box<coord::Machine>),
+/// A client of one tenant without sockets, driven as [`Machine`] is: that of stores, or that of a discipline whose keys are elsewhere.
+pub trait Connection {
+    /// As [`Machine::begin`].
+    fn begin(&mut self, operation: &Operation<'_>, now_ns: u64) -> u64;
+    /// As [`Machine::take`].
+    fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64);
+    /// As [`Machine::timer`].
+    fn timer(&mut self, now_ns: u64);
+    /// As [`Machine::next_ns`].
+    fn next_ns(&self) -> Option<u64>;
+    /// As [`Machine::next_datagram`].
+    fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)>;
+    /// As [`Machine::next_finished`].
+    fn next_finished(&mut self) -> Option<(u64, Result<Answer, Error>)>;
 }
 
-/// The same of both kinds.
-macro_rules! either {
-    ($connection:expr, $client:ident => $do:expr) => {
-        match $connection {
-            Connection::Stores($client) => $do,
-            Connection::Chains($client) => $do,
-        }
-    };
+/// What makes the client of a tenant, given what clients do, the tenant, and a seed.
+pub type Connect = fn(&ClientsConfig, u32, u64) -> Result<Box<dyn Connection>, Error>;
+
+/// A client that asks the stores.
+///
+/// # Errors
+/// As [`Machine::new`].
+pub fn stores(
+    config: &ClientsConfig,
+    tenant: u32,
+    seed: u64,
+) -> Result<Box<dyn Connection>, Error> {
+    let machine = Machine::new(&config.cluster, tenant, config.options(), seed)?;
+    Ok(Box::new(machine))
 }
 
-impl Connection {
-    /// A client of a tenant.
-    pub fn new(
-        config: &ClientsConfig,
-        options: &Options,
-        tenant: u32,
-        seed: u64,
-    ) -> Result<Connection, Error> {
-        if config.chains {
-            let options = config.chain_options();
-            let machine = coord::Machine::new(&config.cluster, tenant, options, seed)?;
-            return Ok(Connection::Chains(Box::new(machine)));
-        }
-        let machine = Machine::new(&config.cluster, tenant, options.clone(), seed)?;
-        Ok(Connection::Stores(Box::new(machine)))
+impl Connection for Machine {
+    fn begin(&mut self, operation: &Operation<'_>, now_ns: u64) -> u64 {
+        Machine::begin(self, operation, now_ns)
     }
 
-    pub fn begin(&mut self, operation: &Operation<'_>, now_ns: u64) -> u64 {
-        either!(self, client => client.begin(operation, now_ns))
+    fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
+        Machine::take(self, datagram, from, now_ns);
     }
 
-    pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
-        either!(self, client => client.take(datagram, from, now_ns));
+    fn timer(&mut self, now_ns: u64) {
+        Machine::timer(self, now_ns);
     }
 
-    pub fn timer(&mut self, now_ns: u64) {
-        either!(self, client => client.timer(now_ns));
+    fn next_ns(&self) -> Option<u64> {
+        Machine::next_ns(self)
     }
 
-    pub fn next_ns(&self) -> Option<u64> {
-        either!(self, client => client.next_ns())
+    fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)> {
+        Machine::next_datagram(self)
     }
 
-    pub fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)> {
-        either!(self, client => client.next_datagram())
-    }
-
-    pub fn next_finished(&mut self) -> Option<(u64, Result<Answer, Error>)> {
-        either!(self, client => client.next_finished())
+    fn next_finished(&mut self) -> Option<(u64, Result<Answer, Error>)> {
+        Machine::next_finished(self)
     }
 }

@@ -20,6 +20,7 @@ mod shrink;
 mod write_back;
 
 pub use clients::{Asking, maker as clients};
+pub use connection::{Connect, Connection, stores};
 pub use copies::hold_copies;
 pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt, is_of_replicas};
 pub use measure::{Alone, measure};

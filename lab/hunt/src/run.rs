@@ -10,6 +10,7 @@ use wire::{Cluster, Secret};
 use crate::{
     Deed, Disciplines, Never, Plan, Store,
     clients::{Asking, maker},
+    connection::stores,
     hunt::is_of_replicas,
     layout,
     lost::gone_back,
@@ -231,11 +232,10 @@ impl Running<'_> {
                 longest_value: clients.longest_value,
                 lives,
                 plain: clients.plain,
-                chains: false,
             };
             let name = format!("client{}", host + 1);
             let machine = self.world.machine(&name).context("a client host")?;
-            let make = maker(config.clone(), config.options(), clients.pause_us);
+            let make = maker(config, stores, clients.pause_us);
             let name = format!("{name}/clients");
             let process = self
                 .world

@@ -16,7 +16,7 @@ const SLOT: usize = 2048;
 const SOCKET_BUFFER: usize = 16 << 20;
 
 /// A UDP socket with a batch to send to one store, and a batch received from whomever: a switch may have sent a read to another.
-pub(super) struct Lane {
+pub struct Lane {
     socket: UdpSocket,
     store: SocketAddr,
     sender: Sender,
@@ -31,6 +31,10 @@ impl Lane {
     /// Datagrams in one system call.
     pub const SEND: usize = 32;
 
+    /// A socket at a port of the system's choice; [`Lane::queue`] is for datagrams to this address.
+    ///
+    /// # Errors
+    /// The system refuses a socket.
     pub fn to(to: SocketAddr) -> anyhow::Result<Lane> {
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).context("a UDP socket for the load generator")?;
@@ -49,14 +53,16 @@ impl Lane {
         })
     }
 
-    pub fn fd(&self) -> i32 {
+    pub(crate) fn fd(&self) -> i32 {
         self.socket.as_raw_fd()
     }
 
+    /// Whether nothing can be queued before the next [`Lane::send`].
     pub fn is_full(&self) -> bool {
         self.queued.len() == Self::SEND
     }
 
+    /// Whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }
@@ -82,6 +88,9 @@ impl Lane {
     }
 
     /// Sends what is queued. Returns how many datagrams the socket did not take.
+    ///
+    /// # Errors
+    /// The socket is of no use any more.
     pub fn send(&mut self) -> io::Result<usize> {
         let queued = self.outbox.iter().zip(&self.queued);
         let outgoing = queued.map(|(bytes, (to, len))| Datagram {
@@ -107,7 +116,10 @@ impl Lane {
         Ok(unsent as usize)
     }
 
-    /// Receives what is there, at most one batch. Datagrams are then at [`Lane::datagram`].
+    /// Receives what is there, at most one batch. Returns how many, which are then at [`Lane::datagram`].
+    ///
+    /// # Errors
+    /// The socket is of no use any more.
     pub fn receive(&mut self) -> io::Result<usize> {
         let buffers = self.inbox.iter_mut().map(|slot| [&mut slot[..], &mut []]);
         match self.receiver.receive(&self.socket, buffers) {

@@ -1,3 +1,5 @@
+//! Generators as processes of a lab, told phase by phase what to do.
+
 use std::{
     marker::PhantomData,
     time::{Duration, Instant},
@@ -12,7 +14,7 @@ use lab::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{LoadConfig, Phase, PhaseResult, coord, etcd};
+use super::{LoadConfig, Phase, PhaseResult};
 
 /// What a phase of a load is told by.
 pub trait Timed: Serialize {
@@ -21,12 +23,6 @@ pub trait Timed: Serialize {
 }
 
 impl Timed for Phase {
-    fn seconds(&self) -> f64 {
-        self.warmup_s + self.seconds
-    }
-}
-
-impl Timed for coord::Phase {
     fn seconds(&self) -> f64 {
         self.warmup_s + self.seconds
     }
@@ -46,18 +42,6 @@ impl Loads for LoadConfig {
     const COMMAND: &str = "load";
     type Phase = Phase;
     type Result = PhaseResult;
-}
-
-impl Loads for coord::Config {
-    const COMMAND: &str = "coord-load";
-    type Phase = coord::Phase;
-    type Result = coord::PhaseResult;
-}
-
-impl Loads for etcd::Config {
-    const COMMAND: &str = "etcd-load";
-    type Phase = coord::Phase;
-    type Result = coord::PhaseResult;
 }
 
 /// A load generator that runs in a namespace of the lab and is told phase by phase what to do.

@@ -6,6 +6,9 @@
 //! it is the `Generator`: a process of its own inside a client's namespace, which experiments steer
 //! phase by phase over its standard input, one JSON document per line each way.
 //!
+//! A discipline whose clients are not those of stores has generators of its own, out of the same parts: a [`Lane`] of datagrams,
+//! [`Latency`], and a [`LoadDriver`] for whatever [`Loads`] says.
+//!
 //! Key spaces of more than [`workload::MOST_IN_MEMORY`] keys need no memory per key: names, hashes and ranks are computed.
 //!
 //! Cost aimed at per request on one core: one draw of a rank (a few powers), one copy of
@@ -13,10 +16,8 @@
 
 mod batch;
 mod config;
-pub mod coord;
 mod driver;
 mod each_key;
-pub mod etcd;
 mod forge;
 mod generator;
 mod lives;
@@ -32,9 +33,10 @@ mod versions;
 mod window;
 pub mod workload;
 
+pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 pub use driver::{LoadDriver, Loads, Timed};
 pub use forge::Attack;
 pub use generator::{Generator, run};
-pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult};
+pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};
 pub use source::Source;

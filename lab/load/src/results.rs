@@ -229,7 +229,8 @@ pub(super) fn cdf(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     (0..=CDF_POINTS).map(|i| (at(share(i)), share(i))).collect()
 }
 
-pub(super) fn histogram(digits: u8) -> Histogram<u64> {
+/// A histogram of nanoseconds from a microsecond to ten seconds, to so many digits.
+pub fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 10_000_000_000, digits).expect("bounds are in order")
 }
 

@@ -30,6 +30,17 @@ pub struct Seat<'a> {
     pub nice: i32,
 }
 
+/// What a discipline adds to the hidden commands of `shortstop-lab`: a process that is told more on its standard input, and answers
+/// on its standard output.
+pub struct Program {
+    /// The command.
+    pub command: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Does it, with this configuration (JSON).
+    pub run: fn(config: &str) -> anyhow::Result<()>,
+}
+
 /// A process of `shortstop-lab` with its standard input and output here; killed when dropped.
 pub struct Steered {
     child: Child,

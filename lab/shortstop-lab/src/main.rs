@@ -11,5 +11,5 @@ fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "lab") {
         words.remove(1);
     }
-    shortstop::command_line::main::<cmd::Cli>(words)
+    commands::command_line::main::<cmd::Cli>(words)
 }

@@ -1,8 +1,9 @@
 use std::process::ExitCode;
 
 use api::types::AuditEntry;
+use commands::api::Api;
 
-use super::{api::Api, table::table};
+use super::table::table;
 
 /// Shows what was changed by whom, oldest first.
 #[derive(clap::Args)]

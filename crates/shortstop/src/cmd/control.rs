@@ -3,6 +3,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use api::status;
 use clap::Subcommand;
+use commands::{command_line::end_when_unread, common::stopped, reach::Reach, secrets};
 use control::{
     Options, Server, ServerError,
     serve::{Listen, TlsFiles},
@@ -35,7 +36,7 @@ enum Command {
 #[derive(clap::Args)]
 struct StatusArgs {
     #[command(flatten)]
-    reach: super::reach::Reach,
+    reach: Reach,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -125,7 +126,7 @@ async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let reply = status::fetch_from(&endpoint)
         .await
         .map_err(anyhow::Error::msg)?;
-    super::end_when_unread();
+    end_when_unread();
     if args.json {
         println!("{:#}", status::to_json(&reply));
     } else {
@@ -138,7 +139,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
     let path = args
         .cluster
         .context("--cluster FILE is needed: the stores, partitions and tenants")?;
-    let (cluster, _) = super::secrets::cluster(&path)?;
+    let (cluster, _) = secrets::cluster(&path)?;
     let limits = Limits {
         max_items: args.max_items as usize,
         reports_per_window: args.reports_per_window,
@@ -194,7 +195,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         server.address()
     );
     tokio::select! {
-        () = super::common::stopped() => {}
+        () = stopped() => {}
         error = server.failed() => return Err(error.into()),
     }
     server.stop().await?;

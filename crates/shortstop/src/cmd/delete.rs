@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use super::target::{Target, not_found};
+use commands::target::{Target, not_found};
 
 /// Remove a key. Exit status: 0 if it is removed, 1 if there is no such key, 2 after any failure.
 #[derive(clap::Args)]

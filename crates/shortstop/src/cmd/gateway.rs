@@ -5,14 +5,13 @@ use std::{
 };
 
 use anyhow::bail;
-use gateway::{BackendAddress, Config, Limits};
-use wire::{Cluster, PORT, TENANT_OPEN};
-
-use super::{
+use commands::{
     common::{size, stopped},
     secrets,
     target::read_seal,
 };
+use gateway::{BackendAddress, Config, Limits};
+use wire::{Cluster, PORT, TENANT_OPEN};
 
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]

@@ -1,23 +1,18 @@
 //! The command line: one module per subcommand, each with its `Args` and `run`.
 
-mod api;
 mod audit;
-mod common;
 mod control;
-mod coord;
 mod delete;
 mod gateway;
 mod get;
 mod moved;
+mod of_discipline;
 mod page;
-mod reach;
 mod route;
-mod secrets;
 mod set;
 pub mod store;
 mod switch;
 pub mod table;
-mod target;
 mod tenant;
 mod token;
 mod topology;
@@ -25,8 +20,7 @@ mod topology;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use crate::command_line::{CommandLine, end_when_unread};
+use commands::command_line::CommandLine;
 
 /// Key-value requests answered in the network, before they reach a server.
 #[derive(Parser)]
@@ -54,7 +48,8 @@ enum Command {
     Get(get::Args),
     Set(set::Args),
     Delete(delete::Args),
-    Coord(coord::Args),
+    #[command(flatten)]
+    OfDiscipline(of_discipline::Command),
     #[command(hide = true)]
     Lab(moved::Args),
     #[command(hide = true)]
@@ -73,7 +68,8 @@ impl CommandLine for Cli {
     /// 1, but 2 where 1 says that there is no such key.
     fn failure(&self) -> ExitCode {
         match self.command {
-            Command::Get(_) | Command::Delete(_) | Command::Coord(_) => ExitCode::from(2),
+            Command::Get(_) | Command::Delete(_) => ExitCode::from(2),
+            Command::OfDiscipline(ref command) => command.failure(),
             _ => ExitCode::FAILURE,
         }
     }
@@ -93,7 +89,7 @@ impl CommandLine for Cli {
             Command::Get(args) => get::run(args),
             Command::Set(args) => set::run(args),
             Command::Delete(args) => delete::run(args),
-            Command::Coord(args) => coord::run(args),
+            Command::OfDiscipline(command) => command.run(),
             Command::Lab(args) => args.run(&[]),
             Command::Bench(args) => args.run(&["bench"]),
             Command::Resources(args) => args.run(&["resources"]),

@@ -2,8 +2,9 @@ use std::process::ExitCode;
 
 use api::types::{PageGrant, PageId, PageRequest, PageView, ReturnPages};
 use clap::Subcommand;
+use commands::api::Api;
 
-use super::{api::Api, table::table};
+use super::table::table;
 
 /// Lists pages of cache memory, asks for them and gives them back.
 #[derive(clap::Args)]

@@ -2,8 +2,8 @@ use std::process::ExitCode;
 
 use api::types::{RouteSettings, RouteTable, RouteView};
 use clap::Subcommand;
+use commands::api::Api;
 
-use super::api::Api;
 use super::table::table;
 
 /// Lists the routes of the switches, and says whether the controller keeps them.

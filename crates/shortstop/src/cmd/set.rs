@@ -1,10 +1,7 @@
-use std::{io::Read, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::Context;
 use client::Condition;
-use wire::MAX_VALUE_MOST;
-
-use super::{common::time, target::Target};
+use commands::{common::time, target::Target, value::read_stdin};
 
 /// Write the value of a key and print its new version.
 #[derive(clap::Args)]
@@ -80,16 +77,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         println!("version {version}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A value from standard input. One byte more than any cluster takes is read, so that too much is refused by the usual message.
-pub fn read_stdin() -> anyhow::Result<Vec<u8>> {
-    let mut value = Vec::new();
-    let limit = u64::from(MAX_VALUE_MOST) + 1;
-    std::io::stdin()
-        .lock()
-        .take(limit)
-        .read_to_end(&mut value)
-        .context("cannot read standard input")?;
-    Ok(value)
 }

@@ -6,12 +6,13 @@ use api::{
     ControlEndpoint, Told,
     proto::{HalfReport, StoreHello},
 };
-use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, backend::Backend};
-
-use super::{
+use commands::{
+    command_line::end_when_unread,
     common::{size, stopped},
+    reach::Credentials,
     secrets,
 };
+use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, backend::Backend};
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
@@ -65,7 +66,7 @@ pub struct Serve {
     #[arg(long, value_name = "URL[,URL]")]
     control: Option<String>,
     #[command(flatten)]
-    credentials: super::reach::Credentials,
+    credentials: Credentials,
     /// This store's address in the cluster file, where it is not the one listened on.
     #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
     identity: Option<SocketAddr>,
@@ -220,7 +221,7 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
 
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     let status = store::read_status(&options.socket)?;
-    super::end_when_unread();
+    end_when_unread();
     let text = if options.json {
         serde_json::to_string_pretty(&status)? + "\n"
     } else {

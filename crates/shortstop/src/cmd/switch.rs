@@ -2,9 +2,10 @@ use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, Where, status::Mode};
 use clap::Subcommand;
+use commands::{command_line::end_when_unread, common::stopped, reach::Reach};
 use dataplane::{Counters, Home, Lent, Loops, SourceCheck};
 
-use super::{common::stopped, table::table};
+use super::table::table;
 
 /// Turns this machine (or network namespace) into a switch that answers hot keys itself.
 ///
@@ -60,7 +61,7 @@ struct Serve {
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
     #[command(flatten)]
-    reach: super::reach::Reach,
+    reach: Reach,
     /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
     /// 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
@@ -208,7 +209,7 @@ fn serve(args: Serve) -> anyhow::Result<()> {
 fn check(args: &Serve) -> anyhow::Result<ExitCode> {
     let sizes = dataplane::Sizes { pages: args.pages };
     let checked = dataplane::check(&agent::objects(disciplines::all(), sizes), sizes)?;
-    super::end_when_unread();
+    end_when_unread();
     if args.json {
         let programs: Vec<_> = checked.iter().map(as_json).collect();
         println!("{}", serde_json::to_string_pretty(&programs)?);
@@ -255,7 +256,7 @@ fn say(line: &str) {
 }
 
 fn status(args: &Status) -> anyhow::Result<()> {
-    super::end_when_unread();
+    end_when_unread();
     let names = match &args.name {
         Some(name) => vec![name.clone()],
         None => agent::status::switches(),
@@ -364,7 +365,7 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     }
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);
-    super::end_when_unread();
+    end_when_unread();
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }

@@ -2,12 +2,9 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView};
 use clap::Subcommand;
+use commands::{api::Api, command_line::end_when_unread, common::time};
 
-use super::{
-    api::Api,
-    common::time,
-    table::{table, yes},
-};
+use super::table::{table, yes};
 
 /// Manages tenants: who shares the cache memory, and on what terms.
 #[derive(clap::Args)]
@@ -231,7 +228,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if api.json {
                 return api.print(&serde_json::json!({ "cluster": text }), |_| String::new());
             }
-            super::end_when_unread();
+            end_when_unread();
             print!("{text}");
             Ok(ExitCode::SUCCESS)
         }

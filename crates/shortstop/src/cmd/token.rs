@@ -1,6 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use commands::command_line::end_when_unread;
 use control::auth::{self, Role};
 
 /// Makes a token and the lines for the controller's token file, which has only the token's hash.
@@ -39,7 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (role, ..) => bail!("role {role:?} is not known"),
     };
     let made = auth::make(&args.name, role).map_err(anyhow::Error::msg)?;
-    super::end_when_unread();
+    end_when_unread();
     if args.json {
         let json = serde_json::json!({ "token": made.token, "entry": made.entry });
         println!("{json}");

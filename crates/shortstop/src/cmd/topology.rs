@@ -3,11 +3,9 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use api::types::{SwitchView, TopologyView};
 use clap::Subcommand;
+use commands::api::Api;
 
-use super::{
-    api::Api,
-    table::{table, yes},
-};
+use super::table::{table, yes};
 
 /// Longest topology file in bytes.
 const FILE_MAX: u64 = 64 << 10;

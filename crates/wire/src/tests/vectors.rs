@@ -4,13 +4,16 @@
 
 use crate::{
     Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
-    chain::{READ_BIT, ROUTE_MOST},
     partition_of,
 };
 use serde_json::{Value, json};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors.json");
 const TENANT: u32 = 7;
+/// The bit of a request's number by which chains tell reads from writes.
+const READ_BIT: u64 = 1 << 63;
+/// Bytes that a request to a chain is padded to hold, so that it can be answered with any chain.
+const ROUTE_MOST: usize = 144;
 
 fn secret() -> Secret {
     Secret(std::array::from_fn(|i| i as u8))

@@ -3,13 +3,14 @@
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{
-    Flags, HEADER_LEN, Header, KeyHash, Op, Packet, Secret,
-    chain::{Ask, ROUTE_MOST, encode_list},
+use chain_wire::{Ask, ROUTE_MOST, encode_list};
+use client::{
+    Answer, Condition, Error, Operation,
+    kit::{Backoff, Request, max_payload},
 };
+use wire::{Flags, HEADER_LEN, Header, KeyHash, Op, Packet, Secret};
 
-use super::{Options, names::Names, watch::Seen};
-use crate::{Answer, Condition, Error, Operation, rules::max_payload, timing::Backoff};
+use crate::{Options, names::Names, watch::Seen};
 
 /// First wait after a switch put a request off; then it doubles.
 const PUT_OFF: Duration = Duration::from_millis(1);
@@ -64,6 +65,14 @@ pub(super) struct Call {
     puts_off: Backoff,
 }
 
+/// Something that chains do not do.
+pub(super) fn unsupported(what: &'static str) -> Error {
+    Error::Unsupported {
+        holders: "chains of switches",
+        what,
+    }
+}
+
 impl Call {
     /// # Errors
     /// What is asked for fits no packet, or chains do not do it.
@@ -81,8 +90,8 @@ impl Call {
                 ..
             } => (What::Write, condition),
             Operation::Delete { condition, .. } => (What::Delete, condition),
-            Operation::Set { .. } => return Err(Error::NotAtChains("a time to live")),
-            Operation::Ask { .. } => return Err(Error::NotAtChains("a discipline's request")),
+            Operation::Set { .. } => return Err(unsupported("a time to live")),
+            Operation::Ask { .. } => return Err(unsupported("a discipline's request")),
         };
         let name = names.name(operation.key())?;
         let value = names.envelope.close(&name, operation.value());
@@ -307,15 +316,12 @@ impl Call {
             true => names.envelope.open(&self.key, value, from, header.flags)?,
             false => Bytes::new(),
         };
-        Ok(Answer {
-            store: from,
+        let request = Request {
             tenant: names.tenant,
-            asked_len: self.asked_len,
-            write: self.is_write(),
-            header,
-            len: value.len(),
-            value,
-        })
+            value_len: self.asked_len,
+            is_write: self.is_write(),
+        };
+        Ok(Answer::new(from, request, header, value))
     }
 
     /// The error of a call that nobody answered for good.

@@ -1,3 +1,5 @@
+//! What a client counts.
+
 /// What a client of chains has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -6,14 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use chain_wire::{Ask, Route, WRITES_MOST, chain_of};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 use wire::{
     Cluster, Flags, Header, Op, PORT, Packet, Secret, Status, Tenant, VERSION_ABSENT,
     VERSION_PRESENT,
-    chain::{Ask, Route, WRITES_MOST, chain_of},
 };
 
-use super::{Machine, Options, Virtual, virtual_time::Tasks};
+use crate::{Machine, Options, Virtual, virtual_time::Tasks};
 
 pub const MS: u64 = 1_000_000;
 pub const TENANT: u32 = 7;
@@ -220,7 +220,7 @@ impl Chains {
             version,
             ..reply
         };
-        let session = wire::Secret([7; 16]).key_hash(TENANT, &wire::chain::session_key(h.client));
+        let session = wire::Secret([7; 16]).key_hash(TENANT, &chain_wire::session_key(h.client));
         assert_eq!(ask.session, session.low());
         let Some(notes) = self.sessions.get_mut(&h.client) else {
             self.sessions.insert(h.client, BTreeMap::new());

@@ -1,6 +1,7 @@
 //! The client of tenants whose keys live in switches: read, write, delete and compare-and-set at chains of switches.
 //!
-//! Operations, answers and errors are those of the rest of this crate; only whom to ask differs. A [`Machine`] takes every decision,
+//! Operations, answers and errors are those of [`client`]; only whom to ask differs. Programs, the commands and the loads call this
+//! crate; it calls `client`, and `chain-wire` for what stands in packets. A [`Machine`] takes every decision,
 //! without sockets or clocks. [`Client`] drives it with sockets and the system's clock, [`Virtual`] in the time of a simulator.
 //! [`recipes`] are written once, for both.
 //!
@@ -17,7 +18,6 @@
 //! What it costs: one datagram each way, one allocation for each; a write that many members of a chain pass on costs its client no more.
 
 mod call;
-mod client;
 mod counters;
 mod machine;
 mod names;
@@ -25,14 +25,15 @@ mod near;
 mod options;
 pub mod recipes;
 mod slots;
+mod sockets;
 mod view;
 mod virtual_time;
 mod watch;
 
-pub use client::{Client, Watch};
 pub use counters::Counts;
 pub use machine::Machine;
 pub use options::{Options, Reads};
+pub use sockets::{Client, Watch};
 pub use virtual_time::{Tasks, Virtual};
 pub use watch::Watched;
 

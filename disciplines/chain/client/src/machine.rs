@@ -1,17 +1,18 @@
+//! A client without sockets, clocks or tasks.
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
 };
 
 use bytes::Bytes;
+use chain_wire::{READ_BIT, Route};
+use client::{Answer, Error, Operation, kit::Envelope};
 use hashbrown::HashMap;
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
-use wire::{
-    Cluster, Header, Packet, Secret, Status, TENANT_SYSTEM,
-    chain::{READ_BIT, Route},
-};
+use wire::{Cluster, Header, Packet, Secret, Status, TENANT_SYSTEM};
 
-use super::{
+use crate::{
     Counts, Options, Reads, Watched,
     call::{Call, What},
     names::Names,
@@ -19,7 +20,6 @@ use super::{
     slots::Slots,
     view::{Learnt, View},
 };
-use crate::{Answer, Error, Operation, envelope::Envelope};
 
 /// Between two looks of a watch at its key, in nanoseconds, beside which the switches tell it at once; and where they do not: they
 /// tell nobody who cannot prove who he is.
@@ -28,11 +28,11 @@ const LOOK_UNTOLD_NS: u64 = 100_000_000;
 
 mod send;
 
-/// A client of one tenant whose keys chains of switches hold, in virtual time. It is driven as [`crate::Machine`] is; watches come
+/// A client of one tenant whose keys chains of switches hold, in virtual time. It is driven as [`client::Machine`] is; watches come
 /// beside that.
 ///
 /// Its driver looks at the clock after it has received what it hands over, never before: the
-/// time that a datagram goes by must be later than the number that it carries was learnt (see [the module](super)).
+/// time that a datagram goes by must be later than the number that it carries was learnt (see [the crate](crate)).
 pub struct Machine {
     names: Names,
     options: Options,
@@ -355,8 +355,9 @@ impl Machine {
             return;
         };
         let newest = call.requests.last().copied().unwrap_or_default();
-        let answer = match call.answer(&self.names, header, value, from) {
-            Ok(answer) => answer,
+        let answer = call.answer(&self.names, header, value, from);
+        let found = match answer.and_then(Answer::found) {
+            Ok(found) => found,
             Err(error) => return self.finish(number, Err(error)),
         };
         if header.request == newest {
@@ -371,7 +372,7 @@ impl Machine {
         {
             let watched = Watched {
                 version: header.version,
-                value: (header.status == Status::Ok).then_some(answer.value),
+                value: found.map(|value| value.bytes),
             };
             self.watched.push_back((number, watched));
         }

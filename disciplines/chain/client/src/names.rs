@@ -1,15 +1,11 @@
 //! In whose name a client asks, and how keys and values travel.
 
-use wire::{
-    KeyHash, Secrets,
-    chain::{OWN_KEYS, session_key},
-};
-
-use crate::{
+use chain_wire::session_key;
+use client::{
     Error,
-    envelope::{Envelope, Name},
-    operation::check_key,
+    kit::{Envelope, Name, check_key},
 };
+use wire::{KeyHash, OWN_KEYS, Secrets};
 
 /// A tenant, and one client of it.
 pub(super) struct Names {
@@ -51,13 +47,10 @@ impl Names {
         if key[0] == OWN_KEYS {
             return Err(Error::ReservedKey);
         }
-        let mut name = self.envelope.name(key);
-        if let Name::Hidden(hidden) = &mut name
-            && hidden.0[0] == OWN_KEYS
-        {
-            // One key in 256: it stays a name of its own, since the other 31 bytes tell it from all others.
-            hidden.0[0] = !OWN_KEYS;
-        }
-        Ok(name)
+        Ok(match self.envelope.name(key) {
+            // One key in 256 would be hidden behind one of the switches' own.
+            Name::Hidden(hidden) => Name::Hidden(hidden.not_beginning_with(OWN_KEYS)),
+            open => open,
+        })
     }
 }

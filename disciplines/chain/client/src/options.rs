@@ -1,8 +1,9 @@
+//! How a client behaves.
+
 use std::{net::SocketAddr, time::Duration};
 
+use client::{Error, Seal};
 use wire::{Cluster, PORT};
-
-use crate::{Error, Seal};
 
 /// The longest that a write may be sent again: switches forget who was idle for 60 s, and clocks differ.
 const DEADLINE_MAX: Duration = Duration::from_secs(30);
@@ -37,7 +38,7 @@ pub struct Options {
     pub reads: Reads,
     /// Length in bytes of the values that reads leave room for at first. Default 256.
     pub expected_value: usize,
-    /// Seals what is written and opens what is read, as [`crate::Options::seal`].
+    /// Seals what is written and opens what is read, as [`client::Options::seal`].
     pub seal: Option<Seal>,
 }
 

@@ -1,6 +1,6 @@
 //! What programs build from keys with versions: locks, elections, counters, barriers, watches.
 //!
-//! Each recipe is written once, over whoever asks for it ([`Asks`]): [`super::Client`] on sockets, [`super::Virtual`] in a simulator.
+//! Each recipe is written once, over whoever asks for it ([`Asks`]): [`Client`](crate::Client) on sockets, [`Virtual`](crate::Virtual) in a simulator.
 //! They need no clocks that agree: a lease is counted by its holder from before its write, and by everybody else from when they first
 //! saw that write, by their own clock.
 //!
@@ -14,9 +14,9 @@ mod lock;
 use std::future::Future;
 
 use bytes::Bytes;
+use client::{Answer, Condition, Error, Operation};
 
-use super::Watched;
-use crate::{Answer, Condition, Error, Operation};
+use crate::Watched;
 
 pub use barrier::Barrier;
 pub use counter::Counter;

@@ -1,6 +1,6 @@
 //! Ids of writes. The switches remember the newest write of each slot of a client: a write takes a slot that is free.
 
-use wire::chain::WRITES_MOST as SLOTS;
+use chain_wire::WRITES_MOST as SLOTS;
 
 /// The slots of one client.
 pub(super) struct Slots {

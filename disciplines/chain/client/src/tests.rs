@@ -2,12 +2,13 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use super::{
-    Options, Reads, Virtual,
+use client::{Condition, Error, Operation, Seal};
+
+use crate::{
+    Options, Reads, Virtual, Watched,
     fake::{Chains, Faults, MS, World, options, switch},
     recipes::Asks,
 };
-use crate::{Condition, Error, Operation, Seal};
 
 const FAULTS: Faults = Faults {
     lose: 10,
@@ -234,7 +235,7 @@ fn a_watch_tells_what_comes_and_nothing_old() {
         let (w, out) = (watcher.clone(), told.clone());
         let until_ns = world.now_ns + 10_000 * MS;
         watcher.spawn(async move {
-            let tell = |watched: super::Watched| {
+            let tell = |watched: Watched| {
                 let last = watched.value.as_deref() == Some(&b"9"[..]);
                 out.borrow_mut().push(watched.version);
                 !last

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use wire::{
-    KeyHash, PORT,
-    chain::{Route, chain_of},
-};
+use chain_wire::{Route, chain_of};
+use wire::{KeyHash, PORT};
 
 /// A [`Route`]'s protocol: any member answers reads.
 const READS_ANYWHERE: u8 = 1;

@@ -11,9 +11,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use client::{Answer, Error, Operation};
 
-use super::{Machine, Watched, recipes::Asks};
-use crate::{Answer, Error, Operation};
+use crate::{Counts, Machine, Watched, recipes::Asks};
 
 /// A client in virtual time, whose operations are futures. Clones are the same client.
 ///
@@ -77,7 +77,7 @@ impl Virtual {
     }
 
     /// What its machine has done so far.
-    pub fn counts(&self) -> super::Counts {
+    pub fn counts(&self) -> Counts {
         self.shared.borrow().machine.counts()
     }
 }

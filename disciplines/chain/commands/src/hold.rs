@@ -6,20 +6,18 @@ use std::{
 };
 
 use anyhow::Context;
-use client::coord::{
+use chain_client::{
     Client,
-    recipes::{Candidate, Held, LockOptions, leader},
+    recipes::{Candidate, Held, Leader, LockOptions, leader},
+};
+use commands::{
+    command_line::end_when_unread,
+    common::{stopped, time},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    super::{
-        common::{stopped, time},
-        end_when_unread,
-    },
-    reach::Reach,
-};
+use crate::reach::Reach;
 
 /// Variable in which a command finds its fencing token.
 const TOKEN: &str = "SHORTSTOP_FENCE";
@@ -90,7 +88,7 @@ pub fn elect(args: Elect) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.clone() else {
         end_when_unread();
         return args.reach.run(async |client| {
-            let tell = |who: Option<client::coord::recipes::Leader>| {
+            let tell = |who: Option<Leader>| {
                 let name = who.map(|who| String::from_utf8_lossy(&who.name).into_owned());
                 match args.reach.json {
                     true => println!("{}", json!({ "leader": name })),

@@ -3,11 +3,13 @@
 use std::{process::ExitCode, time::Instant};
 
 use client::{Condition, Error};
-
-use super::{
-    super::{end_when_unread, get, set::read_stdin, target::not_found},
-    reach::Reach,
+use commands::{
+    command_line::end_when_unread,
+    target::not_found,
+    value::{print, read_stdin},
 };
+
+use crate::reach::Reach;
 
 /// Print the value of a key.
 #[derive(clap::Args)]
@@ -80,7 +82,7 @@ pub fn get(args: Get) -> anyhow::Result<ExitCode> {
         let start = Instant::now();
         Ok((client.get(&args.key).await?, start.elapsed()))
     })?;
-    get::print(value.as_ref(), took, args.reach.json, args.raw)
+    print(value.as_ref(), took, args.reach.json, args.raw)
 }
 
 /// Writes a key and prints its version.

@@ -1,4 +1,5 @@
-//! `shortstop coord`: keys, locks and elections of tenants whose keys chains of switches hold.
+//! `shortstop coord`: keys, locks and elections of tenants whose keys chains of switches hold. The registry of disciplines hands
+//! [`COORD`] to the program.
 
 mod hold;
 mod keys;
@@ -9,6 +10,10 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use commands::{CommandArgs, DisciplineCommand};
+
+/// The command.
+pub const COORD: DisciplineCommand = DisciplineCommand::of::<Args>();
 
 /// Read, write and watch keys that switches hold, take locks and stand for elections. Exit status: 0 if it was done, 1 if not (no such
 /// key, the condition does not hold, others have the lock), 2 after any failure.
@@ -34,16 +39,21 @@ enum Command {
     Watch(watch::Args),
 }
 
-/// Runs the subcommand.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match args.command {
-        Command::Get(args) => keys::get(args),
-        Command::Put(args) => keys::put(args),
-        Command::Cas(args) => keys::cas(args),
-        Command::Delete(args) => keys::delete(args),
-        Command::List(args) => list::run(args),
-        Command::Lock(args) => hold::lock(args),
-        Command::Elect(args) => hold::elect(args),
-        Command::Watch(args) => watch::run(args),
+impl CommandArgs for Args {
+    const NAME: &'static str = "coord";
+    /// 1 says that something was not done.
+    const FAILURE: u8 = 2;
+
+    fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Get(args) => keys::get(args),
+            Command::Put(args) => keys::put(args),
+            Command::Cas(args) => keys::cas(args),
+            Command::Delete(args) => keys::delete(args),
+            Command::List(args) => list::run(args),
+            Command::Lock(args) => hold::lock(args),
+            Command::Elect(args) => hold::elect(args),
+            Command::Watch(args) => watch::run(args),
+        }
     }
 }

@@ -4,12 +4,10 @@ use std::{collections::BTreeSet, io::Write, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use api::types::{KeyList, LIST_MAX};
+use commands::{api::Api, command_line::end_when_unread};
 use serde_json::json;
 
-use super::{
-    super::{api::Api, end_when_unread},
-    reach::Reach,
-};
+use crate::reach::Reach;
 
 /// Print the keys that begin with a prefix, each with its version, in their order. A key that is there for as long as this takes is listed,
 /// and each that is listed was there at some moment of it. Exit status 1: some may be missing, since the controller has just begun.
@@ -24,7 +22,7 @@ pub struct Args {
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
-    control: super::super::reach::Reach,
+    control: commands::reach::Reach,
 }
 
 /// Prints a line for each key.

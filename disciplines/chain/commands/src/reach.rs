@@ -2,9 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use client::coord::{Client, Options};
-
-use super::super::{
+use chain_client::{Client, Options};
+use commands::{
     common::time,
     secrets,
     target::{read_seal, resolve},

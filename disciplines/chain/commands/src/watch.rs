@@ -1,12 +1,12 @@
+//! `coord watch`.
+
 use std::{io::Write, process::ExitCode};
 
-use client::coord::Watched;
+use chain_client::Watched;
+use commands::{command_line::end_when_unread, common::stopped};
 use serde_json::json;
 
-use super::{
-    super::{common::stopped, end_when_unread},
-    reach::Reach,
-};
+use crate::reach::Reach;
 
 /// Print the state of a key, and then each state that it comes to have, until interrupted. States that follow one another at once may be
 /// told as the last of them.

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::ensure;
+use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
     Run,
     params::{keys, positive},
-    rig::CoordLoad,
 };
-use load::coord::{Phase, PhaseResult};
 use serde::{Deserialize, Serialize};
 
 use crate::{

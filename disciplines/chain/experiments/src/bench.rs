@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::Context;
+use chain_loads::{Config, CoordLoad, Phase};
 use experiments::{
     Run,
-    rig::{CoordLoad, Policy, Rig, TenantSpec, switch},
+    rig::{Policy, Rig, TenantSpec, switch},
 };
 use lab::{roles::ETCD_PORT, steered::Seat};
-use load::coord::{Config, Phase};
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, SwitchPlace};
 
@@ -87,7 +87,7 @@ impl Bench {
         let ids: BTreeMap<IpAddr, u16> = ids.collect::<anyhow::Result<_>>()?;
         let seed = run.options.seed;
         let config = config(cluster(&rig, &ids)?, [1, 1], 24, seed);
-        let asker = rig.coord_load(&seat("members"), &config)?;
+        let asker = rig.start_load(&seat("members"), &config)?;
         let mut bench = Bench {
             rig,
             layout,
@@ -122,7 +122,7 @@ impl Bench {
         let seed = self.seed.wrapping_add(self.loads);
         let config = config(self.cluster()?, [clients, keys], value_len, seed);
         let name = format!("load{}", self.loads);
-        let mut load = self.rig.coord_load(&seat(&name), &config)?;
+        let mut load = self.rig.start_load(&seat(&name), &config)?;
         load.run(&Phase::fill())?;
         Ok(load)
     }
@@ -142,7 +142,7 @@ impl Bench {
             Ok(format!("http://{}:{ETCD_PORT}", address.context(host)?))
         };
         let members = self.layout.etcds().into_iter().map(url);
-        let config = load::etcd::Config {
+        let config = chain_loads::etcd::Config {
             members: members.collect::<anyhow::Result<_>>()?,
             clients,
             keys,
@@ -151,7 +151,7 @@ impl Bench {
         };
         self.loads += 1;
         let name = format!("load{}", self.loads);
-        self.rig.etcd_load(&seat(&name), &config)
+        self.rig.start_kernel_load(&seat(&name), &config)
     }
 
     /// The ids of the chain's members from its head, as a client is told now.

@@ -1,9 +1,9 @@
 use anyhow::ensure;
+use chain_loads::Phase;
 use experiments::{
     Measure, Report, Run, plot,
     table::{Table, thousands},
 };
-use load::coord::Phase;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -1,12 +1,11 @@
 use anyhow::ensure;
+use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
     Measure, Options, Report, Run, World,
     params::{keys, positive},
     plot,
-    rig::CoordLoad,
     table::{Table, micros, thousands},
 };
-use load::coord::{Phase, PhaseResult};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

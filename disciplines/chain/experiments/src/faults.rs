@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
+use chain_loads::CLIENTS;
 use experiments::{
     Measure, Report, Run,
     params::{keys, part, positive},
@@ -92,10 +93,11 @@ impl Faults {
                 longest_value: 0,
                 lives: None,
                 plain: 0.0,
-                chains: true,
             };
             let host = client(number as usize + 1);
-            bench.rig.clients(&mut clients, &host, "clients", &config)?;
+            bench
+                .rig
+                .clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;
         }
         let time = Duration::from_secs_f64(self.trouble_s);
         bench.rig.wait(time)?;

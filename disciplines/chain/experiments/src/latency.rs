@@ -1,11 +1,11 @@
 use anyhow::ensure;
+use chain_loads::{Phase, PhaseResult};
 use experiments::{
     Measure, Report, Run,
     params::part,
     plot,
     table::{Table, micros, percent, thousands},
 };
-use load::coord::{Phase, PhaseResult};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

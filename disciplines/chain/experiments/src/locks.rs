@@ -1,14 +1,13 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use chain_loads::{CoordLoad, Exclusion, Locks, Phase, PhaseResult};
 use experiments::{
     Measure, Report, Run, World,
     params::{part, positive},
     plot,
-    rig::CoordLoad,
     table::{Table, micros, thousands},
 };
-use load::coord::{Exclusion, Locks, Phase, PhaseResult};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

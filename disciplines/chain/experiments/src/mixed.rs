@@ -1,11 +1,11 @@
 use anyhow::ensure;
+use chain_loads::PhaseResult;
 use experiments::{
     Measure, Report, Run,
     params::ratio,
     plot,
     table::{Table, percent, thousands},
 };
-use load::coord::PhaseResult;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

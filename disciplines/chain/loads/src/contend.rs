@@ -8,16 +8,16 @@ use std::{
     time::Duration,
 };
 
-use client::coord::{
+use chain_client::{
     Machine, Tasks, Virtual,
     recipes::{Asks, Lock, LockOptions},
 };
 use hdrhistogram::Histogram;
+use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
-use super::{Access, Locks, PhaseResult};
-use crate::{Latency, results::histogram};
+use crate::{Access, Locks, PhaseResult};
 
 /// Clients with a task each.
 pub(super) struct Contend {

@@ -1,4 +1,4 @@
-//! The same load as at chains of switches ([`crate::coord`]), at an etcd: reads and writes of its keys, and its own locks.
+//! The same load as at chains of switches ([`crate`]), at an etcd: reads and writes of its keys, and its own locks.
 
 use std::{
     cell::RefCell,
@@ -10,16 +10,13 @@ use std::{
 use anyhow::Context;
 use etcd_client::{Client, LockOptions};
 use hdrhistogram::Histogram;
+use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 use tokio::task::LocalSet;
 
-use crate::{
-    Latency,
-    coord::{Doing, Phase, PhaseResult, name},
-    results::histogram,
-};
+use crate::{Doing, Phase, PhaseResult, source::name};
 
 /// Length in seconds of the leases that locks are taken under.
 const LEASE_S: i64 = 10;

@@ -1,9 +1,11 @@
+//! The load on one socket and one thread, as a process of its own.
+
 use std::io::{BufRead, Write};
 
 use anyhow::Context;
+use load::Lane;
 
-use super::{Config, Phase, PhaseResult, Source};
-use crate::batch::Lane;
+use crate::{Config, Phase, PhaseResult, Source};
 
 /// Below this wait, looking again at once is cheaper than sleeping.
 const SPIN_NS: u64 = 15_000;

@@ -1,21 +1,61 @@
 //! Load at chains of switches: clients that each have some operations under way, by the client library's own rules (ids, waits,
-//! retransmissions), and what they measure.
+//! retransmissions), and what they measure. The same load at an etcd ([`etcd`]), and clients that record what they see ([`CLIENTS`]).
+//!
+//! As the general load is: a [`Source`] without sockets or clocks, and around it a process on sockets, or one of a simulated world.
+//! The experiments of chains call this crate; [`PROGRAMS`] are what they start in namespaces.
 
 mod contend;
+pub mod etcd;
 mod generator;
+mod recording;
+mod simulated;
 mod source;
 
-use std::net::SocketAddr;
+use std::{
+    io::{BufReader, stdin, stdout},
+    net::SocketAddr,
+};
 
+use experiments::rig::LoadOf;
+use lab::steered::Program;
+use load::{Latency, Loads, Timed};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
-use crate::Latency;
-
 pub use contend::Exclusion;
-pub use generator::run;
+pub use recording::CLIENTS;
 pub use source::Source;
-pub(crate) use source::name;
+
+/// A load generator at chains, or at an etcd: it is told and says the same.
+pub type CoordLoad = LoadOf<Config>;
+
+/// What experiments start as processes of a lab.
+pub const PROGRAMS: &[Program] = &[
+    Program {
+        command: "coord-load",
+        about: "Offer load at chains of switches as a configuration says (used by experiments)",
+        run: |config| {
+            let config = serde_json::from_str(config)?;
+            generator::run(config, BufReader::new(stdin()), stdout())
+        },
+    },
+    Program {
+        command: "etcd-load",
+        about: "Offer the same load at an etcd (used by experiments)",
+        run: |config| {
+            let config = serde_json::from_str(config)?;
+            etcd::run(&config, BufReader::new(stdin()), stdout())
+        },
+    },
+    Program {
+        command: CLIENTS.command,
+        about: "Be clients of chains of switches that record what they see, until standard input ends (used by experiments)",
+        run: |config| {
+            let config = serde_json::from_str(config)?;
+            recording::run(&config, BufReader::new(stdin()), stdout())
+        },
+    },
+];
 
 /// What stays the same over all phases of one generator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -171,6 +211,24 @@ pub struct PhaseResult {
     /// The members of the first key's chain, from its head, as the first client knows them in the end.
     #[serde(default)]
     pub members: Vec<SocketAddr>,
+}
+
+impl Timed for Phase {
+    fn seconds(&self) -> f64 {
+        self.warmup_s + self.seconds
+    }
+}
+
+impl Loads for Config {
+    const COMMAND: &str = "coord-load";
+    type Phase = Phase;
+    type Result = PhaseResult;
+}
+
+impl Loads for etcd::Config {
+    const COMMAND: &str = "etcd-load";
+    type Phase = Phase;
+    type Result = PhaseResult;
 }
 
 impl PhaseResult {

@@ -1,12 +1,12 @@
 //! A load generator at chains of switches, as a process of a simulated world.
 
-use load::coord::{Config, Phase, PhaseResult, Source};
+use experiments::rig::{Generates, Simulated};
 use sim::{Io, Maker, Process, packet::Datagram};
 
-use super::steering::Generates;
+use crate::{Config, Phase, PhaseResult, Source};
 
 /// The generator.
-pub(super) struct Generator {
+pub struct Generator {
     source: Source,
     port: u16,
     result: Option<anyhow::Result<PhaseResult>>,
@@ -57,13 +57,17 @@ impl Generates for Generator {
     }
 }
 
-/// What makes a generator.
-pub(super) fn generator(config: Config) -> Maker {
-    Box::new(move |birth| {
-        Ok(Box::new(Generator {
-            source: Source::new(config.clone(), birth.seed)?,
-            port: birth.port,
-            result: None,
-        }))
-    })
+impl Simulated for Config {
+    type Process = Generator;
+
+    fn maker(&self) -> Maker {
+        let config = self.clone();
+        Box::new(move |birth| {
+            Ok(Box::new(Generator {
+                source: Source::new(config.clone(), birth.seed)?,
+                port: birth.port,
+                result: None,
+            }))
+        })
+    }
 }

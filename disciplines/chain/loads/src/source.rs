@@ -7,16 +7,14 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use client::{
-    Condition, Error, Operation,
-    coord::{Counts, Machine, Options, Reads},
-};
+use chain_client::{Counts, Machine, Options, Reads};
+use client::{Condition, Error, Operation};
 use hdrhistogram::Histogram;
+use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
-use super::{Config, Doing, Phase, PhaseResult, contend::Contend};
-use crate::{Latency, results::histogram};
+use crate::{Config, Doing, Phase, PhaseResult, contend::Contend};
 
 /// Bytes of a value that say which write it is, after its key's name.
 const STAMP: usize = 8;

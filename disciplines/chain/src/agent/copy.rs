@@ -117,7 +117,7 @@ impl Copying {
         if !self.may {
             return out;
         }
-        let session = wire::chain::OWN_KEYS == item.key.first().copied().unwrap_or_default();
+        let session = wire::OWN_KEYS == item.key.first().copied().unwrap_or_default();
         for (filled, job) in &mut self.jobs {
             let Some(chain) = view.chains.get(usize::from(filled.chain)) else {
                 continue;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use wire::{KeyHash, chain::OWN_KEYS};
+use wire::{KeyHash, OWN_KEYS};
 
 use super::{Item, repair::chain_of};
 use crate::{

@@ -73,6 +73,6 @@ impl Repair {
 
 /// The chain that a user's key is in.
 pub(super) fn chain_of<'a>(view: &'a View, item: &Item<'_>) -> Option<&'a crate::view::Chain> {
-    let number = wire::chain::chain_of(item.hash, view.chains.len() as u16);
+    let number = chain_wire::chain_of(item.hash, view.chains.len() as u16);
     view.chains.get(usize::from(number))
 }

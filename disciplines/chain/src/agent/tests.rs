@@ -1,8 +1,9 @@
 //! The half in an agent, against a table that a test holds.
 
 use bytes::Bytes;
+use chain_wire::session_key;
 use decide::Configuration;
-use wire::{KeyHash, chain::session_key};
+use wire::KeyHash;
 
 use super::*;
 use crate::{

@@ -6,8 +6,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use chain_wire::session_key;
 use decide::{Action, Change, Key, Outcome, Record, SwitchId};
-use wire::chain::{OWN_KEYS, session_key};
+use wire::OWN_KEYS;
 
 use super::tenant::Tenant;
 use crate::record::{SessionRecord, new_key};

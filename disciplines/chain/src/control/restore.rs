@@ -11,7 +11,7 @@ use std::{
 
 use decide::{Action, Change, Key, Outcome, Record, SwitchId};
 
-use wire::chain::chain_of;
+use chain_wire::chain_of;
 
 use super::{Switches, arrange, tenant::Tenant};
 use crate::{

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
+use chain_wire::{MEMBERS_MOST, chain_of};
 use decide::{Action, Key, Room, Settings, Stores, SwitchId};
-use wire::chain::{MEMBERS_MOST, chain_of};
 
 use super::{
     Switches, arrange, forget::Forgetting, items::Items, join::Join, memory::Memory,

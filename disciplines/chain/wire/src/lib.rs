@@ -1,6 +1,11 @@
-//! What stands at the beginning of the values of chain operations, as far as clients write or read it ([`crate::Op::ChainWrite`]).
+//! What stands at the beginning of the values of chain operations, as far as clients write or read it ([`wire::Op::ChainWrite`]).
+//!
+//! Bytes in, bytes out, as in `wire`. The client library and the discipline itself call it; the same in C is `view.h` and
+//! `record.h`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::OWN_KEYS;
 
 /// Members that a chain can have.
 pub const MEMBERS_MOST: usize = 8;
@@ -14,9 +19,6 @@ pub const WRITES_MOST: u64 = 16;
 /// The bit of a request's number that a read has and no write.
 pub const READ_BIT: u64 = 1 << 63;
 
-/// First byte of keys that no user has. Of clients' sessions, too: [`session_key`].
-pub const OWN_KEYS: u8 = 0;
-
 /// The key of the item that remembers a client's last writes.
 pub fn session_key(client: u64) -> [u8; 10] {
     let mut key = [OWN_KEYS, b'S', 0, 0, 0, 0, 0, 0, 0, 0];
@@ -29,7 +31,7 @@ pub fn session_key(client: u64) -> [u8; 10] {
 pub struct Ask {
     /// The low half of the key hash of the client's [`session_key`].
     pub session: u64,
-    /// With COMPARE: the version that the key must have, [`crate::VERSION_ABSENT`] or [`crate::VERSION_PRESENT`].
+    /// With COMPARE: the version that the key must have, [`wire::VERSION_ABSENT`] or [`wire::VERSION_PRESENT`].
     pub condition: u64,
 }
 
@@ -146,8 +148,8 @@ impl Route {
 }
 
 /// Which of `chains` chains keeps the key with this hash.
-pub fn chain_of(hash: crate::KeyHash, chains: u16) -> u16 {
-    crate::partition_of(hash, chains.into()) as u16
+pub fn chain_of(hash: wire::KeyHash, chains: u16) -> u16 {
+    wire::partition_of(hash, chains.into()) as u16
 }
 
 /// The addresses that a request carries, before a write's value: those of the members behind the one that it goes to. Their number
@@ -192,6 +194,8 @@ mod tests {
 
     #[test]
     fn a_route_is_read_as_it_was_written() {
+        // The packets that every implementation is held against have room for so much.
+        assert_eq!(ROUTE_MOST, 144);
         let six = Route {
             position: None,
             members: vec![IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 9]); 8],

@@ -135,7 +135,6 @@ impl Hunt {
                     longest_value: LONGEST_VALUE,
                     lives: Some(LIVES),
                     plain: PLAIN,
-                    chains: false,
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;

@@ -1,9 +1,11 @@
+//! What a rig is made of, in one world.
+
 use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
 use api::types::LinkView;
-use history::{ClientsConfig, Recorded};
-use lab::{rack::Lab, steered::Seat};
-use load::{LoadConfig, Phase, PhaseResult, coord};
+use history::Recorded;
+use lab::rack::Lab;
+use load::{Phase, PhaseResult};
 use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
@@ -140,24 +142,6 @@ pub trait Machines {
     /// The controller refuses.
     fn remove_tenant(&self, id: u32) -> anyhow::Result<()>;
 
-    /// Starts a load generator.
-    ///
-    /// # Errors
-    /// It does not start.
-    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load>;
-
-    /// Starts a load generator at chains of switches.
-    ///
-    /// # Errors
-    /// It does not start.
-    fn coord_load(&mut self, seat: &Seat, config: &coord::Config) -> anyhow::Result<CoordLoad>;
-
-    /// Starts clients that record what they see.
-    ///
-    /// # Errors
-    /// They do not start.
-    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording>;
-
     /// The lab, if these are namespaces of this machine.
     fn lab(&self) -> Option<&Lab> {
         None
@@ -176,9 +160,6 @@ pub trait Machines {
 
 /// A load generator.
 pub type Load = Box<dyn Driver>;
-
-/// A load generator at chains of switches.
-pub type CoordLoad = Box<dyn Driver<coord::Phase, coord::PhaseResult>>;
 
 /// Tells a load generator phase by phase what to do.
 pub trait Driver<P = Phase, R = PhaseResult> {

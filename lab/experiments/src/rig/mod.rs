@@ -5,6 +5,7 @@
 mod clients;
 mod kernel;
 mod line;
+mod loads;
 mod machines;
 mod never;
 mod ownership;
@@ -14,10 +15,12 @@ mod sim;
 mod status;
 mod tenants;
 
+pub use self::sim::Generates;
 pub use clients::Clients;
 pub use kernel::Console;
 pub use line::{Line, client, control, switch};
-pub use machines::{CoordLoad, Driver, Load, Machines};
+pub use loads::{ClientKind, LoadOf, STORES, Simulated};
+pub use machines::{Driver, Load, Machines};
 pub(crate) use never::Seen;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
@@ -29,7 +32,6 @@ use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
 use api::types::LinkView;
-use history::ClientsConfig;
 use lab::{
     interrupt,
     rack::Lab,
@@ -483,42 +485,9 @@ impl Rig {
             cpu: what.seat.cpu,
             phases: vec![],
         };
-        let load = self.machines.load(&what.seat, &config)?;
+        let load = self.start_load(&what.seat, &config)?;
         let seen = self.seen.clone();
         Ok(Box::new(Counting { load, seen }))
-    }
-
-    /// Starts a generator at chains of switches.
-    ///
-    /// # Errors
-    /// It does not start.
-    pub fn coord_load(
-        &mut self,
-        seat: &Seat,
-        config: &load::coord::Config,
-    ) -> anyhow::Result<CoordLoad> {
-        self.machines.coord_load(seat, config)
-    }
-
-    /// Starts clients that record what they see, under a name that is unique on its host.
-    ///
-    /// # Errors
-    /// They do not start.
-    pub fn clients(
-        &mut self,
-        all: &mut Clients,
-        host: &str,
-        name: &str,
-        config: &ClientsConfig,
-    ) -> anyhow::Result<()> {
-        let seat = Seat {
-            host,
-            name,
-            cpu: None,
-            nice: 0,
-        };
-        all.add(self.machines.clients(&seat, config)?);
-        Ok(())
     }
 
     /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
@@ -565,19 +534,6 @@ impl Rig {
     /// As [`Rig::lab`].
     pub fn console(&self) -> anyhow::Result<Console<'_>> {
         Ok(Console::new(self.lab()?, self.plan.nodes_of("control")))
-    }
-
-    /// Starts a generator of load at an etcd.
-    ///
-    /// # Errors
-    /// It does not start, or as [`Rig::lab`].
-    pub fn etcd_load(
-        &mut self,
-        seat: &Seat,
-        config: &load::etcd::Config,
-    ) -> anyhow::Result<CoordLoad> {
-        let load = load::LoadDriver::start(self.lab_mut()?, seat, config)?;
-        Ok(Box::new(load))
     }
 
     /// The namespace of a node, for those who have sockets of their own there.

@@ -89,7 +89,6 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
             longest_value: 0,
             lives: None,
             plain: 0.0,
-            chains: false,
         };
         rig.clients(&mut clients, host, "clients", &config)?;
     }

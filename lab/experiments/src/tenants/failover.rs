@@ -110,7 +110,6 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
             longest_value: 0,
             lives: None,
             plain: 0.0,
-            chains: false,
         };
         stage.rig.clients(&mut clients, &host, "clients", &config)?;
     }

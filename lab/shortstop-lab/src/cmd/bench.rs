@@ -41,7 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         std::fs::write(&path, text + "\n")
             .with_context(|| format!("writing {}", path.display()))?;
     }
-    shortstop::command_line::end_when_unread();
+    commands::command_line::end_when_unread();
     println!("{}", report.render());
     Ok(ExitCode::SUCCESS)
 }

@@ -4,9 +4,9 @@ use std::{
 };
 
 use anyhow::Context;
+use commands::command_line::end_when_unread;
 use experiments::{Backend, Choice, Comparison, Options, World};
 use lab::privilege;
-use shortstop::command_line::end_when_unread;
 
 use super::experiment::{find, run_in};
 

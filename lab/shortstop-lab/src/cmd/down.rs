@@ -1,8 +1,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use commands::command_line::end_when_unread;
 use lab::state::State;
-use shortstop::command_line::end_when_unread;
 
 use super::running::{choose, need_root};
 

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
+use commands::command_line::end_when_unread;
 use disciplines_experiments::experiments;
 use lab::state::State;
 use serde_json::json;
-use shortstop::command_line::end_when_unread;
 
 use crate::topologies::TOPOLOGIES;
 

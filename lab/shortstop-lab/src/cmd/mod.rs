@@ -7,6 +7,7 @@ mod exec;
 mod experiment;
 mod hunt;
 mod list;
+mod of_discipline;
 mod resources;
 mod roles;
 mod run;
@@ -17,7 +18,7 @@ mod up;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use shortstop::command_line::CommandLine;
+use commands::command_line::CommandLine;
 
 /// Racks of network namespaces on this machine: try shortstop out, measure it, reproduce the papers.
 ///
@@ -59,12 +60,8 @@ enum Command {
     /// Offer load as a configuration says (used by experiments).
     #[command(hide = true)]
     Load(roles::Load),
-    /// Offer load at chains of switches as a configuration says (used by experiments).
-    #[command(hide = true)]
-    CoordLoad(roles::Clients),
-    /// Offer the same load at an etcd (used by experiments).
-    #[command(hide = true)]
-    EtcdLoad(roles::Clients),
+    #[command(flatten)]
+    OfDiscipline(of_discipline::Command),
     /// Be clients that record what they see, until standard input ends (used by experiments).
     #[command(hide = true)]
     Clients(roles::Clients),
@@ -94,8 +91,7 @@ impl CommandLine for Cli {
             Command::Down(args) => down::run(&args),
             Command::Store(args) => store::run(*args),
             Command::Load(args) => roles::offer_load(&args),
-            Command::CoordLoad(args) => roles::offer_coord_load(&args),
-            Command::EtcdLoad(args) => roles::offer_etcd_load(&args),
+            Command::OfDiscipline(command) => command.run(),
             Command::Clients(args) => roles::be_clients(&args),
             Command::Link(args) => roles::be_faulty_link(&args),
         }

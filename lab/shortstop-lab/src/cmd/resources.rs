@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         computed: computed(args.discipline.as_deref(), items)?,
         published: disciplines_experiments::published().collect(),
     };
-    shortstop::command_line::end_when_unread();
+    commands::command_line::end_when_unread();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&resources)?);
     } else {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use lab::{link, topology::Fault};
+use lab::{link, steered::Program, topology::Fault};
 use serde::de::DeserializeOwned;
 
 /// Offers load as a configuration says.
@@ -44,6 +44,16 @@ pub struct FaultyLink {
     fault: String,
 }
 
+impl Clients {
+    /// Is the program that a discipline brings.
+    pub fn be(&self, program: &Program) -> anyhow::Result<ExitCode> {
+        let path = self.config.display();
+        let config = std::fs::read_to_string(&self.config).with_context(|| path.to_string())?;
+        (program.run)(&config)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 fn read<T: DeserializeOwned>(config: &Path) -> anyhow::Result<T> {
     let path = config.display();
     let text = std::fs::read_to_string(config).with_context(|| path.to_string())?;
@@ -60,18 +70,6 @@ pub fn offer_load(args: &Load) -> anyhow::Result<ExitCode> {
         }
         None => load::run(config, input, stdout())?,
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Offers load at chains of switches.
-pub fn offer_coord_load(args: &Clients) -> anyhow::Result<ExitCode> {
-    load::coord::run(read(&args.config)?, BufReader::new(stdin()), stdout())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Offers the same load at an etcd.
-pub fn offer_etcd_load(args: &Clients) -> anyhow::Result<ExitCode> {
-    load::etcd::run(&read(&args.config)?, BufReader::new(stdin()), stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 

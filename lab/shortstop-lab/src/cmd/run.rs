@@ -4,9 +4,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use commands::command_line::end_when_unread;
 use experiments::{Backend, Choice, Options, Report, World};
 use lab::privilege;
-use shortstop::command_line::end_when_unread;
 
 use super::experiment::{find, run_in};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::types::KeyList;
 use decide::SwitchId;
-use wire::chain::OWN_KEYS;
+use wire::OWN_KEYS;
 
 use super::View;
 use crate::admin::{KeyFilter, Refusal};

@@ -1,15 +1,13 @@
 //! Whom a call asks, and with which datagram.
 
-use std::net::SocketAddr;
+use std::{collections::VecDeque, net::SocketAddr};
 
 use bytes::Bytes;
+use client::Error;
 use rand::RngExt;
 
 use super::{Machine, What};
-use crate::{
-    Error,
-    coord::{Reads, call::Call, near::Near, view::Chain},
-};
+use crate::{Counts, Reads, call::Call, near::Near, view::Chain};
 
 /// Requests of a watch whose answers still count: what the switches were registered with for the last seconds.
 const WATCH_REQUESTS: usize = 4;
@@ -128,8 +126,8 @@ fn member(
 }
 
 fn send(
-    datagrams: &mut std::collections::VecDeque<(SocketAddr, Bytes)>,
-    counts: &mut crate::coord::Counts,
+    datagrams: &mut VecDeque<(SocketAddr, Bytes)>,
+    counts: &mut Counts,
     to: SocketAddr,
     datagram: Bytes,
 ) {

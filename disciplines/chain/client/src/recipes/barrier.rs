@@ -1,7 +1,10 @@
+//! Parties that wait for one another.
+
 use bytes::Bytes;
+use client::Error;
 
 use super::{Asks, Counter, counter::Number};
-use crate::{Error, coord::Watched};
+use crate::Watched;
 
 /// A place where so many parties wait for one another, again and again.
 pub struct Barrier<A> {

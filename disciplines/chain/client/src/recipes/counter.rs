@@ -1,7 +1,10 @@
+//! A number to which many may add.
+
 use bytes::Bytes;
+use client::{Condition, Error};
 
 use super::{Asks, read, write};
-use crate::{Condition, Error};
+use crate::call::unsupported;
 
 /// A number under a key, to which many may add: each addition takes place once. An absent key counts as 0.
 ///
@@ -23,7 +26,7 @@ impl<A: Asks> Counter<A> {
     /// The number.
     ///
     /// # Errors
-    /// The read's; [`Error::NotAtChains`] if the value is no counter's.
+    /// The read's; [`Error::Unsupported`] if the value is no counter's.
     pub async fn get(&self) -> Result<i64, Error> {
         let (_, value) = read(&self.asks, &self.key).await?;
         Ok(Number::parse(value.as_deref())?.count)
@@ -80,9 +83,7 @@ impl Number {
                 by: u64::from_str_radix(by, 16).ok()?,
             })
         };
-        parse().ok_or(Error::NotAtChains(
-            "a counter of this key: its value is another's",
-        ))
+        parse().ok_or(unsupported("a counter of this key: its value is another's"))
     }
 }
 

@@ -1,7 +1,10 @@
+//! Who leads, as its key says.
+
 use bytes::Bytes;
+use client::Error;
 
 use super::{Asks, Held, Lock, LockOptions};
-use crate::{Error, coord::Watched};
+use crate::Watched;
 
 /// Bytes before the name in a lock's value: a nonce and the length of its lease.
 const NAME_AT: usize = 12;

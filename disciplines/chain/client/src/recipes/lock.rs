@@ -1,9 +1,12 @@
+//! A lock with a lease, and a token that rises with each holder.
+
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::{Condition, Error, Operation};
 
 use super::{Asks, read, write};
-use crate::{Condition, Error, Operation, coord::Watched};
+use crate::Watched;
 
 /// How a lock is taken and kept.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use super::*;
-use crate::coord::{
+use crate::{
     Virtual,
     fake::{Chains, Faults, MS, World, options},
 };

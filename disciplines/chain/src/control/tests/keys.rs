@@ -156,7 +156,7 @@ fn sessions_are_at_every_member_and_a_spare_switch_is_none() {
         let view = rig.view();
         let said = view.members.iter().flatten().map(|m| m.switch);
         assert_eq!(said.collect::<BTreeSet<_>>(), members);
-        let key = wire::chain::session_key(5);
+        let key = chain_wire::session_key(5);
         let name = String::from_utf8(key.to_vec()).unwrap();
         rig.wants(&name);
         assert_eq!(rig.holders(&name), members);

@@ -228,7 +228,7 @@ fn a_tail_that_is_filled_by_copies() {
         ..Peer::new(PeerKind::CopySession)
     };
     let mut message = net.says(1, 2, peer, 5, &encode_notes(&session));
-    message.key = wire::chain::session_key(message.header.client).to_vec();
+    message.key = chain_wire::session_key(message.header.client).to_vec();
     let key = message.key.clone();
     let came = net.send(message.hash_of(&key));
     let (said, _) = Peer::decode(&came[0].value).expect("an answer");

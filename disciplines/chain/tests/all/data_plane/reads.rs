@@ -52,7 +52,7 @@ fn only_the_tail_answers_in_netchain() {
     }
     let listed = |at: usize, members: &[usize]| {
         let hosts: Vec<_> = members.iter().map(|slot| host(*slot, false)).collect();
-        let list = wire::chain::encode_list(&hosts);
+        let list = chain_wire::encode_list(&hosts);
         net.read(at).value(&list).expiry_ms(members.len() as u32)
     };
     assert_eq!(net.ask(listed(0, &[1, 2])).header.version, 2);

@@ -6,14 +6,12 @@ use chain::{
     packets::{Beat, BeatKind, Peer, PeerKind},
     view::View,
 };
+use chain_wire::{Ask, READ_BIT, session_key};
 use harness::{
     Message, Seen,
     message::{address, secret_of},
 };
-use wire::{
-    Epoch, Flags, Header, Op, Packet, Status,
-    chain::{Ask, READ_BIT, session_key},
-};
+use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
 use super::key::{Call, Return};
 

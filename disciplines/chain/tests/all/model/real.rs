@@ -14,7 +14,7 @@ use dataplane::{
 };
 use harness::{Snapshots, message::secret_of, switch::tenant};
 
-use wire::chain::session_key;
+use chain_wire::session_key;
 
 use super::packets::{KEY, LIFE, TENANT, client_id};
 

@@ -5,11 +5,9 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use chain_wire::{Ask, Route, chain_of, session_key};
 use sim::{Io, Process, packet::Datagram};
-use wire::{
-    Epoch, Flags, Header, KeyHash, Op, PORT, Packet, Secret, Status,
-    chain::{Ask, Route, chain_of, session_key},
-};
+use wire::{Epoch, Flags, Header, KeyHash, Op, PORT, Packet, Secret, Status};
 
 use super::{MS, TENANT};
 

@@ -208,7 +208,7 @@ impl Rig {
         routes.map(|route| self.switches_of(route)).collect()
     }
 
-    fn switches_of(&self, route: &wire::chain::Route) -> Vec<u32> {
+    fn switches_of(&self, route: &chain_wire::Route) -> Vec<u32> {
         let members = route.members.iter();
         let machine = |n: u32| self.world.machine(&format!("switch{n}"));
         let is_at = |n: u32, at: &IpAddr| {

@@ -12,15 +12,24 @@ use lab::{
 use crate::rig::machines::Records;
 
 /// Clients that run in one process.
-pub(super) struct Group {
+pub struct Group {
     process: Steered,
     last: String,
 }
 
 impl Group {
-    pub fn start(lab: &mut Lab, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Group> {
+    /// Starts them, as this command of `shortstop-lab`.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn start(
+        lab: &mut Lab,
+        seat: &Seat,
+        command: &str,
+        config: &ClientsConfig,
+    ) -> anyhow::Result<Group> {
         Ok(Group {
-            process: Steered::start(lab, seat, "clients", config)?,
+            process: Steered::start(lab, seat, command, config)?,
             last: "0".into(),
         })
     }

@@ -3,6 +3,7 @@
 mod clients;
 mod console;
 
+pub(super) use clients::Group;
 pub use console::Console;
 
 use std::{
@@ -15,24 +16,20 @@ use std::{
 
 use anyhow::{Context, ensure};
 use api::types::LinkView;
-use history::ClientsConfig;
 use lab::{
     interrupt,
     link::SILENCERS,
     namespace,
     rack::{Lab, tail, unique_name},
     roles::Role,
-    steered::Seat,
     topology::Topology,
 };
-use load::{LoadConfig, LoadDriver, Loads, coord};
+use load::{LoadDriver, Loads};
 use serde_json::Value;
 use wire::Tenant;
 
-use self::clients::Group;
 use super::{
-    Driver, Load, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    machines::{CoordLoad, Recording},
+    Driver, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
     tenants::entry_of,
 };
 
@@ -246,18 +243,6 @@ impl Machines for Kernel {
     fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {
         let id = id.to_string();
         self.console().ask(&["tenant", "remove", &id]).map(drop)
-    }
-
-    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
-        Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
-    }
-
-    fn coord_load(&mut self, seat: &Seat, config: &coord::Config) -> anyhow::Result<CoordLoad> {
-        Ok(Box::new(LoadDriver::start(&mut self.lab, seat, config)?))
-    }
-
-    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
-        Ok(Box::new(Group::start(&mut self.lab, seat, config)?))
     }
 
     fn lab(&self) -> Option<&Lab> {

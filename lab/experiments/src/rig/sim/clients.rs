@@ -4,8 +4,9 @@ use std::{cell::RefCell, rc::Rc};
 
 use anyhow::Context;
 use history::{ClientsConfig, Recorded};
-use hunt::Asking;
-use sim::{MachineId, ProcessId, World};
+use hunt::{Asking, Connect};
+use lab::steered::Seat;
+use sim::{ProcessId, World};
 
 use super::steering::start;
 use crate::rig::machines::Records;
@@ -18,20 +19,24 @@ const LOOK_NS: u64 = 20_000_000;
 const END_NS: u64 = 12_000_000_000;
 
 /// Clients of one machine.
-pub(super) struct Group {
+pub struct Group {
     world: Rc<RefCell<World>>,
     process: ProcessId,
 }
 
 impl Group {
+    /// Starts them; `connect` makes a tenant's client.
+    ///
+    /// # Errors
+    /// What is wrong with their configuration.
     pub fn start(
         world: Rc<RefCell<World>>,
-        machine: MachineId,
-        name: String,
+        seat: &Seat,
+        connect: Connect,
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
-        let make = hunt::clients(config.clone(), config.options(), PAUSE_US);
-        let process = start(&world, machine, name, make)?;
+        let make = hunt::clients(config.clone(), connect, PAUSE_US);
+        let process = start(&world, seat, make)?;
         Ok(Group { world, process })
     }
 

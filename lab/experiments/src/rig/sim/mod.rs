@@ -1,14 +1,16 @@
 //! The rig in the simulator: a [`sim::World`] made from the same plan, in virtual time.
 
 mod clients;
-mod coord;
 mod load;
 mod spec;
 mod steering;
 
+pub(super) use clients::Group;
+pub use steering::Generates;
+pub(super) use steering::Steering;
+
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};
 
-use ::load::LoadConfig;
 use anyhow::Context;
 use api::types;
 use control::{
@@ -17,11 +19,9 @@ use control::{
 };
 use dataplane::{Backing, PageItems, Table};
 use emulated::Later;
-use history::ClientsConfig;
 use lab::{
     interrupt,
     roles::{Role, Store},
-    steered::Seat,
     topology::Topology,
 };
 use rand::RngExt;
@@ -31,11 +31,8 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use self::{clients::Group, steering::Steering};
 use super::{
-    Load, Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
-    machines::{CoordLoad, Recording},
-    tenants::entry_of,
+    Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of,
 };
 use crate::Run;
 
@@ -83,8 +80,7 @@ impl Sim {
     }
 
     fn machine(&self, node: &str) -> anyhow::Result<MachineId> {
-        let found = self.world.borrow().machine(node);
-        found.with_context(|| format!("{node}: there is no such machine"))
+        steering::machine(&self.world.borrow(), node)
     }
 
     fn process(&self, node: &str, role: &str) -> anyhow::Result<ProcessId> {
@@ -331,41 +327,7 @@ impl Machines for Sim {
         self.ask(|core, asked| core.remove_tenant(asked, id))
     }
 
-    fn load(&mut self, seat: &Seat, config: &LoadConfig) -> anyhow::Result<Load> {
-        let machine = self.machine(seat.host)?;
-        let name = format!("{}/{}", seat.host, seat.name);
-        let world = self.world.clone();
-        let make = sim::generator(config.clone());
-        let steering: Steering<sim::Generator> = Steering::start(world, machine, name, make)?;
-        Ok(Box::new(steering))
-    }
-
-    fn coord_load(
-        &mut self,
-        seat: &Seat,
-        config: &::load::coord::Config,
-    ) -> anyhow::Result<CoordLoad> {
-        let machine = self.machine(seat.host)?;
-        let name = format!("{}/{}", seat.host, seat.name);
-        let world = self.world.clone();
-        let make = self::coord::generator(config.clone());
-        let steering: Steering<self::coord::Generator> =
-            Steering::start(world, machine, name, make)?;
-        Ok(Box::new(steering))
-    }
-
     fn world(&self) -> Option<Rc<RefCell<World>>> {
         Some(self.world.clone())
-    }
-
-    fn clients(&mut self, seat: &Seat, config: &ClientsConfig) -> anyhow::Result<Recording> {
-        let machine = self.machine(seat.host)?;
-        let name = format!("{}/{}", seat.host, seat.name);
-        Ok(Box::new(Group::start(
-            self.world.clone(),
-            machine,
-            name,
-            config,
-        )?))
     }
 }

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, marker::PhantomData, rc::Rc};
 
 use anyhow::Context;
-use lab::interrupt;
+use lab::{interrupt, steered::Seat};
 use sim::{Io, MachineId, Maker, Process, ProcessId, ServiceSpec, World};
 
 use crate::rig::Driver;
@@ -11,24 +11,30 @@ use crate::rig::Driver;
 /// Between two looks at whether a phase is over, in nanoseconds of the world.
 const LOOK_NS: u64 = 5_000_000;
 
-/// Puts a process of this name on a machine, and starts it.
+/// The machine of this name.
+///
+/// # Errors
+/// There is none.
+pub(super) fn machine(world: &World, node: &str) -> anyhow::Result<MachineId> {
+    let found = world.machine(node);
+    found.with_context(|| format!("{node}: there is no such machine"))
+}
+
+/// Puts a process on a machine, and starts it.
 ///
 /// # Errors
 /// What is wrong with its configuration.
-pub(super) fn start(
-    world: &RefCell<World>,
-    machine: MachineId,
-    name: String,
-    make: Maker,
-) -> anyhow::Result<ProcessId> {
+pub(super) fn start(world: &RefCell<World>, seat: &Seat, make: Maker) -> anyhow::Result<ProcessId> {
     let mut world = world.borrow_mut();
+    let machine = machine(&world, seat.host)?;
+    let name = format!("{}/{}", seat.host, seat.name);
     let process = world.place(machine, name, ServiceSpec::default(), make);
     world.start(process)?;
     Ok(process)
 }
 
 /// A process that generates load phase by phase.
-pub(super) trait Generates: Process + 'static {
+pub trait Generates: Process + 'static {
     /// What it is told.
     type Phase;
     /// What it measures.
@@ -45,25 +51,24 @@ pub(super) trait Generates: Process + 'static {
 }
 
 /// Tells a generator what to do, and lets its world go on until it is done.
-pub(super) struct Steering<G> {
+pub struct Steering<G> {
     world: Rc<RefCell<World>>,
     process: ProcessId,
     of: PhantomData<fn(G)>,
 }
 
 impl<G: Generates> Steering<G> {
-    /// Starts a generator of this name on a machine; `make` makes one.
+    /// Starts a generator; `make` makes one.
     ///
     /// # Errors
     /// What is wrong with its configuration.
     pub fn start(
         world: Rc<RefCell<World>>,
-        machine: MachineId,
-        name: String,
+        seat: &Seat,
         make: Maker,
     ) -> anyhow::Result<Steering<G>> {
         Ok(Steering {
-            process: start(&world, machine, name, make)?,
+            process: start(&world, seat, make)?,
             world,
             of: PhantomData,
         })

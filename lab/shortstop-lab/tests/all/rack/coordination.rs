@@ -12,10 +12,8 @@ use std::{
     time::Duration,
 };
 
-use client::{
-    Condition,
-    coord::{Client, Options},
-};
+use chain_client::{Client, Options};
+use client::Condition;
 use decide::Items;
 use lab::{
     namespace,

@@ -2,11 +2,12 @@
 
 use std::{collections::VecDeque, net::SocketAddr};
 
+use chain_wire::Route;
 use harness::{
     Seen, Verdict,
     message::{address, secret_of},
 };
-use wire::{Epoch, Flags, Packet, Status, chain::Route};
+use wire::{Epoch, Flags, Packet, Status};
 
 use super::{CLIENT_HOST, Came, Going, Message, Net, TENANT, host};
 

@@ -1,7 +1,7 @@
 //! What switches have.
 
 use chain::record::{KeyRecord, SessionRecord};
-use wire::chain::session_key;
+use chain_wire::session_key;
 
 use super::{CLIENT, KEY, Net, PLACE};
 

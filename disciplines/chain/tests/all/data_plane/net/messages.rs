@@ -7,11 +7,9 @@ use chain::{
     packets::{Beat, BeatKind, Peer},
     record::Version,
 };
+use chain_wire::{Ask, session_key};
 use harness::message::{address, secret_of};
-use wire::{
-    Epoch, Flags, Op,
-    chain::{Ask, session_key},
-};
+use wire::{Epoch, Flags, Op};
 
 use super::{CLIENT, CLIENT_HOST, FIRST, KEY, Message, Net, TENANT, host, life_of};
 
@@ -58,7 +56,7 @@ impl Net {
 
     pub fn read(&self, at: usize) -> Message {
         self.request_of(Op::ChainRead, at)
-            .numbered(wire::chain::READ_BIT | self.request())
+            .numbered(chain_wire::READ_BIT | self.request())
             .padded(200)
     }
 

@@ -15,10 +15,10 @@ use chain::{
     record::{SessionRecord, new_key},
     view::{Chain, Member, Protocol, SLOTS, View},
 };
+use chain_wire::session_key;
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, TenantEntry};
 pub use harness::Message;
 use harness::{World, message::address, switch::tenant};
-use wire::chain::session_key;
 pub use wire::{Epoch, Flags, Header, Op, Packet, Status};
 
 pub use self::{

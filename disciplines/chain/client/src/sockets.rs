@@ -1,3 +1,5 @@
+//! [`Client`]: a [`Machine`] on sockets, by the system's clock.
+
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -5,6 +7,10 @@ use std::{
     time::Duration,
 };
 
+use client::{
+    Answer, Condition, Error, Operation, Value,
+    kit::{now_ns, open_socket, timer},
+};
 use tokio::{
     net::UdpSocket,
     sync::{Notify, oneshot},
@@ -13,8 +19,7 @@ use tokio::{
 };
 use wire::Cluster;
 
-use super::{Counts, Machine, Options, Watched, recipes::Asks};
-use crate::{Answer, Condition, Error, Operation, Value, clock, port::open_socket};
+use crate::{Counts, Machine, Options, Watched, recipes::Asks};
 
 /// Longest datagram in bytes.
 const LONGEST: usize = 2048;
@@ -242,7 +247,7 @@ impl Asks for Client {
         until_ns: u64,
     ) -> Result<(), Error> {
         let mut watch = Client::watch(self, key);
-        let until = clock::timer(until_ns);
+        let until = timer(until_ns);
         while let Ok(state) = timeout_at(until, watch.next()).await {
             if !tell(state?) {
                 break;
@@ -252,11 +257,11 @@ impl Asks for Client {
     }
 
     fn now_ns(&self) -> u64 {
-        clock::now_ns()
+        now_ns()
     }
 
     async fn until(&self, at_ns: u64) {
-        sleep_until(clock::timer(at_ns)).await;
+        sleep_until(timer(at_ns)).await;
     }
 
     fn nonce(&self) -> u64 {
@@ -283,7 +288,7 @@ impl Shared {
     /// Does something with the machine, and then what it wants done.
     fn with<T>(&self, act: impl FnOnce(&mut State, u64) -> T) -> T {
         let mut state = self.lock();
-        let result = act(&mut state, clock::now_ns());
+        let result = act(&mut state, now_ns());
         while let Some((to, datagram)) = state.machine.next_datagram() {
             // One that finds no room is as good as lost: the call sends it again.
             if let Some(socket) = self.socket(to.is_ipv6()) {
@@ -332,7 +337,7 @@ async fn timers(shared: Arc<Shared>) {
         let due = async {
             match next_ns {
                 u64::MAX => std::future::pending().await,
-                at_ns => sleep_until(clock::timer(at_ns)).await,
+                at_ns => sleep_until(timer(at_ns)).await,
             }
         };
         tokio::select! {

@@ -1,0 +1,12 @@
+//! What a discipline's own client library is made of beside [`Operation`](crate::Operation), [`Answer`](crate::Answer) and
+//! [`Error`](crate::Error): the same clock, sockets, waits, seals and bounds as [`Client`](crate::Client)'s.
+
+pub use crate::{
+    answer::Request,
+    clock::{now_ns, timer},
+    envelope::{Envelope, Name},
+    operation::check_key,
+    port::open_socket,
+    rules::max_payload,
+    timing::Backoff,
+};

@@ -1,0 +1,82 @@
+//! Values as commands read and print them.
+
+use std::{
+    io::{Read, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use client::Value;
+use wire::MAX_VALUE_MOST;
+
+use crate::target::not_found;
+
+/// A value from standard input. One byte more than any cluster takes is read, so that too much is refused by the usual message.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_stdin() -> anyhow::Result<Vec<u8>> {
+    let mut value = Vec::new();
+    let limit = u64::from(MAX_VALUE_MOST) + 1;
+    std::io::stdin()
+        .lock()
+        .take(limit)
+        .read_to_end(&mut value)
+        .context("cannot read standard input")?;
+    Ok(value)
+}
+
+/// Prints what a key has: as JSON, or its bytes, with a newline after them if they are not to be `raw`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(
+    value: Option<&Value>,
+    took: Duration,
+    json: bool,
+    raw: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", to_json(value, took))?;
+    }
+    let Some(value) = value else {
+        return Ok(not_found());
+    };
+    if !json {
+        out.write_all(&value.bytes)?;
+        if !raw {
+            out.write_all(b"\n")?;
+        }
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a key has, as a JSON object.
+fn to_json(value: Option<&Value>, took: Duration) -> serde_json::Value {
+    let latency_us = took.as_micros() as u64;
+    let Some(value) = value else {
+        return serde_json::json!({ "value": null, "latency_us": latency_us });
+    };
+    let mut json = serde_json::json!({
+        "value": String::from_utf8_lossy(&value.bytes),
+        "version": value.version,
+        "from": if value.from_switch { "switch" } else { "store" },
+        "latency_us": latency_us,
+    });
+    if let Some(left) = value.expires_in {
+        json["expires_in_ms"] = (left.as_millis() as u64).into();
+    }
+    // JSON has no bytes: a value that is no text is given a second time, exactly.
+    if std::str::from_utf8(&value.bytes).is_err() {
+        let hex: String = value
+            .bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        json["value_hex"] = hex.into();
+    }
+    json
+}
