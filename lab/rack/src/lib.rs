@@ -19,4 +19,5 @@ pub mod rack;
 pub mod roles;
 pub mod state;
 pub mod steered;
+pub mod testing;
 pub mod topology;

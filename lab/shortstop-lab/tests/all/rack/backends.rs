@@ -9,7 +9,7 @@ use lab::namespace::within;
 
 use super::support::{Kind, PATIENCE, Rack, needs_root};
 
-on_both!(redis_holds_the_values, memcached_holds_the_values);
+lab::on_both!(redis_holds_the_values, memcached_holds_the_values);
 
 const STORE: &str = "name = \"server\"\n";
 const POPULATE: &str = "\"--populate\", \"1000:128\"";

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::support::{Kind, Rack, needs_root, until};
 
-on_both!(
+lab::on_both!(
     two_clients_read_write_and_delete,
     a_write_is_seen_by_the_other_client_at_once_two_hundred_times,
     conditions_hold_for_cached_keys_too,

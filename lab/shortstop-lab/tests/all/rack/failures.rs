@@ -10,7 +10,7 @@ use super::{
     support::{Kind, Rack, SERVER, needs_root, patient, unforgiving, until},
 };
 
-on_both!(
+lab::on_both!(
     reads_go_on_without_the_controller_and_its_successor_continues,
     a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served
 );

@@ -4,13 +4,11 @@
 //! Nothing here depends on how fast something is: what has to come about is waited for, and what must
 //! never be is looked for all along. What is not about the kernel's own ways of running a switch is tried with a soft one too.
 
-#[macro_use]
 mod support;
 
 mod backends;
 mod by_hand;
 mod command_line;
-mod coordination;
 mod echo;
 mod failures;
 mod refusals;

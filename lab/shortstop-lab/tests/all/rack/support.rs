@@ -15,16 +15,13 @@ use std::{
 use client::{Client, Options};
 use lab::{
     namespace,
-    process::{command_in, set_binary},
+    process::command_in,
     rack::{Lab, unique_name},
     topology::Topology,
 };
 use serde_json::Value;
 
-use crate::programs::shortstop;
-
-/// How long anything may take to come about, on a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub use lab::testing::{Kind, PATIENCE, needs_root, until};
 
 /// The built-in topology of `shortstop-lab up rack`, with fewer keys.
 const RACK: &str = include_str!("../../../src/rack.toml");
@@ -33,27 +30,6 @@ const RACK: &str = include_str!("../../../src/rack.toml");
 pub const SERVER: &str = "10.0.3.1";
 /// The same over IPv6.
 pub const SERVER_V6: &str = "fd00:0:0:3::1";
-
-/// What a rack's switch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// XDP programs.
-    Kernel,
-    /// Packet sockets (`shortstop switch --soft`).
-    Soft,
-}
-
-/// Tests of a module, which take a [`Kind`], with both kinds.
-macro_rules! on_both {
-    ($($test:ident),+ $(,)?) => {
-        mod kernel {
-            $(#[test] fn $test() { super::$test(crate::rack::support::Kind::Kernel) })+
-        }
-        mod soft {
-            $(#[test] fn $test() { super::$test(crate::rack::support::Kind::Soft) })+
-        }
-    };
-}
 
 /// A rack that is removed when dropped.
 pub struct Rack {
@@ -69,38 +45,11 @@ pub struct Got {
     pub expires_in_ms: Option<u64>,
 }
 
-/// Makes the lab use the programs under test. Fails where namespaces cannot be made, rather than pass
-/// without having tested anything.
-pub fn needs_root() {
-    // SAFETY: geteuid cannot fail.
-    assert!(
-        unsafe { libc::geteuid() } == 0,
-        "network namespaces need root"
-    );
-    shortstop();
-    set_binary(env!("CARGO_BIN_EXE_shortstop-lab").into());
-}
-
 /// Writes a file with secrets, for its owner's eyes only.
 pub fn write_private(path: &Path, text: &str) {
     std::fs::write(path, "").unwrap();
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(path, text).unwrap();
-}
-
-/// Asks again and again until there is an answer.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// What makes the rack's switch a soft one.

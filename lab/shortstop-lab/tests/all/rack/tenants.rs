@@ -2,7 +2,7 @@
 
 use super::support::{Kind, Rack, needs_root, write_private};
 
-on_both!(tenants_share_names_but_not_values);
+lab::on_both!(tenants_share_names_but_not_values);
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 const WRONG: &str = "ff0102030405060708090a0b0c0d0e0f";

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::support::{Kind, Rack, needs_root, until, write_private};
 
-on_both!(
+lab::on_both!(
     every_line_of_the_operations_page_works_as_typed,
     tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache,
     old_and_new_secrets_work_until_a_rotation_is_finished,

@@ -7,7 +7,7 @@ use super::{
     support::{Kind, Rack, SERVER, SERVER_V6, needs_root},
 };
 
-on_both!(
+lab::on_both!(
     pings_streams_and_datagrams_cross_the_switch,
     strangers_on_our_port_cross_too,
     jumbo_frames_cross

@@ -6,7 +6,7 @@ use super::{
     xdp::attach_pass,
 };
 
-on_both!(a_store_on_ipv6_is_cached_too);
+lab::on_both!(a_store_on_ipv6_is_cached_too);
 
 #[test]
 fn native_mode_answers_and_forwards() {

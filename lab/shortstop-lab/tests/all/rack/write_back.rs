@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::support::{Kind, PATIENCE, Rack, needs_root, until, use_client};
 
-on_both!(
+lab::on_both!(
     what_was_answered_outlives_a_store_that_is_killed_and_its_memcached_has_it,
     what_was_answered_outlives_a_store_that_is_killed_and_its_redis_has_it,
     a_store_that_is_ended_calls_everything_back,

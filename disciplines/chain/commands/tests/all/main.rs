@@ -1,0 +1,7 @@
+//! `shortstop coord` as people use it, with the switches that it is about.
+
+mod coordination;
+mod help;
+
+// The programs as native code need what runs them.
+use dataplane as _;
