@@ -321,12 +321,19 @@ fn what_documents_name_runs_what_it_says() {
         .collect();
     assert_eq!(with("sim"), simulated);
     assert!(with("chain").iter().all(|name| is_of_chains(name)));
+    // Whoever asks chains, and the load at them, is in their experiments alone.
+    for part in ["chain-client", "chain-loads"] {
+        let of_chains = with("chain-experiments");
+        assert!(!of_chains.is_empty() && with(part) == of_chains, "{part}");
+    }
     for part in [
         "figures",
         "model",
         "harness",
         "disciplines",
         "shortstop",
+        "commands",
+        "chain-commands",
         "stateright",
     ] {
         assert!(with(part).is_empty(), "{part}");
@@ -347,11 +354,19 @@ fn a_comment_makes_stale_what_runs_it() {
     };
     let comment = "// words\n";
     assert_eq!(stale("crates/gateway/src/lib.rs", comment), ["bench"]);
-    let chain = stale("disciplines/chain/src/lib.rs", comment);
-    assert!(
-        !chain.is_empty() && chain.iter().all(|name| is_of_chains(name)),
-        "{chain:?}"
-    );
+    for part in [
+        "src",
+        "wire/src",
+        "client/src",
+        "loads/src",
+        "experiments/src",
+    ] {
+        let chain = stale(&format!("disciplines/chain/{part}/lib.rs"), comment);
+        assert!(
+            !chain.is_empty() && chain.iter().all(|name| is_of_chains(name)),
+            "{part}: {chain:?}"
+        );
+    }
     assert_eq!(
         stale("crates/control/src/lib.rs", comment).len(),
         before.len() - 1
