@@ -11,7 +11,8 @@ pub struct Item {
     /// The second part, in a world of parts.
     pub rest: u8,
     pub version: u64,
-    /// In a grant: what remained of its life when the store answered, in milliseconds; 0: it does not end.
+    /// In a grant: what remained of its life when the store answered, in milliseconds; 0: it does
+    /// not end.
     pub life_ms: u32,
 }
 
@@ -20,7 +21,8 @@ pub struct Item {
 pub enum Message {
     /// A client's request that has passed the first `passed` switches of its path.
     Request(Request),
-    /// The store's answer, with `left` switches of the path still before it, the last of them first.
+    /// The store's answer, with `left` switches of the path still before it, the last of
+    /// them first.
     Reply(Reply),
     /// A switch's agent asks for a grant.
     Fetch(Epoch),
@@ -28,7 +30,8 @@ pub enum Message {
     FetchReply(Epoch, Item),
     /// To a switch: (X, granted(X)).
     Invalidate(Epoch),
-    /// To the store: X is invalid up to this epoch; and the number of the INVALIDATE that it answers.
+    /// To the store: X is invalid up to this epoch; and the number of the INVALIDATE that
+    /// it answers.
     Ack(Epoch, u64),
     /// To the store; the time at which it was sent.
     LeaseRequest { switch: u16, sent_ns: u64 },
@@ -49,7 +52,8 @@ pub struct Request {
     pub call: OrderedCall,
     /// For a compare-and-set, or of the first part, if it is about the second.
     pub version: u64,
-    /// Whether it is about the first and the second part of the value; in a world without parts, both.
+    /// Whether it is about the first and the second part of the value; in a world without
+    /// parts, both.
     pub parts: [bool; 2],
     /// Which question of its operation it is: a reader of parts asks several.
     pub question: u8,

@@ -1,7 +1,9 @@
-//! The data plane's C on one key: a switch's state goes into its tables, a packet meets its programs, the state comes out.
+//! The data plane's C on one key: a switch's state goes into its tables, a packet meets its
+//! programs, the state comes out.
 //!
-//! Each thread has one switch, with the tables that a switch has; what of them a packet about the key can change is [`State`], a
-//! hundred bytes, so that a world of several switches can be copied, compared and hashed.
+//! Each thread has one switch, with the tables that a switch has; what of them a packet about the
+//! key can change is [`State`], a hundred bytes, so that a world of several switches can be copied,
+//! compared and hashed.
 
 use std::{
     cell::RefCell,

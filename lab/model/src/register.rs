@@ -16,8 +16,8 @@ pub enum Call {
     Write(u8),
     /// Removes the key.
     Delete,
-    /// Writes `to` if the key still has the version under which the client knew the value `from`; as a client's
-    /// first operation, the value that the key begins with.
+    /// Writes `to` if the key still has the version under which the client knew the value `from`;
+    /// as a client's first operation, the value that the key begins with.
     CompareAndSet {
         /// The value expected.
         from: u8,
@@ -62,8 +62,8 @@ impl SequentialSpec for Register {
         }
     }
 
-    /// A mismatch is always allowed: versions rise when a store restarts, so a client may hold an old version of the
-    /// value that is still there. It must have changed nothing.
+    /// A mismatch is always allowed: versions rise when a store restarts, so a client may hold an
+    /// old version of the value that is still there. It must have changed nothing.
     fn is_valid_step(&mut self, call: &Call, said: &Return) -> bool {
         matches!((call, said), (Call::CompareAndSet { .. }, Return::Mismatch))
             || self.invoke(call) == *said

@@ -54,7 +54,8 @@ impl Server {
         }
     }
 
-    /// kill -9 and a new start: only the backend's value is left, at the new incarnation's base version.
+    /// kill -9 and a new start: only the backend's value is left, at the new incarnation's
+    /// base version.
     pub fn restart(&mut self, step: u8) {
         let incarnation = self.incarnation + 1;
         let version = incarnation << 32;
@@ -107,7 +108,8 @@ impl Server {
         self.drive(step, out);
     }
 
-    /// The answer to a read, of the first part or the second: of this one if the key has the version that its reader knows.
+    /// The answer to a read, of the first part or the second: of this one if the key has the
+    /// version that its reader knows.
     fn read(&mut self, request: &Request, step: u8) -> Option<Message> {
         let Some(item) = self.item else {
             let said = OrderedReturn(Return::Value(None));
@@ -126,7 +128,8 @@ impl Server {
         Some(reply(request, said, version, second, grant))
     }
 
-    /// The write that a request is, if it is whole, or makes one whole. Its own switch has taken an epoch in any case.
+    /// The write that a request is, if it is whole, or makes one whole. Its own switch has taken an
+    /// epoch in any case.
     fn joined(&mut self, request: Request, step: u8, out: &mut Vec<Message>) -> Option<Request> {
         let index = request.parts.iter().position(|is_here| !is_here);
         let Some(index) = index.map(|missing| 1 - missing) else {
@@ -225,7 +228,8 @@ impl Server {
         }
     }
 
-    /// Moves the key on as far as it goes, as the engine does after every event and when time has passed.
+    /// Moves the key on as far as it goes, as the engine does after every event and when time
+    /// has passed.
     pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
         while self

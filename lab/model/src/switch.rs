@@ -9,9 +9,9 @@ use crate::{
     world::{LEASE_MS, now_ns},
 };
 
-/// One switch. In a world of parts its programs hold the first part of the value, as they would hold all of it; the second part goes
-/// with it, as a discipline that holds parts has to treat it: it was granted under the epoch under which the first is valid, and
-/// has its version.
+/// One switch. In a world of parts its programs hold the first part of the value, as they would
+/// hold all of it; the second part goes with it, as a discipline that holds parts has to treat it:
+/// it was granted under the epoch under which the first is valid, and has its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Switch(State, Option<Second>);
 
@@ -52,7 +52,8 @@ impl Switch {
         reply
     }
 
-    /// A read of the second part. If it is missing although the first may be served, the switch asks for it under the epoch of that.
+    /// A read of the second part. If it is missing although the first may be served, the switch
+    /// asks for it under the epoch of that.
     fn second(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
         let mut first = Request {
             parts: [true; 2],
@@ -136,7 +137,8 @@ impl Switch {
         assert!(matches!(out, Out::Forward(_)), "an answer goes on: {out:?}");
     }
 
-    /// Rule 5: the second part is granted. It is held only beside the first, if that is valid under the same epoch and of its version.
+    /// Rule 5: the second part is granted. It is held only beside the first, if that is valid under
+    /// the same epoch and of its version.
     fn take_second(&mut self, epoch: Epoch, item: Item) {
         let entry = self.0.entry.filter(Entry::is_valid);
         let fits =

@@ -18,8 +18,8 @@ use crate::{
 /// A lease as its holder counts it.
 pub(crate) const LEASE_MS: u32 = 1000;
 pub(crate) const LEASE_NS: u64 = LEASE_MS as u64 * 1_000_000;
-/// Steps after which no datagram of an operation is in flight any more: one lease, the bound that rule 7 rests on
-/// when a store restarts.
+/// Steps after which no datagram of an operation is in flight any more: one lease, the bound that
+/// rule 7 rests on when a store restarts.
 const REQUEST_LIFE: u8 = 2;
 
 /// Nanoseconds at a step of time: 0.6 leases each.
@@ -56,8 +56,9 @@ pub struct Bounds {
     pub scripts: [Vec<Call>; 3],
     /// Each client's way, and the way that its retransmissions take.
     pub paths: [(Path, Path); 3],
-    /// Whether values have two parts. A writer sends the first by its own way and the second by that of its retransmissions; a reader
-    /// asks for the second when it has the first; switches hold both.
+    /// Whether values have two parts. A writer sends the first by its own way and the second by
+    /// that of its retransmissions; a reader asks for the second when it has the first; switches
+    /// hold both.
     pub parts: bool,
     /// Whether the switches (1, 2) begin with an entry.
     pub entries: [bool; 2],
@@ -79,10 +80,11 @@ pub struct Bounds {
     pub steps: u8,
     /// Restarts of the store.
     pub restarts: u8,
-    /// The step at which the life of the value ends that the key begins with: no switch may serve it then.
+    /// The step at which the life of the value ends that the key begins with: no switch may serve
+    /// it then.
     pub life: Option<u8>,
-    /// How many of all the above may happen together, refills, blanks and steps of time not counted: the states to look at
-    /// are those of every choice of so many.
+    /// How many of all the above may happen together, refills, blanks and steps of time not
+    /// counted: the states to look at are those of every choice of so many.
     pub together: u8,
 }
 
@@ -204,11 +206,13 @@ pub(crate) const FIRST: Item = Item {
 };
 /// What a reader says who has joined two parts that are not of one value: nobody wrote that.
 const TORN: u8 = u8::MAX;
-/// Numbers that a switch has given out at the beginning: a mutant that lets them come again does so soon behind it.
+/// Numbers that a switch has given out at the beginning: a mutant that lets them come again does so
+/// soon behind it.
 const FIRST_EPOCH: u64 = 6;
 
 impl World {
-    /// Sends what a client has to say now; in a world of parts a write goes in two packets, the second by a way of its own.
+    /// Sends what a client has to say now; in a world of parts a write goes in two packets, the
+    /// second by a way of its own.
     fn send(&self, state: &mut WorldState, client: usize, paths: (Path, Path)) {
         let at = &state.clients[client];
         let call = self.bounds.scripts[client][at.begun as usize - 1];
@@ -245,7 +249,8 @@ impl World {
     }
 
     fn set_out(&self, state: &mut WorldState, request: Request) {
-        // The way to the first switch takes no time: whatever it did could as well be done by sending later.
+        // The way to the first switch takes no time: whatever it did could as well be done by
+        // sending later.
         if request.path.switches().is_empty() {
             state.fly(Message::Request(request));
         } else {
@@ -293,7 +298,8 @@ impl World {
                     said = Return::Value(Some(joined));
                 }
                 _ if reply.second => return,
-                // Of another version than the one before, if there was one: its reader begins again.
+                // Of another version than the one before, if there was one: its reader
+                // begins again.
                 _ => {
                     client.first = Some((reply.version, byte));
                     client.questions += 1;
@@ -369,7 +375,8 @@ impl WorldState {
         self.flying.insert(at, message);
     }
 
-    /// Lets what can have no effect any more be lost, so that states that differ in nothing else are one.
+    /// Lets what can have no effect any more be lost, so that states that differ in nothing else
+    /// are one.
     fn tidy(&mut self) {
         let (clients, step) = (&self.clients, self.step);
         self.flying.retain(|message| match message {

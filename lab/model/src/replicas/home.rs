@@ -79,7 +79,8 @@ impl Home {
         self.drive(now, out, told);
     }
 
-    /// A store's question: the answer is a grant if it may be one, and is pushed later if a write is pending.
+    /// A store's question: the answer is a grant if it may be one, and is pushed later if a write
+    /// is pending.
     pub fn asked(&mut self, at: usize, number: u64, epoch: Option<Epoch>, now: Nanos) -> Message {
         let granted = epoch.filter(|epoch| self.may_grant(*epoch, now));
         Message::Answer(at, number, self.item, granted)

@@ -1,9 +1,10 @@
-//! Copies in other stores, exhausted: one key, its home, two stores that hold copies of it, and clients whose reads go to any of the
-//! three and whose writes a switch copies to both. The switch knows nothing: which store it sends a read to is one of the choices that
-//! are all looked at, so no hint of it can be wrong enough. Whatever is never delivered is lost.
+//! Copies in other stores, exhausted: one key, its home, two stores that hold copies of it, and
+//! clients whose reads go to any of the three and whose writes a switch copies to both. The switch
+//! knows nothing: which store it sends a read to is one of the choices that are all looked at, so
+//! no hint of it can be wrong enough. Whatever is never delivered is lost.
 //!
-//! [`store::coherence`]'s `KeyState`, `Leases`, `Asks`, `Replica`, `BorrowedLease` and `Epochs` are called; the order of the engine's calls
-//! around them is the model's own.
+//! [`store::coherence`]'s `KeyState`, `Leases`, `Asks`, `Replica`, `BorrowedLease` and `Epochs` are
+//! called; the order of the engine's calls around them is the model's own.
 
 mod holder;
 mod home;
@@ -41,7 +42,8 @@ pub enum Message {
     Write(WriteId, OrderedCall, u64),
     /// A copy of it that the switch has made, for the store of this index.
     Update(usize, WriteId, u8),
-    /// A copy is gone, and would be taken: its new epoch, the number of what it answers, and the write whose value is there.
+    /// A copy is gone, and would be taken: its new epoch, the number of what it answers, and the
+    /// write whose value is there.
     Ack(Epoch, u64, Option<WriteId>),
     /// A copy is called back.
     Invalidate(Epoch),
@@ -136,7 +138,8 @@ pub enum Deed {
 }
 
 impl ShelfState {
-    /// What is in flight already comes once: of two copies one may be lost, and what comes twice is a choice of its own.
+    /// What is in flight already comes once: of two copies one may be lost, and what comes twice is
+    /// a choice of its own.
     fn fly(&mut self, message: Message) {
         if let Err(at) = self.flying.binary_search(&message) {
             self.flying.insert(at, message);

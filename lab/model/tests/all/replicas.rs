@@ -1,7 +1,8 @@
-//! Copies in other stores: every state of small worlds, and each part of their rules broken in turn.
+//! Copies in other stores: every state of small worlds, and each part of their rules broken
+//! in turn.
 //!
-//! Among the slowest tests, some ten seconds on two CPUs that have nothing else to do: a proof by looking at each of 2.3 million states
-//! is worth what it says only if none is left out.
+//! Among the slowest tests, some ten seconds on two CPUs that have nothing else to do: a proof by
+//! looking at each of 2.3 million states is worth what it says only if none is left out.
 
 use std::io::Write;
 
