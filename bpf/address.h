@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Frames for somebody else, which a port in promiscuous mode sees, or a network that does not know yet where its receiver is. The kernel
- * drops them after XDP; a program that answered one would teach the network that its receiver is here.
+ * Frames for somebody else, which a port in promiscuous mode sees, or a network that does not know
+ * yet where its receiver is. The kernel drops them after XDP; a program that answered one would
+ * teach the network that its receiver is here.
  */
 #pragma once
 
@@ -16,7 +17,10 @@ struct port_address {
 	__u32 unused;
 };
 
-/* key: interface index, modulo PORT_PLACES. Written by the agent; of two interfaces in one place the first is unknown here. */
+/*
+ * key: interface index, modulo PORT_PLACES. Written by the agent; of two interfaces in one place
+ * the first is unknown here.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PORT_PLACES);
@@ -25,7 +29,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } port_addresses SEC(".maps");
 
-/* False: the frame is for another receiver than the interface that it came in by. What is not known here is taken as it comes. */
+/*
+ * False: the frame is for another receiver than the interface that it came in by. What is not known
+ * here is taken as it comes.
+ */
 INLINE bool is_for_this_port(struct xdp_md *ctx)
 {
 	__u32 ifindex = ctx->ingress_ifindex, place = ifindex & (PORT_PLACES - 1);
@@ -33,7 +40,9 @@ INLINE bool is_for_this_port(struct xdp_md *ctx)
 	const struct ethhdr *eth = eth_of(ctx);
 	if (unlikely(!port || !eth || port->ifindex != ifindex))
 		return true;
-	/* Words of the frame at once: the struct is packed, and so they would be read byte by byte. */
+	/*
+	 * Words of the frame at once: the struct is packed, and so they would be read byte by byte.
+	 */
 	__u64 mac = *(const __u32 *)eth | (__u64) * ((const __u16 *)eth + 2) << 32;
 	return mac == port->mac;
 }

@@ -20,8 +20,8 @@ OUTLINE int is_signed_otherwise(struct work *work)
 }
 
 /*
- * Whether the tag is right, under the signer's secret or the one that is accepted as well; `work->secret` is then the
- * one that it was made with, and signs whatever becomes of the packet.
+ * Whether the tag is right, under the signer's secret or the one that is accepted as well;
+ * `work->secret` is then the one that it was made with, and signs whatever becomes of the packet.
  */
 INLINE bool tag_is_right(struct work *work, const struct known_tenant *signer)
 {
@@ -45,7 +45,10 @@ INLINE int over_rate(struct xdp_md *ctx, struct work *work)
 	return forward(ctx, work);
 }
 
-/* Notes the tenant. False: nobody knows it, or it was changed by the agent just now, and nothing of it counts. */
+/*
+ * Notes the tenant. False: nobody knows it, or it was changed by the agent just now, and nothing of
+ * it counts.
+ */
 OUTLINE int learn_tenant(struct known_tenant *known, __u32 id, __u64 as_of)
 {
 	const struct tenant *tenant = bpf_map_lookup_elem(&tenants, &id);
@@ -75,7 +78,10 @@ INLINE __u32 first_place(__u32 id)
 	return id & (KNOWN_TENANTS - 1);
 }
 
-/* Where a tenant is noted whose first place another has: of a thousand with numbers by chance four in ten share theirs. */
+/*
+ * Where a tenant is noted whose first place another has: of a thousand with numbers by chance four
+ * in ten share theirs.
+ */
 INLINE __u32 second_place(__u32 id)
 {
 	return id * 0x9e3779b1U >> 21 & (KNOWN_TENANTS - 1);
@@ -101,7 +107,10 @@ INLINE const struct known_tenant *know_tenant(const struct config *config, __u32
 	return learn_tenant(known, id, as_of) ? known : NULL;
 }
 
-/* Who signs what is said about this tenant's keys; NULL if the system's secret is needed and nobody gave it. */
+/*
+ * Who signs what is said about this tenant's keys; NULL if the system's secret is needed and nobody
+ * gave it.
+ */
 INLINE const struct known_tenant *signer_of(const struct config *config, const struct work *work,
 					    const struct known_tenant *tenant)
 {
@@ -116,8 +125,8 @@ INLINE void take_hash(struct work *work)
 }
 
 /*
- * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. `right`: whether the tag is; it says
- * which of two secrets a packet is signed with, also where it was checked before.
+ * What the packet's tenant says, into `work`; NULL if nobody knows the tenant. `right`: whether the
+ * tag is; it says which of two secrets a packet is signed with, also where it was checked before.
  */
 INLINE const struct known_tenant *take_tenant(const struct config *config, struct work *work,
 					      bool *right)
@@ -140,8 +149,8 @@ INLINE const struct known_tenant *take_tenant(const struct config *config, struc
 }
 
 /*
- * CONTINUE if the packet may use the tables. Otherwise it is forwarded as it is: what a store thinks of it is the
- * store's affair, and no cache is touched on its behalf.
+ * CONTINUE if the packet may use the tables. Otherwise it is forwarded as it is: what a store
+ * thinks of it is the store's affair, and no cache is touched on its behalf.
  */
 INLINE int admit(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
@@ -166,7 +175,10 @@ INLINE int admit(struct xdp_md *ctx, struct work *work, const struct config *con
 	return CONTINUE;
 }
 
-/* Likewise for what stores say about whosever keys: only the system's secret counts. False: it is not signed so. */
+/*
+ * Likewise for what stores say about whosever keys: only the system's secret counts. False: it is
+ * not signed so.
+ */
 INLINE bool admit_system(struct work *work, const struct config *config)
 {
 	const struct known_tenant *system = know_tenant(config, TENANT_SYSTEM);

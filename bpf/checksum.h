@@ -60,7 +60,10 @@ INLINE void ipv4_checksum(struct iphdr *ip)
 /* Kernels before 6.13 sum at most 512 bytes in one call. */
 #define SUM_CHUNK 512
 
-/* Adds `len` bytes to a sum, 1 to SUM_CHUNK of them; what follows up to the next multiple of four are zeros. */
+/*
+ * Adds `len` bytes to a sum, 1 to SUM_CHUNK of them; what follows up to the next multiple of four
+ * are zeros.
+ */
 INLINE __u32 sum_on(const __u8 *bytes, __u32 len, __u32 sum)
 {
 	__u32 size = (len - 1) | 3;
@@ -68,7 +71,10 @@ INLINE __u32 sum_on(const __u8 *bytes, __u32 len, __u32 sum)
 	return bpf_csum_diff(NULL, 0, (__be32 *)bytes, (size & (SUM_CHUNK - 1)) + 1, sum);
 }
 
-/* The sum of `len` bytes, folded, up to three times SUM_CHUNK, all of which is memory; zeros follow as above. */
+/*
+ * The sum of `len` bytes, folded, up to three times SUM_CHUNK, all of which is memory; zeros follow
+ * as above.
+ */
 OUTLINE __u32 sum_of(const __u8 *bytes, __u32 len)
 {
 	__u32 sum = 0;
@@ -83,7 +89,10 @@ OUTLINE __u32 sum_of(const __u8 *bytes, __u32 len)
 	return fold(sum_on(bytes + 2 * SUM_CHUNK, len - 2 * SUM_CHUNK, sum));
 }
 
-/* The sum of the first `len` bytes of the scratch memory, folded, 1 to SUM_CHUNK of them; zeros follow as above. */
+/*
+ * The sum of the first `len` bytes of the scratch memory, folded, 1 to SUM_CHUNK of them; zeros
+ * follow as above.
+ */
 INLINE __u32 sum_of_scratch(const struct work *work, __u32 len)
 {
 	_Static_assert(sizeof(work->scratch) == SUM_CHUNK, "in one call");

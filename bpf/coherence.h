@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The switch's half of the coherence rules (docs/coherence.md): epochs, invalidation, grants, leases.
+ * The switch's half of the coherence rules (docs/coherence.md): epochs, invalidation,
+ * grants, leases.
  */
 #pragma once
 
@@ -12,16 +13,17 @@
 /* Of a coarse clock and of a tick between a check and its use; taken off every deadline. */
 #define CLOCK_MARGIN_NS (10 * NS_PER_MS)
 /*
- * The coarse clock moves with the ticks of one processor. If that one is held up, a tick of another makes up for it
- * after five that were missed: 60 ms where a tick is 10 ms.
+ * The coarse clock moves with the ticks of one processor. If that one is held up, a tick of another
+ * makes up for it after five that were missed: 60 ms where a tick is 10 ms.
  */
 #define CLOCK_LATE_NS (100 * NS_PER_MS)
 /* An older epoch is replaced before a grant with a time to live is asked for again. */
 #define EPOCH_FRESH_NS (50 * NS_PER_MS)
 
 /*
- * Rule 1. Taken before the table is searched: whatever entry is published after that search gets its epoch
- * after this one, so a store that sees this epoch knows of every copy that could still be valid.
+ * Rule 1. Taken before the table is searched: whatever entry is published after that search gets
+ * its epoch after this one, so a store that sees this epoch knows of every copy that could still
+ * be valid.
  */
 INLINE __u64 take_epoch(struct config *config)
 {
@@ -47,8 +49,8 @@ INLINE bool is_valid(__u64 word)
 }
 
 /*
- * Rule 2: after this the item's epoch is at least `epoch`, and no value of an earlier one is served. False
- * if others kept changing it meanwhile; then nothing may be claimed.
+ * Rule 2: after this the item's epoch is at least `epoch`, and no value of an earlier one is
+ * served. False if others kept changing it meanwhile; then nothing may be claimed.
  */
 INLINE bool raise_epoch(struct item *item, __u64 epoch, __u64 now_ns)
 {
@@ -128,7 +130,9 @@ INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *co
 	rewrite_header(ctx, work);
 }
 
-/* A request that came with a stamp of ours was given it by somebody else: only we know our epochs. */
+/*
+ * A request that came with a stamp of ours was given it by somebody else: only we know our epochs.
+ */
 INLINE void disown(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
 	if (!work->header.epoch || !names_this_switch(work, config))
@@ -140,9 +144,9 @@ INLINE void disown(struct xdp_md *ctx, struct work *work, const struct config *c
 }
 
 /*
- * A read of an entry that holds no value to serve: the reply shall be a grant. An epoch of an earlier
- * term, or one too old to count a time to live from, is replaced first. Another switch on the way may
- * have asked already; a packet has room for one.
+ * A read of an entry that holds no value to serve: the reply shall be a grant. An epoch of an
+ * earlier term, or one too old to count a time to live from, is replaced first. Another switch on
+ * the way may have asked already; a packet has room for one.
  */
 INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *config,
 			  struct item *item, const struct lease *lease)
@@ -203,7 +207,10 @@ INLINE int refuse_too_large(struct work *work, const struct config *config, stru
 	return COUNT_grant_too_large;
 }
 
-/* Version and life of what was granted, into the item, which the caller has locked: a life counts from the epoch. */
+/*
+ * Version and life of what was granted, into the item, which the caller has locked: a life counts
+ * from the epoch.
+ */
 INLINE void write_life(const struct work *work, struct item *item)
 {
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
@@ -215,9 +222,9 @@ INLINE void write_life(const struct work *work, struct item *item)
 }
 
 /*
- * Writes a grant into the item, which the caller has locked while its epoch was the grant's and its value
- * invalid. Others may raise the epoch meanwhile, which the compare-and-swap notices; nobody can set the
- * valid bit, which takes the lock.
+ * Writes a grant into the item, which the caller has locked while its epoch was the grant's and its
+ * value invalid. Others may raise the epoch meanwhile, which the compare-and-swap notices; nobody
+ * can set the valid bit, which takes the lock.
  */
 INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config *config,
 		      const struct found *found, __u64 granted)
@@ -258,8 +265,9 @@ INLINE int write_parts_item(const struct work *work, struct item *item, __u64 gr
 }
 
 /*
- * Rule 5 for a part of a value that no packet holds. The first that comes makes the item valid for its version; after that
- * others of that version are as good. What is to become of the part itself is the caller's affair. `part_sum` is its sum.
+ * Rule 5 for a part of a value that no packet holds. The first that comes makes the item valid for
+ * its version; after that others of that version are as good. What is to become of the part itself
+ * is the caller's affair. `part_sum` is its sum.
  */
 OUTLINE int install_part(struct xdp_md *ctx, struct work *work, __u32 *part_sum)
 {
@@ -310,7 +318,10 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 	__u32 seq = READ_ONCE(item->seq);
 	if ((seq & 1) || compare_and_swap(&item->seq, seq, seq + 1) != seq)
 		return COUNT_grant_busy;
-	/* Again, under the lock: a younger grant may have been installed since, and must stay untouched. */
+	/*
+	 * Again, under the lock: a younger grant may have been installed since, and must stay
+	 * untouched.
+	 */
 	int result = READ_ONCE(item->word) == granted || MUTANT(overwrites_younger)
 			     ? write_item(ctx, work, config, &found, granted)
 			     : COUNT_grant_stale;
@@ -320,9 +331,9 @@ OUTLINE int install(struct xdp_md *ctx, struct work *work, struct config *config
 }
 
 /*
- * A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4). Whose key it is does
- * not matter: a store that hears nothing gives up the lease, and with it every tenant's copies. What was given is no
- * copy of a store's.
+ * A store wants this key invalid here; the acknowledgement says from which epoch on it is (rule 4).
+ * Whose key it is does not matter: a store that hears nothing gives up the lease, and with it every
+ * tenant's copies. What was given is no copy of a store's.
  */
 INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *config)
 {
@@ -335,14 +346,20 @@ INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *conf
 		return ends(COUNT_invalidate_contended, XDP_DROP);
 	work->header.op = OP_INVALIDATE_ACK;
 	work->header.flags = 0;
-	/* Echoed: a number that this switch has not reached yet was never its own, the grant was forged. */
+	/*
+	 * Echoed: a number that this switch has not reached yet was never its own, the grant
+	 * was forged.
+	 */
 	work->header.version = bpf_cpu_to_be64(epoch_in(work));
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, epoch));
 	count(COUNT_invalidate);
 	return send_back_bare(ctx, work);
 }
 
-/* A store offers to renew its lease: the offer becomes the request, dated now (rule 6: from when sent). */
+/*
+ * A store offers to renew its lease: the offer becomes the request, dated now (rule 6: from
+ * when sent).
+ */
 INLINE int ask_for_lease(struct xdp_md *ctx, struct work *work)
 {
 	work->header.op = OP_LEASE_REQUEST;
@@ -352,8 +369,8 @@ INLINE int ask_for_lease(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * A lease, counted from when it was asked for. A new term kills every entry of the old one: epochs taken so
- * far go below the floor. While the term changes nothing is served.
+ * A lease, counted from when it was asked for. A new term kills every entry of the old one: epochs
+ * taken so far go below the floor. While the term changes nothing is served.
  */
 INLINE int take_lease(struct xdp_md *ctx, struct work *work, struct config *config)
 {

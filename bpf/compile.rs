@@ -1,9 +1,12 @@
-//! For build scripts of crates that carry a data-plane program: compiles C against the headers in this folder.
+//! For build scripts of crates that carry a data-plane program: compiles C against the headers in
+//! this folder.
 //!
-//! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build dependencies; the crate
-//! then has the object, packed: `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o.zlib"))`, and the same programs as native code
-//! (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`. It needs clang and libbpf only: libbpf-cargo
-//! does the same, and takes as long to build as a tenth of everything else.
+//! `build.rs` is `fn main() { bpf::compile("NAME.bpf.c") }`, with this crate among the build
+//! dependencies; the crate then has the object, packed:
+//! `include_bytes!(concat!(env!("OUT_DIR"), "/NAME.bpf.o.zlib"))`, and the same programs as native
+//! code (`user/`), linked into it: `unsafe extern "C" { fn NAME_unit() -> *const c_void; }`. It
+//! needs clang and libbpf only: libbpf-cargo does the same, and takes as long to build as a tenth
+//! of everything else.
 
 mod native;
 
@@ -15,8 +18,9 @@ use std::{
     process::Command,
 };
 
-/// Compiles `source`, a path from the root of the crate that is being built, into `OUT_DIR/NAME.bpf.o.zlib`, and into a native library
-/// that the crate is linked with. `CLANG` names another compiler than clang-19.
+/// Compiles `source`, a path from the root of the crate that is being built, into
+/// `OUT_DIR/NAME.bpf.o.zlib`, and into a native library that the crate is linked with. `CLANG`
+/// names another compiler than clang-19.
 ///
 /// # Panics
 /// Outside of a build script, and if clang refuses: it says why.
@@ -26,7 +30,8 @@ pub fn compile(source: &str) {
     native::compile(&clang(), &headers, &source, &out);
 }
 
-/// Likewise for the kernel alone, into `OUT_DIR/NAME.bpf.o`: programs of measurements that stand on what only it has.
+/// Likewise for the kernel alone, into `OUT_DIR/NAME.bpf.o`: programs of measurements that stand on
+/// what only it has.
 ///
 /// # Panics
 /// As [`compile`].
@@ -87,8 +92,9 @@ pub fn compile_switch() {
     println!("cargo:rerun-if-env-changed=CLANG");
 }
 
-/// Before 19 clang keeps so much on the stack that what it unrolls by itself needs more than the 512 bytes that the kernel has for a
-/// program and all that it calls. What must be unrolled says so.
+/// Before 19 clang keeps so much on the stack that what it unrolls by itself needs more than the
+/// 512 bytes that the kernel has for a program and all that it calls. What must be unrolled
+/// says so.
 fn sparing(clang: &str) -> &'static [&'static str] {
     let version = Command::new(clang).arg("-dumpversion").output();
     let version = version.map_or(vec![], |said| said.stdout);
@@ -120,8 +126,9 @@ fn clang() -> String {
     env::var("CLANG").unwrap_or_else(|_| "clang-19".into())
 }
 
-/// This folder, in the tree that the crate lies in: cargo takes a tree that was moved for the one that it built before, so
-/// what was true when this crate was compiled may not be. A crate outside of any tree gets the folder of then.
+/// This folder, in the tree that the crate lies in: cargo takes a tree that was moved for the one
+/// that it built before, so what was true when this crate was compiled may not be. A crate outside
+/// of any tree gets the folder of then.
 fn headers_above(crate_dir: &Path) -> PathBuf {
     let mut above = crate_dir.ancestors().map(|dir| dir.join("bpf"));
     above
@@ -149,12 +156,13 @@ fn libbpf_headers(out: &Path) -> PathBuf {
     include
 }
 
-/// Links one object, which leaves its debug information out, and with it the paths of this machine; types (BTF) stay.
+/// Links one object, which leaves its debug information out, and with it the paths of this machine;
+/// types (BTF) stay.
 fn link(compiled: &Path, object: &Path) {
     let text = |path: &Path| CString::new(path.to_str().expect("UTF-8")).expect("no NUL");
     let (from, to) = (text(compiled), text(object));
-    // SAFETY: the strings outlive the calls, and the linker is used between its making and its freeing only; null is
-    // "no options".
+    // SAFETY: the strings outlive the calls, and the linker is used between its making and its
+    // freeing only; null is "no options".
     let linked = unsafe {
         let linker = libbpf_sys::bpf_linker__new(to.as_ptr(), std::ptr::null_mut());
         assert!(!linker.is_null(), "{}: cannot be written", object.display());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What every discipline of copies does with requests and replies, however it answers reads: coherence.h has the rules
- * that this keeps.
+ * What every discipline of copies does with requests and replies, however it answers reads:
+ * coherence.h has the rules that this keeps.
  */
 #pragma once
 
@@ -16,8 +16,8 @@ INLINE int pass_part(struct xdp_md *ctx, struct work *work, const struct config 
 }
 
 /*
- * Rule 6: what speaks against an answer from this item now, as the counter of the read that meets it; NOTHING: it may
- * be answered, as long as the item's word is `word`.
+ * Rule 6: what speaks against an answer from this item now, as the counter of the read that meets
+ * it; NOTHING: it may be answered, as long as the item's word is `word`.
  */
 INLINE enum counter objection(const struct work *work, const struct item *item,
 			      const struct lease *lease, __u64 word)
@@ -34,8 +34,8 @@ INLINE enum counter objection(const struct work *work, const struct item *item,
 }
 
 /*
- * Whether the read may be answered from the item, as long as its word is `word`. If not, the read asks for a grant, where that
- * helps: it is to go to the store.
+ * Whether the read may be answered from the item, as long as its word is `word`. If not, the read
+ * asks for a grant, where that helps: it is to go to the store.
  */
 INLINE bool may_answer(struct xdp_md *ctx, struct work *work, struct config *config,
 		       struct item *item, __u64 *word)
@@ -52,9 +52,10 @@ INLINE bool may_answer(struct xdp_md *ctx, struct work *work, struct config *con
 }
 
 /*
- * CONTINUE: `found` leads to an item that the read may be answered from, as long as its word is `word`. Otherwise the
- * read was sent on. Keys that miss are reported from `threshold` reads in a window on, and may get an item on probation; with NEVER
- * neither. Reads of parts are the caller's affair, here and afterwards.
+ * CONTINUE: `found` leads to an item that the read may be answered from, as long as its word is
+ * `word`. Otherwise the read was sent on. Keys that miss are reported from `threshold` reads in a
+ * window on, and may get an item on probation; with NEVER neither. Reads of parts are the caller's
+ * affair, here and afterwards.
  */
 INLINE int find_answer(struct xdp_md *ctx, struct work *work, struct config *config,
 		       __u32 threshold, struct found *found, __u64 *word)
@@ -85,7 +86,10 @@ INLINE void make_answer(struct work *work, const struct config *config, __u32 va
 		expiry_ns ? bpf_htonl((expiry_ns - work->now_ns) / NS_PER_MS + 1) : 0;
 }
 
-/* Values up to this length are copied in pieces: the helper's calls and returns cost more than those. */
+/*
+ * Values up to this length are copied in pieces: the helper's calls and returns cost more
+ * than those.
+ */
 #define PIECE_BYTES 32
 #define PIECES_MAX 8
 
@@ -126,8 +130,9 @@ INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
 }
 
 /*
- * CONTINUE: the item's value stands in the packet, the answer's header in `work`, to be sent by `send_back` with these
- * two. The copy is checked after it was made, before the packet becomes the reply; otherwise the read was sent on.
+ * CONTINUE: the item's value stands in the packet, the answer's header in `work`, to be sent by
+ * `send_back` with these two. The copy is checked after it was made, before the packet becomes the
+ * reply; otherwise the read was sent on.
  */
 INLINE int load_answer(struct xdp_md *ctx, struct work *work, const struct config *config,
 		       const struct found *found, __u64 word, __u32 *payload_len, __u32 *value_sum)
@@ -192,8 +197,8 @@ INLINE int write_request(struct xdp_md *ctx, struct work *work, struct config *c
 	if (have)
 		count(COUNT_write_invalidated);
 	/*
-	 * Another switch may have stamped it before us: it keeps the place unless only we have an entry, and none named itself
-	 * as the second.
+	 * Another switch may have stamped it before us: it keeps the place unless only we have an
+	 * entry, and none named itself as the second.
 	 * What claims to be our own stamp is replaced: only we know our epochs.
 	 */
 	if (!MUTANT(write_carries_nothing) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every end that a packet can come to has a counter with a name. This list is the only one: the control
- * side reads names and meanings from this file.
+ * Every end that a packet can come to has a counter with a name. This list is the only one: the
+ * control side reads names and meanings from this file.
  */
 #pragma once
 

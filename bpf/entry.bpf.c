@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The program on every interface of a switch: parse, admit, hand over to the tenant's discipline. Everything
- * that is not ours passes to the kernel as it came.
+ * The program on every interface of a switch: parse, admit, hand over to the tenant's discipline.
+ * Everything that is not ours passes to the kernel as it came.
  */
 #include "address.h"
 #include "admit.h"
@@ -9,7 +9,10 @@
 #include "source.h"
 #include "writeback.h"
 
-/* A neighbour asks whether the link between us carries anything; no process has to be scheduled for the answer. */
+/*
+ * A neighbour asks whether the link between us carries anything; no process has to be scheduled for
+ * the answer.
+ */
 INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
 {
 	work->header.op = OP_PROBE_REPLY;
@@ -18,8 +21,8 @@ INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * Leases belong to no tenant and no discipline: stores and switches agree on them here. So do probes, whose
- * answers are for the agent's socket.
+ * Leases belong to no tenant and no discipline: stores and switches agree on them here. So do
+ * probes, whose answers are for the agent's socket.
  */
 INLINE int system_message(struct xdp_md *ctx, struct work *work, struct config *config)
 {
@@ -49,7 +52,10 @@ INLINE int called_back(struct xdp_md *ctx, struct work *work, struct config *con
 	return invalidate(ctx, work, config);
 }
 
-/* Likewise what is said about a loan of which this switch has a part, whether or not the tenant is known here. */
+/*
+ * Likewise what is said about a loan of which this switch has a part, whether or not the tenant is
+ * known here.
+ */
 INLINE int about_loan(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	if (!admit_system(work, config))
@@ -59,7 +65,10 @@ INLINE int about_loan(struct xdp_md *ctx, struct work *work, struct config *conf
 	return forward(ctx, work);
 }
 
-/* To the tenant's discipline. Its number is in the tenant's entry, and yet each is a place known when compiling. */
+/*
+ * To the tenant's discipline. Its number is in the tenant's entry, and yet each is a place known
+ * when compiling.
+ */
 INLINE int to_discipline(struct xdp_md *ctx, struct work *work)
 {
 #pragma unroll

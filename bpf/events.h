@@ -26,8 +26,8 @@ _Static_assert(offsetof(struct event, key) == EVENT_HEADER_BYTES,
 RING(events, 1 << 20);
 
 /*
- * Tells the agent, which looks into the ring by itself: no wake-up per event. False if the ring is full. Takes
- * `work->scratch`.
+ * Tells the agent, which looks into the ring by itself: no wake-up per event. False if the ring is
+ * full. Takes `work->scratch`.
  */
 INLINE bool send_event(struct work *work, __u8 kind, __u32 amount, __u16 value_len, __u32 window)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * To the next hop by the kernel's own routes, so that any routing daemon works. Whatever the lookup cannot
- * answer goes to the kernel's stack, which knows the rest: resolving neighbours, ICMP errors, fragments.
+ * To the next hop by the kernel's own routes, so that any routing daemon works. Whatever the lookup
+ * cannot answer goes to the kernel's stack, which knows the rest: resolving neighbours, ICMP
+ * errors, fragments.
  */
 #pragma once
 
@@ -25,7 +26,8 @@ INLINE int fib_failure(long code)
 		return ends(COUNT_pass_no_neighbour, XDP_PASS);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		return ends(COUNT_pass_mtu, XDP_PASS);
-	default: /* for this host, no route, forwarding off, blackhole, tunnel: the kernel decides */
+	default:
+		/* For this host, no route, forwarding off, blackhole, tunnel: the kernel decides. */
 		return ends(COUNT_pass_local, XDP_PASS);
 	}
 }
@@ -103,7 +105,10 @@ INLINE int forward_here(struct xdp_md *ctx, struct work *work)
 	return ends(COUNT_forward, XDP_REDIRECT);
 }
 
-/* Likewise where it is not worth its place: a call costs what a cold line does where returns are guarded. */
+/*
+ * Likewise where it is not worth its place: a call costs what a cold line does where returns
+ * are guarded.
+ */
 OUTLINE int forward(struct xdp_md *ctx, struct work *work)
 {
 	return work ? forward_here(ctx, work) : XDP_PASS;

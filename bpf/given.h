@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Items whose record the control half gave: no store has it, no lease and no grant belong to it, and it is valid for
- * as long as the item is there. Programs on every CPU may change it in place, and the agent beside them: under the
- * item's `seq`, or one aligned word at a time by compare-and-swap.
+ * Items whose record the control half gave: no store has it, no lease and no grant belong to it,
+ * and it is valid for as long as the item is there. Programs on every CPU may change it in place,
+ * and the agent beside them: under the item's `seq`, or one aligned word at a time by
+ * compare-and-swap.
  */
 #pragma once
 
 #include "table.h"
 
-/* In `lease` of such an item. No lease has this slot, so whoever asks for one is told that it does not hold. */
+/*
+ * In `lease` of such an item. No lease has this slot, so whoever asks for one is told that it does
+ * not hold.
+ */
 #define NO_LEASE 0xffff
 _Static_assert(NO_LEASE >= MAX_LEASES, "no lease has this slot");
 
@@ -30,7 +34,10 @@ INLINE __u8 *record_of(const struct found *found, const struct work *work)
 	return value_of(found, work->key_len);
 }
 
-/* The first `len` bytes of the record as they were at one moment; `len` is a constant. False: shorter, or changing. */
+/*
+ * The first `len` bytes of the record as they were at one moment; `len` is a constant. False:
+ * shorter, or changing.
+ */
 INLINE bool read_record(const struct found *found, const struct work *work, void *to, __u32 len)
 {
 	const struct item *item = found->item;
@@ -63,8 +70,8 @@ INLINE void unlock_seq(__u32 *count)
 }
 
 /*
- * Keeps others from changing the record, and from taking it for whole. Held for a few instructions, never over a
- * helper that can fail. False: others kept it for longer than that.
+ * Keeps others from changing the record, and from taking it for whole. Held for a few instructions,
+ * never over a helper that can fail. False: others kept it for longer than that.
  */
 INLINE bool lock_item(struct item *item)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every table that programs of all disciplines share. All are pinned by name, so that the programs of several
- * objects share them and a new agent finds them again. Sizes that depend on the switch are set when loading.
+ * Every table that programs of all disciplines share. All are pinned by name, so that the programs
+ * of several objects share them and a new agent finds them again. Sizes that depend on the switch
+ * are set when loading.
  *
- * Programs of an earlier build run beside those of this one while an agent is replaced, on the same tables: a layout
- * changes under a new name only. `work_area`, `known_tenants` and `programs` belong to one loading, and are made anew by each.
+ * Programs of an earlier build run beside those of this one while an agent is replaced, on the same
+ * tables: a layout changes under a new name only. `work_area`, `known_tenants` and `programs`
+ * belong to one loading, and are made anew by each.
  */
 #pragma once
 
@@ -46,7 +48,7 @@ struct config {
 	__u32 layout; /* of the tables; the agent refuses those of another */
 	__u64 life; /* drawn when the tables were made: others are other memory */
 	__u64 tenants_changed; /* how often `tenants` was, counted behind each change */
-	__u64 frame_most; /* bytes of the longest frame that all of the switch's links carry; 0: any */
+	__u64 frame_most; /* bytes of the longest frame that all of its links carry; 0: any */
 	__u64 unused;
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
@@ -72,8 +74,8 @@ struct {
 #define TENANT_PLACE_SHIFT 16
 
 /*
- * Behind the map's own 56 bytes of an element (link, hash, key) the first word ends their cache line, and the rest
- * is the next one: admitting a packet touches these two.
+ * Behind the map's own 56 bytes of an element (link, hash, key) the first word ends their cache
+ * line, and the rest is the next one: admitting a packet touches these two.
  */
 struct tenant {
 	__u32 id; /* again: an element's memory may become another tenant's while it is read */
@@ -91,7 +93,10 @@ _Static_assert(sizeof(struct tenant) == 72, "crates/dataplane writes the same st
 
 #define HASH_SALT 0x9e3779b97f4a7c15ULL
 
-/* Mixed into the key hash before the table is searched: keeps equal hashes of different tenants apart. */
+/*
+ * Mixed into the key hash before the table is searched: keeps equal hashes of different
+ * tenants apart.
+ */
 INLINE __u64 hash_salt(__u32 tenant)
 {
 	return tenant * HASH_SALT;
@@ -110,8 +115,8 @@ struct {
 #define KNOWN_TENANTS 2048
 
 /*
- * What a CPU noted of a tenant: a packet of one that is known costs a cache line, and no call of a helper. It counts as
- * long as no tenant has changed.
+ * What a CPU noted of a tenant: a packet of one that is known costs a cache line, and no call of a
+ * helper. It counts as long as no tenant has changed.
  */
 struct known_tenant {
 	__u64 as_of; /* `tenants_changed`, and one more */
@@ -125,7 +130,10 @@ struct known_tenant {
 };
 _Static_assert(sizeof(struct known_tenant) == 64, "one cache line");
 
-/* A tenant has two places (admit.h), of which it takes one that is free, or else the first from another. */
+/*
+ * A tenant has two places (admit.h), of which it takes one that is free, or else the first
+ * from another.
+ */
 struct known_tenants {
 	struct known_tenant place[KNOWN_TENANTS];
 };
@@ -151,8 +159,9 @@ struct flow {
 _Static_assert(sizeof(struct flow) == 36, "crates/dataplane reads the same struct");
 
 /*
- * Requests counted, one in 64. Written by the programs, emptied by the agent; those that are counted rarely make room
- * for new ones, so that somebody who makes up addresses takes no memory beyond this.
+ * Requests counted, one in 64. Written by the programs, emptied by the agent; those that are
+ * counted rarely make room for new ones, so that somebody who makes up addresses takes no memory
+ * beyond this.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -204,9 +213,10 @@ struct {
 } counters SEC(".maps");
 
 /*
- * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit reference
- * (23 bits of page, 9 of cell); 0 is empty. Written one slot at a time: by the agent, and by programs those that are empty
- * (probation.h). The agent lets an RCU grace period pass before it uses an item's cells again, so whoever found an item here may finish with it.
+ * The lookup table: buckets of one cache line. A slot is a 32-bit fingerprint over a 32-bit
+ * reference (23 bits of page, 9 of cell); 0 is empty. Written one slot at a time: by the agent, and
+ * by programs those that are empty (probation.h). The agent lets an RCU grace period pass before it
+ * uses an item's cells again, so whoever found an item here may finish with it.
  */
 struct bucket {
 	__u64 slot[BUCKET_SLOTS];
@@ -237,7 +247,10 @@ struct {
 
 SWITCH_SIZES;
 
-/* Requests of the items of a page, each at its first cell. Those of an item go on where that of another in its cells ended. */
+/*
+ * Requests of the items of a page, each at its first cell. Those of an item go on where that of
+ * another in its cells ended.
+ */
 struct page_hits {
 	__u32 cell[PAGE_START_CELLS];
 };
@@ -274,17 +287,24 @@ struct {
 } leases SEC(".maps");
 
 /*
- * Count-min sketch, Bloom filter and shares of reports of one CPU. Each cell is tagged with the low bits of the window it was
- * last written in, so that a new window needs no clearing: a cell of another window counts as zero.
+ * Count-min sketch, Bloom filter and shares of reports of one CPU. Each cell is tagged with the low
+ * bits of the window it was last written in, so that a new window needs no clearing: a cell of
+ * another window counts as zero.
  */
 struct sketch {
 	__u16 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 4 bits of window over 12 bits of count */
 	__u8 bloom[BLOOM_CELLS]; /* low 8 bits of window, plus 1 */
-	/* Hot keys reported, 8 bits of window over 24 bits of count: of each tenant's share, and of what is for whoever comes first. */
+	/*
+	 * Hot keys reported, 8 bits of window over 24 bits of count: of each tenant's share, and of
+	 * what is for whoever comes first.
+	 */
 	__u32 reports[MAX_TENANTS];
 	__u32 reports_of_all;
 	__u32 unused;
-	/* The latest reads of a key: 16 bits of its hash, the low 8 of a stretch of time's number, 8 of count. */
+	/*
+	 * The latest reads of a key: 16 bits of its hash, the low 8 of a stretch of time's number,
+	 * 8 of count.
+	 */
 	__u32 burst[BURST_CELLS];
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ways to break the rules of docs/coherence.md (order_...: of docs/coordination.md), for tests that must notice: `if (MUTANT(name) || right)`. Nothing is
- * left of them in a program for the kernel. A user-space build with -DMUTANTS defines CHOSEN_MUTANT, an expression
- * for the one that is in force, 0 for none. This list is the only one: name, rule, what is broken.
+ * Ways to break the rules of docs/coherence.md (order_...: of docs/coordination.md), for tests that
+ * must notice: `if (MUTANT(name) || right)`. Nothing is left of them in a program for the kernel. A
+ * user-space build with -DMUTANTS defines CHOSEN_MUTANT, an expression for the one that is in
+ * force, 0 for none. This list is the only one: name, rule, what is broken.
  */
 #pragma once
 

@@ -6,8 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Compiles the programs of `source` (`NAME.bpf.c`) as a unit: with a list of its tables and programs that
-/// `NAME_unit()` leads to.
+/// Compiles the programs of `source` (`NAME.bpf.c`) as a unit: with a list of its tables and
+/// programs that `NAME_unit()` leads to.
 pub fn compile(clang: &str, headers: &Path, source: &Path, out: &Path) {
     let file = source.file_name().expect("a file").to_string_lossy();
     let name = file.split('.').next().expect("split gives one at least");
@@ -79,7 +79,8 @@ fn function_behind(section: &str) -> Option<&str> {
     head.split_whitespace().last()
 }
 
-/// The unit's text. Functions of several units must not share a name: C has one space of names for all of them.
+/// The unit's text. Functions of several units must not share a name: C has one space of names for
+/// all of them.
 fn list(name: &str, source: &Path, text: &str) -> String {
     let (tables, programs) = (tables(text), programs(text));
     let mut unit = String::new();

@@ -53,7 +53,10 @@ INLINE __u32 frame_len(struct xdp_md *ctx)
 	return bpf_xdp_get_buff_len(ctx);
 }
 
-/* Whether the frame has that many bytes. Those of most are all in one buffer, whose length needs no helper call. */
+/*
+ * Whether the frame has that many bytes. Those of most are all in one buffer, whose length needs no
+ * helper call.
+ */
 INLINE bool frame_reaches(struct xdp_md *ctx, __u32 len)
 {
 	return ctx->data_end - ctx->data >= len || frame_len(ctx) >= len;
@@ -149,7 +152,9 @@ INLINE int parse_kv(struct cursor *cursor, struct work *work)
 	work->op = kv->op;
 	work->key_len = kv->key_len;
 	work->value_len = bpf_ntohs(kv->value_len);
-	/* Twice, once for reads alone: of what depends on the op the compiler leaves them nothing. */
+	/*
+	 * Twice, once for reads alone: of what depends on the op the compiler leaves them nothing.
+	 */
 	enum counter flaw = kv->op == OP_READ_REQUEST ? flaw_of(kv, work, OP_READ_REQUEST)
 						      : flaw_of(kv, work, kv->op);
 	return unlikely(flaw != NOTHING) ? ends(flaw, XDP_DROP) : CONTINUE;
@@ -159,7 +164,9 @@ struct short_key {
 	__u64 word[2];
 };
 
-/* Copies the key out, padded with zeros to whole words, so that it is compared and hashed by words. */
+/*
+ * Copies the key out, padded with zeros to whole words, so that it is compared and hashed by words.
+ */
 INLINE int load_key(struct xdp_md *ctx, struct work *work, struct cursor *cursor)
 {
 	__u32 len = work->key_len;
@@ -172,15 +179,18 @@ INLINE int load_key(struct xdp_md *ctx, struct work *work, struct cursor *cursor
 		if (unlikely(bpf_xdp_load_bytes(ctx, work->kv + KV_HEADER_LEN, work->key, len) < 0))
 			return ends(COUNT_drop_truncated, XDP_DROP);
 	}
-	/* What follows the key in the packet goes: at most two words, one of which the tag takes too. */
+	/*
+	 * What follows the key in the packet goes: at most two words, one of which the tag
+	 * takes too.
+	 */
 	*(__u64 *)(work->key + len) = 0;
 	*(__u64 *)(work->key + len + 8) = 0;
 	return CONTINUE;
 }
 
 /*
- * The whole way. CONTINUE: the packet is ours and `*work`, which is this CPU's, describes it. Otherwise the verdict: other
- * traffic passes to the kernel as it came, malformed packets end here.
+ * The whole way. CONTINUE: the packet is ours and `*work`, which is this CPU's, describes it.
+ * Otherwise the verdict: other traffic passes to the kernel as it came, malformed packets end here.
  */
 INLINE int parse(struct xdp_md *ctx, struct work **of)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which keys are read most, counted one by one: a HashPipe of each CPU, for disciplines that want it instead of sketch.h's cells. A
- * key always finds a place in the first stage; what stood there moves on, and at each further stage the one that was
- * counted more often stays. Nothing is sampled. Slots carry the window that they count in, so that a new one needs no clearing.
+ * Which keys are read most, counted one by one: a HashPipe of each CPU, for disciplines that want
+ * it instead of sketch.h's cells. A key always finds a place in the first stage; what stood there
+ * moves on, and at each further stage the one that was counted more often stays. Nothing is
+ * sampled. Slots carry the window that they count in, so that a new one needs no clearing.
  *
  * One read touches a slot of each stage, and one more where it moved another key.
  */
@@ -79,8 +80,8 @@ INLINE __u32 pipe_add(struct pipe *pipe, __u64 key, __u32 window)
 }
 
 /*
- * A read of a key that has no item (EVENT_HOT), or of one that did not answer it (EVENT_UNANSWERED); reported from `threshold` reads in a
- * window on.
+ * A read of a key that has no item (EVENT_HOT), or of one that did not answer it
+ * (EVENT_UNANSWERED); reported from `threshold` reads in a window on.
  */
 OUTLINE int pipe_miss(struct work *work, const struct config *config, __u32 threshold, __u8 kind)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hot at once: a key that was read a few times gets an item here, before the agent or a controller have heard of it. The agent
- * gives each tenant *blanks*, cells of the tenant's own pages with no key. A read that missed may turn one into its key's item; it
- * asks for a grant as it goes on, so its answer fills the item (rule 5), and the next read is a hit. The control half confirms
- * the item at leisure, or the agent takes it back. Only the agent takes cells back.
+ * Hot at once: a key that was read a few times gets an item here, before the agent or a controller
+ * have heard of it. The agent gives each tenant *blanks*, cells of the tenant's own pages with no
+ * key. A read that missed may turn one into its key's item; it asks for a grant as it goes on, so
+ * its answer fills the item (rule 5), and the next read is a hit. The control half confirms the
+ * item at leisure, or the agent takes it back. Only the agent takes cells back.
  *
- * Fingerprints stay unique in a bucket, or a write would make one of two items invalid: whoever fills a slot has the bucket's lock, the
- * agent too. Nobody waits for it here.
+ * Fingerprints stay unique in a bucket, or a write would make one of two items invalid: whoever
+ * fills a slot has the bucket's lock, the agent too. Nobody waits for it here.
  *
- * A read that begins no probation touches one line that others write, when some read does, and one of its own CPU.
+ * A read that begins no probation touches one line that others write, when some read does, and one
+ * of its own CPU.
  */
 #pragma once
 
@@ -60,7 +62,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } bucket_locks SEC(".maps");
 
-/* Slots from a store's own on in which its lease is looked for here; the agent puts it into one of them if it can. */
+/*
+ * Slots from a store's own on in which its lease is looked for here; the agent puts it into one of
+ * them if it can.
+ */
 #define LEASE_PROBES 8
 
 /* The slot of the lease of the store that the packet goes to, if the lease holds; else NO_LEASE. */
@@ -82,7 +87,10 @@ INLINE __u32 lease_there(struct xdp_md *ctx, const struct work *work)
 	return NO_LEASE;
 }
 
-/* The first empty slot of the bucket; BUCKET_SLOTS: there is none, or the fingerprint is in it. The caller has the lock. */
+/*
+ * The first empty slot of the bucket; BUCKET_SLOTS: there is none, or the fingerprint is in it. The
+ * caller has the lock.
+ */
 INLINE __u32 empty_slot(const struct bucket *bucket, __u32 fingerprint)
 {
 	__u32 empty = BUCKET_SLOTS;
@@ -100,8 +108,8 @@ INLINE __u32 empty_slot(const struct bucket *bucket, __u32 fingerprint)
 #define SCARCITY_MAX 4
 
 /*
- * Reads that a key needs: twice as many each time that the blanks to be taken are halved, so that what is read much finds one, however many
- * keys are read twice. `left` is how many there are.
+ * Reads that a key needs: twice as many each time that the blanks to be taken are halved, so that
+ * what is read much finds one, however many keys are read twice. `left` is how many there are.
  */
 INLINE __u32 reads_needed(const struct blanks *blanks, __u32 left)
 {
@@ -125,7 +133,10 @@ INLINE struct blank *take_blank(struct blanks *blanks)
 	return &blanks->blank[next & (BLANKS - 1)];
 }
 
-/* The blank's item becomes that of the packet's key. Nobody can find it yet. NULL: its cells are too few. */
+/*
+ * The blank's item becomes that of the packet's key. Nobody can find it yet. NULL: its cells are
+ * too few.
+ */
 INLINE struct item *fill_blank(const struct work *work, const struct blank *blank, __u32 lease)
 {
 	__u32 index = blank->reference >> 9, cell = blank->reference & 0x1ff;
@@ -180,8 +191,9 @@ INLINE struct item *enter_bucket(struct work *work, struct bucket *bucket, struc
 }
 
 /*
- * Whether a key of which a read missed may get an item. Another switch on the way that has asked for a grant has an item of the key: that
- * is enough. Most may not; so this stands where the read missed, and what follows in a function of its own.
+ * Whether a key of which a read missed may get an item. Another switch on the way that has asked
+ * for a grant has an item of the key: that is enough. Most may not; so this stands where the read
+ * missed, and what follows in a function of its own.
  */
 INLINE bool is_read_enough(const struct work *work, const struct miss *miss)
 {
@@ -196,8 +208,9 @@ INLINE bool is_read_enough(const struct work *work, const struct miss *miss)
 /*
  * A read that missed, of a key that is read enough.
  *
- * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write that did not find it took its own
- * before, and what was granted under a higher one the store takes back by asking.
+ * Rule 1: the epoch is taken after the item can be found, as when the agent makes an entry. A write
+ * that did not find it took its own before, and what was granted under a higher one the store takes
+ * back by asking.
  */
 WHOLE int begin_probation(struct xdp_md *ctx, struct work *work)
 {

@@ -5,8 +5,8 @@
 #include "maps.h"
 
 /*
- * So many requests against the tenant's rate, as a virtual schedule (GCRA): each moves the time at which
- * the next one would conform. Two CPUs may race for one step of it; then one goes uncounted.
+ * So many requests against the tenant's rate, as a virtual schedule (GCRA): each moves the time at
+ * which the next one would conform. Two CPUs may race for one step of it; then one goes uncounted.
  */
 INLINE bool within_rate(struct tenant *tenant, __u64 now_ns, __u32 requests)
 {

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The recirculation port: a pair of virtual links, what goes out by the one comes in by the other. Between the two
- * nobody needs Ethernet addresses, so the source's place holds how often the packet went round: no discipline can
- * lose count by accident, and what it does to the rest of the packet does not matter.
+ * The recirculation port: a pair of virtual links, what goes out by the one comes in by the other.
+ * Between the two nobody needs Ethernet addresses, so the source's place holds how often the packet
+ * went round: no discipline can lose count by accident, and what it does to the rest of the packet
+ * does not matter.
  */
 #pragma once
 
 #include "forward.h"
 
-/* The far end's address: what a program there passes to the kernel is taken as addressed to this host. */
+/*
+ * The far end's address: what a program there passes to the kernel is taken as addressed to
+ * this host.
+ */
 #define RECIRCULATION_MAC 0x02, 0x73, 0x68, 0x6f, 0x72, 0x74
 /* The step of its discipline that a packet comes back to. */
 #define RECIRCULATED_STEP 1
-/* How many recirculation ports a discipline may tell apart; where there are fewer, several numbers lead to one. */
+/*
+ * How many recirculation ports a discipline may tell apart; where there are fewer, several numbers
+ * lead to one.
+ */
 #define RECIRCULATION_PORTS 4
 /* Ports that a packet can be cloned to, each beside any of the recirculation ports. */
 #define CLONED_PORTS 256

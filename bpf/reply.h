@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A request is turned into its reply where it stands, and leaves through the interface it came in by. Room
- * for the value: the request's own padding, else the tail, else the head room (the front of the packet
- * moves back), else there is none and the store answers.
+ * A request is turned into its reply where it stands, and leaves through the interface it came in
+ * by. Room for the value: the request's own padding, else the tail, else the head room (the front
+ * of the packet moves back), else there is none and the store answers.
  */
 #pragma once
 
@@ -32,8 +32,8 @@ INLINE bool is_carried(__u32 frame_bytes)
 }
 
 /*
- * Makes the frame at least `payload_len` long behind the UDP header. A tenant without a secret could be
- * anybody, so its replies are never larger than its requests: nobody is amplified.
+ * Makes the frame at least `payload_len` long behind the UDP header. A tenant without a secret
+ * could be anybody, so its replies are never larger than its requests: nobody is amplified.
  */
 INLINE bool make_room(struct xdp_md *ctx, struct work *work, __u32 payload_len)
 {
@@ -52,8 +52,8 @@ INLINE bool make_room(struct xdp_md *ctx, struct work *work, __u32 payload_len)
 }
 
 /*
- * Zeros over `len` bytes behind the key: a value was copied there that must not be sent. The request's
- * padding is zeros, so the checksum it came with is right again.
+ * Zeros over `len` bytes behind the key: a value was copied there that must not be sent. The
+ * request's padding is zeros, so the checksum it came with is right again.
  */
 OUTLINE int restore_padding(struct xdp_md *ctx, struct work *work, __u32 len)
 {
@@ -98,8 +98,9 @@ INLINE void turn_ipv6(struct ipv6hdr *ip)
 }
 
 /*
- * Ends the frame behind `len` bytes. One whose first buffer ends there counts as no longer: buffers are filled in order, and none is as
- * small as a datagram of ours. If one were, its sender would get back what it sent behind the datagram, and nobody else.
+ * Ends the frame behind `len` bytes. One whose first buffer ends there counts as no longer: buffers
+ * are filled in order, and none is as small as a datagram of ours. If one were, its sender would
+ * get back what it sent behind the datagram, and nobody else.
  */
 INLINE void cut_frame(struct xdp_md *ctx, __u32 len)
 {
@@ -111,9 +112,9 @@ INLINE void cut_frame(struct xdp_md *ctx, __u32 len)
 }
 
 /*
- * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go with it; cut to
- * `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has it. `back`: addresses and ports are
- * swapped, or else stay. False where there are no such headers.
+ * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go
+ * with it; cut to `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has
+ * it. `back`: addresses and ports are swapped, or else stay. False where there are no such headers.
  */
 INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_len,
 			   __u32 value_sum, const bool back)

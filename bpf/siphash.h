@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash-1-3 of what a reply shares with its request (the header's first half and the key), then of the rest of the
- * header, `node` last: the tag of a packet. The state after the first of these is kept, so that signing a reply, or a request
- * that was changed on its way, costs the second only; and the state before `node`, so that sending it to another store costs
- * a half of that.
+ * SipHash-1-3 of what a reply shares with its request (the header's first half and the key), then
+ * of the rest of the header, `node` last: the tag of a packet. The state after the first of these
+ * is kept, so that signing a reply, or a request that was changed on its way, costs the second
+ * only; and the state before `node`, so that sending it to another store costs a half of that.
  */
 #pragma once
 
@@ -36,15 +36,18 @@ INLINE void sip_word(struct sip *s, __u64 word)
 }
 
 #define KEY_WORDS_MAX 32
-/* `node` is the first half of a half of this word: the low bytes, as hash and processor see them. */
+/*
+ * `node` is the first half of a half of this word: the low bytes, as hash and processor see them.
+ */
 #define NODE_WORD (offsetof(struct kv_header, node) / 8)
 _Static_assert(offsetof(struct kv_header, node) % 8 == 0 &&
 		       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "masked and appended as the low bytes of a word");
 
 /*
- * Hashes what does not change while this packet is here: the first half of `work->header` and `work->key`, under
- * `work->secret`. The key counts as whole words, with zeros behind it; its length is in the header.
+ * Hashes what does not change while this packet is here: the first half of `work->header` and
+ * `work->key`, under `work->secret`. The key counts as whole words, with zeros behind it; its
+ * length is in the header.
  */
 INLINE void hash_first(struct work *work)
 {
@@ -81,7 +84,10 @@ INLINE __u64 tag_named(const struct work *work, const struct sip *unnamed)
 	__u64 hashed = KV_HEADER_LEN - 8 + ((work->key_len + 7) & ~7U) + sizeof(work->header.node);
 	sip_word(&s, hashed << 56 | work->header.node);
 	s.v2 ^= 0xff;
-	/* One round's code is fetched, not three's: between two packets others' has taken its place in the cache. */
+	/*
+	 * One round's code is fetched, not three's: between two packets others' has taken its place
+	 * in the cache.
+	 */
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 3; i++)
 		sip_round(&s);
@@ -99,7 +105,10 @@ INLINE __u64 tag_of(struct work *work)
 	return tag_named(work, &s);
 }
 
-/* Both, and in no function of its own: a return from one costs as much as a round or two on some processors. */
+/*
+ * Both, and in no function of its own: a return from one costs as much as a round or two on some
+ * processors.
+ */
 INLINE __u64 tag_anew(struct work *work)
 {
 	hash_first(work);

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which uncached keys are hot: a count-min sketch counts reads that missed, and a Bloom filter lets each key
- * be reported once in a window. Per CPU, so nothing bounces between cores.
+ * Which uncached keys are hot: a count-min sketch counts reads that missed, and a Bloom filter lets
+ * each key be reported once in a window. Per CPU, so nothing bounces between cores.
  *
- * All tenants share the cells. Which ones a key has depends on its tenant and on a seed that no client knows, so the
- * hash that a request claims leads to cells of its own tenant's, which nobody can choose. A tenant has its share of
- * the reports of a window, and with it of the filter's cells and of the ring; half of all are for whoever comes first.
+ * All tenants share the cells. Which ones a key has depends on its tenant and on a seed that no
+ * client knows, so the hash that a request claims leads to cells of its own tenant's, which nobody
+ * can choose. A tenant has its share of the reports of a window, and with it of the filter's cells
+ * and of the ring; half of all are for whoever comes first.
  */
 #pragma once
 
 #include "events.h"
 
 #define BLOOM_PROBES 3
-/* Reports of a window that are in nobody's share. As many are shared out: together a third of the filter's cells. */
+/*
+ * Reports of a window that are in nobody's share. As many are shared out: together a third of the
+ * filter's cells.
+ */
 #define REPORTS_OF_ALL 4096
 
-/* Mixes both halves of the hash, so that the rows' columns are independent of bucket and partition. */
+/*
+ * Mixes both halves of the hash, so that the rows' columns are independent of bucket and partition.
+ */
 INLINE __u64 mix(__u64 a, __u64 b)
 {
 	__u64 x = a ^ b * 0x9e3779b97f4a7c15ULL;
@@ -30,12 +36,18 @@ INLINE __u32 counted(__u32 cell, __u32 window)
 	return cell >> 24 == (window & 0xff) ? cell & 0xffffff : 0;
 }
 
-/* A row's cell counts so far one by one, and from there on in steps of so many, each by that chance. */
+/*
+ * A row's cell counts so far one by one, and from there on in steps of so many, each by
+ * that chance.
+ */
 #define SKETCH_EXACT 2048
 #define SKETCH_STEP 64
 #define SKETCH_MOST 0xfff
 
-/* What a row's cell counted in this window. Like what follows without a branch: which cell has least nobody can predict. */
+/*
+ * What a row's cell counted in this window. Like what follows without a branch: which cell has
+ * least nobody can predict.
+ */
 INLINE __u32 steps_in(__u32 cell, __u32 window)
 {
 	__s32 others = cell >> 12 ^ (window & 0xf);
@@ -49,8 +61,9 @@ INLINE __u32 reads_of(__u32 steps)
 }
 
 /*
- * Counts one read; returns the estimate of this CPU's reads of this key in this window. Only those of the key's cells are raised that
- * have least: the others count other keys too, and are no nearer to the truth for being higher.
+ * Counts one read; returns the estimate of this CPU's reads of this key in this window. Only those
+ * of the key's cells are raised that have least: the others count other keys too, and are no nearer
+ * to the truth for being higher.
  */
 INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
 {
@@ -107,8 +120,8 @@ INLINE __u64 seeded(const struct work *work, const struct config *config)
 }
 
 /*
- * Reports a key whose `seeded` hash this is, once in a window. A report that finds no room is not marked, so the key's next
- * read tries again.
+ * Reports a key whose `seeded` hash this is, once in a window. A report that finds no room is not
+ * marked, so the key's next read tries again.
  */
 INLINE void report_hot(struct work *work, const struct config *config, struct sketch *sketch,
 		       __u64 mixed, __u32 estimate, __u8 kind)
@@ -151,8 +164,8 @@ struct miss {
 };
 
 /*
- * Counts one read of a burst; returns how many this CPU saw of the key in this stretch. Another key in the same cell makes it fewer, if it
- * comes in between; one in 65,536 of those makes it more.
+ * Counts one read of a burst; returns how many this CPU saw of the key in this stretch. Another key
+ * in the same cell makes it fewer, if it comes in between; one in 65,536 of those makes it more.
  */
 INLINE __u32 count_burst(const struct work *work, const struct miss *miss)
 {
@@ -167,7 +180,10 @@ INLINE __u32 count_burst(const struct work *work, const struct miss *miss)
 	return reads;
 }
 
-/* Counts a read that missed in this CPU's sketch; the key is reported from `threshold` reads in a window on. */
+/*
+ * Counts a read that missed in this CPU's sketch; the key is reported from `threshold` reads in a
+ * window on.
+ */
 INLINE struct miss count_miss(struct work *work, const struct config *config, __u32 threshold)
 {
 	struct miss miss = {};

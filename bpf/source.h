@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is forwarded here never meets the kernel's own check of source addresses (rp_filter), nor its filters. So the
- * switch can be told to look itself (docs/security.md).
+ * What is forwarded here never meets the kernel's own check of source addresses (rp_filter), nor
+ * its filters. So the switch can be told to look itself (docs/security.md).
  */
 #pragma once
 
@@ -32,7 +32,10 @@ INLINE bool way_back(struct xdp_md *ctx, const struct work *work, struct bpf_fib
 	return true;
 }
 
-/* CONTINUE for a packet whose source may be what it says; the kernel judges what cannot be looked up here. */
+/*
+ * CONTINUE for a packet whose source may be what it says; the kernel judges what cannot be looked
+ * up here.
+ */
 OUTLINE int check_source(struct xdp_md *ctx, struct work *work, __u32 how)
 {
 	if (!work)

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The lookup table and the items it leads to. A hit touches one bucket and one item: one cache line and a
- * run of neighbouring ones.
+ * The lookup table and the items it leads to. A hit touches one bucket and one item: one cache line
+ * and a run of neighbouring ones.
  */
 #pragma once
 
 #include "maps.h"
 
 /*
- * An item at the start of its cells; the key follows, padded with zeros to whole words, then the value,
- * padded likewise.
+ * An item at the start of its cells; the key follows, padded with zeros to whole words, then the
+ * value, padded likewise.
  *
- * `word` is the item's epoch over one bit that says whether the value was granted for that epoch. The
- * epoch only rises; a write raises it and so clears the bit, in one atomic step and without a lock. A
- * grant sets the bit by compare-and-swap, which fails if the epoch has moved on (rule 5).
+ * `word` is the item's epoch over one bit that says whether the value was granted for that epoch.
+ * The epoch only rises; a write raises it and so clears the bit, in one atomic step and without a
+ * lock. A grant sets the bit by compare-and-swap, which fails if the epoch has moved on (rule 5).
  *
- * `seq` is odd while somebody writes version, expiry and value; readers compare it before and after.
+ * `seq` is odd while somebody writes version, expiry and value; readers compare it before
+ * and after.
  */
 struct item {
 	__u32 seq;
@@ -38,7 +39,10 @@ _Static_assert(sizeof(struct item) == 48, "three cells hold a 16-byte key and a 
 _Static_assert(ITEM_MAX_CELLS <= ITEM_CELLS, "its cells fit into its flags");
 
 #define VALUE_MAX_BYTES 1392
-/* In `value_len`: no packet holds the value, and the cells have none of its parts, only its version and life. */
+/*
+ * In `value_len`: no packet holds the value, and the cells have none of its parts, only its version
+ * and life.
+ */
 #define VALUE_IN_PARTS 0xffff
 
 struct found {
@@ -91,7 +95,10 @@ INLINE void touch_bucket(const struct work *work)
 		touch(bucket);
 }
 
-/* Leads to the item of the slot with the fingerprint of a key of this hash's low half, salted, unless there is none. */
+/*
+ * Leads to the item of the slot with the fingerprint of a key of this hash's low half, salted,
+ * unless there is none.
+ */
 INLINE bool find_slot_of(__u64 hash, struct found *found)
 {
 	__u32 index = hash & bucket_mask;
@@ -128,8 +135,8 @@ INLINE bool find_slot(const struct work *work, struct found *found)
 }
 
 /*
- * Finds the entry of another key of the packet's tenant, whose hash's low half, salted, is `hash`: `words` of it, a constant, with
- * zeros behind its `len` bytes.
+ * Finds the entry of another key of the packet's tenant, whose hash's low half, salted, is `hash`:
+ * `words` of it, a constant, with zeros behind its `len` bytes.
  */
 INLINE bool find_other(const struct work *work, __u64 hash, const __u64 *key, __u32 words,
 		       __u32 len, struct found *found)
@@ -147,7 +154,10 @@ INLINE bool find_other(const struct work *work, __u64 hash, const __u64 *key, __
 	return true;
 }
 
-/* Finds the key's entry. Whoever fills a slot keeps fingerprints unique within its bucket (probation.h). */
+/*
+ * Finds the key's entry. Whoever fills a slot keeps fingerprints unique within its bucket
+ * (probation.h).
+ */
 INLINE bool find(const struct work *work, struct found *found)
 {
 	return find_slot(work, found) && key_equals(found, work);
@@ -171,7 +181,8 @@ INLINE __u32 count_each_request(const struct found *found)
 	__u32 index = bpf_get_smp_processor_id() * page_count + found->page_index;
 	struct page_hits *of = bpf_map_lookup_elem(&hits, &index);
 	__u32 offset = found->offset;
-	opaque(offset); /* the compiler would take the cell from the slot again, and with it its bound */
+	/* The compiler would take the cell from the slot again, and with it its bound. */
+	opaque(offset);
 	return of ? of->cell[offset / CELL_BYTES]++ : 0;
 }
 

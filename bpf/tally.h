@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What programs count of a tenant for their discipline's control half. Of those objects only that include this: it takes
- * memory for every tenant that there may be, on each CPU.
+ * What programs count of a tenant for their discipline's control half. Of those objects only that
+ * include this: it takes memory for every tenant that there may be, on each CPU.
  */
 #pragma once
 
@@ -15,8 +15,9 @@ struct tallies {
 };
 
 /*
- * key: a tenant's place. Per CPU, written by the programs, never reset: what a discipline's programs count of a tenant
- * for their own control half, which the agent tells each window's part of.
+ * key: a tenant's place. Per CPU, written by the programs, never reset: what a discipline's
+ * programs count of a tenant for their own control half, which the agent tells each window's
+ * part of.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -26,7 +27,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } tallies SEC(".maps");
 
-/* Counts for the control half, in the word `which` of the packet's tenant; what that means is the discipline's affair. */
+/*
+ * Counts for the control half, in the word `which` of the packet's tenant; what that means is the
+ * discipline's affair.
+ */
 INLINE void tally_by(const struct work *work, __u32 which, __u64 by)
 {
 	__u32 place = work->place;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Everything that only the kernel can do stands behind this header: types, helpers, atomics. The rest of
- * bpf/ and disciplines/ compiles for the host as well, with another file in this one's place.
+ * Everything that only the kernel can do stands behind this header: types, helpers, atomics. The
+ * rest of bpf/ and disciplines/ compiles for the host as well, with another file in this
+ * one's place.
  */
 #pragma once
 
@@ -27,8 +28,8 @@
 #define OUTLINE static __noinline __attribute__((unused))
 
 /*
- * Likewise, and the verifier looks at it once, whoever calls it. So it knows nothing of what it is given: numbers, the context, and structs
- * without pointers, which may be NULL.
+ * Likewise, and the verifier looks at it once, whoever calls it. So it knows nothing of what it is
+ * given: numbers, the context, and structs without pointers, which may be NULL.
  */
 #define WHOLE __noinline __attribute__((unused))
 
@@ -36,8 +37,8 @@
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 /*
- * Keeps loads in order, and stores. x86 does by itself, so the compiler's order is enough; elsewhere an atomic
- * whose result is used is a full barrier in every JIT, wherever its word lies.
+ * Keeps loads in order, and stores. x86 does by itself, so the compiler's order is enough;
+ * elsewhere an atomic whose result is used is a full barrier in every JIT, wherever its word lies.
  */
 #undef barrier
 #if defined(__TARGET_ARCH_x86)
@@ -56,10 +57,16 @@
 /* Hides a value's origin from the compiler, so that the bound below it stays in the program. */
 #define opaque(x) asm volatile("" : "+r"(x))
 
-/* Asks for the cache line at `p` ahead of its use; BPF has no prefetch, but nobody waits for this load. */
+/*
+ * Asks for the cache line at `p` ahead of its use; BPF has no prefetch, but nobody waits for
+ * this load.
+ */
 #define touch(p) ((void)READ_ONCE(*(const __u8 *)(p)))
 
-/* A tail call to a place that is known when compiling: a jump, where any other goes through a guarded indirect one. */
+/*
+ * A tail call to a place that is known when compiling: a jump, where any other goes through a
+ * guarded indirect one.
+ */
 #define tail_call_to(ctx, map, place) bpf_tail_call_static((ctx), (map), (place))
 
 /* Others may change what was read so far; a test lets them. */
@@ -70,7 +77,10 @@
 #define fetch_and(p, v) __sync_fetch_and_and((p), (v))
 #define compare_and_swap(p, old, new) __sync_val_compare_and_swap((p), (old), (new))
 
-/* Tables of kinds that another target makes otherwise. A ring has records, and neither keys nor values. */
+/*
+ * Tables of kinds that another target makes otherwise. A ring has records, and neither keys
+ * nor values.
+ */
 #define RING(name, bytes)                                                                          \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_RINGBUF);                                                \
@@ -114,7 +124,10 @@
 	} name SEC(".maps")
 #define redirect_to_pair(pair) bpf_redirect_map((pair), 0, BPF_F_BROADCAST)
 
-/* Set when loading: slots are found by masking. In a section of its own, beside a discipline's constants. */
+/*
+ * Set when loading: slots are found by masking. In a section of its own, beside a discipline's
+ * constants.
+ */
 struct switch_sizes {
 	__u32 mask_of_buckets;
 	__u32 count_of_pages;
@@ -125,10 +138,11 @@ struct switch_sizes {
 #define page_count (switch_sizes.count_of_pages)
 
 /*
- * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer for that. Read once in a tick
- * of the kernel's on each CPU, since all clocks cost as much as a lookup, and the tick's number is a word of memory. A tick
- * comes before any device is back from a suspension. What is read is behind the clock by a tick at most, or by some where
- * the processor that counts them is held up (CLOCK_LATE_NS).
+ * CLOCK_BOOTTIME, which goes on while the machine is suspended: no lease and no life lasts longer
+ * for that. Read once in a tick of the kernel's on each CPU, since all clocks cost as much as a
+ * lookup, and the tick's number is a word of memory. A tick comes before any device is back from a
+ * suspension. What is read is behind the clock by a tick at most, or by some where the processor
+ * that counts them is held up (CLOCK_LATE_NS).
  */
 struct clock {
 	__u64 tick;

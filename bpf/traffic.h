@@ -4,7 +4,10 @@
 
 #include "forward.h"
 
-/* One request in 64, by its number: clients count theirs up, so this needs no random number and no state. */
+/*
+ * One request in 64, by its number: clients count theirs up, so this needs no random number and
+ * no state.
+ */
 #define TRAFFIC_SAMPLE_MASK 63
 
 INLINE bool is_sampled(const struct work *work)
@@ -31,7 +34,10 @@ INLINE bool flow_of(struct xdp_md *ctx, const struct work *work, struct flow *fl
 	return true;
 }
 
-/* Counts an admitted request. Of two CPUs that begin a flow at once, one's first request goes uncounted. */
+/*
+ * Counts an admitted request. Of two CPUs that begin a flow at once, one's first request goes
+ * uncounted.
+ */
 OUTLINE int count_traffic(struct xdp_md *ctx, struct work *work)
 {
 	struct flow flow;

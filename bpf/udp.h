@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * UDP checksums go from end to end: what is changed here is counted on, so that a bit that flipped on the way still
- * shows at the receiver; and nothing is kept that did not arrive whole. Over IPv4 a datagram may have none (0).
+ * UDP checksums go from end to end: what is changed here is counted on, so that a bit that flipped
+ * on the way still shows at the receiver; and nothing is kept that did not arrive whole. Over IPv4
+ * a datagram may have none (0).
  *
- * A socket of this machine may leave the checksum to a device that the packet never comes to: then the sum of the
- * pseudo header stands in its place, and the packet has crossed no wire.
+ * A socket of this machine may leave the checksum to a device that the packet never comes to: then
+ * the sum of the pseudo header stands in its place, and the packet has crossed no wire.
  */
 #pragma once
 
 #include "checksum.h"
 #include "parse.h"
 
-/* The pseudo header's sum, which is the same in both directions. False where there is no IP header. */
+/*
+ * The pseudo header's sum, which is the same in both directions. False where there is no IP header.
+ */
 INLINE bool pseudo_sum(struct xdp_md *ctx, const struct work *work, __u16 udp_len, __u64 *sum)
 {
 	*sum = (__u32)bpf_htons(udp_len) + bpf_htons(IPPROTO_UDP);
@@ -35,7 +38,10 @@ INLINE bool is_unfinished(const struct udphdr *udp, __u64 pseudo)
 	return udp->check == fold(pseudo);
 }
 
-/* The checksum of `udp->len` bytes with `work->header`, the key and a value of that sum. False where there is no IP header. */
+/*
+ * The checksum of `udp->len` bytes with `work->header`, the key and a value of that sum. False
+ * where there is no IP header.
+ */
 INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct udphdr *udp,
 			   __u32 value_sum)
 {
@@ -51,7 +57,9 @@ INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct u
 /* As many pieces of scratch memory as the largest frame has that comes in one buffer: a page. */
 #define PIECES_OF_FRAME 8
 
-/* The sum of the first `left` bytes behind the key. False: that is more than a page, or not there. */
+/*
+ * The sum of the first `left` bytes behind the key. False: that is more than a page, or not there.
+ */
 WHOLE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 *sum)
 {
 	if (!work || !sum)
@@ -73,15 +81,18 @@ WHOLE int sum_of_first(struct xdp_md *ctx, struct work *work, __u32 left, __u32 
 	return !left;
 }
 
-/* The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for that, or not there. */
+/*
+ * The sum of `work->payload_len` as far as it stands behind the key. False: it is too long for
+ * that, or not there.
+ */
 INLINE bool sum_in_packet(struct xdp_md *ctx, struct work *work, __u32 *sum)
 {
 	return sum_of_first(ctx, work, work->payload_len - KV_HEADER_LEN - work->key_len, sum);
 }
 
 /*
- * Whether a checksum that is the pseudo header's sum is right as it stands, as that of one datagram in 65,535 is. `old` is
- * the header that it covers.
+ * Whether a checksum that is the pseudo header's sum is right as it stands, as that of one datagram
+ * in 65,535 is. `old` is the header that it covers.
  */
 OUTLINE int is_finished(struct xdp_md *ctx, struct work *work, const struct udphdr *udp,
 			const struct kv_header *old, __u64 pseudo)
@@ -102,9 +113,10 @@ OUTLINE int is_finished(struct xdp_md *ctx, struct work *work, const struct udph
 	 HEADER_WORD(tag))
 
 /*
- * Before `words` of the header, which may have changed, and addresses are written over; `moved` is what the latter add to a sum over
- * them; `pseudo` the pseudo header's sum. There is a checksum. An unfinished one stays that of the addresses, or is
- * left out: whoever finishes it does not start from what we would make of it.
+ * Before `words` of the header, which may have changed, and addresses are written over; `moved` is
+ * what the latter add to a sum over them; `pseudo` the pseudo header's sum. There is a checksum. An
+ * unfinished one stays that of the addresses, or is left out: whoever finishes it does not start
+ * from what we would make of it.
  */
 INLINE void carry_on(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
 		     const struct kv_header *old, const __u32 words, __u64 moved, __u64 pseudo)
@@ -133,8 +145,8 @@ INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr 
 }
 
 /*
- * Whether the datagram is as it was sent: `work->header` and key as they came in, a value of that sum, and zeros
- * behind it. Not for one without a checksum.
+ * Whether the datagram is as it was sent: `work->header` and key as they came in, a value of that
+ * sum, and zeros behind it. Not for one without a checksum.
  */
 OUTLINE int is_intact(struct xdp_md *ctx, struct work *work, __u32 value_sum)
 {

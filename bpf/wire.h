@@ -17,7 +17,10 @@
 
 #define TENANT_SYSTEM 0xffffffffU
 
-/* Nodes in `epoch` and `node`: switches by their id; a store as NODE_STORE with its place in the cluster file. */
+/*
+ * Nodes in `epoch` and `node`: switches by their id; a store as NODE_STORE with its place in the
+ * cluster file.
+ */
 #define NODE_STORE 0x8000
 /* In a write: it has been sent to the stores that hold copies, too. */
 #define NODE_ALL 0xffff
@@ -137,7 +140,9 @@ INLINE bool op_is_known(__u8 op)
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
 }
 
-/* What switches and stores say to each other, about whosever key: signed with the system's secret. */
+/*
+ * What switches and stores say to each other, about whosever key: signed with the system's secret.
+ */
 INLINE bool op_is_system(__u8 op)
 {
 	return (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||

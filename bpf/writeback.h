@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keys that are lent to switches (docs/coherence.md, "Write-back"), whatever discipline has the tenant: its packets meet
- * this before. What is not about a lent key goes on as if this was not there.
+ * Keys that are lent to switches (docs/coherence.md, "Write-back"), whatever discipline has the
+ * tenant: its packets meet this before. What is not about a lent key goes on as if this was
+ * not there.
  */
 #pragma once
 
@@ -13,7 +14,10 @@
 #define LENT_PACKETS (NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE + 2)
 #define LOAN_MESSAGES (NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE + 3)
 
-/* Whether this is about a loan that this switch has part in; or, for all that it knows, should have. */
+/*
+ * Whether this is about a loan that this switch has part in; or, for all that it knows,
+ * should have.
+ */
 INLINE bool is_about_loan(const struct work *work, const struct config *config)
 {
 	if (work->op < OP_KEEP_REQUEST || work->op > OP_TAKE_REPLY)
@@ -31,8 +35,8 @@ INLINE bool is_about_loan(const struct work *work, const struct config *config)
 }
 
 /*
- * The second switch that a write passes says so: it may become the keeper of what the first is lent. A stamp that this
- * switch is about to make has no second one yet.
+ * The second switch that a write passes says so: it may become the keeper of what the first is
+ * lent. A stamp that this switch is about to make has no second one yet.
  */
 INLINE void name_second(struct xdp_md *ctx, struct work *work, const struct config *config)
 {

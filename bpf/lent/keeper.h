@@ -73,7 +73,10 @@ INLINE int keep_request(struct xdp_md *ctx, struct work *work)
 	}
 	switch (result) {
 	case KEEP_NEW:
-		/* Version and value are the write's own: whoever has them has what must not be lost. */
+		/*
+		 * Version and value are the write's own: whoever has them has what must not
+		 * be lost.
+		 */
 		work->header.op = OP_KEEP_REPLY;
 		count(COUNT_keep);
 		return send_back(ctx, work, work->payload_len, sum);

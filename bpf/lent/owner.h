@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The switch that a key is lent to: it answers reads, and writes once another switch keeps them. In doubt a write goes on
- * as it came: it is then as if it had not passed here, and the store calls the key back.
+ * The switch that a key is lent to: it answers reads, and writes once another switch keeps them. In
+ * doubt a write goes on as it came: it is then as if it had not passed here, and the store calls
+ * the key back.
  */
 #pragma once
 
@@ -60,7 +61,10 @@ INLINE int lent_read(struct xdp_md *ctx, struct work *work, const struct config 
 	}
 }
 
-/* A write that names another life than the loan's is not done. How old the loan is decides what its client may do. */
+/*
+ * A write that names another life than the loan's is not done. How old the loan is decides what its
+ * client may do.
+ */
 INLINE int other_life(struct xdp_md *ctx, struct work *work, const struct config *config,
 		      const struct lent *lent)
 {
@@ -146,7 +150,10 @@ INLINE bool keeper_answers(const struct work *work, struct kept *record)
 	return true;
 }
 
-/* Whole, unconditional, without time to live. A write without a life gave up what keeps it from being done twice. */
+/*
+ * Whole, unconditional, without time to live. A write without a life gave up what keeps it from
+ * being done twice.
+ */
 INLINE bool may_be_kept(const struct work *work)
 {
 	return !(work->header.flags & (FLAG_COMPARE | FLAG_ALL)) && !work->header.expiry_ms &&
@@ -241,7 +248,10 @@ INLINE bool take_secret(const struct work *work, __u64 secret[2])
 	return READ_ONCE(tenant->id) == id && (secret[0] | secret[1]);
 }
 
-/* The keeper has the write, and whatever was kept before: this becomes what reads see, and then the client's answer. */
+/*
+ * The keeper has the write, and whatever was kept before: this becomes what reads see, and then the
+ * client's answer.
+ */
 INLINE int kept_reply(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
 	struct lent lent = {};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a store says to the two switches of a loan: prepare, begin, and give back. Each packet may come again, an hour
- * later too: what begins names an epoch that this switch took for it, and what ends names the loan's life.
+ * What a store says to the two switches of a loan: prepare, begin, and give back. Each packet may
+ * come again, an hour later too: what begins names an epoch that this switch took for it, and what
+ * ends names the loan's life.
  */
 #pragma once
 
@@ -26,8 +27,8 @@ INLINE bool kept_is_over(const struct kept *record, __u64 now_ns)
 }
 
 /*
- * A place for a record of the packet's key: a preparation of the same key that came to nothing, one that was never used,
- * else the one that rested longest. KEPT_RECORDS: there is none.
+ * A place for a record of the packet's key: a preparation of the same key that came to nothing, one
+ * that was never used, else the one that rested longest. KEPT_RECORDS: there is none.
  */
 OUTLINE int find_room(const struct work *work)
 {
@@ -52,7 +53,10 @@ OUTLINE int find_room(const struct work *work)
 	return best;
 }
 
-/* The record becomes the packet's loan, prepared under `epoch`. False: somebody else has it meanwhile. */
+/*
+ * The record becomes the packet's loan, prepared under `epoch`. False: somebody else has it
+ * meanwhile.
+ */
 INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 {
 	__u32 set = place / KEPT_WAYS;
@@ -84,7 +88,10 @@ INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 	return ours;
 }
 
-/* Whether the key may be lent here at all: to a tenant that has a secret, and by the store that the lease is of. */
+/*
+ * Whether the key may be lent here at all: to a tenant that has a secret, and by the store that the
+ * lease is of.
+ */
 INLINE bool may_be_lent(struct xdp_md *ctx, const struct work *work, const struct config *config)
 {
 	__u32 id = bpf_ntohl(work->header.tenant);
@@ -101,7 +108,10 @@ INLINE bool may_be_lent(struct xdp_md *ctx, const struct work *work, const struc
 	       (!(work->header.flags & FLAG_GRANT) || lease_holds(lease, work->now_ns));
 }
 
-/* Prepared twice under one epoch, so that both answers say the same; never over what is active under another life. */
+/*
+ * Prepared twice under one epoch, so that both answers say the same; never over what is active
+ * under another life.
+ */
 INLINE int prepare_loan(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct lent lent = {};
@@ -155,7 +165,9 @@ OUTLINE int begin_record(struct xdp_md *ctx, struct work *work, struct lent *len
 	return result;
 }
 
-/* Only what this switch prepared under just that epoch begins, and nothing beside what is active. */
+/*
+ * Only what this switch prepared under just that epoch begins, and nothing beside what is active.
+ */
 INLINE int begin_loan(struct xdp_md *ctx, struct work *work, struct config *config, __u32 sum)
 {
 	struct lent lent = {};
@@ -191,14 +203,20 @@ INLINE int lend_request(struct xdp_md *ctx, struct work *work, struct config *co
 			      : prepare_loan(ctx, work, config);
 }
 
-/* Seals the record if the store wants it; says what it asks, as flags of the answer. 0xff: others keep it locked. */
+/*
+ * Seals the record if the store wants it; says what it asks, as flags of the answer. 0xff: others
+ * keep it locked.
+ */
 OUTLINE int ask_record(struct work *work, struct lent *lent)
 {
 	if (!work || !lent || !lock_kept(lent, WHILE_PREPARED | WHILE_ACTIVE | WHILE_SEALED))
 		return 0xff;
 	struct kept *record = lent->record;
 	int flags = 0;
-	/* It never began, and never will: a store that knows only that it might have hears that nothing is lost. */
+	/*
+	 * It never began, and never will: a store that knows only that it might have hears that
+	 * nothing is lost.
+	 */
 	if (record->state == KEPT_PREPARED)
 		record->version = 0;
 	if ((work->header.flags & FLAG_GRANT) || record->state == KEPT_SEALED) {
@@ -242,7 +260,10 @@ INLINE int take_request(struct xdp_md *ctx, struct work *work, struct config *co
 	if (!is_trusted(ctx, work))
 		return ends(COUNT_drop_spoiled, XDP_DROP);
 	__u16 life = bpf_ntohs(work->header.life);
-	/* A second one may have been prepared, by the same word on another CPU: what is active comes first. */
+	/*
+	 * A second one may have been prepared, by the same word on another CPU: what is active
+	 * comes first.
+	 */
 	if (!find_kept(work, states, life, 0, &lent) &&
 	    !((work->header.flags & FLAG_GRANT) &&
 	      find_kept(work, WHILE_PREPARED, life, 0, &lent))) {

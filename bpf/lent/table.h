@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Records of keys that stores lent: what an owner answers from and what a keeper keeps (docs/coherence.md, "Write-back").
- * They are no items: no discipline, quota or eviction touches one. Only the store that lent a key ends its loan.
+ * Records of keys that stores lent: what an owner answers from and what a keeper keeps
+ * (docs/coherence.md, "Write-back"). They are no items: no discipline, quota or eviction touches
+ * one. Only the store that lent a key ends its loan.
  *
  * A look-up touches one line of tags and then one record.
  */
@@ -33,8 +34,9 @@ enum kept_state {
 #define WHILE_SEALED (1 << KEPT_SEALED)
 
 /*
- * `seq` is odd while somebody changes anything but the words that are changed alone. `epoch` is of this preparation, and
- * of no other: tenant, key, life, role and node belong to it. It is 0 while they are written.
+ * `seq` is odd while somebody changes anything but the words that are changed alone. `epoch` is of
+ * this preparation, and of no other: tenant, key, life, role and node belong to it. It is 0 while
+ * they are written.
  */
 struct kept {
 	__u32 seq;
@@ -52,7 +54,8 @@ struct kept {
 	__u64 version; /* of the newest value that was kept, or else of the one that was lent */
 	__u64 base; /* below the versions of this loan */
 	__u64 number; /* writes numbered so far; changed alone */
-	__u64 unanswered_ns; /* since when the keeper was asked and did not answer; 0: it did. Changed alone */
+	/* since when the keeper was asked and did not answer; 0: it did. Changed alone */
+	__u64 unanswered_ns;
 	__u64 since_ns; /* fine clock, when it became active */
 	__u64 seen_ns; /* when the store last named it, or the keeper */
 	__u32 windows; /* clients whose writes were kept */
@@ -129,7 +132,10 @@ WHOLE int kept_key_equals(__u32 place, const struct work *work)
 	return true;
 }
 
-/* Whether this is the packet's key's record, in one of these states, of this life (0: any) and epoch (0: any). */
+/*
+ * Whether this is the packet's key's record, in one of these states, of this life (0: any) and
+ * epoch (0: any).
+ */
 INLINE bool kept_matches(const struct work *work, __u32 states, __u16 life, __u64 epoch,
 			 struct lent *lent)
 {
@@ -163,7 +169,10 @@ INLINE bool find_kept(const struct work *work, __u32 states, __u16 life, __u64 e
 	return false;
 }
 
-/* Keeps others from changing the record. False: others kept it for too long, or it is another's, or in no such state. */
+/*
+ * Keeps others from changing the record. False: others kept it for too long, or it is another's, or
+ * in no such state.
+ */
 INLINE bool lock_kept(const struct lent *lent, __u32 states)
 {
 	struct kept *record = lent->record;
@@ -181,7 +190,10 @@ INLINE bool is_still_active(const struct lent *lent)
 	return READ_ONCE(lent->record->epoch) == lent->epoch && lent->record->state == KEPT_ACTIVE;
 }
 
-/* The packet's value and version become the record's, which the caller has locked. False: nothing changed. */
+/*
+ * The packet's value and version become the record's, which the caller has locked. False:
+ * nothing changed.
+ */
 INLINE bool store_kept(struct xdp_md *ctx, const struct work *work, struct kept *record, __u32 sum)
 {
 	__u32 at = work->kv + KV_HEADER_LEN + work->key_len, len = work->value_len, size = 0;
@@ -239,8 +251,8 @@ WHOLE int try_load_kept(struct xdp_md *ctx, struct work *work, __u64 loan, __u32
 }
 
 /*
- * Copies the record's value behind the packet's key as it was at one moment, of the same epoch and in one of these
- * states. Nothing is locked: readers of a hot key do not wait for one another.
+ * Copies the record's value behind the packet's key as it was at one moment, of the same epoch and
+ * in one of these states. Nothing is locked: readers of a hot key do not wait for one another.
  */
 WHOLE int load_kept(struct xdp_md *ctx, struct work *work, __u64 loan, __u32 states,
 		    struct kept_value *out)
@@ -266,7 +278,10 @@ INLINE bool is_whole(struct xdp_md *ctx, struct work *work, __u32 *sum)
 	return is_exact(ctx, work, sum) && is_intact(ctx, work, *sum);
 }
 
-/* From now on the packet is signed with this secret; `work->header` has changed where requests and replies are the same. */
+/*
+ * From now on the packet is signed with this secret; `work->header` has changed where requests and
+ * replies are the same.
+ */
 INLINE void sign_with(struct work *work, const __u64 secret[2])
 {
 	work->secret[0] = secret[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Rule 7 at a keeper: which writes of which client it has kept in a loan. A write that comes again is not kept again,
- * an hour later neither.
+ * Rule 7 at a keeper: which writes of which client it has kept in a loan. A write that comes again
+ * is not kept again, an hour later neither.
  */
 #pragma once
 
@@ -12,10 +12,16 @@
 #define WINDOW_SETS (WINDOWS / WINDOW_WAYS)
 /* Clients whose writes one record keeps; what others write is the store's affair. */
 #define WINDOWS_PER_RECORD 512
-/* Words of 64 requests each: what is older than the newest by 256 is too old to tell, by 192 may be. */
+/*
+ * Words of 64 requests each: what is older than the newest by 256 is too old to tell, by 192
+ * may be.
+ */
 #define WINDOW_WORDS 4
 
-/* One client in one loan. Belongs to the record that `loan` names, as long as that has this epoch, and to its lock. */
+/*
+ * One client in one loan. Belongs to the record that `loan` names, as long as that has this epoch,
+ * and to its lock.
+ */
 struct window {
 	__u64 loan; /* place of the record over its epoch; 0: nobody's */
 	__u64 client;
@@ -108,8 +114,8 @@ INLINE enum window_says was_kept(const struct lent *lent, __u64 client, __u64 re
 }
 
 /*
- * Likewise; where it was not (WINDOW_NEW), `*word` is where `*bit` says from now on that it was, once the caller has set
- * it.
+ * Likewise; where it was not (WINDOW_NEW), `*word` is where `*bit` says from now on that it was,
+ * once the caller has set it.
  */
 INLINE enum window_says find_word(const struct lent *lent, __u64 client, __u64 request,
 				  __u64 **word, __u64 *bit)

@@ -162,7 +162,10 @@ INLINE long user_redirect(const struct bpf_devmap_val *to, __u64 flags)
 #define bpf_redirect_map(m, key, flags)                                                            \
 	user_redirect(bpf_map_lookup_elem((m), (&(__u32){key})), (flags))
 
-/* Groups of ports: the one of that index, or NULL; and the verdict that copies to its ports but the packet's own. */
+/*
+ * Groups of ports: the one of that index, or NULL; and the verdict that copies to its ports but the
+ * packet's own.
+ */
 INLINE const struct user_group *user_group(const struct user_group *group)
 {
 	return group && group->count ? group : NULL;

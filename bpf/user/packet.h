@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A packet as XDP sees it: a linear part that the program may point into, and what lies in fragments.
- * With USER_EXACT each is an allocation of exactly its bytes, made anew whenever its size changes, so that old
- * pointers dangle; else the linear part lies in a buffer that has the room around it.
+ * A packet as XDP sees it: a linear part that the program may point into, and what lies in
+ * fragments. With USER_EXACT each is an allocation of exactly its bytes, made anew whenever its
+ * size changes, so that old pointers dangle; else the linear part lies in a buffer that has the
+ * room around it.
  */
 #pragma once
 

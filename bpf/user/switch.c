@@ -159,7 +159,10 @@ static void hash_free(struct user_hash *hash)
 static struct element *find(const struct user_hash *hash, const void *key)
 {
 	__u32 place = __atomic_load_n(&hash->heads[head_of(hash, key)], __ATOMIC_ACQUIRE);
-	/* A place that is used again while this looks may lead into another list: bounded all the same. */
+	/*
+	 * A place that is used again while this looks may lead into another list: bounded all
+	 * the same.
+	 */
 	for (__u32 steps = 0; place && steps <= hash->max_entries; steps++) {
 		struct element *element = element_at(hash, place);
 		if (__atomic_load_n(&element->is_used, __ATOMIC_ACQUIRE) &&
@@ -345,7 +348,10 @@ __u32 user_ring_take(struct user_table *table, void *to, __u32 room)
 
 /* ---- switches */
 
-/* Names of the tables that any switch has had so far; a table's place is its number. The first is nobody's. */
+/*
+ * Names of the tables that any switch has had so far; a table's place is its number. The first is
+ * nobody's.
+ */
 static const char *names[USER_TABLES];
 static __u32 names_lock;
 

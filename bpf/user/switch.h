@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A switch in this process: its tables, its programs, the CPUs that run them. crates/dataplane has the same structs. */
+/*
+ * A switch in this process: its tables, its programs, the CPUs that run them. crates/dataplane has
+ * the same structs.
+ */
 #pragma once
 
 #define USER_TABLES 64
@@ -13,7 +16,9 @@ struct clock {
 	__u64 unused;
 };
 
-/* An array's elements lie at `base`, `stride` bytes apart, those of one CPU after those of another. */
+/*
+ * An array's elements lie at `base`, `stride` bytes apart, those of one CPU after those of another.
+ */
 struct user_table {
 	__u8 *base;
 	struct user_hash *hash; /* instead, for tables with keys */
@@ -24,7 +29,10 @@ struct user_table {
 	__u32 value_size;
 };
 
-/* A group of ports, in the place of a map of ports. Written whole by the agent while no program runs. */
+/*
+ * A group of ports, in the place of a map of ports. Written whole by the agent while no
+ * program runs.
+ */
 struct user_group {
 	int (*egress)(struct xdp_md *ctx); /* runs on each copy; NULL: none does */
 	__u32 count; /* 0: there is no such group */
@@ -89,7 +97,9 @@ struct user_size {
 	__u32 entries;
 };
 
-/* Makes a switch with the tables of these objects, all zeros; NULL: too many tables, or no memory. */
+/*
+ * Makes a switch with the tables of these objects, all zeros; NULL: too many tables, or no memory.
+ */
 struct user_switch *user_switch_new(const struct user_unit *const *units, __u32 count,
 				    const struct user_size *sizes, __u32 size_count, __u32 cpus);
 void user_switch_free(struct user_switch *at);
@@ -102,7 +112,10 @@ int user_run(struct user_cpu *cpu, struct xdp_md *ctx, int (*program)(struct xdp
 /* Returns once every run that began before has ended. */
 void user_quiesce(struct user_switch *at);
 
-/* Tables with keys. They behave as the kernel's: a change makes a new element, whose memory may be another's next. */
+/*
+ * Tables with keys. They behave as the kernel's: a change makes a new element, whose memory may be
+ * another's next.
+ */
 void *user_hash_lookup(struct user_hash *hash, const void *key);
 long user_hash_update(struct user_hash *hash, const void *key, const void *value, __u64 flags);
 long user_hash_delete(struct user_hash *hash, const void *key);

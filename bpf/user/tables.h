@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Tables as the programs see them. A table's variable holds its number, which is the same in every switch. */
+/*
+ * Tables as the programs see them. A table's variable holds its number, which is the same in
+ * every switch.
+ */
 #pragma once
 
 #define user_table_of(m) (&user_cpu->at->table[*(const unsigned long *)(m)])
 #define user_type(m) (sizeof(*(m)->type) / sizeof(int))
 
-/* Bytes from element to element: as in the kernel's arrays; sanitizers have their ground behind it. */
+/*
+ * Bytes from element to element: as in the kernel's arrays; sanitizers have their ground behind it.
+ */
 #ifdef USER_EXACT
 #define user_stride(table, value_size) ((table)->stride)
 #else

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * In place of bpf/target.h: the data plane as native code, for soft switches, simulation, models and fuzzers. Many
- * switches live in one process (struct user_switch); a thread runs packets of one of their CPUs at a time (user_cpu).
+ * In place of bpf/target.h: the data plane as native code, for soft switches, simulation, models
+ * and fuzzers. Many switches live in one process (struct user_switch); a thread runs packets of one
+ * of their CPUs at a time (user_cpu).
  *
- * With USER_EXACT, for sanitizers: every packet is an allocation of exactly its size, elements of tables have poisoned
- * ground between them, and another CPU's packet may run inside a helper call (user_interrupt).
+ * With USER_EXACT, for sanitizers: every packet is an allocation of exactly its size, elements of
+ * tables have poisoned ground between them, and another CPU's packet may run inside a helper call
+ * (user_interrupt).
  */
 #pragma once
 
@@ -30,8 +32,9 @@
 #define WHOLE OUTLINE
 
 /*
- * Sections say what is a table and what a program; whoever lists them (USER_LIST) reads that in the text. Weak, since
- * every object has the tables that all share: one name is one table, as it is where they are pinned.
+ * Sections say what is a table and what a program; whoever lists them (USER_LIST) reads that in the
+ * text. Weak, since every object has the tables that all share: one name is one table, as it is
+ * where they are pinned.
  */
 #ifndef USER_LIST
 #define SEC(name) __attribute__((weak, used))
