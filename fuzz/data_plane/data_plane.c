@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The data plane as an ordinary program: bytes in are a script of packets, clock steps and the agent's work
- * (script.h); after each packet an oracle (oracle.h) that knows the rules but not the code says whether what
- * came out may be. libFuzzer calls it, or replay.c. fuzz/build names the discipline's file (DISCIPLINE), its
- * programs in the order of the steps (STEPS), and what its folder adds to script and oracle, if anything (OWN).
+ * The data plane as an ordinary program: bytes in are a script of packets, clock steps and the
+ * agent's work (script.h); after each packet an oracle (oracle.h) that knows the rules but not the
+ * code says whether what came out may be. libFuzzer calls it, or replay.c. fuzz/build names the
+ * discipline's file (DISCIPLINE), its programs in the order of the steps (STEPS), and what its
+ * folder adds to script and oracle, if anything (OWN).
  */
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What may be served, and what must hold after every packet. It follows the packets that went in and the
- * epochs that came out, by the rules of docs/coherence.md; of the tables it reads epochs and sequence counts only.
+ * What may be served, and what must hold after every packet. It follows the packets that went in
+ * and the epochs that came out, by the rules of docs/coherence.md; of the tables it reads epochs
+ * and sequence counts only.
  */
 #pragma once
 
@@ -51,7 +52,10 @@ static struct grant grants[GRANTS_MAX];
 static __u32 grants_made;
 static struct knowledge known[PLACES];
 static struct lease_knowledge leases_known[STORES];
-/* Until when the lease replies under way may extend a lease: whoever interrupts them may profit already. */
+/*
+ * Until when the lease replies under way may extend a lease: whoever interrupts them may
+ * profit already.
+ */
 static __u64 pending_until_ns[STORES];
 
 static void oracle_reset(void)
@@ -89,8 +93,8 @@ static __u32 key_in(const struct item *item, __u32 slot)
 }
 
 /*
- * What programs made of blanks, as the agent finds out: an item that may not be, since its packet claimed another hash than its key's,
- * goes. `epoch` was taken before the packet came in.
+ * What programs made of blanks, as the agent finds out: an item that may not be, since its packet
+ * claimed another hash than its key's, goes. `epoch` was taken before the packet came in.
  */
 static void see_blanks(__u64 epoch)
 {
@@ -270,7 +274,10 @@ static void check_hit(const struct passage *p)
 	       "a served value was granted for this key and the newest epoch, under a lease");
 }
 
-/* A reply ends with its datagram; or its first buffer does, and what lies in others is what the sender had there. */
+/*
+ * A reply ends with its datagram; or its first buffer does, and what lies in others is what the
+ * sender had there.
+ */
 static bool ends_with_datagram(const struct passage *p, const struct view *out)
 {
 	__u32 end = out->kv + out->payload_len, behind = p->out.len - end;
@@ -296,7 +303,10 @@ static void check_sent_back(const struct passage *p)
 		check_hit(p);
 }
 
-/* Forwarded or passed on: header fields may be stamped, hop limit and addresses changed, nothing else. */
+/*
+ * Forwarded or passed on: header fields may be stamped, hop limit and addresses changed,
+ * nothing else.
+ */
 static void check_passed_on(const struct passage *p)
 {
 	const struct view *in = &p->before, *out = &p->after;

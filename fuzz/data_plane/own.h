@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a discipline adds to the script and the oracle: a header in its folder, in the place of this one, which adds nothing. Records are
- * what its control half gives; a packet comes back to its step 1 where it was sent round.
+ * What a discipline adds to the script and the oracle: a header in its folder, in the place of this
+ * one, which adds nothing. Records are what its control half gives; a packet comes back to its step
+ * 1 where it was sent round.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The same without libFuzzer: runs every file that is named, then as many noisy ones as asked for, always the
- * same ones, and says how often each counter of the data plane rose: replay [--mutant NAME] [--noise COUNT] FILE...
- * With a mutant of bpf/mutants.h the oracle has to object.
+ * The same without libFuzzer: runs every file that is named, then as many noisy ones as asked for,
+ * always the same ones, and says how often each counter of the data plane rose: replay [--mutant
+ * NAME] [--noise COUNT] FILE... With a mutant of bpf/mutants.h the oracle has to object.
  */
 #include <signal.h>
 #include <stdbool.h>

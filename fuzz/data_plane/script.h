@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Bytes as a script. Every byte string is one: what is missing reads as zero, and the script ends with it.
+ * Bytes as a script. Every byte string is one: what is missing reads as zero, and the script ends
+ * with it.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet read a second time, byte by byte from docs/protocol.md, sharing nothing with bpf/parse.h. */
+/*
+ * A packet read a second time, byte by byte from docs/protocol.md, sharing nothing with
+ * bpf/parse.h.
+ */
 #pragma once
 
 #define FRAME_MAX 4096
@@ -11,7 +14,7 @@ struct frame {
 
 struct view {
 	bool is_ours; /* a whole UDP datagram on our port with our magic */
-	bool is_whole; /* header, key and value lie inside the datagram, and that inside the frame */
+	bool is_whole; /* header, key and value lie inside the datagram, that inside the frame */
 	bool is_ipv6;
 	__u32 l3, l4, kv; /* offsets in bytes */
 	__u32 payload_len;
@@ -122,7 +125,10 @@ static bool sums_to_ones(__u32 sum)
 	return sum == 0xffff;
 }
 
-/* Sum of the UDP datagram with its pseudo header, of `len` bytes of it, as if zeros were behind them. */
+/*
+ * Sum of the UDP datagram with its pseudo header, of `len` bytes of it, as if zeros were
+ * behind them.
+ */
 static __u32 udp_sum_of(const struct frame *frame, const struct view *view, __u32 len)
 {
 	const __u8 *ip = frame->bytes + view->l3;
@@ -143,8 +149,8 @@ static bool has_udp_sum(const struct frame *frame, const struct view *view)
 }
 
 /*
- * Whether no bit that counts can have flipped: the datagram's checksum is right, or would be if its padding were zeros, as it was sent; or
- * was never finished, as on no wire.
+ * Whether no bit that counts can have flipped: the datagram's checksum is right, or would be if its
+ * padding were zeros, as it was sent; or was never finished, as on no wire.
  */
 static bool arrived_whole(const struct frame *frame, const struct view *view)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the tables hold: tenants, stores, and entries made in the steps in which crates/dataplane makes them. */
+/*
+ * What the tables hold: tenants, stores, and entries made in the steps in which crates/dataplane
+ * makes them.
+ */
 #pragma once
 
 #define SWITCH 1
@@ -78,7 +81,10 @@ static void make_switch(void)
 		memcpy(((struct lease *)put(&leases, i))->store, stores[i].address, 16);
 }
 
-/* The tag of the packet that starts at `kv`, under its tenant's secret, or its second one; 0 if it has none. */
+/*
+ * The tag of the packet that starts at `kv`, under its tenant's secret, or its second one; 0 if it
+ * has none.
+ */
 static __u64 right_tag(const __u8 *kv)
 {
 	struct work *work = calloc(1, sizeof(*work));

@@ -1,4 +1,5 @@
-//! Any bytes are a packet or an error; a packet that is written again is the same bytes, but for tag and padding.
+//! Any bytes are a packet or an error; a packet that is written again is the same bytes, but for
+//! tag and padding.
 #![no_main]
 
 #[path = "../checks/decode.rs"]

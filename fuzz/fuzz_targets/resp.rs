@@ -48,7 +48,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 .all(|word| word.len() <= LIMITS.bulk_bytes)
         );
     }
-    // However the bytes arrive, they mean the same; a line may be found too long before its end came.
+    // However the bytes arrive, they mean the same; a line may be found too long before its
+    // end came.
     let (pieces, other) = commands(stream, usize::from(*step).max(1));
     assert_eq!(pieces, whole);
     assert_eq!(other, error);
