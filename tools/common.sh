@@ -18,11 +18,13 @@ as_root() {
 	fi
 }
 
-# rustup installs here; a shell that was open before does not know it yet, and an older cargo may stand in its way.
+# rustup installs here; a shell that was open before does not know it yet, and an older cargo may
+# stand in its way.
 cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
 PATH=$cargo_home/bin:$PATH
 
-# Prints the clang that compiles the data plane: $CLANG, clang-19, or else the newest one that is at least 15.
+# Prints the clang that compiles the data plane: $CLANG, clang-19, or else the newest one that is at
+# least 15.
 find_clang() {
 	if [ -n "${CLANG:-}" ]; then
 		say "$CLANG"
@@ -38,7 +40,8 @@ find_clang() {
 	[ "${major:-0}" -ge 15 ] && say clang
 }
 
-# Of what `cargo test --no-run --message-format json` wrote into this file: each test program's folder, which it runs in, and where it is.
+# Of what `cargo test --no-run --message-format json` wrote into this file: each test program's
+# folder, which it runs in, and where it is.
 test_programs() {
 	sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"overflow_checks":[a-z]*,"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' "$1"
 }
