@@ -23,8 +23,10 @@ struct plan {
 	__u32 target; /* index into `targets` */
 	__u32 prepared; /* whether the packet gets its tag and checksum from `requests` */
 	__u32 picked; /* whether keys are those of `picks`, as often as they stand there */
-	__u32 octaves; /* keys are first .. first << octaves, each doubling as popular as the next; 0: all alike */
-	__u32 tenants; /* a power of two: key n is the tenant's of number n modulo this; 0: what `front` says */
+	/* keys are first .. first << octaves, each doubling as popular as the next; 0: all alike */
+	__u32 octaves;
+	/* a power of two: key n is the tenant's of number n modulo this; 0: what `front` says */
+	__u32 tenants;
 	__u8 front[FRONT_BYTES]; /* the request, without hash, key, tag and checksum */
 	__u8 unused[2];
 };

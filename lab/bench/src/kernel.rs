@@ -167,7 +167,8 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
         let thread = scope.spawn(move || {
             // Libbpf's objects are not to be sent: everything is made here.
             let mut part = Report::default();
-            let tell = |row: &str| drop(told.send(row.to_string())); // no reader: nobody wants to know
+            // Without a reader nobody wants to know.
+            let tell = |row: &str| drop(told.send(row.to_string()));
             in_namespace(options, &mut part, &tell).map(|()| part)
         });
         said.iter().for_each(|row| say(&row));

@@ -316,8 +316,8 @@ impl Lead {
     /// the batch is written or not, but never after a later one.
     ///
     /// # Errors
-    /// [`StateError::Deposed`]: step down. With any other, this controller still leads, and the first units of the
-    /// batch may be written.
+    /// [`StateError::Deposed`]: step down. With any other, this controller still leads, and the
+    /// first units of the batch may be written.
     pub async fn write(&self, batch: &Arc<Batch>) -> Result<(), StateError> {
         match &self.backend {
             Backend::File(file) => {
