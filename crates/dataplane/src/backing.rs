@@ -5,13 +5,7 @@ use std::sync::Arc;
 
 use libbpf_rs::MapHandle;
 
-use crate::{
-    Error, Home,
-    grace::Grace,
-    map::Map,
-    mapped::Mapped,
-    native::{Clock, Switch},
-};
+use crate::{Error, Home, clock::Clock, grace::Grace, map::Map, mapped::Mapped, native::LocalMaps};
 
 /// Where a switch's tables are.
 #[derive(Clone)]
@@ -19,7 +13,7 @@ pub enum Backing {
     /// Pinned, shared with programs in the kernel.
     Pinned(Home),
     /// In this process.
-    Native(Arc<Switch>),
+    Native(Arc<LocalMaps>),
 }
 
 impl Backing {
@@ -27,7 +21,7 @@ impl Backing {
     pub fn name(&self) -> &str {
         match self {
             Backing::Pinned(home) => home.name(),
-            Backing::Native(switch) => switch.name(),
+            Backing::Native(maps) => maps.name(),
         }
     }
 
@@ -35,7 +29,7 @@ impl Backing {
     pub fn clock(&self) -> Clock {
         match self {
             Backing::Pinned(_) => Clock::Boot,
-            Backing::Native(switch) => switch.clock().clone(),
+            Backing::Native(maps) => maps.clock().clone(),
         }
     }
 
@@ -51,7 +45,7 @@ impl Backing {
     pub(crate) fn mapped<T>(&self, name: &str) -> Result<Mapped<T>, Error> {
         match self {
             Backing::Pinned(home) => Mapped::open(home, name),
-            Backing::Native(switch) => Mapped::native(switch, name),
+            Backing::Native(maps) => Mapped::native(maps, name),
         }
     }
 
@@ -64,7 +58,7 @@ impl Backing {
                     "opening map {name} of switch {}",
                     home.name()
                 ))),
-            Backing::Native(switch) => switch
+            Backing::Native(maps) => maps
                 .table(name)
                 .map(Map::Native)
                 .ok_or_else(|| Error::row(name, "this switch has no such table")),
@@ -75,7 +69,7 @@ impl Backing {
     pub(crate) fn has_map(&self, name: &str) -> bool {
         match self {
             Backing::Pinned(home) => home.map(name).exists(),
-            Backing::Native(switch) => switch.table(name).is_some(),
+            Backing::Native(maps) => maps.table(name).is_some(),
         }
     }
 
@@ -83,7 +77,7 @@ impl Backing {
     pub(crate) fn maps_of(&self, discipline: &str) -> Result<Vec<String>, Error> {
         match self {
             Backing::Pinned(home) => home.maps_of(discipline),
-            Backing::Native(switch) => Ok(switch.tables_of(discipline)),
+            Backing::Native(maps) => Ok(maps.tables_of(discipline)),
         }
     }
 
@@ -118,7 +112,7 @@ impl Backing {
     pub(crate) fn grace(&self) -> Result<Grace, Error> {
         match self {
             Backing::Pinned(_) => Grace::new(),
-            Backing::Native(switch) => Ok(Grace::native(switch.clone())),
+            Backing::Native(maps) => Ok(Grace::native(maps.clone())),
         }
     }
 }
@@ -126,12 +120,6 @@ impl Backing {
 impl From<&Home> for Backing {
     fn from(home: &Home) -> Backing {
         Backing::Pinned(home.clone())
-    }
-}
-
-impl From<&Arc<Switch>> for Backing {
-    fn from(switch: &Arc<Switch>) -> Backing {
-        Backing::Native(switch.clone())
     }
 }
 

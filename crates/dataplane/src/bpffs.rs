@@ -3,7 +3,6 @@
 
 use std::{
     fs::{self, DirBuilder},
-    hash::{DefaultHasher, Hash, Hasher},
     io::ErrorKind,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
@@ -14,15 +13,12 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use crate::{Error, Object, Sizes};
+use crate::Error;
 
-const ROOT: &str = "/sys/fs/bpf";
+/// Where bpffs is mounted.
+pub(crate) const ROOT: &str = "/sys/fs/bpf";
 /// Directories of what programs of earlier loadings still use.
 const ASIDE: &str = "aside-";
-/// Directory of empty ones, each named after an object that this kernel has accepted: what is in
-/// bpffs ends with the kernel that said so.
-const ACCEPTED: &str = "shortstop-accepted";
-
 /// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Home {
@@ -101,23 +97,6 @@ impl Home {
         }
     }
 
-    /// Notes that this kernel takes an object's programs in a switch of this size.
-    pub(crate) fn accepts(&self, object: &Object, sizes: Sizes) {
-        let path = accepted(object, sizes);
-        // Without a note they are loaded at once the next time as well.
-        let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    }
-
-    /// Whether this kernel took an object's programs before.
-    pub(crate) fn has_accepted(&self, object: &Object, sizes: Sizes) -> bool {
-        accepted(object, sizes).exists()
-    }
-
-    /// Takes the note away that this kernel took an object's programs.
-    pub fn forget_accepted(&self, object: &Object, sizes: Sizes) {
-        let _ = fs::remove_dir(accepted(object, sizes));
-    }
-
     /// Takes pins out of the way of new ones, without letting go of what they hold.
     pub(crate) fn put_aside(&self, maps: &[&str]) -> Result<(), Error> {
         let there: Vec<_> = maps.iter().filter(|map| self.map(map).exists()).collect();
@@ -182,15 +161,6 @@ impl Home {
 /// its name.
 pub(crate) fn without_dots(interface: &str) -> String {
     interface.replace('.', ":")
-}
-
-/// Where it is noted that an object is accepted. What the verifier looks at depends on the
-/// sizes too.
-fn accepted(object: &Object, sizes: Sizes) -> PathBuf {
-    let mut hasher = DefaultHasher::new();
-    (object.elf, &object.maps, sizes.pages).hash(&mut hasher);
-    let name = format!("{:016x}", hasher.finish());
-    Path::new(ROOT).join(ACCEPTED).join(name)
 }
 
 /// An error if anybody else could put something into this directory.

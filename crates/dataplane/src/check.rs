@@ -11,9 +11,8 @@ use libbpf_rs::{AsRawLibbpf, OpenObject};
 use crate::{
     Error, Object, Refusal, Sizes, kernel,
     load::ENTRY,
-    object,
-    refusal::{self, NotLoaded},
-    sizes,
+    object, sizes,
+    verifier::{self, LoadError},
 };
 
 /// What this kernel says of one program.
@@ -35,6 +34,7 @@ pub struct Checked {
 /// No privilege, an old kernel, what is no refusal of a program.
 pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<Checked>, Error> {
     kernel::may_load()?;
+    verifier::listen();
     let mut all = of_object(&[], "entry", ENTRY, &[], sizes)?;
     for (number, object) in objects.iter().enumerate() {
         let has_same = |other: &&Object| other.elf == object.elf;
@@ -100,13 +100,13 @@ fn prepare(open: &mut OpenObject, own: &[(&str, u32)], sizes: Sizes) -> Result<(
 }
 
 fn load_one(open: OpenObject, program: &str) -> Result<Result<u32, Refusal>, Error> {
-    match refusal::load(open) {
+    match verifier::load(open) {
         Ok(loaded) => {
             let found = loaded.progs_mut().find(|p| p.name() == program);
             Ok(Ok(found.map_or(0, |p| steps(p.as_fd()))))
         }
-        Err(NotLoaded::Refused(refusal)) => Ok(Err(refusal)),
-        Err(NotLoaded::Failed(source)) => {
+        Err(LoadError::Refused(refusal)) => Ok(Err(refusal)),
+        Err(LoadError::Failed(source)) => {
             Err(Error::bpf(format!("loading program {program}"))(source))
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     Backing, Error,
     layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE, EVENT_UNANSWERED},
     map::Map,
-    native::Keyed,
+    native::LocalMap,
 };
 
 /// What the programs tell the agent.
@@ -76,7 +76,7 @@ enum Ring {
         ring: RingBuffer<'static>,
         parsed: mpsc::Receiver<Event>,
     },
-    Native(Keyed),
+    Native(LocalMap),
 }
 
 impl Events {

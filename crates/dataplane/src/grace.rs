@@ -8,7 +8,7 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::{Error, native::Switch};
+use crate::{Error, native::LocalMaps};
 
 /// Waits for programs that are running. `membarrier` would not do: it refuses where a CPU runs
 /// without a tick (`nohz_full`), and waits for nothing where there is only one CPU. The kernel
@@ -17,7 +17,7 @@ use crate::{Error, native::Switch};
 /// Where programs run in this process, it is asked itself.
 pub(crate) enum Grace {
     Kernel { outer: MapHandle, inner: MapHandle },
-    Native(Arc<Switch>),
+    Native(Arc<LocalMaps>),
 }
 
 fn create(kind: MapType, name: &str, inner: Option<&MapHandle>) -> Result<MapHandle, Error> {
@@ -37,8 +37,8 @@ impl Grace {
         Ok(Grace::Kernel { outer, inner })
     }
 
-    pub fn native(switch: Arc<Switch>) -> Grace {
-        Grace::Native(switch)
+    pub fn native(maps: Arc<LocalMaps>) -> Grace {
+        Grace::Native(maps)
     }
 
     /// Returns once every program run that began before this call has ended: an RCU grace period,
@@ -46,8 +46,8 @@ impl Grace {
     pub fn wait(&self) -> Result<(), Error> {
         let (outer, inner) = match self {
             Grace::Kernel { outer, inner } => (outer, inner),
-            Grace::Native(switch) => {
-                switch.quiesce();
+            Grace::Native(maps) => {
+                maps.quiesce();
                 return Ok(());
             }
         };

@@ -5,7 +5,11 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::{Error, layout::GROUP_PORTS, ports::devmap_value};
+use crate::{
+    Error,
+    layout::GROUP_PORTS,
+    port_bytes::{clone_key, devmap_value},
+};
 
 /// Whether a map of so many groups can have this one with so many ports.
 pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {
@@ -36,11 +40,6 @@ fn make(ports: &[u32], places: usize, egress: Option<i32>) -> Result<MapHandle, 
             )))?;
     }
     Ok(group)
-}
-
-/// `struct clone_key`.
-pub(crate) fn clone_key(port: u32, round: u32) -> [u8; 8] {
-    devmap_value(port, Some(round as i32))
 }
 
 /// Says where a packet goes that leaves by `port` and is sent round by the recirculation port

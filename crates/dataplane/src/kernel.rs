@@ -7,7 +7,7 @@
 
 use std::{fs, sync::OnceLock};
 
-use crate::{Error, refusal};
+use crate::Error;
 
 /// The oldest release whose verifier takes the programs.
 const OLDEST: (u32, u32) = (6, 1);
@@ -44,7 +44,6 @@ pub(crate) fn may_load() -> Result<(), Error> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::NotPermitted("loading BPF programs"));
     }
-    refusal::listen();
     Ok(())
 }
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Backing, Error,
+    clock::Clock,
     grace::Grace,
     layout::{Lease, MAX_LEASES},
     mapped::Mapped,
-    native::Clock,
     sketch::mix,
 };
 

@@ -6,12 +6,15 @@
 //! hot keys. `control`'s agent and the `switch` command call this crate. The tables are memory
 //! shared with the programs; `docs/coherence.md` says in which order they may be written.
 
+mod accepted;
 mod attach;
 mod backing;
 mod bpffs;
 mod cells;
 mod check;
+mod clock;
 mod counters;
+mod detach;
 mod error;
 mod events;
 mod grace;
@@ -34,6 +37,7 @@ mod page;
 mod page_items;
 mod pin;
 mod pinned;
+mod port_bytes;
 mod ports;
 mod probation;
 mod programs;
@@ -46,13 +50,16 @@ mod table;
 mod tally;
 mod tenant;
 mod traffic;
+mod verifier;
 
-pub use attach::{Attached, Mode, check_interface, detach};
+pub use accepted::forget_accepted;
+pub use attach::{Attached, Mode, check_interface};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given};
 pub use check::{Checked, check};
 pub use counters::{Counter, Counters};
+pub use detach::detach;
 pub use error::Error;
 pub use events::{Event, Events};
 pub use interface::{interfaces, longest_frame};
@@ -65,6 +72,7 @@ pub use lease::{LeaseState, Leases};
 pub use lent::Lent;
 pub use links::attached;
 pub use load::Dataplane;
+pub use native::LocalMaps;
 pub use object::{MapLayout, Object, RECIRCULATION, maps_of};
 pub use page_items::PageItems;
 pub use probation::{Probation, Used};

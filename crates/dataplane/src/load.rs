@@ -3,7 +3,7 @@
 //! All maps are made when a switch begins, the programs of a discipline once a tenant has it: the
 //! verifier takes some tenths of a second for each. Which of them the kernel refuses must be known
 //! before anybody asks, so what it has not accepted since it was booted is loaded at once
-//! ([`Home::accepted`]).
+//! ([`accepted`]).
 
 use std::{
     collections::BTreeSet,
@@ -12,20 +12,16 @@ use std::{
 };
 
 use decide::WRITE_BACK;
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapType, Object as Loaded, OpenObject, Program, ProgramMut,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object as Loaded, OpenObject, ProgramMut};
 
 use crate::{
-    Attached, Error, Home, Loops, Mode, Object, RECIRCULATION, Refusal, Sizes, Table, TenantEntry,
+    Error, Home, Object, RECIRCULATION, Refusal, Sizes, Table, TenantEntry, accepted, group,
     kernel,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
-    links,
     object::{self, OF_RECIRCULATION},
     pinned::{self, OF_ONE_LOADING},
-    ports::devmap_value,
-    recirculation, refusal,
-    refusal::NotLoaded,
+    port_bytes::devmap_value,
+    verifier::{self, LoadError},
 };
 
 pub(crate) const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o.zlib"));
@@ -85,9 +81,9 @@ fn is_clone_of(key: &[u8], ports: &[u32]) -> bool {
 
 /// Loads an object with every map pinned, or found again where it was.
 fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
-    refusal::load(open).map_err(|source| match source {
-        NotLoaded::Refused(refusal) => Error::Refused(refusal),
-        NotLoaded::Failed(source) => match source.kind() {
+    verifier::load(open).map_err(|source| match source {
+        LoadError::Refused(refusal) => Error::Refused(refusal),
+        LoadError::Failed(source) => match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
             libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
                 name: home.name().into(),
@@ -154,6 +150,7 @@ impl Dataplane {
         at_once: &AtOnce,
     ) -> Result<Dataplane, Error> {
         kernel::may_load()?;
+        verifier::listen();
         let was_there = home.exists();
         home.create()?;
         let loaded = Dataplane::load_into(&home, objects, sizes, at_once);
@@ -212,7 +209,7 @@ impl Dataplane {
                 AtOnce::All => true,
                 AtOnce::Used => {
                     of.iter().any(|object| used.contains(&object.number))
-                        || !home.has_accepted(&of[0], sizes)
+                        || !accepted::is_noted(&of[0], sizes)
                 }
             };
             if !runs {
@@ -229,7 +226,7 @@ impl Dataplane {
             };
             let part = Part { of, loaded, runs };
             if runs {
-                home.accepts(&part.of[0], sizes);
+                accepted::note(&part.of[0], sizes);
                 part.register(&dataplane.entry)?;
             }
             dataplane.parts.push(part);
@@ -267,7 +264,7 @@ impl Dataplane {
             let mut open = object::open(first.name, first.elf)?;
             pinned::configure(&self.home, &mut open, self.sizes, &first.maps, &mut vec![])?;
             part.loaded = load(&self.home, first.name, open)
-                .inspect_err(|_| self.home.forget_accepted(first, self.sizes))?;
+                .inspect_err(|_| accepted::forget_accepted(first, self.sizes))?;
             part.runs = true;
             part.register(&self.entry)?;
         }
@@ -285,36 +282,8 @@ impl Dataplane {
         &self.home
     }
 
-    /// Makes the recirculation ports if one of the objects asks for them, and removes them if none
-    /// does. Comes after all interfaces were attached: in the driver if they all are. Says whether
-    /// there are any.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn recirculate(&self, attached: &[Attached], loops: &Loops) -> Result<bool, Error> {
-        if !self.recirculates() {
-            recirculation::close(&self.home)?;
-            self.let_go()?;
-            return Ok(false);
-        }
-        let generic = attached.iter().any(|port| port.mode == Mode::Generic);
-        let rounds = match recirculation::open(&self.home, &self.comes_back(), generic, loops) {
-            Ok(rounds) => rounds,
-            Err(error) => {
-                // Nothing is sent where nobody is.
-                self.send_round(&[], &[])?;
-                return Err(error);
-            }
-        };
-        let ports: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
-        self.send_round(&rounds, &ports)?;
-        self.name_port(rounds[0], RECIRCULATION)?;
-        self.let_go()?;
-        Ok(true)
-    }
-
     /// Whether one of the objects sends packets round.
-    fn recirculates(&self) -> bool {
+    pub(crate) fn recirculates(&self) -> bool {
         self.map_of_objects(RECIRCULATION).is_some()
     }
 
@@ -355,7 +324,7 @@ impl Dataplane {
                 .update(&number.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(Error::bpf("naming a recirculation port"))?;
             for port in ports {
-                crate::group::set_clone(&clones, *port, number, *round)?;
+                group::set_clone(&clones, *port, number, *round)?;
             }
         }
         Ok(())
@@ -389,7 +358,7 @@ impl Dataplane {
         }
         let egress = part.of[0].egress.filter(|_| part.runs);
         let egress = egress.map(|name| find_program(&part.loaded, name).as_fd().as_raw_fd());
-        crate::group::set(&groups, map, index, ports, egress)
+        group::set(&groups, map, index, ports, egress)
     }
 
     /// The maps of groups that the objects have, with how many each can hold.
@@ -401,17 +370,6 @@ impl Dataplane {
             (name, map.max_entries())
         };
         groups.map(name).collect()
-    }
-
-    /// Removes what only programs of earlier loadings use, once none of them runs.
-    pub(crate) fn let_go(&self) -> Result<(), Error> {
-        let id = |program: ProgramMut<'_>| Program::id_from_fd(program.as_fd());
-        let ours = [id(self.program()), id(self.comes_back())];
-        let ours: Vec<u32> = ours.into_iter().flatten().collect();
-        if links::all_run(&self.home, &ours) {
-            self.home.remove_aside()?;
-        }
-        Ok(())
     }
 
     pub(crate) fn map(&self, name: &str) -> libbpf_rs::Map<'_> {

@@ -3,14 +3,14 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::native::Keyed;
+use crate::native::LocalMap;
 
 type Result<T> = libbpf_rs::Result<T>;
 
 /// A table that is reached row by row, in the kernel or in this process.
 pub(crate) enum Map {
     Kernel(MapHandle),
-    Native(Keyed),
+    Native(LocalMap),
 }
 
 impl Map {

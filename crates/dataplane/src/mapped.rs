@@ -9,7 +9,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use crate::{
     Error,
     bpffs::Home,
-    native::{Keyed, Switch},
+    native::{LocalMap, LocalMaps},
 };
 
 /// What ends with the last reference to an array.
@@ -17,7 +17,7 @@ enum Memory {
     /// Mapped here.
     Kernel(NonNull<std::ffi::c_void>, NonZeroUsize),
     /// A switch's.
-    Native(#[allow(dead_code)] Keyed),
+    Native(#[allow(dead_code)] LocalMap),
 }
 
 impl Drop for Memory {
@@ -82,12 +82,12 @@ impl<T> Mapped<T> {
     }
 
     /// The array `name` of a switch in this process.
-    pub fn native(switch: &Arc<Switch>, name: &str) -> Result<Mapped<T>, Error> {
+    pub fn native(maps: &Arc<LocalMaps>, name: &str) -> Result<Mapped<T>, Error> {
         let other = |reason: String| Error::OtherLayout {
-            name: switch.name().into(),
+            name: maps.name().into(),
             reason: format!("{name}: {reason}"),
         };
-        let table = switch
+        let table = maps
             .table(name)
             .ok_or_else(|| other("there is none".into()))?;
         let stride = size_of::<T>().next_multiple_of(8);

@@ -3,7 +3,8 @@
 
 use crate::{
     Attached, Dataplane, Error, Home, Mode,
-    attach::{self, runs_generic},
+    attach::runs_generic,
+    detach,
     interface::{driver_of, ifindex_of, xdp_of},
     links,
 };
@@ -45,7 +46,7 @@ impl Dataplane {
             }
             _ => return attached,
         };
-        attach::release(self.home(), interfaces)?;
+        detach::release(self.home(), interfaces)?;
         each(true, &why)
     }
 

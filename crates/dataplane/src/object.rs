@@ -6,7 +6,10 @@ use std::borrow::Cow;
 use decide::{Registration, Role};
 use libbpf_rs::{Object as Loaded, ObjectBuilder, OpenObject, ProgramMut};
 
-use crate::{Error, Sizes, kernel::cpus, layout::PROGRAMS_PER_DISCIPLINE, pinned::pinned_maps};
+use crate::{
+    Error, Sizes, kernel::cpus, layout::PROGRAMS_PER_DISCIPLINE, pinned::pinned_maps,
+    sketch::PIPES, tally::TALLIES,
+};
 
 /// What the recirculation port is called among the ports of a switch.
 pub const RECIRCULATION: &str = "recirculation";
@@ -14,10 +17,6 @@ pub const RECIRCULATION: &str = "recirculation";
 pub(crate) const CLONES: &str = "clones";
 /// Maps that whoever recirculates has beside his own (`RECIRCULATES` in `bpf/discipline.h`).
 pub(crate) const OF_RECIRCULATION: [&str; 2] = [RECIRCULATION, CLONES];
-/// The map that those objects share which count keys in pipes.
-pub(crate) const PIPES: &str = "pipes";
-/// That of those which count for their control half (`bpf/tally.h`).
-pub(crate) const TALLIES: &str = "tallies";
 
 /// The data-plane half of a discipline: programs in a BPF object (`bpf/discipline.h`). Disciplines
 /// that differ in their control half only share it.

@@ -9,8 +9,9 @@ use crate::{
     Error, Home, Sizes,
     layout::{Config, LAYOUT},
     mapped::Mapped,
-    object::{PIPES, TALLIES},
     sizes,
+    sketch::PIPES,
+    tally::TALLIES,
 };
 
 /// Maps that belong to one loading. Programs of different loadings do not meet there: what is loaded already keeps its own

@@ -1,10 +1,16 @@
 //! The interfaces of a switch as its programs know them: by index, name and hardware address.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, Program, ProgramMut};
 
-use crate::{Attached, Dataplane, Error, attach, interface, layout::Config, links, mapped::Mapped};
+use crate::{
+    Attached, Dataplane, Error, attach, interface,
+    layout::Config,
+    links,
+    mapped::Mapped,
+    port_bytes::{devmap_value, port_address, port_name},
+};
 
 impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in
@@ -80,33 +86,15 @@ impl Dataplane {
             .update(&ifindex.to_ne_bytes(), &port_name(name), MapFlags::ANY)
             .map_err(Error::bpf("naming a port"))
     }
-}
 
-/// `struct bpf_devmap_val`: where to, and a program to run on what goes there.
-pub(crate) fn devmap_value(ifindex: u32, program: Option<i32>) -> [u8; 8] {
-    let mut value = [0; 8];
-    value[..4].copy_from_slice(&ifindex.to_ne_bytes());
-    value[4..].copy_from_slice(&program.unwrap_or(0).to_ne_bytes());
-    value
-}
-
-/// `struct port_address`; of an interface without an address: nobody's place.
-fn port_address(ifindex: u32, mac: Option<[u8; 6]>) -> [u8; 16] {
-    let mut value = [0; 16];
-    if let Some(mac) = mac {
-        let mut word = [0; 8];
-        word[..6].copy_from_slice(&mac);
-        value[..8].copy_from_slice(&u64::from_le_bytes(word).to_ne_bytes());
-        value[8..12].copy_from_slice(&ifindex.to_ne_bytes());
+    /// Removes what only programs of earlier loadings use, once none of them runs.
+    pub(crate) fn let_go(&self) -> Result<(), Error> {
+        let id = |program: ProgramMut<'_>| Program::id_from_fd(program.as_fd());
+        let ours = [id(self.program()), id(self.comes_back())];
+        let ours: Vec<u32> = ours.into_iter().flatten().collect();
+        if links::all_run(self.home(), &ours) {
+            self.home().remove_aside()?;
+        }
+        Ok(())
     }
-    value
-}
-
-/// `struct port_name`.
-pub(crate) fn port_name(name: &str) -> [u8; 16] {
-    let mut value = [0; 16];
-    for (to, from) in value.iter_mut().zip(name.bytes().take(15)) {
-        *to = from;
-    }
-    value
 }

@@ -20,7 +20,10 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use tracing::warn;
 
-use crate::{Error, Home, attach, interface, layout::RECIRCULATION_PORTS, links, pin};
+use crate::{
+    Attached, Dataplane, Error, Home, Mode, RECIRCULATION, attach, interface,
+    layout::RECIRCULATION_PORTS, links, pin,
+};
 
 /// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
 pub(crate) const MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];
@@ -219,6 +222,36 @@ fn close_one(home: &Home, number: u32) -> Result<(), Error> {
         delete(ifindex).map_err(wrong("removing the recirculation port"))?;
     }
     fs::remove_file(&path).map_err(Error::file("removing", path))
+}
+
+impl Dataplane {
+    /// Makes the recirculation ports if one of the objects asks for them, and removes them if none
+    /// does. Comes after all interfaces were attached: in the driver if they all are. Says whether
+    /// there are any.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn recirculate(&self, attached: &[Attached], loops: &Loops) -> Result<bool, Error> {
+        if !self.recirculates() {
+            close(self.home())?;
+            self.let_go()?;
+            return Ok(false);
+        }
+        let generic = attached.iter().any(|port| port.mode == Mode::Generic);
+        let rounds = match open(self.home(), &self.comes_back(), generic, loops) {
+            Ok(rounds) => rounds,
+            Err(error) => {
+                // Nothing is sent where nobody is.
+                self.send_round(&[], &[])?;
+                return Err(error);
+            }
+        };
+        let ports: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
+        self.send_round(&rounds, &ports)?;
+        self.name_port(rounds[0], RECIRCULATION)?;
+        self.let_go()?;
+        Ok(true)
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::{
     Error,
     kernel::cpus,
     layout::{BUCKET_SLOTS, PAGE_START_CELLS},
-    object::PIPES,
+    sketch::PIPES,
 };
 
 /// How large a switch's tables are. Fixed from the first load until the switch is detached.

@@ -12,9 +12,11 @@ use crate::{
         Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, SKETCH_EXACT, SKETCH_MOST, SKETCH_STEP, Sketch,
     },
     mapped::Mapped,
-    object::PIPES,
     tenant::hash_salt,
 };
+
+/// The map that those objects share which count keys in pipes.
+pub(crate) const PIPES: &str = "pipes";
 
 /// What programs count of keys without items, on all CPUs, read by the agent: each key is in the
 /// count-min sketches or in the HashPipes, as its tenant's discipline counts.

@@ -15,13 +15,13 @@ use wire::{Epoch, KeyHash};
 
 use crate::{
     Backing, Error, Place,
+    clock::Clock,
     grace::Grace,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
         LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
     },
     mapped::Mapped,
-    native::Clock,
     tenant::hash_salt,
 };
 

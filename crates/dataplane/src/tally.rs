@@ -1,7 +1,10 @@
 //! What disciplines' programs count for their control halves, by tenant. The agent reports it to
 //! the controller.
 
-use crate::{Backing, Error, layout::TALLIES, map::Map, object::TALLIES as TABLE, tenant::Entries};
+use crate::{Backing, Error, layout, map::Map, tenant::Entries};
+
+/// The map of those objects which count for their control half (`bpf/tally.h`).
+pub(crate) const TALLIES: &str = "tallies";
 
 /// What disciplines' programs count of their tenants (`bpf/tally.h`).
 pub struct Tallies {
@@ -19,8 +22,8 @@ impl Tallies {
         let at = at.into();
         Ok(Tallies {
             tenants: Entries::open(&at)?,
-            map: match at.has_map(TABLE) {
-                true => Some(at.map(TABLE)?),
+            map: match at.has_map(TALLIES) {
+                true => Some(at.map(TALLIES)?),
                 false => None,
             },
         })
@@ -31,11 +34,11 @@ impl Tallies {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn read(&self, tenant: u32) -> Result<Option<[u64; TALLIES]>, Error> {
+    pub fn read(&self, tenant: u32) -> Result<Option<[u64; layout::TALLIES]>, Error> {
         let Some(place) = self.tenants.place(tenant)? else {
             return Ok(None);
         };
-        let mut sum = [0u64; TALLIES];
+        let mut sum = [0u64; layout::TALLIES];
         let Some(map) = &self.map else {
             return Ok(Some(sum));
         };

@@ -1,9 +1,7 @@
 //! What a switch in this process remembers, saved and put back. For tests of a machine that is
 //! restored from a snapshot.
 
-use std::sync::Arc;
-
-use super::Switch;
+use super::{Switch, keyed::LocalMap};
 
 /// What a switch remembers, for tests that put it back to a moment of before, as a virtual machine
 /// that is restored from a snapshot.
@@ -19,8 +17,8 @@ const NOT_ITS_MEMORY: [u32; 3] = [
 impl Switch {
     /// All arrays as they are now. Nobody may run programs of the switch meanwhile. Tables with
     /// keys are left out: programs go by none that they write.
-    pub fn image(self: &Arc<Switch>) -> Image {
-        let names = self.table_names().into_iter();
+    pub fn image(&self) -> Image {
+        let names = self.table_names().iter();
         Image(names.filter_map(|name| self.bytes_of(name)).collect())
     }
 
@@ -28,7 +26,7 @@ impl Switch {
     ///
     /// # Panics
     /// If the image is of a switch with other tables.
-    pub fn put_back(self: &Arc<Switch>, image: &Image) {
+    pub fn put_back(&self, image: &Image) {
         for (name, bytes) in &image.0 {
             let (table, len) = self.array(name).expect("a table of this switch");
             assert_eq!(len, bytes.len(), "{name}: another size");
@@ -37,23 +35,21 @@ impl Switch {
         }
     }
 
-    fn bytes_of(self: &Arc<Switch>, name: String) -> Option<(String, Vec<u8>)> {
-        let (table, len) = self.array(&name)?;
+    fn bytes_of(&self, name: &str) -> Option<(String, Vec<u8>)> {
+        let (table, len) = self.array(name)?;
         let mut bytes = vec![0; len];
         // SAFETY: as above.
         unsafe { table.at(0).copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
-        Some((name, bytes))
+        Some((name.into(), bytes))
     }
 
     /// An array with the length of it, all CPUs' elements.
-    fn array(self: &Arc<Switch>, name: &str) -> Option<(super::Keyed, usize)> {
+    fn array(&self, name: &str) -> Option<(LocalMap, usize)> {
         let table = self.table(name)?;
-        if table.is_hash() || NOT_ITS_MEMORY.contains(&table.kind()) {
+        if NOT_ITS_MEMORY.contains(&table.kind()) {
             return None;
         }
-        let per_cpu = table.kind() == libbpf_rs::MapType::PercpuArray as u32;
-        let each = if per_cpu { self.cpus() as usize } else { 1 };
-        let len = table.max_entries() as usize * each * table.stride();
+        let len = table.bytes_of_array()?;
         Some((table, len))
     }
 }

@@ -1,31 +1,124 @@
-//! One table of a switch in this process, whatever its kind: array, table with keys, or ring. It
-//! behaves as the kernel's of that kind.
+//! The tables of a switch in this process. Each behaves as the kernel's of its kind: array, table
+//! with keys, or ring. Programs that run as native code have the same memory (`bpf/user`).
 
-use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+use std::{
+    ffi::{CString, c_void},
+    ptr::NonNull,
+    sync::Arc,
+};
 
-use super::{Switch, ffi};
+use super::ffi;
+use crate::clock::Clock;
 
 type Result<T> = libbpf_rs::Result<T>;
 
-/// One table of a switch, whatever its kind.
-pub(crate) struct Keyed {
-    switch: Arc<Switch>,
+/// All tables of a switch. They live as long as anybody has one of them.
+pub struct LocalMaps {
+    raw: NonNull<ffi::Switch>,
+    name: String,
+    /// Names of the tables.
+    tables: Vec<String>,
+    clock: Clock,
+}
+
+// SAFETY: tables are shared as they are between the kernel's CPUs and an agent: by atomics, and by
+// locks within.
+unsafe impl Send for LocalMaps {}
+// SAFETY: as above.
+unsafe impl Sync for LocalMaps {}
+
+impl LocalMaps {
+    /// The tables of these names that `raw` has, of a switch called `name`.
+    ///
+    /// # Safety
+    /// `user_switch_new` made `raw`, and nobody else frees it.
+    pub(crate) unsafe fn of(
+        raw: NonNull<ffi::Switch>,
+        name: &str,
+        tables: Vec<String>,
+        clock: Clock,
+    ) -> LocalMaps {
+        LocalMaps {
+            raw,
+            name: name.into(),
+            tables,
+            clock,
+        }
+    }
+
+    /// The switch's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What shows its programs the time.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// CPUs that the tables have room for.
+    pub(crate) fn cpus(&self) -> u32 {
+        // SAFETY: made once, never changed.
+        unsafe { self.raw.as_ref() }.cpus
+    }
+
+    pub(crate) fn raw(&self) -> *mut ffi::Switch {
+        self.raw.as_ptr()
+    }
+
+    /// Names of the tables that a discipline of that name has of its own.
+    pub(crate) fn tables_of(&self, discipline: &str) -> Vec<String> {
+        let prefix = format!("{discipline}_");
+        let own = self.tables.iter().filter(|name| name.starts_with(&prefix));
+        own.cloned().collect()
+    }
+
+    /// Names of all tables.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.tables
+    }
+
+    /// A table by its name.
+    pub(crate) fn table(self: &Arc<LocalMaps>, name: &str) -> Option<LocalMap> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the name outlives the call.
+        let found = unsafe { ffi::user_table_named(self.raw.as_ptr(), name.as_ptr()) };
+        Some(LocalMap {
+            maps: self.clone(),
+            raw: NonNull::new(found)?,
+        })
+    }
+
+    /// Waits until no program can still see what was removed before.
+    pub(crate) fn quiesce(&self) {
+        // SAFETY: it lives.
+        unsafe { ffi::user_quiesce(self.raw.as_ptr()) };
+    }
+}
+
+impl Drop for LocalMaps {
+    fn drop(&mut self) {
+        // SAFETY: made by `user_switch_new`; whoever reads it holds an `Arc`.
+        unsafe { ffi::user_switch_free(self.raw.as_ptr()) };
+    }
+}
+
+/// One table, whatever its kind.
+pub(crate) struct LocalMap {
+    maps: Arc<LocalMaps>,
     raw: NonNull<ffi::Table>,
 }
 
-// SAFETY: as the switch's: elements are atomics to whoever shares them, and tables with keys lock.
-unsafe impl Send for Keyed {}
+// SAFETY: as for all tables: elements are atomics to whoever shares them, and tables with keys
+// lock.
+unsafe impl Send for LocalMap {}
 // SAFETY: as above.
-unsafe impl Sync for Keyed {}
+unsafe impl Sync for LocalMap {}
 
 /// Bytes of the longest record of a ring.
 const RECORD: usize = 512;
 
-impl Keyed {
-    pub fn new(switch: Arc<Switch>, raw: NonNull<ffi::Table>) -> Keyed {
-        Keyed { switch, raw }
-    }
-
+impl LocalMap {
     fn table(&self) -> &ffi::Table {
         // SAFETY: a part of the switch; made once, never changed.
         unsafe { self.raw.as_ref() }
@@ -59,14 +152,15 @@ impl Keyed {
         unsafe { table.base.add(index * table.stride as usize) }
     }
 
-    /// Whose it is.
-    pub(super) fn switch(&self) -> &Switch {
-        &self.switch
-    }
-
-    /// Whether it has keys, in the place of numbers.
-    pub(super) fn is_hash(&self) -> bool {
-        self.hash().is_some()
+    /// Bytes of all elements of an array, those of all CPUs; none: it has keys in the place of
+    /// numbers.
+    pub(crate) fn bytes_of_array(&self) -> Option<usize> {
+        if self.hash().is_some() {
+            return None;
+        }
+        let per_cpu = self.kind() == libbpf_rs::MapType::PercpuArray as u32;
+        let cpus = if per_cpu { self.maps.cpus() } else { 1 };
+        Some(self.stride() * self.max_entries() as usize * cpus as usize)
     }
 
     fn hash(&self) -> Option<*mut c_void> {
@@ -100,7 +194,7 @@ impl Keyed {
     /// The values of all CPUs.
     pub fn lookup_percpu(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (index, each) = (self.index(key)?, self.max_entries() as usize);
-        let cpus = 0..self.switch.cpus() as usize;
+        let cpus = 0..self.maps.cpus() as usize;
         Some(
             cpus.map(|cpu| self.copy(self.at(cpu * each + index)))
                 .collect(),

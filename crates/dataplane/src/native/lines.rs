@@ -1,14 +1,13 @@
 //! Which cache lines of a switch's tables were written between two moments. For tests that hold
 //! programs to the table in `docs/architecture.md`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use super::{Keyed, Switch};
+use super::{Switch, keyed::LocalMap};
 
 /// Bytes that a core has or has not.
 const LINE: usize = 64;
-/// The kernel's numbers of arrays that each CPU has for itself, and of rings.
-const PERCPU_ARRAY: u32 = libbpf_rs::MapType::PercpuArray as u32;
+/// The kernel's number of rings.
 const RING: u32 = libbpf_rs::MapType::RingBuf as u32;
 
 /// What the tables of a switch held at one time, for tests that ask what a program wrote: what
@@ -18,11 +17,11 @@ pub struct Lines(Vec<(String, Vec<u8>)>);
 impl Switch {
     /// What its tables hold now, but for rings of events. Nobody may run programs of the switch
     /// meanwhile.
-    pub fn lines(self: &Arc<Switch>) -> Lines {
-        let tables = self.table_names().into_iter();
-        let all = tables.filter_map(|name| Some((self.table(&name)?, name)));
+    pub fn lines(&self) -> Lines {
+        let tables = self.table_names().iter();
+        let all = tables.filter_map(|name| Some((self.table(name)?, name.clone())));
         let all = all.filter(|(table, _)| table.kind() != RING);
-        Lines(all.map(|(table, name)| (name, table.bytes())).collect())
+        Lines(all.map(|(table, name)| (name, bytes_of(&table))).collect())
     }
 }
 
@@ -40,25 +39,20 @@ impl Lines {
     }
 }
 
-impl Keyed {
-    /// All of an array; of a table with keys the values, each padded to whole lines.
-    fn bytes(&self) -> Vec<u8> {
-        if self.is_hash() {
-            let values = self.keys().into_iter().filter_map(|key| self.lookup(&key));
-            return values
-                .flat_map(|mut value| {
-                    value.resize(value.len().next_multiple_of(LINE), 0);
-                    value
-                })
-                .collect();
-        }
-        let each = if self.kind() == PERCPU_ARRAY {
-            self.switch().cpus() as usize
-        } else {
-            1
-        };
-        let len = self.stride() * self.max_entries() as usize * each;
-        // SAFETY: the array is that long; nobody writes it now.
-        unsafe { std::slice::from_raw_parts(self.at(0), len) }.to_vec()
-    }
+/// All of an array; of a table with keys the values, each padded to whole lines.
+fn bytes_of(table: &LocalMap) -> Vec<u8> {
+    let Some(len) = table.bytes_of_array() else {
+        let values = table
+            .keys()
+            .into_iter()
+            .filter_map(|key| table.lookup(&key));
+        return values
+            .flat_map(|mut value| {
+                value.resize(value.len().next_multiple_of(LINE), 0);
+                value
+            })
+            .collect();
+    };
+    // SAFETY: the array is that long; nobody writes it now.
+    unsafe { std::slice::from_raw_parts(table.at(0), len) }.to_vec()
 }

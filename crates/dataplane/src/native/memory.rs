@@ -1,20 +1,18 @@
 //! The bytes of one element of an array of a switch in this process. For tests, which put a switch
 //! into a state that they could hardly bring about by packets.
 
-use std::sync::Arc;
-
-use super::{Keyed, Switch};
+use super::{Switch, keyed::LocalMap};
 
 /// The memory of one element of an array, for tests: they put a switch into a state and look at
 /// what became of it. Nobody may run programs of the switch meanwhile.
 pub struct Memory {
-    table: Keyed,
+    table: LocalMap,
     index: usize,
 }
 
 impl Switch {
     /// Element `index` of the array `table`; `None` if there is none.
-    pub fn memory(self: &Arc<Switch>, table: &str, index: u32) -> Option<Memory> {
+    pub fn memory(&self, table: &str, index: u32) -> Option<Memory> {
         let table = self.table(table)?;
         (index < table.max_entries()).then_some(Memory {
             table,

@@ -10,6 +10,7 @@
 
 mod cpu;
 mod ffi;
+mod fib;
 mod frame;
 mod image;
 mod keyed;
@@ -17,14 +18,18 @@ mod lines;
 mod memory;
 mod mutant;
 mod switch;
+mod unit;
 
+pub use crate::clock::Clock;
 pub use cpu::{Cpu, Program, Verdict};
+pub use fib::{Fib, Route};
 pub use frame::Frame;
 pub use image::Image;
-pub(crate) use keyed::Keyed;
+pub(crate) use keyed::LocalMap;
+pub use keyed::LocalMaps;
 pub use lines::Lines;
 pub use memory::Memory;
 pub use mutant::Mutant;
 #[cfg(debug_assertions)]
 pub use mutant::choose;
-pub use switch::{Clock, Fib, Route, Switch};
+pub use switch::Switch;

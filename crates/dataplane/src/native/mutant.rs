@@ -94,6 +94,12 @@ impl Mutant {
         SAFE.contains(&self.name.as_str())
     }
 
+    /// What a switch that is to be broken so is told.
+    #[cfg(debug_assertions)]
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// The one of that name.
     pub fn find(name: &str) -> Option<&'static Mutant> {
         LIST.iter().find(|mutant| mutant.name == name)
@@ -108,23 +114,13 @@ thread_local! {
 /// Breaks a rule in the switches that this thread makes from now on, or none.
 #[cfg(debug_assertions)]
 pub fn choose(mutant: Option<&Mutant>) {
-    CHOSEN.set(mutant.map_or(0, |mutant| mutant.number));
+    CHOSEN.set(mutant.map_or(0, Mutant::number));
 }
 
 /// What a switch that is made now is to break.
 #[cfg(debug_assertions)]
 pub(super) fn chosen() -> u32 {
     CHOSEN.get()
-}
-
-#[cfg(debug_assertions)]
-impl super::Switch {
-    /// Breaks a rule from now on, or none.
-    pub fn set_mutant(&self, mutant: Option<&Mutant>) {
-        let number = mutant.map_or(0, |mutant| mutant.number);
-        // SAFETY: it lives; programs that run meanwhile see the one or the other.
-        unsafe { (&raw mut (*self.raw()).mutant).write_volatile(number) };
-    }
 }
 
 #[cfg(test)]

@@ -1,149 +1,33 @@
 //! A switch in this process: its tables, the programs that its disciplines have as native code, its
 //! ports, and its routes, which the caller knows.
 
-use std::{
-    ffi::{CStr, CString, c_long, c_void},
-    net::IpAddr,
-    ptr::{self, NonNull},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{ptr, sync::Arc};
 
-use super::{ffi, keyed::Keyed};
+#[cfg(debug_assertions)]
+use super::mutant::Mutant;
+use super::{
+    ffi,
+    fib::{Fib, NoRoutes, look_up},
+    keyed::{LocalMap, LocalMaps},
+    unit::{Unit, raw_switch, table_names},
+};
 use crate::{
-    Error, Object, RECIRCULATION, Sizes,
+    Backing, Error, Object, RECIRCULATION, Sizes,
+    clock::Clock,
+    group,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
     object::CLONES,
+    port_bytes,
 };
-
-/// Where a packet that a program forwards goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// To the neighbour of this Ethernet address, by this port of ours, from this address of ours.
-    By {
-        /// The port's index.
-        port: u32,
-        /// Its Ethernet address.
-        from: [u8; 6],
-        /// The neighbour's.
-        to: [u8; 6],
-    },
-    /// Nobody knows the neighbour's address.
-    NoNeighbour {
-        /// The index of the port that leads there; 0: nobody knows that either.
-        port: u32,
-    },
-    /// It is longer than the way allows.
-    TooLong,
-    /// The port is none that packets are forwarded from.
-    Off,
-    /// For this host, or nobody knows a way.
-    None,
-}
-
-/// The routes of a switch.
-pub trait Fib: Send + Sync {
-    /// The way of a packet of this length (from the IP header on) between two addresses that came
-    /// in by a port.
-    fn route(&self, from: IpAddr, to: IpAddr, len: u16, ingress: u32) -> Route;
-}
-
-/// Nobody knows a way.
-struct Nowhere;
-
-impl Fib for Nowhere {
-    fn route(&self, _: IpAddr, _: IpAddr, _: u16, _: u32) -> Route {
-        Route::None
-    }
-}
-
-/// What shows the time to programs and agent, in nanoseconds.
-#[derive(Clone, Debug)]
-pub enum Clock {
-    /// CLOCK_BOOTTIME: leases and lives end on time also where the machine was suspended meanwhile.
-    Boot,
-    /// What somebody sets.
-    Set(Arc<AtomicU64>),
-}
-
-impl Clock {
-    /// Now.
-    pub fn now_ns(&self) -> u64 {
-        match self {
-            Clock::Boot => {
-                let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
-                    .expect("CLOCK_BOOTTIME always exists");
-                now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
-            }
-            Clock::Set(ns) => ns.load(Relaxed),
-        }
-    }
-}
 
 /// A switch in this process: the programs as native code, with tables of its own. As many as
 /// one likes.
 pub struct Switch {
-    raw: NonNull<ffi::Switch>,
-    name: String,
-    /// Names of its tables.
-    tables: Vec<String>,
+    maps: Arc<LocalMaps>,
     /// The program that each map of groups has at its egresses.
     egress: Vec<(String, Option<ffi::Run>)>,
-    clock: Clock,
-    /// Behind the pointer in `raw`; fat, so boxed once more.
-    _fib: Box<Box<dyn Fib>>,
-}
-
-// SAFETY: tables are shared as they are between the kernel's CPUs and an agent: by atomics, and by
-// locks within.
-unsafe impl Send for Switch {}
-// SAFETY: as above.
-unsafe impl Sync for Switch {}
-
-/// An object's native half.
-struct Unit(&'static ffi::Unit);
-
-impl Unit {
-    /// # Safety
-    /// The function is one that `bpf::compile` made.
-    unsafe fn of(function: decide::Native) -> Unit {
-        // SAFETY: a constant of the program.
-        Unit(unsafe { &*function().cast::<ffi::Unit>() })
-    }
-
-    fn entry() -> Unit {
-        // SAFETY: a constant of the program.
-        Unit(unsafe { &*ffi::entry_unit() })
-    }
-
-    fn maps(&self) -> &'static [ffi::Map] {
-        // SAFETY: as many as it says.
-        unsafe { std::slice::from_raw_parts(self.0.maps, self.0.map_count as usize) }
-    }
-
-    fn programs(&self) -> &'static [ffi::Program] {
-        if self.0.program_count == 0 {
-            return &[];
-        }
-        // SAFETY: as many as it says.
-        unsafe { std::slice::from_raw_parts(self.0.programs, self.0.program_count as usize) }
-    }
-
-    fn program(&self, name: &str) -> Option<ffi::Run> {
-        let found = self.programs().iter().find(|p| text(p.name) == name);
-        found.map(|p| p.run)
-    }
-
-    fn map_names(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
-        self.maps().iter().map(|map| (text(map.name), map.kind))
-    }
-}
-
-fn text(name: *const std::ffi::c_char) -> &'static str {
-    // SAFETY: a string constant of the program.
-    unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default()
+    /// What programs have a pointer to; fat, so boxed once more.
+    fib: Box<Box<dyn Fib>>,
 }
 
 const ARRAY_OF_MAPS: u32 = libbpf_rs::MapType::ArrayOfMaps as u32;
@@ -195,17 +79,16 @@ impl Switch {
                 .filter_map(|name| Some(((*name).to_owned(), sizes.on(name, cpus)?))),
         );
         let raw = raw_switch(&units, &entries, cpus)?;
-        let fib: Box<Box<dyn Fib>> = Box::new(Box::new(Nowhere));
+        // SAFETY: just made.
+        let maps = unsafe { LocalMaps::of(raw, name, table_names(&units), clock) };
+        let fib: Box<Box<dyn Fib>> = Box::new(Box::new(NoRoutes));
         let mut switch = Switch {
-            raw,
-            name: name.into(),
-            tables: table_names(&units),
+            maps: Arc::new(maps),
             egress,
-            clock,
-            _fib: fib,
+            fib,
         };
-        // SAFETY: just made, and nobody else has it yet.
-        let raw = unsafe { switch.raw.as_mut() };
+        // SAFETY: nobody else has it yet.
+        let raw = unsafe { &mut *switch.raw() };
         for (place, program) in steps {
             raw.program[place] = Some(program);
         }
@@ -220,7 +103,7 @@ impl Switch {
         }
         raw.mask_of_buckets = sizes.buckets() - 1;
         raw.count_of_pages = sizes.pages;
-        switch.set_fib(Box::new(Nowhere));
+        switch.set_fib(Box::new(NoRoutes));
         Ok(Arc::new(switch))
     }
 
@@ -230,80 +113,71 @@ impl Switch {
     /// If somebody has it.
     pub fn routed(mut self: Arc<Switch>, fib: Box<dyn Fib>) -> Arc<Switch> {
         let alone = Arc::get_mut(&mut self).expect("nobody else has it");
-        *alone._fib = fib;
+        *alone.fib = fib;
         self
     }
 
     fn set_fib(&mut self, fib: Box<dyn Fib>) {
-        *self._fib = fib;
-        let context = ptr::from_ref::<Box<dyn Fib>>(&self._fib);
+        *self.fib = fib;
+        let context = ptr::from_ref::<Box<dyn Fib>>(&self.fib);
         // SAFETY: nobody else has the switch, so no program runs.
-        let raw = unsafe { self.raw.as_mut() };
+        let raw = unsafe { &mut *self.raw() };
         raw.fib_context = context.cast_mut().cast();
         raw.fib = Some(look_up);
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.maps.name()
     }
 
     /// What shows it the time.
     pub fn clock(&self) -> &Clock {
-        &self.clock
+        self.maps.clock()
     }
 
     /// CPUs that its tables have room for.
     pub fn cpus(&self) -> u32 {
-        // SAFETY: made once, never changed.
-        unsafe { self.raw.as_ref() }.cpus
+        self.maps.cpus()
     }
 
     pub(super) fn raw(&self) -> *mut ffi::Switch {
-        self.raw.as_ptr()
-    }
-
-    /// Names of the tables that a discipline of that name has of its own.
-    pub(crate) fn tables_of(&self, discipline: &str) -> Vec<String> {
-        let prefix = format!("{discipline}_");
-        let own = self.tables.iter().filter(|name| name.starts_with(&prefix));
-        own.cloned().collect()
+        self.maps.raw()
     }
 
     /// Names of all its tables.
-    pub(super) fn table_names(&self) -> Vec<String> {
-        self.tables.clone()
+    pub(super) fn table_names(&self) -> &[String] {
+        self.maps.names()
     }
 
     /// A table by its name.
-    pub(crate) fn table(self: &Arc<Switch>, name: &str) -> Option<Keyed> {
-        let name = CString::new(name).ok()?;
-        // SAFETY: the name outlives the call.
-        let found = unsafe { ffi::user_table_named(self.raw.as_ptr(), name.as_ptr()) };
-        Some(Keyed::new(self.clone(), NonNull::new(found)?))
+    pub(super) fn table(&self, name: &str) -> Option<LocalMap> {
+        self.maps.table(name)
     }
 
-    /// Waits until no program can still see what was removed before.
-    pub(crate) fn quiesce(&self) {
-        // SAFETY: it lives.
-        unsafe { ffi::user_quiesce(self.raw.as_ptr()) };
+    /// Breaks a rule from now on, or none.
+    #[cfg(debug_assertions)]
+    pub fn set_mutant(&self, mutant: Option<&Mutant>) {
+        let number = mutant.map_or(0, Mutant::number);
+        // SAFETY: it lives; programs that run meanwhile see the one or the other.
+        unsafe { (&raw mut (*self.raw()).mutant).write_volatile(number) };
     }
 
     /// Names a port: programs may forward to it.
     ///
     /// # Errors
     /// More than 256 ports.
-    pub fn add_port(self: &Arc<Switch>, index: u32, name: &str) -> Result<(), Error> {
+    pub fn add_port(&self, index: u32, name: &str) -> Result<(), Error> {
         let names = self.table("port_names").expect("maps.h defines it");
         let ports = self.table("ports").expect("maps.h defines it");
         let wrong = || Error::bpf("adding a port");
         let key = index.to_ne_bytes();
         names
-            .update(&key, &crate::ports::port_name(name))
+            .update(&key, &port_bytes::port_name(name))
             .map_err(wrong())?;
         if name != RECIRCULATION {
             ports
-                .update(&key, &crate::ports::devmap_value(index, None))
+                .update(&key, &port_bytes::devmap_value(index, None))
                 .map_err(wrong())?;
         }
         self.send_round().map_err(wrong())
@@ -311,20 +185,20 @@ impl Switch {
 
     /// Has programs send packets round by the recirculation port, if there is one by now, and clone
     /// to all others.
-    fn send_round(self: &Arc<Switch>) -> libbpf_rs::Result<()> {
+    fn send_round(&self) -> libbpf_rs::Result<()> {
         let maps = [RECIRCULATION, CLONES].map(|name| self.table(name));
         let ([Some(recirculation), Some(clones)], Some(round)) = (maps, self.port(RECIRCULATION))
         else {
             return Ok(());
         };
         let ports = self.table("ports").expect("maps.h defines it");
-        let value = crate::ports::devmap_value(round, None);
+        let value = port_bytes::devmap_value(round, None);
         for number in 0..RECIRCULATION_PORTS {
             recirculation.update(&number.to_ne_bytes(), &value)?;
             for port in ports.keys() {
                 let port = u32::from_ne_bytes(*port.first_chunk().expect("an index"));
                 let pair = ffi::Group::pair(port, round);
-                clones.update(&crate::group::clone_key(port, number), pair.as_bytes())?;
+                clones.update(&port_bytes::clone_key(port, number), pair.as_bytes())?;
             }
         }
         Ok(())
@@ -332,13 +206,13 @@ impl Switch {
 
     /// Whether one of its disciplines sends packets round.
     pub fn recirculates(&self) -> bool {
-        self.tables.iter().any(|name| name == RECIRCULATION)
+        self.table_names().iter().any(|name| name == RECIRCULATION)
     }
 
     /// The index of a port by its name.
-    pub(crate) fn port(self: &Arc<Switch>, name: &str) -> Option<u32> {
+    pub(crate) fn port(&self, name: &str) -> Option<u32> {
         let names = self.table("port_names")?;
-        let wanted = crate::ports::port_name(name);
+        let wanted = port_bytes::port_name(name);
         let key = names.keys().into_iter().find(|key| {
             let value = names.lookup(key);
             value.is_some_and(|value| value == wanted)
@@ -347,26 +221,21 @@ impl Switch {
     }
 
     /// The maps of groups, with how many each can hold.
-    pub(crate) fn groups(self: &Arc<Switch>) -> Vec<(String, u32)> {
+    pub(crate) fn groups(&self) -> Vec<(String, u32)> {
         let size = |name: &str| self.table(name).map_or(0, |table| table.max_entries());
         let names = self.egress.iter().map(|(name, _)| name);
         names.map(|name| (name.clone(), size(name))).collect()
     }
 
     /// As [`crate::Dataplane::set_group`].
-    pub(crate) fn set_group(
-        self: &Arc<Switch>,
-        map: &str,
-        index: u32,
-        ports: &[u32],
-    ) -> Result<(), Error> {
+    pub(crate) fn set_group(&self, map: &str, index: u32, ports: &[u32]) -> Result<(), Error> {
         let (_, egress) = self
             .egress
             .iter()
             .find(|(name, _)| name == map)
             .ok_or_else(|| Error::row(map, "no discipline here has such a map"))?;
         let table = self.table(map).expect("it is in the list");
-        crate::group::check(map, index, table.max_entries(), ports.len())?;
+        group::check(map, index, table.max_entries(), ports.len())?;
         let mut group = ffi::Group {
             egress: *egress,
             count: ports.len() as u32,
@@ -379,7 +248,7 @@ impl Switch {
         // count comes last.
         unsafe {
             (&raw mut (*place).count).write_volatile(0);
-            self.quiesce();
+            self.maps.quiesce();
             let count = std::mem::take(&mut group.count);
             place.write(group);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
@@ -389,92 +258,8 @@ impl Switch {
     }
 }
 
-impl Drop for Switch {
-    fn drop(&mut self) {
-        // SAFETY: made by `user_switch_new`; whoever reads it holds an `Arc`.
-        unsafe { ffi::user_switch_free(self.raw.as_ptr()) };
-    }
-}
-
-fn raw_switch(
-    units: &[*const ffi::Unit],
-    entries: &[(String, u32)],
-    cpus: u32,
-) -> Result<NonNull<ffi::Switch>, Error> {
-    let names: Vec<CString> = entries
-        .iter()
-        .map(|(name, _)| CString::new(name.as_str()).expect("names have no NUL"))
-        .collect();
-    let sizes: Vec<ffi::Size> = names
-        .iter()
-        .zip(entries)
-        .map(|(name, (_, entries))| ffi::Size {
-            name: name.as_ptr(),
-            entries: *entries,
-        })
-        .collect();
-    // SAFETY: all of it outlives the call.
-    let raw = unsafe {
-        ffi::user_switch_new(
-            units.as_ptr(),
-            units.len() as u32,
-            sizes.as_ptr(),
-            sizes.len() as u32,
-            cpus,
-        )
-    };
-    NonNull::new(raw).ok_or(Error::System {
-        what: "making the tables of a switch in this process",
-        source: std::io::ErrorKind::OutOfMemory.into(),
-    })
-}
-
-fn table_names(units: &[*const ffi::Unit]) -> Vec<String> {
-    let mut names: Vec<String> = units
-        .iter()
-        // SAFETY: constants of the program.
-        .flat_map(|unit| Unit(unsafe { &**unit }).map_names())
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-const AF_INET: u8 = 2;
-const OK: c_long = 0;
-const NOT_FORWARDED: c_long = 4;
-const FORWARDING_DISABLED: c_long = 5;
-const NO_NEIGHBOUR: c_long = 7;
-const FRAG_NEEDED: c_long = 8;
-
-/// What programs call.
-///
-/// # Safety
-/// `context` is a `Box<dyn Fib>` that lives, `fib` a lookup.
-unsafe extern "C" fn look_up(context: *mut c_void, fib: *mut ffi::Fib) -> c_long {
-    // SAFETY: the caller's promise.
-    let (routes, fib) = unsafe { (&*context.cast::<Box<dyn Fib>>(), &mut *fib) };
-    let address = |bytes: [u8; 16]| -> IpAddr {
-        if fib.family == AF_INET {
-            let [a, b, c, d, ..] = bytes;
-            [a, b, c, d].into()
-        } else {
-            bytes.into()
-        }
-    };
-    let (from, to) = (address(fib.source), address(fib.destination));
-    match routes.route(from, to, fib.tot_len, fib.ifindex) {
-        Route::By { port, from, to } => {
-            (fib.ifindex, fib.smac, fib.dmac) = (port, from, to);
-            OK
-        }
-        Route::NoNeighbour { port } => {
-            fib.ifindex = port;
-            NO_NEIGHBOUR
-        }
-        Route::TooLong => FRAG_NEEDED,
-        Route::Off => FORWARDING_DISABLED,
-        Route::None => NOT_FORWARDED,
+impl From<&Arc<Switch>> for Backing {
+    fn from(switch: &Arc<Switch>) -> Backing {
+        Backing::Native(switch.maps.clone())
     }
 }

@@ -3,7 +3,9 @@
 
 use std::{cell::RefCell, collections::BTreeSet, path::Path};
 
-use dataplane::{Dataplane, Home, NO_DISCIPLINE, Object, Sizes, TenantEntry, detach};
+use dataplane::{
+    Dataplane, Home, NO_DISCIPLINE, Object, Sizes, TenantEntry, detach, forget_accepted,
+};
 use harness::{TRIAL, namespace::in_namespace, switch::tenant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -64,7 +66,7 @@ impl Drop for Here {
     fn drop(&mut self) {
         let _ = detach(&self.home);
         for object in self.begun.borrow().iter() {
-            self.home.forget_accepted(object, SIZES);
+            forget_accepted(object, SIZES);
         }
     }
 }

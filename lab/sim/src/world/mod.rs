@@ -10,7 +10,7 @@ mod tests;
 use std::{any::Any, sync::PoisonError, time::Instant};
 
 use anyhow::Context;
-use dataplane::{Backing, Counters, native::Frame};
+use dataplane::{Counters, native::Frame};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
@@ -413,7 +413,7 @@ impl World {
         let Some(switch) = loaded.clone() else {
             return Ok(vec![]);
         };
-        let counters = Counters::open(Backing::Native(switch))?.read()?;
+        let counters = Counters::open(&switch)?.read()?;
         let named = counters
             .into_iter()
             .map(|(counter, count)| (counter.name.as_str(), count));

@@ -17,7 +17,7 @@ use control::{
     admin::{PageFilter, Refusal},
     core::{Asked, Core},
 };
-use dataplane::{Backing, PageItems, Table};
+use dataplane::{PageItems, Table};
 use emulated::Later;
 use lab::{
     interrupt,
@@ -265,7 +265,7 @@ impl Machines for Sim {
         let world = self.world.borrow();
         let agent = world.get::<AgentHost>(process);
         let agent = agent.with_context(|| format!("{switch}: its agent does not run"))?;
-        let table = Table::open(Backing::Native(agent.switch().clone()))?;
+        let table = Table::open(agent.switch())?;
         carried(PageItems::of(&table.scan()))
     }
 

@@ -1,0 +1,54 @@
+//! Takes the programs of a switch off interfaces, and leaves those as they were found.
+
+use std::{
+    fs,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use libbpf_rs::libbpf_sys;
+
+use crate::{
+    Error, Home,
+    interface::ifindex_of,
+    links::{attached, link_path, live_links, open_pinned},
+    offloads, recirculation,
+};
+
+/// Leaves an interface as it was found.
+fn free(home: &Home, interface: &str, ifindex: u32, link: &OwnedFd) {
+    // Removing the pin alone would detach too, but some time later. An interface that is going away
+    // by itself may refuse; its link goes with it.
+    // SAFETY: a valid descriptor.
+    let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    // Not while programs still see packets.
+    offloads::restore(home, interface, ifindex);
+}
+
+/// Detaches a switch from those of these interfaces that it is attached to.
+pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
+    for interface in interfaces {
+        let ifindex = ifindex_of(interface)?;
+        let path = link_path(home, interface, ifindex);
+        if let Some(link) = open_pinned(&path) {
+            free(home, interface, ifindex, &link);
+            fs::remove_file(&path).map_err(Error::file("removing", path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Detaches a switch from every interface and removes its maps: the kernel forwards everything
+/// again. The interfaces are free when this returns.
+///
+/// # Errors
+/// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.
+pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
+    home.must_exist()?;
+    let interfaces = attached(home);
+    for (name, ifindex, link) in live_links(home) {
+        free(home, &name, ifindex, &link);
+    }
+    recirculation::close(home)?;
+    home.remove()?;
+    Ok(interfaces)
+}
