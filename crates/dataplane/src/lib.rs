@@ -6,54 +6,25 @@
 //! hot keys. `control`'s agent and the `switch` command call this crate. The tables are memory
 //! shared with the programs; `docs/coherence.md` says in which order they may be written.
 
-mod accepted;
 mod attach;
-mod backing;
-mod bpffs;
-mod cells;
-mod check;
-mod clock;
-mod counters;
-mod detach;
 mod error;
-mod events;
-mod grace;
-mod group;
-mod interface;
-mod kernel;
+mod ffi;
 mod layout;
-mod lease;
-mod lent;
-mod links;
 mod load;
-mod map;
-mod mapped;
-mod modes;
+mod maps;
 pub mod native;
-mod neighbour;
-mod object;
-mod offloads;
-mod page;
-mod page_items;
-mod pin;
-mod pinned;
-mod port_bytes;
-mod ports;
-mod probation;
 mod programs;
-mod recirculation;
 mod refusal;
-mod rows;
-mod sizes;
-mod sketch;
-mod table;
-mod tally;
-mod tenant;
-mod traffic;
-mod verifier;
+
+use attach::{detach, interface, links, modes, neighbour, offloads, pin, ports, recirculation};
+use load::{accepted, check, kernel, object, pinned, sizes, verifier};
+use maps::{
+    backing, bpffs, cells, clock, counters, events, grace, group, lease, lent, map, mapped, page,
+    page_items, port_bytes, probation, rows, sketch, table, tally, tenant, traffic,
+};
 
 pub use accepted::forget_accepted;
-pub use attach::{Attached, Mode, check_interface};
+pub use attach::attachment::{Attached, Mode, check_interface};
 pub use backing::Backing;
 pub use bpffs::{Home, switches};
 pub use cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given};
@@ -71,7 +42,7 @@ pub use layout::{
 pub use lease::{LeaseState, Leases};
 pub use lent::Lent;
 pub use links::attached;
-pub use load::Dataplane;
+pub use load::dataplane::Dataplane;
 pub use native::LocalMaps;
 pub use object::{MapLayout, Object, RECIRCULATION, maps_of};
 pub use page_items::PageItems;

@@ -9,11 +9,9 @@
 //! Costs: a run of a hit some 150 ns, where nothing is cold.
 
 mod cpu;
-mod ffi;
 mod fib;
 mod frame;
 mod image;
-mod keyed;
 mod lines;
 mod memory;
 mod mutant;
@@ -21,6 +19,7 @@ mod switch;
 mod unit;
 
 pub use crate::clock::Clock;
+use crate::{ffi, maps::local as keyed};
 pub use cpu::{Cpu, Program, Verdict};
 pub use fib::{Fib, Route};
 pub use frame::Frame;

@@ -17,7 +17,7 @@ pub struct Counter {
 }
 
 static LIST: LazyLock<Vec<Counter>> = LazyLock::new(|| {
-    let source = include_str!("../../../bpf/counters.h");
+    let source = include_str!("../../../../bpf/counters.h");
     let entry = |line: &str| {
         let rest = line.trim().strip_prefix("X(")?;
         let (name, rest) = rest.split_once(", \"")?;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_list_is_read_from_the_header_whole() {
-        let lines = include_str!("../../../bpf/counters.h")
+        let lines = include_str!("../../../../bpf/counters.h")
             .matches("\tX(")
             .count();
         assert_eq!(Counters::list().len(), lines);

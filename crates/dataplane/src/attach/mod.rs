@@ -1,0 +1,20 @@
+//! Programs on interfaces: attaches those of a [`crate::Dataplane`] and takes them off again, and
+//! makes the ports that packets go round by.
+//!
+//! [`modes`] chooses one mode for all interfaces of a switch, [`ports`] admits each, [`attachment`]
+//! makes the link that holds the program there. [`interface`] and [`offloads`] are what the kernel
+//! tells of an interface and takes, [`links`] what is attached already, [`neighbour`] who else is.
+//! [`recirculation`] makes ports of the switch's own, [`pin`] says who does their work.
+
+pub(crate) mod attachment;
+pub(crate) mod detach;
+pub(crate) mod interface;
+pub(crate) mod links;
+pub(crate) mod modes;
+pub(crate) mod neighbour;
+pub(crate) mod offloads;
+pub(crate) mod pin;
+pub(crate) mod ports;
+pub(crate) mod recirculation;
+
+pub(crate) use attachment::{attach, attach_at, runs_generic, take_over};
