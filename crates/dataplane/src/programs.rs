@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{Backing, Dataplane, Error, Refusal, native::Switch};
+use crate::{Error, Refusal, load::dataplane::Dataplane, maps::backing::Backing, native::Switch};
 
 /// The programs of a switch, wherever they run.
 pub enum Programs {

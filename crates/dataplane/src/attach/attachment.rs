@@ -12,13 +12,13 @@ use std::{
 use libbpf_rs::{Program, libbpf_sys};
 use serde::Serialize;
 
-use crate::{
-    Error, Home,
+use super::{
     interface::{ifindex_of, mtu_of, xdp_of},
     links::{attached, link_ifindex, link_path, open_pinned, pin},
     neighbour::in_the_way,
     offloads,
 };
+use crate::{Error, maps::bpffs::Home};
 
 /// Every link has it that IPv6 goes over. A packet of ours with the longest key and value
 /// takes 1,500.

@@ -7,12 +7,12 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 
-use crate::{
-    Error, Home,
+use super::{
     interface::ifindex_of,
     links::{attached, link_path, live_links, open_pinned},
     offloads, recirculation,
 };
+use crate::{Error, maps::bpffs::Home};
 
 /// Leaves an interface as it was found.
 fn free(home: &Home, interface: &str, ifindex: u32, link: &OwnedFd) {

@@ -8,7 +8,11 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 
-use crate::{Error, Home, bpffs::without_dots, layout::RECIRCULATION_PORTS};
+use crate::{
+    Error,
+    layout::RECIRCULATION_PORTS,
+    maps::bpffs::{Home, without_dots},
+};
 
 /// Where a link is pinned.
 pub(crate) fn link_path(home: &Home, interface: &str, ifindex: u32) -> PathBuf {

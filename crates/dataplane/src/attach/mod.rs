@@ -16,5 +16,3 @@ pub(crate) mod offloads;
 pub(crate) mod pin;
 pub(crate) mod ports;
 pub(crate) mod recirculation;
-
-pub(crate) use attachment::{attach, attach_at, runs_generic, take_over};

@@ -1,13 +1,13 @@
 //! One mode for all interfaces of a switch. What a program in a driver redirects to an interface
 //! whose driver has none of ours is lost on most, without a counter: so all are native, or none.
 
-use crate::{
-    Attached, Dataplane, Error, Home, Mode,
-    attach::runs_generic,
+use super::{
+    attachment::{Attached, Mode, runs_generic},
     detach,
     interface::{driver_of, ifindex_of, xdp_of},
     links,
 };
+use crate::{Error, load::dataplane::Dataplane, maps::bpffs::Home};
 
 impl Dataplane {
     /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports.

@@ -2,7 +2,8 @@
 
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 
-use crate::{Home, bpffs::switches, interface::xdp_of, links::programs_at};
+use super::{interface::xdp_of, links::programs_at};
+use crate::maps::bpffs::{Home, switches};
 
 /// What libxdp calls its program that runs others in turn.
 const DISPATCHER: &str = "xdp_dispatcher";

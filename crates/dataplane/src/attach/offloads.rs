@@ -3,10 +3,8 @@
 
 use std::{ffi::CStr, fs};
 
-use crate::{
-    Home,
-    interface::{ethtool, ifindex_of},
-};
+use super::interface::{ethtool, ifindex_of};
+use crate::maps::bpffs::Home;
 
 /// Takes tags of VLANs out of packets: hosts of different VLANs would be in one network.
 const TAKE_TAGS_OFF: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];

@@ -125,7 +125,7 @@ pub(crate) fn cpu_of(interface: &str) -> Option<u32> {
         )
     });
     let text = text.ok()?;
-    (0..crate::kernel::cpus()).find(|cpu| {
+    (0..crate::load::kernel::cpus()).find(|cpu| {
         let same = |a: &str, b: &str| a.trim_start_matches(['0', ',']) == b;
         same(text.trim(), &mask(*cpu))
     })

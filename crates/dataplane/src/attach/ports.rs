@@ -4,12 +4,18 @@ use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use libbpf_rs::{MapCore, MapFlags, Program, ProgramMut};
 
+use super::{
+    attachment::{self, Attached},
+    interface, links,
+};
 use crate::{
-    Attached, Dataplane, Error, attach, interface,
+    Error,
     layout::Config,
-    links,
-    mapped::Mapped,
-    port_bytes::{devmap_value, port_address, port_name},
+    load::dataplane::Dataplane,
+    maps::{
+        mapped::Mapped,
+        port_bytes::{devmap_value, port_address, port_name},
+    },
 };
 
 impl Dataplane {
@@ -22,7 +28,7 @@ impl Dataplane {
         generic: bool,
         why: &str,
     ) -> Result<Attached, Error> {
-        let attached = attach::attach(self.home(), &self.program(), interface, generic, why)?;
+        let attached = attachment::attach(self.home(), &self.program(), interface, generic, why)?;
         let wrong = || Error::bpf("adding a port");
         let key = attached.ifindex.to_ne_bytes();
         self.map("ports")

@@ -20,9 +20,15 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use tracing::warn;
 
+use super::{
+    attachment::{self, Attached, Mode},
+    interface, links, pin,
+};
 use crate::{
-    Attached, Dataplane, Error, Home, Mode, RECIRCULATION, attach, interface,
-    layout::RECIRCULATION_PORTS, links, pin,
+    Error,
+    layout::RECIRCULATION_PORTS,
+    load::{dataplane::Dataplane, object::RECIRCULATION},
+    maps::bpffs::Home,
 };
 
 /// As `RECIRCULATION_MAC` in `bpf/recirculate.h`: the far end's address.
@@ -179,7 +185,7 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     let path = home.recirculation(number);
     let there = (interface::ifindex_of(&near), interface::ifindex_of(&far));
     if let (Ok(near), Ok(far)) = there
-        && attach::take_over(&path, program, far)?
+        && attachment::take_over(&path, program, far)?
     {
         return Ok(near);
     }
@@ -187,7 +193,7 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
         // Of an agent that died while it made the port.
         delete(near).map_err(wrong("removing a half-made recirculation port"))?;
     }
-    make_pair(&near, &far, crate::kernel::cpus())
+    make_pair(&near, &far, crate::load::kernel::cpus())
         .map_err(wrong("making the recirculation port"))?;
     let made = interface::ifindex_of(&near)?;
     let opened = bring_up(&near)
@@ -197,7 +203,8 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
                 // So that a native program, which sends no socket buffers, can send to it as well.
                 interface::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
             }
-            attach::attach_at(&path, program, &far, generic, "a port of the switch's own").map(drop)
+            attachment::attach_at(&path, program, &far, generic, "a port of the switch's own")
+                .map(drop)
         });
     opened.inspect_err(|_| {
         let _ = delete(made);

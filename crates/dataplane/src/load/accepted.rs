@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Object, Sizes, bpffs::ROOT};
+use super::{object::Object, sizes::Sizes};
+use crate::maps::bpffs::ROOT;
 
 /// Directory of empty ones, each named after an object that this kernel has accepted: what is in
 /// bpffs ends with the kernel that said so.

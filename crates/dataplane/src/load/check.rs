@@ -8,12 +8,14 @@ use std::{
 
 use libbpf_rs::{AsRawLibbpf, OpenObject};
 
-use crate::{
-    Error, Object, Refusal, Sizes, kernel,
-    load::ENTRY,
-    object, sizes,
+use super::{
+    dataplane::ENTRY,
+    kernel,
+    object::{self, Object},
+    sizes::{self, Sizes},
     verifier::{self, LoadError},
 };
+use crate::{Error, Refusal};
 
 /// What this kernel says of one program.
 #[derive(Clone, Debug)]

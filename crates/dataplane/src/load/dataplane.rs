@@ -14,14 +14,17 @@ use std::{
 use decide::WRITE_BACK;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object as Loaded, OpenObject, ProgramMut};
 
-use crate::{
-    Error, Home, Object, RECIRCULATION, Refusal, Sizes, Table, TenantEntry, accepted, group,
-    kernel,
-    layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
-    object::{self, OF_RECIRCULATION},
+use super::{
+    accepted, kernel,
+    object::{self, OF_RECIRCULATION, Object, RECIRCULATION},
     pinned::{self, OF_ONE_LOADING},
-    port_bytes::devmap_value,
+    sizes::Sizes,
     verifier::{self, LoadError},
+};
+use crate::{
+    Error, Refusal,
+    layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
+    maps::{bpffs::Home, group, port_bytes::devmap_value, table::Table, tenant::TenantEntry},
 };
 
 pub(crate) const ENTRY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/entry.bpf.o.zlib"));

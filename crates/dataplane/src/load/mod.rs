@@ -14,5 +14,3 @@ pub(crate) mod object;
 pub(crate) mod pinned;
 pub(crate) mod sizes;
 pub(crate) mod verifier;
-
-pub(crate) use dataplane::ENTRY;

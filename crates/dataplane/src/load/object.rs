@@ -6,9 +6,11 @@ use std::borrow::Cow;
 use decide::{Registration, Role};
 use libbpf_rs::{Object as Loaded, ObjectBuilder, OpenObject, ProgramMut};
 
+use super::{kernel::cpus, pinned::pinned_maps, sizes::Sizes};
 use crate::{
-    Error, Sizes, kernel::cpus, layout::PROGRAMS_PER_DISCIPLINE, pinned::pinned_maps,
-    sketch::PIPES, tally::TALLIES,
+    Error,
+    layout::PROGRAMS_PER_DISCIPLINE,
+    maps::{sketch::PIPES, tally::TALLIES},
 };
 
 /// What the recirculation port is called among the ports of a switch.

@@ -5,13 +5,11 @@ use std::{path::PathBuf, sync::atomic::Ordering::Relaxed};
 
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
+use super::sizes::{self, Sizes};
 use crate::{
-    Error, Home, Sizes,
+    Error,
     layout::{Config, LAYOUT},
-    mapped::Mapped,
-    sizes,
-    sketch::PIPES,
-    tally::TALLIES,
+    maps::{bpffs::Home, mapped::Mapped, sketch::PIPES, tally::TALLIES},
 };
 
 /// Maps that belong to one loading. Programs of different loadings do not meet there: what is loaded already keeps its own

@@ -3,11 +3,11 @@
 
 use libbpf_rs::OpenMapMut;
 
+use super::kernel::cpus;
 use crate::{
     Error,
-    kernel::cpus,
     layout::{BUCKET_SLOTS, PAGE_START_CELLS},
-    sketch::PIPES,
+    maps::sketch::PIPES,
 };
 
 /// How large a switch's tables are. Fixed from the first load until the switch is detached.

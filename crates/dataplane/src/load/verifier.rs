@@ -5,7 +5,8 @@ use std::cell::RefCell;
 
 use libbpf_rs::{Object as Loaded, OpenObject};
 
-use crate::{Refusal, kernel};
+use super::kernel;
+use crate::Refusal;
 
 /// Lines of the verifier's log that tell why.
 const LAST_LINES: usize = 3;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use libbpf_rs::MapHandle;
 
-use crate::{Error, Home, clock::Clock, grace::Grace, map::Map, mapped::Mapped, native::LocalMaps};
+use super::{bpffs::Home, clock::Clock, grace::Grace, local::LocalMaps, map::Map, mapped::Mapped};
+use crate::Error;
 
 /// Where a switch's tables are.
 #[derive(Clone)]

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{layout::ITEM_MAX_CELLS, page::PageCells};
+use super::page::PageCells;
+use crate::layout::ITEM_MAX_CELLS;
 
 /// A run of neighbouring cells in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

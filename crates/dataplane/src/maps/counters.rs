@@ -4,7 +4,8 @@
 
 use std::sync::LazyLock;
 
-use crate::{Backing, Error, map::Map};
+use super::{backing::Backing, map::Map};
+use crate::Error;
 
 /// A way that a packet can end: `bpf/counters.h` is the list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use std::sync::mpsc;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
+use super::{backing::Backing, local::LocalMap, map::Map};
 use crate::{
-    Backing, Error,
+    Error,
     layout::{EVENT_HEADER as HEADER, EVENT_HOT, EVENT_TOO_LARGE, EVENT_UNANSWERED},
-    map::Map,
-    native::LocalMap,
 };
 
 /// What the programs tell the agent.

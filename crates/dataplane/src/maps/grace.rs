@@ -8,7 +8,8 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::{Error, native::LocalMaps};
+use super::local::LocalMaps;
+use crate::Error;
 
 /// Waits for programs that are running. `membarrier` would not do: it refuses where a CPU runs
 /// without a tick (`nohz_full`), and waits for nothing where there is only one CPU. The kernel

@@ -5,11 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
-use crate::{
-    Error,
-    layout::GROUP_PORTS,
-    port_bytes::{clone_key, devmap_value},
-};
+use super::port_bytes::{clone_key, devmap_value};
+use crate::{Error, layout::GROUP_PORTS};
 
 /// Whether a map of so many groups can have this one with so many ports.
 pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {

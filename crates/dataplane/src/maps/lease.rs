@@ -9,13 +9,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::{backing::Backing, clock::Clock, grace::Grace, mapped::Mapped, sketch::mix};
 use crate::{
-    Backing, Error,
-    clock::Clock,
-    grace::Grace,
-    layout::{Lease, MAX_LEASES},
-    mapped::Mapped,
-    sketch::mix,
+    Error,
+    layout::{LEASE_PROBES, Lease, MAX_LEASES},
 };
 
 /// The slots in which the programs keep a lease per store.

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
 
+use super::{backing::Backing, mapped::Mapped};
 use crate::{
-    Backing, Error,
+    Error,
     layout::{KEPT_ACTIVE, KEPT_SEALED, Kept},
-    mapped::Mapped,
 };
 
 /// What stores lent to a switch, as its records are now.

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use super::ffi;
-use crate::clock::Clock;
+use super::clock::Clock;
+use crate::ffi;
 
 type Result<T> = libbpf_rs::Result<T>;
 

@@ -3,7 +3,7 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::native::LocalMap;
+use super::local::LocalMap;
 
 type Result<T> = libbpf_rs::Result<T>;
 

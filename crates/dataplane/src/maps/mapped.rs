@@ -6,11 +6,11 @@ use std::{marker::PhantomData, num::NonZeroUsize, os::fd::AsFd, ptr::NonNull, sy
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::{
-    Error,
+use super::{
     bpffs::Home,
-    native::{LocalMap, LocalMaps},
+    local::{LocalMap, LocalMaps},
 };
+use crate::Error;
 
 /// What ends with the last reference to an array.
 enum Memory {

@@ -30,5 +30,3 @@ pub(crate) mod table;
 pub(crate) mod tally;
 pub(crate) mod tenant;
 pub(crate) mod traffic;
-
-use crate::ffi;

@@ -6,11 +6,15 @@ use std::{
     sync::atomic::Ordering::{Relaxed, SeqCst},
 };
 
-use crate::{
-    Backing, Error, Place, Table,
-    layout::{BLANK_LEFT, BLANKS, Blanks, PROBATION_TENANTS},
+use super::{
+    backing::Backing,
+    cells::Place,
     mapped::Mapped,
-    table::reference,
+    table::{Table, reference},
+};
+use crate::{
+    Error,
+    layout::{BLANK_LEFT, BLANKS, Blanks, PROBATION_TENANTS},
 };
 
 /// The blanks that programs may turn into items of keys that are read often (`bpf/probation.h`).

@@ -3,7 +3,8 @@
 
 use libbpf_rs::MapType;
 
-use crate::{Backing, Error, map::Map};
+use super::{backing::Backing, map::Map};
+use crate::Error;
 
 /// A row: the key's bytes and the value's.
 pub type KeyValue = (Vec<u8>, Vec<u8>);

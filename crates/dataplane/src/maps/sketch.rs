@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use wire::KeyHash;
 
+use super::{backing::Backing, mapped::Mapped, tenant::hash_salt};
 use crate::{
-    Backing, Error,
+    Error,
     layout::{
         Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, SKETCH_EXACT, SKETCH_MOST, SKETCH_STEP, Sketch,
     },
-    mapped::Mapped,
-    tenant::hash_salt,
 };
 
 /// The map that those objects share which count keys in pipes.

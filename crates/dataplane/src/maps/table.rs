@@ -13,16 +13,15 @@ use std::{
 
 use wire::{Epoch, KeyHash};
 
+use super::{
+    backing::Backing, cells::Place, clock::Clock, grace::Grace, mapped::Mapped, tenant::hash_salt,
+};
 use crate::{
-    Backing, Error, Place,
-    clock::Clock,
-    grace::Grace,
+    Error,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
         LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
     },
-    mapped::Mapped,
-    tenant::hash_salt,
 };
 
 /// The lookup table, the pages behind it, the counters of each item, and the switch's

@@ -1,7 +1,8 @@
 //! What disciplines' programs count for their control halves, by tenant. The agent reports it to
 //! the controller.
 
-use crate::{Backing, Error, layout, map::Map, tenant::Entries};
+use super::{backing::Backing, map::Map, tenant::Entries};
+use crate::{Error, layout};
 
 /// The map of those objects which count for their control half (`bpf/tally.h`).
 pub(crate) const TALLIES: &str = "tallies";

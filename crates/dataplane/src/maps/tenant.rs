@@ -8,14 +8,13 @@ use std::{
 
 use wire::Secret;
 
+use super::{backing::Backing, map::Map, mapped::Mapped};
 use crate::{
-    Backing, Error,
+    Error,
     layout::{
         Config, DROP_OVER_RATE, HASH_SALT, MEASURED, NO_DISCIPLINE, PARAMETERS, PLACE_SHIFT,
         REPORTS_OF_ALL, Tenant, WRITE_BACK,
     },
-    map::Map,
-    mapped::Mapped,
 };
 
 /// What the programs know of a tenant.

@@ -3,10 +3,10 @@
 
 use std::net::Ipv6Addr;
 
+use super::{backing::Backing, map::Map};
 use crate::{
-    Backing, Error,
+    Error,
     layout::{FLOW_BYTES, TRAFFIC_SAMPLE},
-    map::Map,
 };
 
 /// Requests of a tenant from one client to one store that passed a switch, or were answered there.

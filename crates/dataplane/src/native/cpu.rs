@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{Frame, Switch, ffi};
+use super::{Frame, Switch};
+use crate::ffi;
 
 /// What a program says shall become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

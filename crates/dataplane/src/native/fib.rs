@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::ffi;
+use crate::ffi;
 
 /// Where a packet that a program forwards goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! What a switch in this process remembers, saved and put back. For tests of a machine that is
 //! restored from a snapshot.
 
-use super::{Switch, keyed::LocalMap};
+use super::Switch;
+use crate::maps::local::LocalMap;
 
 /// What a switch remembers, for tests that put it back to a moment of before, as a virtual machine
 /// that is restored from a snapshot.

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Switch, keyed::LocalMap};
+use super::Switch;
+use crate::maps::local::LocalMap;
 
 /// Bytes that a core has or has not.
 const LINE: usize = 64;

@@ -1,7 +1,8 @@
 //! The bytes of one element of an array of a switch in this process. For tests, which put a switch
 //! into a state that they could hardly bring about by packets.
 
-use super::{Switch, keyed::LocalMap};
+use super::Switch;
+use crate::maps::local::LocalMap;
 
 /// The memory of one element of an array, for tests: they put a switch into a state and look at
 /// what became of it. Nobody may run programs of the switch meanwhile.

@@ -18,14 +18,11 @@ mod mutant;
 mod switch;
 mod unit;
 
-pub use crate::clock::Clock;
-use crate::{ffi, maps::local as keyed};
+pub use crate::maps::clock::Clock;
 pub use cpu::{Cpu, Program, Verdict};
 pub use fib::{Fib, Route};
 pub use frame::Frame;
 pub use image::Image;
-pub(crate) use keyed::LocalMap;
-pub use keyed::LocalMaps;
 pub use lines::Lines;
 pub use memory::Memory;
 pub use mutant::Mutant;

@@ -6,18 +6,23 @@ use std::{ptr, sync::Arc};
 #[cfg(debug_assertions)]
 use super::mutant::Mutant;
 use super::{
-    ffi,
     fib::{Fib, NoRoutes, look_up},
-    keyed::{LocalMap, LocalMaps},
     unit::{Unit, raw_switch, table_names},
 };
 use crate::{
-    Backing, Error, Object, RECIRCULATION, Sizes,
-    clock::Clock,
-    group,
+    Error, ffi,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
-    object::CLONES,
-    port_bytes,
+    load::{
+        object::{CLONES, Object, RECIRCULATION},
+        sizes::Sizes,
+    },
+    maps::{
+        backing::Backing,
+        clock::Clock,
+        group,
+        local::{LocalMap, LocalMaps},
+        port_bytes,
+    },
 };
 
 /// A switch in this process: the programs as native code, with tables of its own. As many as

@@ -6,8 +6,7 @@ use std::{
     ptr::NonNull,
 };
 
-use super::ffi;
-use crate::Error;
+use crate::{Error, ffi};
 
 /// An object's native half.
 pub(super) struct Unit(pub(super) &'static ffi::Unit);
