@@ -5,7 +5,7 @@ use dataplane::{Cells, Held, NO_LEASE, Place, Table};
 use decide::ItemKey;
 use wire::maps::HashMap;
 
-use super::probation::Trial;
+use super::trial::Trial;
 
 /// An entry of the lookup table as the agent knows it.
 #[derive(Clone, Debug)]

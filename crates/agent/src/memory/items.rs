@@ -7,7 +7,7 @@ use wire::KeyHash;
 use super::{
     super::{AgentError, served::Served},
     Entry, Memory, News,
-    probation::Trial,
+    trial::Trial,
 };
 
 /// What a new item begins with.

@@ -11,6 +11,7 @@ mod items;
 mod pages;
 mod probation;
 mod room;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,6 +15,7 @@ use wire::maps::HashSet;
 use super::{
     super::{AgentError, served::Served},
     Entry, Memory, News, USUAL_KEY_LEN,
+    trial::Trial,
 };
 
 /// What is not confirmed goes after so many windows.
@@ -26,23 +27,6 @@ const SCARCE: usize = 4;
 /// just before a round begins, so the first is none in which it could be read: what is judged after
 /// that goes before its value has come, and begins anew, and never gets one.
 const LEAST_ROUNDS: u64 = 2;
-
-/// What an item on probation is judged by.
-#[derive(Clone, Debug)]
-pub(super) struct Trial {
-    /// The window in which it began.
-    window: u32,
-    /// The round, and the requests until then, since which it is judged.
-    since: u64,
-    from: u32,
-}
-
-impl Trial {
-    /// Requests in a round.
-    fn rate(&self, requests: u32, round: u64) -> f64 {
-        f64::from(requests.wrapping_sub(self.from)) / (round - self.since + 1) as f64
-    }
-}
 
 /// A tenant whose keys may get items.
 #[derive(Clone, Copy, Debug)]
