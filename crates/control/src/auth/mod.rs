@@ -5,9 +5,11 @@
 mod access;
 mod caller;
 mod grpc;
+mod role;
 mod tokens;
 
 pub use access::Access;
 pub use caller::Caller;
 pub use grpc::Call;
-pub use tokens::{NewToken, Role, TokenError, Tokens, make};
+pub use role::Role;
+pub use tokens::{NewToken, TokenError, Tokens, make};

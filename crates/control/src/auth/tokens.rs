@@ -26,27 +26,12 @@ use api::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Caller;
+use super::{Caller, Role};
 
 /// Longest token file in bytes.
 const FILE_MAX: u64 = 1 << 20;
 /// Begins each token that we make, so that tools that look for leaked secrets can find it.
 const PREFIX: &str = "shortstop_";
-
-/// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Everything.
-    Admin,
-    /// To see everything but secrets.
-    Viewer,
-    /// To see one tenant, its pages and credentials, and to ask for and return its pages.
-    Tenant(u32),
-    /// To attach as a switch: this one, or any.
-    Switch(Option<u16>),
-    /// To follow the cluster as a store.
-    Store,
-}
 
 /// Why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
