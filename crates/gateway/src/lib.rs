@@ -21,6 +21,7 @@ mod network;
 pub mod resp;
 mod run;
 mod server;
+mod shared;
 
 pub use direct::BackendAddress;
 pub use limits::Limits;

@@ -9,11 +9,8 @@ use tokio::net::TcpListener;
 use wire::Cluster;
 
 use crate::{
-    BackendAddress, Limits,
-    counters::Counters,
-    direct::Direct,
-    network::Network,
-    server::{self, Shared},
+    BackendAddress, Limits, counters::Counters, direct::Direct, network::Network, server,
+    shared::Shared,
 };
 
 /// Everything a gateway is told when it starts.

@@ -1,16 +1,7 @@
 //! Takes connections, as many as are allowed, and gives each a task.
 
-use std::{
-    future::Future,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use client::Memory;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -18,68 +9,13 @@ use tokio::{
 };
 
 use crate::{
-    Limits,
-    counters::Counters,
     data::Data,
     resp::{connection::Connection, session::Session},
+    shared::Shared,
 };
 
 /// After an error of accept (no file descriptor is free) it is tried again so much later.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-
-/// Least time between two log lines about foreign protocols, as in Redis.
-const FOREIGN_EVERY_S: u64 = 60;
-
-/// What all connections share, data aside.
-pub(crate) struct Shared {
-    pub limits: Limits,
-    pub memory: Memory,
-    pub counters: Arc<Counters>,
-    pub listen: SocketAddr,
-    pub since: Instant,
-    connected: AtomicUsize,
-    /// When it was last said that a connection spoke another protocol: seconds after `since`, plus
-    /// one; 0: never.
-    foreign_said_s: AtomicU64,
-}
-
-impl Shared {
-    pub fn new(
-        limits: Limits,
-        memory: Memory,
-        counters: Arc<Counters>,
-        listen: SocketAddr,
-    ) -> Shared {
-        Shared {
-            limits,
-            memory,
-            counters,
-            listen,
-            since: Instant::now(),
-            connected: AtomicUsize::new(0),
-            foreign_said_s: AtomicU64::new(0),
-        }
-    }
-
-    /// Counts a connection that speaks HTTP or TLS, and says so, but not each time.
-    pub fn foreign(&self, peer: SocketAddr) {
-        self.counters.foreign_protocols.add_one();
-        let now_s = self.since.elapsed().as_secs() + 1;
-        let said_s = self.foreign_said_s.load(Relaxed);
-        if said_s == 0 || now_s - said_s >= FOREIGN_EVERY_S {
-            self.foreign_said_s.store(now_s, Relaxed);
-            tracing::warn!(
-                %peer,
-                "closed a connection that speaks HTTP or TLS: a web page may be trying to reach this port"
-            );
-        }
-    }
-
-    /// Connections now.
-    pub fn connected(&self) -> usize {
-        self.connected.load(Relaxed)
-    }
-}
 
 /// Serves until `stop` is done; connections end with it.
 pub(crate) async fn serve<D: Data>(
@@ -95,7 +31,7 @@ pub(crate) async fn serve<D: Data>(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => {
-                shared.connected.store(connections.len(), Relaxed);
+                shared.set_connected(connections.len());
                 continue;
             }
             () = &mut stop => return,
@@ -125,7 +61,7 @@ pub(crate) async fn serve<D: Data>(
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });
-        shared.connected.store(connections.len(), Relaxed);
+        shared.set_connected(connections.len());
     }
 }
 

@@ -31,7 +31,7 @@ use super::{
     session::{Session, unknown_command, wrong_arity},
     table::{self, Spec},
 };
-use crate::{data::Data, server::Shared};
+use crate::{data::Data, shared::Shared};
 use client::Reserved;
 
 /// Room for one read.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// The Redis whose commands these are, for clients that look at the version to know what they
 /// may use.

@@ -9,7 +9,7 @@ use super::{
     reply::{Protocol, Reply},
     table::{self, Spec},
 };
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// Longest name that a client may give itself, in bytes.
 const MAX_NAME: usize = 256;
