@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use wire::{Header, KeyHash, Op, Secret};
 
 use crate::{
-    packet, ports,
+    packet,
     runs::{self, Program},
 };
 
@@ -285,7 +285,7 @@ impl Aimed<'_> {
     /// The kernel refuses.
     pub fn send(&mut self, interface: u32, frames: u32) -> anyhow::Result<()> {
         self.plan()?;
-        ports::send(&self.drive.program, &self.frame, interface, frames)?;
+        self.drive.program.send(&self.frame, interface, frames)?;
         self.scramble();
         Ok(())
     }

@@ -6,11 +6,12 @@
 
 mod cores;
 mod floor;
-pub(crate) mod hits;
+mod hits;
 mod memory;
 mod misses;
-pub(crate) mod pair;
+mod pair;
 mod salt;
+mod steps;
 mod tenants;
 
 use std::{cell::RefCell, sync::mpsc};
@@ -32,7 +33,6 @@ use crate::{
         Target::{AtMost, Report as Told},
     },
     runs::{self, Program},
-    steps,
 };
 use hits::{ITEMS, Stock};
 use pair::{REPEAT, Side, Taken};

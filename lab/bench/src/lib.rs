@@ -19,7 +19,6 @@ mod report;
 pub mod runs;
 mod soft;
 mod stats;
-mod steps;
 mod veth;
 
 pub use host::Host;

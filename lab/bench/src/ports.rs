@@ -6,11 +6,9 @@
 //! kernel, by the driver that the other rows have; one is under way at a time, so what is measured
 //! is a way and not a queue.
 
-use std::os::fd::{AsFd, AsRawFd};
-
 use anyhow::{Context, ensure};
 use lab::namespace::ip;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::{
@@ -182,36 +180,4 @@ fn attach(object: &Object, program: &str, interface: &str) -> anyhow::Result<Lin
     let found = found.with_context(|| format!("no program {program}"))?;
     let link = found.attach_xdp(index(interface)? as i32);
     link.with_context(|| format!("attaching {program} to {interface}"))
-}
-
-/// Sends `frames` of what the program makes of a frame, one after the other, as if each came in by
-/// `ingress`.
-pub(crate) fn send(
-    program: &Program,
-    frame: &[u8],
-    ingress: u32,
-    frames: u32,
-) -> anyhow::Result<()> {
-    let context = [0, frame.len() as u32, 0, ingress, 0, 0];
-    let options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        ctx_in: context.as_ptr().cast(),
-        ctx_size_in: size_of_val(&context) as u32,
-        repeat: frames as i32,
-        flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-        batch_size: 1,
-        ..Default::default()
-    };
-    let mut options = options;
-    // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
-    let failed =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.0.as_fd().as_raw_fd(), &mut options) };
-    ensure!(
-        failed == 0,
-        "sending frames: {}",
-        std::io::Error::last_os_error()
-    );
-    Ok(())
 }

@@ -97,6 +97,35 @@ impl Program {
         out.truncate(options.data_size_out as usize);
         Ok((f64::from(options.duration), options.retval))
     }
+
+    /// Sends `frames` of what the program makes of a frame, one after the other, as if each came in
+    /// by `ingress`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn send(&self, frame: &[u8], ingress: u32, frames: u32) -> anyhow::Result<()> {
+        let context = [0, frame.len() as u32, 0, ingress, 0, 0];
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            ctx_in: context.as_ptr().cast(),
+            ctx_size_in: size_of_val(&context) as u32,
+            repeat: frames as i32,
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: 1,
+            ..Default::default()
+        };
+        // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
+        let failed =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+        ensure!(
+            failed == 0,
+            "sending frames: {}",
+            io::Error::last_os_error()
+        );
+        Ok(())
+    }
 }
 
 /// Opens and loads one of this crate's own objects.

@@ -3,14 +3,14 @@
 
 use dataplane::{Object, TenantEntry};
 
+use super::{
+    Rig,
+    hits::{ITEMS, Stock},
+    pair::{NOTHING, REPEAT, timed},
+};
 use crate::{
     cache::{self, one_step},
     drive::{Aim, Aimed},
-    kernel::{
-        Rig,
-        hits::{ITEMS, Stock},
-        pair::{NOTHING, REPEAT, timed},
-    },
     report::{Figure, Report},
     runs::{PASS, TX},
 };
