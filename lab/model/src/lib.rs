@@ -18,6 +18,7 @@
 //! mutant as caught. Nothing else calls this crate, but the tests in its own folder; it is no part
 //! of the program.
 
+mod bounds;
 mod message;
 mod real;
 mod register;
@@ -27,7 +28,8 @@ mod server;
 mod switch;
 mod world;
 
+pub use bounds::{Bounds, Path};
 pub use register::{Call, Register, Return};
 pub use replicas::{Deed, Shelf, ShelfState};
 pub use rule::Broken;
-pub use world::{Action, Bounds, Path, World, WorldState};
+pub use world::{Action, World, WorldState};

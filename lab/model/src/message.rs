@@ -2,7 +2,7 @@
 
 use wire::Epoch;
 
-use crate::{Call, Return, world::Path};
+use crate::{Call, Return, bounds::Path};
 
 /// A value with its version, as it travels and as a copy holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +15,14 @@ pub struct Item {
     /// not end.
     pub life_ms: u32,
 }
+
+/// What the key begins with.
+pub(crate) const FIRST: Item = Item {
+    value: 0,
+    rest: 0,
+    version: 1,
+    life_ms: 0,
+};
 
 /// What is in flight. Whoever has it next is part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

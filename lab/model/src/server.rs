@@ -11,8 +11,8 @@ use wire::Epoch;
 
 use crate::{
     Call, Return,
-    message::{Item, Message, OrderedReturn, Reply, Request},
-    world::{FIRST, LEASE_NS, now_ns},
+    bounds::{LEASE_NS, now_ns},
+    message::{FIRST, Item, Message, OrderedReturn, Reply, Request},
 };
 
 /// Writes remembered per client, and writes queued per key.

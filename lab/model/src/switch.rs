@@ -4,9 +4,9 @@ use wire::{Epoch, Flags, Header, Op};
 
 use crate::{
     Call, Return,
+    bounds::{LEASE_MS, now_ns},
     message::{Item, OrderedReturn, Reply, Request},
     real::{self, Entry, Out, State},
-    world::{LEASE_MS, now_ns},
 };
 
 /// One switch. In a world of parts its programs hold the first part of the value, as they would

@@ -7,7 +7,7 @@ use store::{
 use wire::{Epoch, NODE_STORE, NodeId};
 
 use super::{Copied, Message, Reply};
-use crate::{Return, world::LEASE_NS};
+use crate::{Return, bounds::LEASE_NS};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {

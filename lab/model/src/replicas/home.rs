@@ -9,7 +9,7 @@ use store::{
 use wire::{Epoch, NODE_STORE};
 
 use super::{Copied, FIRST, Message, Reply};
-use crate::{Call, Return, world::LEASE_NS};
+use crate::{Call, Return, bounds::LEASE_NS};
 
 /// A write that waits: whose it is, what it does, and the version that it may need.
 type Body = (WriteId, Call, u64);

@@ -16,7 +16,7 @@ use stateright::{
 use store::coherence::WriteId;
 use wire::Epoch;
 
-use crate::{Call, Register, Return, message::OrderedCall, world::now_ns};
+use crate::{Call, Register, Return, bounds::now_ns, message::OrderedCall};
 use holder::Holder;
 use home::Home;
 
