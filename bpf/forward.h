@@ -27,7 +27,7 @@ INLINE int fib_failure(long code)
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		return ends(COUNT_pass_mtu, XDP_PASS);
 	default:
-		/* For this host, no route, forwarding off, blackhole, tunnel: the kernel decides. */
+		/* This host, no route, forwarding off, blackhole, tunnel: the kernel decides. */
 		return ends(COUNT_pass_local, XDP_PASS);
 	}
 }

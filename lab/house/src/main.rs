@@ -33,15 +33,27 @@ use tree::Tree;
 
 type Check = fn(&Tree) -> anyhow::Result<Vec<Finding>>;
 
+/// Folders that are not held to the checks yet, for other work is under way there.
+const LATER: &[&str] = &[
+    "crates/client/",
+    "crates/decide/",
+    "crates/shortstop/",
+    "crates/store/",
+    "crates/wire/",
+    "disciplines/",
+    "lab/",
+];
+
 /// What is checked, and the files that are not held to it yet, by how their paths begin; `--all`
 /// shows these too.
 const CHECKS: &[(Check, &[&str])] = &[
-    (circles::check, &[""]),
+    (circles::check, LATER),
     (arrows::check, &[]),
+    // Until the engine of the store is apart.
     (sequencers::check, &[""]),
-    (names::check, &[""]),
-    (docs::check, &[""]),
-    (columns::check, &[""]),
+    (names::check, LATER),
+    (docs::check, LATER),
+    (columns::check, LATER),
 ];
 
 fn main() -> anyhow::Result<ExitCode> {

@@ -1,5 +1,5 @@
-//! Loads the programs of a switch into the kernel: from objects to a [`dataplane::Dataplane`], whose
-//! maps are pinned.
+//! Loads the programs of a switch into the kernel: from objects to a [`dataplane::Dataplane`],
+//! whose maps are pinned.
 //!
 //! [`object`] is what a discipline registered, [`sizes`] how large tables are, [`kernel`] whether
 //! this kernel is one at all. [`pinned`] takes over what an earlier agent left; [`verifier`] loads,
