@@ -6,7 +6,13 @@ use lab::progress::Progress;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Report, World, claim::Claim, parts::Parts, rig::Seen};
+use crate::{
+    Report, World,
+    claim::Claim,
+    parts::Parts,
+    rig::Seen,
+    sweep::{self, Point, Shape},
+};
 
 /// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
 /// fields that it does not have (`deny_unknown_fields`).
@@ -35,17 +41,26 @@ pub trait Measure: Serialize + DeserializeOwned {
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()>;
 }
 
-/// A kind of experiment; made of its [`Measure`].
+/// A kind of experiment; made of its [`Measure`], or of the [`Point`] of a sweep.
 pub struct Kind {
     /// Its name, as files say it.
     name: &'static str,
     takes_seeds: bool,
     too_large: Option<&'static str>,
     /// Reads and checks parameters, and gives all of them.
-    parameters: fn(&toml::Table) -> anyhow::Result<Value>,
-    needs: fn(&toml::Table, &Options) -> anyhow::Result<Option<&'static str>>,
-    run: fn(&toml::Table, &Run<'_>, &mut Report) -> anyhow::Result<()>,
+    parameters: fn(&Given<'_>) -> anyhow::Result<Value>,
+    needs: fn(&Given<'_>, &Options) -> anyhow::Result<Option<&'static str>>,
+    run: fn(&Given<'_>, &Run<'_>, &mut Report) -> anyhow::Result<()>,
 }
+
+/// What a file gives its kind.
+struct Given<'f> {
+    params: toml::Table,
+    sweep: Option<&'f Shape>,
+}
+
+/// The kind of experiments that are data.
+const SWEEP: &str = "sweep";
 
 impl Kind {
     /// The kind that measures this, under the name that files have for it.
@@ -54,15 +69,33 @@ impl Kind {
             name,
             takes_seeds: M::TAKES_SEEDS,
             too_large: M::TOO_LARGE,
-            parameters: |table| Ok(serde_json::to_value(read::<M>(table)?)?),
-            needs: |table, options| Ok(read::<M>(table)?.needs(options)),
-            run: |table, run, report| read::<M>(table)?.run(run, report),
+            parameters: |given| Ok(serde_json::to_value(read::<M>(given)?)?),
+            needs: |given, options| Ok(read::<M>(given)?.needs(options)),
+            run: |given, run, report| read::<M>(given)?.run(run, report),
+        }
+    }
+
+    /// The kind `sweep`, of such points.
+    pub const fn sweep<P: Point>() -> Kind {
+        Kind {
+            name: SWEEP,
+            takes_seeds: false,
+            too_large: P::TOO_LARGE,
+            parameters: |given| sweep::parameters::<P>(&given.params, given.shape()?),
+            needs: |given, options| sweep::needs::<P>(&given.params, given.shape()?, options),
+            run: |given, run, report| sweep::run::<P>(&given.params, given.shape()?, run, report),
         }
     }
 }
 
-fn read<M: Measure>(table: &toml::Table) -> anyhow::Result<M> {
-    let table = toml::Value::Table(table.clone());
+impl Given<'_> {
+    fn shape(&self) -> anyhow::Result<&Shape> {
+        self.sweep.context("kind = \"sweep\": [sweep] is missing")
+    }
+}
+
+fn read<M: Measure>(given: &Given<'_>) -> anyhow::Result<M> {
+    let table = toml::Value::Table(given.params.clone());
     let parameters: M = table.try_into().context("parameters")?;
     parameters.check()?;
     Ok(parameters)
@@ -98,6 +131,7 @@ struct File {
     sim_quick: toml::Table,
     #[serde(default)]
     claims: BTreeMap<String, Claim>,
+    sweep: Option<Shape>,
 }
 
 /// One experiment.
@@ -124,6 +158,8 @@ pub struct Experiment {
     sim_quick: toml::Table,
     /// What has to come out, by its name in the summary.
     claims: BTreeMap<String, Claim>,
+    /// How it is measured and told, if it is a sweep.
+    sweep: Option<Shape>,
 }
 
 /// How to run it.
@@ -206,6 +242,15 @@ impl Experiment {
             kind == known,
             "experiment {name}: kind = {kind:?}: registered as {known:?}"
         );
+        ensure!(
+            file.sweep.is_none() || known == SWEEP,
+            "experiment {name}: kind = {kind:?}: [sweep] is for kind = {SWEEP:?}"
+        );
+        if let Some(shape) = &file.sweep {
+            shape
+                .check()
+                .with_context(|| format!("experiment {name}"))?;
+        }
         let experiment = Experiment {
             name: file.name,
             title: file.title,
@@ -218,6 +263,7 @@ impl Experiment {
             sim: file.sim,
             sim_quick: file.sim_quick,
             claims: file.claims,
+            sweep: file.sweep,
         };
         for world in [World::Kernel, World::Sim] {
             for quick in [false, true] {
@@ -272,7 +318,7 @@ impl Experiment {
         }
     }
 
-    fn table(&self, world: World, quick: bool) -> toml::Table {
+    fn given(&self, world: World, quick: bool) -> Given<'_> {
         let mut table = self.params.clone();
         if quick {
             overlay(&mut table, &self.quick);
@@ -282,7 +328,10 @@ impl Experiment {
             (World::Sim, false) => overlay(&mut table, &self.sim),
             (World::Kernel, _) => {}
         }
-        table
+        Given {
+            params: table,
+            sweep: self.sweep.as_ref(),
+        }
     }
 
     /// The parameters: of the full run in this world, or those with `[quick]` on top.
@@ -290,7 +339,7 @@ impl Experiment {
     /// # Errors
     /// A parameter that does not exist or has the wrong type or range.
     pub fn params(&self, world: World, quick: bool) -> anyhow::Result<Value> {
-        (self.kind.parameters)(&self.table(world, quick))
+        (self.kind.parameters)(&self.given(world, quick))
     }
 
     /// Whether its file says what has to come out.
@@ -303,7 +352,7 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::params`].
     pub fn needs(&self, options: &Options) -> anyhow::Result<Option<&'static str>> {
-        (self.kind.needs)(&self.table(options.world, options.quick), options)
+        (self.kind.needs)(&self.given(options.world, options.quick), options)
     }
 
     /// What no machine has, so that it runs in the simulator only.
@@ -341,8 +390,8 @@ impl Experiment {
             ),
             seen: Seen::default(),
         };
-        let table = self.table(options.world, options.quick);
-        (self.kind.run)(&table, &run, &mut report)?;
+        let given = self.given(options.world, options.quick);
+        (self.kind.run)(&given, &run, &mut report)?;
         let claims = self.claims.iter();
         for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
             if let Some(complaint) = claim.complaint(name, &report.summary) {

@@ -43,6 +43,7 @@ mod resp;
 pub mod rig;
 pub mod servers;
 mod silent_link;
+pub mod sweep;
 pub use text::table;
 pub mod tenants;
 pub mod verdict;

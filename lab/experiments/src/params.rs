@@ -43,6 +43,40 @@ impl Distributions {
     }
 }
 
+/// How requests spread over keys, as files have it and rows say it: `uniform`, or `zipf_0.99`.
+pub mod by_name {
+    use load::workload::Popularity;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes the name.
+    ///
+    /// # Errors
+    /// As whoever writes.
+    pub fn serialize<S: Serializer>(popularity: &Popularity, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&popularity.name())
+    }
+
+    /// Reads the name.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Popularity, D::Error> {
+        let name = String::deserialize(from)?;
+        let theta = name
+            .strip_prefix("zipf_")
+            .and_then(|theta| theta.parse().ok());
+        match theta {
+            Some(theta) => super::exponent(theta)
+                .map(|()| Popularity::Zipf(theta))
+                .map_err(D::Error::custom),
+            None if name == Popularity::Uniform.name() => Ok(Popularity::Uniform),
+            None => Err(D::Error::custom(format!(
+                "{name:?}: uniform, or zipf_ and its exponent, is expected"
+            ))),
+        }
+    }
+}
+
 /// Tenants' keys, and the switches that they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

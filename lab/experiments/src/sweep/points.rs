@@ -1,0 +1,184 @@
+//! What was measured, point by point.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Figures,
+    place::Axis,
+    shape::{Best, Column},
+};
+
+/// Conditions: figures by their paths, and what they are to be. `@first` and `@last` are an axis's first and last value.
+pub type Conditions = BTreeMap<String, Value>;
+
+/// One point.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The number of its value on each axis.
+    at: Vec<usize>,
+    /// The axes, and where it is on them.
+    labels: Map<String, Value>,
+    figures: Figures,
+}
+
+impl Measured {
+    /// The figure at this path, or where the point is on the axis of this name.
+    pub fn get(&self, path: &str) -> Option<&Value> {
+        let mut names = path.split('.');
+        let first = names.next()?;
+        let Figures { row, aside } = &self.figures;
+        let found = self.labels.get(first).or(row.get(first));
+        let found = found.or(aside.get(first))?;
+        names.try_fold(found, |value, name| value.get(name))
+    }
+
+    /// The same, if it is a number.
+    pub fn number(&self, path: &str) -> Option<f64> {
+        self.get(path)?.as_f64()
+    }
+
+    /// Its row.
+    pub fn row(&self, columns: &BTreeMap<String, Column>) -> Value {
+        let mut row = self.figures.row.clone();
+        for (name, value) in &self.labels {
+            if !matches!(columns.get(name), Some(Column::Shown(false))) {
+                row.entry(name.clone()).or_insert(value.clone());
+            }
+        }
+        row.into()
+    }
+}
+
+/// All of them, in the order in which they are told.
+#[derive(Clone, Debug)]
+pub struct Points {
+    axes: Vec<Axis>,
+    all: Vec<Measured>,
+}
+
+impl Points {
+    pub(super) fn new(axes: Vec<Axis>) -> Points {
+        Points { axes, all: vec![] }
+    }
+
+    /// Adds one, with the columns that are other figures in another form.
+    pub(super) fn add(
+        &mut self,
+        at: Vec<usize>,
+        figures: Figures,
+        columns: &BTreeMap<String, Column>,
+    ) {
+        let labels = self.axes.iter().zip(&at);
+        let labels = labels.map(|(axis, value)| (axis.name.clone(), axis.labels[*value].clone()));
+        let mut point = Measured {
+            labels: labels.collect(),
+            at,
+            figures,
+        };
+        for (name, column) in columns {
+            if let Column::Of(path, format) = column {
+                let value = format.value(point.get(path));
+                point.figures.row.insert(name.clone(), value);
+            }
+        }
+        self.all.push(point);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Measured] {
+        &self.all
+    }
+
+    /// Those that are as these conditions say.
+    pub fn at<'p>(&'p self, conditions: &'p Conditions) -> impl Iterator<Item = &'p Measured> {
+        self.all
+            .iter()
+            .filter(move |point| self.is(point, conditions))
+    }
+
+    /// Whether a point is as all of these conditions say.
+    pub fn is(&self, point: &Measured, conditions: &Conditions) -> bool {
+        conditions.iter().all(|(path, wanted)| {
+            let wanted = self.wanted(path, wanted);
+            point.get(path).is_some_and(|found| same(found, wanted))
+        })
+    }
+
+    fn wanted<'v>(&'v self, path: &str, wanted: &'v Value) -> &'v Value {
+        let labels = self.axes.iter().find(|axis| axis.name == path);
+        let labels = labels.map_or(&[][..], |axis| &axis.labels);
+        let named = match wanted.as_str() {
+            Some("@first") => labels.first(),
+            Some("@last") => labels.last(),
+            _ => None,
+        };
+        named.unwrap_or(wanted)
+    }
+
+    /// The other point that is where this one is but on the axes of these conditions, and there as they say.
+    pub fn other(&self, point: &Measured, conditions: &Conditions) -> Option<&Measured> {
+        let mut others = self.at_others(point, |axis| conditions.contains_key(axis));
+        others.find(|other| self.is(other, conditions))
+    }
+
+    /// The other points along an axis.
+    pub fn along(&self, point: &Measured, along: &str) -> impl Iterator<Item = &Measured> {
+        self.at_others(point, move |axis| axis == along)
+    }
+
+    /// Other points that are where this one is on every axis but these.
+    fn at_others(
+        &self,
+        point: &Measured,
+        is_free: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = &Measured> {
+        let free: Vec<bool> = self.axes.iter().map(|axis| is_free(&axis.name)).collect();
+        let at = point.at.clone();
+        self.all.iter().filter(move |other| {
+            let places = at.iter().zip(&other.at).zip(&free);
+            other.at != at && places.into_iter().all(|((a, b), free)| *free || a == b)
+        })
+    }
+
+    /// Leaves of all points along an axis the first that has most of something.
+    pub(super) fn keep_best(&mut self, best: &Best) {
+        let most = |point: &Measured| point.number(&best.by).unwrap_or(f64::NEG_INFINITY);
+        let is_best = |point: &&Measured| {
+            self.along(point, &best.along).all(|other| {
+                most(other) < most(point) || (most(other) == most(point) && other.at > point.at)
+            })
+        };
+        self.all = self.all.iter().filter(is_best).cloned().collect();
+    }
+
+    /// Has them told by these axes.
+    pub(super) fn sort_by(&mut self, axes: Option<Vec<usize>>) {
+        if let Some(axes) = axes {
+            self.all.sort_by_key(|point| {
+                let of = axes.iter().map(|axis| point.at[*axis]);
+                of.collect::<Vec<_>>()
+            });
+        }
+    }
+
+    /// The values of a figure, each once, in the order of the points.
+    pub fn values<'p>(points: &[&'p Measured], path: &str) -> Vec<&'p Value> {
+        let mut values: Vec<&Value> = vec![];
+        for value in points.iter().filter_map(|point| point.get(path)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
+}
+
+/// Whether two values are the same; 1 and 1.0 are.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
