@@ -1,15 +1,9 @@
 //! The paper's figures: what is measured, and the parameters it is measured with.
 
-mod axis;
-mod cache_size;
 mod churn;
 mod latency;
-mod production;
-mod scale;
-mod skew;
+mod saturation;
 mod system;
-mod value_size;
-mod writes;
 
 use experiments::{Kind, Registered};
 
@@ -20,11 +14,14 @@ macro_rules! on_the_rack {
     };
 }
 
+/// What a rack carries, over whatever the file says.
+const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
+
 /// All of them, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: on_the_rack!("../orbit-skew.toml"),
-        kind: &Kind::of::<skew::Skew>("orbit-skew"),
+        kind: &SATURATION,
     },
     Registered {
         toml: on_the_rack!("../orbit-latency.toml"),
@@ -32,23 +29,23 @@ pub const EXPERIMENTS: &[Registered] = &[
     },
     Registered {
         toml: on_the_rack!("../orbit-writes.toml"),
-        kind: &Kind::of::<writes::Writes>("orbit-writes"),
+        kind: &SATURATION,
     },
     Registered {
         toml: on_the_rack!("../orbit-servers.toml"),
-        kind: &Kind::of::<scale::Scale>("orbit-servers"),
+        kind: &SATURATION,
     },
     Registered {
         toml: on_the_rack!("../orbit-production.toml"),
-        kind: &Kind::of::<production::Production>("orbit-production"),
+        kind: &SATURATION,
     },
     Registered {
         toml: on_the_rack!("../orbit-cachesize.toml"),
-        kind: &Kind::of::<cache_size::CacheSize>("orbit-cachesize"),
+        kind: &SATURATION,
     },
     Registered {
         toml: on_the_rack!("../orbit-sizes.toml"),
-        kind: &Kind::of::<value_size::ValueSize>("orbit-sizes"),
+        kind: &SATURATION,
     },
     Registered {
         toml: include_str!("../orbit-churn.toml"),

@@ -16,13 +16,16 @@ use serde_json::{Map, Value, json};
 use wire::{Lengths, Secret};
 
 /// What stands before the servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum System {
     /// Nothing.
+    #[serde(rename = "none")]
     None,
     /// NetCache, which holds what fits it.
+    #[serde(rename = "netcache-limited")]
     Limited,
     /// OrbitCache.
+    #[serde(rename = "orbitcache")]
     Orbit,
 }
 
@@ -386,9 +389,4 @@ pub fn overflow_ratio(counted: &Counted) -> f64 {
     let here = ["hit", "hit_round", "wake"].map(|name| counted.switch(name));
     let overflows = counted.switch("wait_full");
     overflows / (overflows + here.iter().sum::<f64>()).max(1.0)
-}
-
-/// What none of the systems measured got wrong; anything else has failed the run already.
-pub fn wrong<'m>(measured: impl Iterator<Item = &'m Measured>) -> u64 {
-    measured.map(|one| one.result().wrong()).sum()
 }

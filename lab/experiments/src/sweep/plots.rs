@@ -35,6 +35,9 @@ pub struct Plot {
     series: Vec<Series>,
     /// Marks over bars.
     marks: Option<Series>,
+    /// The figure that says what a server takes, in panels.
+    #[serde(default)]
+    limit: String,
     /// The points that are drawn.
     #[serde(default)]
     at: Conditions,
@@ -53,6 +56,8 @@ enum Outline {
     Curves,
     /// Cumulative distributions, likewise.
     Steps,
+    /// The load of each server, a panel for each point.
+    Panels,
 }
 
 /// What is drawn alike.
@@ -90,29 +95,21 @@ impl Plot {
         }
     }
 
-    fn svg(&self, title: &str, drawn: &[&Measured], points: &Points) -> String {
+    fn svg(&self, title: &str, points: &[&Measured], all: &Points) -> String {
         let series = self.series.iter();
-        let series: Vec<_> = series.flat_map(|series| series.of(drawn, points)).collect();
+        let series: Vec<Drawn<'_>> = series.flat_map(|series| series.of(points, all)).collect();
+        let (x, y) = (self.x.as_str(), self.y.as_str());
         match self.shape {
-            Outline::Bars => self.bars(title, drawn, points, &series),
-            Outline::Lines => {
-                let lines = series.iter().map(|(name, of, times, drawn)| {
-                    let at = |p: &&Measured| Some((p.number(&self.over)?, p.number(of)? * times));
-                    (name.clone(), drawn.iter().filter_map(at).collect())
-                });
-                plot::lines(title, &self.x, &self.y, &lines.collect::<Vec<_>>())
-            }
-            Outline::Curves | Outline::Steps => {
-                let curves = series.iter().map(|(name, of, times, drawn)| {
-                    let curves = drawn.iter().filter_map(|p| p.get(of)?.as_array());
-                    let pairs = curves.flatten().filter_map(pair);
-                    (name.clone(), pairs.map(|(x, y)| (x, y * times)).collect())
-                });
-                let curves: Vec<_> = curves.collect();
-                match self.shape {
-                    Outline::Steps => plot::distribution(title, &self.x, &self.y, &curves),
-                    _ => plot::lines(title, &self.x, &self.y, &curves),
-                }
+            Outline::Bars => self.bars(title, points, all, &series),
+            Outline::Lines => plot::lines(title, x, y, &each(&series, |s| s.line(&self.over))),
+            Outline::Curves => plot::lines(title, x, y, &each(&series, Drawn::curve)),
+            Outline::Steps => plot::distribution(title, x, y, &each(&series, Drawn::curve)),
+            Outline::Panels => {
+                let panels = each(&series, Drawn::loads);
+                let most = panels.iter().map(|(_, loads)| loads.len()).max();
+                let servers: Vec<String> = (1..=most.unwrap_or(0)).map(|n| n.to_string()).collect();
+                let limit = points.first().and_then(|point| point.number(&self.limit));
+                plot::server_load(title, &servers, &panels, limit.unwrap_or(0.0))
             }
         }
     }
@@ -120,61 +117,103 @@ impl Plot {
     fn bars(
         &self,
         title: &str,
-        drawn: &[&Measured],
-        points: &Points,
-        series: &[(String, &str, f64, Vec<&Measured>)],
+        points: &[&Measured],
+        all: &Points,
+        series: &[Drawn<'_>],
     ) -> String {
-        let groups = Points::values(drawn, &self.over);
-        // One bar for each group, whether its point is there or not.
-        let bars = |of: &str, times: f64, drawn: &[&Measured], none: f64| -> Vec<f64> {
-            let of_group = |group: &&Value| {
-                let mut points = drawn.iter().filter(|p| p.get(&self.over) == Some(group));
-                points
-                    .find_map(|p| p.number(of))
-                    .map_or(none, |n| n * times)
-            };
-            groups.iter().map(of_group).collect()
-        };
-        let series: Vec<(&str, Vec<f64>)> = series
+        let groups = Points::values(points, &self.over);
+        let heights: Vec<(&str, Vec<f64>)> = series
             .iter()
-            .map(|(name, of, times, drawn)| (name.as_str(), bars(of, *times, drawn, 0.0)))
+            .map(|s| (s.name.as_str(), s.bars(&self.over, &groups, 0.0)))
             .collect();
-        let marks = self.marks.iter().flat_map(|marks| marks.of(drawn, points));
-        let marks: Vec<_> = marks.collect();
-        let mark = marks.first();
+        let marks = self.marks.iter().flat_map(|marks| marks.of(points, all));
+        let marks: Vec<Drawn<'_>> = marks.collect();
+        let mark = |m: &'_ Drawn<'_>| m.bars(&self.over, &groups, f64::NAN);
         let names: Vec<String> = groups.iter().map(|g| self.named.cell(Some(g))).collect();
         plot::grouped_bars(&GroupedBars {
             title,
             y: &self.y,
             groups: &names,
-            series: &series,
-            marks: mark
-                .map(|(name, of, times, drawn)| (name.as_str(), bars(of, *times, drawn, f64::NAN))),
+            series: &heights,
+            marks: marks.first().map(|m| (m.name.as_str(), mark(m))),
         })
     }
 }
 
 impl Series {
-    /// Each series with its name, figure and factor, and its points.
-    fn of<'p>(
-        &self,
-        drawn: &[&'p Measured],
-        points: &Points,
-    ) -> Vec<(String, &str, f64, Vec<&'p Measured>)> {
-        let all = drawn.iter().copied();
-        let all: Vec<&Measured> = all.filter(|point| points.is(point, &self.at)).collect();
-        let series = |of: Vec<&'p Measured>| {
-            let first = of.first()?;
+    /// What is drawn of these points.
+    fn of<'p>(&'p self, points: &[&'p Measured], all: &Points) -> Vec<Drawn<'p>> {
+        let own = points.iter().copied();
+        let own: Vec<&Measured> = own.filter(|point| all.is(point, &self.at)).collect();
+        let drawn = |points: Vec<&'p Measured>| {
+            let first = points.first()?;
             let by = self.by.as_deref().unwrap_or_default();
             let name = match &self.name {
                 Some(name) => fill(name, |path| first.get(path)).unwrap_or_default(),
                 None => Format::Text.cell(first.get(by)),
             };
-            Some((name, self.of.as_str(), self.times, of))
+            Some(Drawn {
+                name,
+                series: self,
+                points,
+            })
         };
-        let split = split(&all, self.by.as_deref()).into_iter();
-        split.filter_map(series).collect()
+        let split = split(&own, self.by.as_deref()).into_iter();
+        split.filter_map(drawn).collect()
     }
+}
+
+/// One series.
+struct Drawn<'p> {
+    name: String,
+    series: &'p Series,
+    points: Vec<&'p Measured>,
+}
+
+impl Drawn<'_> {
+    fn number(&self, point: &Measured) -> Option<f64> {
+        Some(point.number(&self.series.of)? * self.series.times)
+    }
+
+    fn line(&self, over: &str) -> Vec<(f64, f64)> {
+        let at = |point: &&Measured| Some((point.number(over)?, self.number(point)?));
+        self.points.iter().filter_map(at).collect()
+    }
+
+    /// What its points have, which are lists, one after the other.
+    fn listed(&self) -> impl Iterator<Item = &Value> {
+        let lists = self.points.iter();
+        lists
+            .filter_map(|point| point.get(&self.series.of)?.as_array())
+            .flatten()
+    }
+
+    fn curve(&self) -> Vec<(f64, f64)> {
+        let pair = |value: &Value| {
+            let [x, y] = [0, 1].map(|place| value.get(place).and_then(Value::as_f64));
+            Some((x?, y? * self.series.times))
+        };
+        self.listed().filter_map(pair).collect()
+    }
+
+    fn loads(&self) -> Vec<f64> {
+        self.listed().filter_map(Value::as_f64).collect()
+    }
+
+    /// One for each group, whether its point is there or not.
+    fn bars(&self, over: &str, groups: &[&Value], none: f64) -> Vec<f64> {
+        let of_group = |group: &&Value| {
+            let mut of = self.points.iter().filter(|p| p.get(over) == Some(*group));
+            of.find_map(|point| self.number(point)).unwrap_or(none)
+        };
+        groups.iter().map(of_group).collect()
+    }
+}
+
+/// The name of each series, and what is drawn of it.
+fn each<'p, T>(series: &[Drawn<'p>], of: impl Fn(&Drawn<'p>) -> T) -> Vec<(String, T)> {
+    let each = series.iter().map(|drawn| (drawn.name.clone(), of(drawn)));
+    each.collect()
 }
 
 /// Points by their values of a figure; none: all together.
@@ -187,8 +226,4 @@ fn split<'p>(points: &[&'p Measured], by: Option<&str>) -> Vec<Vec<&'p Measured>
         of.filter(|point| point.get(by) == Some(value)).collect()
     };
     Points::values(points, by).into_iter().map(of).collect()
-}
-
-fn pair(value: &Value) -> Option<(f64, f64)> {
-    Some((value.get(0)?.as_f64()?, value.get(1)?.as_f64()?))
 }
