@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{backing::Backing, clock::Clock, grace::Grace, mapped::Mapped, sketch::mix};
 use crate::{
     Error,
-    layout::{LEASE_PROBES, Lease, MAX_LEASES},
+    layout::{Lease, MAX_LEASES},
 };
 
 /// The slots in which the programs keep a lease per store.
