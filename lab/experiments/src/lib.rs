@@ -112,13 +112,13 @@ pub const SILENT_LINK: Registered = Registered {
 /// What write-back gains over the part of the requests that writes.
 pub const WRITE_BACK: Registered = Registered {
     toml: include_str!("write_back/write_back.toml"),
-    kind: &Kind::of::<write_back::WriteBack>("write-back"),
+    kind: &Kind::sweep::<write_back::WriteBack>(),
 };
 
 /// A switch of many cores.
 pub const MANY_CORES: Registered = Registered {
     toml: include_str!("many_cores.toml"),
-    kind: &Kind::of::<many_cores::ManyCores>("many-cores"),
+    kind: &Kind::sweep::<many_cores::ManyCores>(),
 };
 
 #[cfg(test)]

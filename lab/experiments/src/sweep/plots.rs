@@ -32,6 +32,8 @@ pub struct Plot {
     /// How it is written below bars.
     #[serde(default)]
     named: Format,
+    /// Instead of it: what is written below bars whose figures are lists, one bar for each group.
+    groups: Option<Vec<String>>,
     series: Vec<Series>,
     /// Marks over bars.
     marks: Option<Series>,
@@ -105,7 +107,7 @@ impl Plot {
             Outline::Curves => plot::lines(title, x, y, &each(&series, Drawn::curve)),
             Outline::Steps => plot::distribution(title, x, y, &each(&series, Drawn::curve)),
             Outline::Panels => {
-                let panels = each(&series, Drawn::loads);
+                let panels = each(&series, Drawn::list);
                 let most = panels.iter().map(|(_, loads)| loads.len()).max();
                 let servers: Vec<String> = (1..=most.unwrap_or(0)).map(|n| n.to_string()).collect();
                 let limit = points.first().and_then(|point| point.number(&self.limit));
@@ -122,14 +124,17 @@ impl Plot {
         series: &[Drawn<'_>],
     ) -> String {
         let groups = Points::values(points, &self.over);
-        let heights: Vec<(&str, Vec<f64>)> = series
-            .iter()
-            .map(|s| (s.name.as_str(), s.bars(&self.over, &groups, 0.0)))
-            .collect();
+        let of = |s: &Drawn<'_>| match &self.groups {
+            Some(_) => s.list(),
+            None => s.bars(&self.over, &groups, 0.0),
+        };
+        let heights: Vec<(&str, Vec<f64>)> =
+            series.iter().map(|s| (s.name.as_str(), of(s))).collect();
         let marks = self.marks.iter().flat_map(|marks| marks.of(points, all));
         let marks: Vec<Drawn<'_>> = marks.collect();
         let mark = |m: &'_ Drawn<'_>| m.bars(&self.over, &groups, f64::NAN);
-        let names: Vec<String> = groups.iter().map(|g| self.named.cell(Some(g))).collect();
+        let values = groups.iter().map(|group| self.named.cell(Some(group)));
+        let names = self.groups.clone().unwrap_or_else(|| values.collect());
         plot::grouped_bars(&GroupedBars {
             title,
             y: &self.y,
@@ -177,7 +182,9 @@ impl Drawn<'_> {
 
     fn line(&self, over: &str) -> Vec<(f64, f64)> {
         let at = |point: &&Measured| Some((point.number(over)?, self.number(point)?));
-        self.points.iter().filter_map(at).collect()
+        let mut line: Vec<(f64, f64)> = self.points.iter().filter_map(at).collect();
+        line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        line
     }
 
     /// What its points have, which are lists, one after the other.
@@ -196,8 +203,9 @@ impl Drawn<'_> {
         self.listed().filter_map(pair).collect()
     }
 
-    fn loads(&self) -> Vec<f64> {
-        self.listed().filter_map(Value::as_f64).collect()
+    fn list(&self) -> Vec<f64> {
+        let numbers = self.listed().filter_map(Value::as_f64);
+        numbers.map(|number| number * self.series.times).collect()
     }
 
     /// One for each group, whether its point is there or not.

@@ -78,10 +78,12 @@ impl Points {
             figures,
         };
         for (name, column) in columns {
-            if let Column::Of(path, format) = column {
-                let value = format.value(point.get(path));
-                point.figures.row.insert(name.clone(), value);
-            }
+            let value = match column {
+                Column::Shown(_) => continue,
+                Column::As(path) => point.get(path).cloned().unwrap_or_default(),
+                Column::Of(path, format) => format.value(point.get(path)),
+            };
+            point.figures.row.insert(name.clone(), value);
         }
         self.all.push(point);
     }

@@ -49,6 +49,8 @@ pub struct Best {
 pub enum Column {
     /// Whether an axis is one.
     Shown(bool),
+    /// A figure as it is, under another name.
+    As(String),
     /// A figure in another form.
     Of(String, Format),
 }

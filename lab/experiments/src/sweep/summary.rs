@@ -1,7 +1,6 @@
 //! Numbers of the summary: of each point, or of all together.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     format::fill,
@@ -24,7 +23,7 @@ pub struct Sum {
     over: Option<Conditions>,
     /// Over the largest of the same figure at the other points along this axis.
     over_best: Option<String>,
-    /// What is made of the numbers of all these points; none: each has its own, whose name says which.
+    /// What is made of the numbers of all points for which the name is the same; none: each has its own.
     fold: Option<Fold>,
 }
 
@@ -44,50 +43,53 @@ enum Fold {
 impl Sum {
     /// Adds it to a report. What was not measured is left out.
     pub fn tell(&self, name: &str, points: &Points, report: &mut Report) {
-        let measured: Vec<(&Measured, f64)> = points
-            .at(&self.at)
-            .filter(|point| {
-                self.not_at
-                    .as_ref()
-                    .is_none_or(|not| !points.is(point, not))
-            })
-            .filter_map(|point| Some((point, self.number(point, points)?)))
-            .collect();
-        let Some(fold) = &self.fold else {
-            for (point, number) in measured {
-                if let Some(name) = self.name_of(name, point, points) {
-                    report.summarize(name, number);
-                }
+        let mut named: Vec<(String, Vec<(&Measured, f64)>)> = vec![];
+        for point in points.at(&self.at) {
+            let is_out = self
+                .not_at
+                .as_ref()
+                .is_some_and(|not| points.is(point, not));
+            let number = self.number(point, points).filter(|_| !is_out);
+            let Some((number, name)) = number.zip(self.name_of(name, point, points)) else {
+                continue;
+            };
+            match named.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, measured)) => measured.push((point, number)),
+                None => named.push((name, vec![(point, number)])),
             }
-            return;
-        };
+        }
+        for (name, measured) in named {
+            match self.count(&measured) {
+                Some(count) => report.count(&name, count),
+                None => report.summarize(name, self.folded(&measured)),
+            }
+        }
+    }
+
+    /// The sum of what are counts.
+    fn count(&self, measured: &[(&Measured, f64)]) -> Option<u64> {
+        let counts = measured
+            .iter()
+            .map(|(point, _)| point.get(&self.of)?.as_u64());
+        matches!(self.fold, Some(Fold::Sum)).then(|| counts.sum())?
+    }
+
+    fn folded(&self, measured: &[(&Measured, f64)]) -> f64 {
         let numbers = || measured.iter().map(|(_, number)| *number);
-        let (Some(least), Some(most)) = (
-            numbers().min_by(f64::total_cmp),
-            numbers().max_by(f64::total_cmp),
-        ) else {
-            return;
-        };
-        let folded = match fold {
-            Fold::Least => least,
-            Fold::Most => most,
-            Fold::LeastOverMost => least / most,
-            Fold::OfMost(path) => {
+        let least = || numbers().fold(f64::INFINITY, f64::min);
+        let most = || numbers().fold(f64::NEG_INFINITY, f64::max);
+        match &self.fold {
+            None => numbers().last().unwrap_or(f64::NAN),
+            Some(Fold::Least) => least(),
+            Some(Fold::Most) => most(),
+            Some(Fold::Sum) => numbers().sum(),
+            Some(Fold::LeastOverMost) => least() / most(),
+            Some(Fold::OfMost(path)) => {
                 let best = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1));
                 best.and_then(|(point, _)| point.number(path))
                     .unwrap_or(f64::NAN)
             }
-            Fold::Sum => {
-                let counts = measured.iter().map(|(point, _)| point.get(&self.of));
-                let counts: Option<Vec<u64>> = counts.map(|c| c.and_then(Value::as_u64)).collect();
-                if let Some(counts) = counts {
-                    report.count(name, counts.iter().sum());
-                    return;
-                }
-                numbers().sum()
-            }
-        };
-        report.summarize(name, folded);
+        }
     }
 
     fn number(&self, point: &Measured, points: &Points) -> Option<f64> {

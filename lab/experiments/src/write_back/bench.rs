@@ -7,7 +7,7 @@ use load::{
 };
 use serde_json::{Map, Value};
 
-use super::WriteBack;
+use super::{Answer, WriteBack};
 use crate::{
     Run,
     rig::{CLIENT_CPU, Generating, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill, switch},
@@ -27,10 +27,10 @@ const QUEUE: u32 = 16;
 const LEAP: f64 = 2.0;
 
 /// A rack with a tenant, with write-back or without.
-pub(super) struct Bench<'a> {
+pub struct Bench<'a> {
     loads: Vec<Load>,
     rig: Rig,
-    params: &'a WriteBack,
+    params: WriteBack,
     name: &'static str,
     progress: &'a Progress,
 }
@@ -100,8 +100,6 @@ impl Step {
 
 /// What was measured of one write ratio.
 pub(super) struct Measured {
-    /// Part of the requests that write.
-    pub write_ratio: f64,
     /// Requests per second of which less than the limit is lost.
     pub rate: f64,
     /// Measured there.
@@ -113,12 +111,12 @@ pub(super) struct Measured {
 }
 
 impl<'a> Bench<'a> {
-    /// Builds it and writes all keys; `write_back_ms` 0: without.
-    pub fn new(
-        run: &Run<'a>,
-        params: &'a WriteBack,
-        write_back_ms: u32,
-    ) -> anyhow::Result<Bench<'a>> {
+    /// Builds it and writes all keys.
+    pub fn new(run: &Run<'a>, params: &WriteBack) -> anyhow::Result<Bench<'a>> {
+        let (name, write_back_ms) = match params.write_back {
+            Answer::No => ("without", 0),
+            Answer::Yes => ("with", params.write_back_ms),
+        };
         let line = Line {
             server_rate: Some(params.server_rate),
             queue: QUEUE,
@@ -158,27 +156,26 @@ impl<'a> Bench<'a> {
                 number,
             })?);
         }
-        let name = if write_back_ms > 0 { "with" } else { "without" };
         run.progress
             .say(format!("{name} write-back: writing all keys"));
         fill(&mut loads[0])?;
         Ok(Bench {
             loads,
             rig,
-            params,
+            params: params.clone(),
             name,
             progress: run.progress,
         })
     }
 
     /// Finds the point of saturation, and measures there and at `load_rate` (none: as the parameters have it).
-    pub fn measure(
+    pub(super) fn measure(
         &mut self,
         write_ratio: f64,
         load_rate: Option<f64>,
     ) -> anyhow::Result<Measured> {
         let first = self.settle(write_ratio)?;
-        let params = &self.params.search;
+        let params = self.params.search.clone();
         let limits = Limits {
             loss: LOSS,
             precision: params.precision,
@@ -201,7 +198,6 @@ impl<'a> Bench<'a> {
             self.params.seconds,
         )?;
         Ok(Measured {
-            write_ratio,
             rate: found.measured.result.throughput(),
             saturated: found.measured,
             load_rate,

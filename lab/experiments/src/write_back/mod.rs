@@ -4,7 +4,6 @@
 //! The servers' partitions are what is slow, as real backends are: the hottest one decides what the rack carries.
 
 mod bench;
-mod tell;
 
 use anyhow::ensure;
 use load::{
@@ -12,16 +11,18 @@ use load::{
     workload::{Churn, ChurnKind, Popularity},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    Measure, Report, Run,
+    Run,
     params::{exponent, keys, part, positive, ratio, value_len},
     servers::Search,
+    sweep::{Figures, Point, Points},
 };
-use bench::{Bench, Measured};
+use bench::{Bench, Measured, Step};
 
-/// Parameters of write-back's gain.
-#[derive(Serialize, Deserialize)]
+/// The rack, with write-back or without, under one load.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteBack {
     /// Number of keys, 16 bytes each.
@@ -30,8 +31,10 @@ pub struct WriteBack {
     value_len: usize,
     /// Zipf's exponent, of reads and writes.
     theta: f64,
-    /// Parts of the requests that write.
-    write_ratios: Vec<f64>,
+    /// Part of the requests that write.
+    write_ratio: f64,
+    /// Whether switches answer writes.
+    write_back: Answer,
     /// The tenant's bound on age.
     write_back_ms: u32,
     /// Writes of a key within a second from which on it is lent; none: as the store has it.
@@ -62,7 +65,17 @@ pub struct WriteBack {
     search: Search,
 }
 
-impl Measure for WriteBack {
+/// Whether something is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    No,
+    Yes,
+}
+
+impl Point for WriteBack {
+    type Bench<'a> = Bench<'a>;
+
     fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
         value_len(self.value_len)?;
@@ -90,25 +103,72 @@ impl Measure for WriteBack {
             "write_back_ms = {}: 10 to 60000 are possible",
             self.write_back_ms
         );
-        let mut ratios = self.write_ratios.iter();
-        ratios.try_for_each(|part| ratio("write_ratios", *part))
+        ratio("write_ratio", self.write_ratio)
     }
 
-    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let mut without: Vec<Measured> = vec![];
-        let mut bench = Bench::new(run, self, 0)?;
-        for part in &self.write_ratios {
-            without.push(bench.measure(*part, None)?);
-        }
-        drop(bench);
-        let mut with = vec![];
-        let mut bench = Bench::new(run, self, self.write_back_ms)?;
-        for (part, other) in self.write_ratios.iter().zip(&without) {
-            with.push(bench.measure(*part, Some(other.load_rate))?);
-        }
-        tell::tell(self, run, report, &without, &with);
-        Ok(())
+    fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {
+        Bench::new(run, self)
     }
+
+    fn measure(
+        &self,
+        bench: &mut Bench<'_>,
+        _: &Run<'_>,
+        before: &Points,
+    ) -> anyhow::Result<Option<Figures>> {
+        // Latencies are compared at the load that was carried without.
+        let mut before = before.all().iter();
+        let same = before.find(|point| point.number("write_ratio") == Some(self.write_ratio));
+        let load_rate = same.and_then(|point| point.number("load_rate"));
+        let one = bench.measure(self.write_ratio, load_rate)?;
+        let counted = &one.saturated.counted;
+        let wrong = one.saturated.result.wrong() + one.loaded.result.wrong();
+        let figures = one
+            .figures()
+            .aside("loans_returned", counted.of_store("loans_returned"))
+            .aside("loans_lost", counted.of_store("loans_lost"))
+            .aside("load", self.load)
+            .aside("wrong", wrong);
+        Ok(Some(figures))
+    }
+}
+
+impl Measured {
+    fn figures(&self) -> Figures {
+        Figures::new(json!({
+            "rate": self.rate,
+            "load_rate": self.load_rate,
+            "saturated": self.saturated.row(),
+            "loaded": self.loaded.row(),
+        }))
+    }
+}
+
+impl Step {
+    fn row(&self) -> Value {
+        let Step { result, counted } = self;
+        json!({
+            "throughput": result.throughput(),
+            "loss": result.loss(),
+            "hit_ratio": result.hit_ratio(),
+            "refused": result.refused,
+            "write": result.write,
+            "read": result.read,
+            "writes_to_store": self.reached(),
+            "writes_to_backend": self.backed(),
+            "asked_of_switches": self.asked(),
+            "lent": counted.lent,
+            "store": some(&counted.store),
+            "switches": some(&counted.switches),
+        })
+    }
+}
+
+/// What was counted at all.
+fn some(counted: &Map<String, Value>) -> Map<String, Value> {
+    let mut counted = counted.clone();
+    counted.retain(|_, count| count.as_u64() != Some(0));
+    counted
 }
 
 impl WriteBack {
