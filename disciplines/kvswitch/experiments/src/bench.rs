@@ -6,7 +6,7 @@ use anyhow::ensure;
 use experiments::{
     Run,
     params::positive,
-    servers::{Counted, Rack, Servers},
+    servers::{Counted, Rack, Saturation, Search, Servers},
 };
 use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
@@ -130,11 +130,6 @@ impl Measured {
         self.figures.get(name).copied().unwrap_or(0.0)
     }
 
-    /// Replicas that a server has on average, as a part of so many keys.
-    pub fn replicas_share(&self, keys: usize) -> f64 {
-        self.figure("replicas_told") / self.counted.served.len() as f64 / keys as f64
-    }
-
     /// Everything, for a report's row.
     pub fn row(&self) -> Map<String, Value> {
         let switch = self.counted.switch.iter().filter(|(_, n)| **n > 0.0);
@@ -207,11 +202,6 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Requests per second that all servers take together.
-    pub fn capacity(&self) -> f64 {
-        self.capacity
-    }
-
     /// The rate at which balance is measured: what the first server without anything before it still takes, if nothing is.
     pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         match self.system {
@@ -243,9 +233,12 @@ impl<'a> Bench<'a> {
     }
 
     /// What the servers are expected to carry.
-    pub fn expected(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+    fn expected(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         match self.system {
-            System::None => self.bound_without(popularity, write_ratio),
+            System::None => {
+                let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+                self.servers.bound(&shares)
+            }
             // Reads are spread; writes go home, and to each replica.
             _ => (self.capacity * (1.0 - write_ratio))
                 .max(self.bound_without(popularity, write_ratio)),
@@ -327,6 +320,40 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Finds the point of saturation, from what is expected on.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn saturate(
+        &mut self,
+        what: &str,
+        search: &Search,
+        popularity: Popularity,
+        write_ratio: f64,
+    ) -> anyhow::Result<Saturation> {
+        let expected = self.expected(popularity, write_ratio);
+        self.saturate_from(expected, what, search, popularity, write_ratio)
+    }
+
+    /// The same, from this rate on.
+    ///
+    /// # Errors
+    /// As [`Servers::phase`].
+    pub fn saturate_from(
+        &mut self,
+        expected: f64,
+        what: &str,
+        search: &Search,
+        popularity: Popularity,
+        write_ratio: f64,
+    ) -> anyhow::Result<Saturation> {
+        let phase = |rate, warmup, seconds| Phase {
+            write_ratio,
+            ..Phase::reads(popularity, rate, warmup, seconds)
+        };
+        self.servers.saturate(expected, what, search, phase)
+    }
+
     /// Measures balance at the usual rate, or at this one.
     ///
     /// # Errors
@@ -359,9 +386,4 @@ impl<'a> Bench<'a> {
             },
         })
     }
-}
-
-/// What none of the systems measured got wrong.
-pub fn wrong<'m>(measured: impl Iterator<Item = &'m Measured>) -> u64 {
-    measured.map(|one| one.result.wrong()).sum()
 }

@@ -1,29 +1,30 @@
-use anyhow::ensure;
+//! Copies and replicas together beside either alone, for workloads that stand for production traces.
+
 use experiments::{
-    Measure, Options, Report, Run,
-    params::{self, exponent},
-    plot,
-    servers::{Rack, Saturation, Search},
-    table::{Table, micros, percent, thousands},
+    Options, Run,
+    params::{self, by_name},
+    servers::{Rack, Search},
+    sweep::{Figures, Point, Points},
 };
-use load::{Phase, workload::Popularity};
+use load::workload::Popularity;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use wire::Lengths;
 
 use crate::bench::{Balance, Bench, System};
 
-/// Throughput of copies and replicas together over that of either alone, for workloads that stand for production traces.
+/// One system under one workload.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Hybrid {
+pub struct Together {
     rack: Rack,
     #[serde(default)]
     search: Search,
     #[serde(default)]
     balance: Balance,
-    /// Zipf's exponent.
-    theta: f64,
-    /// The part of the requests that writes.
+    /// How requests spread, reads and writes alike, and the part of them that writes.
+    #[serde(with = "by_name")]
+    popularity: Popularity,
     write_ratio: f64,
     /// By this the servers' rates are divided once more, so that switch and generator are never what is measured.
     slower: f64,
@@ -31,10 +32,9 @@ pub struct Hybrid {
     longest_value: u32,
     /// Windows at the rate that was found, before it is looked for again; 0: it is not.
     windows_there: u32,
-    /// What is compared.
-    systems: Vec<System>,
-    /// The workloads.
-    workloads: Vec<Workload>,
+    /// What stands before the servers.
+    system: System,
+    workload: Workload,
 }
 
 /// Values of a trace, as the experiment `orbit-production` takes them.
@@ -56,135 +56,69 @@ impl Workload {
     }
 }
 
-/// What a system came to under a workload.
-struct Came {
-    system: System,
-    point: Saturation,
-    figures: std::collections::BTreeMap<String, f64>,
-}
+impl Point for Together {
+    type Bench<'a> = Bench<'a>;
 
-impl Came {
-    fn row(&self, workload: &str) -> serde_json::Value {
-        serde_json::json!({
-            "workload": workload,
-            "system": self.system.name(),
-            "rate": self.point.rate,
-            "loss": self.point.result.loss(),
-            "all": self.point.result.all,
-            "server_load": self.point.server_load,
-            "switch": self.point.counted.switch,
-            "control": self.figures,
-            "wrong_values": self.point.result.wrong(),
-        })
-    }
-}
-
-impl Hybrid {
-    fn came(&self, run: &Run<'_>, workload: &Workload, system: System) -> anyhow::Result<Came> {
-        let mut rack = Rack {
-            value_len: workload.lengths(self.longest_value as usize),
-            factor: self.rack.factor * self.slower,
-            ..self.rack.clone()
-        };
-        if system == System::Cache {
-            let setting = ("netcache.longest_value".into(), self.longest_value);
-            rack.settings.extend([setting]);
-        }
-        let (popularity, write_ratio) = (Popularity::Zipf(self.theta), self.write_ratio);
-        let mut bench = Bench::new(run, &rack, &self.balance, system)?;
-        bench.learn(popularity, write_ratio)?;
-        let phase = |rate, warmup, seconds| Phase {
-            write_ratio,
-            ..Phase::reads(popularity, rate, warmup, seconds)
-        };
-        let what = format!("workload {}, {}", workload.name, system.name());
-        let expected = bench.expected(popularity, write_ratio);
-        let mut point = bench
-            .servers
-            .saturate(expected, &what, &self.search, phase)?;
-        if self.windows_there > 0 {
-            // What keys are to have depends on how busy servers are: it is learnt where it is to be measured.
-            bench.go_on(popularity, write_ratio, point.rate, self.windows_there)?;
-            let again = bench
-                .servers
-                .saturate(point.rate, &what, &self.search, phase)?;
-            if again.rate > point.rate {
-                point = again;
-            }
-        }
-        Ok(Came {
-            system,
-            point,
-            figures: bench.figures(),
-        })
-    }
-}
-
-impl Measure for Hybrid {
     fn check(&self) -> anyhow::Result<()> {
+        self.rack.check()?;
         self.search.check()?;
         self.balance.check(&self.rack)?;
-        exponent(self.theta)?;
         params::ratio("write_ratio", self.write_ratio)?;
         params::positive([("slower", self.slower)])?;
-        for workload in &self.workloads {
-            for part in [workload.cacheable, workload.short] {
-                params::ratio(&format!("workloads: {}", workload.name), part)?;
-            }
-        }
-        let is_there = self.systems.contains(&System::Hybrid);
-        ensure!(is_there, "systems: without hybrid nothing is compared");
-        self.rack.check()
+        let name = format!("workload {}", self.workload.name);
+        let parts = [self.workload.cacheable, self.workload.short];
+        parts
+            .iter()
+            .try_for_each(|part| params::ratio(&name, *part))
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
         options.backend.needs()
     }
 
-    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let mut table = Table::new(&["workload", "system", "req/s", "lost", "hits", "p50", "p99"]);
-        let mut series: Vec<(&str, Vec<f64>)> =
-            self.systems.iter().map(|s| (s.name(), vec![])).collect();
-        let (mut least, mut wrong) = (f64::INFINITY, 0);
-        for workload in &self.workloads {
-            let (mut hybrid, mut best) = (0.0, 0.0_f64);
-            for (system, (_, rates)) in self.systems.iter().zip(&mut series) {
-                let came = self.came(run, workload, *system)?;
-                let result = &came.point.result;
-                table.row([
-                    workload.name.clone(),
-                    system.name().into(),
-                    thousands(came.point.rate),
-                    percent(result.loss()),
-                    percent(result.hit_ratio()),
-                    micros(result.all.p50_us),
-                    micros(result.all.p99_us),
-                ]);
-                report.rows.push(came.row(&workload.name));
-                wrong += result.wrong();
-                rates.push(came.point.rate);
-                match system {
-                    System::Hybrid => hybrid = came.point.rate,
-                    _ => best = best.max(came.point.rate),
-                }
-            }
-            let over = hybrid / best;
-            report.summarize(format!("hybrid_over_best_{}", workload.name), over);
-            least = least.min(over);
-        }
-        report.summarize("hybrid_over_best", least);
-        report.count("wrong_values", wrong);
-        report.text = table.render();
-        let groups: Vec<String> = self.workloads.iter().map(|w| w.name.clone()).collect();
-        let bars = plot::GroupedBars {
-            title: "Saturation throughput of copies and replicas together, and of either alone",
-            y: "requests per second",
-            groups: &groups,
-            series: &series,
-            marks: None,
+    fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {
+        let mut rack = Rack {
+            value_len: self.workload.lengths(self.longest_value as usize),
+            factor: self.rack.factor * self.slower,
+            ..self.rack.clone()
         };
-        report.plot(run.name, plot::grouped_bars(&bars));
-        Ok(())
+        if self.system == System::Cache {
+            let setting = ("netcache.longest_value".into(), self.longest_value);
+            rack.settings.extend([setting]);
+        }
+        Bench::new(run, &rack, &self.balance, self.system)
+    }
+
+    fn measure(
+        &self,
+        bench: &mut Bench<'_>,
+        _: &Run<'_>,
+        _: &Points,
+    ) -> anyhow::Result<Option<Figures>> {
+        let (popularity, write_ratio) = (self.popularity, self.write_ratio);
+        bench.learn(popularity, write_ratio)?;
+        let what = format!("workload {}, {}", self.workload.name, self.system.name());
+        let mut point = bench.saturate(&what, &self.search, popularity, write_ratio)?;
+        if self.windows_there > 0 {
+            // What keys are to have depends on how busy servers are: it is learnt where it is to be measured.
+            bench.go_on(popularity, write_ratio, point.rate, self.windows_there)?;
+            let from = point.rate;
+            let again = bench.saturate_from(from, &what, &self.search, popularity, write_ratio)?;
+            if again.rate > point.rate {
+                point = again;
+            }
+        }
+        let row = json!({
+            "rate": point.rate,
+            "loss": point.result.loss(),
+            "all": point.result.all,
+            "server_load": point.server_load,
+            "switch": point.counted.switch,
+            "control": bench.figures(),
+            "wrong_values": point.result.wrong(),
+        });
+        let figures = Figures::new(row).aside("hit_ratio", point.result.hit_ratio());
+        Ok(Some(figures))
     }
 }
 

@@ -1,16 +1,10 @@
 //! The paper's figures: what is measured, and the parameters it is measured with.
 
-mod accuracy;
-mod axis;
+mod balancing;
 mod bench;
 pub mod cost;
 mod failures;
 mod hybrid;
-mod scale;
-mod skew;
-mod threshold;
-mod value_size;
-mod writes;
 
 use experiments::{Kind, Registered};
 
@@ -21,31 +15,34 @@ macro_rules! on_the_rack {
     };
 }
 
+/// Balance, over whatever the file says.
+const BALANCING: Kind = Kind::sweep::<balancing::Balancing>();
+
 /// All of them, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: on_the_rack!("../kv-skew.toml"),
-        kind: &Kind::of::<skew::Skew>("kv-skew"),
+        kind: &BALANCING,
     },
     Registered {
         toml: on_the_rack!("../kv-accuracy.toml"),
-        kind: &Kind::of::<accuracy::OfPrediction>("kv-accuracy"),
+        kind: &BALANCING,
     },
     Registered {
         toml: on_the_rack!("../kv-threshold.toml"),
-        kind: &Kind::of::<threshold::OverKeys>("kv-threshold"),
+        kind: &BALANCING,
     },
     Registered {
         toml: on_the_rack!("../kv-valuesize.toml"),
-        kind: &Kind::of::<value_size::ValueSize>("kv-valuesize"),
+        kind: &BALANCING,
     },
     Registered {
         toml: on_the_rack!("../kv-writes.toml"),
-        kind: &Kind::of::<writes::Writes>("kv-writes"),
+        kind: &BALANCING,
     },
     Registered {
         toml: include_str!("../kv-scale.toml"),
-        kind: &Kind::of::<scale::Scale>("kv-scale"),
+        kind: &BALANCING,
     },
     Registered {
         toml: on_the_rack!("../kv-failures.toml"),
@@ -53,7 +50,7 @@ pub const EXPERIMENTS: &[Registered] = &[
     },
     Registered {
         toml: on_the_rack!("../hybrid.toml"),
-        kind: &Kind::of::<hybrid::Hybrid>("hybrid"),
+        kind: &Kind::sweep::<hybrid::Together>(),
     },
 ];
 
