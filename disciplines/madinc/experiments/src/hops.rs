@@ -3,26 +3,29 @@
 
 use anyhow::ensure;
 use experiments::{
-    Measure, Report, Run,
-    params::{Distributions, Tenancy, positive},
-    plot,
+    Report, Run,
+    params::{Tenancy, by_name, positive},
     rig::{Line, Policy, TenantSpec},
-    table::{Table, percent},
+    sweep::{Figures, Point, Points},
     tenants::{Stage, median},
 };
 use lab::topology::Fault;
-use load::{Phase, PhaseResult, workload::Popularity};
+use load::{Phase, workload::Popularity};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 const SWITCHES: u16 = 3;
+/// Of round trips; the last percent would squeeze the steps together.
+const DRAWN: f64 = 0.99;
 
-/// Each distribution from an empty cache.
+/// One distribution from an empty cache.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hops {
     tenancy: Tenancy,
-    distributions: Distributions,
+    /// How requests spread.
+    #[serde(with = "by_name")]
+    popularity: Popularity,
     /// Requests per second that the store takes.
     server_rate: f64,
     /// Requests per second offered.
@@ -33,10 +36,12 @@ pub struct Hops {
     delay_ms: f64,
 }
 
-impl Measure for Hops {
+impl Point for Hops {
+    /// The switches, and how many users they have had.
+    type Bench<'a> = (Stage<'a>, u32);
+
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
-        self.distributions.check()?;
         ensure!(
             (0.0..=1000.0).contains(&self.delay_ms),
             "delay_ms = {}: 0 to 1000",
@@ -49,7 +54,7 @@ impl Measure for Hops {
         ])
     }
 
-    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<(Stage<'a>, u32)> {
         let line = Line {
             fault: Some(Fault {
                 delay_ms: self.delay_ms,
@@ -60,56 +65,31 @@ impl Measure for Hops {
             ..Stage::line(run, &self.tenancy, usize::from(SWITCHES))
         };
         let name = run.options.name.clone();
-        let mut stage = Stage::start(run, &self.tenancy, &line, name)?;
-        let mut seen = vec![];
-        for (popularity, id) in self.distributions.all().into_iter().zip(1..) {
-            run.progress.say(popularity.title());
-            let tenants = [TenantSpec {
-                policy: Policy::EvenSplit,
-                ..stage.tenant(id)
-            }];
-            let mut load = stage.newcomers(&tenants)?;
-            let reads = Phase::reads(popularity, self.rate, 0.0, self.settle_s);
-            seen.push((popularity, load.run(&reads)?));
-            drop(load);
-            stage.rig.remove_tenants(&tenants)?;
-        }
-        tell(report, run, &seen);
-        Ok(())
+        Ok((Stage::start(run, &self.tenancy, &line, name)?, 0))
     }
-}
 
-fn tell(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) {
-    let mut table = Table::new(&[
-        "popularity",
-        "switch 1",
-        "switch 2",
-        "switch 3",
-        "store",
-        "p50",
-        "p99",
-        "wrong",
-    ]);
-    for (popularity, result) in seen {
-        let share = |switch| percent(result.share_of(switch));
-        table.row([
-            popularity.title(),
-            share(1),
-            share(2),
-            share(3),
-            share(0),
-            format!("{:.2} ms", result.all.p50_us / 1e3),
-            format!("{:.2} ms", result.all.p99_us / 1e3),
-            result.wrong().to_string(),
-        ]);
-        for switch in 1..=SWITCHES {
-            let name = format!("hop_{switch}_share_{}", popularity.name());
-            report.summarize(name, result.share_of(switch));
-        }
-        let name = format!("store_share_{}", popularity.name());
-        report.summarize(name, result.share_of(0));
-        report.rows.push(json!({
-            "popularity": popularity.name(),
+    fn measure(
+        &self,
+        (stage, id): &mut (Stage<'_>, u32),
+        run: &Run<'_>,
+        _: &Points,
+    ) -> anyhow::Result<Option<Figures>> {
+        *id += 1;
+        run.progress.say(self.popularity.title());
+        let tenants = [TenantSpec {
+            policy: Policy::EvenSplit,
+            ..stage.tenant(*id)
+        }];
+        let mut load = stage.newcomers(&tenants)?;
+        let reads = Phase::reads(self.popularity, self.rate, 0.0, self.settle_s);
+        let result = load.run(&reads)?;
+        drop(load);
+        stage.rig.remove_tenants(&tenants)?;
+        let order = (1..=SWITCHES).chain([0]);
+        let shares: Vec<f64> = order.map(|switch| result.share_of(switch)).collect();
+        let cdf = result.cdf.iter().filter(|(_, share)| *share <= DRAWN);
+        let cdf: Vec<_> = cdf.map(|(us, share)| json!([us / 1e3, share])).collect();
+        let figures = Figures::new(json!({
             "answered": result.answered,
             "throughput": result.throughput(),
             "hit_ratio": result.hit_ratio(),
@@ -120,37 +100,45 @@ fn tell(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) 
             "wrong_values": result.wrong(),
             "round_trip_cdf_us": result.cdf,
         }));
+        let figures = figures
+            .aside("hop_1", shares[0])
+            .aside("hop_2", shares[1])
+            .aside("hop_3", shares[2])
+            .aside("store", shares[3])
+            .aside("shares", shares)
+            .aside("round_trip_cdf_ms", cdf)
+            .aside("wrong", result.wrong() as f64);
+        Ok(Some(figures))
     }
-    let steps = steps(seen);
-    let ratios: serde_json::Map<String, Value> = steps
-        .iter()
-        .map(|(hops, us)| {
-            let ratio = us / steps[0].1;
-            (hops.to_string(), ((ratio * 1000.0).round() / 1000.0).into())
-        })
-        .collect();
-    report
-        .summary
-        .insert("rtt_step_ratio".into(), Value::Object(ratios));
-    for (hops, us) in &steps {
-        report.summarize(format!("rtt_us_p50_hop_{hops}"), *us);
+
+    fn finish(&self, _: &Run<'_>, points: &Points, report: &mut Report) -> anyhow::Result<()> {
+        let served_by = points
+            .all()
+            .iter()
+            .filter_map(|point| point.get("served_by"));
+        let steps = steps(&served_by.collect::<Vec<_>>());
+        let ratio = |us: f64| (us / steps[0].1 * 1000.0).round() / 1000.0;
+        let ratios = steps
+            .iter()
+            .map(|(hops, us)| (hops.to_string(), ratio(*us).into()));
+        let ratios: Map<String, Value> = ratios.collect();
+        report
+            .summary
+            .insert("rtt_step_ratio".into(), ratios.into());
+        for (hops, us) in &steps {
+            report.summarize(format!("rtt_us_p50_hop_{hops}"), *us);
+        }
+        Ok(())
     }
-    let wrong: u64 = seen.iter().map(|(_, result)| result.wrong()).sum();
-    report.summarize("wrong_values", wrong as f64);
-    if wrong > 0 {
-        report.failure = Some(format!("{wrong} wrong values"));
-    }
-    report.text = table.render();
-    draw(report, run, seen);
 }
 
 /// For each number of hops whose switch answered anything, the median over the distributions of its median round trip in
 /// microseconds.
-fn steps(seen: &[(Popularity, PhaseResult)]) -> Vec<(u16, f64)> {
-    let of = |switch| -> Vec<f64> {
-        let all = seen.iter().flat_map(|(_, result)| &result.served_by);
-        all.filter(|by| by.switch == switch && by.reads.count > 0)
-            .map(|by| by.reads.p50_us)
+fn steps(served_by: &[&Value]) -> Vec<(u16, f64)> {
+    let of = |switch: u16| -> Vec<f64> {
+        let all = served_by.iter().filter_map(|by| by.as_array()).flatten();
+        let own = all.filter(|by| by["switch"] == switch && by["reads"]["count"] != 0);
+        own.filter_map(|by| by["reads"]["p50_us"].as_f64())
             .collect()
     };
     (1..=SWITCHES)
@@ -159,82 +147,19 @@ fn steps(seen: &[(Popularity, PhaseResult)]) -> Vec<(u16, f64)> {
         .collect()
 }
 
-fn draw(report: &mut Report, run: &Run<'_>, seen: &[(Popularity, PhaseResult)]) {
-    let hops: Vec<String> = (1..=SWITCHES)
-        .map(|n| format!("switch {n}"))
-        .chain(["store".into()])
-        .collect();
-    let titles: Vec<String> = seen
-        .iter()
-        .map(|(popularity, _)| popularity.title())
-        .collect();
-    let by_hop = |result: &PhaseResult| -> Vec<f64> {
-        let order = (1..=SWITCHES).chain([0]);
-        order
-            .map(|switch| result.share_of(switch) * 100.0)
-            .collect()
-    };
-    let series: Vec<(&str, Vec<f64>)> = titles
-        .iter()
-        .zip(seen)
-        .map(|(title, (_, result))| (title.as_str(), by_hop(result)))
-        .collect();
-    let bars = plot::GroupedBars {
-        title: "Who answers, from an empty cache on",
-        y: "percent of the reads",
-        groups: &hops,
-        series: &series,
-        marks: None,
-    };
-    report.plot(run.name, plot::grouped_bars(&bars));
-    let cdfs: Vec<(String, Vec<(f64, f64)>)> = titles
-        .iter()
-        .zip(seen)
-        .map(|(title, (_, result))| {
-            // The last percent would squeeze the steps together.
-            let points = result.cdf.iter().filter(|(_, share)| *share <= 0.99);
-            (
-                title.clone(),
-                points.map(|(us, share)| (us / 1e3, *share)).collect(),
-            )
-        })
-        .collect();
-    let svg = plot::distribution(
-        "Round trips of reads",
-        "milliseconds",
-        "part of the reads",
-        &cdfs,
-    );
-    report.plot(format!("{}-rtt", run.name), svg);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::{Latency, ServedBy};
 
     #[test]
     fn steps_are_medians_of_those_that_answered() {
-        let by = |switch, p50_us| ServedBy {
-            switch,
-            reads: Latency {
-                count: 10,
-                p50_us,
-                ..Latency::default()
-            },
-        };
-        let result = |served_by| {
-            let result = PhaseResult {
-                served_by,
-                ..PhaseResult::default()
-            };
-            (Popularity::Uniform, result)
-        };
+        let by = |switch: u16, count: u64, p50_us: f64| json!({ "switch": switch, "reads": { "count": count, "p50_us": p50_us } });
         let seen = [
-            result(vec![by(0, 9.0), by(1, 2.0), by(2, 4.0)]),
-            result(vec![by(1, 2.2), by(2, 4.4)]),
-            result(vec![by(1, 2.1)]),
+            json!([by(0, 10, 9.0), by(1, 10, 2.0), by(2, 10, 4.0)]),
+            json!([by(1, 10, 2.2), by(2, 10, 4.4), by(3, 0, 9.0)]),
+            json!([by(1, 10, 2.1)]),
         ];
+        let seen: Vec<&Value> = seen.iter().collect();
         assert_eq!(steps(&seen), [(1, 2.1), (2, 4.2)]);
         assert!(steps(&[]).is_empty());
     }

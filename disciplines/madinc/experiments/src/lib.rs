@@ -10,11 +10,11 @@ use experiments::{Kind, Registered};
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: include_str!("../madinc-hops.toml"),
-        kind: &Kind::of::<hops::Hops>("hops"),
+        kind: &Kind::sweep::<hops::Hops>(),
     },
     Registered {
         toml: include_str!("../madinc-policies.toml"),
-        kind: &Kind::of::<policies::Policies>("policies"),
+        kind: &Kind::sweep::<policies::Policies>(),
     },
     Registered {
         toml: include_str!("../madinc-users.toml"),

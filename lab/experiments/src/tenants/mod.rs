@@ -26,7 +26,7 @@ use crate::{
 pub struct Stage<'a> {
     /// The rig.
     pub rig: Rig,
-    tenancy: &'a Tenancy,
+    tenancy: Tenancy,
     discipline: &'a str,
     clients: usize,
     seed: u64,
@@ -50,13 +50,13 @@ impl<'a> Stage<'a> {
     /// As [`Rig::build`].
     pub fn start(
         run: &Run<'a>,
-        tenancy: &'a Tenancy,
+        tenancy: &Tenancy,
         line: &Line,
         name: Option<String>,
     ) -> anyhow::Result<Stage<'a>> {
         Ok(Stage {
             rig: Rig::build(line.plan(), name, run)?,
-            tenancy,
+            tenancy: tenancy.clone(),
             discipline: run.discipline,
             clients: line.clients + line.far_clients,
             seed: run.options.seed,
