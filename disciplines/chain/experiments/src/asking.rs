@@ -69,7 +69,6 @@ pub struct InLine {
     pub load: CoordLoad,
     /// From the head.
     pub members: Vec<SocketAddr>,
-    wrong: u64,
 }
 
 impl InLine {
@@ -103,7 +102,6 @@ impl InLine {
             members: members.collect(),
             bench,
             load,
-            wrong: 0,
         })
     }
 
@@ -113,14 +111,8 @@ impl InLine {
     /// As [`experiments::rig::Driver::run`], or nobody was answered.
     pub fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
         let result = self.load.run(phase)?;
-        self.wrong += result.wrong + result.not_found;
         let answered = result.reads.count + result.writes.count;
         ensure!(answered > 0, "nobody was answered: {}", result.error);
         Ok(result)
-    }
-
-    /// Values that were not their key's, and keys that were not there, of all phases.
-    pub fn wrong(&self) -> u64 {
-        self.wrong
     }
 }

@@ -7,7 +7,7 @@ use lab::{
     roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
     topology::{Fault, Link},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wire::PORT;
 
 use crate::bench::Protocol;
@@ -47,24 +47,17 @@ pub struct Layout {
 }
 
 /// Whose time a switch takes for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
     /// That of a core of its own, as a switch in a network has it.
+    #[default]
     Own,
     /// That of the one core that all switches have together, as the paper had all of them on one machine.
     Shared,
 }
 
 impl Cores {
-    /// Those that can be chosen in a world.
-    pub fn of(world: World) -> &'static [Cores] {
-        match world {
-            World::Sim => &[Cores::Own, Cores::Shared],
-            World::Kernel => &[Cores::Own],
-        }
-    }
-
     /// What figures are called: those of shared cores have names of their own.
     pub fn named(self, figure: impl Into<String>) -> String {
         let figure = figure.into();

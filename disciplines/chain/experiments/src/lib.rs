@@ -2,35 +2,35 @@
 
 mod asking;
 mod bench;
-mod distance;
 mod etcd;
 mod faults;
-mod latency;
+mod in_line;
 mod layout;
 mod locks;
-mod mixed;
-mod scale;
 mod trouble;
 
 use experiments::{Kind, Registered};
+
+/// A line of switches, asked as the file says.
+const IN_LINE: Kind = Kind::sweep::<in_line::Asked>();
 
 /// All of them: the paper's figures in their order, then the others.
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: include_str!("../craq-distance.toml"),
-        kind: &Kind::of::<distance::Distance>("craq-distance"),
+        kind: &IN_LINE,
     },
     Registered {
         toml: include_str!("../craq-latency.toml"),
-        kind: &Kind::of::<latency::ReadLatency>("craq-latency"),
+        kind: &IN_LINE,
     },
     Registered {
         toml: include_str!("../craq-mixed.toml"),
-        kind: &Kind::of::<mixed::Mixed>("craq-mixed"),
+        kind: &IN_LINE,
     },
     Registered {
         toml: include_str!("../craq-scale.toml"),
-        kind: &Kind::of::<scale::Scale>("craq-scale"),
+        kind: &IN_LINE,
     },
     Registered {
         toml: include_str!("../craq-faults.toml"),
