@@ -1,8 +1,10 @@
 //! Experiments: what they run on, and those of no single paper.
 //!
-//! A [`Registered`] experiment is a TOML file beside its [`Kind`]: a struct of parameters with the run that measures
-//! ([`Measure`]). It plans a rack and runs it on the [`rig`], puts rows, a summary, a [`table`] and SVG plots ([`plot`])
-//! into a [`Report`].
+//! A [`Registered`] experiment is a TOML file beside its [`Kind`]. Where some systems are measured
+//! along some axes, that is [`sweep`]: the file says what is gone through and what is told of it,
+//! and code how one point is measured. Of another kind it is a struct of parameters with the run
+//! that measures ([`Measure`]). Either way a rack is planned and runs on the [`rig`], and rows, a
+//! summary, a [`table`] and SVG plots ([`plot`]) go into a [`Report`].
 //!
 //! ```toml
 //! name = "some-skew"

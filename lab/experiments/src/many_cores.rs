@@ -1,5 +1,5 @@
-//! What a switch of many cores answers, by how many there are and by how much is written, beside what the one cache line allows that all
-//! of them write.
+//! What a switch of many cores answers, by how many there are and by how much is written, beside
+//! what the one cache line allows that all of them write.
 
 use anyhow::{Context, ensure};
 use load::{Phase, workload::Popularity};
@@ -25,7 +25,8 @@ pub struct ManyCores {
     write_ratio: f64,
 }
 
-/// Part of the keys that is cached before anything is measured; the others may be on probation, or not be there.
+/// Part of the keys that is cached before anything is measured; the others may be on probation, or
+/// not be there.
 const PRELOADED: f64 = 0.93;
 
 /// Frames that a switch sees of a read that it answers, and of a write.

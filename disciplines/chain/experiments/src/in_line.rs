@@ -33,7 +33,8 @@ pub struct Asked {
     /// Part of the operations that write.
     #[serde(default)]
     writes: f64,
-    /// Reads per second, as a part of the most that NetChain answers; none: as many as can be under way.
+    /// Reads per second, as a part of the most that NetChain answers; none: as many as can be under
+    /// way.
     load: Option<f64>,
     /// Whether only the head is asked.
     #[serde(default)]
@@ -152,8 +153,8 @@ impl Point for Asked {
                 .aside("answers_per_s", answered)
                 .aside("asked_per_s", phase.rate)
                 .aside(MOST, most)
-                .aside("read", serde_json::to_value(&result.reads)?)
-                .aside("write", serde_json::to_value(&result.writes)?)
+                .aside("read", serde_json::to_value(result.reads)?)
+                .aside("write", serde_json::to_value(result.writes)?)
                 .aside("put_off", result.put_off)
                 .aside("retransmitted", result.retransmitted)
                 .aside("failed", result.failed)

@@ -1,4 +1,5 @@
-//! How far servers are from balance behind one of the systems, and what they carry (figures 7 to 9).
+//! How far servers are from balance behind one of the systems, and what they carry (figures 7 to
+//! 9).
 
 use anyhow::ensure;
 use experiments::{
@@ -16,8 +17,8 @@ use crate::{
     cost,
 };
 
-/// So that the keys in the switch's table are those that are expected to be the hottest, all of them and no others, each at as many servers as there
-/// are.
+/// So that the keys in the switch's table are those that are expected to be the hottest, all of
+/// them and no others, each at as many servers as there are.
 const ALL_EXPECTED: [(&str, u32); 3] = [
     ("kvswitch.fixed", 1),
     ("kvswitch.first_millionths", 1),
@@ -25,7 +26,8 @@ const ALL_EXPECTED: [(&str, u32); 3] = [
 ];
 /// Of one that is only looked for, at two.
 const AT_TWO: (&str, u32) = ("kvswitch.replicas", 2);
-/// Windows of the usual load between two looks: equation 1 goes by two, and what it says is there in the third.
+/// Windows of the usual load between two looks: equation 1 goes by two, and what it says is there
+/// in the third.
 const BETWEEN: u32 = 3;
 
 /// One system under one load.
@@ -45,7 +47,8 @@ pub struct Balancing {
     /// Part of the requests that write.
     #[serde(default)]
     write_ratio: f64,
-    /// Whether balance is measured at what servers carry without anything before them, whatever there is.
+    /// Whether balance is measured at what servers carry without anything before them, whatever
+    /// there is.
     #[serde(default)]
     at_rate_of_none: bool,
     /// By how requests spread: of which of these throughput is searched for as well.
@@ -88,12 +91,14 @@ struct Hottest {
 
 /// How it is looked what the switch has.
 ///
-/// The truth is the generator's: the keys of its first ranks are asked for, each alike and in a small part of a window, and those of them count
-/// that the switch has a record of. A key that the control half does not know of is wrong.
+/// The truth is the generator's: the keys of its first ranks are asked for, each alike and in a
+/// small part of a window, and those of them count that the switch has a record of. A key that the
+/// control half does not know of is wrong.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Looking {
-    /// Length of a window, in the place of the rack's: a thousandth key has to be told from those beside it.
+    /// Length of a window, in the place of the rack's: a thousandth key has to be told from those
+    /// beside it.
     window_ms: u32,
     /// How often it is looked, and how long, in parts of a window.
     times: u32,

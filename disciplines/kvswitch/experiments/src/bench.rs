@@ -35,7 +35,8 @@ pub enum System {
     Hybrid,
 }
 
-/// Windows at most that a control half has to begin in: a tenant that changes its discipline has to be told to everybody first.
+/// Windows at most that a control half has to begin in: a tenant that changes its discipline has to
+/// be told to everybody first.
 const UNTIL_IT_BEGINS: u32 = 12;
 
 /// Longest key and value that NetCache holds in its paper, in bytes.
@@ -120,7 +121,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How far the servers' loads are from each other: the mean deviation over the mean (equation 2).
+    /// How far the servers' loads are from each other: the mean deviation over the mean (equation
+    /// 2).
     pub fn imbalance(&self) -> f64 {
         imbalance(&self.counted.served)
     }
@@ -202,7 +204,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The rate at which balance is measured: what the first server without anything before it still takes, if nothing is.
+    /// The rate at which balance is measured: what the first server without anything before it
+    /// still takes, if nothing is.
     pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         match self.system {
             System::None => 0.9 * self.bound_without(popularity, write_ratio),
@@ -218,7 +221,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What the servers carry, as a part of all, if those of a rack share what it is asked, and racks nothing.
+    /// What the servers carry, as a part of all, if those of a rack share what it is asked, and
+    /// racks nothing.
     fn bound_in_racks(&self, popularity: Popularity, write_ratio: f64) -> f64 {
         let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
         let racks = shares.chunks(shares.len().div_ceil(self.racks as usize).max(1));

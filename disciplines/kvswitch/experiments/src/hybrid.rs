@@ -1,4 +1,5 @@
-//! Copies and replicas together beside either alone, for workloads that stand for production traces.
+//! Copies and replicas together beside either alone, for workloads that stand for production
+//! traces.
 
 use experiments::{
     Options, Run,
@@ -26,7 +27,8 @@ pub struct Together {
     #[serde(with = "by_name")]
     popularity: Popularity,
     write_ratio: f64,
-    /// By this the servers' rates are divided once more, so that switch and generator are never what is measured.
+    /// By this the servers' rates are divided once more, so that switch and generator are never
+    /// what is measured.
     slower: f64,
     /// The longest value that NetCache alone holds where it is the paper's, in bytes.
     longest_value: u32,
@@ -100,7 +102,8 @@ impl Point for Together {
         let what = format!("workload {}, {}", self.workload.name, self.system.name());
         let mut point = bench.saturate(&what, &self.search, popularity, write_ratio)?;
         if self.windows_there > 0 {
-            // What keys are to have depends on how busy servers are: it is learnt where it is to be measured.
+            // What keys are to have depends on how busy servers are: it is learnt where it is to be
+            // measured.
             bench.go_on(popularity, write_ratio, point.rate, self.windows_there)?;
             let from = point.rate;
             let again = bench.saturate_from(from, &what, &self.search, popularity, write_ratio)?;

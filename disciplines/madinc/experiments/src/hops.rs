@@ -1,5 +1,6 @@
-//! One user of three switches (the multi-tenancy thesis, section 5.4, figures 5.4 and 5.5): which switch answers, and how long that takes.
-//! Every link has the same fixed delay, so that hops show as steps.
+//! One user of three switches (the multi-tenancy thesis, section 5.4, figures 5.4 and 5.5): which
+//! switch answers, and how long that takes. Every link has the same fixed delay, so that hops show
+//! as steps.
 
 use anyhow::ensure;
 use experiments::{
@@ -132,8 +133,8 @@ impl Point for Hops {
     }
 }
 
-/// For each number of hops whose switch answered anything, the median over the distributions of its median round trip in
-/// microseconds.
+/// For each number of hops whose switch answered anything, the median over the distributions of its
+/// median round trip in microseconds.
 fn steps(served_by: &[&Value]) -> Vec<(u16, f64)> {
     let of = |switch: u16| -> Vec<f64> {
         let all = served_by.iter().filter_map(|by| by.as_array()).flatten();

@@ -1,6 +1,7 @@
-//! One user of two switches (the multi-tenancy thesis, section 5.3, figures 5.2 and 5.3): where guaranteed pages are placed, and what that
-//! does to who answers, how far away that is, and so to throughput: of a client that waits for its answers (a closed loop), since at one
-//! offered rate everybody who is not overloaded answers as much.
+//! One user of two switches (the multi-tenancy thesis, section 5.3, figures 5.2 and 5.3): where
+//! guaranteed pages are placed, and what that does to who answers, how far away that is, and so to
+//! throughput: of a client that waits for its answers (a closed loop), since at one offered rate
+//! everybody who is not overloaded answers as much.
 
 use experiments::{
     Run,
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 const SWITCHES: usize = 2;
-/// Requests under way in a closed loop: as many as one who waits, so that distance tells and no queue does.
+/// Requests under way in a closed loop: as many as one who waits, so that distance tells and no
+/// queue does.
 const OUTSTANDING: usize = 4;
 
 /// One distribution under one policy, from an empty cache.

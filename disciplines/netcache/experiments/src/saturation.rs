@@ -1,5 +1,5 @@
-//! What the rack carries without and with the cache (figures 10a and 10d), beside what an ideal cache of the same size would reach for the
-//! same map of keys to servers.
+//! What the rack carries without and with the cache (figures 10a and 10d), beside what an ideal
+//! cache of the same size would reach for the same map of keys to servers.
 
 use experiments::{
     Options, Run,
@@ -62,7 +62,8 @@ impl Saturation {
         }
     }
 
-    /// What the servers carry if this number of keys is cached and this part of the requests writes.
+    /// What the servers carry if this number of keys is cached and this part of the requests
+    /// writes.
     fn bound(&self, servers: &Servers<'_>, items: usize, write_ratio: f64) -> f64 {
         let writes = self.writes.map_or(self.popularity, |writes| writes.0);
         servers.bound(&servers.shares(self.popularity, write_ratio, writes, items))

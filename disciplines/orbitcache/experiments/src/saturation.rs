@@ -15,7 +15,8 @@ use wire::Lengths;
 
 use crate::system::{Bench, Caches, Mix, System};
 
-/// Memory for values of all servers of the kernel's world, which are one process there; and what a key takes beside its value.
+/// Memory for values of all servers of the kernel's world, which are one process there; and what a
+/// key takes beside its value.
 const MEMORY_BYTES: usize = 700 << 20;
 const KEY_BYTES: usize = 200;
 
@@ -40,7 +41,8 @@ pub struct Saturation {
     items: Option<usize>,
     /// The length of all values, in the place of the rack's.
     bytes: Option<usize>,
-    /// The number of servers, in the place of the rack's: OrbitCache's items are as many for each. And what each of them takes.
+    /// The number of servers, in the place of the rack's: OrbitCache's items are as many for each.
+    /// And what each of them takes.
     servers: Option<u32>,
     server_rate: Option<f64>,
     /// What stands for a production trace.
@@ -64,8 +66,8 @@ struct Workload {
 }
 
 impl Workload {
-    /// The rank of the hottest key that does not fit NetCache, counted from 1: what is to be expected, so that the seed's luck with single
-    /// keys decides nothing.
+    /// The rank of the hottest key that does not fit NetCache, counted from 1: what is to be
+    /// expected, so that the seed's luck with single keys decides nothing.
     fn first_unfit(&self) -> usize {
         let fitting = self.cacheable.min(self.short);
         (1.0 / (1.0 - fitting).max(1e-3)).round() as usize

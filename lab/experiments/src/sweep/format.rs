@@ -83,7 +83,8 @@ impl Format {
     }
 }
 
-/// Puts figures into a text, for each `{PATH}` or `{PATH:FORMAT}` in it; none: one of them is not there.
+/// Puts figures into a text, for each `{PATH}` or `{PATH:FORMAT}` in it; none: one of them is not
+/// there.
 pub fn fill<'v>(text: &str, find: impl Fn(&str) -> Option<&'v Value>) -> Option<String> {
     let mut parts = text.split('{');
     let mut filled = parts.next()?.to_owned();

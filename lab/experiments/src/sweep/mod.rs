@@ -1,8 +1,10 @@
-//! Experiments that are data: some systems, measured at each place of some axes, and how that is told.
+//! Experiments that are data: some systems, measured at each place of some axes, and how that is
+//! told.
 //!
-//! What is measured is code: a [`Point`], a struct of parameters that says how its rack is built and what is measured
-//! on it. All else stands in the experiment's file: which parameters are axes, the order in which they are gone
-//! through, for which of them a rack is built anew, and what becomes of the figures in rows, a table, a summary and plots.
+//! What is measured is code: a [`Point`], a struct of parameters that says how its rack is built
+//! and what is measured on it. All else stands in the experiment's file: which parameters are axes,
+//! the order in which they are gone through, for which of them a rack is built anew, and what
+//! becomes of the figures in rows, a table, a summary and plots.
 //!
 //! ```toml
 //! kind = "sweep"
@@ -12,15 +14,24 @@
 //! [params.axes]           # values of the others; a table has a `name`
 //! system = ["none", "cached"]
 //! write_ratio = [0.0, 0.5]
+//! [quick.axes]            # fewer of them under --quick
+//! write_ratio = [0.5]
 //!
 //! [sweep]
-//! over = ["system", "write_ratio"]        # the outermost first
-//! built_for = ["system"]                  # each of these has its rack; if nothing is said, each point has
-//! told_by = ["write_ratio", "system"]     # the order of rows, if it is another one
-//! table = [["writes", "write_ratio", "percent"], ["system", "system"], ["req/s", "rate", "thousands"]]
+//! over = ["system", "write_ratio"]     # the outermost first
+//! built_for = ["system"]               # each of these has its rack; unsaid: each point has
+//! told_by = ["write_ratio", "system"]  # the order of rows, if it is another one
+//! table = [                            # title, figure, and how it is written
+//!     ["writes", "write_ratio", "percent"],
+//!     ["system", "system"],
+//!     ["req/s", "rate", "thousands"],
+//! ]
+//! [sweep.rows]                         # beside what the Point says and where it is
+//! write_ratio = false
+//! percent = ["write_ratio", "hundredths"]
 //! [sweep.summary]
-//! "gain_{write_ratio:hundredths}" = { of = "rate", at = { system = "cached" }, over = { system = "none" } }
-//! rate_max = { of = "rate", fold = "max" }
+//! "gain_{write_ratio:hundredths}" = { of = "rate", over = { system = "none" } }
+//! rate_max = { of = "rate", at = { system = "cached" }, fold = "most" }
 //! [[sweep.plots]]
 //! title = "Throughput over the part that writes"
 //! y = "requests per second"
@@ -29,7 +40,8 @@
 //! series = [{ of = "rate", by = "system" }]
 //! ```
 //!
-//! Where something is told, a figure is named by its path in a row (`all.p50_us`), an axis by its own name.
+//! Where something is told, a figure is named by its path in a row (`all.p50_us`) or by its name
+//! aside, an axis by its own name.
 
 mod format;
 mod place;
@@ -49,10 +61,11 @@ pub(crate) use shape::Shape;
 use crate::{Options, Report, Run, table::Table};
 use place::Places;
 
-/// Parameters of one point, of which axes give some; and how it is measured. Its `Deserialize` refuses fields that it
-/// does not have (`deny_unknown_fields`).
+/// Parameters of one point, of which axes give some; and how it is measured. Its `Deserialize`
+/// refuses fields that it does not have (`deny_unknown_fields`).
 pub trait Point: Serialize + DeserializeOwned {
-    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's world as well.
+    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's
+    /// world as well.
     const TOO_LARGE: Option<&'static str> = None;
 
     /// What is built, and measured at one point or several.
@@ -75,7 +88,8 @@ pub trait Point: Serialize + DeserializeOwned {
     /// It cannot be built.
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Self::Bench<'a>>;
 
-    /// Measures this point; none: nothing is told of it. `before` are those that were measured already.
+    /// Measures this point; none: nothing is told of it. `before` are those that were measured
+    /// already.
     ///
     /// # Errors
     /// A process that dies, an interruption.

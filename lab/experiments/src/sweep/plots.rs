@@ -16,8 +16,8 @@ use crate::{
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// What its file's name has after that of the experiment. Here and in titles and names `{PATH}` is a figure of the
-    /// first point that is drawn.
+    /// What its file's name has after that of the experiment. Here and in titles and names `{PATH}`
+    /// is a figure of the first point that is drawn.
     #[serde(default)]
     file: String,
     title: String,

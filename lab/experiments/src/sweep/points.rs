@@ -10,7 +10,8 @@ use super::{
     shape::{Best, Column},
 };
 
-/// Conditions: figures by their paths, and what they are to be. `@first` and `@last` are an axis's first and last value.
+/// Conditions: figures by their paths, and what they are to be. `@first` and `@last` are an axis's
+/// first and last value.
 pub type Conditions = BTreeMap<String, Value>;
 
 /// One point.
@@ -119,7 +120,8 @@ impl Points {
         named.unwrap_or(wanted)
     }
 
-    /// The other point that is where this one is but on the axes of these conditions, and there as they say.
+    /// The other point that is where this one is but on the axes of these conditions, and there as
+    /// they say.
     pub fn other(&self, point: &Measured, conditions: &Conditions) -> Option<&Measured> {
         let mut others = self.at_others(point, |axis| conditions.contains_key(axis));
         others.find(|other| self.is(other, conditions))

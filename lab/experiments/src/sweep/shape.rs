@@ -15,7 +15,8 @@ pub(crate) struct Shape {
     pub over: Vec<String>,
     /// The first of these, for each of which a bench is built; none: for each point.
     built_for: Option<Vec<String>>,
-    /// The axes by which points are told, the one that changes least first; none: as they are measured.
+    /// The axes by which points are told, the one that changes least first; none: as they are
+    /// measured.
     told_by: Option<Vec<String>>,
     /// Which points along an axis are told of; none: all.
     pub best: Option<Best>,

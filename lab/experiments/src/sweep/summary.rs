@@ -19,11 +19,13 @@ pub struct Sum {
     at: Conditions,
     /// And not of these.
     not_at: Option<Conditions>,
-    /// Over the same figure of the point that is elsewhere on these axes; in names its figures are `{over.PATH}`.
+    /// Over the same figure of the point that is elsewhere on these axes; in names its figures are
+    /// `{over.PATH}`.
     over: Option<Conditions>,
     /// Over the largest of the same figure at the other points along this axis.
     over_best: Option<String>,
-    /// What is made of the numbers of all points for which the name is the same; none: each has its own.
+    /// What is made of the numbers of all points for which the name is the same; none: each has its
+    /// own.
     fold: Option<Fold>,
 }
 
@@ -79,7 +81,7 @@ impl Sum {
         let least = || numbers().fold(f64::INFINITY, f64::min);
         let most = || numbers().fold(f64::NEG_INFINITY, f64::max);
         match &self.fold {
-            None => numbers().last().unwrap_or(f64::NAN),
+            None => numbers().next_back().unwrap_or(f64::NAN),
             Some(Fold::Least) => least(),
             Some(Fold::Most) => most(),
             Some(Fold::Sum) => numbers().sum(),

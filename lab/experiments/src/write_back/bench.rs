@@ -21,7 +21,8 @@ const SWITCHES: usize = 2;
 const LOSS: f64 = 0.02;
 /// No generator of this machine offers more.
 const MAX_RATE: f64 = 150_000.0;
-/// Requests that wait at a server. Few, so that what a client has under way is within its window of rule 7.
+/// Requests that wait at a server. Few, so that what a client has under way is within its window of
+/// rule 7.
 const QUEUE: u32 = 16;
 /// Up to the first rate that is too high, each is so much higher than the one before.
 const LEAP: f64 = 2.0;
@@ -168,7 +169,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Finds the point of saturation, and measures there and at `load_rate` (none: as the parameters have it).
+    /// Finds the point of saturation, and measures there and at `load_rate` (none: as the
+    /// parameters have it).
     pub(super) fn measure(
         &mut self,
         write_ratio: f64,
@@ -205,7 +207,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Load of so much more each time, until it is too much: a rate that is about right, with caches and loans as they are under it.
+    /// Load of so much more each time, until it is too much: a rate that is about right, with
+    /// caches and loans as they are under it.
     fn settle(&mut self, write_ratio: f64) -> anyhow::Result<f64> {
         let mut rate = f64::from(self.params.servers) * self.params.server_rate / 4.0;
         loop {

@@ -1,7 +1,9 @@
-//! What write-back gains: clients, two switches in a line, servers, and keys some of which are written far more often than others. With it the
-//! first switch answers the writes of the hottest, and the second keeps them; without it each of them reaches its server.
+//! What write-back gains: clients, two switches in a line, servers, and keys some of which are
+//! written far more often than others. With it the first switch answers the writes of the hottest,
+//! and the second keeps them; without it each of them reaches its server.
 //!
-//! The servers' partitions are what is slow, as real backends are: the hottest one decides what the rack carries.
+//! The servers' partitions are what is slow, as real backends are: the hottest one decides what the
+//! rack carries.
 
 mod bench;
 
