@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// A chain that its filling member has all of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Filled {
+pub struct FilledChain {
     /// Which chain.
     pub chain: u16,
     /// Under this fill number.
@@ -21,7 +21,7 @@ pub struct State {
     /// Likewise those that it did not hear under this view yet, though there was time: they may not have been told of it.
     pub unheard: u16,
     /// Chains whose filling member it has filled.
-    pub filled: Vec<Filled>,
+    pub filled: Vec<FilledChain>,
 }
 
 const STATE: u8 = 1;
@@ -47,7 +47,7 @@ impl State {
         let (silent, rest) = rest.split_first_chunk()?;
         let (unheard, rest) = rest.split_first_chunk()?;
         let filled = rest.chunks(10).map(|bytes| {
-            Some(Filled {
+            Some(FilledChain {
                 chain: u16::from_be_bytes(*bytes.first_chunk()?),
                 fill_number: u64::from_be_bytes(*bytes.get(2..)?.first_chunk()?),
             })
@@ -64,7 +64,7 @@ impl State {
 
 /// Keys that were deleted long ago, as their tail has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removable {
+pub struct RemovableKeys {
     /// Of the view that it goes by.
     pub number: u64,
     /// Each with its last version, which is committed and a delete.
@@ -73,22 +73,22 @@ pub struct Removable {
 
 const REMOVABLE: u8 = 2;
 
-impl Removable {
+impl RemovableKeys {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         encode_keys(REMOVABLE, self.number, &self.keys)
     }
 
     /// Reads a report. `None`: it is another.
-    pub fn decode(bytes: &[u8]) -> Option<Removable> {
+    pub fn decode(bytes: &[u8]) -> Option<RemovableKeys> {
         let (number, keys) = decode_keys(REMOVABLE, bytes)?;
-        Some(Removable { number, keys })
+        Some(RemovableKeys { number, keys })
     }
 }
 
 /// Sessions that nobody used for long, as one member has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleSessions {
     /// Of the view that it goes by.
     pub number: u64,
     /// Each with the number under which it was last used.
@@ -97,16 +97,16 @@ pub struct Idle {
 
 const IDLE: u8 = 4;
 
-impl Idle {
+impl IdleSessions {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         encode_keys(IDLE, self.number, &self.sessions)
     }
 
     /// Reads a report. `None`: it is another.
-    pub fn decode(bytes: &[u8]) -> Option<Idle> {
+    pub fn decode(bytes: &[u8]) -> Option<IdleSessions> {
         let (number, sessions) = decode_keys(IDLE, bytes)?;
-        Some(Idle { number, sessions })
+        Some(IdleSessions { number, sessions })
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
             number: 1 << 48 | 3,
             silent: 0b101,
             unheard: 0b10,
-            filled: vec![Filled {
+            filled: vec![FilledChain {
                 chain: 63,
                 fill_number: 7,
             }],
@@ -161,18 +161,18 @@ mod tests {
 
     #[test]
     fn idle_sessions_are_read_as_they_were_written() {
-        let idle = Idle {
+        let idle = IdleSessions {
             number: 3,
             sessions: vec![(Bytes::from_static(b"s"), 1 << 48)],
         };
         let bytes = idle.encode();
-        assert_eq!(Removable::decode(&bytes), None);
-        assert_eq!(Idle::decode(&bytes), Some(idle));
+        assert_eq!(RemovableKeys::decode(&bytes), None);
+        assert_eq!(IdleSessions::decode(&bytes), Some(idle));
     }
 
     #[test]
     fn removable_keys_are_read_as_they_were_written() {
-        let removable = Removable {
+        let removable = RemovableKeys {
             number: 3,
             keys: vec![
                 (Bytes::from_static(b"k"), 7),
@@ -180,8 +180,8 @@ mod tests {
             ],
         };
         let bytes = removable.encode();
-        assert_eq!(Removable::decode(&bytes), Some(removable));
-        assert_eq!(Removable::decode(&bytes[..15]), None);
+        assert_eq!(RemovableKeys::decode(&bytes), Some(removable));
+        assert_eq!(RemovableKeys::decode(&bytes[..15]), None);
         assert_eq!(State::decode(&bytes), None);
     }
 }

@@ -35,7 +35,7 @@ impl Save {
 
 /// A key's newest committed version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedVersion {
     /// Its number.
     pub seq: u64,
     /// `None`: it was deleted.
@@ -44,7 +44,7 @@ pub struct Saved {
 
 const KEPT: u8 = 1;
 
-impl Saved {
+impl SavedVersion {
     /// As it is kept. `None`: a deleted key is not.
     pub fn encode(&self) -> Option<Bytes> {
         let mut bytes = vec![KEPT];
@@ -54,10 +54,10 @@ impl Saved {
     }
 
     /// Reads what was kept. `None`: nothing that is known.
-    pub fn decode(bytes: &[u8]) -> Option<Saved> {
+    pub fn decode(bytes: &[u8]) -> Option<SavedVersion> {
         let (&[kind], rest) = bytes.split_first_chunk()?;
         let (seq, value) = rest.split_first_chunk()?;
-        (kind == KEPT).then_some(Saved {
+        (kind == KEPT).then_some(SavedVersion {
             seq: u64::from_be_bytes(*seq),
             value: Some(Bytes::copy_from_slice(value)),
         })
@@ -74,7 +74,7 @@ pub struct Part {
     /// It is the last.
     pub is_last: bool,
     /// Keys and what is committed of them.
-    pub keys: Vec<(Bytes, Saved)>,
+    pub keys: Vec<(Bytes, SavedVersion)>,
 }
 
 const PART: u8 = 3;
@@ -113,7 +113,7 @@ impl Part {
             let len = u16::from_be_bytes([high, low]);
             let deleted = len == DELETED;
             let (value, more) = more.split_at_checked(if deleted { 0 } else { len.into() })?;
-            let saved = Saved {
+            let saved = SavedVersion {
                 seq: u64::from_be_bytes(*seq),
                 value: (!deleted).then(|| Bytes::copy_from_slice(value)),
             };
@@ -141,7 +141,7 @@ mod tests {
         };
         assert_eq!(Save::decode(&save.encode()), Some(save));
         assert_eq!(Save::decode(&save.encode()[..9]), None);
-        let saved = |seq, value: Option<&'static str>| Saved {
+        let saved = |seq, value: Option<&'static str>| SavedVersion {
             seq,
             value: value.map(Bytes::from),
         };
@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_as_it_was_written() {
-        let mut saved = Saved {
+        let mut saved = SavedVersion {
             seq: 9,
             value: Some(Bytes::from_static(b"value")),
         };
         let bytes = saved.encode().expect("kept");
-        assert_eq!(Saved::decode(&bytes), Some(saved.clone()));
-        assert_eq!(Saved::decode(&bytes[..8]), None);
+        assert_eq!(SavedVersion::decode(&bytes), Some(saved.clone()));
+        assert_eq!(SavedVersion::decode(&bytes[..8]), None);
         saved.value = None;
         assert_eq!(saved.encode(), None);
     }

@@ -9,7 +9,7 @@ use super::{Item, repair::chain_of};
 use crate::{
     packets::{self, Peer, PeerKind, flags},
     record::{KeyRecord, Note, SessionRecord},
-    report::Filled,
+    report::FilledChain,
     view::View,
 };
 
@@ -31,8 +31,8 @@ struct Job {
 
 /// All tails that this switch fills, by chain and fill number.
 #[derive(Debug, Default)]
-pub struct Copying {
-    jobs: BTreeMap<Filled, Job>,
+pub struct Copier {
+    jobs: BTreeMap<FilledChain, Job>,
     next: u32,
     /// Copies that were sent and not answered.
     under_way: usize,
@@ -43,14 +43,14 @@ pub struct Copying {
     may: bool,
 }
 
-impl Copying {
+impl Copier {
     /// This is the view now.
     pub fn under(&mut self, view: &View, own: u8) {
         let jobs = (0u16..).zip(&view.chains).filter_map(|(chain, of)| {
             let before_last = of.slots.iter().rev().nth(1);
             let fills = of.filling && before_last == Some(&own);
             let fill_number = of.fill_number;
-            fills.then_some(Filled { chain, fill_number })
+            fills.then_some(FilledChain { chain, fill_number })
         });
         let mut before = std::mem::take(&mut self.jobs);
         self.jobs = jobs
@@ -68,7 +68,7 @@ impl Copying {
     }
 
     /// Chains whose tails have everything.
-    pub fn filled(&self) -> Vec<Filled> {
+    pub fn filled(&self) -> Vec<FilledChain> {
         let filled = self.jobs.iter().filter(|(_, job)| job.is_filled);
         filled.map(|(filled, _)| *filled).collect()
     }

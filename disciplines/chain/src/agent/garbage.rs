@@ -8,7 +8,7 @@ use wire::{KeyHash, OWN_KEYS};
 use super::{Item, repair::chain_of};
 use crate::{
     record::{KeyRecord, SessionRecord},
-    report::{Idle, Removable},
+    report::{IdleSessions, RemovableKeys},
     view::View,
 };
 
@@ -21,14 +21,14 @@ const REPORTED: usize = 128;
 
 /// Deleted keys of which this switch is the tail.
 #[derive(Debug, Default)]
-pub struct Removed {
+pub struct Garbage {
     /// The delete's version, and since when it is the last.
     since: BTreeMap<KeyHash, (u64, u64)>,
     ripe: Vec<(Bytes, u64)>,
     idle: Vec<(Bytes, u64)>,
 }
 
-impl Removed {
+impl Garbage {
     /// An item was come by.
     pub(super) fn item(&mut self, view: &View, own: u8, now_ns: u64, item: &Item<'_>) {
         if item.key.first() == Some(&OWN_KEYS) {
@@ -75,18 +75,18 @@ impl Removed {
     }
 
     /// Sessions that may go, if there are some.
-    pub fn take_idle(&mut self, number: u64) -> Option<Idle> {
+    pub fn take_idle(&mut self, number: u64) -> Option<IdleSessions> {
         let sessions = std::mem::take(&mut self.idle);
-        (!sessions.is_empty()).then_some(Idle { number, sessions })
+        (!sessions.is_empty()).then_some(IdleSessions { number, sessions })
     }
 
     /// All items were gone through: what may go, if there is something.
-    pub fn take(&mut self, number: u64) -> Option<Removable> {
+    pub fn take(&mut self, number: u64) -> Option<RemovableKeys> {
         let keys = std::mem::take(&mut self.ripe);
         // Those that went are not come by any more.
         if self.since.len() >= MOST {
             self.since.clear();
         }
-        (!keys.is_empty()).then_some(Removable { number, keys })
+        (!keys.is_empty()).then_some(RemovableKeys { number, keys })
     }
 }

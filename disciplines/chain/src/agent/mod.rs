@@ -16,7 +16,9 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use decide::{AgentAction, AgentHalf, Configuration, Item};
 use wire::{Epoch, Header, Op, PORT, Packet};
 
-use self::{copy::Copying, garbage::Removed, repair::Repair, saving::Saving, silence::Silence};
+use self::{
+    copy::Copier, garbage::Garbage, repair::Repair, saving::SnapshotSender, silence::Silence,
+};
 use crate::{
     packets::{Beat, BeatKind, Peer},
     report,
@@ -49,9 +51,9 @@ struct Member {
     view: View,
     silence: Silence,
     repair: Repair,
-    removed: Removed,
-    copying: Copying,
-    saving: Saving,
+    removed: Garbage,
+    copying: Copier,
+    saving: SnapshotSender,
     /// What was reported last, and how many ticks ago.
     reported: (u16, u16, usize),
     ticks: u32,
@@ -78,9 +80,9 @@ impl Agent {
             view: view.clone(),
             silence: Silence::default(),
             repair: Repair::default(),
-            removed: Removed::default(),
-            copying: Copying::default(),
-            saving: Saving::default(),
+            removed: Garbage::default(),
+            copying: Copier::default(),
+            saving: SnapshotSender::default(),
             reported: (0, 0, 0),
             ticks: REPORT_EVERY,
             now_ns: 0,

@@ -9,7 +9,7 @@ use wire::KeyHash;
 use super::{Item, repair::chain_of};
 use crate::{
     record::KeyRecord,
-    snapshot::{ENTRY, Part, Save, Saved},
+    snapshot::{ENTRY, Part, Save, SavedVersion},
     view::View,
 };
 
@@ -18,7 +18,7 @@ const PART_BYTES: usize = MESSAGE_MAX - (4 << 10);
 
 /// What is told.
 #[derive(Debug, Default)]
-pub struct Saving {
+pub struct SnapshotSender {
     /// Asked for; it begins when the items are gone through from the first.
     asked: Option<Save>,
     round: Option<Round>,
@@ -35,7 +35,7 @@ struct Round {
     full: Vec<Part>,
 }
 
-impl Saving {
+impl SnapshotSender {
     /// The control half asks.
     pub fn ask(&mut self, save: Save) {
         self.asked = Some(save);
@@ -83,7 +83,7 @@ impl Saving {
             round.end_part();
         }
         round.bytes += length;
-        let saved = Saved {
+        let saved = SavedVersion {
             seq: version.seq,
             value,
         };

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     packets::{PeerKind, flags},
     record::{KeyRecord, SessionRecord, Version, new_key, restored_key},
-    report::Filled,
+    report::FilledChain,
     view::{Chain, Protocol, SLOTS},
 };
 
@@ -25,7 +25,7 @@ struct Rig {
     items: Vec<(Bytes, Bytes)>,
     sent: Vec<(Header, Bytes, Bytes)>,
     reports: Vec<report::State>,
-    removable: Vec<report::Removable>,
+    removable: Vec<report::RemovableKeys>,
 }
 
 fn hash(key: &[u8]) -> KeyHash {
@@ -144,7 +144,7 @@ impl Rig {
                     Some(state) => self.reports.push(state),
                     None => self
                         .removable
-                        .push(report::Removable::decode(&report).unwrap()),
+                        .push(report::RemovableKeys::decode(&report).unwrap()),
                 },
             }
         }
@@ -317,7 +317,7 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
         rig.copied(header, key, NUMBER);
     }
     rig.ticks(4);
-    let filled = Filled {
+    let filled = FilledChain {
         chain: 0,
         fill_number: NUMBER,
     };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use decide::{Action, Change, Key, Outcome, SwitchId};
 
 use super::{items, tenant::Tenant};
-use crate::report::Idle;
+use crate::report::IdleSessions;
 
 /// A client sends nothing that it began to send under a number that was left this long ago, and clocks may differ by as much again.
 const AFTER: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const MOST: usize = 1024;
 
 /// What is known of sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Forgetting {
+pub(crate) struct SessionExpiry {
     /// The number that all members go by, and since when that is known.
     since: Option<(u64, Duration)>,
     /// Sessions that were made since another number.
@@ -28,7 +28,7 @@ pub(crate) struct Forgetting {
     asked: BTreeSet<(SwitchId, Key)>,
 }
 
-impl Forgetting {
+impl SessionExpiry {
     /// A session was made.
     pub fn made(&mut self) {
         self.made += 1;
@@ -83,7 +83,7 @@ impl Tenant {
     }
 
     /// A member has sessions that nobody used for long. Each is its own affair: what they say is of writes that passed it.
-    pub(super) fn may_forget(&mut self, by: SwitchId, idle: Idle, out: &mut Vec<Action>) {
+    pub(super) fn may_forget(&mut self, by: SwitchId, idle: IdleSessions, out: &mut Vec<Action>) {
         let is_quiet = self.is_confirmed() && self.join.is_none();
         if idle.number != self.memory.number || !is_quiet {
             return;

@@ -22,7 +22,7 @@ const UNTOUCHED: usize = 24;
 
 /// One that is being made.
 #[derive(Debug)]
-struct Making {
+struct Creation {
     /// Its versions begin above it, at every member.
     base: u64,
     /// Where it was asked for.
@@ -36,7 +36,7 @@ struct Making {
 /// All that are being made.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
-    making: BTreeMap<Key, Making>,
+    making: BTreeMap<Key, Creation>,
     paused: BTreeMap<Key, Duration>,
     /// To be looked at; all of them if the view or what switches hold is another.
     due: BTreeSet<Key>,
@@ -99,7 +99,7 @@ impl Tenant {
             if !may_be || is_known || self.full || self.items.making.len() >= MOST {
                 continue;
             }
-            let making = Making {
+            let making = Creation {
                 base: self.memory.floor,
                 asked: BTreeSet::new(),
                 began: false,
@@ -225,9 +225,9 @@ impl Tenant {
         &mut self,
         now: Duration,
         key: &Key,
-        mut making: Making,
+        mut making: Creation,
         out: &mut Vec<Action>,
-    ) -> Option<Making> {
+    ) -> Option<Creation> {
         if !making.began && self.is_torn(key) {
             return None;
         }
@@ -272,10 +272,10 @@ impl Tenant {
         &mut self,
         now: Duration,
         key: &Key,
-        mut making: Making,
+        mut making: Creation,
         places: &[SwitchId],
         out: &mut Vec<Action>,
-    ) -> Option<Making> {
+    ) -> Option<Creation> {
         let there: Vec<SwitchId> = places
             .iter()
             .copied()

@@ -10,7 +10,7 @@ use decide::{Action, Change, Key, Outcome, SwitchId};
 
 use super::{Switches, arrange, items, tenant::Tenant};
 use crate::{
-    report::Filled,
+    report::FilledChain,
     view::{Member, View},
 };
 
@@ -288,7 +288,7 @@ impl Tenant {
         }
         let is_filled = |(chain, of): (u16, &crate::view::Chain)| {
             let fill_number = of.fill_number;
-            self.filled.contains(&Filled { chain, fill_number })
+            self.filled.contains(&FilledChain { chain, fill_number })
         };
         if !self.is_confirmed() || !filling.all(is_filled) {
             return;

@@ -58,7 +58,7 @@ pub const OPTIONS: &[Setting] = &[
 
 /// A switch, as far as it was heard of.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SwitchState {
     /// Its stream is there.
     pub attached: bool,
     /// Of its tables; 0: not heard.
@@ -68,7 +68,7 @@ pub(crate) struct Seen {
 }
 
 /// All switches that were heard of.
-pub(crate) type Switches = BTreeMap<SwitchId, Seen>;
+pub(crate) type Switches = BTreeMap<SwitchId, SwitchState>;
 
 /// The control half of one protocol. What lies in switches alone has nothing to do with what stores
 /// say, and who is silent is found out by packets, not from links.
@@ -111,7 +111,7 @@ impl Control {
         tenant.step(now, &self.switches, out);
     }
 
-    fn seen(&mut self, switch: SwitchId) -> &mut Seen {
+    fn seen(&mut self, switch: SwitchId) -> &mut SwitchState {
         self.switches.entry(switch).or_default()
     }
 }

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use decide::{Action, Change, Key, Outcome, SwitchId};
 
 use super::{items, tenant::Tenant};
-use crate::report::Removable;
+use crate::report::RemovableKeys;
 
 /// Keys that are being removed at a time.
 const MOST: usize = 1024;
 
 /// One that is being removed.
 #[derive(Debug)]
-struct Removing {
+struct Removal {
     /// Its last version, a delete.
     last: u64,
     /// Where it is to go yet, the next one first.
@@ -27,7 +27,7 @@ struct Removing {
 /// All that are being removed.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
-    all: BTreeMap<Key, Removing>,
+    all: BTreeMap<Key, Removal>,
 }
 
 impl Removals {
@@ -44,7 +44,7 @@ impl Removals {
 
 impl Tenant {
     /// A tail says which keys may go. None does while members come and go.
-    pub(super) fn may_remove(&mut self, by: SwitchId, of: Removable, out: &mut Vec<Action>) {
+    pub(super) fn may_remove(&mut self, by: SwitchId, of: RemovableKeys, out: &mut Vec<Action>) {
         let is_quiet = self.is_confirmed() && self.join.is_none() && self.knows_all();
         if of.number != self.memory.number || !is_quiet {
             return;
@@ -61,7 +61,7 @@ impl Tenant {
                 continue;
             }
             self.memory.floor = self.memory.floor.max(last);
-            let removing = Removing {
+            let removing = Removal {
                 last,
                 from,
                 began: false,

@@ -16,7 +16,7 @@ use chain_wire::chain_of;
 use super::{Switches, arrange, tenant::Tenant};
 use crate::{
     record::{STRIDES, Version, restored_key},
-    snapshot::Saved,
+    snapshot::SavedVersion,
     view::{Chain, Member},
 };
 
@@ -293,7 +293,7 @@ impl Restore {
 }
 
 /// A record with one version. Where a value is longer than the keys' versions are now, there are fewer of them.
-fn record_of(saved: &Saved, (seq, number): (u64, u64), shift: u8) -> Record {
+fn record_of(saved: &SavedVersion, (seq, number): (u64, u64), shift: u8) -> Record {
     let version = Version {
         seq,
         accepted: number,

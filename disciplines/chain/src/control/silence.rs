@@ -13,12 +13,12 @@ const MUTE_AFTER: Duration = Duration::from_millis(150);
 const HEARD_FOR: Duration = Duration::from_millis(300);
 
 /// When a member last said whom it does not hear, and whom it did not hear yet.
-type Said = (Duration, u16, u16);
+type SilenceReport = (Duration, u16, u16);
 
 /// What members say of one another, by slot.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
-    by_slot: BTreeMap<u8, Said>,
+    by_slot: BTreeMap<u8, SilenceReport>,
     /// When each member's agent last said anything, under whichever view.
     spoke: BTreeMap<u8, Duration>,
     /// Since when somebody is not heard.

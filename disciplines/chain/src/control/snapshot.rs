@@ -10,7 +10,7 @@ use bytes::Bytes;
 use decide::{Action, Key, SwitchId};
 
 use super::{Switches, tenant::Tenant};
-use crate::snapshot::{Part, Save, Saved};
+use crate::snapshot::{Part, Save, SavedVersion};
 
 /// A round that nothing was heard of for this time is begun anew, with everything.
 const LOST_AFTER: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ impl Round {
 /// What is kept, and how far the others are.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    pub saved: BTreeMap<Key, Saved>,
+    pub saved: BTreeMap<Key, SavedVersion>,
     rounds: BTreeMap<SwitchId, Round>,
     /// The last one that was used.
     number: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Snapshot {
 impl Tenant {
     /// What an earlier controller kept.
     pub fn kept(&mut self, kept: &[(Key, Bytes)]) {
-        let read = |(key, bytes): &(Key, Bytes)| Some((key.clone(), Saved::decode(bytes)?));
+        let read = |(key, bytes): &(Key, Bytes)| Some((key.clone(), SavedVersion::decode(bytes)?));
         self.snapshot.saved = kept.iter().filter_map(read).collect();
     }
 
@@ -147,7 +147,7 @@ impl Tenant {
         }
     }
 
-    fn save(&mut self, key: Key, saved: Saved, out: &mut Vec<Action>) {
+    fn save(&mut self, key: Key, saved: SavedVersion, out: &mut Vec<Action>) {
         let before = self.snapshot.saved.get(&key);
         let is_old = before.is_some_and(|before| before.seq >= saved.seq);
         let bytes = saved.encode();

@@ -9,11 +9,11 @@ use chain_wire::{MEMBERS_MOST, chain_of};
 use decide::{Action, Key, Room, Settings, Stores, SwitchId};
 
 use super::{
-    Switches, arrange, forget::Forgetting, items::Items, join::Join, memory::Memory,
+    Switches, arrange, forget::SessionExpiry, items::Items, join::Join, memory::Memory,
     remove::Removals, restore::Losses, silence::Reports, snapshot::Snapshot,
 };
 use crate::{
-    report::{Filled, Idle, Removable, State},
+    report::{FilledChain, IdleSessions, RemovableKeys, State},
     snapshot::Part,
     view::{Chain, Member, Protocol, SLOTS, View},
 };
@@ -54,11 +54,11 @@ pub(crate) struct Tenant {
     /// Until when a switch may not join, and how often that was said.
     pub(super) barred: BTreeMap<SwitchId, (Duration, u32)>,
     /// Chains that their filling member has all of, by what its predecessor says.
-    pub(super) filled: BTreeSet<Filled>,
+    pub(super) filled: BTreeSet<FilledChain>,
     pub(super) join: Option<Join>,
     pub(super) items: Items,
     pub(super) removals: Removals,
-    pub(super) forgetting: Forgetting,
+    pub(super) forgetting: SessionExpiry,
     pub(super) snapshot: Snapshot,
     pub(super) losses: Losses,
     pub(super) full: bool,
@@ -87,7 +87,7 @@ impl Tenant {
             join: None,
             items: Items::default(),
             removals: Removals::default(),
-            forgetting: Forgetting::default(),
+            forgetting: SessionExpiry::default(),
             snapshot: Snapshot::default(),
             losses: Losses::default(),
             full: false,
@@ -169,10 +169,10 @@ impl Tenant {
         report: &[u8],
         out: &mut Vec<Action>,
     ) {
-        if let Some(removable) = Removable::decode(report) {
+        if let Some(removable) = RemovableKeys::decode(report) {
             return self.may_remove(switch, removable, out);
         }
-        if let Some(idle) = Idle::decode(report) {
+        if let Some(idle) = IdleSessions::decode(report) {
             return self.may_forget(switch, idle, out);
         }
         if let Some(part) = Part::decode(report) {

@@ -99,7 +99,7 @@ fn deleted(last: u64) -> decide::Record {
 impl Rig {
     /// The tail says that a key was deleted long ago.
     fn removable(&mut self, name: &str, last: u64) {
-        let removable = crate::report::Removable {
+        let removable = crate::report::RemovableKeys {
             number: self.view().number,
             keys: vec![(Key::copy_from_slice(name.as_bytes()), last)],
         };

@@ -11,7 +11,7 @@ use wire::Secret;
 use super::*;
 use crate::{
     record::KeyRecord,
-    report::{Filled, State},
+    report::{FilledChain, State},
     view::View,
 };
 
@@ -299,7 +299,7 @@ impl Rig {
         let view = self.view();
         for (at, chain) in (0u16..).zip(&view.chains).filter(|(_, c)| c.filling) {
             let by = self.chain(usize::from(at));
-            let filled = Filled {
+            let filled = FilledChain {
                 chain: at,
                 fill_number: chain.fill_number,
             };
