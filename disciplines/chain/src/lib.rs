@@ -1,10 +1,13 @@
-//! Keys that are kept in switches alone, each in several of them, which agree on every value: chain replication.
+//! Keys that are kept in switches alone, each in several of them, which agree on every value: chain
+//! replication.
 //!
-//! Two disciplines, which share everything: `netcraq`, where each member of a chain answers reads (*NetCRAQ*), and `netchain`, where
-//! the last one does (*NetChain: Scale-Free Sub-RTT Coordination*, NSDI 2018).
+//! Two disciplines, which share everything: `netcraq`, where each member of a chain answers reads
+//! (*NetCRAQ*), and `netchain`, where the last one does (*NetChain: Scale-Free Sub-RTT
+//! Coordination*, NSDI 2018).
 //!
-//! What a switch knows of a tenant's chains is one row, a [`view::View`]. What stands behind a key is a [`record::KeyRecord`], behind
-//! a client's session a [`record::SessionRecord`]. What members say to each other is in [`packets`].
+//! What a switch knows of a tenant's chains is one row, a [`view::View`]. What stands behind a key
+//! is a [`record::KeyRecord`], behind a client's session a [`record::SessionRecord`]. What members
+//! say to each other is in [`packets`].
 
 mod agent;
 mod control;

@@ -1,5 +1,6 @@
-//! What members of a chain say to each other (`packet.h`): the beginnings of the values of [`wire::Op::PeerMessage`] and
-//! [`wire::Op::PeerSignal`], in network order. Each has the number of the view in `epoch`, the sender's slot plus 1 in `node`.
+//! What members of a chain say to each other (`packet.h`): the beginnings of the values of
+//! [`wire::Op::PeerMessage`] and [`wire::Op::PeerSignal`], in network order. Each has the number of
+//! the view in `epoch`, the sender's slot plus 1 in `node`.
 
 use chain_wire::WRITES_MOST;
 use wire::Status;
@@ -22,7 +23,8 @@ pub enum PeerKind {
     Copy = 5,
     /// To that agent: `version` is what the tail has of the key, `fill` what it was filled under.
     Copied = 6,
-    /// To a filling tail, from an agent: a client's session ([`encode_notes`]); `version` is when it was last used.
+    /// To a filling tail, from an agent: a client's session ([`encode_notes`]); `version` is when
+    /// it was last used.
     CopySession = 7,
 }
 
@@ -40,17 +42,18 @@ pub mod flags {
     pub const DELETE: u8 = 16;
     /// The next version follows; within one switch.
     pub const MORE: u8 = 32;
-    /// In a Copy: there is no version in it. The tail is to take note that there is none up to `version`, if `fill` is not 0, or else to
-    /// say only what it has.
+    /// In a Copy: there is no version in it. The tail is to take note that there is none up to
+    /// `version`, if `fill` is not 0, or else to say only what it has.
     pub const BARE: u8 = 64;
-    /// Answers to the client pass all members that the message came by: they need no other word that it is committed.
+    /// Answers to the client pass all members that the message came by: they need no other word
+    /// that it is committed.
     pub const HEARD: u8 = 128;
 }
 
 /// What the value of a [`wire::Op::PeerMessage`] begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is about.
+    /// What the message is about.
     pub kind: PeerKind,
     /// See [`flags`].
     pub flags: u8,
@@ -67,10 +70,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Its length in bytes.
+    /// The message's length in bytes.
     pub const LEN: usize = 40;
 
-    /// One with nothing but its kind.
+    /// A message with nothing but its kind.
     pub const fn new(kind: PeerKind) -> Peer {
         Peer {
             kind,
@@ -83,7 +86,7 @@ impl Peer {
         }
     }
 
-    /// Its bytes.
+    /// Encodes it as the bytes that programs read.
     pub fn encode(&self) -> [u8; Peer::LEN] {
         let mut bytes = [0; Peer::LEN];
         bytes[..2].copy_from_slice(&[self.kind as u8, self.flags]);
@@ -154,34 +157,35 @@ pub fn encode_notes(session: &SessionRecord) -> Vec<u8> {
 pub enum BeatKind {
     /// From an agent: its switch is there. The programs do the rest.
     Beat = 1,
-    /// Answers it.
+    /// The answer to a beat.
     Echo = 2,
-    /// Answers that.
+    /// The answer to an echo.
     Back = 3,
 }
 
-/// The value of a [`wire::Op::PeerSignal`]. Times are of CLOCK_BOOTTIME in nanoseconds, each of its own switch.
+/// The value of a [`wire::Op::PeerSignal`]. Times are of CLOCK_BOOTTIME in nanoseconds, each of its
+/// own switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// What it says.
+    /// What the beat says.
     pub kind: BeatKind,
     /// The slot of who began.
     pub from: u8,
     /// The slot of the other one.
     pub to: u8,
-    /// When it began.
+    /// When the exchange began.
     pub t_from_ns: u64,
     /// When the other one answered.
     pub t_to_ns: u64,
-    /// That of the sender's tables.
+    /// The life of the sender's tables.
     pub life: u64,
 }
 
 impl Beat {
-    /// Its length in bytes.
+    /// The beat's length in bytes.
     pub const LEN: usize = 32;
 
-    /// Its bytes.
+    /// Encodes it as the bytes that programs read.
     pub fn encode(&self) -> [u8; Beat::LEN] {
         let mut bytes = [0; Beat::LEN];
         bytes[..3].copy_from_slice(&[self.kind as u8, self.from, self.to]);

@@ -1,4 +1,5 @@
-//! What stands behind a key, and behind a client's session, in a switch (`record.h`): in the order of the switch's processor.
+//! What stands behind a key, and behind a client's session, in a switch (`record.h`): in the order
+//! of the switch's processor.
 
 use bytes::Bytes;
 use chain_wire::WRITES_MOST;
@@ -8,14 +9,16 @@ use wire::Status;
 pub const HEADER: usize = 64;
 /// Bytes of a version before its value.
 pub const VERSION_HEADER: usize = 48;
-/// How many versions of a key a switch can have, as powers of two, each with the bytes that one takes.
+/// How many versions of a key a switch can have, as powers of two, each with the bytes that one
+/// takes.
 pub const STRIDES: [usize; 5] = [1680, 840, 416, 208, 104];
 /// Bytes of a session's record.
 pub const SESSION: usize = 32 + WRITES_MOST as usize * NOTE;
 const NOTE: usize = 24;
 const DELETED: u8 = 1;
 
-/// Bytes of a value, at most, where a key has `1 << shift` versions; `None`: it cannot have as many.
+/// Bytes of a value, at most, where a key has `1 << shift` versions; `None`: it cannot have as
+/// many.
 pub fn value_most(shift: u8) -> Option<usize> {
     let stride = STRIDES.get(usize::from(shift))?;
     Some(stride - VERSION_HEADER)
@@ -28,13 +31,13 @@ pub struct Version {
     pub seq: u64,
     /// The number of the view under which the head took it.
     pub accepted: u64,
-    /// Whose write it was.
+    /// The client whose write it was.
     pub client: u64,
-    /// Which of the client's.
+    /// The number of the client's request.
     pub request: u64,
     /// The low half of the hash of the client's session.
     pub session: u64,
-    /// `None`: a delete.
+    /// The value; `None`: the write was a delete.
     pub value: Option<Bytes>,
 }
 
@@ -47,22 +50,23 @@ pub struct KeyRecord {
     pub clean: u64,
     /// The one below the first that was applied here.
     pub base: u64,
-    /// Under which fill number it was filled.
+    /// The fill number under which it was filled.
     pub filled: u64,
     /// The fill number of the chain when...
     pub mark_number: u64,
     /// ... this version was applied here, the first under that number.
     pub mark_seq: u64,
-    /// When it was last known that it makes progress, in steps of 2^20 ns of CLOCK_BOOTTIME; meaningful while `last` is not `clean`.
+    /// When it was last known that it makes progress, in steps of 2^20 ns of CLOCK_BOOTTIME;
+    /// meaningful while `last` is not `clean`.
     pub since: u32,
     /// It has room for `1 << shift` versions.
     pub shift: u8,
-    /// Those that are there, in no order.
+    /// The versions that are there, in no order.
     pub versions: Vec<Version>,
 }
 
-/// A record without a version. Versions begin with `floor + 1`. `filled`: 0 for a member that is still to be filled, else the
-/// present number of the view. `None`: no key has as many versions.
+/// A record without a version. Versions begin with `floor + 1`. `filled`: 0 for a member that is
+/// still to be filled, else the present number of the view. `None`: no key has as many versions.
 pub fn new_key(floor: u64, filled: u64, shift: u8) -> Option<Bytes> {
     let stride = STRIDES.get(usize::from(shift))?;
     let mut bytes = vec![0; HEADER + (stride << shift)];
@@ -73,7 +77,8 @@ pub fn new_key(floor: u64, filled: u64, shift: u8) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// A record whose only version is this one, committed; of a value that was restored. `None`: the value is too long.
+/// A record whose only version is this one, committed; of a value that was restored. `None`: the
+/// value is too long.
 pub fn restored_key(version: &Version, filled: u64, shift: u8) -> Option<Bytes> {
     let value = version.value.as_deref().unwrap_or_default();
     if value.len() > value_most(shift)? {
@@ -99,7 +104,7 @@ pub fn restored_key(version: &Version, filled: u64, shift: u8) -> Option<Bytes> 
     Some(bytes.into())
 }
 
-/// As `sum_of` in `bpf/checksum.h`.
+/// The same sum as `sum_of` in `bpf/checksum.h`.
 fn sum_of(value: &[u8]) -> u16 {
     let mut sum = 0u64;
     for pair in value.chunks(2) {
@@ -142,8 +147,8 @@ impl KeyRecord {
         self.versions.iter().find(|version| version.seq == seq)
     }
 
-    /// The newest version that was applied here before the chain was filled under this number. What came later is passed on by the
-    /// programs.
+    /// The newest version that was applied here before the chain was filled under this number. What
+    /// came later is passed on by the programs.
     pub fn boundary(&self, fill_number: u64) -> u64 {
         match self.mark_number == fill_number {
             true => self.mark_seq.saturating_sub(1),
@@ -171,7 +176,7 @@ fn version_at(slot: &[u8]) -> Option<Version> {
 /// What is remembered of one of a client's last writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// Which write; 0: none.
+    /// The request of the write; 0: none.
     pub request: u64,
     /// What became of it: the version that it made, or that refused it.
     pub seq: u64,
@@ -179,7 +184,8 @@ pub struct Note {
     pub refused: Option<Status>,
     /// It was refused because there was no such key.
     pub absent: bool,
-    /// The low half of the number of the view under which this switch made the note; 0: it was copied here.
+    /// The low half of the number of the view under which this switch made the note; 0: it was
+    /// copied here.
     pub under: u32,
 }
 
@@ -188,16 +194,17 @@ pub struct Note {
 pub struct SessionRecord {
     /// The number of the view under which it was last used.
     pub seen: u64,
-    /// Under which fill number it was filled.
+    /// The fill number under which it was filled.
     pub filled: u64,
-    /// Whose it is.
+    /// The client.
     pub client: u64,
     /// Its last writes, each at the place that its request says.
     pub notes: [Note; WRITES_MOST as usize],
 }
 
 impl SessionRecord {
-    /// That of a client which has written nothing. `filled` as in [`new_key`], `seen` the present number.
+    /// The session of a client which has written nothing. `filled` as in [`new_key`], `seen` the
+    /// present number.
     pub fn new(client: u64, seen: u64, filled: u64) -> SessionRecord {
         SessionRecord {
             seen,
@@ -207,7 +214,7 @@ impl SessionRecord {
         }
     }
 
-    /// Its bytes.
+    /// Encodes it as programs read it.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![];
         for word in [self.seen, self.filled, self.client, 0] {

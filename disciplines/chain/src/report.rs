@@ -5,20 +5,21 @@ use bytes::Bytes;
 /// A chain that its filling member has all of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilledChain {
-    /// Which chain.
+    /// The chain's number.
     pub chain: u16,
-    /// Under this fill number.
+    /// The fill number under which it was filled.
     pub fill_number: u64,
 }
 
 /// How a member finds the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Of the view that it goes by.
+    /// The number of the view that the member goes by.
     pub number: u64,
     /// The slots of those that it does not hear, as a mask.
     pub silent: u16,
-    /// Likewise those that it did not hear under this view yet, though there was time: they may not have been told of it.
+    /// The slots of those that it did not hear under this view yet, though there was time, as a
+    /// mask: they may not have been told of it.
     pub unheard: u16,
     /// Chains whose filling member it has filled.
     pub filled: Vec<FilledChain>,
@@ -27,7 +28,7 @@ pub struct State {
 const STATE: u8 = 1;
 
 impl State {
-    /// Its bytes.
+    /// Encodes it as a report.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![STATE];
         bytes.extend(self.number.to_be_bytes());
@@ -65,7 +66,7 @@ impl State {
 /// Keys that were deleted long ago, as their tail has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovableKeys {
-    /// Of the view that it goes by.
+    /// The number of the view that the member goes by.
     pub number: u64,
     /// Each with its last version, which is committed and a delete.
     pub keys: Vec<(Bytes, u64)>,
@@ -74,7 +75,7 @@ pub struct RemovableKeys {
 const REMOVABLE: u8 = 2;
 
 impl RemovableKeys {
-    /// Its bytes.
+    /// Encodes it as a report.
     pub fn encode(&self) -> Vec<u8> {
         encode_keys(REMOVABLE, self.number, &self.keys)
     }
@@ -89,7 +90,7 @@ impl RemovableKeys {
 /// Sessions that nobody used for long, as one member has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleSessions {
-    /// Of the view that it goes by.
+    /// The number of the view that the member goes by.
     pub number: u64,
     /// Each with the number under which it was last used.
     pub sessions: Vec<(Bytes, u64)>,
@@ -98,7 +99,7 @@ pub struct IdleSessions {
 const IDLE: u8 = 4;
 
 impl IdleSessions {
-    /// Its bytes.
+    /// Encodes it as a report.
     pub fn encode(&self) -> Vec<u8> {
         encode_keys(IDLE, self.number, &self.sessions)
     }

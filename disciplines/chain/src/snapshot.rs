@@ -1,12 +1,13 @@
-//! What is kept of the keys outside of the switches, and how it gets there: the control half asks the last member of a chain that has
-//! everything, again and again; its agent tells what was committed since it was asked before.
+//! What is kept of the keys outside of the switches, and how it gets there: the control half asks
+//! the last member of a chain that has everything, again and again; its agent tells what was
+//! committed since it was asked before.
 
 use bytes::Bytes;
 
 /// Told to an agent: tell what is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Save {
-    /// Which time this is; each is used once.
+    /// The round's number; each is used once.
     pub round: u64,
     /// Tell everything; else what was not told in a round before.
     pub all: bool,
@@ -15,7 +16,7 @@ pub struct Save {
 const SAVE: u8 = 1;
 
 impl Save {
-    /// Its bytes.
+    /// Encodes it as a message.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![SAVE, self.all.into()];
         bytes.extend(self.round.to_be_bytes());
@@ -36,16 +37,16 @@ impl Save {
 /// A key's newest committed version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedVersion {
-    /// Its number.
+    /// The version's number.
     pub seq: u64,
-    /// `None`: it was deleted.
+    /// The value; `None`: the key was deleted.
     pub value: Option<Bytes>,
 }
 
 const KEPT: u8 = 1;
 
 impl SavedVersion {
-    /// As it is kept. `None`: a deleted key is not.
+    /// Encodes it as the bytes that are kept. `None`: nothing is kept of a deleted key.
     pub fn encode(&self) -> Option<Bytes> {
         let mut bytes = vec![KEPT];
         bytes.extend(self.seq.to_be_bytes());
@@ -67,7 +68,7 @@ impl SavedVersion {
 /// A part of what an agent tells in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which round.
+    /// The round's number.
     pub round: u64,
     /// Parts are counted from 0: one that is missing was lost.
     pub nth: u32,
@@ -83,7 +84,7 @@ const DELETED: u16 = u16::MAX;
 pub const ENTRY: usize = 8 + 1 + 2;
 
 impl Part {
-    /// Its bytes.
+    /// Encodes it as a report.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![PART, self.is_last.into()];
         bytes.extend(self.round.to_be_bytes());

@@ -1,4 +1,5 @@
-//! What the programs of a switch know of the other members of a tenant (`struct state` in `view.h`), in the order of its processor.
+//! What the programs of a switch know of the other members of a tenant (`struct state` in
+//! `view.h`), in the order of its processor.
 
 use crate::view::SLOTS;
 
@@ -14,31 +15,31 @@ const CLOCK_MARGIN_NS: u64 = 10_000_000;
 /// What this switch and another one confirmed to each other, in times of this switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// By the other one, of the view with this number ...
+    /// The number of the view that the other one confirmed to this one ...
     pub confirmed_number: u64,
     /// ... no earlier than this.
     pub confirmed_ns: u64,
-    /// To the other one, of the view with this number ...
+    /// The number of the view that this one confirmed to the other ...
     pub granted_number: u64,
     /// ... no later than this.
     pub granted_ns: u64,
 }
 
-/// All of it.
+/// The state of a tenant at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Of the newest view that a packet met.
+    /// The number of the newest view that a packet met.
     pub number: u64,
-    /// When the first did.
+    /// When the first packet met it.
     pub adopted_ns: u64,
-    /// Whose.
+    /// The tenant.
     pub tenant: u32,
-    /// By slot.
+    /// The other members, by slot.
     pub peers: [Peer; SLOTS],
 }
 
 impl State {
-    /// Of a tenant that no packet was of.
+    /// The state of a tenant of which no packet came.
     pub fn nothing() -> State {
         State {
             number: 0,
@@ -72,8 +73,9 @@ impl State {
         })
     }
 
-    /// Whether another switch may still answer under an earlier view than that of this number, because this one confirmed that to it; as
-    /// `is_held` in `view.h`. Once it is false it stays so for that number.
+    /// Whether another switch may still answer under an earlier view than that of this number,
+    /// because this one confirmed that to it; as `is_held` in `view.h`. Once it is false it stays
+    /// so for that number.
     pub fn is_held(&self, now_ns: u64, number: u64, own: u8, lease_ms: u32) -> bool {
         let lease_ns = u64::from(lease_ms) * 1_000_000;
         let lasts_ns = lease_ns + lease_ns / 64 + CLOCK_MARGIN_NS;

@@ -25,7 +25,7 @@ const AGAIN_AT: usize = CHAINS_AT + CHAINS * CHAIN;
 const NO_SLOT: u8 = 255;
 const IPV6: u8 = 1;
 
-/// Who answers reads.
+/// The protocol, which says who answers reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Protocol {
@@ -40,9 +40,9 @@ pub enum Protocol {
 pub struct Member {
     /// Where packets for it are sent; of one family in all of a view.
     pub address: IpAddr,
-    /// Its number.
+    /// The switch's number.
     pub switch: u16,
-    /// That of its tables.
+    /// The life of its tables.
     pub life: u64,
 }
 
@@ -57,24 +57,25 @@ pub struct Chain {
     pub fill_number: u64,
 }
 
-/// All that a switch knows of a tenant's chains.
+/// A view: all that a switch knows of a tenant's chains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     /// Used once: a generation in the high 16 bits, a counter below.
     pub number: u64,
-    /// Whose.
+    /// The tenant.
     pub tenant: u32,
     /// The slot of the switch that has this row; `None`: it has none any more.
     pub slot: Option<u8>,
-    /// Who answers reads.
+    /// The protocol, which says who answers reads.
     pub protocol: Protocol,
-    /// That of the tables that the row is for.
+    /// The life of the tables that the row is for.
     pub life: u64,
     /// Sessions that were last used under a lower number may be removed.
     pub purge_below: u64,
-    /// How long a member may rely on what another one confirmed. The same for as long as the tenant lives.
+    /// How long a member may rely on what another one confirmed. The same for as long as the tenant
+    /// lives.
     pub lease_ms: u32,
-    /// Who has which slot.
+    /// The member in each slot.
     pub members: [Option<Member>; SLOTS],
     /// 1 to [`CHAINS`]; a key's is [`chain_wire::chain_of`].
     pub chains: Vec<Chain>,
@@ -90,7 +91,8 @@ impl View {
         })
     }
 
-    /// The row's value, in the order of the switch's processor; addresses and nothing else in network order.
+    /// The row's value, in the order of the switch's processor; addresses and nothing else in
+    /// network order.
     pub fn encode(&self) -> Option<Bytes> {
         let there = || self.members.iter().flatten();
         let is_ipv6 = there().next()?.address.is_ipv6();

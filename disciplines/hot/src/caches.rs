@@ -1,8 +1,8 @@
 //! The caches of all tenants on all switches, as long as they have pages there.
 //!
-//! A discipline passes on every event that has a method here. Nothing depends on links, stores or the
-//! clock alone. Where a cache might take a key it asks `permit` whether the tenant's key may be cached
-//! where it is not, and shows it all caches but that one.
+//! A discipline passes on every event that has a method here. Nothing depends on links, stores or
+//! the clock alone. Where a cache might take a key it asks `permit` whether the tenant's key may be
+//! cached where it is not, and shows it all caches but that one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,8 @@ pub struct Caches {
     word: u32,
     caches: BTreeMap<(SwitchId, u32), SwitchCache>,
     attached: BTreeSet<SwitchId>,
-    /// Windows that ended, for some tenants at least, and whose reports do not count in the shares yet.
+    /// Windows that ended, for some tenants at least, and whose reports do not count in the shares
+    /// yet.
     ended: BTreeMap<SwitchId, u64>,
     /// What caches that are gone had counted.
     gone: BTreeMap<SwitchId, BTreeMap<&'static str, u64>>,
@@ -212,8 +213,8 @@ impl Caches {
         }
     }
 
-    /// Shares a switch's reports anew if a window has ended there for all tenants, so another one than `ending`. Not
-    /// sooner, so that each tenant's end of a window finds the same shares.
+    /// Shares a switch's reports anew if a window has ended there for all tenants, so another one
+    /// than `ending`. Not sooner, so that each tenant's end of a window finds the same shares.
     fn share_after_window(&mut self, switch: SwitchId, ending: Option<u64>) {
         let ended = self.ended.get(&switch);
         if ended.is_some_and(|window| Some(*window) != ending) {
@@ -222,8 +223,8 @@ impl Caches {
         }
     }
 
-    /// Divides a switch's budget of reports: an even share each, and what some leave of theirs to those that use
-    /// theirs up.
+    /// Divides a switch's budget of reports: an even share each, and what some leave of theirs to
+    /// those that use theirs up.
     fn share_reports(&mut self, switch: SwitchId) {
         let total = self.limits.reports_per_window;
         let mut on_switch: Vec<&mut SwitchCache> = self

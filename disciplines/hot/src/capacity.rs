@@ -1,7 +1,7 @@
 //! How many items fit into a tenant's pages on one switch.
 //!
-//! That depends on the lengths of keys and values, which only the switch knows: the most that could fit is tried, what
-//! the switch has no room for lowers it, and time raises it again.
+//! That depends on the lengths of keys and values, which only the switch knows: the most that could
+//! fit is tried, what the switch has no room for lowers it, and time raises it again.
 
 use decide::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS};
 

@@ -5,7 +5,8 @@ pub fn lower(n: f64) -> f64 {
     (n - 2.0 * n.max(0.0).sqrt()).max(0.0)
 }
 
-/// A rate that would hardly yield as few as `n` requests: three deviations above, and 3 for none at all.
+/// A rate that would hardly yield as few as `n` requests: three deviations above, and 3 for none at
+/// all.
 pub fn upper(n: f64) -> f64 {
     n + 3.0 * n.max(0.0).sqrt() + 3.0
 }

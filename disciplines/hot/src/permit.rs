@@ -1,7 +1,9 @@
+//! What a discipline answers a cache that would take a key.
+
 /// May a key be cached here now? A cache asks, and whoever decides over several caches answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// As far as others are concerned.
+    /// Others do not mind.
     Yes,
     /// Perhaps later: until then it counts as a key that has no room here.
     NotYet,

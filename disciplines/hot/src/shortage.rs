@@ -1,18 +1,22 @@
 //! How many keys would be worth caching if there were room for them.
 //!
-//! Two sources. At a window's end the keys are counted whose evidence says that they are asked for about twice per window,
-//! and those that were requested lately and had to go only because there was less room. Between, each key that was
-//! reported and found no room counts at once, so that a tenant that wakes up is noticed with its first batch of reports.
+//! Two sources. At a window's end the keys are counted whose evidence says that they are asked for
+//! about twice per window, and those that were requested lately and had to go only because there
+//! was less room. Between, each key that was reported and found no room counts at once, so that a
+//! tenant that wakes up is noticed with its first batch of reports.
 //!
-//! Of a long tail of rare keys, some are reported twice in any window by chance. Whether room for them is of use shows
-//! when they get it: of those that got it lately, some part was requested again soon, and as many count of the next.
-//! So idle memory serves a tail that comes back, and not one that does not.
+//! Of a long tail of rare keys, some are reported twice in any window by chance. Whether room for
+//! them is of use shows when they get it: of those that got it lately, some part was requested
+//! again soon, and as many count of the next. So idle memory serves a tail that comes back, and not
+//! one that does not.
 
-/// How much the keys that proved useful or useless in one window change the expectation, if they are many.
+/// How much the keys that proved useful or useless in one window change the expectation, if they
+/// are many.
 const USE_GAIN: f64 = 0.25;
-/// So many keys are many.
+/// From this number on keys are many.
 const MANY: f64 = 64.0;
-/// How much of its distrust is forgotten in a window in which no key proved anything: it is tried again.
+/// How much of its distrust is forgotten in a window in which no key proved anything: it is tried
+/// again.
 const FORGIVEN: f64 = 0.01;
 
 /// The keys of a tenant that one switch has no room for, and would cache if it had.
@@ -23,7 +27,7 @@ pub struct Shortage {
     /// Keys that found no room in this window, and in the one before.
     unmet: usize,
     unmet_before: usize,
-    /// Of keys that found no room and got it later, the part that was requested soon after.
+    /// The part of the keys that found no room and got it later that was requested soon after.
     useful: f64,
     /// Keys of those above that have been cached since.
     filled: usize,
@@ -52,7 +56,8 @@ impl Shortage {
         self.filled += 1;
     }
 
-    /// Of the keys that were counted and got room, so many were requested since, and so many were not for a long time.
+    /// Keys that were counted have got room: `useful` of them were requested since, and `useless`
+    /// were not for a long time.
     pub fn proved(&mut self, useful: usize, useless: usize) {
         let all = (useful + useless) as f64;
         if all == 0.0 {
@@ -70,7 +75,7 @@ impl Shortage {
         (self.unmet, self.filled) = (0, 0);
     }
 
-    /// How many keys.
+    /// The number of keys.
     pub fn keys(&self) -> usize {
         let unmet = self.unmet.max(self.unmet_before) as f64 * self.useful;
         self.evident.max(unmet as usize).saturating_sub(self.filled)

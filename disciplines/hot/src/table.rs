@@ -9,11 +9,12 @@ use crate::estimate::lower;
 
 /// What is known of one key at one switch.
 ///
-/// Windows are told in two ways. `window` and `cached_in` are the switch's numbers, which may jump. A *time* is the number of
-/// windows that had ended since the cache began; the difference of two times is a number of windows.
+/// Windows are told in two ways. `window` and `cached_in` are the switch's numbers, which may jump.
+/// A *time* is the number of windows that had ended since the cache began; the difference of two
+/// times is a number of windows.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Which.
+    /// The key.
     pub key: Key,
     /// Requests so far, those of earlier windows discounted.
     pub mass: f64,
@@ -39,7 +40,8 @@ pub struct Entry {
     pub unmet: Option<u64>,
     /// Whether it is among the keys that [`crate::shortage::Shortage`] counts.
     pub counted: bool,
-    /// It was counted there, and then inserted at this time. It is on trial until it is hit, or was not for long.
+    /// It was counted there, and then inserted at this time. It is on trial until it is hit, or was
+    /// not for long.
     pub on_trial: Option<u64>,
     /// It was cached, or should have been, and had to go for lack of room only.
     pub displaced: bool,
@@ -68,7 +70,8 @@ impl Entry {
     }
 
     /// Requests per window, given the discounted number of windows that `mass` was gathered in. One
-    /// request is taken off: among many rare keys, those seen most are seen more often than they deserve.
+    /// request is taken off: among many rare keys, those seen most are seen more often than they
+    /// deserve.
     pub fn rate(&self, windows: f64) -> f64 {
         self.slow_rate(windows).max(self.pace)
     }
@@ -78,7 +81,8 @@ impl Entry {
         ((self.mass - 1.0) / windows).max(0.0)
     }
 
-    /// Takes in a report: `count` requests in `window` so far, of which `elapsed` (0 to 1) has passed.
+    /// Takes in a report: `count` requests in `window` so far, of which `elapsed` (0 to 1) has
+    /// passed.
     pub fn reported(&mut self, window: u64, count: f64, elapsed: f64) {
         if self.window != window {
             self.window = window;
@@ -110,17 +114,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// How many.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// All of them, in no particular but a repeatable order.
+    /// All entries, in no particular but a repeatable order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// All of them, to update; keys must stay as they are.
+    /// All entries, to update; keys must stay as they are.
     pub fn entries_mut(&mut self) -> &mut [Entry] {
         &mut self.entries
     }

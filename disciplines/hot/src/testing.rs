@@ -1,5 +1,6 @@
-//! A switch as the controller sees it, modelled exactly and without a kernel: a count-min sketch of 4 rows of
-//! 65,536 counters, reset each window; reports in batches; counters of items. For the tests of disciplines.
+//! A switch as the controller sees it, modelled exactly and without a kernel: a count-min sketch of
+//! 4 rows of 65,536 counters, reset each window; reports in batches; counters of items. For the
+//! tests of disciplines.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,7 +32,7 @@ impl Zipf {
         Zipf { up_to }
     }
 
-    /// How many ranks.
+    /// The number of ranks.
     pub fn keys(&self) -> usize {
         self.up_to.len()
     }
@@ -79,9 +80,9 @@ pub enum RequestOutcome {
 pub struct Switch {
     /// Items that there is room for. Without any, the tenant's requests are not seen.
     pub room: usize,
-    /// What it has.
+    /// The keys whose items it has.
     pub cached: HashSet<u32>,
-    /// From how many requests in a window on it reports a key.
+    /// From this number of requests in a window on it reports a key.
     pub threshold: u32,
     sketch: Vec<[u32; WIDTH]>,
     /// What each key was last reported with in this window.
@@ -92,7 +93,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Without items, and without a threshold until it is told one.
+    /// A switch without items, and without a threshold until it is told one.
     pub fn new(room: usize) -> Switch {
         Switch {
             room,

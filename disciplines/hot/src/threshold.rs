@@ -1,9 +1,11 @@
-//! From how many requests in a window on a key is reported: low enough to learn from, high enough that
-//! reports stay within their budget.
+//! From how many requests in a window on a key is reported: low enough to learn from, high enough
+//! that reports stay within their budget.
 
-/// Where it begins, and the lowest while keys compete for room: one request in a window tells no key from another.
+/// Where it begins, and the lowest while keys compete for room: one request in a window tells no
+/// key from another.
 const LOWEST: u32 = 2;
-/// The lowest while there is room for all: also keys of less than a request per window are heard of.
+/// The lowest while there is room for all: also keys of less than a request per window are heard
+/// of.
 const LOWEST_WITH_ROOM: u32 = 1;
 const HIGHEST: u32 = 1 << 20;
 /// A threshold that was too low is tried again after so many windows at the latest.
@@ -57,8 +59,8 @@ impl Threshold {
         self.requests
     }
 
-    /// Takes in `count` reports; true if the threshold rose. It doubles when the budget is used up and
-    /// for every further half of it, so that a burst is held off within a few batches.
+    /// Takes in `count` reports; true if the threshold rose. It doubles when the budget is used up
+    /// and for every further half of it, so that a burst is held off within a few batches.
     pub fn reported(&mut self, count: usize) -> bool {
         self.reports = self
             .reports
@@ -78,8 +80,9 @@ impl Threshold {
         true
     }
 
-    /// A window ended, with room for `ample` more items or not; true if the threshold moved. It falls by a quarter when a
-    /// lower one is likely to be affordable: near the bottom, one request less makes several times as many reports.
+    /// A window ended, with room for `ample` more items or not; true if the threshold moved. It
+    /// falls by a quarter when a lower one is likely to be affordable: near the bottom, one request
+    /// less makes several times as many reports.
     pub fn window_end(&mut self, ample: bool) -> bool {
         self.lowest = if ample { LOWEST_WITH_ROOM } else { LOWEST };
         let lowest = if self.wait_windows > 0 {

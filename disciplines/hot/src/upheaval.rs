@@ -1,8 +1,9 @@
-//! Whether popularity has changed altogether, so that what is known of items says little against a key that is requested now.
+//! Whether popularity has changed altogether, so that what is known of items says little against a
+//! key that is requested now.
 //!
-//! It shows in keys that are proved hotter than items that are there for long: more than a few in a window are no chance. Keys
-//! that take an item's place for what is likely do not count, nor do those that take the place of such a key: an upheaval
-//! would keep itself going.
+//! It shows in keys that are proved hotter than items that are there for long: more than a few in a
+//! window are no chance. Keys that take an item's place for what is likely do not count, nor do
+//! those that take the place of such a key: an upheaval would keep itself going.
 
 /// Of this many items, one was outdone, from which on it is an upheaval; and at least so many.
 const ONE_IN: usize = 100;

@@ -1,9 +1,12 @@
-//! The discipline `kvswitch`: hot keys have replicas at several stores, and the switch sends each read to one of them, in turn.
+//! The discipline `kvswitch`: hot keys have replicas at several stores, and the switch sends each
+//! read to one of them, in turn.
 //!
-//! Paper: *Balancing Distributed Key-Value Stores with Efficient In-Network Redirecting* (KVSwitch), Electronics 2019.
+//! Paper: *Balancing Distributed Key-Value Stores with Efficient In-Network Redirecting*
+//! (KVSwitch), Electronics 2019.
 //!
-//! Control half: [`controller`] decides how many replicas each key has, and at which stores. What it puts behind a key is a
-//! [`record::Replicas`], what it says of each store a [`servers::Server`]. Store half: what it tells stores to hold becomes holding.
+//! Control half: [`controller`] decides how many replicas each key has, and at which stores. What
+//! it puts behind a key is a [`record::Replicas`], what it says of each store a
+//! [`servers::Server`]. Store half: what it tells stores to hold becomes holding.
 
 mod control;
 mod message;
@@ -21,7 +24,7 @@ use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
 pub use control::controller;
 pub use pipeline::pipeline;
 
-/// How it registers.
+/// The discipline's registration.
 pub const REGISTRATION: Registration = Registration {
     name: "kvswitch",
     about: "keeps hot keys at several stores, and sends each read to one of them in turn",

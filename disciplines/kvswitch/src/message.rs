@@ -46,12 +46,12 @@ pub struct StoreMessage {
 }
 
 impl StoreMessage {
-    /// A message without keys.
+    /// Encodes a message without keys.
     pub fn word(instruction: Instruction) -> Bytes {
         Bytes::copy_from_slice(&[VERSION, instruction as u8])
     }
 
-    /// As many messages as the keys need.
+    /// Encodes keys as as many messages as they need.
     pub fn messages(instruction: Instruction, keys: &[Key]) -> Vec<Bytes> {
         let mut messages = vec![];
         let mut bytes = BytesMut::new();
@@ -71,8 +71,8 @@ impl StoreMessage {
         messages
     }
 
-    /// From a message; `None` if it is none, or of another version. Each key is copied, so that one does not keep the whole message in
-    /// memory.
+    /// Decodes a message; `None` if it is none, or of another version. Each key is copied, so that
+    /// one does not keep the whole message in memory.
     pub fn decode(mut bytes: &[u8]) -> Option<StoreMessage> {
         let version = bytes.try_get_u8().ok()?;
         let instruction = bytes.try_get_u8().ok()?;

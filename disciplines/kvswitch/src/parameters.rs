@@ -2,15 +2,17 @@
 
 /// Writes of hot keys are sent to their replicas as well.
 pub const FAN_OUT: u32 = 1;
-/// The switch is at the top of a rack: writes go to its replicas also if a switch before it sent them to others.
+/// The switch is at the top of a rack: writes go to its replicas also if a switch before it sent
+/// them to others.
 pub const ON_TOP: u32 = 2;
 /// Of two turns that follow on each other the one whose server was sent less is taken.
 pub const TWO_CHOICES: u32 = 4;
-/// The control half's own, for one that comes after it: the threshold of replication, in millionths of an average server's load.
+/// The control half's own, for one that comes after it: the threshold of replication, in millionths
+/// of an average server's load.
 const PART_SHIFT: u32 = 8;
 const PART_MOST: u32 = u32::MAX >> PART_SHIFT;
 
-/// What they say.
+/// What the parameter words say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Words {
     /// The requests of a window from which a cold key is reported.
@@ -26,7 +28,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// As [`decide::Configuration::parameters`] has them.
+    /// Encodes it as [`decide::Configuration::parameters`] has it.
     pub fn words(&self) -> [u32; decide::PARAMETERS] {
         let part = ((self.part * 1e6) as u32).min(PART_MOST) << PART_SHIFT;
         let flags = [

@@ -1,7 +1,9 @@
-//! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages would have them.
+//! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages
+//! would have them.
 //!
-//! As for other disciplines, forwarding, counters of endings and tags are left out. A write's updates are a multicast there.
-//! A turn is the store's number there, and a table of stores has the rest; in memory both stand together, where one look is enough.
+//! As for other disciplines, forwarding, counters of endings and tags are left out. A write's
+//! updates are a multicast there. A turn is the store's number there, and a table of stores has the
+//! rest; in memory both stand together, where one look is enough.
 
 use rmt::{Items, Lookup, Table};
 
@@ -47,7 +49,8 @@ pub fn pipeline(items: Items) -> Vec<Table> {
             after: &["lookup"],
             ..Table::REGISTERS
         },
-        // Key length, tenant, and of the record: scale, turns, count, home with its place, whether it is an entry, kind of addresses.
+        // Key length, tenant, and of the record: scale, turns, count, home with its place, whether
+        // it is an entry, kind of addresses.
         Table {
             name: "head",
             map: "pages",

@@ -1,4 +1,5 @@
-//! What stands behind a hot key in the switch: which stores have it, and whose turn it is (`redirect.h`).
+//! What stands behind a hot key in the switch: which stores have it, and whose turn it is
+//! (`redirect.h`).
 
 use std::net::IpAddr;
 
@@ -15,25 +16,31 @@ pub const IPV4_TURN: usize = 8;
 /// Bytes of a turn whose store has an IPv6 address.
 pub const IPV6_TURN: usize = 20;
 
-/// The stores that a key's reads go to. Each is named, counted and addressed as the record says, whatever else the switch knows.
+/// The stores that a key's reads go to. Each is named, counted and addressed as the record says,
+/// whatever else the switch knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replicas {
-    /// The store that owns the key. Reads that no replica takes go there, whether or not it has turns.
+    /// The store that owns the key. Reads that no replica takes go there, whether or not it has
+    /// turns.
     pub home: Server,
-    /// It does not own the key, but is where another switch sends what it has for this one's rack: reads that name it take turns, and no others.
+    /// It does not own the key, but is where another switch sends what it has for this one's rack:
+    /// reads that name it take turns, and no others.
     pub is_entry: bool,
-    /// The others that have it, each once, with addresses of the home's kind. Each has a turn, in this order.
+    /// The others that have it, each once, with addresses of the home's kind. Each has a turn, in
+    /// this order.
     pub replicas: Vec<Server>,
-    /// Whose turns come after those, by holder id: the home, and replicas that have more of the reads than others.
+    /// Whose turns come after those, by holder id: the home, and replicas that have more of the
+    /// reads than others.
     pub again: Vec<u16>,
-    /// Replicas whose copies may be read as far as is known; the others are read once they confirm it. A hint: a replica that is named
-    /// here by mistake costs its readers a round trip.
+    /// Replicas whose copies may be read as far as is known; the others are read once they confirm
+    /// it. A hint: a replica that is named here by mistake costs its readers a round trip.
     pub valid: Vec<u16>,
 }
 
 impl Replicas {
-    /// The bytes of [`decide::Record::Given`], in the order of the switch's processor. `None`: no turn or more than [`TURNS_MAX`], a
-    /// replica that is there twice, is the home, or has an address of another kind, or a turn of one that is neither.
+    /// The bytes of [`decide::Record::Given`], in the order of the switch's processor. `None`: no
+    /// turn or more than [`TURNS_MAX`], a replica that is there twice, is the home, or has an
+    /// address of another kind, or a turn of one that is neither.
     pub fn encode(&self) -> Option<Bytes> {
         let Replicas { home, replicas, .. } = self;
         let is_twice = |(at, store): (usize, &Server)| {
@@ -50,7 +57,8 @@ impl Replicas {
         let bits = bits.filter(|(_, store)| self.valid.contains(&store.holder));
         let bits = bits.fold(0u64, |bits, (turn, _)| bits | 1 << turn);
         let mut bytes = Vec::with_capacity(HEADER + IPV6_TURN * turns.len());
-        let scale = (1u64 << 32).div_ceil(turns.len() as u64) as u32; // of one turn it is 0, which leads to that turn
+        // The scale of one turn is 0, which leads to that turn.
+        let scale = (1u64 << 32).div_ceil(turns.len() as u64) as u32;
         bytes.extend(scale.to_ne_bytes());
         bytes.extend([turns.len() as u8, replicas.len() as u8]);
         bytes.extend(home.holder.to_ne_bytes());

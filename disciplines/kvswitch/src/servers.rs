@@ -14,7 +14,8 @@ pub const LOADS: usize = 8;
 pub const WRITES: usize = 0;
 /// The tally of writes that another switch made updates of, for the entries of this one's rack.
 pub const ENTERED: usize = 1;
-/// The tally of the updates of replicas that the first of them was sent; that of store `i` is `UPDATES + i`.
+/// The tally of the updates of replicas that the first of them was sent; that of store `i` is
+/// `UPDATES + i`.
 pub const UPDATES: usize = LOADS + EACH as usize;
 /// The tally of the tenant's reads that the switch answered itself.
 pub const HITS: usize = 2;

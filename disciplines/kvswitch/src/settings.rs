@@ -21,7 +21,7 @@ pub const FIXED: usize = 7;
 /// Whether the switch has copies of hot keys' values itself where that is cheaper than replicas.
 pub const COPIES: usize = 8;
 
-/// All of them.
+/// All settings.
 pub const ALL: &[Setting] = &[
     Setting::new(
         "alpha_percent",

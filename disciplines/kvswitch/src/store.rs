@@ -1,5 +1,5 @@
-//! The store half: what the control half tells it becomes holding, releasing and confirming. The copies themselves are the store's, under the
-//! rules of `docs/coherence.md`.
+//! The store half: what the control half tells it becomes holding, releasing and confirming. The
+//! copies themselves are the store's, under the rules of `docs/coherence.md`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -55,8 +55,8 @@ impl HeldKeys {
         }
     }
 
-    /// A key that was held already is held again: the store may have refused it, and confirms it if it has not, for a switch may ask that
-    /// has not heard of it.
+    /// A key that was held already is held again: the store may have refused it, and confirms it if
+    /// it has not, for a switch may ask that has not heard of it.
     fn hold(&mut self, tenant: u32, keys: Vec<Key>, out: &mut Vec<StoreAction>) {
         for key in keys {
             if self.keys.len() < KEYS_MOST || self.keys.contains_key(&key) {

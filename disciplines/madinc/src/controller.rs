@@ -1,4 +1,5 @@
-//! The controller of `madinc`: hands each event to the caches that it is about, and to the tenant that coordinates them.
+//! The controller of `madinc`: hands each event to the caches that it is about, and to the tenant
+//! that coordinates them.
 
 use std::{collections::BTreeMap, time::Duration};
 

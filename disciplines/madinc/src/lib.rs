@@ -1,7 +1,8 @@
-//! The discipline `madinc`: a tenant's memory on several switches is one cache; each item is on one of them.
+//! The discipline `madinc`: a tenant's memory on several switches is one cache; each item is on one
+//! of them.
 //!
-//! Control half: [`controller`] takes in what switches report and decides which of them caches a key. What
-//! each switch knows of its keys is `hot`; the data plane is that of `netcache`.
+//! Control half: [`controller`] takes in what switches report and decides which of them caches a
+//! key. What each switch knows of its keys is `hot`; the data plane is that of `netcache`.
 
 mod controller;
 mod ring;
@@ -13,7 +14,7 @@ pub use controller::controller;
 /// What its data plane would need on a switch chip.
 pub use netcache::pipeline;
 
-/// How it registers.
+/// The discipline's registration.
 pub const REGISTRATION: Registration = Registration {
     name: "madinc",
     about: "joins a tenant's memory on several switches to one cache, each item on one of them",

@@ -1,4 +1,5 @@
-//! Whose page is filled next: the switches of a tenant take turns, a page at a time (thesis, 3.4.1).
+//! Whose page is filled next: the switches of a tenant take turns, a page at a time (thesis,
+//! 3.4.1).
 
 /// A tenant's switches in a circle, of which one has the active page.
 #[derive(Debug, Default)]
@@ -16,8 +17,9 @@ impl Ring {
         (0..len).map(move |step| (at + step) % len)
     }
 
-    /// An item was put on the switch at `position` of `len`, whose pages hold `per_page`. If it is not the one with the
-    /// active page, that one either has no room left (`active_full`) and loses its turn, or did not see the key.
+    /// An item was put on the switch at `position` of `len`, whose pages hold `per_page`. If it is
+    /// not the one with the active page, that one either has no room left (`active_full`) and loses
+    /// its turn, or did not see the key.
     pub fn put(&mut self, position: usize, len: usize, per_page: usize, active_full: bool) {
         if position != self.at {
             if !active_full {

@@ -1,11 +1,13 @@
 //! Which of a tenant's switches caches a key.
 //!
-//! The table of cached items (thesis, 3.4.2) is not kept apart from the caches: an item is where a cache of the
-//! tenant says, including insertions and evictions that are under way, so the two cannot disagree. A look-up is one hash
-//! per switch with pages of the tenant; those are the switches of a path, a handful.
+//! The table of cached items (thesis, 3.4.2) is not kept apart from the caches: an item is where a
+//! cache of the tenant says, including insertions and evictions that are under way, so the two
+//! cannot disagree. A look-up is one hash per switch with pages of the tenant; those are the
+//! switches of a path, a handful.
 //!
-//! All switches before the store see a key that is cached nowhere, and report it within some 50 ms of each other. So a key waits
-//! for [`HOLD`] before it is placed among those that see it; with one switch there is nothing to wait for.
+//! All switches before the store see a key that is cached nowhere, and report it within some 50 ms
+//! of each other. So a key waits for [`HOLD`] before it is placed among those that see it; with one
+//! switch there is nothing to wait for.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -19,8 +21,8 @@ use crate::ring::Ring;
 
 /// How long a key waits for the reports of other switches. Placed at the first tick after it.
 const HOLD: Duration = Duration::from_millis(50);
-/// How long it waits for the report of a switch with guaranteed room, if only borrowed memory sees it so far: there it
-/// would stay.
+/// How long it waits for the report of a switch with guaranteed room, if only borrowed memory sees
+/// it so far: there it would stay.
 const HOLD_FOR_OWN: Duration = Duration::from_millis(400);
 /// Keys that may wait; beyond that, they are placed with the reports that are there.
 const WAITING_MOST: usize = 65_536;
@@ -28,8 +30,8 @@ const WAITING_MOST: usize = 65_536;
 /// The coordination of one tenant's caches.
 pub struct Tenant {
     id: u32,
-    /// The switches where it has pages: those of the ring, then those where all of its pages are borrowed; both nearest to
-    /// the client first (or as its policy has it).
+    /// The switches where it has pages: those of the ring, then those where all of its pages are
+    /// borrowed; both nearest to the client first (or as its policy has it).
     switches: Vec<SwitchId>,
     /// How many of them are in the ring: those with guaranteed pages; without any, all.
     in_ring: usize,
@@ -82,7 +84,8 @@ impl Tenant {
         self.switches.iter().copied().find(involves)
     }
 
-    /// Whether a switch may cache a key that it does not cache; `others` are the caches of the other ones.
+    /// Whether a switch may cache a key that it does not cache; `others` are the caches of the
+    /// other ones.
     pub fn permit(&self, others: &Caches, key: &Key) -> Permit {
         if self.waits.contains(key) {
             Permit::NotYet
@@ -174,7 +177,8 @@ impl Tenant {
         }
     }
 
-    /// Whether only borrowed memory outside of the ring sees a key so far, while the ring has room for it.
+    /// Whether only borrowed memory outside of the ring sees a key so far, while the ring has room
+    /// for it.
     fn own_may_see(&self, caches: &Caches, key: &Key) -> bool {
         if self.in_ring == self.switches.len() {
             return false;
@@ -187,8 +191,9 @@ impl Tenant {
         sees.peek().is_some() && !sees.any(|sees| sees)
     }
 
-    /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the ring; else in borrowed
-    /// memory outside of it; else on the first, from the client on, that has something colder. What that gives up may find its place further on when it is missed.
+    /// Places a key that is cached nowhere on a switch that sees it: where there is room, by the
+    /// ring; else in borrowed memory outside of it; else on the first, from the client on, that has
+    /// something colder. What that gives up may find its place further on when it is missed.
     fn settle(&mut self, now: Duration, caches: &mut Caches, key: &Key, out: &mut Vec<Action>) {
         let len = self.switches.len();
         let has_room = |caches: &Caches, at: usize| {

@@ -1,7 +1,7 @@
 //! The discipline `netcache`: the switch answers the hottest keys itself.
 //!
-//! What each switch learns of its keys, and which of them it caches, is `hot`. Of its own, the discipline has the data
-//! plane, which others may serve from as well: [`OBJECT`], [`PROGRAMS`].
+//! What each switch learns of its keys, and which of them it caches, is `hot`. Of its own, the
+//! discipline has the data plane, which others may serve from as well: [`OBJECT`], [`PROGRAMS`].
 
 mod controller;
 mod pipeline;
@@ -11,7 +11,7 @@ use decide::{Items, Native, Program, Registration, Role, Runs};
 pub use controller::{SETTINGS, controller};
 pub use pipeline::{PUBLISHED, pipeline};
 
-/// How it registers.
+/// The discipline's registration.
 pub const REGISTRATION: Registration = Registration {
     name: "netcache",
     about: "caches the hottest items in the switch, learnt from the traffic",
@@ -31,8 +31,9 @@ pub const REGISTRATION: Registration = Registration {
     agent: None,
 };
 
-/// Reads of a key within 67 ms after which a switch gives it an item. With one, every key that is read takes a blank; with three the servers of what
-/// turned hot have more to do before the first answer (`lab run netcache-churn`).
+/// Reads of a key within 67 ms after which a switch gives it an item. With one, every key that is
+/// read takes a blank; with three the servers of what turned hot have more to do before the first
+/// answer (`lab run netcache-churn`).
 pub const PROBATION: u32 = 2;
 
 /// The programs in [`OBJECT`].

@@ -1,10 +1,12 @@
-//! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages would have them.
+//! What the data plane would need on a switch chip: its tables as a pipeline of match-action stages
+//! would have them.
 //!
-//! Tables of `bpf/maps.h` that every discipline meets on its way are among them (tenants, leases, epochs): without them it would
-//! not answer. Left out: forwarding, which a switch does anyway; counters of endings; tags, which no ALU computes; items on probation, for no
-//! chip fills its match tables by itself. Where the C
-//! looks several times into one array, a pipeline needs one for each time; and it would raise all four counts of a key that missed, where the
-//! C raises those that are least.
+//! Tables of `bpf/maps.h` that every discipline meets on its way are among them (tenants, leases,
+//! epochs): without them it would not answer. Left out: forwarding, which a switch does anyway;
+//! counters of endings; tags, which no ALU computes; items on probation, for no chip fills its
+//! match tables by itself. Where the C looks several times into one array, a pipeline needs one for
+//! each time; and it would raise all four counts of a key that missed, where the C raises those
+//! that are least.
 
 use rmt::{Items, Lookup, Published, Table};
 
@@ -16,7 +18,7 @@ const SHARES: u32 = 4096 + 1;
 /// Cells of the counts of what is read in a burst.
 const BURSTS: u32 = 8192;
 
-/// Its tables.
+/// The discipline's tables.
 pub fn pipeline(items: Items) -> Vec<Table> {
     let mut tables = vec![
         Table {

@@ -1,11 +1,12 @@
 //! What one switch has of one tenant, and what is known of the tenant's keys there.
 //!
-//! A key's *score* is its reads in a window, smoothed: half of it is the latest window's, unless that says that it cannot
-//! be. Items are counted by the switch;
-//! of other keys the switch tells what it missed, and stores what reached them, by this switch or another. So where the
-//! switch says something, that counts.
+//! A key's *score* is its reads in a window, smoothed: half of it is the latest window's, unless
+//! that says that it cannot be. Items are counted by the switch; of other keys the switch tells
+//! what it missed, and stores what reached them, by this switch or another. So where the switch
+//! says something, that counts.
 //!
-//! A report is a look-up; what changes at a window's end takes a pass over all keys, some thousand at most.
+//! A report is a look-up; what changes at a window's end takes a pass over all keys, some thousand
+//! at most.
 
 use std::{
     cmp::Ordering,
@@ -18,7 +19,8 @@ use hot::{Capacity, Threshold};
 
 /// Reads in a window from which a key is worth a place that is free.
 const WORTH: f64 = 2.0;
-/// How much hotter than an item another key must be to take its place, beyond what chance makes of equals.
+/// How much hotter than an item another key must be to take its place, beyond what chance makes of
+/// equals.
 const HOTTER: f64 = 1.1;
 /// Keys that are remembered beside the items, per item that there may be, and at least.
 const OTHERS_PER_ITEM: usize = 4;
@@ -114,7 +116,7 @@ pub struct Cache {
     switch: SwitchId,
     tenant: u32,
     window: Duration,
-    /// Parameter word 1.
+    /// What the programs find in parameter word 1.
     word: u32,
     keys: BTreeMap<Key, KeyState>,
     /// How many of them are items.
@@ -157,8 +159,8 @@ impl Cache {
         }
     }
 
-    /// It may have so many items from now on, and hot keys reported; what is too much goes with the next
-    /// [`Cache::settle`].
+    /// It may have so many items from now on, and hot keys reported; what is too much goes with the
+    /// next [`Cache::settle`].
     pub fn set_share(&mut self, items: usize, reports: u32) {
         self.share = items;
         self.threshold.set_budget(reports);
@@ -194,7 +196,8 @@ impl Cache {
         }
     }
 
-    /// The switch missed these keys so often in this window so far. What is worth it takes a place that is free.
+    /// The switch missed these keys so often in this window so far. What is worth it takes a place
+    /// that is free.
     pub fn missed(&mut self, now: Duration, keys: &[(Key, u64)], out: &mut Vec<Action>) {
         self.counts.reports += keys.len() as u64;
         if self.threshold.reported(keys.len()) {
@@ -247,7 +250,8 @@ impl Cache {
             if known.is_item() && !is_first {
                 known.score = known.score.min(reads + 3.0 * deviation + 3.0);
             }
-            // The store is read for it, and nothing came by here in the whole window: it has no business here.
+            // The store is read for it, and nothing came by here in the whole window: it has no
+            // business here.
             if known.place == Place::In && !is_first && reads == 0.0 && told >= WORTH {
                 known.passes_by = true;
                 known.paused_until = now + UNFIT;
@@ -262,7 +266,8 @@ impl Cache {
         self.capacity.window_end();
     }
 
-    /// How many items it would have if there were memory for them. A key that found none counts: for it there is to be more.
+    /// How many items it would have if there were memory for them. A key that found none counts:
+    /// for it there is to be more.
     pub fn wanted(&self, now: Duration) -> usize {
         let wanted = |known: &&KeyState| {
             (known.is_item() && (known.is_new || known.score >= WORTH / 2.0))
@@ -282,8 +287,9 @@ impl Cache {
         self.items
     }
 
-    /// At a window's end: what is too much goes, the coldest first, what is worth a free place comes, and where a key is hotter than an item
-    /// they change places; `changes` of either at most.
+    /// At a window's end: what is too much goes, the coldest first, what is worth a free place
+    /// comes, and where a key is hotter than an item they change places; `changes` of either at
+    /// most.
     pub fn settle(&mut self, now: Duration, mut changes: usize, out: &mut Vec<Action>) {
         let most = self.most();
         let mut coldest = self.sorted(|known| (known.place == Place::In).then_some(known.score));
@@ -446,8 +452,8 @@ impl Cache {
         });
     }
 
-    /// Keys beside the items, down to so many: the coldest are forgotten. Those that are paused stay, or they would be
-    /// tried again.
+    /// Keys beside the items, down to so many: the coldest are forgotten. Those that are paused
+    /// stay, or they would be tried again.
     fn forget(&mut self, now: Duration, most: usize) {
         let window = self.window;
         let idle = |known: &KeyState| known.place == Place::Out && known.paused_until <= now;

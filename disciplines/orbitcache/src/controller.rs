@@ -16,14 +16,16 @@ use crate::{
     watch::Watch,
 };
 
-/// Words that the programs count: reads of items that might be answered, and those of them that found no place to wait.
+/// Words that the programs count: reads of items that might be answered, and those of them that
+/// found no place to wait.
 const READS: usize = 0;
 const OVERFLOWS: usize = 1;
-/// Of the items that a switch may have so many, one in so many, may be others after a window.
+/// One in so many of the items that a switch may have may be others after a window.
 const CHANGE_ONE_IN: usize = 2;
-/// Of hot keys that are reported, so many for each item that there may be tell enough.
+/// Hot keys that are reported for each item that there may be: so many tell enough.
 const REPORTS_PER_ITEM: u32 = 8;
-/// In the parameter word: goes round for ever; and the number of reads that wait.
+/// In the parameter word: the time of a read that goes round for ever, and where the number of
+/// reads that wait begins.
 const FOR_EVER: u32 = 0xff_ffff;
 const QUEUE_SHIFT: u32 = 24;
 
@@ -85,7 +87,8 @@ impl Switch {
         }
     }
 
-    /// Divides what there may be: to each what it wants, as far as that is fair, and evenly what nobody wants.
+    /// Divides what there may be: to each what it wants, as far as that is fair, and evenly what
+    /// nobody wants.
     fn share(&mut self, now: Duration, limits: &Limits) {
         let count = self.caches.len().max(1);
         let wanted: Vec<usize> = self

@@ -1,9 +1,11 @@
-//! The discipline `orbitcache`: values of hot keys go round in the switch as packets, and answer reads that wait for them.
+//! The discipline `orbitcache`: values of hot keys go round in the switch as packets, and answer
+//! reads that wait for them.
 //!
 //! Paper: *Pushing the Limits of In-Network Caching for Key-Value Stores* (OrbitCache), NSDI 2025.
 //!
-//! Control half: [`controller`] decides which items each switch has, and how many of all tenants' go round there at most.
-//! Store half: counts the reads that reach the store, and reports the keys that most of them are for.
+//! Control half: [`controller`] decides which items each switch has, and how many of all tenants'
+//! go round there at most. Store half: counts the reads that reach the store, and reports the keys
+//! that most of them are for.
 
 mod cache;
 mod controller;
@@ -22,7 +24,7 @@ use decide::{Items, Program, Registration, Role, Runs, StoreMaker};
 
 pub use controller::controller;
 
-/// How it registers.
+/// The discipline's registration.
 pub const REGISTRATION: Registration = Registration {
     name: "orbitcache",
     about: "sends the hottest values round in the switch as packets, which answer the reads that wait for them",

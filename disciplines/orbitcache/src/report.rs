@@ -1,8 +1,8 @@
 //! What the two halves say to each other.
 //!
-//! To the store: how many keys to report (16 bits), and how often (32 bits, milliseconds). To the control half: how long it
-//! counted (32 bits, milliseconds), then keys, each with its length (8 bits) before it and its reads (32 bits) behind it.
-//! Numbers in network order.
+//! To the store: how many keys to report (16 bits), and how often (32 bits, milliseconds). To the
+//! control half: how long it counted (32 bits, milliseconds), then keys, each with its length (8
+//! bits) before it and its reads (32 bits) behind it. Numbers in network order.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct ReportRequest {
 }
 
 impl ReportRequest {
-    /// As a message.
+    /// Encodes it as a message.
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(6);
         bytes.put_u16(self.keys);
@@ -27,7 +27,7 @@ impl ReportRequest {
         bytes.freeze()
     }
 
-    /// From a message; `None` if it is none.
+    /// Decodes a message; `None` if it is none.
     pub fn decode(mut bytes: &[u8]) -> Option<ReportRequest> {
         Some(ReportRequest {
             keys: bytes.try_get_u16().ok()?,
@@ -46,7 +46,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As a message.
+    /// Encodes it as a message.
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u32(self.counted.as_millis() as u32);
@@ -58,7 +58,8 @@ impl Report {
         bytes.freeze()
     }
 
-    /// From a message; `None` if it is none. Each key is copied, so that one does not keep the whole message in memory.
+    /// Decodes a message; `None` if it is none. Each key is copied, so that one does not keep the
+    /// whole message in memory.
     pub fn decode(mut bytes: &[u8]) -> Option<Report> {
         let counted = Duration::from_millis(bytes.try_get_u32().ok()?.into());
         let mut keys = vec![];

@@ -2,7 +2,8 @@
 
 use decide::Setting;
 
-/// Items of all tenants that a switch has at least and at most, whatever the requests say; the same twice fixes them.
+/// Items of all tenants that a switch has at least and at most, whatever the requests say; the same
+/// twice fixes them.
 pub const ITEMS_MIN: usize = 0;
 /// See [`ITEMS_MIN`].
 pub const ITEMS_MAX: usize = 1;
@@ -10,8 +11,8 @@ pub const ITEMS_MAX: usize = 1;
 pub const OVERFLOW_PERMILLE: usize = 2;
 /// Keys of each tenant that a store reports.
 pub const TOP_K: usize = 3;
-/// How long a value goes round for nobody. Short by default: to wake costs what a hit costs, and a core that goes round
-/// does nothing else (README).
+/// How long a value goes round for nobody. Short by default: to wake costs what a hit costs, and a
+/// core that goes round does nothing else (README).
 pub const PARK_US: usize = 4;
 /// Reads that may wait for one value.
 pub const QUEUE: usize = 5;
@@ -21,7 +22,7 @@ pub const TOP_K_MOST: u32 = 128;
 /// The longest pause that the programs can be told.
 const PARK_US_MOST: u32 = 0xff_fffe;
 
-/// All of them.
+/// All settings.
 pub const ALL: &[Setting] = &[
     Setting::new(
         "items_min",

@@ -1,5 +1,5 @@
-//! Who has how many of a switch's items: max-min fair. Whoever wants less than an equal share gets that; what it leaves is
-//! shared among the others.
+//! Who has how many of a switch's items: max-min fair. Whoever wants less than an equal share gets
+//! that; what it leaves is shared among the others.
 
 /// The shares of `total` for those who want so many.
 pub fn shares(total: usize, wanted: &[usize]) -> Vec<usize> {

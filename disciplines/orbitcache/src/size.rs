@@ -1,5 +1,5 @@
-//! How many items a switch has: fewer when too many reads find no place to wait, more while they do and keys are there
-//! that are worth it (paper, 3.10).
+//! How many items a switch has: fewer when too many reads find no place to wait, more while they do
+//! and keys are there that are worth it (paper, 3.10).
 //!
 //! All items of a switch go round the same ports, so the number is the switch's, over all tenants.
 
@@ -44,8 +44,9 @@ impl Size {
         self.items = (items as f64).clamp(self.items, self.most);
     }
 
-    /// A window ended with so many reads of items that might be answered, of which so many overflowed. `more`: the switch
-    /// has all the items that it may, and others are worth it. Between the target and half of it nothing changes.
+    /// A window ended with so many reads of items that might be answered, of which so many
+    /// overflowed. `more`: the switch has all the items that it may, and others are worth it.
+    /// Between the target and half of it nothing changes.
     pub fn window_end(&mut self, reads: u64, overflows: u64, more: bool) {
         if reads < READS_MIN {
             return;

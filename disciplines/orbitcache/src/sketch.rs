@@ -3,7 +3,7 @@
 use wire::KeyHash;
 
 const ROWS: usize = 5;
-/// Of each row; a power of two.
+/// Columns of each row; a power of two.
 const COLUMNS: usize = 4096;
 
 /// How often keys were read: never too low.
@@ -14,7 +14,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Empty.
+    /// An empty sketch.
     pub fn new(seed: u64) -> Sketch {
         Sketch {
             rows: vec![[0; COLUMNS]; ROWS],
@@ -22,7 +22,8 @@ impl Sketch {
         }
     }
 
-    /// Counts a read; the estimate of its key's reads. Only the lowest cells rise: others are too high already.
+    /// Counts a read; the estimate of its key's reads. Only the lowest cells rise: others are too
+    /// high already.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
         let (a, b) = (
             wire::mixed(hash.high() ^ self.seed),

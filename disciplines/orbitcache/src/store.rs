@@ -1,7 +1,7 @@
 //! The store half: which keys most of a tenant's reads are for that reach this store (paper, 3.8).
 //!
-//! Each tenant has a sketch and a list of its own, so one that reads a million keys hides nobody's. Cost of a read: five
-//! cells, and for a hot key one look-up.
+//! Each tenant has a sketch and a list of its own, so one that reads a million keys hides nobody's.
+//! Cost of a read: five cells, and for a hot key one look-up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,8 @@ use crate::{
 
 /// Tenants that are counted at once: their sketches are 80 KiB each.
 const TENANTS_MOST: usize = 256;
-/// The control half says so often what it wants that this long without a word it wants nothing any more.
+/// The control half says so often what it wants that this long without a word it wants nothing any
+/// more.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 const WINDOW_LEAST: Duration = Duration::from_millis(100);
 

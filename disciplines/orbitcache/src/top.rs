@@ -15,7 +15,8 @@ pub struct Top {
 }
 
 impl Top {
-    /// A key was counted up to `count`; it stays if it is among the `most` highest. For a key that is not, one comparison.
+    /// A key was counted up to `count`; it stays if it is among the `most` highest. For a key that
+    /// is not, one comparison.
     pub fn offer(&mut self, key: &[u8], hash: KeyHash, count: u32, most: usize) {
         if count <= self.floor {
             return;

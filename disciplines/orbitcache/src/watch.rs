@@ -1,4 +1,5 @@
-//! Lets stores know, again and again, that their reports about a tenant are wanted. They forget it by themselves.
+//! Lets stores know, again and again, that their reports about a tenant are wanted. They forget it
+//! by themselves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,7 @@ use decide::Action;
 
 use crate::store::FORGOTTEN_AFTER;
 
-/// From one word to the next.
+/// The time from one notice to the next.
 const EVERY: Duration = Duration::from_secs(FORGOTTEN_AFTER.as_secs() / 3);
 
 /// The last message to a store about one tenant.

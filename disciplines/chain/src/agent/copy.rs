@@ -1,5 +1,6 @@
-//! Copies to a filling tail what this switch, the one before it, had applied of each key before it adopted the fill number, and every
-//! session. All items are gone through again and again until the tail has said of each that it has it.
+//! Copies to a filling tail what this switch, the one before it, had applied of each key before it
+//! adopted the fill number, and every session. All items are gone through again and again until the
+//! tail has said of each that it has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,8 @@ use crate::{
     view::View,
 };
 
-/// More is sent when no more copies than this are on their way: answers wait at a socket until they are looked for.
+/// More is sent when no more copies than this are on their way: answers wait at a socket until they
+/// are looked for.
 const UNDER_WAY: usize = 128;
 /// Looks at some items in one tick.
 const LOOKS: u32 = 64;
@@ -21,11 +23,11 @@ const LOOKS: u32 = 64;
 /// A tail that is being filled.
 #[derive(Debug, Default)]
 struct Job {
-    /// What it has.
+    /// The keys that the tail has.
     done: BTreeSet<KeyHash>,
     /// Something was sent in this look through the items.
     sent: bool,
-    /// A whole look through the items found nothing that it has not.
+    /// A whole look through the items found nothing that the tail has not.
     is_filled: bool,
 }
 
@@ -73,8 +75,8 @@ impl Copier {
         filled.map(|(filled, _)| *filled).collect()
     }
 
-    /// A tick: where to look on, if there is something to copy. If nothing was answered since the last one, all that is on its way is
-    /// taken for lost.
+    /// A tick: where to look on, if there is something to copy. If nothing was answered since the
+    /// last one, all that is on its way is taken for lost.
     pub fn next(&mut self) -> Option<u32> {
         if !std::mem::take(&mut self.has_answered) {
             self.under_way = 0;
@@ -83,7 +85,8 @@ impl Copier {
         self.from()
     }
 
-    /// Where to look on before the next tick: not from the beginning, since answers are still to come.
+    /// Where to look on before the next tick: not from the beginning, since answers are still to
+    /// come.
     pub fn more(&mut self) -> Option<u32> {
         let may = self.looks > 0 && self.next != 0;
         let from = self.from().filter(|_| may)?;
@@ -155,7 +158,8 @@ impl Copier {
     }
 }
 
-/// The newest version from before; that there is none; or the question whether the tail has one already, since later ones passed.
+/// The newest version from before; that there is none; or the question whether the tail has one
+/// already, since later ones passed.
 fn copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
     let record = KeyRecord::decode(record)?;
     let boundary = record.boundary(fill_number);
@@ -187,8 +191,8 @@ fn copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
 fn session_copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
     let mut session = SessionRecord::decode(record)?;
     for note in &mut session.notes {
-        // What was noted under the number comes with its write: a note of one that the tail never gets would take a later version of another
-        // client for it.
+        // What was noted under the number comes with its write: a note of one that the tail never
+        // gets would take a later version of another client for it.
         if (note.under.wrapping_sub(fill_number as u32) as i32) >= 0 {
             *note = Note::default();
         }

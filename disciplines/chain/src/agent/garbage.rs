@@ -1,4 +1,5 @@
-//! Keys that were deleted and stay so, or were never written, and sessions of clients that have gone: their items may go.
+//! Keys that were deleted and stay so, or were never written, and sessions of clients that have
+//! gone: their items may go.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ const MOST: usize = 4096;
 /// Keys in one report.
 const REPORTED: usize = 128;
 
-/// Deleted keys of which this switch is the tail.
+/// Items that may go: deleted keys of which this switch is the tail, and idle sessions.
 #[derive(Debug, Default)]
 pub struct Garbage {
     /// The delete's version, and since when it is the last.
@@ -80,7 +81,7 @@ impl Garbage {
         (!sessions.is_empty()).then_some(IdleSessions { number, sessions })
     }
 
-    /// All items were gone through: what may go, if there is something.
+    /// The keys whose items may go, if there are some: all items were gone through.
     pub fn take(&mut self, number: u64) -> Option<RemovableKeys> {
         let keys = std::mem::take(&mut self.ripe);
         // Those that went are not come by any more.

@@ -1,7 +1,9 @@
-//! The half in a switch's agent: it beats, says who is silent, copies to members that are being filled, and asks the tail about versions
-//! whose acknowledgement did not come. Nothing that it does or leaves can make a read or a write wrong but what it copies (rule 10).
+//! The half in a switch's agent: it beats, says who is silent, copies to members that are being
+//! filled, and asks the tail about versions whose acknowledgement did not come. Nothing that it
+//! does or leaves can make a read or a write wrong but what it copies (rule 10).
 //!
-//! Its packets leave past the switch's own programs, so whatever is to be done here it asks of other members' programs.
+//! Its packets leave past the switch's own programs, so whatever is to be done here it asks of
+//! other members' programs.
 
 mod copy;
 mod garbage;
@@ -32,13 +34,13 @@ const REPORT_EVERY: u32 = 5;
 /// Items that are looked at at a time.
 const ITEMS: usize = 256;
 
-/// That of a switch.
+/// The half in a switch's agent.
 #[derive(Default)]
 pub struct Agent {
     tenants: BTreeMap<u32, Member>,
 }
 
-/// Makes it.
+/// Makes the half of one switch.
 pub fn agent() -> Box<dyn AgentHalf> {
     Box::<Agent>::default()
 }
@@ -296,7 +298,7 @@ impl Member {
         }
     }
 
-    /// To the member in a slot.
+    /// Sends a packet to the member in a slot.
     fn send(&self, slot: u8, header: Header, key: &[u8], value: &[u8], out: &mut Vec<AgentAction>) {
         let Some(member) = self.view.members[usize::from(slot)] else {
             return;
@@ -314,7 +316,7 @@ impl Member {
         });
     }
 
-    /// To every other member.
+    /// Sends a beat to every other member.
     fn beat(&self, now_ns: u64, out: &mut Vec<AgentAction>) {
         for (to, member) in (0u8..).zip(&self.view.members) {
             if member.is_none() || to == self.slot {

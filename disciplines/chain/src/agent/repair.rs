@@ -1,4 +1,5 @@
-//! Versions whose acknowledgement was lost with whoever would have asked again: the tail is asked about each that waits for long.
+//! Versions whose acknowledgement was lost with whoever would have asked again: the tail is asked
+//! about each that waits for long.
 
 use wire::{Header, Op};
 

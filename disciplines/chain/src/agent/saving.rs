@@ -1,4 +1,5 @@
-//! Tells the control half what is committed of each key whose chain has this switch as the last member that has everything.
+//! Tells the control half what is committed of each key whose chain has this switch as the last
+//! member that has everything.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::{
 /// Bytes of keys and values in one report; another one has room.
 const PART_BYTES: usize = MESSAGE_MAX - (4 << 10);
 
-/// What is told.
+/// What is told to the control half, and what was.
 #[derive(Debug, Default)]
 pub struct SnapshotSender {
     /// Asked for; it begins when the items are gone through from the first.
@@ -26,7 +27,7 @@ pub struct SnapshotSender {
     told: BTreeMap<KeyHash, u64>,
 }
 
-/// One that is under way.
+/// A round of telling that is under way.
 #[derive(Debug)]
 struct Round {
     part: Part,

@@ -1,5 +1,5 @@
-//! Which members do not answer: by what the programs have of them, so that a process that stands still is not taken for a switch that
-//! does.
+//! Which members do not answer: by what the programs have of them, so that a process that stands
+//! still is not taken for a switch that does.
 
 use crate::{
     state::State,
@@ -8,7 +8,8 @@ use crate::{
 
 /// Beats without an answer after which a member is silent: 200 ms.
 const BEATS: u32 = 10;
-/// Before its first answer under a view: it has to be told of that. Until then the control half decides, which knows whether it lives.
+/// Before its first answer under a view: it has to be told of that. Until then the control half
+/// decides, which knows whether it lives.
 const FIRST_BEATS: u32 = 50;
 
 /// How long each of the others has not been heard, under one view.
@@ -24,7 +25,8 @@ impl Silence {
         self.beats.iter_mut().for_each(|beats| *beats += 1);
     }
 
-    /// The slots of members that are silent, and of those that were not heard under this view yet though they should have been, as masks.
+    /// The slots of members that are silent, and of those that were not heard under this view yet
+    /// though they should have been, as masks.
     pub fn look(&mut self, state: &State, view: &View, own: u8) -> (u16, u16) {
         let (mut silent, mut unheard) = (0, 0);
         for (slot, peer) in state.peers.iter().enumerate() {

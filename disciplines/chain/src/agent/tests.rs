@@ -63,7 +63,7 @@ fn chain(slots: &[u8], fill_number: u64) -> Chain {
 }
 
 impl Rig {
-    /// Of the switch in slot 1.
+    /// The agent of the switch in slot 1.
     fn new(of: Chain) -> Rig {
         let mut rig = Rig {
             agent: Agent::default(),
@@ -241,7 +241,7 @@ fn dirty(since_ns: u64) -> Bytes {
     record.into()
 }
 
-/// The same, acknowledged.
+/// The record of [`dirty`], acknowledged.
 fn clean() -> Bytes {
     let mut record = dirty(0).to_vec();
     record[8..16].copy_from_slice(&4u64.to_ne_bytes());

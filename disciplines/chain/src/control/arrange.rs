@@ -1,4 +1,5 @@
-//! Which switches are in which chain: by rendezvous hashing, so that a switch that comes or goes moves little.
+//! Which switches are in which chain: by rendezvous hashing, so that a switch that comes or goes
+//! moves little.
 
 use decide::SwitchId;
 use wire::mixed;

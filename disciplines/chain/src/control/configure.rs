@@ -9,8 +9,8 @@ use super::{Switches, tenant::Tenant};
 use crate::view::{FULL, Member, View};
 
 impl Tenant {
-    /// Tells every switch with memory what it is to go by, if that is another than it was told: members first, and those before that are
-    /// none any longer.
+    /// Tells every switch with memory what it is to go by, if that is another than it was told:
+    /// members first, and those before that are none any longer.
     pub(super) fn configure(&mut self, switches: &Switches, out: &mut Vec<Action>) {
         let Some(view) = &self.memory.view else {
             return;
@@ -43,7 +43,8 @@ impl Tenant {
         (self.configured, self.is_due) = (configured, false);
     }
 
-    /// What a switch is told. One that is no member has a slot for itself alone, so that it can say who has the keys.
+    /// What a switch is told. One that is no member has a slot for itself alone, so that it can say
+    /// who has the keys.
     fn view_of(&self, view: &View, switch: SwitchId, switches: &Switches) -> View {
         let mut its = view.clone();
         if let Some(slot) = self.slot_of(switch) {

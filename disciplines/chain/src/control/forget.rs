@@ -1,5 +1,6 @@
-//! Sessions of clients that have gone are forgotten (rule 12): by numbers of the view. A view that nothing else ends gets another number
-//! when clients came; once all members have left a number for a minute, sessions that were last used under it may go.
+//! Sessions of clients that have gone are forgotten (rule 12): by numbers of the view. A view that
+//! nothing else ends gets another number when clients came; once all members have left a number for
+//! a minute, sessions that were last used under it may go.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,7 +10,8 @@ use decide::{Action, Change, Key, Outcome, SwitchId};
 use super::{items, tenant::Tenant};
 use crate::report::IdleSessions;
 
-/// A client sends nothing that it began to send under a number that was left this long ago, and clocks may differ by as much again.
+/// A client sends nothing that it began to send under a number that was left this long ago, and
+/// clocks may differ by as much again.
 const AFTER: Duration = Duration::from_secs(60);
 /// Another number is made after this time, if there are sessions at all ...
 const RENEW_AFTER: Duration = Duration::from_secs(600);
@@ -82,7 +84,8 @@ impl Tenant {
         })
     }
 
-    /// A member has sessions that nobody used for long. Each is its own affair: what they say is of writes that passed it.
+    /// A member has sessions that nobody used for long. Each is its own affair: what they say is of
+    /// writes that passed it.
     pub(super) fn may_forget(&mut self, by: SwitchId, idle: IdleSessions, out: &mut Vec<Action>) {
         let is_quiet = self.is_confirmed() && self.join.is_none();
         if idle.number != self.memory.number || !is_quiet {

@@ -17,10 +17,11 @@ use crate::record::{SessionRecord, new_key};
 const MOST: usize = 4096;
 /// A key that could not be made is left alone for this time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How much of an untouched record is compared before it goes: its last version, the committed one, and its base.
+/// How much of an untouched record is compared before it goes: its last version, the committed one,
+/// and its base.
 const UNTOUCHED: usize = 24;
 
-/// One that is being made.
+/// A key whose items are being made.
 #[derive(Debug)]
 struct Creation {
     /// Its versions begin above it, at every member.
@@ -33,12 +34,12 @@ struct Creation {
     failed: bool,
 }
 
-/// All that are being made.
+/// All keys whose items are being made.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     making: BTreeMap<Key, Creation>,
     paused: BTreeMap<Key, Duration>,
-    /// To be looked at; all of them if the view or what switches hold is another.
+    /// Keys to be looked at; all of them if the view or what switches hold is another.
     due: BTreeSet<Key>,
     all_due: bool,
 }
@@ -49,7 +50,7 @@ impl Items {
         self.making.contains_key(key)
     }
 
-    /// All that are being made.
+    /// All keys that are being made.
     pub fn being_made(&self) -> impl Iterator<Item = &Key> {
         self.making.keys()
     }
@@ -170,7 +171,8 @@ impl Tenant {
         }
     }
 
-    /// The members that are to have an item of a key, the head last; and who is the head, for a user's key.
+    /// The members that are to have an item of a key, the head last; and who is the head, for a
+    /// user's key.
     fn places(&self, key: &[u8]) -> (Vec<SwitchId>, Option<SwitchId>) {
         let chain = match is_session(key) {
             true => None,
@@ -194,8 +196,9 @@ impl Tenant {
         (places, head)
     }
 
-    /// A key whose head has no item, while another member has one that this half did not make: an earlier controller's work was
-    /// left half done, or the head lost it. The head leaves, and is filled again.
+    /// A key whose head has no item, while another member has one that this half did not make: an
+    /// earlier controller's work was left half done, or the head lost it. The head leaves, and is
+    /// filled again.
     fn is_torn(&mut self, key: &Key) -> bool {
         if is_session(key) {
             return false;
@@ -252,7 +255,8 @@ impl Tenant {
             if !making.asked.insert(switch) {
                 continue;
             }
-            // Who joins has nothing until it was copied, of a new key too: nobody else may know that it is one.
+            // Who joins has nothing until it was copied, of a new key too: nobody else may know
+            // that it is one.
             let join = self.join.as_ref();
             let joins = join.is_some_and(|join| join.switch == switch);
             let filled = if joins { 0 } else { self.memory.number };

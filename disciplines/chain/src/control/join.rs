@@ -1,5 +1,6 @@
-//! A switch joins chains that are too short: it is cleared, gets an item for each key, and then becomes their filling tail, which
-//! takes part in every write while its predecessors' agents copy what came before. One at a time.
+//! A switch joins chains that are too short: it is cleared, gets an item for each key, and then
+//! becomes their filling tail, which takes part in every write while its predecessors' agents copy
+//! what came before. One at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How far a join is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// What it has of an earlier membership goes: versions that were never committed, notes of writes that never were.
+    /// What it has of an earlier membership goes: versions that were never committed, notes of
+    /// writes that never were.
     Clear,
     /// Keys get their items.
     Put,
@@ -34,7 +36,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Join {
     pub switch: SwitchId,
-    /// Of the tables that were cleared.
+    /// The life of the tables that were cleared.
     life: u64,
     pub chains: Vec<usize>,
     stage: Stage,
@@ -121,7 +123,8 @@ impl Tenant {
         }
     }
 
-    /// The best switch for the first chain that is too short, and every chain that it is the best for.
+    /// The best switch for the first chain that is too short, and every chain that it is the best
+    /// for.
     fn begin_join(&mut self, now: Duration, switches: &Switches) {
         let Some(view) = &self.memory.view else {
             return;
@@ -137,7 +140,8 @@ impl Tenant {
             let free = candidates
                 .keys()
                 .filter(|switch| !there.contains(switch) && !self.is_barred(now, **switch))
-                // One that is cut off has a stream for long, and not the view that was made without it.
+                // One that is cut off has a stream for long, and not the view that was made without
+                // it.
                 .filter(|switch| self.confirmed.contains(*switch));
             let short = slots.len() < wanted;
             let ranked = arrange::ranked(self.id, chain, free.copied());
@@ -169,7 +173,8 @@ impl Tenant {
         });
     }
 
-    /// What a switch has of these chains. Sessions of a member stay: they are about its other chains too.
+    /// What a switch has of these chains. Sessions of a member stay: they are about its other
+    /// chains too.
     pub(super) fn keys_to_clear(&self, switch: SwitchId, chains: &[usize]) -> Vec<Key> {
         let is_member = self.is_member(switch);
         let goes = |key: &&Key| match items::is_session(key) {
@@ -225,7 +230,8 @@ impl Tenant {
         !join.asked.is_empty()
     }
 
-    /// Who does not answer gives its place to another one, until it says once more that it has the view.
+    /// Who does not answer gives its place to another one, until it says once more that it has the
+    /// view.
     fn wait_for_items(&mut self, now: Duration) {
         let silent = self.join.take_if(|join| now >= join.since + ANSWERS_WITHIN);
         if let Some(join) = silent {

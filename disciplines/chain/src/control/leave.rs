@@ -1,4 +1,5 @@
-//! Members leave: who is silent, has other tables or lost something is taken out of every chain that can be without it.
+//! Members leave: who is silent, has other tables or lost something is taken out of every chain
+//! that can be without it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,12 +11,13 @@ use super::{
 };
 use crate::view::{Chain, Member, SLOTS, View};
 
-/// A member whose memory is taken away leaves after this time: a controller that begins learns of rooms one after the other.
+/// A member whose memory is taken away leaves after this time: a controller that begins learns of
+/// rooms one after the other.
 const ROOMLESS: Duration = Duration::from_secs(2);
 
 impl Tenant {
-    /// Members that must leave: their tables are others by now or have lost something, they have no memory any longer, or others do not
-    /// hear them.
+    /// Members that must leave: their tables are others by now or have lost something, they have no
+    /// memory any longer, or others do not hear them.
     pub(super) fn gone(&mut self, now: Duration, switches: &Switches) -> BTreeSet<u8> {
         let Some(view) = self.view() else {
             return BTreeSet::new();
@@ -60,8 +62,8 @@ impl Tenant {
         is_other || settled && !self.rooms.contains(&member.switch)
     }
 
-    /// Takes members out of all chains that can be without them: a member that has everything must stay, and one that every chain of
-    /// the last moments had.
+    /// Takes members out of all chains that can be without them: a member that has everything must
+    /// stay, and one that every chain of the last moments had.
     pub(super) fn leave(&mut self, now: Duration, gone: &BTreeSet<u8>, out: &mut Vec<Action>) {
         let Some(mut view) = self.memory.view.clone() else {
             return;

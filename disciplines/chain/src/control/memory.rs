@@ -1,5 +1,5 @@
-//! What is remembered of a tenant: the number that was used last, the floor of its keys' versions, and the arrangement, with those just
-//! before.
+//! What is remembered of a tenant: the number that was used last, the floor of its keys' versions,
+//! and the arrangement, with those just before.
 
 use bytes::Bytes;
 
@@ -10,16 +10,18 @@ use crate::view::{LEN, View};
 pub struct Memory {
     /// The last number of a view; 0: there was none.
     pub number: u64,
-    /// Versions of new items begin above it: a number that one key's version ever had is not another's.
+    /// Versions of new items begin above it: a number that one key's version ever had is not
+    /// another's.
     pub floor: u64,
     /// The last view, of no switch in particular; none: the tenant is gone, or has not begun.
     pub view: Option<View>,
-    /// Those before it that were superseded a moment ago, when this was remembered: their members may still answer.
+    /// The views before it that were superseded a moment ago, when this was remembered: their
+    /// members may still answer.
     pub past: Vec<View>,
 }
 
 impl Memory {
-    /// Its bytes.
+    /// Encodes it as the bytes that are remembered.
     pub fn encode(&self) -> Bytes {
         let mut bytes = [self.number.to_be_bytes(), self.floor.to_be_bytes()].concat();
         let view = self.view.as_ref().and_then(View::encode);

@@ -1,7 +1,9 @@
-//! The control half: which switches are in which chain, and when that changes; which keys they have items of.
+//! The control half: which switches are in which chain, and when that changes; which keys they have
+//! items of.
 //!
-//! Everything of one tenant is in a [`Tenant`]; what switches say of themselves concerns all of them. The rules that keep it
-//! safe are in `docs/coordination.md`; those that are this half's to keep stand where it keeps them.
+//! Everything of one tenant is in a [`Tenant`]; what switches say of themselves concerns all of
+//! them. The rules that keep it safe are in `docs/coordination.md`; those that are this half's to
+//! keep stand where it keeps them.
 
 mod arrange;
 mod configure;
@@ -56,14 +58,14 @@ pub const OPTIONS: &[Setting] = &[
     ),
 ];
 
-/// A switch, as far as it was heard of.
+/// The state of a switch, as far as it was heard of.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SwitchState {
-    /// Its stream is there.
+    /// Whether its stream is there.
     pub attached: bool,
-    /// Of its tables; 0: not heard.
+    /// The life of its tables; 0: not heard.
     pub life: u64,
-    /// Where packets for it go.
+    /// Where packets for the switch go.
     pub address: Option<IpAddr>,
 }
 
@@ -78,12 +80,12 @@ pub(crate) struct Control {
     tenants: BTreeMap<u32, Tenant>,
 }
 
-/// That of `netcraq`.
+/// Makes the control half of `netcraq`.
 pub fn netcraq(_: Limits) -> Box<dyn Discipline> {
     Box::new(Control::new(Protocol::NetCraq))
 }
 
-/// That of `netchain`.
+/// Makes the control half of `netchain`.
 pub fn netchain(_: Limits) -> Box<dyn Discipline> {
     Box::new(Control::new(Protocol::NetChain))
 }

@@ -1,5 +1,6 @@
-//! Items of keys that were deleted long ago go again: at the head first, which then takes no write of the key; so what the others have
-//! stays as it is until it goes. No version of the key that comes after has a number that one before had: the floor is remembered first.
+//! Items of keys that were deleted long ago go again: at the head first, which then takes no write
+//! of the key; so what the others have stays as it is until it goes. No version of the key that
+//! comes after has a number that one before had: the floor is remembered first.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::report::RemovableKeys;
 /// Keys that are being removed at a time.
 const MOST: usize = 1024;
 
-/// One that is being removed.
+/// A key whose items are being removed.
 #[derive(Debug)]
 struct Removal {
     /// Its last version, a delete.
@@ -24,14 +25,14 @@ struct Removal {
     asked: bool,
 }
 
-/// All that are being removed.
+/// All keys whose items are being removed.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
     all: BTreeMap<Key, Removal>,
 }
 
 impl Removals {
-    /// Whether none is.
+    /// Whether no key is being removed.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -75,7 +76,8 @@ impl Tenant {
         self.go_on_removing(out);
     }
 
-    /// The view is another: whatever was not removed everywhere is looked at when somebody wants the key.
+    /// The view is another: whatever was not removed everywhere is looked at when somebody wants
+    /// the key.
     pub(super) fn stop_removing(&mut self) {
         self.removals.all.clear();
     }

@@ -1,8 +1,10 @@
-//! Chains whose members have all lost their tables begin anew, with what was kept of their keys. Only if each member that had everything
-//! is known to have other tables by now, or no memory any longer: whoever may have the keys is waited for.
+//! Chains whose members have all lost their tables begin anew, with what was kept of their keys.
+//! Only if each member that had everything is known to have other tables by now, or no memory any
+//! longer: whoever may have the keys is waited for.
 //!
-//! Every number rises by far more than can have been used since: a version, so also a lock's token, is above all before. Sessions are gone;
-//! so the numbers of views get another generation, under which clients send nothing that they sent before.
+//! Every number rises by far more than can have been used since: a version, so also a lock's token,
+//! is above all before. Sessions are gone; so the numbers of views get another generation, under
+//! which clients send nothing that they sent before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +31,7 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(5);
 /// After a failure it begins again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// One switch that is to be a member.
+/// A switch that is to be a member.
 #[derive(Debug)]
 struct Place {
     life: u64,
@@ -126,7 +128,8 @@ impl Tenant {
             (*chain, ranked.into_iter().take(length).collect())
         };
         let chains: BTreeMap<usize, Vec<SwitchId>> = lost.iter().map(members).collect();
-        // What was asked for before the loss may come to be there yet: each key is removed, so that it is put where nothing is.
+        // What was asked for before the loss may come to be there yet: each key is removed, so that
+        // it is put where nothing is.
         let saved = self.snapshot.saved.keys();
         let maybe: BTreeSet<&Key> = saved
             .chain(self.items.being_made())
@@ -292,7 +295,8 @@ impl Restore {
     }
 }
 
-/// A record with one version. Where a value is longer than the keys' versions are now, there are fewer of them.
+/// A record with one version. Where a value is longer than the keys' versions are now, there are
+/// fewer of them.
 fn record_of(saved: &SavedVersion, (seq, number): (u64, u64), shift: u8) -> Record {
     let version = Version {
         seq,

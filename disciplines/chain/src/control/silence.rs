@@ -5,14 +5,16 @@ use std::{
     time::Duration,
 };
 
-/// Who does not hear another says so at about the same time as others that do not; they are waited for.
+/// Who does not hear another says so at about the same time as others that do not; they are waited
+/// for.
 const OTHERS_WITHIN: Duration = Duration::from_millis(40);
 /// A member's agent says something more often than this.
 const MUTE_AFTER: Duration = Duration::from_millis(150);
 /// Only what was said within this time counts.
 const HEARD_FOR: Duration = Duration::from_millis(300);
 
-/// When a member last said whom it does not hear, and whom it did not hear yet.
+/// When a member last said whom it does not hear, and whom it did not hear yet: the time, and two
+/// masks of slots.
 type SilenceReport = (Duration, u16, u16);
 
 /// What members say of one another, by slot.
@@ -25,16 +27,18 @@ pub struct Reports {
     since: Option<Duration>,
 }
 
-/// How little a member would be missed, for those that as many others do not hear; before that, whether nothing is heard of it either.
+/// How little a member would be missed, for those that as many others do not hear; before that,
+/// whether nothing is heard of it either.
 pub type Weight = (bool, bool, bool, usize);
 
 impl Reports {
-    /// The member in that slot does not hear those in the slots of the first mask, and did not hear those of the second yet.
+    /// The member in that slot does not hear those in the slots of the first mask, and did not hear
+    /// those of the second yet.
     pub fn say(&mut self, now: Duration, slot: u8, (silent, unheard): (u16, u16)) {
         self.by_slot.insert(slot, (now, silent, unheard));
     }
 
-    /// Its agent lives.
+    /// The agent of the member in that slot said something: it lives.
     pub fn spoke(&mut self, now: Duration, slot: u8) {
         self.spoke.insert(slot, now);
     }
@@ -89,9 +93,10 @@ impl Reports {
         }
     }
 
-    /// Who has to go so that everybody hears everybody within each of these chains: again and again the one that is in most
-    /// pairs that do not hear each other; of several the one of the highest weight. Who says nothing itself goes before all others: where
-    /// two die at once that are in chains with a third, but in none together, that one does not hear two, and lives.
+    /// Who has to go so that everybody hears everybody within each of these chains: again and again
+    /// the one that is in most pairs that do not hear each other; of several the one of the highest
+    /// weight. Who says nothing itself goes before all others: where two die at once that are in
+    /// chains with a third, but in none together, that one does not hear two, and lives.
     fn in_the_way(
         &self,
         now: Duration,

@@ -1,5 +1,6 @@
-//! What is kept of the keys outside of the switches: each chain's last member that has everything is asked at an interval what was
-//! committed since, and every key's newest version is kept. Versions of a key only rise, so one that is told late does no harm.
+//! What is kept of the keys outside of the switches: each chain's last member that has everything
+//! is asked at an interval what was committed since, and every key's newest version is kept.
+//! Versions of a key only rise, so one that is told late does no harm.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct Round {
     number: u64,
-    /// Its parts that came.
+    /// The number of its parts that came.
     parts: u32,
     heard: Duration,
     is_over: bool,

@@ -22,7 +22,8 @@ use crate::{
 const LEASE_MS: u32 = 250;
 /// A chain that was superseded less than this ago may still have members that answer for it.
 const RECENT: Duration = Duration::from_secs(2);
-/// How long rooms must have stayed as they are before chains begin; and if there are fewer switches than a chain is long.
+/// How long rooms must have stayed as they are before chains begin; and if there are fewer switches
+/// than a chain is long.
 const SETTLED: Duration = Duration::from_millis(300);
 const SETTLED_SHORT: Duration = Duration::from_secs(2);
 /// Chains begin without switches that did not attach in this time.
@@ -33,7 +34,7 @@ const BARRED_DOUBLINGS: u32 = 6;
 /// The generation of numbers that a tenant begins with.
 const FIRST_NUMBER: u64 = 1 << 48 | 1;
 
-/// One tenant.
+/// One tenant with its chains.
 pub(crate) struct Tenant {
     pub(super) id: u32,
     pub(super) protocol: Protocol,
@@ -62,7 +63,8 @@ pub(crate) struct Tenant {
     pub(super) snapshot: Snapshot,
     pub(super) losses: Losses,
     pub(super) full: bool,
-    /// What the switches were configured with: whether it is full, and the life of each one's tables.
+    /// What the switches were configured with: whether it is full, and the life of each one's
+    /// tables.
     pub(super) configured: (bool, BTreeMap<SwitchId, u64>),
     pub(super) is_due: bool,
 }
@@ -139,7 +141,8 @@ impl Tenant {
         }
     }
 
-    /// These switches were there before the tenant had memory on them: nobody says that they hold nothing.
+    /// These switches were there before the tenant had memory on them: nobody says that they hold
+    /// nothing.
     pub fn holds_nothing(&mut self, switches: &[SwitchId]) {
         for switch in switches {
             self.held.entry(*switch).or_default();
@@ -195,8 +198,9 @@ impl Tenant {
         self.filled.extend(state.filled);
     }
 
-    /// A member had a view in force that nobody remembers: a row with a lower number is none to it. Chains that have nothing yet go on
-    /// above it; over keys that were written in a forgotten past nobody goes.
+    /// A member had a view in force that nobody remembers: a row with a lower number is none to it.
+    /// Chains that have nothing yet go on above it; over keys that were written in a forgotten past
+    /// nobody goes.
     fn overtaken(&mut self, number: u64, out: &mut Vec<Action>) {
         let mut members = self.members().into_iter();
         if members.all(|switch| self.held.get(&switch).is_some_and(BTreeSet::is_empty)) {
@@ -246,7 +250,7 @@ impl Tenant {
         slots.iter().filter_map(|s| self.switch_in(*s)).collect()
     }
 
-    /// All members.
+    /// All members of the view.
     pub(super) fn members(&self) -> Vec<SwitchId> {
         let members = self.view().map(|view| view.members.iter().flatten());
         members.into_iter().flatten().map(|m| m.switch).collect()
@@ -282,7 +286,8 @@ impl Tenant {
         *times += 1;
     }
 
-    /// Switches that may be members, with their addresses: all of one family, which is that of the members if there are any.
+    /// Switches that may be members, with their addresses: all of one family, which is that of the
+    /// members if there are any.
     pub(super) fn candidates(&self, switches: &Switches) -> BTreeMap<SwitchId, Member> {
         let member = |switch: &SwitchId| {
             let seen = switches.get(switch)?;

@@ -1,15 +1,16 @@
 //! What one switch should cache of one tenant.
 //!
-//! Every key that was reported or is cached has a *mass*: its requests, each window's discounted by the age
-//! of the window (half after 15 s), so that keys of less than a request per second gather evidence, and a
-//! *pace*: what its latest window alone proves, so that a key that became hot wins at once. A reported
-//! key is compared with the coldest of some cached items drawn at random; at each window's end the best
-//! contenders are compared with the coldest items of all, and only few may change. When popularity changes
-//! altogether, masses say little and proof takes time in which servers drown: then a key's requests so far
-//! count as they are, and what came in the same window stays.
+//! Every key that was reported or is cached has a *mass*: its requests, each window's discounted by
+//! the age of the window (half after 15 s), so that keys of less than a request per second gather
+//! evidence, and a *pace*: what its latest window alone proves, so that a key that became hot wins
+//! at once. A reported key is compared with the coldest of some cached items drawn at random; at
+//! each window's end the best contenders are compared with the coldest items of all, and only few
+//! may change. When popularity changes altogether, masses say little and proof takes time in which
+//! servers drown: then a key's requests so far count as they are, and what came in the same window
+//! stays.
 //!
-//! Cost: a report is one look-up and, if the key is fast, [`SAMPLE`] reads; a window's end is a pass over
-//! items and contenders and a sort of them, some milliseconds for 10,000 items.
+//! Cost: a report is one look-up and, if the key is fast, [`SAMPLE`] reads; a window's end is a
+//! pass over items and contenders and a sort of them, some milliseconds for 10,000 items.
 
 mod window_end;
 
@@ -34,16 +35,18 @@ use crate::{
 const SAMPLE: usize = 32;
 /// What an item that the switch held before we knew it is taken to have been requested.
 const HELD_MASS: f64 = 3.0;
-/// An item without a request for so many windows is cold; a key that was not reported in them is not wanted any longer.
+/// An item without a request for so many windows is cold; a key that was not reported in them is
+/// not wanted any longer.
 const LATELY_WINDOWS: u64 = 8;
 /// A key that was asked for in so many windows could use room that costs nobody anything.
 const USABLE_WINDOWS: u64 = 2 * LATELY_WINDOWS;
-/// An item whose requests passed by another switch in so many windows since it was last hit is not reached by them.
+/// An item whose requests passed by another switch in so many windows since it was last hit is not
+/// reached by them.
 const BYPASSED_WINDOWS: u8 = 3;
 /// How an item comes.
 const INSERT: Change = Change::Put(Record::Fetched);
-/// Evidence from which a key is worth room that nobody else uses: two requests, of which the first may be a
-/// half-life old.
+/// Evidence from which a key is worth room that nobody else uses: two requests, of which the first
+/// may be a half-life old.
 const TWICE: f64 = 1.5;
 /// Room is ample while this share of it, one in so many, is free.
 const AMPLE_ONE_IN: usize = 8;
@@ -51,7 +54,8 @@ const AMPLE_ONE_IN: usize = 8;
 const PROVEN_WINDOWS: u64 = 3;
 /// The longest pause after an insertion failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The first one of a key that got no value: there may be none, or its store had too much to do to answer.
+/// The first one of a key that got no value: there may be none, or its store had too much to do to
+/// answer.
 const PAUSE_UNFIT: Duration = Duration::from_secs(2);
 
 /// A change that was not answered yet.
@@ -76,11 +80,12 @@ struct Counts {
     history_discounted: u64,
 }
 
-/// The cache of one tenant on one switch as the controller wants it, with what it knows of the keys.
+/// The cache of one tenant on one switch as the controller wants it, with what it knows of the
+/// keys.
 pub struct SwitchCache {
     switch: SwitchId,
     tenant: u32,
-    /// Parameter word 1.
+    /// What the programs find in parameter word 1.
     word: u32,
     window_ms: u32,
     max_items: usize,
@@ -101,7 +106,8 @@ pub struct SwitchCache {
     shortage: Shortage,
     /// Cached items without a request lately, as of the latest window's end.
     cold: usize,
-    /// Keys that were asked for in the last [`USABLE_WINDOWS`] windows, cached or not, as of the latest window's end.
+    /// Keys that were asked for in the last [`USABLE_WINDOWS`] windows, cached or not, as of the
+    /// latest window's end.
     usable: usize,
     /// Others that were reported since.
     fresh: usize,
@@ -112,7 +118,8 @@ pub struct SwitchCache {
     /// The window that is under way, and when it began.
     window: u64,
     began: Duration,
-    /// Requests per window by which the sketch overstates a key; learnt from what items that were inserted got.
+    /// Requests per window by which the sketch overstates a key; learnt from what items that were
+    /// inserted got.
     noise: f64,
     reports_in_window: usize,
     reports_last_window: usize,
@@ -169,7 +176,8 @@ impl SwitchCache {
         }
     }
 
-    /// The tenant has another number of pages there: the coldest items that do not fit any longer go.
+    /// The tenant has another number of pages there: the coldest items that do not fit any longer
+    /// go.
     pub(crate) fn resize(&mut self, pages: u32, out: &mut Vec<Action>) {
         let grows = pages as usize > self.capacity.pages();
         let stay = self.capacity.resize(pages, self.cached.len());
@@ -197,7 +205,8 @@ impl SwitchCache {
         self.cold = self.count_cold();
     }
 
-    /// The switch came (back): what it holds is cached, what it lost is inserted again where `permit` allows it.
+    /// The switch came (back): what it holds is cached, what it lost is inserted again where
+    /// `permit` allows it.
     pub(crate) fn holds(
         &mut self,
         now: Duration,
@@ -256,7 +265,8 @@ impl SwitchCache {
         }
     }
 
-    /// Missed keys with their requests in the window so far: what is worth it and has a `permit` is cached.
+    /// Missed keys with their requests in the window so far: what is worth it and has a `permit` is
+    /// cached.
     pub(crate) fn hot(
         &mut self,
         now: Duration,
@@ -311,8 +321,8 @@ impl SwitchCache {
         contends
     }
 
-    /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter than some item; true if
-    /// so.
+    /// Caches a key that was reported, if it was requested twice and there is room, or it is hotter
+    /// than some item; true if so.
     pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
         let (room, elapsed) = (self.has_room(), self.elapsed(now));
         let is_upheaval = self.is_upheaval();
@@ -404,8 +414,8 @@ impl SwitchCache {
             let leaving = self.asked.len().saturating_sub(self.arriving);
             let there = self.cached.len().saturating_sub(self.arriving) + leaving;
             self.capacity.no_room(there);
-            // Makes room for the next one that is worth it: this key, after its pause, or another. One at a time: many
-            // insertions may have been under way when the room ended.
+            // Makes room for the next one that is worth it: this key, after its pause, or another.
+            // One at a time: many insertions may have been under way when the room ended.
             if leaving == 0
                 && let Some((coldest, _)) = self.coldest_of_sample()
             {
@@ -453,20 +463,21 @@ impl SwitchCache {
         }
     }
 
-    /// How many items it would have if there were room: those that were requested within the last [`LATELY_WINDOWS`]
-    /// windows and are cached or had to go for lack of room, and other keys that are asked for about twice per window or
-    /// more.
+    /// How many items it would have if there were room: those that were requested within the last
+    /// [`LATELY_WINDOWS`] windows and are cached or had to go for lack of room, and other keys that
+    /// are asked for about twice per window or more.
     ///
-    /// Costs nothing: both are counted at each window's end. Between, it rises with each key that is reported
-    /// and finds no room.
+    /// Costs nothing: both are counted at each window's end. Between, it rises with each key that
+    /// is reported and finds no room.
     pub fn wanted(&self) -> usize {
         let warm = self.cached.len().saturating_sub(self.cold);
         (warm + self.shortage.keys()).min(self.max_items)
     }
 
-    /// How many items it would have if memory cost nobody anything: all that were asked for in the last [`USABLE_WINDOWS`] windows. Once is
-    /// enough: a tail of rare keys that comes back is worth idle memory, and one that does not costs nothing there. Rises with each report of another key, so
-    /// that an owner that wakes up is noticed at once.
+    /// How many items it would have if memory cost nobody anything: all that were asked for in the
+    /// last [`USABLE_WINDOWS`] windows. Once is enough: a tail of rare keys that comes back is
+    /// worth idle memory, and one that does not costs nothing there. Rises with each report of
+    /// another key, so that an owner that wakes up is noticed at once.
     pub fn could_use(&self) -> usize {
         let asked_for = self.usable + self.fresh;
         asked_for.min(self.max_items).max(self.wanted())
@@ -482,14 +493,16 @@ impl SwitchCache {
         self.cached.contains(key)
     }
 
-    /// Whether a key that is not cached here was requested here within this window or the one before.
+    /// Whether a key that is not cached here was requested here within this window or the one
+    /// before.
     pub fn sees(&self, key: &Key) -> bool {
         let entry = self.contenders.get(key);
         entry.is_some_and(|e| e.seen + 1 >= self.ended && e.mass > 0.0)
     }
 
-    /// The requests of an item of this cache were seen where they had missed it. True if the item is settled and they do not
-    /// come by here any longer: it had none lately, while they were seen in window after window.
+    /// The requests of an item of this cache were seen where they had missed it. True if the item
+    /// is settled and they do not come by here any longer: it had none lately, while they were seen
+    /// in window after window.
     pub fn bypassed(&mut self, key: &Key) -> bool {
         let ended = self.ended;
         let Some(entry) = self.cached.get_mut(key) else {
@@ -567,7 +580,8 @@ impl SwitchCache {
         self.ended - entry.seen > LATELY_WINDOWS
     }
 
-    /// Moves a key from cached to contenders, paused longer each time in a row; not if it is not to pause.
+    /// Moves a key from cached to contenders, paused longer each time in a row; not if it is not to
+    /// pause.
     fn give_up(&mut self, now: Duration, key: &Key, pause: Duration) {
         let Some(mut entry) = self.cached.take(key) else {
             return;
@@ -610,7 +624,8 @@ impl SwitchCache {
         if items.is_empty() {
             return None;
         }
-        // What has just come for what is likely has little evidence, and more of it than what was hot before.
+        // What has just come for what is likely has little evidence, and more of it than what was
+        // hot before.
         let spared = self.is_upheaval().then_some(self.window);
         let random: &mut dyn Rng = &mut self.random;
         (0..SAMPLE)

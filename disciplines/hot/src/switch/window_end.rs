@@ -1,4 +1,5 @@
-//! What a window's end changes: evidence is weighed, a few items may be exchanged, the rest is forgotten and counted.
+//! What a window's end changes: evidence is weighed, a few items may be exchanged, the rest is
+//! forgotten and counted.
 
 use std::time::Duration;
 
@@ -13,18 +14,20 @@ use crate::{
 
 /// Windows after which an observation counts half.
 const HALF_LIFE_WINDOWS: f64 = 15.0;
-/// Of this many items, one may change at a window's end.
+/// One in so many items may change at a window's end.
 const CHANGE_ONE_IN: usize = 16;
 /// Contenders remembered per item that may be cached, and at least.
 const CONTENDERS_PER_ITEM: usize = 4;
 const CONTENDERS_MIN: usize = 4096;
 /// Less of the expected requests than this on the cached items, and history is discounted.
 const OVERLAP_MIN: f64 = 0.5;
-/// Requests per window from which a key is worth room that nobody else uses: about two, as they are estimated.
+/// Requests per window from which a key is worth room that nobody else uses: about two, as they are
+/// estimated.
 const WORTH_ROOM: f64 = 1.5;
 
 impl SwitchCache {
-    /// A window ended; `items` are the cached items that had requests in it. Only keys with a `permit` are cached now.
+    /// A window ended; `items` are the cached items that had requests in it. Only keys with a
+    /// `permit` are cached now.
     pub(crate) fn window_end(
         &mut self,
         now: Duration,

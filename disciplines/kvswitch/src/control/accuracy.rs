@@ -1,19 +1,20 @@
-//! How well the last prediction fits what was counted since: the overlap of the keys that were expected to be the hottest with those
-//! that were (paper, 5.3).
+//! How well the last prediction fits what was counted since: the overlap of the keys that were
+//! expected to be the hottest with those that were (paper, 5.3).
 
 use decide::Key;
 use wire::maps::HashSet;
 
 use super::estimate::Estimates;
 
-/// Of how many of the hottest keys the overlap is told beside that of all.
+/// The number of the hottest keys whose overlap is told beside that of all.
 const FIRST: usize = 1000;
 
 /// The overlaps since the start.
 #[derive(Debug, Default)]
 pub struct Accuracy {
     expected: Vec<Key>,
-    /// Windows since the start, up to two: what is expected after the first lacks the one before it, and is not looked at.
+    /// Windows since the start, up to two: what is expected after the first lacks the one before
+    /// it, and is not looked at.
     known: u8,
     windows: u64,
     sum: f64,
@@ -44,7 +45,7 @@ impl Accuracy {
         self.average(self.sum)
     }
 
-    /// That of the thousand that were expected to be the hottest.
+    /// The overlap of the thousand that were expected to be the hottest.
     pub fn permille_of_first(&self) -> u64 {
         self.average(self.sum_of_first)
     }

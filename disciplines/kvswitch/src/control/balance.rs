@@ -1,4 +1,5 @@
-//! The pieces of the control half together, against drawn load and without packets: the paper's figures 7a, 8a and 9.
+//! The pieces of the control half together, against drawn load and without packets: the paper's
+//! figures 7a, 8a and 9.
 
 use decide::Key;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};

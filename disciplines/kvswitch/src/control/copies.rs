@@ -1,12 +1,16 @@
-//! The hybrid: which hot keys stand as copies of their values at the switch, instead of having replicas.
+//! The hybrid: which hot keys stand as copies of their values at the switch, instead of having
+//! replicas.
 //!
-//! A copy leaves a key's home each write once, and the reads that meet the copy between a write and its reply: the more of these the busier the home is,
-//! so that a copy of a key that is much written can have a home do all of the key's work. r servers that share a key have all of its reads and
-//! each write r times. So a copy costs all servers together less wherever it can be had, but may cost one of them more.
+//! A copy leaves a key's home each write once, and the reads that meet the copy between a write and
+//! its reply: the more of these the busier the home is, so that a copy of a key that is much
+//! written can have a home do all of the key's work. r servers that share a key have all of its
+//! reads and each write r times. So a copy costs all servers together less wherever it can be had,
+//! but may cost one of them more.
 //!
-//! Every hot key begins as a copy, if there is room and more is read than written. It has replicas instead if its value does not fit, which the
-//! switch says; if its copy answers less than half of its reads, which the switch counts; and if its home has too much to do, the costliest
-//! of that home first.
+//! Every hot key begins as a copy, if there is room and more is read than written. It has replicas
+//! instead if its value does not fit, which the switch says; if its copy answers less than half of
+//! its reads, which the switch counts; and if its home has too much to do, the costliest of that
+//! home first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,16 +27,19 @@ const STAYS: f64 = 1.5;
 const WRITES_MOST: f64 = 0.5;
 /// So far below it they have to fall before there are copies again.
 const WRITES_BELOW: f64 = 0.05;
-/// For so long a key is no copy whose value does not fit, or that cost too much; and one that only found no room, or was not sent.
+/// The time for which a key is no copy whose value does not fit, or that cost too much; and the
+/// time for one that only found no room, or was not sent.
 const UNFIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(10);
-/// What of an average server's load reads that a copy did not answer are at least before it is one that costs too much.
+/// What of an average server's load reads that a copy did not answer are at least before it is one
+/// that costs too much.
 const COSTS: f64 = 0.02;
-/// Of the room, one part in so many is kept for more keys with replicas than there are; and no more than that of all of them, but for keys
-/// that cannot be copies.
+/// Of the room, one part in so many is kept for more keys with replicas than there are; and no more
+/// than that of all of them, but for keys that cannot be copies.
 const RECORDS_LEAST: usize = 16;
 const RECORDS_MOST: usize = 4;
-/// A copy that leaves more than this part of a key's reads to its home is not worth having where replicas can be had.
+/// A copy that leaves more than this part of a key's reads to its home is not worth having where
+/// replicas can be had.
 const EMPTY: f64 = 0.5;
 /// What cost too much is tried again when it has less than this part of the load that it had.
 const CHEAPER: f64 = 0.5;
@@ -43,7 +50,8 @@ pub struct Situation<'a> {
     pub hottest: &'a [(Key, f64)],
     /// The load of any other key.
     pub load: &'a dyn Fn(&Key) -> f64,
-    /// Requests of a window beyond which a key that is no copy gets replicas, and needs room for that.
+    /// Requests of a window beyond which a key that is no copy gets replicas, and needs room for
+    /// that.
     pub threshold: f64,
     /// How many servers a key of this load may have.
     pub most: &'a dyn Fn(f64) -> usize,
@@ -90,7 +98,7 @@ struct CopyState {
     stage: Stage,
     /// Reads of the present window that it did not answer; none: it was not there when that began.
     missed: Option<f64>,
-    /// The same of windows before, as far as one was whole.
+    /// The reads that it did not answer in windows before, as far as one was whole.
     cost: Option<f64>,
 }
 
@@ -115,7 +123,7 @@ impl CopyState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Exclusion {
     until: Duration,
-    /// With less load than this it may be one before.
+    /// The load; with less than it the key may be a copy before.
     load: f64,
 }
 
@@ -146,7 +154,7 @@ impl Copies {
         }
     }
 
-    /// Those that are there or under way.
+    /// The number of copies that are there or under way.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -174,7 +182,7 @@ impl Copies {
         }
     }
 
-    /// So many reads of a copy went home in this window so far. False: it is none.
+    /// `requests` reads of a copy went home in this window so far. False: the key is no copy.
     pub fn missed(&mut self, key: &Key, requests: u64) -> bool {
         let Some(copied) = self.keys.get_mut(key) else {
             return false;
@@ -226,8 +234,8 @@ impl Copies {
         costly.chain(leaving).chain(come).collect()
     }
 
-    /// Copies that cost too much, with their loads. Of a home that has too much to do those that cost most, until it has no longer: of what others
-    /// do not answer there it is to blame.
+    /// Copies that cost too much, with their loads. Of a home that has too much to do those that
+    /// cost most, until it has no longer: of what others do not answer there it is to blame.
     fn costly(&self, situation: &Situation<'_>) -> Vec<(Key, f64)> {
         let there = self.keys.iter();
         let there = there.filter(|(_, copied)| copied.stage == Stage::There);
@@ -254,8 +262,9 @@ impl Copies {
             .collect()
     }
 
-    /// The hottest that fit, as many as there is room for; and that room, beside what those need that have replicas. These have theirs kept, and some
-    /// more, for whose home will have too much to do next: they are smaller than copies, and few.
+    /// The hottest that fit, as many as there is room for; and that room, beside what those need
+    /// that have replicas. These have theirs kept, and some more, for whose home will have too much
+    /// to do next: they are smaller than copies, and few.
     fn chosen<'a>(&self, situation: &Situation<'a>) -> (BTreeMap<&'a Key, f64>, usize) {
         let load = |(key, load): &'a (Key, f64)| match self.has(key) {
             true => (key, load * STAYS),
@@ -600,7 +609,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the loads, and whatever the switch says: no more changes than may be, no more copies than there is room for.
+        /// Whatever the loads, and whatever the switch says: no more changes than may be, no more
+        /// copies than there is room for.
         #[test]
         fn plans_keep_their_bounds(windows in prop::collection::vec((prop::collection::vec((0u8..30, 0.0f64..200.0), 0..40), 0u8..40, 0.0f64..0.7), 1..20), room in 0usize..20, changes in 0usize..12) {
             let mut given = Case::of(&[], room);

@@ -18,12 +18,14 @@ pub struct Demand {
     pub gain: f64,
     /// Whether it changes even if its servers stay.
     pub is_due: bool,
-    /// It is right where it is, and could serve to give a server something to do that has little; true: as one more.
+    /// It is right where it is, and could serve to give a server something to do that has little;
+    /// true: as one more.
     pub fills: Option<bool>,
 }
 
 impl Demand {
-    /// Chooses its servers beside those that it has, by what each has to do, and adds what it brings them. None: they stay.
+    /// Chooses its servers beside those that it has, by what each has to do, and adds what it
+    /// brings them. None: they stay.
     pub fn place(
         self,
         present: &[usize],
@@ -76,7 +78,8 @@ impl Demand {
         })
     }
 
-    /// Its servers and the one with least to do; if it is to have no more, not the one with most, its home excepted. None: that would bring nothing.
+    /// Its servers and the one with least to do; if it is to have no more, not the one with most,
+    /// its home excepted. None: that would bring nothing.
     fn filled(
         &self,
         present: &[usize],
@@ -109,8 +112,8 @@ impl Demand {
         (loads[least] + each <= situation.average).then_some(servers)
     }
 
-    /// Whether its home, which has so much to do without it, is to have no turn of it: that has one while it is not too much, and one
-    /// that had none only while it has less than most.
+    /// Whether its home, which has so much to do without it, is to have no turn of it: that has one
+    /// while it is not too much, and one that had none only while it has less than most.
     fn is_full(&self, home: usize, load: f64, has_turn: bool, situation: &Situation<'_>) -> bool {
         let with = load + self.load / self.count as f64;
         let most = if has_turn {
@@ -121,7 +124,8 @@ impl Demand {
         with > most && self.count <= situation.others(home)
     }
 
-    /// `count` servers: its home, unless that is full, those that it has, as far as they fit, and others in the ring from its home.
+    /// `count` servers: its home, unless that is full, those that it has, as far as they fit, and
+    /// others in the ring from its home.
     fn chosen(
         &self,
         present: &[usize],
@@ -141,7 +145,8 @@ impl Demand {
             .map(|at| (situation.server_of)(*at))
             .collect();
         let present = present.iter().filter(|server| may(**server));
-        // The home first, then what the key has in the ring, then what else it has, then what is new.
+        // The home first, then what the key has in the ring, then what else it has, then what is
+        // new.
         let first = ring.iter().filter(|server| **server == home);
         let kept = ring
             .iter()

@@ -9,11 +9,11 @@ const REMEMBERED_PER_HOT: usize = 4;
 /// Requests for one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loads {
-    /// In the window before the last.
+    /// Requests in the window before the last.
     before: f64,
-    /// In the last window.
+    /// Requests in the last window.
     last: f64,
-    /// In the present one, as far as it is known.
+    /// Requests in the present window, as far as they are known.
     present: f64,
 }
 
@@ -21,7 +21,7 @@ struct Loads {
 #[derive(Debug)]
 pub struct Estimates {
     alpha: f64,
-    /// The same, but for the first window: there was none before it.
+    /// The factor `alpha`, but for the first window: there was none before it.
     alpha_now: f64,
     hot_most: usize,
     keys: HashMap<Key, Loads>,
@@ -30,7 +30,8 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// Nothing known yet. `alpha` is the weight of the window before the last, 0 to 1; at most `hot_most` keys are ever asked for.
+    /// Nothing known yet. `alpha` is the weight of the window before the last, 0 to 1; at most
+    /// `hot_most` keys are ever asked for.
     pub fn new(alpha: f64, hot_most: usize) -> Estimates {
         Estimates {
             alpha,
@@ -41,7 +42,8 @@ impl Estimates {
         }
     }
 
-    /// A key was asked for so often in this window so far, as anybody counted; of several counts the highest holds.
+    /// A key was asked for so often in this window so far, as anybody counted; of several counts
+    /// the highest holds.
     pub fn count(&mut self, key: &Key, requests: u64) {
         if let Some(loads) = self.keys.get_mut(key) {
             loads.present = loads.present.max(requests as f64);
@@ -87,8 +89,8 @@ impl Estimates {
         loads.map_or(0.0, |loads| expected(self.alpha_now, loads))
     }
 
-    /// What a server will have to do on average, if keys' loads are as expected: after a window in which less was asked than in the one before, neither
-    /// is as in either.
+    /// What a server will have to do on average, if keys' loads are as expected: after a window in
+    /// which less was asked than in the one before, neither is as in either.
     pub fn average(&self) -> f64 {
         expected(self.alpha_now, &self.average)
     }

@@ -1,7 +1,9 @@
-//! Which store was told to hold what. A key that several switches redirect is held until the last of them does so no longer.
+//! Which store was told to hold what. A key that several switches redirect is held until the last
+//! of them does so no longer.
 //!
-//! A store that attaches may have forgotten all, or know of keys from a leader before: it is told to begin anew, then all that it is to
-//! hold, and, when that is known to be all, that this is the end.
+//! A store that attaches may have forgotten all, or know of keys from a leader before: it is told
+//! to begin anew, then all that it is to hold, and, when that is known to be all, that this is the
+//! end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +18,7 @@ use crate::message::{Instruction, StoreMessage};
 /// What one store holds of one tenant.
 #[derive(Debug, Default)]
 struct StoreHolds {
-    /// By how many switches each is redirected.
+    /// The keys, each with the number of switches that redirect it.
     keys: BTreeMap<Key, u32>,
     hold: BTreeSet<Key>,
     release: BTreeSet<Key>,
@@ -24,7 +26,7 @@ struct StoreHolds {
     ended: bool,
 }
 
-/// All stores.
+/// What all stores hold.
 #[derive(Debug, Default)]
 pub struct Holds {
     attached: BTreeSet<SocketAddr>,
@@ -79,8 +81,9 @@ impl Holds {
         }
     }
 
-    /// Nothing of a tenant is held any longer: these stores are told at once, for later a message might reach another discipline's half.
-    /// For one that is not there, and was told something, the messages wait.
+    /// Nothing of a tenant is held any longer: these stores are told at once, for later a message
+    /// might reach another discipline's half. For one that is not there, and was told something,
+    /// the messages wait.
     pub fn leave(&mut self, tenant: u32, stores: &[SocketAddr], out: &mut Vec<Action>) {
         let mut known = BTreeSet::new();
         self.held.retain(|(of, store), held| {

@@ -1,4 +1,5 @@
-//! Copies and replicas beside each other, event by event: who gets what, and that a key has never both.
+//! Copies and replicas beside each other, event by event: who gets what, and that a key has never
+//! both.
 
 use std::collections::BTreeSet;
 

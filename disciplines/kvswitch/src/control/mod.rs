@@ -1,9 +1,12 @@
 //! The control half: which keys are replicated, how often, and where (paper, 4.1).
 //!
-//! Each switch decides alone, for each tenant alone ([`side`]): what it counts says which keys will be hot ([`estimate`]), what it sent to
-//! each server says whether they are in balance ([`servers`]) and so from which load on a key gets another server ([`threshold`]), as far as writes allow ([`writes`]); that and
-//! the ring ([`place`]) say where keys are to stand, and what is there already what has to change ([`table`]). Keys that are better kept at the switch itself are none of that ([`copies`]). The record comes first, then
-//! its stores are told to hold the key ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
+//! Each switch decides alone, for each tenant alone ([`side`]): what it counts says which keys will
+//! be hot ([`estimate`]), what it sent to each server says whether they are in balance
+//! ([`servers`]) and so from which load on a key gets another server ([`threshold`]), as far as
+//! writes allow ([`writes`]); that and the ring ([`place`]) say where keys are to stand, and what
+//! is there already what has to change ([`table`]). Keys that are better kept at the switch itself
+//! are none of that ([`copies`]). The record comes first, then its stores are told to hold the key
+//! ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
 
 mod accuracy;
 mod copies;
@@ -63,7 +66,8 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// Which stores can be told something, and answer as far as the switch at the top of their rack sees; by place.
+    /// Which stores, by place, can be told something, and answer as far as the switch at the top of
+    /// their rack sees.
     fn there(&self, holds: &Holds) -> Vec<bool> {
         let is_silent = |at: usize| {
             let top = self.stores.rack(at).and_then(|rack| self.sides.get(&rack));

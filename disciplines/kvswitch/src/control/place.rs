@@ -1,16 +1,18 @@
 //! How many servers have a key, and which (paper, 4.1.2).
 
-/// Servers that should share a key of this load, in requests of a window, so that none of them has more than `threshold` of it; at least
-/// one, at most `most`.
+/// Servers that should share a key of this load, in requests of a window, so that none of them has
+/// more than `threshold` of it; at least one, at most `most`.
 pub fn replicas(load: f64, threshold: f64, most: usize) -> usize {
     // What is no number at all becomes 0 or the most there is.
     let wanted = (load / threshold).ceil() as usize;
     wanted.clamp(1, most.max(1))
 }
 
-/// `count` servers of a ring that `loads` tells of: `home`, and of each further stretch of `loads.len() / count` of them the one that has least to
-/// do; where there is no choice, or none has less than another, these are a step apart, as in the paper. One that may not be chosen is passed
-/// over for the next that may: there are fewer if there are not so many. The home is first if it may be chosen.
+/// `count` servers of a ring that `loads` tells of: `home`, and of each further stretch of
+/// `loads.len() / count` of them the one that has least to do; where there is no choice, or none
+/// has less than another, these are a step apart, as in the paper. One that may not be chosen is
+/// passed over for the next that may: there are fewer if there are not so many. The home is first
+/// if it may be chosen.
 pub fn ring(home: usize, count: usize, loads: &[f64], may: impl Fn(usize) -> bool) -> Vec<usize> {
     let servers = loads.len();
     if servers == 0 {
@@ -36,7 +38,8 @@ const FULL: f64 = 0.75;
 /// Turns of a server of weight 1 where another has less.
 const TURNS: f64 = 4.0;
 
-/// Turns of servers of these weights, 1 at most: as many as bring each what its weight says, at least one each, `most` in all.
+/// Turns of servers of these weights, 1 at most: as many as bring each what its weight says, at
+/// least one each, `most` in all.
 pub fn turns(weights: &[f64], most: usize) -> Vec<usize> {
     let all_alike = weights.iter().all(|weight| *weight >= FULL);
     let each = match all_alike {

@@ -1,9 +1,10 @@
-//! What a switch shares requests out among: its servers. Those of a switch at the top of a rack are the stores of the rack; those of one
-//! above such switches (a spine) are the racks, each with one store for a key, its *entry*, from where the rack's own switch
-//! goes on. Where the cluster file knows no racks, all stores are servers.
+//! What a switch shares requests out among: its servers. Those of a switch at the top of a rack are
+//! the stores of the rack; those of one above such switches (a spine) are the racks, each with one
+//! store for a key, its *entry*, from where the rack's own switch goes on. Where the cluster file
+//! knows no racks, all stores are servers.
 //!
-//! Which store of a rack is a key's entry follows from the key's hash, and from which stores are there: so both switches know it, and
-//! neither has to ask the other.
+//! Which store of a rack is a key's entry follows from the key's hash, and from which stores are
+//! there: so both switches know it, and neither has to ask the other.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +19,9 @@ pub enum Position {
     /// There are no racks.
     #[default]
     Alone,
-    /// At the top of one.
+    /// At the top of a rack.
     OnTop,
-    /// Above those at the tops.
+    /// Above the switches at the tops of the racks.
     Above,
 }
 
@@ -28,9 +29,9 @@ pub enum Position {
 #[derive(Debug, Default)]
 pub struct Ring {
     position: Position,
-    /// Of each server its stores, by their place in the cluster file's list: one, or a rack's.
+    /// The stores of each server, by their place in the cluster file's list: one, or a rack's.
     servers: Vec<Vec<usize>>,
-    /// Of each place the server that it is, or is in.
+    /// The server that each place is, or is in.
     of: Vec<Option<usize>>,
 }
 
@@ -84,8 +85,8 @@ impl Ring {
         self.of.get(at).copied().flatten()
     }
 
-    /// Where reads of a key come to if nothing is done about it: its home, or this rack's entry for a key of another one. None: they do not
-    /// come this way, or nobody is `there` to be the entry.
+    /// Where reads of a key come to if nothing is done about it: its home, or this rack's entry for
+    /// a key of another one. None: they do not come this way, or nobody is `there` to be the entry.
     pub fn home(&self, key: &Key, stores: &Stores, there: &[bool]) -> Option<usize> {
         let home = stores.home_of(key);
         if self.server_of(home).is_some() || self.position != Position::OnTop {
@@ -114,7 +115,8 @@ impl Ring {
     }
 }
 
-/// The stores of each rack; one without a rack is one by itself. All tenants have the same racks, for these have to do what all of them ask.
+/// The stores of each rack; one without a rack is one by itself. All tenants have the same racks,
+/// for these have to do what all of them ask.
 fn racks_of(stores: &Stores) -> Vec<Vec<usize>> {
     let mut racks: BTreeMap<SwitchId, Vec<usize>> = BTreeMap::new();
     let mut alone = vec![];
@@ -134,8 +136,8 @@ fn is_of_family(at: usize, home: usize, stores: &Stores) -> bool {
     is_ipv6(at) == is_ipv6(home)
 }
 
-/// Of these stores, as far as they are of the home's family, the key's; where that is not `there`, another one, which is not the same for
-/// all keys.
+/// Of these stores, as far as they are of the home's family, the key's; where that is not `there`,
+/// another one, which is not the same for all keys.
 fn entry<'r>(
     rack: impl IntoIterator<Item = &'r usize>,
     home: usize,

@@ -1,26 +1,28 @@
-//! The servers of a tenant as a switch sees them: what it sent to each (requests, and updates of replicas, which nobody answers), what came
-//! back, how fast each is beside the others.
+//! The servers of a tenant as a switch sees them: what it sent to each (requests, and updates of
+//! replicas, which nobody answers), what came back, how fast each is beside the others.
 
 use decide::Tallies;
 
 use crate::servers::{EACH, LOADS, UPDATES};
 
-/// Of what it is asked: a server that answers less than so much of it is behind. Of what others answer: one that is behind and answers less is slow.
+/// Of what it is asked: a server that answers less than so much of it is behind. Of what others
+/// answer: one that is behind and answers less is slow.
 const SLOW: f64 = 0.9;
 /// Of what it is asked: one that was behind, or is slow, has caught up when it answers so much.
 const CAUGHT_UP: f64 = 0.97;
-/// So many requests may be under way when a window ends.
+/// The number of requests that may be under way when a window ends.
 const UNDER_WAY: f64 = 16.0;
 /// Requests of a window from which a server's answers say something.
 const ENOUGH: f64 = 50.0;
-/// Of what a server showed to be able to when it was full, it is given so much: what waits there has to be answered, too.
+/// Of what a server showed to be able to when it was full, it is given so much: what waits there
+/// has to be answered, too.
 const SPARE: f64 = 0.85;
 /// The least that a server is taken to be able to.
 const LEAST: f64 = 0.125;
 /// Windows over which loads are added up at most.
 const WINDOWS: u32 = 8;
-/// Windows of a server that began anew: of the first it was away for a part, which says nothing of it; nor do those after it say how fast it is, or how far from
-/// balance all are.
+/// Windows of a server that began anew: of the first it was away for a part, which says nothing of
+/// it; nor do those after it say how fast it is, or how far from balance all are.
 const BEGINNING: u32 = 3;
 /// By how much a slow server is tried to be faster, and the longest wait before it is, in windows.
 const FASTER: f64 = 1.1;
@@ -32,11 +34,11 @@ const LONGEST_WAIT: u32 = 256;
 
 #[derive(Clone, Debug)]
 struct Server {
-    /// In the last window.
+    /// Requests in the last window.
     requests: f64,
     answers: f64,
     updates: f64,
-    /// In all windows that say how the load lies as things are.
+    /// Requests in all windows that say how the load lies as things are.
     lately: f64,
     /// How fast it is: 1, or less.
     weight: f64,
@@ -47,7 +49,8 @@ struct Server {
     has_answered: bool,
     /// It answered, and then nothing of many requests.
     is_mute: bool,
-    /// It does not answer all that it is asked, while most others do: what it leaves is asked again, and makes it worse.
+    /// It does not answer all that it is asked, while most others do: what it leaves is asked
+    /// again, and makes it worse.
     is_behind: bool,
     /// Windows of its beginning that are left, the last one included.
     is_new: u32,
@@ -78,7 +81,8 @@ impl Server {
         (self.requests >= ENOUGH).then(|| (self.answers + UNDER_WAY) / self.requests)
     }
 
-    /// What it did beside the others, of which most answer `usual` requests in a window, and what part `answered` of what they are asked.
+    /// What it did beside the others, of which most answer `usual` requests in a window, and what
+    /// part `answered` of what they are asked.
     fn look(&mut self, usual: f64, answered: f64) {
         if self.is_new == BEGINNING {
             return;
@@ -88,7 +92,8 @@ impl Server {
             self.is_mute = false;
         }
         if self.is_mute {
-            // Nobody may ask it any longer: without an answer it is tried again, but later each time.
+            // Nobody may ask it any longer: without an answer it is tried again, but later each
+            // time.
             self.wait = self.wait.saturating_sub(1);
             self.is_mute = self.wait > 0;
             return;
@@ -112,7 +117,8 @@ impl Server {
         }
     }
 
-    /// How fast it is. One that is behind is slow if it answers less than most; else it is asked too much.
+    /// How fast it is. One that is behind is slow if it answers less than most; else it is asked
+    /// too much.
     fn weigh(&mut self, was_behind: bool, usual: f64) {
         if self.is_behind {
             // Now it does what it can. Later it has no turns, and so less to do than others.
@@ -131,14 +137,15 @@ impl Server {
         }
     }
 
-    /// What was found now is not doubted for a while, for so long at least; the next time for twice as long.
+    /// What was found now is not doubted for a while, for so long at least; the next time for twice
+    /// as long.
     fn wait(&mut self, least: u32) {
         self.wait = self.next_wait.max(least);
         self.next_wait = (2 * self.wait).min(LONGEST_WAIT);
     }
 }
 
-/// All of them, by their place in the ring.
+/// All servers, by their place in the ring.
 #[derive(Debug, Default)]
 pub struct Servers {
     all: Vec<Server>,
@@ -147,7 +154,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// So many there are from now on; nothing is known of new ones.
+    /// There are `count` servers from now on; nothing is known of new ones.
     pub fn resize(&mut self, count: usize) {
         self.all.resize(count, Server::NEW);
     }
@@ -184,7 +191,8 @@ impl Servers {
         self.all.get(at).is_some_and(|server| !server.is_mute)
     }
 
-    /// Whether it does not answer all that it is asked, while most others do: it has enough to do with what only it has.
+    /// Whether it does not answer all that it is asked, while most others do: it has enough to do
+    /// with what only it has.
     pub fn is_behind(&self, at: usize) -> bool {
         self.all.get(at).is_some_and(|server| server.is_behind)
     }
@@ -194,9 +202,10 @@ impl Servers {
         self.all.get(at).map_or(1.0, |server| server.weight)
     }
 
-    /// The average load of those that `may` take some, in requests of the last window, beside their weights; and by how much the highest
-    /// exceeds it, as a part of it. One that is slow, behind or new is no measure of that: what only it has may be too much for it, and no replica of others' keys
-    /// would help.
+    /// The average load of those that `may` take some, in requests of the last window, beside their
+    /// weights; and by how much the highest exceeds it, as a part of it. One that is slow, behind
+    /// or new is no measure of that: what only it has may be too much for it, and no replica of
+    /// others' keys would help.
     pub fn load(&self, may: &[bool]) -> (f64, f64) {
         self.over(may, Server::load)
     }
@@ -224,7 +233,8 @@ impl Servers {
         self.all.iter_mut().for_each(|server| server.lately = 0.0);
     }
 
-    /// As [`Servers::load`], over all windows that are remembered: the more they are, the less is chance.
+    /// As [`Servers::load`], over all windows that are remembered: the more they are, the less is
+    /// chance.
     pub fn lately(&self, may: &[bool]) -> (f64, f64) {
         self.over(may, |server| server.lately)
     }

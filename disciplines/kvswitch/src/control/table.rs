@@ -1,4 +1,5 @@
-//! Which keys stand at which servers, and what is to change after a window: bounded, the largest gain first.
+//! Which keys stand at which servers, and what is to change after a window: bounded, the largest
+//! gain first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +25,15 @@ pub type Turns = Vec<usize>;
 
 /// The situation that a plan goes by.
 pub struct Situation<'a> {
-    /// The hottest keys with their loads in requests of a window, the hottest first; no more of them than may be in the table.
+    /// The hottest keys with their loads in requests of a window, the hottest first; no more of
+    /// them than may be in the table.
     pub hottest: &'a [(Key, f64)],
     /// The load of any other key.
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key gets another server.
     pub threshold: f64,
-    /// The place where a key's reads come to by themselves; none: nobody is there, and it leaves the table.
+    /// The place where a key's reads come to by themselves; none: nobody is there, and it leaves
+    /// the table.
     pub home: &'a dyn Fn(&Key) -> Option<usize>,
     /// The place at which a server has a key; none: it may not have it.
     pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
@@ -44,9 +47,10 @@ pub struct Situation<'a> {
     pub average: f64,
     /// How fast the server of a place is: 1, or less.
     pub weight: &'a dyn Fn(usize) -> f64,
-    /// Which servers may be chosen. A key may be at home at one that may not, which then has no turn of it.
+    /// Which servers may be chosen. A key may be at home at one that may not be, which then has no
+    /// turn of it.
     pub may: &'a [bool],
-    /// How many a key of this load may have.
+    /// How many servers a key of this load may have.
     pub most: &'a dyn Fn(f64) -> usize,
     /// Keys that are left alone for now.
     pub busy: &'a dyn Fn(&Key) -> bool,
@@ -73,7 +77,7 @@ impl Situation<'_> {
         self.may[server] && load < 2.0 * self.average - self.full
     }
 
-    /// Whether any could.
+    /// Whether any server could have more.
     fn has_idle(&self) -> bool {
         let mut loads = self.loads.iter().enumerate();
         loads.any(|(server, load)| self.is_idle(server, *load))
@@ -100,14 +104,14 @@ pub struct Assignment {
 #[derive(Debug, Default)]
 pub struct Table {
     keys: BTreeMap<Key, Places>,
-    /// Of keys whose servers have not all one turn.
+    /// The turns of keys whose servers have not all one turn.
     turns: BTreeMap<Key, Turns>,
     /// Where keys are at home that have no turn there.
     left: BTreeMap<Key, usize>,
 }
 
 impl Table {
-    /// Keys in it.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -163,8 +167,9 @@ impl Table {
         }
     }
 
-    /// What is to change. First what nobody is at home for, or stands at servers that may not be chosen; then, as far as there may be changes, what takes
-    /// most load from a server; last what is there for nothing.
+    /// What is to change. First what nobody is at home for, or stands at servers that may not be
+    /// chosen; then, as far as there may be changes, what takes most load from a server; last what
+    /// is there for nothing.
     pub fn plan(&self, situation: &Situation<'_>) -> Vec<Assignment> {
         let hottest: BTreeSet<&Key> = situation.hottest.iter().map(|(key, _)| key).collect();
         let others = self.keys.keys().filter(|key| !hottest.contains(key));
@@ -189,8 +194,8 @@ impl Table {
             .collect()
     }
 
-    /// Keys whose home is away: no replica can be had there, and none goes on for long, so reads of it would cost others and get no
-    /// answer.
+    /// Keys whose home is away: no replica can be had there, and none goes on for long, so reads of
+    /// it would cost others and get no answer.
     fn orphans(&self, situation: &Situation<'_>) -> impl Iterator<Item = Assignment> {
         let orphans = self
             .keys
@@ -237,7 +242,8 @@ impl Table {
             self.left.contains_key(&key) && situation.is_idle(server, situation.loads[server]);
         let stays = count == had.max(1) && misplaced == 0.0;
         let fills = stays && !for_home && !comes_home && !is_hurt;
-        // Where writes limit replicas, they are what its servers have to do for it, and nobody would do it instead.
+        // Where writes limit replicas, they are what its servers have to do for it, and nobody
+        // would do it instead.
         let is_limited = (situation.most)(load) < alive;
         if fills && (had < 2 || is_limited || !situation.has_idle()) {
             return None;
@@ -277,7 +283,8 @@ impl Table {
         self.keys.get(key).is_some_and(has_turn) || self.left.get(key) == Some(&home)
     }
 
-    /// What part of a key's requests comes to a server that would not if turns were as weights are now.
+    /// What part of a key's requests comes to a server that would not if turns were as weights are
+    /// now.
     fn misplaced(&self, key: &Key, present: &[usize], weight: &dyn Fn(usize) -> f64) -> f64 {
         let have = self.turns.get(key);
         let wanted = turns_of(present, weight);
@@ -298,7 +305,7 @@ impl Table {
             .fold(0.0, f64::max)
     }
 
-    /// As many of them as may be, and none that finds no room.
+    /// As many of these demands as may be, and none that finds no room.
     fn within(&self, wanted: Vec<Demand>, situation: &Situation<'_>) -> Vec<Demand> {
         let (leaving, staying): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|wanted| wanted.count == 1);

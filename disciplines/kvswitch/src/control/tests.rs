@@ -1,4 +1,5 @@
-//! Events in, actions out: the order of records and holds, stores and switches that go and come, a new leader.
+//! Events in, actions out: the order of records and holds, stores and switches that go and come, a
+//! new leader.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -167,7 +168,8 @@ impl Rig {
         }
     }
 
-    /// A window in which keys had these requests; those that are at the switch are spread as their records say.
+    /// A window in which keys had these requests; those that are at the switch are spread as their
+    /// records say.
     fn window(&mut self, keys: &[(Key, u64)]) {
         self.now += Duration::from_secs(1);
         let (here, missed): (Vec<_>, Vec<_>) = keys

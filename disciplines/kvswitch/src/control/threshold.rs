@@ -1,7 +1,9 @@
-//! The load beyond which a key gets another replica (paper, 4.1.3). It falls while servers are out of balance. Here it rises again as well:
-//! when they have been well in balance for some windows, and when lower ones turned out to be of no use.
+//! The load beyond which a key gets another replica (paper, 4.1.3). It falls while servers are out
+//! of balance. Here it rises again as well: when they have been well in balance for some windows,
+//! and when lower ones turned out to be of no use.
 //!
-//! It is a part of an average server's load, so that a tenant that asks twice as much has the same replicas.
+//! It is a part of an average server's load, so that a tenant that asks twice as much has the same
+//! replicas.
 
 /// Windows of balance before a higher one is tried.
 const CALM: u32 = 4;
@@ -25,7 +27,7 @@ pub struct Rules {
     pub first: f64,
     /// By how much the highest load may exceed the average, a part of it.
     pub bound: f64,
-    /// By this it is multiplied when servers are out of balance.
+    /// The factor by which it is multiplied when servers are out of balance.
     pub gamma: f64,
 }
 
@@ -68,7 +70,7 @@ struct Failures {
 }
 
 impl Threshold {
-    /// At its first value.
+    /// A threshold at its first value.
     pub fn new(rules: Rules) -> Threshold {
         Threshold {
             part: rules.first,
@@ -88,7 +90,7 @@ impl Threshold {
         }
     }
 
-    /// In parts of an average server's load.
+    /// The threshold, in parts of an average server's load.
     pub fn part(&self) -> f64 {
         self.part
     }
@@ -98,7 +100,8 @@ impl Threshold {
         self.rules.bound
     }
 
-    /// The hottest key has this part of an average server's load: a threshold above it is none, and none that was tried.
+    /// The hottest key has this part of an average server's load: a threshold above it is none, and
+    /// none that was tried.
     pub fn hottest(&mut self, part: f64) {
         if part > 0.0 && self.part > part {
             let lowest = self.rules.first * LOWEST;
@@ -112,8 +115,9 @@ impl Threshold {
         excess > FAR * self.rules.bound + chance
     }
 
-    /// A window ended whose highest load exceeded the average by `excess` of it, of which `chance` may be nothing but that. To be called for
-    /// windows only in which what the threshold asks for was there. True if it moved.
+    /// A window ended whose highest load exceeded the average by `excess` of it, of which `chance`
+    /// may be nothing but that. To be called for windows only in which what the threshold asks for
+    /// was there. True if it moved.
     pub fn window_end(&mut self, excess: f64, chance: f64) -> bool {
         self.raise.left = self.raise.left.saturating_sub(1);
         self.lower.left = self.lower.left.saturating_sub(1);
@@ -211,7 +215,8 @@ mod tests {
     }
 
     proptest! {
-        /// However an imbalance follows from the threshold, it settles: the longer it goes on, the rarer it moves.
+        /// However an imbalance follows from the threshold, it settles: the longer it goes on, the
+        /// rarer it moves.
         #[test]
         fn it_does_not_flap(slope in 0.1f64..100.0, base in 0.0f64..0.2, gamma in 0.3f64..0.9) {
             let mut threshold = Threshold::new(Rules { gamma, ..RULES });

@@ -1,10 +1,12 @@
 //! How many replicas writes allow.
 //!
-//! A key of load L, of which the part w writes, costs each of its r servers (1 - w)L / r + wL, for each write goes to all of them: every further
-//! replica relieves the others by less, and costs wL more in all. What both together cost is least at r = sqrt((1 - w) / w); without
-//! writes that is no limit. Two servers have (1 + w)L / 2 each: as long as that is well below L they are worth it, for the hottest keys
-//! only, where one server has too much and others too little. The few keys that would be much of a server's load with so few have more: one server with
-//! too much to do is what all wait for.
+//! A key of load L, of which the part w writes, costs each of its r servers (1 - w)L / r + wL, for
+//! each write goes to all of them: every further replica relieves the others by less, and costs wL
+//! more in all. What both together cost is least at r = sqrt((1 - w) / w); without writes that is
+//! no limit. Two servers have (1 + w)L / 2 each: as long as that is well below L they are worth it,
+//! for the hottest keys only, where one server has too much and others too little. The few keys
+//! that would be much of a server's load with so few have more: one server with too much to do is
+//! what all wait for.
 
 use decide::Tallies;
 
@@ -16,8 +18,8 @@ const NEW: f64 = 0.25;
 const TWO: f64 = 0.65;
 /// What part of a server's load one key may be, if more replicas can change it.
 const MUCH: f64 = 1.0 / 3.0;
-/// The load of a key that is written, as a part of an average server's, from which it may have two servers: times the square of the part
-/// that writes.
+/// The load of a key that is written, as a part of an average server's, from which it may have two
+/// servers: times the square of the part that writes.
 const LITTLE: f64 = 0.5;
 /// A limit changes when what it follows from is so far beyond it.
 const BEYOND: f64 = 0.15;
@@ -62,8 +64,9 @@ impl Writes {
         }
     }
 
-    /// Most servers that a key may have whose load is this part of an average server's: where as many as cost least in all would each have
-    /// more than [`MUCH`] of a server's load of it, so many that they have not, if there are.
+    /// Most servers that a key may have whose load is this part of an average server's: where as
+    /// many as cost least in all would each have more than [`MUCH`] of a server's load of it, so
+    /// many that they have not, if there are.
     pub fn most_of(&self, load: f64) -> usize {
         if load < LITTLE * self.part() * self.part() {
             return 1;

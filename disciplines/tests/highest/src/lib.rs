@@ -1,8 +1,10 @@
-//! The discipline `highest`: for each key the highest number that anybody said, in the switch and nowhere else.
+//! The discipline `highest`: for each key the highest number that anybody said, in the switch and
+//! nowhere else.
 //!
-//! A client says a number in `version` of a [`wire::Op::DisciplineRequest`] and gets back the highest so far. Bids,
-//! water marks, the newest of many versions. A key that the switch does not have yet passes on to the key's store: its half
-//! ([`store`]) tells the control half ([`control`]), which makes the item; until then the client is asked to try again.
+//! A client says a number in `version` of a [`wire::Op::DisciplineRequest`] and gets back the
+//! highest so far. Bids, water marks, the newest of many versions. A key that the switch does not
+//! have yet passes on to the key's store: its half ([`store`]) tells the control half
+//! ([`control`]), which makes the item; until then the client is asked to try again.
 
 pub mod control;
 pub mod store;

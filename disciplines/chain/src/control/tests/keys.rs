@@ -163,7 +163,8 @@ fn sessions_are_at_every_member_and_a_spare_switch_is_none() {
     }
 }
 
-/// A view that changes while a key is being removed leaves it at some: the head, which has it no more, is filled again.
+/// A view that changes while a key is being removed leaves it at some: the head, which has it no
+/// more, is filled again.
 #[test]
 fn a_removal_that_a_new_view_cuts_off_is_mended_when_the_key_is_wanted() {
     let mut rig = Rig::new(&[1, 2, 3, 4], 1, 3);

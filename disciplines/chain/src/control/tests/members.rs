@@ -123,7 +123,8 @@ fn a_chain_meets_those_that_it_superseded_a_moment_ago() {
     rig.filled();
     let (began, chain) = (rig.now, rig.chain(0));
     assert!(!rig.view().chains[0].filling);
-    // The old one dies right after the new one is full: within two seconds they answer for one another.
+    // The old one dies right after the new one is full: within two seconds they answer for one
+    // another.
     rig.switches.get_mut(&chain[0]).unwrap().attached = false;
     rig.tell(|to, now, out| to.detached(now, chain[0], out));
     rig.falls_silent(chain[0]);
@@ -173,7 +174,8 @@ fn numbers_outlive_the_tenant() {
     assert_eq!(rig.view().number, 1 << 48 | 2);
 }
 
-/// Numbers that a controller without memory gives out are above those that switches had in force, or no row of its would be one to them.
+/// Numbers that a controller without memory gives out are above those that switches had in force,
+/// or no row of its would be one to them.
 #[test]
 fn a_controller_that_forgot_all_goes_on_above_what_was_in_force() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
@@ -216,7 +218,8 @@ fn with_spares(switches: &[SwitchId]) -> (Rig, Vec<SwitchId>, Vec<SwitchId>) {
     (rig, chain, spares)
 }
 
-/// A link that loses everything breaks no stream for long: who is behind it is asked for nothing that others wait for.
+/// A link that loses everything breaks no stream for long: who is behind it is asked for nothing
+/// that others wait for.
 #[test]
 fn who_is_cut_off_is_not_asked_to_join() {
     let (mut rig, chain, spares) = with_spares(&[1, 2, 3, 4]);

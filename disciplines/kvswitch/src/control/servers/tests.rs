@@ -1,3 +1,5 @@
+//! Servers that fall behind, are slow, and catch up.
+
 use super::*;
 
 fn window(servers: &mut Servers, counts: &[(u64, u64)]) {

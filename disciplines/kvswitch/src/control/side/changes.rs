@@ -13,7 +13,8 @@ use crate::{
     record::Replicas,
 };
 
-/// For so long a key is left alone that cannot be at the switch; for a short time, if it only found no room.
+/// The time for which a key is left alone that cannot be at the switch, and the short time if it
+/// only found no room.
 const PAUSE: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -223,7 +224,8 @@ impl Side {
         self.missing.remove(key);
     }
 
-    /// The record of a key that is at these servers, with so many turns each; what `valid` are has confirmed it, as far as we know.
+    /// The record of a key that is at these servers, with so many turns each; what `valid` are has
+    /// confirmed it, as far as we know.
     fn record(
         &self,
         key: &Key,

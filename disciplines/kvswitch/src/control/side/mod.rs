@@ -1,4 +1,5 @@
-//! One tenant at one switch: what is counted there, which keys are redirected there, and what is under way.
+//! One tenant at one switch: what is counted there, which keys are redirected there, and what is
+//! under way.
 
 mod changes;
 mod window;
@@ -40,7 +41,7 @@ struct Counts {
     dropped: u64,
 }
 
-/// See the module.
+/// A tenant at a switch.
 pub struct Side {
     switch: SwitchId,
     tenant: u32,
@@ -147,7 +148,8 @@ impl Side {
         self.table.len() + self.copies.len()
     }
 
-    /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to where stores were.
+    /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to
+    /// where stores were.
     pub fn moved(&mut self, stores: &Stores, holds: &mut Holds) {
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -221,7 +223,8 @@ impl Side {
         self.moved(stores, holds);
     }
 
-    /// Whether everything that is at the switch is known, and there as planned, or the switch is away for long.
+    /// Whether everything that is at the switch is known, and there as planned, or the switch is
+    /// away for long.
     pub fn is_settled(&self, now: Duration) -> bool {
         if !self.attached && now >= self.since + AWAY {
             return true;
@@ -232,14 +235,16 @@ impl Side {
             && self.copies.is_settled()
     }
 
-    /// Whether a store of the rack that the switch is at the top of answers nothing any longer. Other switches do not see the one store.
+    /// Whether a store of the rack that the switch is at the top of answers nothing any longer.
+    /// Other switches do not see the one store.
     pub fn is_silent(&self, at: usize) -> bool {
         let server = self.ring.server_of(at);
         let is_on_top = self.ring.position() == Position::OnTop;
         is_on_top && server.is_some_and(|server| !self.servers.answers(server))
     }
 
-    /// The stores of which is told with this switch's figures: those of its rack, where there are racks.
+    /// The stores of which is told with this switch's figures: those of its rack, where there are
+    /// racks.
     pub fn own_stores<'s>(
         &self,
         stores: &'s Stores,

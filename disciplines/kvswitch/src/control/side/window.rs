@@ -1,4 +1,5 @@
-//! What follows from a window: what is to be a copy, where the threshold goes, which keys are to stand where.
+//! What follows from a window: what is to be a copy, where the threshold goes, which keys are to
+//! stand where.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,13 +15,15 @@ use crate::{
 const ENOUGH: f64 = 16.0;
 /// Windows in a row without them after which a tenant wants no room.
 const IDLE: u32 = 10;
-/// What may be chance of the highest of some loads: so many times what the square root of the average is.
+/// What may be chance of the highest of some loads: so many times what the square root of the
+/// average is.
 const CHANCE: f64 = 3.0;
 /// Little changes when less than one key in so many does, or one alone.
 const STEADY: usize = 10;
 /// A key of this part of the threshold may be above it soon.
 const SOON: f64 = 0.25;
-/// A key with fewer requests in a window than this at each of its servers is not worth another: what it has in the next is chance.
+/// A key with fewer requests in a window than this at each of its servers is not worth another:
+/// what it has in the next is chance.
 const WORTH: f64 = 8.0;
 
 /// What servers will have to do in a window, in requests, as keys' loads are expected to be.
@@ -28,14 +31,15 @@ struct Forecast {
     average: f64,
     /// With more than this a server has too much to do.
     full: f64,
-    /// Of each, beside its weight.
+    /// The load of each server, beside its weight.
     loads: Vec<f64>,
-    /// Which of them may have something.
+    /// Which servers may have something.
     may: Vec<bool>,
 }
 
 impl Side {
-    /// A window ended in which items had these requests, and the programs counted this. Which stores are `there` is said by place.
+    /// A window ended in which items had these requests, and the programs counted this. Which
+    /// stores are `there` is said by place.
     pub fn window_end(
         &mut self,
         now: Duration,
@@ -92,7 +96,8 @@ impl Side {
         }
     }
 
-    /// Nobody asks: what is there stays for when somebody does, but claims no room for long, and nothing is left of a leader before.
+    /// Nobody asks: what is there stays for when somebody does, but claims no room for long, and
+    /// nothing is left of a leader before.
     fn idle(&mut self, may: &[bool], out: &mut Vec<Action>) {
         self.estimates.skip_window();
         if !self.attached || !may.contains(&true) {
@@ -107,7 +112,8 @@ impl Side {
         }
     }
 
-    /// What of the hottest keys is to be a copy here, and what no longer. Returns how many changes that takes.
+    /// What of the hottest keys is to be a copy here, and what no longer. Returns how many changes
+    /// that takes.
     fn plan_copies(
         &mut self,
         now: Duration,
@@ -170,7 +176,8 @@ impl Side {
         count
     }
 
-    /// The threshold moves by windows that show what it does: not by one in which much changed, unless that is far from balance.
+    /// The threshold moves by windows that show what it does: not by one in which much changed,
+    /// unless that is far from balance.
     fn move_threshold(&mut self, average: f64, may: &[bool], hottest: f64) {
         if self.limits.settings[settings::FIXED] == 1 {
             return;
@@ -281,7 +288,8 @@ impl Side {
         }
     }
 
-    /// Stores moved: no record leads to where they were for longer than it takes to remove it, as far as there may be changes.
+    /// Stores moved: no record leads to where they were for longer than it takes to remove it, as
+    /// far as there may be changes.
     pub fn end_moved(&mut self, out: &mut Vec<Action>) {
         let changes = self.limits.settings[settings::CHANGES] as usize;
         if self.attached {

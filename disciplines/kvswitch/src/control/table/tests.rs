@@ -1,3 +1,5 @@
+//! Plans of tables, carried out.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -6,7 +8,7 @@ fn key(n: u32) -> Key {
     Key::copy_from_slice(&n.to_be_bytes())
 }
 
-/// Of keys that are at home at the server of their number.
+/// The home of a key: the server of its number.
 fn home(key: &Key) -> usize {
     usize::from(key[3]) % 8
 }
@@ -14,7 +16,7 @@ fn home(key: &Key) -> usize {
 struct Case {
     loads: Vec<(Key, f64)>,
     may: Vec<bool>,
-    /// One that is there, and may have no turns.
+    /// A server that is there, and may have no turns.
     behind: Option<usize>,
     room: usize,
     changes: usize,
@@ -246,7 +248,8 @@ fn without_room_the_colder_make_it() {
 }
 
 proptest! {
-    /// Whatever the loads: a plan keeps to its bounds, comes to an end, and no key stands at a server that may not have it.
+    /// Whatever the loads: a plan keeps to its bounds, comes to an end, and no key stands at a
+    /// server that may not have it.
     #[test]
     fn plans_keep_their_bounds(loads in prop::collection::vec(0.0f64..2000.0, 0..60), others in prop::collection::vec(0.0f64..2000.0, 0..60), room in 1usize..40, changes in 1usize..20, dead in 0usize..8) {
         let numbered = |loads: &[f64]| -> Vec<(u32, f64)> { (0..).zip(loads.iter().copied()).collect() };
