@@ -27,7 +27,7 @@ pub(super) struct Switch<'a> {
     pub out: &'a Sender<FromSwitch>,
 }
 
-/// By the name that the maps of its disciplines begin with.
+/// A map from the name that the maps of disciplines begin with.
 type ByMaps<T> = BTreeMap<&'static str, T>;
 
 /// All halves of a switch.
@@ -138,7 +138,8 @@ impl Halves {
         }
     }
 
-    /// Tells a half what happened, and does what it asks for; what comes of that it is told as well.
+    /// Tells a half what happened, and does what it asks for; what comes of that it is told as
+    /// well.
     fn tell(
         &mut self,
         name: &'static str,

@@ -69,7 +69,7 @@ pub const ITEMS_EVERY: Duration = Duration::from_millis(500);
 pub struct Made {
     /// The tenant that was changed.
     pub id: u32,
-    /// As it is now; none: it is gone.
+    /// The tenant as it is now; none: it is gone.
     pub tenant: Option<Tenant>,
     /// Guaranteed pages that it got at once.
     pub given: Vec<PageId>,
@@ -314,7 +314,7 @@ impl Core {
     /// Makes a change of a tenant, if `plan` finds it possible.
     ///
     /// # Errors
-    /// Those of `plan`; then nothing was changed.
+    /// The errors of `plan`; then nothing was changed.
     pub fn change(
         &mut self,
         asked: Asked<'_>,
@@ -343,7 +343,7 @@ impl Core {
     /// See [`Admin::declare_topology`](crate::admin::Admin::declare_topology).
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub fn declare_topology(
         &mut self,
         asked: Asked<'_>,
@@ -362,7 +362,7 @@ impl Core {
     /// See [`Admin::forget_switch`](crate::admin::Admin::forget_switch).
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub fn forget_switch(
         &mut self,
         asked: Asked<'_>,

@@ -156,7 +156,7 @@ impl Stage {
         self.greet(hello(id, pages))
     }
 
-    /// Likewise one of ten pages whose kernel refuses some.
+    /// Attaches a switch of ten pages whose kernel refuses some disciplines.
     fn attach_without(&mut self, id: u32, refused: &[&str]) -> StreamId {
         let refused = refused.iter().map(|name| api::proto::Refused {
             name: name.to_string(),

@@ -6,7 +6,7 @@ use decide::{Action, Discipline, Items, Limits, Registration, Runs, SwitchId};
 
 static NONE: Registration = decide::NONE;
 
-/// Those that tenants may choose: the registered ones, and `none`.
+/// The disciplines that tenants may choose: the registered ones, and `none`.
 pub fn choice(registered: &'static [Registration]) -> impl Iterator<Item = &'static Registration> {
     let has_none = registered.iter().any(|r| r.name == NONE.name);
     registered.iter().chain((!has_none).then_some(&NONE))
@@ -16,7 +16,7 @@ pub fn choice(registered: &'static [Registration]) -> impl Iterator<Item = &'sta
 pub struct Disciplines {
     all: Vec<(&'static Registration, Box<dyn Discipline>)>,
     default: usize,
-    /// By tenant. One that chose a discipline that is not there any longer is not in it.
+    /// The discipline of each tenant. A tenant whose choice is not there any longer is not in it.
     chosen: BTreeMap<u32, usize>,
 }
 

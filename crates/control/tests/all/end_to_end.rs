@@ -152,10 +152,10 @@ async fn start(state: &Path) -> Server {
 struct Switch {
     to: mpsc::Sender<FromSwitch>,
     from: Streaming<ToSwitch>,
-    /// The last of each.
+    /// The last setup and table that were told.
     setup: Option<Setup>,
     table: Option<PageTable>,
-    /// Of each tenant the last that was told.
+    /// The last configuration of each tenant that was told.
     configured: BTreeMap<u32, u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Whatever switches say, in whatever order: one change per key and switch at a time, and no key is sent to a switch while
-//! another may have it.
+//! Whatever switches say, in whatever order: one change per key and switch at a time, and no key is
+//! sent to a switch while another may have it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,7 +44,8 @@ struct Switch {
     pages: u32,
     lent: u32,
     window: u64,
-    /// What it may have: an insertion counts from when it is asked for, an eviction when it is done.
+    /// What it may have: an insertion counts from when it is asked for, an eviction when it is
+    /// done.
     has: BTreeMap<u32, bool>,
 }
 

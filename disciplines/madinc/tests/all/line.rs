@@ -1,5 +1,5 @@
-//! A client and a store with switches in a line between them, modelled without a kernel: does the tenant's memory act as one
-//! cache? Everything is seeded.
+//! A client and a store with switches in a line between them, modelled without a kernel: does the
+//! tenant's memory act as one cache? Everything is seeded.
 
 use crate::model::Line;
 use hot::testing::Zipf;

@@ -1,4 +1,5 @@
-//! madinc's control half from outside, and the program in the kernel that it shares, in one program.
+//! madinc's control half from outside, and the program in the kernel that it shares, in one
+//! program.
 
 mod anything;
 mod line;

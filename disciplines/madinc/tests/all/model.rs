@@ -1,4 +1,5 @@
-//! Switches in a line: a request passes them in order until one has its key. Each counts what it misses, exactly.
+//! Switches in a line: a request passes them in order until one has its key. Each counts what it
+//! misses, exactly.
 
 use std::{collections::HashSet, time::Duration};
 

@@ -1,6 +1,6 @@
-//! The controller against a modelled switch, without a kernel: does it learn the hottest keys, follow
-//! them when they change, and keep still when there is nothing to learn? Everything is seeded. Ratios
-//! are printed: `cargo test -p netcache --test all learning -- --nocapture`.
+//! The controller against a modelled switch, without a kernel: does it learn the hottest keys,
+//! follow them when they change, and keep still when there is nothing to learn? Everything is
+//! seeded. Ratios are printed: `cargo test -p netcache --test all learning -- --nocapture`.
 
 use crate::model::{Model, Zipf};
 

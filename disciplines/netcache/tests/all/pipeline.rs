@@ -1,4 +1,5 @@
-//! What is declared for a switch chip against the maps that the C declares: the same entries, and all of their bits.
+//! What is declared for a switch chip against the maps that the C declares: the same entries, and
+//! all of their bits.
 
 use dataplane::{MapLayout, cells_needed, maps_of};
 use rmt::{Items, Lookup, Table};
@@ -63,7 +64,8 @@ fn a_slot_is_a_fingerprint_and_a_reference() {
     assert_eq!(bits(&tables), 8 * map.value_bytes / items);
 }
 
-/// Sequence count and key length's neighbours that only memory shared by CPUs needs are no part of it.
+/// Sequence count and key length's neighbours that only memory shared by CPUs needs are no part of
+/// it.
 #[test]
 fn an_item_has_the_bits_of_its_cells() {
     let tables = of_map("pages");

@@ -27,7 +27,7 @@ struct Rig {
     window: u64,
     cached: BTreeSet<ItemKey>,
     thresholds: Vec<(u32, u32)>,
-    /// Those that had pages.
+    /// The tenants that had pages.
     tenants: BTreeSet<u32>,
 }
 

@@ -1,4 +1,5 @@
-//! What the control half makes of traffic, with the store half beside it and a switch that is modelled exactly.
+//! What the control half makes of traffic, with the store half beside it and a switch that is
+//! modelled exactly.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -33,7 +33,7 @@ pub struct Exchange {
     stores: Stores,
     memories: Memories,
     kept: Kept,
-    /// Of the next command, configuration or message to a store.
+    /// The number of the next command, configuration or message to a store.
     next_number: u64,
     /// The time of the last event.
     now: Duration,

@@ -44,7 +44,7 @@ fn shortened(text: &str) -> String {
 /// What is remembered of a switch beside its items, pages and configurations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Known {
-    /// As the switch called itself.
+    /// The name by which the switch called itself.
     pub name: String,
     /// Pages of cache memory.
     pub pages: u32,
@@ -100,7 +100,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// One that is away.
+    /// A switch that is away.
     pub fn new(known: Known, held: Held, plan: &Plan, now: Duration) -> Switch {
         Switch {
             known,
@@ -350,7 +350,7 @@ impl Switch {
         failed.find(|line| line.starts_with(prefix))
     }
 
-    /// As the status shows it, with a discipline's counters.
+    /// What the status shows of it, with a discipline's counters.
     pub fn status<'a>(
         &self,
         id: SwitchId,

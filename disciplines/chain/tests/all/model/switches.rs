@@ -1,4 +1,5 @@
-//! The switches of a world: one real switch that is each of them in turn. What came of a packet once is remembered.
+//! The switches of a world: one real switch that is each of them in turn. What came of a packet
+//! once is remembered.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -53,7 +54,8 @@ pub struct Seen {
 }
 
 impl Switches {
-    /// So many of them, with the key, which has room for `1 << shift` versions, and a session for each client.
+    /// So many of them, with the key, which has room for `1 << shift` versions, and a session for
+    /// each client.
     pub fn new(
         views: &[View],
         count: usize,
@@ -133,7 +135,8 @@ impl Switches {
         }
     }
 
-    /// What a switch's agent that has just begun sends after a look at all that is there, but for beats.
+    /// What a switch's agent that has just begun sends after a look at all that is there, but for
+    /// beats.
     pub fn agent(&mut self, site: Site, now_ns: u64) -> Vec<u32> {
         let Some(view) = site.view else { return vec![] };
         if let Some(sent) = self.sent.get(&(site, now_ns)) {

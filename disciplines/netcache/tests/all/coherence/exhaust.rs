@@ -8,8 +8,8 @@ use stateright::{Checker, Model};
 const READ: Call = Call::Read;
 const CAS: Call = Call::CompareAndSet { from: 0, to: 1 };
 
-/// Client 1 goes through both switches and its retransmissions around the first; client 2 goes around the first; client 3
-/// through both.
+/// Client 1 goes through both switches and its retransmissions around the first; client 2 goes
+/// around the first; client 3 through both.
 const PATHS: [(Path, Path); 3] = [
     (Path::Both, Path::Second),
     (Path::Second, Path::Neither),
@@ -48,8 +48,8 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
     states
 }
 
-/// Everything that may go wrong, so many of it together; `lapse`: time for a lease to lapse and be lent anew, or for
-/// a store that restarted to take writes.
+/// Everything that may go wrong, so many of it together; `lapse`: time for a lease to lapse and be
+/// lent anew, or for a store that restarted to take writes.
 fn faults(scripts: [&[Call]; 3], together: u8, lapse: bool) -> Bounds {
     Bounds {
         duplicates: 1,
@@ -82,7 +82,8 @@ const SCRIPTS: [(&str, [&[Call]; 3]); 4] = [
     ),
 ];
 
-/// A minute: each single fault in every script; and a lapse together with a restart, a new lease or an eviction.
+/// A minute: each single fault in every script; and a lapse together with a restart, a new lease or
+/// an eviction.
 #[test]
 fn small_worlds() {
     let mut states = 0;

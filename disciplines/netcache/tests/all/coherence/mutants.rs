@@ -1,5 +1,5 @@
-//! Each part of a rule is broken in turn, in the C or in the store, and the checker must find what comes of it; with nothing broken
-//! the same small world holds no violation.
+//! Each part of a rule is broken in turn, in the C or in the store, and the checker must find what
+//! comes of it; with nothing broken the same small world holds no violation.
 
 use std::io::Write;
 
@@ -12,8 +12,9 @@ const READ: Call = Call::Read;
 const WRITE: Call = Call::Write(1);
 const SECOND: Call = Call::Write(2);
 
-/// Needs two packets in a switch at once, or the agent beside one. Here packets pass a switch one after the other; the
-/// data plane's fuzzer lets them interrupt each other, and its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
+/// Needs two packets in a switch at once, or the agent beside one. Here packets pass a switch one
+/// after the other; the data plane's fuzzer lets them interrupt each other, and its oracle catches
+/// these (`crates/dataplane/tests/all/host_c.rs`).
 const NOT_ATOMIC: [&str; 5] = [
     "epoch_after_lookup",
     "entry_epoch_falls",
@@ -68,7 +69,8 @@ fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
     }
 }
 
-/// Values have two parts. Switch 1 has an entry; one passes it on the way to read, and the writer's second part goes around it.
+/// Values have two parts. Switch 1 has an entry; one passes it on the way to read, and the writer's
+/// second part goes around it.
 fn in_parts() -> Bounds {
     Bounds {
         parts: true,
@@ -291,8 +293,8 @@ fn calls_back(broken: Option<Broken>) -> bool {
     checker.discovery("a copy is called back").is_some()
 }
 
-/// What docs/coherence.md says of the two other parts of rule 2: nobody sees a wrong value, but the store calls back a copy
-/// that the write's own packet would have proved invalid.
+/// What docs/coherence.md says of the two other parts of rule 2: nobody sees a wrong value, but the
+/// store calls back a copy that the write's own packet would have proved invalid.
 #[test]
 fn the_safe_mutants_cost_a_round_trip_and_no_more() {
     assert!(!calls_back(None), "an epoch proves that the copy is gone");

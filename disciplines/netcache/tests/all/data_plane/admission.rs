@@ -140,7 +140,8 @@ fn admitted_or_not() {
     ]);
 }
 
-/// The store must learn of every write with an epoch, or invalidate by itself: over the rate it does the latter.
+/// The store must learn of every write with an epoch, or invalidate by itself: over the rate it
+/// does the latter.
 #[test]
 fn a_write_above_the_rate_is_not_stamped() {
     check(&[Case {
@@ -156,7 +157,8 @@ fn a_write_above_the_rate_is_not_stamped() {
     }]);
 }
 
-/// Whatever is not admitted leaves every table as it was, whether it reads, writes or claims to grant.
+/// Whatever is not admitted leaves every table as it was, whether it reads, writes or claims to
+/// grant.
 #[test]
 fn who_is_not_admitted_touches_no_cache() {
     type Spoil = fn(&World, Message) -> Message;
@@ -235,7 +237,8 @@ fn alike() -> Vec<dataplane::TenantEntry> {
         .collect()
 }
 
-/// Each is asked for under its own secret, however many there are for the places where they are noted.
+/// Each is asked for under its own secret, however many there are for the places where they are
+/// noted.
 #[test]
 fn tenants_that_are_noted_in_one_place_are_told_apart() {
     let w = world();

@@ -1,4 +1,5 @@
-//! Packets by the hundred thousand that were right once: each comes to one end, and none that is signed wrong changes a table.
+//! Packets by the hundred thousand that were right once: each comes to one end, and none that is
+//! signed wrong changes a table.
 
 use wire::{Epoch, Op};
 
@@ -32,7 +33,8 @@ const OF_WELL_FORMED: [&str; 16] = [
 ];
 const PACKETS: u32 = 110_000;
 
-/// One packet of every kind that the programs know, for a key that is cached, over IPv4, IPv6 and a VLAN.
+/// One packet of every kind that the programs know, for a key that is cached, over IPv4, IPv6 and a
+/// VLAN.
 fn seeds(w: &World, tenant: u32) -> Vec<Seed> {
     let here = Epoch::new(Switch::ID, w.switch.table.epoch());
     let kinds = [

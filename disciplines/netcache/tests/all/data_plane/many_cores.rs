@@ -1,4 +1,5 @@
-//! What several cores write goes back and forth between them, and is what bounds them: which lines those are, packet by packet.
+//! What several cores write goes back and forth between them, and is what bounds them: which lines
+//! those are, packet by packet.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use harness::{Message, Runner, switch::in_this_process};
 
 use super::world::*;
 
-/// The lines that this packet writes, as table and number, when it comes a second time: the first shows this CPU whatever it notes once.
+/// The lines that this packet writes, as table and number, when it comes a second time: the first
+/// shows this CPU whatever it notes once.
 fn written(w: &World, on: &Runner, packet: &Message) -> BTreeSet<(String, usize)> {
     let frame = packet.frame().bytes();
     on.run(&frame, None, &mut vec![]);

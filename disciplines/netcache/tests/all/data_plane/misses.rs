@@ -158,7 +158,8 @@ fn a_time_to_live() {
     }]);
 }
 
-/// The first read of an entry asks under the epoch that the entry was made with; the reply fills it.
+/// The first read of an entry asks under the epoch that the entry was made with; the reply fills
+/// it.
 #[test]
 fn the_first_read_asks_for_the_entrys_epoch_and_its_reply_fills_it() {
     let mut w = world();

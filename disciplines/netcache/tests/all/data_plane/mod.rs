@@ -1,5 +1,6 @@
-//! netcache's data plane as a table: one row is one packet, what was there before, and what must come of it. Rows
-//! run in the kernel on the compiled programs; `harness::Case` says how to read one.
+//! netcache's data plane as a table: one row is one packet, what was there before, and what must
+//! come of it. Rows run in the kernel on the compiled programs; `harness::Case` says how to read
+//! one.
 
 mod admission;
 mod grants;

@@ -1,4 +1,5 @@
-//! Keys that are read often get an item of a blank, and the answer to the read that made it fills it.
+//! Keys that are read often get an item of a blank, and the answer to the read that made it fills
+//! it.
 
 use dataplane::{Cells, Place, Probation, TenantEntry, Used};
 use wire::{Epoch, Flags, Op, Packet};
@@ -192,7 +193,8 @@ fn others_get_nothing() {
     reads(&|| Message::read(SIGNED, KEY));
 }
 
-/// An agent that was stopped while it filled a slot stops this, and nothing else; the next one goes on.
+/// An agent that was stopped while it filled a slot stops this, and nothing else; the next one goes
+/// on.
 #[test]
 fn a_bucket_that_the_agent_fills_is_left_alone() {
     const BY_AGENT: u32 = 2;

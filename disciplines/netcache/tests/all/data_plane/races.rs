@@ -15,7 +15,8 @@ use harness::{Message, Runner, Seen, Verdict, message::secret_of, switch::pin_to
 
 use super::world::*;
 
-/// Reads go on until everything was seen that is to be: however the two CPUs' work falls together, only what can never be ends here.
+/// Reads go on until everything was seen that is to be: however the two CPUs' work falls together,
+/// only what can never be ends here.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Whether to read once more: `least` times, and then until `seen`.
@@ -107,8 +108,8 @@ fn a_value_is_never_torn() {
     );
 }
 
-/// What two packets need microseconds for, done in a fraction of one: the item is invalidated and filled again
-/// step by step as `bpf/coherence.h` does it, while reads copy from it.
+/// What two packets need microseconds for, done in a fraction of one: the item is invalidated and
+/// filled again step by step as `bpf/coherence.h` does it, while reads copy from it.
 #[test]
 fn a_value_is_never_torn_however_fast_it_changes() {
     const READS: u32 = 60_000;

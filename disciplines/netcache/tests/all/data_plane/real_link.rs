@@ -1,5 +1,6 @@
-//! Hits over a link: a client's socket, a veth pair, the program in the driver. A packet cannot grow at its tail there, so
-//! the front moves into the head room, as far as that goes (some 200 bytes).
+//! Hits over a link: a client's socket, a veth pair, the program in the driver. A packet cannot
+//! grow at its tail there, so the front moves into the head room, as far as that goes (some 200
+//! bytes).
 
 use std::{io, net::UdpSocket, time::Duration};
 
@@ -18,7 +19,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Enough for whatever else the machine does meanwhile.
 const TRIES: u32 = 900;
 
-/// Sends the request with this number until its reply comes. What was only late, of one that was sent twice, is left out.
+/// Sends the request with this number until its reply comes. What was only late, of one that was
+/// sent twice, is left out.
 fn ask(socket: &UdpSocket, number: u64, request: Message) -> Vec<u8> {
     let request = request.numbered(number).payload();
     let mut reply = [0; 2048];
@@ -63,7 +65,8 @@ fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
             attached.expect("attaching");
         };
         let there = move || {
-            // The far end of a native program must be native as well: a switch without tenants passes all.
+            // The far end of a native program must be native as well: a switch without tenants
+            // passes all.
             let far = Switch::load(&[], &[]);
             attach(&far, "in1");
             for ipv6 in [false, true] {

@@ -278,7 +278,8 @@ fn invalidations_are_acknowledged() {
     ]);
 }
 
-/// A store whose invalidation is not acknowledged gives up the switch's lease, and with it everybody's copies.
+/// A store whose invalidation is not acknowledged gives up the switch's lease, and with it
+/// everybody's copies.
 #[test]
 fn invalidations_are_acknowledged_whosever_key_it_is() {
     check(&[
@@ -364,7 +365,8 @@ fn invalidations_are_acknowledged_whosever_key_it_is() {
     ]);
 }
 
-/// A stamp counts the checksum on, so that what was wrong stays wrong: the receiver's kernel drops it.
+/// A stamp counts the checksum on, so that what was wrong stays wrong: the receiver's kernel drops
+/// it.
 #[test]
 fn a_flipped_bit_still_shows_behind_the_stamp() {
     fn flipped(w: &mut World) {
