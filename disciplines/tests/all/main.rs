@@ -4,6 +4,7 @@ mod chip;
 mod follow;
 mod hunt;
 mod mutants;
+mod numbers;
 mod racks;
 mod registry;
 mod resources;

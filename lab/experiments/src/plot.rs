@@ -1,8 +1,8 @@
 //! SVG plots of the experiments, in one style.
 
 use load::PhaseResult;
+use plotters::coord::Shift;
 use plotters::{
-    coord::Shift,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };

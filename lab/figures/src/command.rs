@@ -172,13 +172,13 @@ mod tests {
 
     #[test]
     fn a_code_span_is_a_command_or_is_none() {
-        let run = Command::parse("shortstop-lab run orbit-skew --world sim").unwrap();
-        assert_eq!(run.text(), "shortstop-lab run orbit-skew --world sim");
-        assert_eq!(run.file(), "orbit-skew-world-sim.json");
-        assert_eq!(run.name(), "orbit-skew --world sim");
+        let run = Command::parse("shortstop-lab run some-skew --world sim").unwrap();
+        assert_eq!(run.text(), "shortstop-lab run some-skew --world sim");
+        assert_eq!(run.file(), "some-skew-world-sim.json");
+        assert_eq!(run.name(), "some-skew --world sim");
         assert_eq!(
             (run.experiment(), run.world()),
-            (Some("orbit-skew"), World::Sim)
+            (Some("some-skew"), World::Sim)
         );
         let other = Command::parse("shortstop-lab run a --quick --discipline b").unwrap();
         assert_eq!(
