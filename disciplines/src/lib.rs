@@ -1,9 +1,9 @@
 //! The registry: every discipline that this build knows, one line each in `ALL`.
 //!
-//! The `shortstop` program hands entries of it to the controller, the switch agent and the store, the
-//! `shortstop-lab` program also to the lab; none of those knows a discipline by name. The former has
-//! the commands that disciplines bring from here, too. Their experiments are listed in `experiments/`,
-//! which only the latter links.
+//! The `shortstop` program hands entries of it to the controller, the switch agent and the store,
+//! the `shortstop-lab` program also to the lab; none of those knows a discipline by name. The
+//! former has the commands that disciplines bring from here, too. Their experiments are listed in
+//! `experiments/`, which only the latter links.
 
 use commands::DisciplineCommand;
 use decide::Registration;

@@ -1,5 +1,6 @@
-//! What a discipline's own client library is made of beside [`Operation`](crate::Operation), [`Answer`](crate::Answer) and
-//! [`Error`](crate::Error): the same clock, sockets, waits, seals and bounds as [`Client`](crate::Client)'s.
+//! What a discipline's own client library is made of beside [`Operation`](crate::Operation),
+//! [`Answer`](crate::Answer) and [`Error`](crate::Error): the same clock, sockets, waits, seals and
+//! bounds as [`Client`](crate::Client)'s.
 
 pub use crate::{
     answer::Request,

@@ -76,7 +76,8 @@ impl Api {
         answer.map_err(anyhow::Error::msg)
     }
 
-    /// A whole list, `LIST_MAX` entries at a time; `after` makes the parameter that continues behind an entry.
+    /// A whole list, `LIST_MAX` entries at a time; `after` makes the parameter that continues
+    /// behind an entry.
     ///
     /// # Errors
     /// As [`Api::get`].

@@ -1,4 +1,5 @@
-//! What the command lines of `shortstop` and `shortstop-lab` have in common: errors of one line, the exit status, the log.
+//! What the command lines of `shortstop` and `shortstop-lab` have in common: errors of one line,
+//! the exit status, the log.
 
 use std::{io::IsTerminal, process::ExitCode};
 
@@ -21,14 +22,16 @@ pub trait CommandLine: Parser {
         ExitCode::FAILURE
     }
 
-    /// Does what was asked. Errors are for the user to read; the exit code is the command's own otherwise.
+    /// Does what was asked. Errors are for the user to read; the exit code is the command's own
+    /// otherwise.
     ///
     /// # Errors
     /// What went wrong, to be read by the user.
     fn run(self) -> anyhow::Result<ExitCode>;
 }
 
-/// Reads the command line from these words, the first of which is the program, and does what it says.
+/// Reads the command line from these words, the first of which is the program, and does what it
+/// says.
 pub fn main<C: CommandLine>(words: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
     let line = match C::try_parse_from(words) {
         Ok(line) => line,
@@ -49,8 +52,9 @@ pub fn main<C: CommandLine>(words: impl IntoIterator<Item = std::ffi::OsString>)
     }
 }
 
-/// From here on, ends quietly when whoever reads the output stops (`| head`). For commands that do nothing
-/// more than print: a server or a lab would be killed by any peer that closes its connection.
+/// From here on, ends quietly when whoever reads the output stops (`| head`). For commands that do
+/// nothing more than print: a server or a lab would be killed by any peer that closes its
+/// connection.
 pub fn end_when_unread() {
     // SAFETY: sets a default action; no handler of ours can run.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

@@ -11,7 +11,8 @@ pub trait CommandArgs: clap::Args + 'static {
     /// The exit status of a failure.
     const FAILURE: u8;
 
-    /// Does what was asked. Errors are for the user to read; the exit code is the command's own otherwise.
+    /// Does what was asked. Errors are for the user to read; the exit code is the command's own
+    /// otherwise.
     ///
     /// # Errors
     /// What went wrong, to be read by the user.

@@ -1,8 +1,9 @@
-//! What commands have in common: errors of one line, the exit status, the log ([`command_line`]); lengths of time, files with secrets,
-//! the ways to stores ([`target`]) and to controllers ([`reach`], [`api`]); and how values are read and printed.
+//! What commands have in common: errors of one line, the exit status, the log ([`command_line`]);
+//! lengths of time, files with secrets, the ways to stores ([`target`]) and to controllers
+//! ([`reach`], [`api`]); and how values are read and printed.
 //!
-//! Beside the commands of the two programs those call it that disciplines bring: each is registered as a [`DisciplineCommand`], so that
-//! the program knows none of them by name.
+//! Beside the commands of the two programs those call it that disciplines bring: each is registered
+//! as a [`DisciplineCommand`], so that the program knows none of them by name.
 
 pub mod api;
 pub mod command_line;

@@ -36,11 +36,12 @@ impl Reach {
 // A subcommand has the name of the group that clap would make.
 #[group(skip)]
 pub struct Credentials {
-    /// File with the token that the controllers ask for, as `shortstop token` printed it; or else the variable
-    /// SHORTSTOP_TOKEN has it.
+    /// File with the token that the controllers ask for, as `shortstop token` printed it; or else
+    /// the variable SHORTSTOP_TOKEN has it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Authority of the controllers' certificates (PEM), for https [default: those that browsers trust].
+    /// Authority of the controllers' certificates (PEM), for https [default: those that browsers
+    /// trust].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Own certificate (PEM), where controllers ask for one.

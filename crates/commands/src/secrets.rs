@@ -15,7 +15,8 @@ const WORD_FILE_MAX: u64 = 4096;
 /// What no file with a secret may allow: writing by its group, anything by others.
 const OTHERS: u32 = 0o027;
 
-/// The text of a cluster file and what it says. One with secrets may be read by its owner and group only.
+/// The text of a cluster file and what it says. One with secrets may be read by its owner and group
+/// only.
 ///
 /// # Errors
 /// One line that names the file, and what was expected of it.

@@ -37,8 +37,8 @@ pub struct Target {
     /// How long to try. A write is given up after 1.5 s at the latest.
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = time)]
     timeout: Duration,
-    /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner only
-    /// (`openssl rand -hex 32`). What was written with a seal key is found with that key only.
+    /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner
+    /// only (`openssl rand -hex 32`). What was written with a seal key is found with that key only.
     #[arg(long, value_name = "FILE")]
     seal_key: Option<PathBuf>,
     /// Print one line of JSON.

@@ -12,7 +12,8 @@ use wire::MAX_VALUE_MOST;
 
 use crate::target::not_found;
 
-/// A value from standard input. One byte more than any cluster takes is read, so that too much is refused by the usual message.
+/// A value from standard input. One byte more than any cluster takes is read, so that too much is
+/// refused by the usual message.
 ///
 /// # Errors
 /// It cannot be read.
@@ -27,7 +28,8 @@ pub fn read_stdin() -> anyhow::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Prints what a key has: as JSON, or its bytes, with a newline after them if they are not to be `raw`.
+/// Prints what a key has: as JSON, or its bytes, with a newline after them if they are not to be
+/// `raw`.
 ///
 /// # Errors
 /// It cannot be written.

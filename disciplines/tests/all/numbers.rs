@@ -1,4 +1,5 @@
-//! Numbers that are in packets of every version: what the shared code and all disciplines have together is what it was.
+//! Numbers that are in packets of every version: what the shared code and all disciplines have
+//! together is what it was.
 
 use wire::{Op, Status};
 

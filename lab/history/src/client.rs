@@ -29,17 +29,19 @@ pub struct ClientsConfig {
     pub clients: u32,
     /// Keys that each tenant has, of the same names.
     pub keys: u32,
-    /// In whose names they ask, each operation in one at random; empty: the open tenant's. Key `k` of tenant `t` is number
-    /// `t * keys + k` of the record.
+    /// In whose names they ask, each operation in one at random; empty: the open tenant's. Key `k`
+    /// of tenant `t` is number `t * keys + k` of the record.
     #[serde(default)]
     pub tenants: Vec<u32>,
-    /// Length in bytes of the longest value, then of all lengths from 8 up; 0: values are of 23 lengths from 16 to 192.
+    /// Length in bytes of the longest value, then of all lengths from 8 up; 0: values are of 23
+    /// lengths from 16 to 192.
     #[serde(default)]
     pub longest_value: usize,
     /// Which values live for a while only; none do without it.
     #[serde(default)]
     pub lives: Option<Lives>,
-    /// Part of the operations that are reads or unconditional writes of values that live on, half of each; the others are of all kinds.
+    /// Part of the operations that are reads or unconditional writes of values that live on, half
+    /// of each; the others are of all kinds.
     #[serde(default)]
     pub plain: f64,
 }
@@ -64,7 +66,8 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// A client of one tenant on sockets: that of stores, or that of a discipline whose keys are elsewhere. Clones are the same client.
+/// A client of one tenant on sockets: that of stores, or that of a discipline whose keys are
+/// elsewhere. Clones are the same client.
 pub trait Connection: Clone + Send + Sync + 'static {
     /// Carries out an operation.
     fn call(&self, operation: Operation<'_>) -> impl Future<Output = Result<Answer, Error>> + Send;
@@ -89,8 +92,8 @@ pub fn clients(
     clients_of(config, connect, input, output)
 }
 
-/// Runs clients, each of which `connect` makes for a tenant, until `input` ends; writes the number of operations every tenth of a
-/// second and what was recorded at last, each as a line of JSON.
+/// Runs clients, each of which `connect` makes for a tenant, until `input` ends; writes the number
+/// of operations every tenth of a second and what was recorded at last, each as a line of JSON.
 ///
 /// # Errors
 /// The clients cannot start, or nobody reads the output.

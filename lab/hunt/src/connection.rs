@@ -6,7 +6,8 @@ use bytes::Bytes;
 use client::{Answer, Error, Machine, Operation};
 use history::ClientsConfig;
 
-/// A client of one tenant without sockets, driven as [`Machine`] is: that of stores, or that of a discipline whose keys are elsewhere.
+/// A client of one tenant without sockets, driven as [`Machine`] is: that of stores, or that of a
+/// discipline whose keys are elsewhere.
 pub trait Connection {
     /// As [`Machine::begin`].
     fn begin(&mut self, operation: &Operation<'_>, now_ns: u64) -> u64;

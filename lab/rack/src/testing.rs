@@ -1,4 +1,5 @@
-//! For tests of whole racks: the programs that cargo has built, switches of both kinds, and patience.
+//! For tests of whole racks: the programs that cargo has built, switches of both kinds, and
+//! patience.
 
 use std::{
     path::PathBuf,
@@ -35,7 +36,8 @@ macro_rules! on_both {
 /// Makes labs use the programs of this build, which lie in the folder above that of the test's own.
 ///
 /// # Panics
-/// Where namespaces cannot be made or the programs are not built, rather than that a test passes without having tested anything.
+/// Where namespaces cannot be made or the programs are not built, rather than that a test passes
+/// without having tested anything.
 pub fn needs_root() {
     // SAFETY: geteuid cannot fail.
     assert!(

@@ -14,7 +14,8 @@ use crate::{Options, names::Names, watch::Seen};
 
 /// First wait after a switch put a request off; then it doubles.
 const PUT_OFF: Duration = Duration::from_millis(1);
-/// Bytes that a write has beside header, key and value on its way down a chain, at most: the list of a chain's members not counted.
+/// Bytes that a write has beside header, key and value on its way down a chain, at most: the list
+/// of a chain's members not counted.
 const PEER_BYTES: usize = 40;
 /// Times that a switch may say that it has no room before the call is given up.
 const FULL_TRIES: u32 = 8;
@@ -43,7 +44,8 @@ pub(super) struct Call {
     pub until_ns: u64,
     /// When its timer is set to go off.
     pub timer_ns: u64,
-    /// Ids that its answers have; none: it waits for its turn. Only a watch has several, the newest behind.
+    /// Ids that its answers have; none: it waits for its turn. Only a watch has several, the newest
+    /// behind.
     pub requests: Vec<u64>,
     /// Whom it asked last.
     pub to: SocketAddr,
@@ -188,8 +190,8 @@ impl Call {
         self.datagram_to(self.to, names, number, behind, expected)
     }
 
-    /// The datagram that asks this address. `behind`: the members that the request names. `expected`: bytes of the value
-    /// that the answer to a read has room for.
+    /// The datagram that asks this address. `behind`: the members that the request names.
+    /// `expected`: bytes of the value that the answer to a read has room for.
     ///
     /// # Errors
     /// The value does not fit beside the members.
@@ -245,8 +247,8 @@ impl Call {
         Ok(out.into())
     }
 
-    /// Makes room for the answer: for any chain, and for the value that a read expects where nobody is answered with more than
-    /// he sent.
+    /// Makes room for the answer: for any chain, and for the value that a read expects where nobody
+    /// is answered with more than he sent.
     fn pad(&self, names: &Names, expected: usize, to: SocketAddr, out: &mut Vec<u8>) {
         let expected = match !self.is_write() && names.secrets.tag == Secret::NONE {
             true => expected.max(ROUTE_MOST),

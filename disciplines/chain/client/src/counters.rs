@@ -9,7 +9,8 @@ pub struct Counts {
     pub retransmitted: u64,
     /// Datagrams that answered a call or told a watch.
     pub answered: u64,
-    /// Datagrams that answered nothing: late, duplicated, malformed, from elsewhere, or with a wrong tag.
+    /// Datagrams that answered nothing: late, duplicated, malformed, from elsewhere, or with a
+    /// wrong tag.
     pub ignored: u64,
     /// Answers that named a chain.
     pub moved: u64,

@@ -1,4 +1,5 @@
-//! Chains of switches as a client sees them, and a network that loses, doubles and reorders: for tests.
+//! Chains of switches as a client sees them, and a network that loses, doubles and reorders: for
+//! tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +61,8 @@ struct Note {
     version: u64,
 }
 
-/// The chains: one copy of each key, which changes at once. Not what switches do, but what clients may rely on.
+/// The chains: one copy of each key, which changes at once. Not what switches do, but what clients
+/// may rely on.
 pub struct Chains {
     pub number: u64,
     /// 1: any member answers reads.
@@ -76,7 +78,8 @@ pub struct Chains {
     pub applied: Vec<Vec<u8>>,
     /// Datagrams that came, by switch.
     pub asked: BTreeMap<u8, u64>,
-    /// Longest value that reads are answered with, whatever the request allows; for tests of padding.
+    /// Longest value that reads are answered with, whatever the request allows; for tests of
+    /// padding.
     pub full: bool,
 }
 

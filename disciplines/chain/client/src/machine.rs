@@ -21,18 +21,19 @@ use crate::{
     view::{Learnt, View},
 };
 
-/// Between two looks of a watch at its key, in nanoseconds, beside which the switches tell it at once; and where they do not: they
-/// tell nobody who cannot prove who he is.
+/// Between two looks of a watch at its key, in nanoseconds, beside which the switches tell it at
+/// once; and where they do not: they tell nobody who cannot prove who he is.
 const LOOK_NS: u64 = 1_000_000_000;
 const LOOK_UNTOLD_NS: u64 = 100_000_000;
 
 mod send;
 
-/// A client of one tenant whose keys chains of switches hold, in virtual time. It is driven as [`client::Machine`] is; watches come
-/// beside that.
+/// A client of one tenant whose keys chains of switches hold, in virtual time. It is driven as
+/// [`client::Machine`] is; watches come beside that.
 ///
-/// Its driver looks at the clock after it has received what it hands over, never before: the
-/// time that a datagram goes by must be later than the number that it carries was learnt (see [the crate](crate)).
+/// Its driver looks at the clock after it has received what it hands over, never before: the time
+/// that a datagram goes by must be later than the number that it carries was learnt (see [the
+/// crate](crate)).
 pub struct Machine {
     names: Names,
     options: Options,
@@ -59,8 +60,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A client in the name of one tenant. The seed gives its id, and all that is random but the nonces of a seal: nobody else may
-    /// ever have had the id.
+    /// A client in the name of one tenant. The seed gives its id, and all that is random but the
+    /// nonces of a seal: nobody else may ever have had the id.
     ///
     /// # Errors
     /// [`Error::Options`] or [`Error::UnknownTenant`].
@@ -105,8 +106,9 @@ impl Machine {
         self.enter(call, now_ns)
     }
 
-    /// Begins to watch a key: [`Machine::next_watched`] has its number with the key's state now, and with each that it has from then
-    /// on, as far as it can be told before the next. It ends with [`Machine::end`]; an error is that of [`Machine::next_finished`].
+    /// Begins to watch a key: [`Machine::next_watched`] has its number with the key's state now,
+    /// and with each that it has from then on, as far as it can be told before the next. It ends
+    /// with [`Machine::end`]; an error is that of [`Machine::next_finished`].
     pub fn watch(&mut self, key: &[u8], now_ns: u64) -> u64 {
         let call = Call::watch(&self.names, &self.options, key, now_ns);
         self.enter(call, now_ns)
@@ -284,7 +286,8 @@ impl Machine {
         }
     }
 
-    /// What the switches remembered of this client's writes is of another time: they are given up, and the client is another one.
+    /// What the switches remembered of this client's writes is of another time: they are given up,
+    /// and the client is another one.
     fn begin_anew(&mut self) {
         let writes: Vec<u64> = self
             .calls

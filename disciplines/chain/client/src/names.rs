@@ -14,7 +14,8 @@ pub(super) struct Names {
     pub envelope: Envelope,
     /// The client's id; another one when its writes of before are given up.
     pub client: u64,
-    /// Low half of the hash of this client's session, the item in which the switches remember its writes.
+    /// Low half of the hash of this client's session, the item in which the switches remember its
+    /// writes.
     pub session: u64,
 }
 

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-/// One request in so many goes to a member drawn at random, so that one that was slow for a while is found again.
+/// One request in so many goes to a member drawn at random, so that one that was slow for a while
+/// is found again.
 const LOOK_AROUND: f64 = 1.0 / 64.0;
 /// What a member counts as that did not answer, in nanoseconds.
 const SILENT_NS: u64 = 100_000_000;
@@ -25,7 +26,8 @@ impl Near {
         self.trips.insert(member, SILENT_NS);
     }
 
-    /// The place of the member to ask; `random` is uniform in 0..1. Those that were never measured come first.
+    /// The place of the member to ask; `random` is uniform in 0..1. Those that were never measured
+    /// come first.
     pub fn choose(&self, members: &[SocketAddr], random: f64) -> usize {
         if random < LOOK_AROUND {
             return (random / LOOK_AROUND * members.len() as f64) as usize % members.len();

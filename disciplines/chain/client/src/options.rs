@@ -5,7 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 use client::{Error, Seal};
 use wire::{Cluster, PORT};
 
-/// The longest that a write may be sent again: switches forget who was idle for 60 s, and clocks differ.
+/// The longest that a write may be sent again: switches forget who was idle for 60 s, and clocks
+/// differ.
 const DEADLINE_MAX: Duration = Duration::from_secs(30);
 
 /// Which members of a chain are asked for a key that any of them may answer for.
@@ -16,7 +17,8 @@ pub enum Reads {
     Near,
     /// All of them, at random.
     Spread,
-    /// This one, as long as it answers and is a member. Where only the tail answers, it passes the request on.
+    /// This one, as long as it answers and is a member. Where only the tail answers, it passes the
+    /// request on.
     At(SocketAddr),
 }
 
@@ -29,8 +31,8 @@ pub struct Options {
     pub deadline: Duration,
     /// Wait before the first retransmission, and least. Default 10 ms.
     pub first_timeout: Duration,
-    /// Longest wait between two retransmissions. Default 40 ms: a chain that lost a member is a new one after some 200 ms, and then
-    /// nobody should wait for long.
+    /// Longest wait between two retransmissions. Default 40 ms: a chain that lost a member is a new
+    /// one after some 200 ms, and then nobody should wait for long.
     pub max_timeout: Duration,
     /// Calls that may be under way or wait for their turn. Default 4096.
     pub max_in_flight: usize,

@@ -1,8 +1,9 @@
 //! What programs build from keys with versions: locks, elections, counters, barriers, watches.
 //!
-//! Each recipe is written once, over whoever asks for it ([`Asks`]): [`Client`](crate::Client) on sockets, [`Virtual`](crate::Virtual) in a simulator.
-//! They need no clocks that agree: a lease is counted by its holder from before its write, and by everybody else from when they first
-//! saw that write, by their own clock.
+//! Each recipe is written once, over whoever asks for it ([`Asks`]): [`Client`](crate::Client) on
+//! sockets, [`Virtual`](crate::Virtual) in a simulator. They need no clocks that agree: a lease is
+//! counted by its holder from before its write, and by everybody else from when they first saw that
+//! write, by their own clock.
 //!
 //! A write whose outcome is unknown is settled by reading: what recipes write says who wrote it.
 
@@ -28,8 +29,8 @@ pub trait Asks: Clone {
     /// Carries out an operation.
     fn call(&self, operation: Operation<'_>) -> impl Future<Output = Result<Answer, Error>>;
 
-    /// Tells each state of a key, the present one first, until `tell` says that it has heard enough or the time has come. Some states
-    /// in between may never be told.
+    /// Tells each state of a key, the present one first, until `tell` says that it has heard enough
+    /// or the time has come. Some states in between may never be told.
     fn watch(
         &self,
         key: &[u8],
@@ -37,7 +38,8 @@ pub trait Asks: Clone {
         until_ns: u64,
     ) -> impl Future<Output = Result<(), Error>>;
 
-    /// Now, in nanoseconds of a clock that never goes back and does not stop while the machine is suspended.
+    /// Now, in nanoseconds of a clock that never goes back and does not stop while the machine is
+    /// suspended.
     fn now_ns(&self) -> u64;
 
     /// Waits until then.
@@ -55,8 +57,9 @@ async fn read(asks: &impl Asks, key: &[u8]) -> Result<(u64, Option<Bytes>), Erro
 
 /// Writes on a condition; its version, or none: the condition does not hold.
 ///
-/// If nobody knows what became of it, the key is read: it was written if `mine` says that its value is what was
-/// written. The next writer's value would hide that, so that in the end it stays unknown.
+/// If nobody knows what became of it, the key is read: it was written if `mine` says that its value
+/// is what was written. The next writer's value would hide that, so that in the end it stays
+/// unknown.
 async fn write(
     asks: &impl Asks,
     key: &[u8],

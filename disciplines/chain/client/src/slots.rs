@@ -1,4 +1,5 @@
-//! Ids of writes. The switches remember the newest write of each slot of a client: a write takes a slot that is free.
+//! Ids of writes. The switches remember the newest write of each slot of a client: a write takes a
+//! slot that is free.
 
 use chain_wire::WRITES_MOST as SLOTS;
 

@@ -26,9 +26,9 @@ const LONGEST: usize = 2048;
 /// Datagrams taken from a socket before timers are looked at again.
 const BATCH: usize = 64;
 
-/// A client of one tenant whose keys chains of switches hold. Clones are the same client; when the last one is dropped the sockets
-/// close. All methods may be called concurrently, and a call that is dropped before it ends leaves nothing behind (a write may
-/// still take place).
+/// A client of one tenant whose keys chains of switches hold. Clones are the same client; when the
+/// last one is dropped the sockets close. All methods may be called concurrently, and a call that
+/// is dropped before it ends leaves nothing behind (a write may still take place).
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -59,7 +59,8 @@ impl Client {
     /// Opens the sockets. Sends nothing: a switch that is not there is noticed by the first call.
     ///
     /// # Errors
-    /// [`Error::Options`], [`Error::UnknownTenant`], or [`Error::Socket`] if the system refuses a socket.
+    /// [`Error::Options`], [`Error::UnknownTenant`], or [`Error::Socket`] if the system refuses a
+    /// socket.
     pub async fn connect(
         cluster: &Cluster,
         tenant: u32,
@@ -104,8 +105,8 @@ impl Client {
     /// Writes a value if a condition holds, and returns the new version.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] if no answer came: the write may
-    /// have been applied, or still be.
+    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] if no
+    /// answer came: the write may have been applied, or still be.
     pub async fn put(
         &self,
         key: impl AsRef<[u8]>,
@@ -131,7 +132,8 @@ impl Client {
         self.call(delete).await?.removed()
     }
 
-    /// Watches a key: its state now, and each that follows as far as it can be told before the next.
+    /// Watches a key: its state now, and each that follows as far as it can be told before the
+    /// next.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Watch {
         let unheard = Arc::new(Unheard::default());
         let number = self.inner.shared.with(|state, now_ns| {
@@ -191,10 +193,12 @@ impl Unheard {
 }
 
 impl Watch {
-    /// The next state of the key. States that follow one another quickly may be told as the last of them.
+    /// The next state of the key. States that follow one another quickly may be told as the last of
+    /// them.
     ///
     /// # Errors
-    /// The key is not possible, or its value does not open ([`Error::NotOpened`]); nothing follows then.
+    /// The key is not possible, or its value does not open ([`Error::NotOpened`]); nothing follows
+    /// then.
     pub async fn next(&mut self) -> Result<Watched, Error> {
         loop {
             if let Some(state) = self.unheard.lock().take() {
@@ -271,7 +275,8 @@ impl Asks for Client {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that was begun under the lock is left half done if it panics: the machine is one value.
+        // Nothing that was begun under the lock is left half done if it panics: the machine is one
+        // value.
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -365,8 +370,8 @@ async fn receive(shared: Arc<Shared>, v6: bool) {
                 }
                 tokio::task::yield_now().await;
             }
-            // Errors of earlier sends surface here; calls notice by their deadline. The pause keeps an error that stays from
-            // taking a whole core.
+            // Errors of earlier sends surface here; calls notice by their deadline. The pause keeps
+            // an error that stays from taking a whole core.
             Err(error) => {
                 tracing::debug!(%error, "receiving failed");
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,5 @@
-//! What a client knows of the chains. All of it is a hint: the switches refuse what does not agree with theirs.
+//! What a client knows of the chains. All of it is a hint: the switches refuse what does not agree
+//! with theirs.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -11,8 +12,8 @@ const READS_ANYWHERE: u8 = 1;
 /// One chain, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// The number that it was learnt under. What is sent to it names this one and not a higher one that another chain's switch told: so
-    /// its own say what has changed.
+    /// The number that it was learnt under. What is sent to it names this one and not a higher one
+    /// that another chain's switch told: so its own say what has changed.
     pub number: u64,
     /// From head to tail; never empty.
     pub members: Vec<SocketAddr>,

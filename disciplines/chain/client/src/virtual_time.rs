@@ -1,4 +1,5 @@
-//! Recipes in the time of a simulator: futures that are polled whenever something has come, without a runtime.
+//! Recipes in the time of a simulator: futures that are polled whenever something has come, without
+//! a runtime.
 
 use std::{
     cell::RefCell,
@@ -17,8 +18,9 @@ use crate::{Counts, Machine, Watched, recipes::Asks};
 
 /// A client in virtual time, whose operations are futures. Clones are the same client.
 ///
-/// Its owner spawns tasks, hands over what arrives, and says what time it is; after each of these it takes what is to be sent. Every
-/// task is polled each time: this is for tens of tasks, not for thousands.
+/// Its owner spawns tasks, hands over what arrives, and says what time it is; after each of these
+/// it takes what is to be sent. Every task is polled each time: this is for tens of tasks, not for
+/// thousands.
 #[derive(Clone)]
 pub struct Virtual {
     shared: Rc<RefCell<Shared>>,
@@ -110,7 +112,8 @@ impl Tasks {
             self.tasks
                 .retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
             let shared = self.client.shared.borrow();
-            // A task that ended, or began an operation which ended at once, may be what another one waits for.
+            // A task that ended, or began an operation which ended at once, may be what another one
+            // waits for.
             let goes_on = before != self.tasks.len() || !shared.spawned.is_empty();
             if !goes_on && !heard {
                 return;

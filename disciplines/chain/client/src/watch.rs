@@ -29,8 +29,9 @@ struct Last {
 impl Seen {
     /// Whether this answer, to request `request` of which `newest` is the newest, is news.
     ///
-    /// Packets overtake one another. Versions say which is the newer one; but an absent key whose last version nobody remembers has
-    /// none, so that such an answer counts only if it was asked for after what was told last.
+    /// Packets overtake one another. Versions say which is the newer one; but an absent key whose
+    /// last version nobody remembers has none, so that such an answer counts only if it was asked
+    /// for after what was told last.
     pub fn is_news(&mut self, header: &Header, newest: u64) -> bool {
         let is_there = header.status == Status::Ok;
         let version = header.version;

@@ -26,8 +26,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Between two looks at whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Take a lock and run a command while it is held, or hold it until interrupted. The fencing token is printed, and in the command's
-/// environment (SHORTSTOP_FENCE): whatever the lock guards must refuse a lower one than it has seen.
+/// Take a lock and run a command while it is held, or hold it until interrupted. The fencing token
+/// is printed, and in the command's environment (SHORTSTOP_FENCE): whatever the lock guards must
+/// refuse a lower one than it has seen.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord lock --cluster shop.toml --tenant 7 nightly -- /usr/local/bin/report"
@@ -44,7 +45,8 @@ pub struct Lock {
     reach: Reach,
 }
 
-/// Stand for an election and run a command while leading, or lead until interrupted; without --name, print who leads.
+/// Stand for an election and run a command while leading, or lead until interrupted; without
+/// --name, print who leads.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord elect --cluster shop.toml --tenant 7 --name $(hostname) scheduler -- /usr/local/bin/scheduler\n  \
@@ -67,7 +69,8 @@ struct Terms {
     /// How long it stays with a holder that says nothing more; it is renewed three times as often.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     lease: Duration,
-    /// The command, and its arguments. It is asked to end (SIGTERM) when the lease is lost, and killed 5 s later.
+    /// The command, and its arguments. It is asked to end (SIGTERM) when the lease is lost, and
+    /// killed 5 s later.
     #[arg(last = true)]
     command: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! `shortstop coord`: keys, locks and elections of tenants whose keys chains of switches hold. The registry of disciplines hands
-//! [`COORD`] to the program.
+//! `shortstop coord`: keys, locks and elections of tenants whose keys chains of switches hold. The
+//! registry of disciplines hands [`COORD`] to the program.
 
 mod hold;
 mod keys;
@@ -15,8 +15,9 @@ use commands::{CommandArgs, DisciplineCommand};
 /// The command.
 pub const COORD: DisciplineCommand = DisciplineCommand::of::<Args>();
 
-/// Read, write and watch keys that switches hold, take locks and stand for elections. Exit status: 0 if it was done, 1 if not (no such
-/// key, the condition does not hold, others have the lock), 2 after any failure.
+/// Read, write and watch keys that switches hold, take locks and stand for elections. Exit status:
+/// 0 if it was done, 1 if not (no such key, the condition does not hold, others have the lock), 2
+/// after any failure.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord put --cluster shop.toml --tenant 7 leader.url http://10.0.0.8\n  \

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::reach::Reach;
 
-/// Print the keys that begin with a prefix, each with its version, in their order. A key that is there for as long as this takes is listed,
-/// and each that is listed was there at some moment of it. Exit status 1: some may be missing, since the controller has just begun.
+/// Print the keys that begin with a prefix, each with its version, in their order. A key that is
+/// there for as long as this takes is listed, and each that is listed was there at some moment of
+/// it. Exit status 1: some may be missing, since the controller has just begun.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord list --cluster shop.toml --tenant 7 --control http://10.0.0.5:7118 db."

@@ -14,10 +14,12 @@ use commands::{
 // `coord list` has the options that reach controllers too, under the same name of a group.
 #[group(skip)]
 pub struct Reach {
-    /// The cluster file (TOML), as `shortstop tenant credentials` prints it: switches and the tenant.
+    /// The cluster file (TOML), as `shortstop tenant credentials` prints it: switches and the
+    /// tenant.
     #[arg(long, value_name = "FILE")]
     cluster: PathBuf,
-    /// A switch to ask which chains there are, instead of those of the cluster file; may be given again.
+    /// A switch to ask which chains there are, instead of those of the cluster file; may be given
+    /// again.
     #[arg(long = "switch", value_name = "ADDR[:PORT]")]
     switches: Vec<String>,
     /// The tenant whose keys these are; its secret is read from the cluster file.
@@ -26,7 +28,8 @@ pub struct Reach {
     /// How long to try, 30s at most.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     timeout: Duration,
-    /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner only.
+    /// Seal values and hide keys with the key in this file: 64 hex digits, readable by its owner
+    /// only.
     #[arg(long, value_name = "FILE")]
     seal_key: Option<PathBuf>,
     /// Print JSON, a line for each thing.

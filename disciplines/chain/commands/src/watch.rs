@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::reach::Reach;
 
-/// Print the state of a key, and then each state that it comes to have, until interrupted. States that follow one another at once may be
-/// told as the last of them.
+/// Print the state of a key, and then each state that it comes to have, until interrupted. States
+/// that follow one another at once may be told as the last of them.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord watch --cluster shop.toml --tenant 7 leader.url"

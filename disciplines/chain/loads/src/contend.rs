@@ -180,8 +180,8 @@ async fn contend(
 /// What a store that is shown tokens makes of the accesses of one or more logs of one clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exclusion {
-    /// Two had a lock at the same time, though each could think so: tokens that were given out twice or that fell, and accesses by one
-    /// whose lease ran while another was in.
+    /// Two had a lock at the same time, though each could think so: tokens that were given out
+    /// twice or that fell, and accesses by one whose lease ran while another was in.
     pub violations: u64,
     /// Accesses that the store refused, because it had seen a higher token: their lease was over.
     pub fenced: u64,

@@ -1,4 +1,5 @@
-//! The same load as at chains of switches ([`crate`]), at an etcd: reads and writes of its keys, and its own locks.
+//! The same load as at chains of switches ([`crate`]), at an etcd: reads and writes of its keys,
+//! and its own locks.
 
 use std::{
     cell::RefCell,
@@ -45,7 +46,8 @@ struct Seen {
     result: PhaseResult,
 }
 
-/// Runs phases from standard input, one JSON document per line; one JSON result per line goes to `out`.
+/// Runs phases from standard input, one JSON document per line; one JSON result per line goes to
+/// `out`.
 ///
 /// # Errors
 /// A member that cannot be reached, a phase that cannot be read, an output that is gone.
@@ -85,7 +87,8 @@ async fn measure(
             ..PhaseResult::default()
         },
     }));
-    // Each client has one operation under way, so as many clients take part as operations are to be.
+    // Each client has one operation under way, so as many clients take part as operations are to
+    // be.
     let active = phase.outstanding.clamp(1, clients.len());
     let mut tasks = vec![];
     for (number, client) in clients[..active].iter().enumerate() {

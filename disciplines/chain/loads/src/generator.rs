@@ -34,7 +34,8 @@ impl Generator {
         })
     }
 
-    /// Nanoseconds of the clock that all processes share, and that a suspended machine does not stop.
+    /// Nanoseconds of the clock that all processes share, and that a suspended machine does not
+    /// stop.
     fn now_ns(&self) -> u64 {
         let mut now = libc::timespec {
             tv_sec: 0,
@@ -100,7 +101,8 @@ impl Generator {
     }
 }
 
-/// Runs phases from standard input, one JSON document per line; one JSON result per line goes to `out`.
+/// Runs phases from standard input, one JSON document per line; one JSON result per line goes to
+/// `out`.
 ///
 /// # Errors
 /// A socket that cannot be opened, a phase that cannot be read, an output that is gone.

@@ -1,8 +1,10 @@
-//! Load at chains of switches: clients that each have some operations under way, by the client library's own rules (ids, waits,
-//! retransmissions), and what they measure. The same load at an etcd ([`etcd`]), and clients that record what they see ([`CLIENTS`]).
+//! Load at chains of switches: clients that each have some operations under way, by the client
+//! library's own rules (ids, waits, retransmissions), and what they measure. The same load at an
+//! etcd ([`etcd`]), and clients that record what they see ([`CLIENTS`]).
 //!
-//! As the general load is: a [`Source`] without sockets or clocks, and around it a process on sockets, or one of a simulated world.
-//! The experiments of chains call this crate; [`PROGRAMS`] are what they start in namespaces.
+//! As the general load is: a [`Source`] without sockets or clocks, and around it a process on
+//! sockets, or one of a simulated world. The experiments of chains call this crate; [`PROGRAMS`]
+//! are what they start in namespaces.
 
 mod contend;
 pub mod etcd;
@@ -16,7 +18,7 @@ use std::{
     net::SocketAddr,
 };
 
-use experiments::rig::LoadOf;
+use experiments::rig::BoxedDriver;
 use lab::steered::Program;
 use load::{Latency, Loads, Timed};
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,7 @@ pub use recording::CLIENTS;
 pub use source::Source;
 
 /// A load generator at chains, or at an etcd: it is told and says the same.
-pub type CoordLoad = LoadOf<Config>;
+pub type CoordLoad = BoxedDriver<Config>;
 
 /// What experiments start as processes of a lab.
 pub const PROGRAMS: &[Program] = &[
@@ -177,7 +179,8 @@ impl Phase {
     }
 }
 
-/// What a phase measured: operations that ended in its measured part. Values that nobody wrote count in the warm-up, too.
+/// What a phase measured: operations that ended in its measured part. Values that nobody wrote
+/// count in the warm-up, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
     /// Length of the measured part.
@@ -208,7 +211,8 @@ pub struct PhaseResult {
     pub put_off: u64,
     /// The last refusal.
     pub error: String,
-    /// The members of the first key's chain, from its head, as the first client knows them in the end.
+    /// The members of the first key's chain, from its head, as the first client knows them in the
+    /// end.
     #[serde(default)]
     pub members: Vec<SocketAddr>,
 }

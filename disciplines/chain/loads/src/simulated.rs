@@ -1,6 +1,6 @@
 //! A load generator at chains of switches, as a process of a simulated world.
 
-use experiments::rig::{Generates, Simulated};
+use experiments::rig::{LoadProcess, SimulatedLoad};
 use sim::{Io, Maker, Process, packet::Datagram};
 
 use crate::{Config, Phase, PhaseResult, Source};
@@ -43,7 +43,7 @@ impl Process for Generator {
     }
 }
 
-impl Generates for Generator {
+impl LoadProcess for Generator {
     type Phase = Phase;
     type Result = PhaseResult;
 
@@ -57,7 +57,7 @@ impl Generates for Generator {
     }
 }
 
-impl Simulated for Config {
+impl SimulatedLoad for Config {
     type Process = Generator;
 
     fn maker(&self) -> Maker {

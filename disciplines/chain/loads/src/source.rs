@@ -21,8 +21,9 @@ const STAMP: usize = 8;
 
 /// Clients that ask.
 ///
-/// Its driver begins a phase and then, until [`Source::finished`] has the result, calls [`Source::go_on`] when [`Source::next_ns`]
-/// has come or something was taken, and [`Source::take`] for each datagram that arrives. Times are nanoseconds of one clock.
+/// Its driver begins a phase and then, until [`Source::finished`] has the result, calls
+/// [`Source::go_on`] when [`Source::next_ns`] has come or something was taken, and [`Source::take`]
+/// for each datagram that arrives. Times are nanoseconds of one clock.
 pub struct Source {
     config: Config,
     machines: Vec<Machine>,
@@ -66,7 +67,8 @@ struct Run {
 }
 
 impl Source {
-    /// Makes the clients. The seed must differ from those of all other generators, if their ids are to.
+    /// Makes the clients. The seed must differ from those of all other generators, if their ids are
+    /// to.
     ///
     /// # Errors
     /// A configuration that makes no sense.
@@ -160,7 +162,8 @@ impl Source {
         Ok(())
     }
 
-    /// When [`Source::go_on`] has something to do, if nothing arrives before. None: no phase is under way.
+    /// When [`Source::go_on`] has something to do, if nothing arrives before. None: no phase is
+    /// under way.
     pub fn next_ns(&self) -> Option<u64> {
         if let Some(contend) = &self.contend {
             return Some(contend.next_ns());
@@ -168,7 +171,8 @@ impl Source {
         let run = self.run.as_ref()?;
         let timer = self.timers.first().map_or(u64::MAX, |(at, _)| *at);
         let begin = match (run.phase.rate, run.phase.doing) {
-            // Not a part of a nanosecond before: nothing would begin then, and the time would stand still.
+            // Not a part of a nanosecond before: nothing would begin then, and the time would stand
+            // still.
             (Some(_), Doing::Load) => run.arrival_ns.ceil() as u64,
             (_, Doing::Fill) if run.left.is_empty() => u64::MAX,
             _ if self.free.is_empty() => u64::MAX,
@@ -463,7 +467,8 @@ mod tests {
         assert!(!is_whole(b"short") && !is_whole(&[0; 20]));
     }
 
-    /// What is due within a nanosecond is due at its end: who comes when he is told to finds something to do.
+    /// What is due within a nanosecond is due at its end: who comes when he is told to finds
+    /// something to do.
     #[test]
     fn at_a_rate_something_begins_when_it_is_due() {
         let mut cluster = wire::Cluster::single(([10, 0, 0, 9], wire::PORT).into(), 1);

@@ -1,7 +1,8 @@
-//! What stands at the beginning of the values of chain operations, as far as clients write or read it ([`wire::Op::ChainWrite`]).
+//! What stands at the beginning of the values of chain operations, as far as clients write or read
+//! it ([`wire::Op::ChainWrite`]).
 //!
-//! Bytes in, bytes out, as in `wire`. The client library and the discipline itself call it; the same in C is `view.h` and
-//! `record.h`.
+//! Bytes in, bytes out, as in `wire`. The client library and the discipline itself call it; the
+//! same in C is `view.h` and `record.h`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +14,8 @@ pub const MEMBERS_MOST: usize = 8;
 pub const CHAINS_MOST: u16 = 64;
 /// Bytes that a request is padded to hold, so that it can be answered with any [`Route`].
 pub const ROUTE_MOST: usize = Route::HEAD + MEMBERS_MOST * 16;
-/// How many of a client's writes may be unanswered at once. A write's request is a multiple of this plus a place below it that
-/// no other unanswered write of the client has.
+/// How many of a client's writes may be unanswered at once. A write's request is a multiple of this
+/// plus a place below it that no other unanswered write of the client has.
 pub const WRITES_MOST: u64 = 16;
 /// The bit of a request's number that a read has and no write.
 pub const READ_BIT: u64 = 1 << 63;
@@ -31,7 +32,8 @@ pub fn session_key(client: u64) -> [u8; 10] {
 pub struct Ask {
     /// The low half of the key hash of the client's [`session_key`].
     pub session: u64,
-    /// With COMPARE: the version that the key must have, [`wire::VERSION_ABSENT`] or [`wire::VERSION_PRESENT`].
+    /// With COMPARE: the version that the key must have, [`wire::VERSION_ABSENT`] or
+    /// [`wire::VERSION_PRESENT`].
     pub condition: u64,
 }
 
@@ -59,11 +61,12 @@ impl Ask {
     }
 }
 
-/// Which switches keep a part of a tenant's keys, in their order: the head first, which takes writes.
+/// Which switches keep a part of a tenant's keys, in their order: the head first, which takes
+/// writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Of the arrangement; goes into `epoch` of requests. Its high 16 bits are its generation: whatever was written under another one
-    /// and is unanswered has an unknown outcome.
+    /// Of the arrangement; goes into `epoch` of requests. Its high 16 bits are its generation:
+    /// whatever was written under another one and is unanswered has an unknown outcome.
     pub number: u64,
     /// 1: any member answers reads; 2: the last.
     pub protocol: u8,
@@ -82,7 +85,8 @@ impl Route {
     pub const HEAD: usize = 16;
     const NONE: u8 = 255;
 
-    /// Its bytes, in network order; an IPv4 address is the first four of its bytes. `None` for what cannot be: see the fields.
+    /// Its bytes, in network order; an IPv4 address is the first four of its bytes. `None` for what
+    /// cannot be: see the fields.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let family = match self.members.first()? {
             IpAddr::V4(_) => 4,
@@ -109,7 +113,8 @@ impl Route {
         Some(bytes)
     }
 
-    /// Reads one; bytes behind it are not looked at. `None`: too short, or nothing that [`Route::encode`] gives.
+    /// Reads one; bytes behind it are not looked at. `None`: too short, or nothing that
+    /// [`Route::encode`] gives.
     pub fn decode(bytes: &[u8]) -> Option<Route> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (&[protocol, len, position, family], rest) = rest.split_first_chunk()?;
@@ -152,8 +157,8 @@ pub fn chain_of(hash: wire::KeyHash, chains: u16) -> u16 {
     wire::partition_of(hash, chains.into()) as u16
 }
 
-/// The addresses that a request carries, before a write's value: those of the members behind the one that it goes to. Their number
-/// stands in `expiry_ms`.
+/// The addresses that a request carries, before a write's value: those of the members behind the
+/// one that it goes to. Their number stands in `expiry_ms`.
 pub fn encode_list(members: &[IpAddr]) -> Vec<u8> {
     let mut bytes = vec![];
     for address in members {

@@ -1,5 +1,6 @@
-//! Load generators and recording clients on a rig: what runs in a namespace or in the simulator, told by one and the same driver.
-//! A discipline whose clients are not those of stores brings both kinds of its own.
+//! Load generators and recording clients on a rig: what runs in a namespace or in the simulator,
+//! told by one and the same driver. A discipline whose clients are not those of stores brings both
+//! kinds of its own.
 
 use history::ClientsConfig;
 use hunt::Connect;
@@ -10,19 +11,19 @@ use sim::Maker;
 use super::{
     Clients, Driver, Rig, kernel,
     machines::Recording,
-    sim::{Generates, Group, Steering},
+    sim::{Group, LoadProcess, Steering},
 };
 
 /// A load generator that both worlds have.
-pub trait Simulated: Loads + 'static {
+pub trait SimulatedLoad: Loads + 'static {
     /// What it is in a simulated world.
-    type Process: Generates<Phase = Self::Phase, Result = Self::Result>;
+    type Process: LoadProcess<Phase = Self::Phase, Result = Self::Result>;
 
     /// What makes one there.
     fn maker(&self) -> Maker;
 }
 
-impl Simulated for LoadConfig {
+impl SimulatedLoad for LoadConfig {
     type Process = sim::Generator;
 
     fn maker(&self) -> Maker {
@@ -31,7 +32,7 @@ impl Simulated for LoadConfig {
 }
 
 /// A load generator that is started with `C`.
-pub type LoadOf<C> = Box<dyn Driver<<C as Loads>::Phase, <C as Loads>::Result>>;
+pub type BoxedDriver<C> = Box<dyn Driver<<C as Loads>::Phase, <C as Loads>::Result>>;
 
 /// Whom recording clients ask, in either world.
 pub struct ClientKind {
@@ -52,11 +53,11 @@ impl Rig {
     ///
     /// # Errors
     /// It does not start.
-    pub fn start_load<C: Simulated>(
+    pub fn start_load<C: SimulatedLoad>(
         &mut self,
         seat: &Seat,
         config: &C,
-    ) -> anyhow::Result<LoadOf<C>> {
+    ) -> anyhow::Result<BoxedDriver<C>> {
         match self.world() {
             Some(world) => {
                 let steering: Steering<C::Process> = Steering::start(world, seat, config.maker())?;
@@ -74,7 +75,7 @@ impl Rig {
         &mut self,
         seat: &Seat,
         config: &C,
-    ) -> anyhow::Result<LoadOf<C>> {
+    ) -> anyhow::Result<BoxedDriver<C>> {
         Ok(Box::new(LoadDriver::start(self.lab_mut()?, seat, config)?))
     }
 

@@ -15,11 +15,11 @@ mod sim;
 mod status;
 mod tenants;
 
-pub use self::sim::Generates;
+pub use self::sim::LoadProcess;
 pub use clients::Clients;
 pub use kernel::Console;
 pub use line::{Line, client, control, switch};
-pub use loads::{ClientKind, LoadOf, STORES, Simulated};
+pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
 pub use machines::{Driver, Load, Machines};
 pub(crate) use never::Seen;
 pub use ownership::Ownership;

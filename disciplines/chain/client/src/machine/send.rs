@@ -9,7 +9,8 @@ use rand::RngExt;
 use super::{Machine, What};
 use crate::{Counts, Reads, call::Call, near::Near, view::Chain};
 
-/// Requests of a watch whose answers still count: what the switches were registered with for the last seconds.
+/// Requests of a watch whose answers still count: what the switches were registered with for the
+/// last seconds.
 const WATCH_REQUESTS: usize = 4;
 /// Times in a row without an answer after which others are asked as well which chains there are.
 const SILENT: u32 = 2;

@@ -23,7 +23,8 @@ impl<A: Asks> Barrier<A> {
         }
     }
 
-    /// Waits until all parties are here; false: they were not until the time came. This one counts as come all the same.
+    /// Waits until all parties are here; false: they were not until the time came. This one counts
+    /// as come all the same.
     ///
     /// # Errors
     /// As for [`Counter::add`].

@@ -6,7 +6,8 @@ use client::{Condition, Error};
 use super::{Asks, read, write};
 use crate::call::unsupported;
 
-/// A number under a key, to which many may add: each addition takes place once. An absent key counts as 0.
+/// A number under a key, to which many may add: each addition takes place once. An absent key
+/// counts as 0.
 ///
 /// The key's value is text: the number, and after a space who added last.
 pub struct Counter<A> {
@@ -35,9 +36,11 @@ impl<A: Asks> Counter<A> {
     /// Adds; the number after it.
     ///
     /// # Errors
-    /// As [`Counter::get`]; [`Error::OutcomeUnknown`] if somebody else added before it was known whether this addition had taken place.
+    /// As [`Counter::get`]; [`Error::OutcomeUnknown`] if somebody else added before it was known
+    /// whether this addition had taken place.
     pub async fn add(&self, delta: i64) -> Result<i64, Error> {
-        // One for all attempts: those that name the same version are one write, whichever of them takes place.
+        // One for all attempts: those that name the same version are one write, whichever of them
+        // takes place.
         let by = self.asks.nonce();
         let mut unknown: Option<(u64, Error)> = None;
         loop {

@@ -31,7 +31,8 @@ impl<A: Asks> Candidate<A> {
         }
     }
 
-    /// Waits until it leads; none: others did until the patience was over. [`Held::token`] is the term: higher than each before.
+    /// Waits until it leads; none: others did until the patience was over. [`Held::token`] is the
+    /// term: higher than each before.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].
@@ -40,7 +41,8 @@ impl<A: Asks> Candidate<A> {
     }
 }
 
-/// Tells who leads, now and after each change, until `tell` has heard enough or the time has come. None: nobody.
+/// Tells who leads, now and after each change, until `tell` has heard enough or the time has come.
+/// None: nobody.
 ///
 /// # Errors
 /// As for reads.

@@ -29,12 +29,12 @@ impl Default for LockOptions {
     }
 }
 
-/// A lock under a key. The key is absent while nobody has it; else its value says whose it is and for how long, and its version is the
-/// fencing token.
+/// A lock under a key. The key is absent while nobody has it; else its value says whose it is and
+/// for how long, and its version is the fencing token.
 ///
-/// Nobody can know that he has a lock: a holder may stand still for longer than its lease. So whatever the lock guards has to
-/// be shown the token, and must refuse one that is lower than one that it has seen. Tokens of a key only rise, also when it was removed
-/// in between.
+/// Nobody can know that he has a lock: a holder may stand still for longer than its lease. So
+/// whatever the lock guards has to be shown the token, and must refuse one that is lower than one
+/// that it has seen. Tokens of a key only rise, also when it was removed in between.
 pub struct Lock<A> {
     asks: A,
     key: Bytes,
@@ -156,7 +156,8 @@ impl<A: Asks> Held<A> {
         self.token
     }
 
-    /// Whether the lease runs, by this machine's clock. Who acts on it has to show the token all the same.
+    /// Whether the lease runs, by this machine's clock. Who acts on it has to show the token all
+    /// the same.
     pub fn is_held(&self) -> bool {
         self.asks.now_ns() < self.until_ns
     }
@@ -190,7 +191,8 @@ impl<A: Asks> Held<A> {
                 Err(error) if is_unknown(&error) => {}
                 Err(error) => return Err(error),
             }
-            // An earlier renewal of unknown outcome may have taken place since: then there is another version to go by.
+            // An earlier renewal of unknown outcome may have taken place since: then there is
+            // another version to go by.
             if !self.is_mine().await? {
                 self.until_ns = 0;
                 return Ok(false);
@@ -209,7 +211,8 @@ impl<A: Asks> Held<A> {
         Ok(mine)
     }
 
-    /// Renews until then; whether the lock was held all the time, as far as this machine's clock says.
+    /// Renews until then; whether the lock was held all the time, as far as this machine's clock
+    /// says.
     ///
     /// # Errors
     /// As for [`Held::renew`], once the lease is over.

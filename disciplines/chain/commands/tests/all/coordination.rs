@@ -1,4 +1,5 @@
-//! Keys that switches alone keep: three of them or four, the controller and `shortstop coord`, as people start them.
+//! Keys that switches alone keep: three of them or four, the controller and `shortstop coord`, as
+//! people start them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -251,7 +252,8 @@ impl Chains {
     }
 }
 
-/// A client that writes all the time, each key a number above the one before, and looks whether it is there.
+/// A client that writes all the time, each key a number above the one before, and looks whether it
+/// is there.
 struct Writer {
     stop: Arc<AtomicBool>,
     /// How often all keys were written, and after the last time the members of each one's chain.
@@ -278,7 +280,8 @@ impl Writer {
         Writer { stop, seen, thread }
     }
 
-    /// Waits until the chains are so long, without these, and all keys were written twice more; the members of each key's chain.
+    /// Waits until the chains are so long, without these, and all keys were written twice more; the
+    /// members of each key's chain.
     fn wait(&self, length: usize, without: &[IpAddr]) -> Vec<Vec<IpAddr>> {
         let from = self.seen.lock().unwrap().0;
         until(&format!("chains of {length} that are written"), || {
@@ -396,7 +399,8 @@ fn what_is_written_stays_whichever_member_dies(kind: Kind) {
     }
 }
 
-/// Two switches die at once that no chain has both of, while both tenants write: nobody's write fails, and nothing is lost.
+/// Two switches die at once that no chain has both of, while both tenants write: nobody's write
+/// fails, and nothing is lost.
 fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     needs_root();
     const OPTIONS: &str = "--option chains=2 --option length=2";
@@ -416,7 +420,8 @@ fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     });
     let writers = [TENANT, other].map(|tenant| (tenant, Writer::start(&chains, tenant)));
     let all: Vec<Vec<IpAddr>> = writers.iter().flat_map(|(_, w)| w.wait(2, &[])).collect();
-    // Members first: chance may have left a switch without a chain, and of the others each two have one.
+    // Members first: chance may have left a switch without a chain, and of the others each two have
+    // one.
     let members: BTreeSet<IpAddr> = all.iter().flatten().copied().collect();
     let idle = chains.addresses().filter(|a| !members.contains(a));
     let switches: Vec<IpAddr> = members.iter().copied().chain(idle).collect();

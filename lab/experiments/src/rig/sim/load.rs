@@ -3,9 +3,9 @@
 use load::{Phase, PhaseResult};
 use sim::{Generator, Io};
 
-use super::steering::Generates;
+use super::steering::LoadProcess;
 
-impl Generates for Generator {
+impl LoadProcess for Generator {
     type Phase = Phase;
     type Result = PhaseResult;
 

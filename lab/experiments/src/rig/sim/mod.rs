@@ -6,7 +6,7 @@ mod spec;
 mod steering;
 
 pub(super) use clients::Group;
-pub use steering::Generates;
+pub use steering::LoadProcess;
 pub(super) use steering::Steering;
 
 use std::{cell::RefCell, collections::BTreeMap, net::Ipv4Addr, rc::Rc, time::Duration};

@@ -34,7 +34,7 @@ pub(super) fn start(world: &RefCell<World>, seat: &Seat, make: Maker) -> anyhow:
 }
 
 /// A process that generates load phase by phase.
-pub trait Generates: Process + 'static {
+pub trait LoadProcess: Process + 'static {
     /// What it is told.
     type Phase;
     /// What it measures.
@@ -57,7 +57,7 @@ pub struct Steering<G> {
     of: PhantomData<fn(G)>,
 }
 
-impl<G: Generates> Steering<G> {
+impl<G: LoadProcess> Steering<G> {
     /// Starts a generator; `make` makes one.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl<G: Generates> Steering<G> {
     }
 }
 
-impl<G: Generates> Driver<G::Phase, G::Result> for Steering<G> {
+impl<G: LoadProcess> Driver<G::Phase, G::Result> for Steering<G> {
     fn begin(&mut self, phase: &G::Phase) -> anyhow::Result<()> {
         self.with(|generator, io| generator.begin(phase, io))?
     }
