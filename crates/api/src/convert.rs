@@ -164,27 +164,6 @@ impl From<OverRate> for types::OverRate {
     }
 }
 
-impl From<types::TenantChange> for types::TenantSpec {
-    /// A new tenant with these terms, and the usual ones where nothing is said.
-    fn from(given: types::TenantChange) -> types::TenantSpec {
-        let usual = types::TenantSpec::default();
-        types::TenantSpec {
-            name: given.name.unwrap_or(usual.name),
-            quota: given.quota.unwrap_or(usual.quota),
-            policy: given.policy.unwrap_or(usual.policy),
-            rate: given.rate.unwrap_or(usual.rate),
-            over_rate: given.over_rate.unwrap_or(usual.over_rate),
-            discipline: given.discipline,
-            stores: given.stores.unwrap_or(usual.stores),
-            clients: given.clients.unwrap_or(usual.clients),
-            borrow: given.borrow.unwrap_or(usual.borrow),
-            write_back_ms: given.write_back_ms.unwrap_or(usual.write_back_ms),
-            options: given.options.unwrap_or(usual.options),
-            ..usual
-        }
-    }
-}
-
 impl From<&ItemKey> for proto::Key {
     fn from(key: &ItemKey) -> proto::Key {
         proto::Key {

@@ -188,7 +188,7 @@ impl Running<'_> {
                 id: Some(tenant.id),
                 secret: Some(secret.clone()),
                 quota: tenant.quota,
-                discipline: Some(tenant.discipline.clone()),
+                discipline: tenant.discipline.clone(),
                 write_back_ms: tenant.write_back_ms,
                 ..TenantSpec::default()
             };

@@ -49,7 +49,7 @@ impl Check for TenantSpec {
                 return Err("secret: expected 32 hex digits, not all zero".into());
             }
         }
-        name("discipline", self.discipline.as_deref().unwrap_or(""))?;
+        name("discipline", &self.discipline)?;
         list("stores", self.stores.len())?;
         list("clients", self.clients.len())
     }

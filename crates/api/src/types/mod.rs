@@ -8,24 +8,27 @@ mod check;
 mod cluster;
 mod error;
 mod keys;
+mod over_rate;
 mod page;
 mod page_id;
+mod places;
 mod policy;
 mod route;
 mod tenant;
+mod terms;
 mod topology;
 
 pub use check::Check;
 pub use cluster::{AuditEntry, ClusterView, SwitchView};
 pub use error::ErrorBody;
 pub use keys::KeyList;
+pub use over_rate::OverRate;
 pub use page::{PageGrant, PageKind, PageRequest, PageView, ReturnPages};
 pub use page_id::{PageId, PageIdError};
 pub use policy::{Policy, PolicyError};
 pub use route::{RouteSettings, RouteTable, RouteView};
-pub use tenant::{
-    LeaseView, NewSecret, OverRate, TenantChange, TenantOnSwitch, TenantSpec, TenantView,
-};
+pub use tenant::{LeaseView, NewSecret, TenantOnSwitch, TenantView};
+pub use terms::{TenantChange, TenantSpec, Terms};
 pub use topology::{
     LinkSpec, LinkView, NetworkSpec, NetworkView, SwitchSpec, TopologySpec, TopologyView,
 };

@@ -47,7 +47,7 @@ impl Around<'_> {
     /// Whether switches count a tenant's requests by client and store: where its pages are placed
     /// by that.
     pub fn is_measured(&self, tenant: &Tenant) -> bool {
-        let by_traffic = tenant.policy == Policy::Measured || tenant.clients.is_empty();
-        tenant.quota > 0 && by_traffic && self.switches.len() > 1
+        let by_traffic = tenant.terms.policy == Policy::Measured || tenant.terms.clients.is_empty();
+        tenant.terms.quota > 0 && by_traffic && self.switches.len() > 1
     }
 }

@@ -499,9 +499,10 @@ impl Core {
         }
         let changed = match change.tenant {
             Some(tenant) => {
-                let (name, journal) = (tenant.discipline.as_deref(), &mut self.journal);
+                let (name, journal) = (tenant.terms.discipline(), &mut self.journal);
                 self.exchange.choose(id, name, journal);
-                self.exchange.tell_options(id, &tenant.options, journal);
+                self.exchange
+                    .tell_options(id, &tenant.terms.options, journal);
                 Some(self.tenants.put(tenant))
             }
             None => self.tenants.remove(id),
@@ -518,9 +519,9 @@ impl Core {
     /// Every tenant has its discipline, which learns what is known of it.
     fn choose_all(&mut self) {
         for tenant in self.tenants.iter() {
-            let name = tenant.discipline.as_deref();
+            let name = tenant.terms.discipline();
             self.exchange.choose(tenant.id, name, &mut self.journal);
-            let options = &tenant.options;
+            let options = &tenant.terms.options;
             self.exchange
                 .tell_options(tenant.id, options, &mut self.journal);
         }

@@ -360,7 +360,7 @@ fn a_discipline_that_kernels_refuse_is_refused_with_their_reason() {
     let mut stage = Stage::new(10);
     let wants = |id: u32, discipline: &str, write_back_ms: u32| TenantSpec {
         id: Some(id),
-        discipline: Some(discipline.into()),
+        discipline: discipline.into(),
         quota: 1,
         write_back_ms,
         ..TenantSpec::default()
@@ -590,7 +590,7 @@ fn a_page_returned_twice_is_refused() {
     stage.give_back(1, &this).unwrap();
     let again = stage.give_back(1, &this).unwrap_err();
     assert!(again.message.contains("returned twice"), "{again}");
-    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 3);
+    assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 3);
     let two = ReturnPages {
         pages: vec![],
         count: Some(2),
@@ -639,11 +639,15 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
         lease_s: Some(60),
     };
     stage.ask(1, request).unwrap();
-    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4);
+    assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 4);
     stage.core.lapse(60);
-    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 4, "not over yet");
+    assert_eq!(
+        stage.core.tenants.get(1).unwrap().terms.quota,
+        4,
+        "not over yet"
+    );
     stage.core.lapse(61);
-    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 1);
+    assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 1);
 }
 
 #[test]
@@ -666,7 +670,7 @@ fn a_tenant_does_not_keep_what_it_was_given_for_a_time_by_giving_it_back() {
         assert_eq!(refused.unwrap_err().kind, RefusalKind::Forbidden);
     }
     stage.core.lapse(61);
-    let quota = stage.core.tenants.get(1).unwrap().quota;
+    let quota = stage.core.tenants.get(1).unwrap().terms.quota;
     // What was there for good is to be had again.
     let mut ask = |pages| stage.core.ask_pages(ASKED, 1, request(pages, None), true);
     assert!(ask(3 - quota).is_err());
@@ -701,7 +705,7 @@ fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
 fn of(id: u32, discipline: &str, quota: u32) -> TenantSpec {
     TenantSpec {
         id: Some(id),
-        discipline: Some(discipline.into()),
+        discipline: discipline.into(),
         quota,
         clients: vec!["10.9.0.1/32".parse().unwrap()],
         ..TenantSpec::default()
@@ -796,7 +800,7 @@ fn a_timed_part_of_a_quota_goes_back_only_as_far_as_its_pages_are_empty() {
     let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
     stage.window_ends(1, &all[2..]);
     stage.core.lapse(61);
-    assert_eq!(stage.core.tenants.get(1).unwrap().quota, 2);
+    assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 2);
     stage.settle();
     assert_eq!(stage.core.own_pages(1), all[2..].iter().copied().collect());
 }

@@ -75,7 +75,7 @@ impl Homes {
 fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
     let addresses: Vec<_> = cluster.stores.iter().map(|s| s.address).collect();
     let home = |partition| {
-        let owner = cluster.store_among(&tenant.stores, partition).address;
+        let owner = cluster.store_among(&tenant.terms.stores, partition).address;
         let at = addresses.iter().position(|address| *address == owner);
         at.expect("one of the cluster's") as u16
     };
@@ -87,5 +87,5 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
     };
     let racks = cluster.stores.iter().map(|store| store.rack);
     let stores = Stores::new(addresses, tenant.id, secret, homes);
-    stores.only(&tenant.stores).in_racks(racks)
+    stores.only(&tenant.terms.stores).in_racks(racks)
 }

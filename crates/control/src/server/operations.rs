@@ -120,7 +120,7 @@ impl Core {
         let view = self.view();
         Ok(PageGrant {
             pages: pages.iter().map(|page| view.page(*page)).collect(),
-            quota: view.tenant(id, false)?.quota,
+            quota: view.tenant(id, false)?.terms.quota,
         })
     }
 }

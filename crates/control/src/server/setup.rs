@@ -10,7 +10,8 @@ use crate::topology::Neighbour;
 /// With write-back that is everywhere: the first two switches that a write passes have to know
 /// whose it is, and stamp it, wherever the tenant's copies lie.
 fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
-    let everywhere = tenant.write_back_ms > 0 || around.disciplines.runs_everywhere(tenant.id);
+    let everywhere =
+        tenant.terms.write_back_ms > 0 || around.disciplines.runs_everywhere(tenant.id);
     everywhere || memory.rooms().has(tenant.id, id)
 }
 

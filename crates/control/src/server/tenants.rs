@@ -5,16 +5,12 @@
 //! of a declared tenant is taken over once, and again whenever the file says something else; in
 //! between, changes made at run time hold.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::types::Policy;
+use api::types::Terms;
 use decide::SwitchId;
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use wire::{Cluster, OverRate, TENANT_OPEN, TENANT_SYSTEM};
+use wire::{Cluster, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::journal::Journal;
 
@@ -37,41 +33,21 @@ pub struct TimedQuota {
 pub struct Tenant {
     /// Number.
     pub id: u32,
-    /// As people call it; empty, or no other tenant's.
-    pub name: String,
+    /// What it was given; no other has its name.
+    #[serde(flatten)]
+    pub terms: Terms,
     /// 32 hex digits; empty for the open tenant.
     pub secret: String,
     /// The second valid secret while the secret is rotated.
     pub also_secret: Option<String>,
     /// Seeds key hashes; stays when the secret is rotated.
     pub hash_secret: Option<String>,
-    /// Guaranteed pages, over all switches.
-    pub quota: u32,
     /// What an operator gave it for good, where it has given pages back by itself; none: the quota. It may ask for no more.
     pub given: Option<u32>,
     /// Parts of the quota that end.
     pub timed: Vec<TimedQuota>,
-    /// Where the guaranteed pages are.
-    pub policy: Policy,
     /// Guaranteed pages that were asked for on a certain switch, whatever the policy says.
     pub pinned: BTreeMap<SwitchId, u32>,
-    /// Requests per second; 0: unlimited.
-    pub rate: u64,
-    /// What is done with requests above the rate.
-    pub over_rate: OverRate,
-    /// Which discipline decides what is cached; none: the controller's default.
-    pub discipline: Option<String>,
-    /// Stores it may use; empty: all.
-    pub stores: Vec<SocketAddr>,
-    /// Where its clients are; empty: learnt from its traffic.
-    pub clients: Vec<IpNet>,
-    /// Whether idle pages are lent to it.
-    pub borrow: bool,
-    /// Milliseconds after which stores have what switches answered, at most; 0: stores answer every write.
-    pub write_back_ms: u32,
-    /// Options of its discipline, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub options: BTreeMap<String, u32>,
     /// What the cluster file said of it when that was last taken over.
     pub declared: Option<wire::Tenant>,
 }
@@ -81,27 +57,19 @@ impl Tenant {
     pub fn new(id: u32) -> Tenant {
         Tenant {
             id,
-            name: if id == TENANT_OPEN {
-                "open".into()
-            } else {
-                format!("tenant {id}")
+            terms: Terms {
+                name: match id {
+                    TENANT_OPEN => "open".into(),
+                    _ => format!("tenant {id}"),
+                },
+                ..Terms::default()
             },
             secret: String::new(),
             also_secret: None,
             hash_secret: None,
-            quota: 0,
             given: None,
             timed: vec![],
-            policy: Policy::default(),
             pinned: BTreeMap::new(),
-            rate: 0,
-            over_rate: OverRate::Forward,
-            discipline: None,
-            stores: vec![],
-            clients: vec![],
-            borrow: true,
-            write_back_ms: 0,
-            options: BTreeMap::new(),
             declared: None,
         }
     }
@@ -110,10 +78,10 @@ impl Tenant {
         self.secret.clone_from(&file.secret);
         self.also_secret.clone_from(&file.also_secret);
         self.hash_secret.clone_from(&file.hash_secret);
-        self.rate = file.rate;
-        self.over_rate = file.over_rate;
-        self.stores.clone_from(&file.stores);
-        self.write_back_ms = file.write_back_ms;
+        self.terms.rate = file.rate;
+        self.terms.over_rate = file.over_rate.into();
+        self.terms.stores.clone_from(&file.stores);
+        self.terms.write_back_ms = file.write_back_ms;
         self.declared = Some(file.clone());
     }
 
@@ -124,10 +92,10 @@ impl Tenant {
             secret: self.secret.clone(),
             also_secret: self.also_secret.clone(),
             hash_secret: self.hash_secret.clone(),
-            rate: self.rate,
-            over_rate: self.over_rate,
-            stores: self.stores.clone(),
-            write_back_ms: self.write_back_ms,
+            rate: self.terms.rate,
+            over_rate: self.terms.over_rate.into(),
+            stores: self.terms.stores.clone(),
+            write_back_ms: self.terms.write_back_ms,
         }
     }
 }
@@ -268,18 +236,18 @@ mod tests {
         assert_eq!(first.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 7]);
         assert_eq!(changed, [0, 7].map(TenantChanged));
         let mut seven = first.get(7).unwrap().clone();
-        seven.rate = 99;
+        seven.terms.rate = 99;
         let _ = first.put(seven);
 
         let (same, _) = Tenants::new(first.by_id.clone(), [], &file(SEVEN));
         assert_eq!(
-            same.get(7).unwrap().rate,
+            same.get(7).unwrap().terms.rate,
             99,
             "changed at run time, and kept"
         );
         let edited = format!("{SEVEN}rate = 5\n");
         let (edited, _) = Tenants::new(first.by_id.clone(), [], &file(&edited));
-        assert_eq!(edited.get(7).unwrap().rate, 5);
+        assert_eq!(edited.get(7).unwrap().terms.rate, 5);
         let (gone, changed) = Tenants::new(first.by_id.clone(), [], &file(""));
         assert!(gone.get(7).is_none());
         assert_eq!(changed, [TenantChanged(7)]);

@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, process::ExitCode};
 
-use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView};
+use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView, Terms};
 use clap::Subcommand;
 use commands::{api::Api, command_line::end_when_unread, common::time};
 
@@ -51,7 +51,7 @@ enum Command {
         #[arg(long, value_name = "HEX")]
         secret: Option<String>,
         #[command(flatten)]
-        terms: Terms,
+        terms: TermOptions,
         #[command(flatten)]
         api: Api,
     },
@@ -61,7 +61,7 @@ enum Command {
         /// Number of the tenant.
         id: u32,
         #[command(flatten)]
-        terms: Terms,
+        terms: TermOptions,
         #[command(flatten)]
         api: Api,
     },
@@ -97,7 +97,8 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct Terms {
+/// The terms of a tenant, as options.
+struct TermOptions {
     /// What lists, logs and the audit log call it.
     #[arg(long)]
     name: Option<String>,
@@ -156,7 +157,7 @@ fn write_back(text: &str) -> Result<u32, String> {
     Ok(ms)
 }
 
-impl Terms {
+impl TermOptions {
     fn change(self) -> anyhow::Result<TenantChange> {
         // Places are read as the controller reads them.
         let places = serde_json::json!({ "clients": self.clients });
@@ -200,7 +201,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 id,
                 reuse,
                 secret,
-                ..terms.change()?.into()
+                ..Terms::default().changed_by(terms.change()?).into()
             };
             let tenant: TenantView = api.change("POST", "/v1/tenants", Some(&spec))?;
             api.print(&tenant, show)
@@ -251,15 +252,15 @@ fn list(all: &[TenantView]) -> String {
     let row = |t: &TenantView| {
         vec![
             t.id.to_string(),
-            t.name.clone(),
-            t.quota.to_string(),
+            t.terms.name.clone(),
+            t.terms.quota.to_string(),
             t.own_pages.to_string(),
             t.borrowed_pages.to_string(),
             t.lent_out_pages.to_string(),
             t.items.to_string(),
-            t.policy.name().into(),
-            t.rate.to_string(),
-            t.discipline.clone(),
+            t.terms.policy.name().into(),
+            t.terms.rate.to_string(),
+            t.terms.discipline.clone(),
         ]
     };
     table(&head, &all.iter().map(row).collect::<Vec<_>>())
@@ -267,7 +268,7 @@ fn list(all: &[TenantView]) -> String {
 
 fn show(t: &TenantView) -> String {
     let mut rows = vec![
-        ("quota", format!("{} pages guaranteed", t.quota)),
+        ("quota", format!("{} pages guaranteed", t.terms.quota)),
         (
             "pages",
             format!(
@@ -278,16 +279,16 @@ fn show(t: &TenantView) -> String {
         ("leases", leases(t)),
         ("items", format!("{} in {} cells", t.items, t.cells)),
         ("fragmentation", format!("{:.1} %", t.fragmentation * 100.0)),
-        ("policy", t.policy.name().into()),
-        ("borrows", yes(t.borrow)),
-        ("discipline", t.discipline.clone()),
+        ("policy", t.terms.policy.name().into()),
+        ("borrows", yes(t.terms.borrow)),
+        ("discipline", t.terms.discipline.clone()),
         ("rate", rate(t)),
         ("write-back", written_back(t)),
         ("options", options(t)),
-        ("stores", or_all(&t.stores, "all")),
+        ("stores", or_all(&t.terms.stores, "all")),
         (
             "clients",
-            or_all(&t.clients, "where the traffic shows them"),
+            or_all(&t.terms.clients, "where the traffic shows them"),
         ),
         ("rotating", yes(t.rotating)),
     ];
@@ -299,7 +300,7 @@ fn show(t: &TenantView) -> String {
     for (name, secret) in secrets {
         rows.extend(secret.clone().map(|secret| (name, secret)));
     }
-    let mut out = format!("tenant {} {:?}\n", t.id, t.name);
+    let mut out = format!("tenant {} {:?}\n", t.id, t.terms.name);
     for (name, value) in rows {
         out += &format!("  {name:<15} {value}\n");
     }
@@ -335,25 +336,25 @@ fn leases(t: &TenantView) -> String {
 }
 
 fn rate(t: &TenantView) -> String {
-    let over = match t.over_rate {
+    let over = match t.terms.over_rate {
         OverRate::Forward => "forwarded",
         OverRate::Drop => "dropped",
     };
-    match t.rate {
+    match t.terms.rate {
         0 => "unlimited".into(),
         rate => format!("{rate} requests/s and switch, those above are {over}"),
     }
 }
 
 fn written_back(t: &TenantView) -> String {
-    match t.write_back_ms {
+    match t.terms.write_back_ms {
         0 => "no".into(),
         ms => format!("stores have what switches answered within {ms} ms"),
     }
 }
 
 fn options(t: &TenantView) -> String {
-    let given = t.options.iter();
+    let given = t.terms.options.iter();
     or_all(
         &given
             .map(|(name, n)| format!("{name}={n}"))

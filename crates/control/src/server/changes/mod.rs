@@ -99,7 +99,7 @@ fn check_occupied(view: &View<'_>, id: u32, quota: u32) -> Result<(), Refusal> {
 /// Fewer pages are guaranteed: no more of them can end, and no more can be bound to switches.
 fn shorten(tenant: &mut Tenant) {
     let timed: u32 = tenant.timed.iter().map(|part| part.pages).sum();
-    let mut excess = timed.saturating_sub(tenant.quota);
+    let mut excess = timed.saturating_sub(tenant.terms.quota);
     for part in tenant.timed.iter_mut().rev() {
         let less = part.pages.min(excess);
         part.pages -= less;
@@ -112,7 +112,7 @@ fn shorten(tenant: &mut Tenant) {
 /// No more pages are bound to switches than the quota has.
 fn unpin(tenant: &mut Tenant) {
     let bound: u32 = tenant.pinned.values().sum();
-    let mut excess = bound.saturating_sub(tenant.quota);
+    let mut excess = bound.saturating_sub(tenant.terms.quota);
     for pages in tenant.pinned.values_mut().rev() {
         let less = (*pages).min(excess);
         *pages -= less;

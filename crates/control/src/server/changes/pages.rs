@@ -26,14 +26,14 @@ pub fn ask(
     if pages == 0 {
         return Err(invalid("pages = 0: at least 1 is expected".into()));
     }
-    let quota = tenant.quota.checked_add(pages);
-    tenant.quota =
+    let quota = tenant.terms.quota.checked_add(pages);
+    tenant.terms.quota =
         quota.ok_or_else(|| invalid(format!("pages = {pages}: that is more than there can be")))?;
-    let before = tenant.quota - pages;
+    let before = tenant.terms.quota - pages;
     match own {
         true => {
             let given = tenant.given.unwrap_or(before);
-            if tenant.quota > given {
+            if tenant.terms.quota > given {
                 return Err(Refusal::new(
                     RefusalKind::Forbidden,
                     format!(
@@ -62,7 +62,7 @@ pub fn ask(
             every_s: seconds,
         });
     }
-    let detail = format!("tenant {id}: {pages} more, quota {}", tenant.quota);
+    let detail = format!("tenant {id}: {pages} more, quota {}", tenant.terms.quota);
     Ok(Change {
         guaranteed: Some(guaranteed),
         ..Change::of(tenant, "pages.ask", detail)
@@ -91,18 +91,18 @@ pub fn give_back(
         }
     };
     check_named(view, id, &returned.pages)?;
-    if count > tenant.quota {
+    if count > tenant.terms.quota {
         return Err(invalid(format!(
             "tenant {id}: {count} pages cannot be returned, its quota is {}",
-            tenant.quota
+            tenant.terms.quota
         )));
     }
     // What was given for a time only is not to be had for good by giving it back and asking again.
     let timed: u32 = tenant.timed.iter().map(|part| part.pages).sum();
-    let lasting = tenant.quota.saturating_sub(timed);
+    let lasting = tenant.terms.quota.saturating_sub(timed);
     tenant.given = own.then(|| tenant.given.unwrap_or(lasting));
-    tenant.quota -= count;
-    check_occupied(view, id, tenant.quota)?;
+    tenant.terms.quota -= count;
+    check_occupied(view, id, tenant.terms.quota)?;
     shorten(&mut tenant);
     for page in &returned.pages {
         if let Some(pinned) = tenant.pinned.get_mut(&page.switch) {
@@ -113,7 +113,7 @@ pub fn give_back(
     let guaranteed = view
         .memory
         .place_fewer(&tenant, &returned.pages, &view.around);
-    let detail = format!("tenant {id}: {count} fewer, quota {}", tenant.quota);
+    let detail = format!("tenant {id}: {count} fewer, quota {}", tenant.terms.quota);
     Ok(Change {
         guaranteed: Some(guaranteed),
         leaving: match returned.count {
@@ -158,17 +158,17 @@ pub fn lapse(view: &View<'_>, clock_s: u64) -> Vec<Change> {
         }
         let mut tenant = before.clone();
         let in_use = view.memory.in_use(tenant.id, &view.around);
-        let mut unused = tenant.quota.saturating_sub(in_use);
+        let mut unused = tenant.terms.quota.saturating_sub(in_use);
         for part in tenant.timed.iter_mut().filter(|part| part.ends <= clock_s) {
             let back = part.pages.min(unused);
             unused -= back;
             part.pages -= back;
-            tenant.quota -= back;
+            tenant.terms.quota -= back;
             part.ends = clock_s + part.every_s.max(1);
         }
         tenant.timed.retain(|part| part.pages > 0);
         unpin(&mut tenant);
-        let gone = before.quota - tenant.quota;
+        let gone = before.terms.quota - tenant.terms.quota;
         let guaranteed = view.memory.place_fewer(&tenant, &[], &view.around);
         let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
         let change = Change::of(tenant, "pages.ended", detail);

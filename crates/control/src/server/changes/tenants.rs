@@ -1,6 +1,6 @@
 //! Tenants come, change and go; their secrets are rotated.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::net::SocketAddr;
 
 use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
 use decide::{Items, Runs, WRITE_BACK};
@@ -53,32 +53,22 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
             "there are {TENANTS_MAX} tenants already, which is the most"
         )));
     }
-    let secret = spec.secret.unwrap_or_else(|| hex::encode(fresh.0));
+    let secret = spec.secret.clone().unwrap_or_else(|| hex::encode(fresh.0));
     check_secret(&secret)?;
     let tenant = Tenant {
-        name: spec.name,
         hash_secret: Some(secret.clone()),
         secret,
-        quota: spec.quota,
-        policy: spec.policy,
-        rate: spec.rate,
-        over_rate: spec.over_rate.into(),
-        discipline: spec.discipline,
-        stores: spec.stores,
-        clients: spec.clients,
-        borrow: spec.borrow,
-        write_back_ms: spec.write_back_ms,
-        options: spec.options,
+        terms: spec.into(),
         ..Tenant::new(id)
     };
     check(view, &tenant)?;
     let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
     let detail = format!(
         "tenant {id} {:?}, quota {}, policy {}, rate {}",
-        tenant.name,
-        tenant.quota,
-        tenant.policy.name(),
-        tenant.rate
+        tenant.terms.name,
+        tenant.terms.quota,
+        tenant.terms.policy.name(),
+        tenant.terms.rate
     );
     Ok(Change {
         guaranteed: Some(guaranteed),
@@ -94,28 +84,38 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     let before = known(view, id)?;
     let detail = serde_json::to_string(&change).unwrap_or_default();
     let after = changed(before, change);
-    if id == TENANT_OPEN && !after.stores.is_empty() {
+    if id == TENANT_OPEN && !after.terms.stores.is_empty() {
         return Err(invalid(
             "tenant 0 is open to everybody: it cannot be limited to some stores".into(),
         ));
     }
     check(view, &after)?;
-    let new_discipline = after.discipline != before.discipline;
+    let new_discipline = after.terms.discipline != before.terms.discipline;
     if new_discipline {
         check_may_leave(view, id)?;
     }
     let mut after = after;
-    if after.quota < before.quota {
-        check_occupied(view, id, after.quota)?;
+    if after.terms.quota < before.terms.quota {
+        check_occupied(view, id, after.terms.quota)?;
         shorten(&mut after);
     }
     // Only what was changed may be refused for want of room.
-    let moves = (after.quota, after.policy, &after.clients, &after.stores)
-        != (before.quota, before.policy, &before.clients, &before.stores);
+    let moves = (
+        after.terms.quota,
+        after.terms.policy,
+        &after.terms.clients,
+        &after.terms.stores,
+    ) != (
+        before.terms.quota,
+        before.terms.policy,
+        &before.terms.clients,
+        &before.terms.stores,
+    );
     let guaranteed = moves.then(|| view.memory.try_to_place(&after, &view.around));
     // The discipline before forgets all, and the next one learns anew. Items that are nowhere else
     // are no store's.
-    let moved_stores = after.stores != before.stores && !view.around.disciplines.has_truth(id);
+    let moved_stores =
+        after.terms.stores != before.terms.stores && !view.around.disciplines.has_truth(id);
     Ok(Change {
         guaranteed: guaranteed.transpose()?,
         leaving: match new_discipline || moved_stores {
@@ -127,26 +127,17 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     })
 }
 
-fn changed(before: &Tenant, change: TenantChange) -> Tenant {
+fn changed(before: &Tenant, mut change: TenantChange) -> Tenant {
     let mut tenant = before.clone();
-    tenant.name = change.name.unwrap_or(tenant.name);
-    if let Some(quota) = change.quota {
-        (tenant.quota, tenant.given) = (quota, None);
+    if change.quota.is_some() {
+        tenant.given = None;
     }
-    tenant.policy = change.policy.unwrap_or(tenant.policy);
-    tenant.rate = change.rate.unwrap_or(tenant.rate);
-    tenant.over_rate = change.over_rate.map_or(tenant.over_rate, Into::into);
     // Another discipline's options mean something else.
-    let is_another = change.discipline.is_some() && change.discipline != tenant.discipline;
-    tenant.options = match change.options {
-        None if is_another => BTreeMap::new(),
-        given => given.unwrap_or(tenant.options),
-    };
-    tenant.discipline = change.discipline.or(tenant.discipline);
-    tenant.stores = change.stores.unwrap_or(tenant.stores);
-    tenant.clients = change.clients.unwrap_or(tenant.clients);
-    tenant.borrow = change.borrow.unwrap_or(tenant.borrow);
-    tenant.write_back_ms = change.write_back_ms.unwrap_or(tenant.write_back_ms);
+    let named = change.discipline.as_ref();
+    if named.is_some_and(|named| *named != before.terms.discipline) {
+        change.options.get_or_insert_default();
+    }
+    tenant.terms = tenant.terms.changed_by(change);
     tenant
 }
 
@@ -246,9 +237,9 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let needs_all = view
         .around
         .disciplines
-        .named(tenant.discipline.as_deref())
+        .named(tenant.terms.discipline())
         .is_none_or(|d| d.items == Items::Truth || d.runs == Runs::Everywhere);
-    let name = tenant.discipline.as_deref();
+    let name = tenant.terms.discipline();
     let name = name.unwrap_or(view.around.disciplines.default_name());
     let refuses = |what: &str, all: bool| {
         let attached = view
@@ -271,7 +262,7 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
             "{of}: discipline {name} does not run here: {why}. Choose another, or a newer kernel for these switches"
         )));
     }
-    if tenant.write_back_ms > 0
+    if tenant.terms.write_back_ms > 0
         && let Some(why) = refuses(WRITE_BACK, false)
     {
         return Err(conflict(format!(
@@ -284,42 +275,44 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
 /// Whether a tenant fits this cluster, but for its pages.
 fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let of = format!("tenant {}", tenant.id);
-    if tenant.name.len() > NAME_MAX {
+    if tenant.terms.name.len() > NAME_MAX {
         return Err(invalid(format!(
             "{of}: the name is longer than {NAME_MAX} bytes"
         )));
     }
-    let same_name = |other: &&Tenant| other.id != tenant.id && other.name == tenant.name;
-    if !tenant.name.is_empty()
+    let same_name =
+        |other: &&Tenant| other.id != tenant.id && other.terms.name == tenant.terms.name;
+    if !tenant.terms.name.is_empty()
         && let Some(other) = view.around.tenants.iter().find(same_name)
     {
         return Err(conflict(format!(
             "{of}: the name {:?} is taken by tenant {}",
-            tenant.name, other.id
+            tenant.terms.name, other.id
         )));
     }
-    wire::check_write_back(tenant.write_back_ms).map_err(|e| invalid(format!("{of}: {e}")))?;
-    if tenant.write_back_ms > 0 && tenant.id == TENANT_OPEN {
+    wire::check_write_back(tenant.terms.write_back_ms)
+        .map_err(|e| invalid(format!("{of}: {e}")))?;
+    if tenant.terms.write_back_ms > 0 && tenant.id == TENANT_OPEN {
         return Err(invalid(
             "tenant 0 is open to everybody: none of its writes are answered before its stores have them".into(),
         ));
     }
     let names = view.around.disciplines.names();
-    if let Some(name) = &tenant.discipline
-        && !names.contains(&name.as_str())
+    if let Some(name) = tenant.terms.discipline()
+        && !names.contains(&name)
     {
         return Err(invalid(format!(
             "{of}: discipline {name:?} is not known; expected one of {}",
             names.join(", ")
         )));
     }
-    if let Some(discipline) = view.around.disciplines.named(tenant.discipline.as_deref()) {
-        let checked = discipline.check_options(&tenant.options);
+    if let Some(discipline) = view.around.disciplines.named(tenant.terms.discipline()) {
+        let checked = discipline.check_options(&tenant.terms.options);
         checked.map_err(|e| invalid(format!("{of}: {e}")))?;
     }
     check_kernels(view, tenant)?;
     let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
-    if let Some(store) = tenant.stores.iter().find(|store| !is_known(store)) {
+    if let Some(store) = tenant.terms.stores.iter().find(|store| !is_known(store)) {
         let named = view.around.stores().take(STORES_NAMED);
         let named: Vec<String> = named.map(|store| store.to_string()).collect();
         return Err(invalid(format!(

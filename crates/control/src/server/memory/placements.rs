@@ -112,12 +112,12 @@ impl Placements {
         kept: Option<Kept>,
     ) -> Placement {
         let mut capacity = self.capacity(tenant.id, ledger);
-        let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.quota));
+        let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.terms.quota));
         for (switch, pages) in &bound {
             let room = capacity.entry(*switch).or_default();
             *room = room.saturating_sub(*pages);
         }
-        let mut left = tenant.quota.saturating_sub(bound.values().sum());
+        let mut left = tenant.terms.quota.saturating_sub(bound.values().sum());
         for (switch, pages) in &tenant.pinned {
             let stay = bound.get(switch).copied().unwrap_or(0);
             let here = pages
@@ -200,13 +200,18 @@ impl Placements {
         capacity: &BTreeMap<SwitchId, u32>,
         around: &Around<'_>,
     ) -> Placement {
-        let clients: Vec<IpAddr> = tenant.clients.iter().map(ipnet::IpNet::addr).collect();
-        let stores: Vec<IpAddr> = match tenant.stores.is_empty() {
+        let clients: Vec<IpAddr> = tenant
+            .terms
+            .clients
+            .iter()
+            .map(ipnet::IpNet::addr)
+            .collect();
+        let stores: Vec<IpAddr> = match tenant.terms.stores.is_empty() {
             true => around.stores().map(|store| store.ip()).collect(),
-            false => tenant.stores.iter().map(|store| store.ip()).collect(),
+            false => tenant.terms.stores.iter().map(|store| store.ip()).collect(),
         };
         let wish = Wish {
-            policy: tenant.policy,
+            policy: tenant.terms.policy,
             quota,
             clients: &clients,
             stores: &stores,
@@ -256,7 +261,7 @@ impl Placements {
         };
         let line = format!(
             "tenant {}: a quota of {} pages{bound} cannot be guaranteed: it has {now}, and free are {sum}: {known}",
-            tenant.id, tenant.quota
+            tenant.id, tenant.terms.quota
         );
         Refusal::new(RefusalKind::NoRoom, line)
     }

@@ -106,7 +106,7 @@ impl OnSwitch<'_> {
             claimed: claim.update(self.around.now, hold, wanted, count.own),
             wanted,
             could_use,
-            may_borrow: tenant.borrow,
+            may_borrow: tenant.terms.borrow,
             at_home,
             own: count.own,
             lent: count.lent,

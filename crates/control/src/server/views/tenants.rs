@@ -1,6 +1,6 @@
 //! Tenants as people are shown them.
 
-use api::types::{LeaseView, TenantOnSwitch, TenantView};
+use api::types::{LeaseView, TenantOnSwitch, TenantView, Terms};
 use decide::SwitchId;
 use wire::{SwitchPlace, TENANT_OPEN};
 
@@ -85,21 +85,14 @@ impl View<'_> {
         };
         TenantView {
             id: tenant.id,
-            name: tenant.name.clone(),
             secret: shown(Some(&tenant.secret)),
             also_secret: shown(tenant.also_secret.as_ref()),
             hash_secret: shown(tenant.hash_secret.as_ref()),
             rotating: tenant.also_secret.is_some(),
-            quota: tenant.quota,
-            policy: tenant.policy,
-            rate: tenant.rate,
-            over_rate: tenant.over_rate.into(),
-            discipline: self.around.disciplines.name_of(tenant.id).into(),
-            stores: tenant.stores.clone(),
-            clients: tenant.clients.clone(),
-            borrow: tenant.borrow,
-            write_back_ms: tenant.write_back_ms,
-            options: tenant.options.clone(),
+            terms: Terms {
+                discipline: self.around.disciplines.name_of(tenant.id).into(),
+                ..tenant.terms.clone()
+            },
             declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
             own_pages: switches.iter().map(|s| s.own_pages).sum(),
             borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),

@@ -104,7 +104,7 @@ impl Rig {
             quota: 8 * u32::from(switches),
             policy: Policy::EvenSplit,
             secret: Some(format!("{:032x}", u128::from_be_bytes(SECRET.0))),
-            discipline: Some(discipline.into()),
+            discipline: discipline.into(),
             options: options
                 .iter()
                 .map(|(name, n)| ((*name).into(), *n))
