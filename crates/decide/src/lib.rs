@@ -19,6 +19,7 @@ mod agent;
 mod configuration;
 mod discipline;
 mod event;
+mod given;
 mod memory;
 mod none;
 mod registration;
@@ -36,13 +37,14 @@ pub use discipline::{Discipline, ENDING_WITHIN};
 pub use event::{
     Answer, Eviction, HotKeys, Inventory, Life, Outcome, Room, TALLIES, Tallies, WindowEnd,
 };
+pub use given::check_settings;
 pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
     StoreMaker, WRITE_BACK,
 };
-pub use settings::{SETTINGS_MAX, Setting, Settings, check_settings};
+pub use settings::{SETTINGS_MAX, Setting, Settings};
 pub use store::{MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreHalf};
 pub use stores::Stores;
 
