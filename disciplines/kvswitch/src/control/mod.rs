@@ -6,13 +6,13 @@
 //! writes allow ([`writes`]); that and the ring ([`place`]) say where keys are to stand, and what
 //! is there already what has to change ([`table`]). Keys that are better kept at the switch itself
 //! are none of that ([`copies`]). The record comes first, then its stores are told to hold the key
-//! ([`holds`]), so that what they confirm finds it; on the way back the record goes first.
+//! ([`holdings`]), so that what they confirm finds it; on the way back the record goes first.
 
 mod accuracy;
 mod copies;
 mod demand;
 mod estimate;
-mod holds;
+mod holdings;
 mod place;
 mod ring;
 mod servers;
@@ -39,7 +39,7 @@ use decide::{
     WindowEnd,
 };
 
-use holds::Holds;
+use holdings::Holdings;
 use side::Side;
 
 /// Makes the control half.
@@ -48,7 +48,7 @@ pub fn controller(limits: Limits) -> Box<dyn Discipline> {
         limits,
         attached: BTreeSet::new(),
         tenants: BTreeMap::new(),
-        holds: Holds::default(),
+        holds: Holdings::default(),
     })
 }
 
@@ -56,7 +56,7 @@ struct Controller {
     limits: Limits,
     attached: BTreeSet<SwitchId>,
     tenants: BTreeMap<u32, Tenant>,
-    holds: Holds,
+    holds: Holdings,
 }
 
 /// A tenant whose stores are known.
@@ -68,7 +68,7 @@ struct Tenant {
 impl Tenant {
     /// Which stores, by place, can be told something, and answer as far as the switch at the top of
     /// their rack sees.
-    fn there(&self, holds: &Holds) -> Vec<bool> {
+    fn there(&self, holds: &Holdings) -> Vec<bool> {
         let is_silent = |at: usize| {
             let top = self.stores.rack(at).and_then(|rack| self.sides.get(&rack));
             top.is_some_and(|side| side.is_silent(at))
@@ -86,7 +86,7 @@ impl Controller {
         &mut self,
         switch: SwitchId,
         tenant: u32,
-        what: impl FnOnce(&mut Side, &Stores, &mut Holds),
+        what: impl FnOnce(&mut Side, &Stores, &mut Holdings),
     ) {
         if let Some(tenant) = self.tenants.get_mut(&tenant)
             && let Some(side) = tenant.sides.get_mut(&switch)

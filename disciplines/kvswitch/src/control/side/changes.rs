@@ -7,7 +7,7 @@ use decide::{Action, Change, Key, Outcome, Record, Stores};
 use super::{Side, server_at};
 use crate::{
     control::{
-        holds::Holds,
+        holdings::Holdings,
         table::{Places, Turns, turns_of},
     },
     record::Replicas,
@@ -103,7 +103,7 @@ impl Side {
         key: &Key,
         outcome: Outcome,
         stores: &Stores,
-        holds: &mut Holds,
+        holds: &mut Holdings,
     ) {
         if self.copies.answered(now, key, outcome) {
             return self.copy_answered(outcome);
@@ -152,7 +152,7 @@ impl Side {
         outcome: Outcome,
         asked: PendingChange,
         stores: &Stores,
-        holds: &mut Holds,
+        holds: &mut Holdings,
     ) {
         let pause = match outcome {
             Outcome::NotSent => {
@@ -191,7 +191,7 @@ impl Side {
         keys: &[Key],
         unfit: bool,
         stores: &Stores,
-        holds: &mut Holds,
+        holds: &mut Holdings,
     ) {
         for key in keys {
             if self.copies.dropped(now, key, unfit) {
@@ -210,7 +210,7 @@ impl Side {
     }
 
     /// A key stands nowhere any more.
-    pub(super) fn drop_key(&mut self, key: &Key, stores: &Stores, holds: &mut Holds) {
+    pub(super) fn drop_key(&mut self, key: &Key, stores: &Stores, holds: &mut Holdings) {
         let servers = match self.asked.get_mut(key) {
             Some(asked) => std::mem::take(&mut asked.before),
             None => self.table.servers(key).cloned().unwrap_or_default(),

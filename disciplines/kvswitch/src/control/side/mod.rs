@@ -17,7 +17,7 @@ use super::{
     accuracy::Accuracy,
     copies::Copies,
     estimate::Estimates,
-    holds::Holds,
+    holdings::Holdings,
     ring::{Position, Ring},
     servers::Servers,
     table::Table,
@@ -150,7 +150,7 @@ impl Side {
 
     /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to
     /// where stores were.
-    pub fn moved(&mut self, stores: &Stores, holds: &mut Holds) {
+    pub fn moved(&mut self, stores: &Stores, holds: &mut Holdings) {
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.drop_key(&key, stores, holds);
@@ -219,7 +219,7 @@ impl Side {
     }
 
     /// Ends: no store holds anything for it any longer.
-    pub fn end(&mut self, stores: &Stores, holds: &mut Holds) {
+    pub fn end(&mut self, stores: &Stores, holds: &mut Holdings) {
         self.moved(stores, holds);
     }
 

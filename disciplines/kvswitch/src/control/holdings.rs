@@ -17,7 +17,7 @@ use crate::message::{Instruction, StoreMessage};
 
 /// What one store holds of one tenant.
 #[derive(Debug, Default)]
-struct StoreHolds {
+struct StoreHoldings {
     /// The keys, each with the number of switches that redirect it.
     keys: BTreeMap<Key, u32>,
     hold: BTreeSet<Key>,
@@ -28,12 +28,12 @@ struct StoreHolds {
 
 /// What all stores hold.
 #[derive(Debug, Default)]
-pub struct Holds {
+pub struct Holdings {
     attached: BTreeSet<SocketAddr>,
-    held: BTreeMap<(u32, SocketAddr), StoreHolds>,
+    held: BTreeMap<(u32, SocketAddr), StoreHoldings>,
 }
 
-impl Holds {
+impl Holdings {
     /// A store is there, and may know nothing, or too much.
     pub fn attached(&mut self, store: SocketAddr) {
         self.attached.insert(store);
@@ -129,7 +129,7 @@ impl Holds {
     }
 }
 
-impl StoreHolds {
+impl StoreHoldings {
     fn again(&mut self, key: &Key) {
         self.release.remove(key);
         self.hold.insert(key.clone());
@@ -190,7 +190,7 @@ mod tests {
             .collect()
     }
 
-    fn news(holds: &mut Holds) -> Vec<(Instruction, usize)> {
+    fn news(holds: &mut Holdings) -> Vec<(Instruction, usize)> {
         let mut out = vec![];
         holds.tell(&mut out);
         said(&mut out)
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_store_is_told_once_it_is_there_and_all_of_it_when_it_comes_back() {
-        let mut holds = Holds::default();
+        let mut holds = Holdings::default();
         holds.hold(TENANT, store(), &key("a"));
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_held_for_a_leader_before_goes_when_all_is_told() {
-        let mut holds = Holds::default();
+        let mut holds = Holdings::default();
         holds.attached(store());
         let mut out = vec![];
         holds.settle(TENANT, &[store()], &mut out);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_told_to_all_that_were_told_of_it() {
-        let (mut holds, other) = (Holds::default(), ([10, 0, 0, 2], 7117).into());
+        let (mut holds, other) = (Holdings::default(), ([10, 0, 0, 2], 7117).into());
         let stranger = ([10, 0, 0, 3], 7117).into();
         holds.attached(store());
         holds.hold(TENANT, store(), &key("a"));
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_last_switch_that_redirects_a_key_ends_its_holding() {
-        let mut holds = Holds::default();
+        let mut holds = Holdings::default();
         holds.attached(store());
         holds.hold(TENANT, store(), &key("a"));
         holds.hold(TENANT, store(), &key("a"));
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_key_that_comes_back_at_once_is_not_released() {
-        let mut holds = Holds::default();
+        let mut holds = Holdings::default();
         holds.attached(store());
         holds.hold(TENANT, store(), &key("a"));
         news(&mut holds);
