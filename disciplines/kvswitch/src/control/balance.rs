@@ -8,7 +8,8 @@ use wire::maps::HashMap;
 
 use super::{
     estimate::Estimates,
-    table::{Situation, Table},
+    situation::Situation,
+    table::Table,
     threshold::{Rules, Threshold},
 };
 

@@ -4,7 +4,7 @@ use decide::Key;
 
 use super::{
     place::ring,
-    table::{Assignment, Places, Situation},
+    situation::{Assignment, Places, Situation},
 };
 
 /// The demand of a key: it is to be at so many servers; 1: it leaves the table.

@@ -17,6 +17,7 @@ mod place;
 mod ring;
 mod servers;
 mod side;
+mod situation;
 mod table;
 mod threshold;
 mod writes;

@@ -8,7 +8,8 @@ use super::{Side, server_at};
 use crate::{
     control::{
         holdings::Holdings,
-        table::{Places, Turns, turns_of},
+        situation::{Places, Turns},
+        table::turns_of,
     },
     record::Replicas,
 };

@@ -7,7 +7,7 @@ use decide::{Action, Change, Key, Record, Stores, Tallies};
 
 use super::Side;
 use crate::{
-    control::{copies, table::Situation},
+    control::{copies, situation::Situation},
     settings,
 };
 
