@@ -12,10 +12,10 @@
 pub mod admin;
 pub mod auth;
 pub mod http;
-pub mod pages;
+mod pages;
 pub mod serve;
 mod server;
 pub mod state;
-pub mod topology;
+mod topology;
 
 pub use server::{Options, Server, ServerError, core};

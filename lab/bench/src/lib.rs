@@ -11,7 +11,7 @@ mod cpu;
 pub mod drive;
 mod gateway;
 mod host;
-pub mod items;
+mod items;
 pub mod kernel;
 mod packet;
 pub mod ports;

@@ -7,13 +7,13 @@
 //! `bpf/discipline.h` offers.
 #![allow(missing_docs)] // names that tests read say it
 
-pub mod case;
+mod case;
 pub mod frame;
 pub mod message;
 pub mod namespace;
 pub mod noise;
 mod reuse;
-pub mod snapshots;
+mod snapshots;
 pub mod story;
 pub mod switch;
 pub mod world;

@@ -10,7 +10,7 @@
 //! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
 
 mod agent;
-pub mod clock;
+mod clock;
 mod control;
 mod follow;
 mod frames;
@@ -18,18 +18,18 @@ mod generator;
 mod journal;
 mod kept;
 mod line;
-pub mod link;
-pub mod network;
+mod link;
+mod network;
 pub mod packet;
 mod populated;
 mod process;
 mod queue;
 mod round;
-pub mod service;
-pub mod spec;
+mod service;
+mod spec;
 mod store;
 mod streams;
-pub mod topologies;
+mod topologies;
 mod trace;
 mod world;
 

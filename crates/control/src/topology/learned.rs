@@ -9,9 +9,9 @@ use decide::SwitchId;
 use ipnet::IpNet;
 
 /// Interfaces of one switch that are considered, and addresses and neighbours of each.
-pub const INTERFACES_MAX: usize = 1024;
+const INTERFACES_MAX: usize = 1024;
 /// See [`INTERFACES_MAX`].
-pub const ADDRESSES_MAX: usize = 1024;
+const ADDRESSES_MAX: usize = 1024;
 
 /// An interface of a switch as its agent reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

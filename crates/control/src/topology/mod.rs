@@ -42,7 +42,7 @@ use petgraph::{
 use self::learned::{Port, Subnets};
 pub use self::{
     declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch},
-    learned::{ADDRESSES_MAX, INTERFACES_MAX, Interface},
+    learned::Interface,
     neighbours::Neighbour,
     routes::Route,
     view::{LinkView, Source, SwitchView, TopologyView},
