@@ -13,7 +13,8 @@ const V4: usize = size_of::<libc::sockaddr_in>();
 const V6: usize = size_of::<libc::sockaddr_in6>();
 const LINK: usize = size_of::<libc::sockaddr_ll>();
 
-/// Room for a `sockaddr_in`, a `sockaddr_in6` or a `sockaddr_ll`. Each begins with its family, in the machine's byte order.
+/// Room for a `sockaddr_in`, a `sockaddr_in6` or a `sockaddr_ll`. Each begins with its family, in
+/// the machine's byte order.
 #[derive(Clone, Copy)]
 #[repr(C, align(4))]
 pub struct Name(pub(crate) [u8; ROOM]);
@@ -37,7 +38,8 @@ impl Name {
     /// Nobody's address.
     pub const EMPTY: Name = Name([0; ROOM]);
 
-    /// Writes where a datagram goes; returns how many bytes that takes, none for where the socket is connected to.
+    /// Writes where a datagram goes; returns how many bytes that takes, none for where the socket
+    /// is connected to.
     #[inline]
     pub fn set(&mut self, to: To) -> libc::socklen_t {
         let len = match to {

@@ -20,13 +20,14 @@ impl Receiver {
         }
     }
 
-    /// Takes what has come, at most as many datagrams as there are buffers, and [`BATCH`](crate::BATCH); returns how many. A
-    /// socket that may block waits for the first of them. The bytes of a datagram fill the first part of its buffer, then the
-    /// second, which may be empty; what does not fit is cut off.
+    /// Takes what has come, at most as many datagrams as there are buffers, and
+    /// [`BATCH`](crate::BATCH); returns how many. A socket that may block waits for the first of
+    /// them. The bytes of a datagram fill the first part of its buffer, then the second, which may
+    /// be empty; what does not fit is cut off.
     ///
     /// # Errors
-    /// Those of the system: [`WouldBlock`](io::ErrorKind::WouldBlock) where nothing has come (in time), and what an earlier
-    /// datagram met that was sent by the same socket.
+    /// Those of the system: [`WouldBlock`](io::ErrorKind::WouldBlock) where nothing has come (in
+    /// time), and what an earlier datagram met that was sent by the same socket.
     pub fn receive<'a>(
         &mut self,
         socket: &impl AsFd,
@@ -45,7 +46,8 @@ impl Receiver {
         self.slots.len(at)
     }
 
-    /// Where datagram `at` of those last received came from; `None`: from no address of IP, or nobody asked.
+    /// Where datagram `at` of those last received came from; `None`: from no address of IP, or
+    /// nobody asked.
     ///
     /// # Panics
     /// If `at` is not below [`BATCH`](crate::BATCH).

@@ -15,7 +15,8 @@ pub struct Datagram<'a> {
     pub parts: [&'a [u8]; 2],
     /// Where it goes.
     pub to: To,
-    /// The source address that it bears, one of this machine's; `None`: the one that the system chooses.
+    /// The source address that it bears, one of this machine's; `None`: the one that the system
+    /// chooses.
     pub source: Option<IpAddr>,
 }
 
@@ -33,9 +34,11 @@ pub enum To {
 /// What becomes of a datagram that the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is given up, and the next one is sent: one peer that cannot be reached must not hold up the others.
+    /// It is given up, and the next one is sent: one peer that cannot be reached must not hold up
+    /// the others.
     Skip,
-    /// It is handed to the system once more: the error was an earlier datagram's, which the system reports late.
+    /// It is handed to the system once more: the error was an earlier datagram's, which the system
+    /// reports late.
     Again,
 }
 
@@ -46,8 +49,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends each datagram, in this order, and returns how many of them were given up. `refused` is asked about each error of
-    /// the system's; interrupted calls go on by themselves.
+    /// Sends each datagram, in this order, and returns how many of them were given up. `refused` is
+    /// asked about each error of the system's; interrupted calls go on by themselves.
     ///
     /// # Errors
     /// The first that `refused` returns; that datagram and those after it are not sent then.

@@ -1,7 +1,9 @@
-//! The arrays that `sendmmsg` and `recvmmsg` read and write, and the two calls: all of this crate that the compiler cannot prove.
+//! The arrays that `sendmmsg` and `recvmmsg` read and write, and the two calls: all of this crate
+//! that the compiler cannot prove.
 //!
-//! The arrays lead to memory of the caller's. These pointers are written anew for each call by what borrows that memory until
-//! the call is over, a [`SendCall`] or a [`ReceiveCall`]; what is left of them afterwards is never followed.
+//! The arrays lead to memory of the caller's. These pointers are written anew for each call by what
+//! borrows that memory until the call is over, a [`SendCall`] or a [`ReceiveCall`]; what is left of
+//! them afterwards is never followed.
 
 use std::{
     array, io,
@@ -14,7 +16,8 @@ use std::{
 
 use crate::{BATCH, name::Name, sender::Datagram};
 
-/// A control message that names the source address: a header and the larger of the two structures for it.
+/// A control message that names the source address: a header and the larger of the two structures
+/// for it.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 40]);
@@ -40,7 +43,8 @@ pub struct Slots {
     slots: Box<[Slot; BATCH]>,
 }
 
-// SAFETY: the pointers inside are written and followed within a `SendCall` or a `ReceiveCall`, which no thread takes to another.
+// SAFETY: the pointers inside are written and followed within a `SendCall` or a `ReceiveCall`,
+// which no thread takes to another.
 unsafe impl Send for Slots {}
 
 impl Default for Slots {
@@ -185,7 +189,8 @@ fn add_control<T>(
     let len = size_of::<T>() as u32;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of::<Control>();
-    // SAFETY: msg_control leads to as many bytes as stated, aligned as a header needs it, and enough for either kind.
+    // SAFETY: msg_control leads to as many bytes as stated, aligned as a header needs it, and
+    // enough for either kind.
     unsafe {
         let first = libc::CMSG_FIRSTHDR(header);
         (*first).cmsg_level = level;
@@ -223,8 +228,9 @@ impl SendCall<'_, '_> {
     /// # Errors
     /// The system refuses the first.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        // SAFETY: each header leads to its slot, which nothing can touch while this value lives, and by it to bytes that
-        // are borrowed as long. The kernel reads them, and writes `msg_len` of headers.
+        // SAFETY: each header leads to its slot, which nothing can touch while this value lives,
+        // and by it to bytes that are borrowed as long. The kernel reads them, and writes `msg_len`
+        // of headers.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
@@ -253,8 +259,9 @@ impl ReceiveCall<'_, '_> {
     /// # Errors
     /// Those of the system.
     pub fn receive(self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: each header leads to its slot, which nothing can touch while this value lives, and by it to bytes that
-        // are borrowed for this value alone, of the stated lengths. The kernel writes no others.
+        // SAFETY: each header leads to its slot, which nothing can touch while this value lives,
+        // and by it to bytes that are borrowed for this value alone, of the stated lengths. The
+        // kernel writes no others.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

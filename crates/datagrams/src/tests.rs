@@ -1,4 +1,5 @@
-//! Over loopback: what is sent arrives, as what it was, where it was to, and from whom it was said to be.
+//! Over loopback: what is sent arrives, as what it was, where it was to, and from whom it was said
+//! to be.
 
 use std::{
     convert::Infallible,

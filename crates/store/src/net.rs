@@ -1,9 +1,9 @@
-//! The UDP socket: datagrams come in by `recvmmsg` (through `quinn-udp`) and leave by `sendmmsg` (through
-//! [`datagrams`]).
+//! The UDP socket: datagrams come in by `recvmmsg` (through `quinn-udp`) and leave by `sendmmsg`
+//! (through [`datagrams`]).
 //!
-//! Cost: one system call for up to 32 requests and one for up to 64 replies. No receive coalescing and no
-//! segmentation offload, both on purpose: the far end may be a virtual link with a packet program in generic
-//! mode, which must see one datagram per frame.
+//! Cost: one system call for up to 32 requests and one for up to 64 replies. No receive coalescing
+//! and no segmentation offload, both on purpose: the far end may be a virtual link with a packet
+//! program in generic mode, which must see one datagram per frame.
 
 use std::{
     convert::Infallible,
@@ -16,11 +16,13 @@ use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
 
-/// Longest datagram taken whole, in bytes; the rest of a longer one is cut off and it is refused as truncated.
+/// Longest datagram taken whole, in bytes; the rest of a longer one is cut off and it is refused as
+/// truncated.
 const MAX_DATAGRAM: usize = 4096;
 /// Datagrams taken in one system call.
 const BATCH: usize = 32;
-/// Kernel buffer asked for in each direction, in bytes: 10 ms of 100-byte requests at 1 M/s, several times over.
+/// Kernel buffer asked for in each direction, in bytes: 10 ms of 100-byte requests at 1 M/s,
+/// several times over.
 const SOCKET_BUFFER: usize = 16 << 20;
 
 /// The other end of an exchange, and the local address that it knows us by.
@@ -91,7 +93,8 @@ impl Endpoint {
         self.socket.readable().await
     }
 
-    /// Takes one batch of datagrams, hands each to `each`, and returns how many there were; 0: none are left.
+    /// Takes one batch of datagrams, hands each to `each`, and returns how many there were; 0: none
+    /// are left.
     ///
     /// # Errors
     /// Those of `recvmmsg` other than `EAGAIN`.
@@ -126,8 +129,8 @@ impl Endpoint {
         Ok(count)
     }
 
-    /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not take:
-    /// they are lost like any other datagram.
+    /// Sends everything in `outbox` and empties it. Returns how many datagrams the system did not
+    /// take: they are lost like any other datagram.
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
         let outgoing = outbox.messages().map(|(bytes, peer)| Datagram {
             parts: [bytes, &[]],

@@ -15,7 +15,8 @@ const SLOT: usize = 2048;
 /// Kernel buffer asked for in each direction, in bytes.
 const SOCKET_BUFFER: usize = 16 << 20;
 
-/// A UDP socket with a batch to send to one store, and a batch received from whomever: a switch may have sent a read to another.
+/// A UDP socket with a batch to send to one store, and a batch received from whomever: a switch may
+/// have sent a read to another.
 pub struct Lane {
     socket: UdpSocket,
     store: SocketAddr,
@@ -67,7 +68,8 @@ impl Lane {
         self.queued.is_empty()
     }
 
-    /// The next buffer to fill, which `len` bytes of are then sent. `len` is cut off at the slot's size.
+    /// The next buffer to fill, which `len` bytes of are then sent. `len` is cut off at the slot's
+    /// size.
     #[inline]
     pub fn queue(&mut self, len: usize) -> &mut [u8] {
         self.queue_to(self.store, len)
@@ -116,7 +118,8 @@ impl Lane {
         Ok(unsent as usize)
     }
 
-    /// Receives what is there, at most one batch. Returns how many, which are then at [`Lane::datagram`].
+    /// Receives what is there, at most one batch. Returns how many, which are then at
+    /// [`Lane::datagram`].
     ///
     /// # Errors
     /// The socket is of no use any more.
@@ -194,7 +197,8 @@ mod tests {
             far.send_to(&buffer[..len], from).unwrap();
             other.send_to(&[9], from).unwrap();
         }
-        // What was sent on loopback is usually there at once, but not on a CPU that is behind with its packets.
+        // What was sent on loopback is usually there at once, but not on a CPU that is behind with
+        // its packets.
         let mut taken = vec![];
         while taken.len() < 6 {
             wait(&[lane.fd()], u64::MAX / 4);
