@@ -20,11 +20,11 @@ use tracing::{debug, info};
 
 use super::{
     AgentError,
-    served::{Served, TenantHere},
+    served::{ServedCluster, ServedTenant},
 };
 
 /// The controller's last word.
-struct Wanted {
+struct Order {
     /// Term and version.
     version: (u64, u64),
     configuration: Configuration,
@@ -53,7 +53,7 @@ pub(super) struct Configurations {
     programs: Programs,
     at: Backing,
     disciplines: &'static [Registration],
-    wanted: BTreeMap<u32, Wanted>,
+    wanted: BTreeMap<u32, Order>,
     in_force: BTreeMap<u32, InForce>,
     /// Whether rows and groups that an earlier agent left were looked for.
     swept_rows: bool,
@@ -87,7 +87,7 @@ impl Configurations {
     }
 
     /// Has the programs of every discipline that a tenant has run here.
-    pub fn need(&mut self, served: &Served) -> Result<(), AgentError> {
+    pub fn need(&mut self, served: &ServedCluster) -> Result<(), AgentError> {
         let of_tenants = served.tenants.values().filter_map(|here| here.discipline);
         let numbers = of_tenants.map(|discipline| discipline.number).collect();
         Ok(self.programs.need(&numbers)?)
@@ -98,7 +98,7 @@ impl Configurations {
     pub fn take(
         &mut self,
         message: &proto::Configurations,
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
     ) -> Result<(), AgentError> {
         for configuration in &message.tenants {
             let version = (message.term, configuration.version);
@@ -107,7 +107,7 @@ impl Configurations {
                 Some(last) if version < last.version => debug!("an old configuration was left out"),
                 Some(last) if version == last.version => last.told = false,
                 _ => {
-                    let wanted = Wanted {
+                    let wanted = Order {
                         version,
                         configuration: convert::configuration(configuration),
                         trouble: None,
@@ -134,7 +134,7 @@ impl Configurations {
 
     /// What is in force and was not told yet.
     pub fn untold(&self) -> Vec<TenantVersion> {
-        let untold = |(tenant, wanted): (&u32, &Wanted)| {
+        let untold = |(tenant, wanted): (&u32, &Order)| {
             Some(TenantVersion {
                 tenant: *tenant,
                 version: wanted.version.1,
@@ -157,8 +157,8 @@ impl Configurations {
     /// serves by now: those words meant something else.
     pub fn parameters(
         &self,
-        served: &Served,
-        before: Option<&Served>,
+        served: &ServedCluster,
+        before: Option<&ServedCluster>,
     ) -> Result<BTreeMap<u32, [u32; PARAMETERS]>, AgentError> {
         let mut parameters = TenantEntry::parameters(self.backing())?;
         parameters.retain(|(tenant, _)| !changed_discipline(*tenant, served, before));
@@ -167,7 +167,11 @@ impl Configurations {
 
     /// Lets go of what belongs to tenants that are gone or have another discipline, and carries out
     /// what waited for this setup.
-    pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
+    pub fn fit(
+        &mut self,
+        served: &ServedCluster,
+        before: Option<&ServedCluster>,
+    ) -> Result<(), AgentError> {
         let is_over = |tenant: &u32| {
             !served.tenants.contains_key(tenant) || changed_discipline(*tenant, served, before)
         };
@@ -185,7 +189,7 @@ impl Configurations {
         self.carry_out(served)
     }
 
-    fn carry_out(&mut self, served: &Served) -> Result<(), AgentError> {
+    fn carry_out(&mut self, served: &ServedCluster) -> Result<(), AgentError> {
         let wanted = self.wanted.iter();
         let waits = wanted.filter(|(_, wanted)| wanted.trouble.is_none());
         let waits: Vec<u32> = waits.map(|(tenant, _)| *tenant).collect();
@@ -202,7 +206,7 @@ impl Configurations {
 
     /// Puts what is wanted in the place of what is in force. Rows and groups come before the words
     /// that may lead packets to them, and go after.
-    fn replace(&mut self, tenant: u32, here: &TenantHere) -> Result<(), AgentError> {
+    fn replace(&mut self, tenant: u32, here: &ServedTenant) -> Result<(), AgentError> {
         let maps = self.maps_of(here).unwrap_or_default();
         let is_served = match maps {
             "" => Err(format!("no discipline serves tenant {tenant} here")),
@@ -333,7 +337,7 @@ impl Configurations {
     }
 
     /// Removes rows of tenants that their discipline does not serve here.
-    fn sweep_rows(&self, served: &Served) -> Result<(), AgentError> {
+    fn sweep_rows(&self, served: &ServedCluster) -> Result<(), AgentError> {
         let all = self.disciplines.iter();
         let owners = all.map(|discipline| discipline.maps_of);
         let mut removed = 0;
@@ -357,9 +361,9 @@ impl Configurations {
 
     /// Removes groups that an earlier agent left and nobody asks for, once every tenant that may
     /// have some has said which.
-    fn sweep_groups(&mut self, served: &Served) {
+    fn sweep_groups(&mut self, served: &ServedCluster) {
         let groups = self.programs.groups();
-        let has_some = |here: &TenantHere| {
+        let has_some = |here: &ServedTenant| {
             let maps = self.maps_of(here).unwrap_or_default();
             groups.iter().any(|(map, _)| is_map_of(map, maps))
         };
@@ -379,12 +383,12 @@ impl Configurations {
     }
 
     /// What the names of the maps of a tenant's discipline begin with.
-    fn maps_of(&self, here: &TenantHere) -> Option<&'static str> {
+    fn maps_of(&self, here: &ServedTenant) -> Option<&'static str> {
         here.discipline.map(|discipline| discipline.maps_of)
     }
 }
 
-fn changed_discipline(tenant: u32, served: &Served, before: Option<&Served>) -> bool {
+fn changed_discipline(tenant: u32, served: &ServedCluster, before: Option<&ServedCluster>) -> bool {
     let before = before.and_then(|before| before.tenants.get(&tenant));
     let now = served.tenants.get(&tenant);
     now.zip(before)

@@ -25,16 +25,16 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
 }
 
 /// Where it is written up to which number the counter may have got.
-enum Kept {
+enum Storage {
     File(PathBuf),
     Memory(Arc<AtomicU64>),
 }
 
-impl Kept {
+impl Storage {
     fn set(&self, reserved: u64) -> Result<(), AgentError> {
         let path = match self {
-            Kept::File(path) => path,
-            Kept::Memory(kept) => {
+            Storage::File(path) => path,
+            Storage::Memory(kept) => {
                 kept.store(reserved, Relaxed);
                 return Ok(());
             }
@@ -55,7 +55,7 @@ impl Kept {
 
 /// Numbers that the invalidation counter may have had, reserved before it has them.
 pub struct Reservation {
-    kept: Kept,
+    kept: Storage,
     reserved: u64,
     /// The wall clock in 2^-16 seconds.
     clock: u64,
@@ -78,17 +78,17 @@ impl Reservation {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
             Err(e) => return Err(failed(&path)(e)),
         };
-        Ok(Reservation::of(Kept::File(path), reserved, clock))
+        Ok(Reservation::of(Storage::File(path), reserved, clock))
     }
 
     /// In memory that outlives the agent, and is 0 before the first one. `clock` is the time
     /// since 1970.
     pub fn in_memory(kept: Arc<AtomicU64>, clock: Duration) -> Reservation {
         let reserved = kept.load(Relaxed);
-        Reservation::of(Kept::Memory(kept), reserved, clock)
+        Reservation::of(Storage::Memory(kept), reserved, clock)
     }
 
-    fn of(kept: Kept, reserved: u64, clock: Duration) -> Reservation {
+    fn of(kept: Storage, reserved: u64, clock: Duration) -> Reservation {
         let part = (u64::from(clock.subsec_nanos()) << 16) / 1_000_000_000;
         Reservation {
             kept,

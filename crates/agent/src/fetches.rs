@@ -29,7 +29,7 @@ struct Fetch {
 
 /// What is to be done about fetches at one moment.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Due {
+pub(super) struct FetchRound {
     /// To be asked for, each under its item's epoch.
     pub send: Vec<(ItemKey, Epoch)>,
     /// Keys that have no value.
@@ -66,8 +66,12 @@ impl Fetches {
 
     /// What is due at `now`. `wants` says under which epoch an item wants its value: it may have
     /// one by now, or be gone.
-    pub fn due(&mut self, now: Instant, wants: impl Fn(&ItemKey, Place) -> Option<Epoch>) -> Due {
-        let (mut due, mut again) = (Due::default(), vec![]);
+    pub fn due(
+        &mut self,
+        now: Instant,
+        wants: impl Fn(&ItemKey, Place) -> Option<Epoch>,
+    ) -> FetchRound {
+        let (mut due, mut again) = (FetchRound::default(), vec![]);
         for _ in 0..self.queue.len().min(PER_TICK) {
             let Some(fetch) = self.queue.pop_front() else {
                 break;
@@ -134,7 +138,10 @@ mod tests {
         fetches.add(key("a"), PLACE, start);
         let (sent, since) = sent_until_given_up(&mut fetches, start);
         assert_eq!((sent, since), (4, PATIENCE + FIRST_PAUSE * 15));
-        assert_eq!(fetches.due(start + since * 2, wants_all), Due::default());
+        assert_eq!(
+            fetches.due(start + since * 2, wants_all),
+            FetchRound::default()
+        );
         fetches.add_again([(key("a"), PLACE)].into_iter(), start);
         assert_eq!(sent_until_given_up(&mut fetches, start).0, 2);
     }
@@ -144,7 +151,7 @@ mod tests {
         let (start, mut fetches) = (Instant::now(), Fetches::default());
         fetches.add(key("a"), PLACE, start);
         fetches.add(key("b"), PLACE, start);
-        assert_eq!(fetches.due(start, wants_all), Due::default());
+        assert_eq!(fetches.due(start, wants_all), FetchRound::default());
         let due = fetches.due(start + PATIENCE, |key, _| {
             (key.key == "b").then(|| Epoch::new(1, 9))
         });
@@ -155,7 +162,7 @@ mod tests {
         fetches.add_again([(key("a"), PLACE)].into_iter(), later);
         assert_eq!(
             fetches.due(later, wants_all),
-            Due::default(),
+            FetchRound::default(),
             "others are under way"
         );
     }

@@ -11,9 +11,9 @@ use wire::Cluster;
 use super::{
     AgentError,
     courier::Requests,
-    fetches::{Due, Fetches},
+    fetches::{FetchRound, Fetches},
     memory::Memory,
-    served::Served,
+    served::ServedCluster,
 };
 
 const LEASE_LOW_MS: u64 = 700;
@@ -70,11 +70,11 @@ impl Filling {
         &mut self,
         now: Instant,
         memory: &Memory,
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
         requests: &mut Requests,
     ) -> Vec<ItemKey> {
         let Some(served) = served else { return vec![] };
-        let Due {
+        let FetchRound {
             send,
             without_value,
         } = self.fetches.due(now, |key, place| {
@@ -91,7 +91,7 @@ impl Filling {
     }
 
     /// Asks for leases that run out. The data plane renews them itself when stores offer to.
-    pub fn ask_for_leases(&mut self, switch: u16, served: &Served, requests: &mut Requests) {
+    pub fn ask_for_leases(&mut self, switch: u16, served: &ServedCluster, requests: &mut Requests) {
         let secret = served.system_secret();
         for (store, slot) in &served.slots {
             if self.leases.state(*slot).remaining_ms < LEASE_LOW_MS {

@@ -14,14 +14,14 @@ use tracing::debug;
 use wire::{Header, Packet};
 
 use super::{
-    AgentError, configurations::Configurations, courier::Requests, memory::Memory, served::Served,
-    tell::send,
+    AgentError, configurations::Configurations, courier::Requests, memory::Memory,
+    served::ServedCluster, tell::send,
 };
 
 /// What halves work with.
 pub(super) struct Switch<'a> {
     pub memory: &'a Memory,
-    pub served: &'a Served,
+    pub served: &'a ServedCluster,
     pub configurations: &'a Configurations,
     pub requests: &'a mut Requests,
     pub out: &'a Sender<FromSwitch>,
@@ -53,11 +53,11 @@ impl Halves {
     }
 
     /// Whether a half serves this tenant.
-    pub fn serve(&self, served: &Served, tenant: u32) -> bool {
+    pub fn serve(&self, served: &ServedCluster, tenant: u32) -> bool {
         self.half_of(served, tenant).is_some()
     }
 
-    fn half_of(&self, served: &Served, tenant: u32) -> Option<&'static str> {
+    fn half_of(&self, served: &ServedCluster, tenant: u32) -> Option<&'static str> {
         let maps = served.tenants.get(&tenant)?.discipline?.maps_of;
         self.all.contains_key(maps).then_some(maps)
     }

@@ -18,7 +18,7 @@ const QUIET_HITS: u64 = 3;
 
 /// When keys that have risen are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ReportMoment {
     /// Within a window: those whose count has doubled.
     Doubled,
     /// At its end: those whose count has changed.
@@ -100,7 +100,7 @@ impl Candidates {
     /// The keys that were read more often than last told, by reads that missed and by `hits`.
     pub fn risen(
         &mut self,
-        when: Told,
+        when: ReportMoment,
         sketches: &Sketches,
         hits: impl Fn(&ItemKey) -> u64,
     ) -> Vec<(ItemKey, u64)> {
@@ -109,8 +109,8 @@ impl Candidates {
             let hits = hits(key);
             let now = sketches.estimate(key.tenant, candidate.hash, window) + hits;
             let is_news = match (when, candidate.quiet) {
-                (Told::AtEnd, true) => now > candidate.told || hits >= QUIET_HITS,
-                (Told::Doubled, false) => now >= 2 * candidate.told,
+                (ReportMoment::AtEnd, true) => now > candidate.told || hits >= QUIET_HITS,
+                (ReportMoment::Doubled, false) => now >= 2 * candidate.told,
                 _ => now > candidate.told,
             };
             is_news.then(|| {

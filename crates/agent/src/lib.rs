@@ -14,7 +14,7 @@
 //!
 //! Beside the two halves the network half ([`network`]) tells of interfaces and installs the
 //! controller's routes. When the agent dies the programs go on serving: tables, links and leases do
-//! not need it. Those of a soft switch are a part of it ([`Where::Soft`]) and end with it. What a
+//! not need it. Those of a soft switch are a part of it ([`ProgramPlace::Soft`]) and end with it. What a
 //! switch tells about itself is the same for both ([`status`]).
 
 mod configurations;
@@ -49,8 +49,8 @@ use std::{
 
 use api::ControlEndpoint;
 use dataplane::{
-    Attached, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Refusal, Sizes, SourceCheck,
-    Table,
+    Attachment, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Refusal, Sizes,
+    SourceCheck, Table,
 };
 use decide::Registration;
 use soft::Soft;
@@ -75,7 +75,7 @@ pub struct Options {
     /// Interfaces to attach to.
     pub interfaces: Vec<String>,
     /// Where the programs run.
-    pub at: Where,
+    pub at: ProgramPlace,
     /// What packets' source addresses must be.
     pub source_check: SourceCheck,
     /// Pages of cache memory.
@@ -97,7 +97,7 @@ pub struct Options {
 
 /// Where a switch's programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum ProgramPlace {
     /// In the kernel, from where they outlive the agent.
     Kernel(Mode),
     /// In this process, on packet sockets.
@@ -167,7 +167,7 @@ pub struct Agent {
 
 /// What forwards packets.
 enum Plane {
-    Kernel(Dataplane, Vec<Attached>),
+    Kernel(Dataplane, Vec<Attachment>),
     Soft(Soft),
 }
 
@@ -190,7 +190,7 @@ impl Agent {
         };
         let objects = objects(options.disciplines, sizes);
         let plane = match options.at {
-            Where::Kernel(mode) => attach(
+            ProgramPlace::Kernel(mode) => attach(
                 &home,
                 &options.interfaces,
                 mode,
@@ -198,8 +198,8 @@ impl Agent {
                 sizes,
                 &options.loops,
             )?,
-            Where::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),
-            Where::Soft => {
+            ProgramPlace::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),
+            ProgramPlace::Soft => {
                 let (name, interfaces) = (&options.name, &options.interfaces);
                 Plane::Soft(Soft::start(name, interfaces, &objects, sizes).await?)
             }
@@ -229,7 +229,7 @@ impl Agent {
     }
 
     /// The interfaces of a switch in the kernel, with the mode chosen for each and why.
-    pub fn attached(&self) -> &[Attached] {
+    pub fn attached(&self) -> &[Attachment] {
         match &self.plane {
             Plane::Kernel(_, attached) => attached,
             Plane::Soft(_) => &[],
@@ -262,7 +262,7 @@ impl Agent {
         let (programs, _soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
             Plane::Soft(soft) => {
-                let told = status::Told::open(&soft, &self.options.interfaces)?;
+                let told = status::StatusServer::open(&soft, &self.options.interfaces)?;
                 (soft.switch().clone().into(), Some((soft, told)))
             }
         };

@@ -17,7 +17,7 @@ use wire::KeyHash;
 
 use super::{
     AgentError,
-    hot::{Candidates, Told},
+    hot::{Candidates, ReportMoment},
     memory::InWindow,
     tell::{KEYS_PER_MESSAGE, send, tenant_counts},
 };
@@ -132,7 +132,7 @@ impl Reporting {
     /// that an item answered.
     pub fn tell_risen(
         &mut self,
-        when: Told,
+        when: ReportMoment,
         window: u32,
         hits: impl Fn(&ItemKey) -> u64,
         out: &Sender<FromSwitch>,

@@ -8,50 +8,50 @@ use decide::{ItemKey, Items, NO_DISCIPLINE, PARAMETERS, Registration};
 use wire::{Cluster, KeyHash, OverRate, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM};
 
 /// What a setup says about one tenant.
-pub(super) struct TenantHere {
+pub(super) struct ServedTenant {
     pub secrets: Secrets,
     /// None: its packets are only forwarded.
     pub discipline: Option<&'static Registration>,
     measured: bool,
 }
 
-impl TenantHere {
+impl ServedTenant {
     /// What its items are, unless its discipline is not known here.
     pub fn items(&self) -> Option<Items> {
         self.discipline.map(|discipline| discipline.items)
     }
 
     /// Whether it was another discipline's before, as far as both are known.
-    pub fn was_another(&self, before: &TenantHere) -> bool {
+    pub fn was_another(&self, before: &ServedTenant) -> bool {
         let numbers = (before.discipline, self.discipline);
         matches!(numbers, (Some(before), Some(now)) if before.number != now.number)
     }
 }
 
-pub(super) struct Served {
+pub(super) struct ServedCluster {
     pub cluster: Cluster,
-    pub tenants: BTreeMap<u32, TenantHere>,
+    pub tenants: BTreeMap<u32, ServedTenant>,
     /// Slots of the stores' leases.
     pub slots: BTreeMap<SocketAddr, u16>,
 }
 
-impl Served {
+impl ServedCluster {
     pub fn new(
         cluster: Cluster,
         tenants: &[TenantSetup],
         slots: BTreeMap<SocketAddr, u16>,
         disciplines: &[&'static Registration],
-    ) -> Served {
+    ) -> ServedCluster {
         let by_name = |name: &str| disciplines.iter().find(|r| r.name == name).copied();
         let here = |setup: &TenantSetup| {
-            let here = TenantHere {
+            let here = ServedTenant {
                 secrets: cluster.secrets_of(setup.tenant)?,
                 discipline: by_name(&setup.discipline),
                 measured: setup.measured,
             };
             Some((setup.tenant, here))
         };
-        Served {
+        ServedCluster {
             tenants: tenants.iter().filter_map(here).collect(),
             cluster,
             slots,
@@ -78,7 +78,7 @@ impl Served {
     /// What the programs are to know of the tenants, with these parameter words; 0 where there
     /// are none.
     pub fn entries(&self, parameters: &BTreeMap<u32, [u32; PARAMETERS]>) -> Vec<TenantEntry> {
-        let entry = |(id, here): (&u32, &TenantHere)| {
+        let entry = |(id, here): (&u32, &ServedTenant)| {
             let listed = self.cluster.tenant(*id);
             TenantEntry {
                 id: *id,

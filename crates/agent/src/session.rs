@@ -48,7 +48,7 @@ pub(super) async fn run(
 }
 
 /// The table thread is there no longer.
-struct TablesGone;
+struct TableThreadEnd;
 
 /// One stream to its end; an error if it did not begin.
 async fn attach(
@@ -58,7 +58,7 @@ async fn attach(
     to_tables: &SyncSender<ToTables>,
     from_tables: &mut Receiver<FromSwitch>,
     network: &mut Network,
-) -> Result<ControlFlow<TablesGone, String>, String> {
+) -> Result<ControlFlow<TableThreadEnd, String>, String> {
     let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
     if up.send(hello.clone()).await.is_err() {
@@ -74,7 +74,7 @@ async fn attach(
     // What the table thread reported in the meantime is worthless to this stream.
     while from_tables.try_recv().is_ok() {}
     if pass_on(to_tables, ToTables::Attached).await.is_err() {
-        return Ok(Break(TablesGone));
+        return Ok(Break(TableThreadEnd));
     }
     network.repeat();
     let mut greeting = Greeting::default();
@@ -87,7 +87,7 @@ async fn attach(
                         network.set_up(setup);
                     }
                     if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
-                        return Ok(Break(TablesGone));
+                        return Ok(Break(TableThreadEnd));
                     }
                 }
                 Ok(None) => return ended("it closed the stream"),
@@ -99,7 +99,7 @@ async fn attach(
                         return ended("stream closed");
                     }
                 }
-                None => return Ok(Break(TablesGone)),
+                None => return Ok(Break(TableThreadEnd)),
             },
             // The greeting comes first here too; the network keeps what it has to say until then.
             body = network.next(), if greeting.is_over() => if up.send(FromSwitch { body: Some(body) }).await.is_err() {

@@ -12,11 +12,11 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Going, Home, LeaseState, Leases, Lent, PARAMETERS, PageItems, Refusal,
-    Table, TenantEntry,
+    Backing, Counters, Home, LeaseState, Leases, LoanCounts, PARAMETERS, PageItems,
+    RecirculationPorts, Refusal, Table, TenantEntry,
 };
 use serde::{Deserialize, Serialize};
-use soft::{Lost, Soft};
+use soft::{LossCounts, Soft};
 use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
 use tracing::warn;
 
@@ -60,12 +60,12 @@ pub struct Status {
     /// One for each store.
     pub leases: Vec<LeaseState>,
     /// What stores lent to it.
-    pub lent: Lent,
+    pub lent: LoanCounts,
     /// What goes round in it.
     pub round: Round,
     /// What a soft switch lost beside what its programs counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<Lost>,
+    pub lost: Option<LossCounts>,
     /// What this kernel refuses, disciplines by name and write-back, with why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, String>,
@@ -87,7 +87,7 @@ pub struct Round {
 }
 
 impl Round {
-    fn of(going: Going, get: impl Fn(&str) -> u64) -> Round {
+    fn of(going: RecirculationPorts, get: impl Fn(&str) -> u64) -> Round {
         const BEGAN: [&str; 2] = ["wake", "wake_grant"];
         const ENDED: [&str; 5] = [
             "round_stale",
@@ -205,14 +205,14 @@ fn ask(mut stream: UnixStream) -> io::Result<Status> {
 }
 
 /// Tells a soft switch's status until it is dropped.
-pub(crate) struct Told {
+pub(crate) struct StatusServer {
     path: PathBuf,
     work: JoinHandle<()>,
 }
 
-impl Told {
+impl StatusServer {
     /// Needs a tokio runtime, and that nobody else has the switch's name.
-    pub fn open(soft: &Soft, interfaces: &[String]) -> Result<Told, AgentError> {
+    pub fn open(soft: &Soft, interfaces: &[String]) -> Result<StatusServer, AgentError> {
         let path = socket(soft.switch().name());
         let failed = |source| AgentError::State {
             path: path.clone(),
@@ -244,11 +244,11 @@ impl Told {
                 }
             }
         });
-        Ok(Told { path, work })
+        Ok(StatusServer { path, work })
     }
 }
 
-impl Drop for Told {
+impl Drop for StatusServer {
     fn drop(&mut self) {
         self.work.abort();
         let _ = fs::remove_file(&self.path);
@@ -259,7 +259,7 @@ fn of(
     at: &Backing,
     mode: Mode,
     interfaces: Vec<String>,
-    lost: Option<Lost>,
+    lost: Option<LossCounts>,
 ) -> Result<Status, dataplane::Error> {
     let table = Table::open(at)?;
     let held = table.scan();
@@ -275,8 +275,8 @@ fn of(
         .iter()
         .sum::<u64>();
     let going = match at {
-        Backing::Pinned(home) => Going::of(home),
-        Backing::Native(_) => Going::default(),
+        Backing::Pinned(home) => RecirculationPorts::of(home),
+        Backing::Native(_) => RecirculationPorts::default(),
     };
     let not_answered = [
         "wait_full",
@@ -313,7 +313,7 @@ fn of(
             hits as f64 / reads as f64
         },
         leases: Leases::open(at)?.all(),
-        lent: Lent::of(at)?,
+        lent: LoanCounts::of(at)?,
         round: Round::of(going, get),
         lost,
         refused: BTreeMap::new(),

@@ -27,11 +27,11 @@ use super::{
     epoch::Reservation,
     filling::Filling,
     halves::Halves,
-    hot::Told,
+    hot::ReportMoment,
     memory::{Memory, News},
     registry,
     reporting::Reporting,
-    served::Served,
+    served::ServedCluster,
     tell::{KEYS_PER_MESSAGE, send, tenant_keys},
 };
 
@@ -46,7 +46,7 @@ pub struct Tables {
     /// Those whose programs run here.
     disciplines: Vec<&'static Registration>,
     /// The last setup.
-    served: Option<Served>,
+    served: Option<ServedCluster>,
     memory: Memory,
     configurations: Configurations,
     filling: Filling,
@@ -129,7 +129,7 @@ impl Tables {
             let memory = &self.memory;
             let hits = |key: &ItemKey| memory.requests_on_probation(key);
             self.reporting
-                .tell_risen(Told::Doubled, window, hits, &self.out);
+                .tell_risen(ReportMoment::Doubled, window, hits, &self.out);
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
@@ -202,7 +202,7 @@ impl Tables {
         self.term = setup.term;
         self.memory.set_sampling(setup.sample_shift);
         let slots = self.filling.slots(&cluster);
-        let served = Served::new(cluster, &setup.tenants, slots, &self.disciplines);
+        let served = ServedCluster::new(cluster, &setup.tenants, slots, &self.disciplines);
         let before = self.served.as_ref();
         let waited = self.memory.pages_applied().is_none();
         self.configurations.need(&served)?;
@@ -399,7 +399,7 @@ impl Tables {
         let memory = &self.memory;
         let hits = |key: &ItemKey| memory.requests_on_probation(key);
         self.reporting
-            .tell_risen(Told::AtEnd, window, hits, &self.out);
+            .tell_risen(ReportMoment::AtEnd, window, hits, &self.out);
         let seen = self.memory.end_window();
         self.filling
             .fetch_missing(&seen.requests, &self.memory, self.now);

@@ -18,7 +18,7 @@ use tokio_stream::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-type Down<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Answers a switch that said who it is and then what it holds with a setup; ends the stream of
 /// any other.
@@ -61,8 +61,8 @@ async fn greet(mut switch: Streaming<FromSwitch>, down: mpsc::Sender<Result<ToSw
 
 #[tonic::async_trait]
 impl Control for Service {
-    type AttachStream = Down<ToSwitch>;
-    type ServeStream = Down<ToStore>;
+    type AttachStream = ResponseStream<ToSwitch>;
+    type ServeStream = ResponseStream<ToStore>;
 
     async fn attach(
         &self,

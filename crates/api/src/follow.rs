@@ -25,7 +25,7 @@ const SENDING: usize = 4;
 
 /// What a store is told.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum StoreNews {
     /// A stream began: what was reported on the one before may be lost.
     Began,
     /// The cluster as it is from now on.
@@ -48,21 +48,21 @@ pub enum Told {
 ///
 /// `take` is given each cluster, the one in force first, and each message; a message is
 /// acknowledged once `take` returns, whatever became of it. `reports` waits until there is
-/// something to report; what it returned is lost with a stream that ends, so [`Told::Began`] should
+/// something to report; what it returned is lost with a stream that ends, so [`StoreNews::Began`] should
 /// make it return the newest again. Nothing may be lost if it is given up while it waits.
 pub async fn follow(
     endpoint: &ControlEndpoint,
     hello: &StoreHello,
-    mut take: impl AsyncFnMut(Told),
+    mut take: impl AsyncFnMut(StoreNews),
     mut reports: impl AsyncFnMut() -> Vec<HalfReport>,
 ) {
     let stream = async |link, url: &str| {
-        let (mut up, upstream) = Up::new(hello);
+        let (mut up, upstream) = Uplink::new(hello);
         let mut client = ControlClient::new(link).max_decoding_message_size(MESSAGE_MAX);
         let down = client.serve(upstream).await;
         let mut down = down.map_err(|e| said(&e))?.into_inner();
         info!("follows the controller at {url}");
-        take(Told::Began).await;
+        take(StoreNews::Began).await;
         let reason = loop {
             tokio::select! {
                 message = down.message() => match message {
@@ -81,28 +81,28 @@ pub async fn follow(
 }
 
 /// What goes up one stream. It never holds up what comes down.
-struct Up {
+struct Uplink {
     waiting: VecDeque<Body>,
     sender: mpsc::Sender<FromStore>,
 }
 
-impl Up {
-    fn new(hello: &StoreHello) -> (Up, ReceiverStream<FromStore>) {
+impl Uplink {
+    fn new(hello: &StoreHello) -> (Uplink, ReceiverStream<FromStore>) {
         let (sender, receiver) = mpsc::channel(SENDING);
         let hello = Body::Hello(hello.clone());
         let _ = sender.try_send(FromStore { body: Some(hello) });
         let waiting = VecDeque::new();
-        (Up { waiting, sender }, ReceiverStream::new(receiver))
+        (Uplink { waiting, sender }, ReceiverStream::new(receiver))
     }
 
-    async fn take_in(&mut self, message: ToStore, take: &mut impl AsyncFnMut(Told)) {
+    async fn take_in(&mut self, message: ToStore, take: &mut impl AsyncFnMut(StoreNews)) {
         match message.body {
             Some(to_store::Body::Cluster(message)) => match crate::convert::cluster(&message) {
-                Ok(cluster) => take(Told::Cluster(cluster)).await,
+                Ok(cluster) => take(StoreNews::Cluster(cluster)).await,
                 Err(e) => warn!("the controller sent a cluster that cannot be used: {e}"),
             },
             Some(to_store::Body::Placements(message)) => {
-                take(Told::Placements(crate::convert::placements(&message))).await;
+                take(StoreNews::Placements(crate::convert::placements(&message))).await;
             }
             Some(to_store::Body::Message(HalfMessage {
                 seq,
@@ -110,7 +110,7 @@ impl Up {
                 tenant,
                 message,
             })) => {
-                let told = Told::Message {
+                let told = StoreNews::Message {
                     discipline,
                     tenant,
                     message,

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use tonic::{body::Body, client::GrpcService};
 
 use crate::{
-    ControlEndpoint, Heard, Link,
+    ControlEndpoint, ControllerAnswer, Link,
     connect::{causes, no_answer, parse_urls},
     types::ErrorBody,
 };
@@ -21,7 +21,7 @@ const ANSWER_MAX: usize = 16 << 20;
 
 /// A request of the admin API, to be sent to one controller after the other until it is answered.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct AdminRequest {
     /// What to do.
     pub method: Method,
     /// With what, from `/v1` on, parameters included.
@@ -36,14 +36,14 @@ impl ControlEndpoint {
     /// # Errors
     /// One line: what it said, or that no controller answers. A change that may have been made
     /// although no answer came is not repeated, and the line says so.
-    pub async fn ask(&self, asking: &Asking) -> Result<String, String> {
+    pub async fn ask(&self, asking: &AdminRequest) -> Result<String, String> {
         let one = async |link, url: &str| asking.once(link, url).await;
         self.leader(0, one).await.map(|(text, _)| text)
     }
 }
 
-impl Asking {
-    async fn once(&self, link: Link, url: &str) -> Heard<String> {
+impl AdminRequest {
+    async fn once(&self, link: Link, url: &str) -> ControllerAnswer<String> {
         let exchange = tokio::time::timeout(ANSWER_WITHIN, self.exchange(link));
         let error: Box<dyn std::error::Error + Send + Sync> = match exchange.await {
             Ok(Ok((status, text))) => return understand(status, text, url),
@@ -51,13 +51,13 @@ impl Asking {
             Err(_) => format!("no answer within {} s", ANSWER_WITHIN.as_secs()).into(),
         };
         if error.is::<LengthLimitError>() {
-            return Heard::Refused(format!(
+            return ControllerAnswer::Refused(format!(
                 "{url}: the answer is longer than {ANSWER_MAX} bytes; ask for less"
             ));
         }
         match self.method == Method::GET {
-            true => Heard::Later(no_answer(url, &*error, "is it http:// or https://?")),
-            false => Heard::Refused(format!(
+            true => ControllerAnswer::Later(no_answer(url, &*error, "is it http:// or https://?")),
+            false => ControllerAnswer::Refused(format!(
                 "{url}: {}; whether it was done is not known",
                 causes(&*error)
             )),
@@ -85,9 +85,9 @@ impl Asking {
 }
 
 /// What an answer says.
-fn understand(status: StatusCode, text: String, url: &str) -> Heard<String> {
+fn understand(status: StatusCode, text: String, url: &str) -> ControllerAnswer<String> {
     if status.is_success() {
-        return Heard::Done(text);
+        return ControllerAnswer::Done(text);
     }
     let body: ErrorBody = serde_json::from_str(&text).unwrap_or_else(|_| ErrorBody {
         error: format!("{status}, with an answer that no controller gives"),
@@ -95,11 +95,11 @@ fn understand(status: StatusCode, text: String, url: &str) -> Heard<String> {
     });
     match (status, body.leader) {
         (StatusCode::TEMPORARY_REDIRECT, Some(leader)) if parse_urls(&leader).is_ok() => {
-            Heard::Leader(leader.trim_end_matches('/').into())
+            ControllerAnswer::Leader(leader.trim_end_matches('/').into())
         }
         (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TEMPORARY_REDIRECT, _) => {
-            Heard::Later(format!("{url}: {}", body.error))
+            ControllerAnswer::Later(format!("{url}: {}", body.error))
         }
-        _ => Heard::Refused(body.error),
+        _ => ControllerAnswer::Refused(body.error),
     }
 }

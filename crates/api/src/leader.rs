@@ -12,7 +12,7 @@ const TRIES: usize = 8;
 
 /// What one controller said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard<T> {
+pub enum ControllerAnswer<T> {
     /// It leads, and this is its answer.
     Done(T),
     /// The one at this URL leads.
@@ -33,7 +33,7 @@ impl ControlEndpoint {
     pub async fn leader<T>(
         &self,
         first: usize,
-        mut ask: impl AsyncFnMut(Link, &str) -> Heard<T>,
+        mut ask: impl AsyncFnMut(Link, &str) -> ControllerAnswer<T>,
     ) -> Result<(T, usize), String> {
         let (mut turn, mut redirected) = (0, None);
         let mut trouble = "no address of a controller is given".to_string();
@@ -47,24 +47,24 @@ impl ControlEndpoint {
                 .unwrap_or_else(|| self.urls[which].clone());
             let heard = match self.connect_to(&url).await {
                 Ok(link) => ask(link, &url).await,
-                Err(line) => Heard::Later(line),
+                Err(line) => ControllerAnswer::Later(line),
             };
             match heard {
-                Heard::Done(answer) => return Ok((answer, which)),
-                Heard::Refused(line) => return Err(line),
-                Heard::Later(line) => {
+                ControllerAnswer::Done(answer) => return Ok((answer, which)),
+                ControllerAnswer::Refused(line) => return Err(line),
+                ControllerAnswer::Later(line) => {
                     trouble = line;
                     turn += 1;
                 }
                 // The token goes along, so it must not go where others could read it.
-                Heard::Leader(leader)
+                ControllerAnswer::Leader(leader)
                     if url.starts_with("https:") && !leader.starts_with("https:") =>
                 {
                     return Err(format!(
                         "{url} says that {leader} leads, which is not encrypted; name the leader in --control"
                     ));
                 }
-                Heard::Leader(leader) => {
+                ControllerAnswer::Leader(leader) => {
                     trouble = format!("{url} says that {leader} leads, and that one does not");
                     redirected = Some(leader);
                 }
@@ -79,7 +79,8 @@ impl ControlEndpoint {
     /// # Errors
     /// As [`ControlEndpoint::connect_to`], of the last one.
     pub async fn connect(&self, first: usize) -> Result<(Link, usize), String> {
-        self.leader(first, async |link, _| Heard::Done(link)).await
+        self.leader(first, async |link, _| ControllerAnswer::Done(link))
+            .await
     }
 
     /// Keeps a stream to the controller that leads, for as long as this is polled. `stream` begins
@@ -95,8 +96,8 @@ impl ControlEndpoint {
             let ended = self.leader(first, async |link, url| {
                 let began = Instant::now();
                 match stream(link, url).await {
-                    Ok(end) => Heard::Done((end, began.elapsed())),
-                    Err(line) => Heard::Later(line),
+                    Ok(end) => ControllerAnswer::Done((end, began.elapsed())),
+                    Err(line) => ControllerAnswer::Later(line),
                 }
             });
             match ended.await {

@@ -27,7 +27,7 @@ pub mod proto {
 
 pub use connect::{Bearer, ControlEndpoint, Link, said};
 pub use digest::Digest;
-pub use follow::{Told, follow};
-pub use json::{Asking, JSON};
-pub use leader::Heard;
+pub use follow::{StoreNews, follow};
+pub use json::{AdminRequest, JSON};
+pub use leader::ControllerAnswer;
 pub use pauses::Pauses;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    ControlEndpoint, Heard,
+    ControlEndpoint, ControllerAnswer,
     connect::said,
     proto::{StatusReply, StatusRequest, control_client::ControlClient},
 };
@@ -24,12 +24,12 @@ pub async fn fetch_from(endpoint: &ControlEndpoint) -> Result<StatusReply, Strin
     let mut standby = None;
     let ask = async |link, url: &str| match ControlClient::new(link).status(StatusRequest {}).await
     {
-        Ok(reply) if reply.get_ref().leading => Heard::Done(reply.into_inner()),
+        Ok(reply) if reply.get_ref().leading => ControllerAnswer::Done(reply.into_inner()),
         Ok(reply) => {
             standby = Some(reply.into_inner());
-            Heard::Later(format!("{url} does not lead"))
+            ControllerAnswer::Later(format!("{url} does not lead"))
         }
-        Err(e) => Heard::Later(format!("{url}: {}", said(&e))),
+        Err(e) => ControllerAnswer::Later(format!("{url}: {}", said(&e))),
     };
     match (endpoint.leader(0, ask).await, standby) {
         (Ok((reply, _)), _) | (Err(_), Some(reply)) => Ok(reply),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
-use api::{Asking, JSON, types::LIST_MAX};
+use api::{AdminRequest, JSON, types::LIST_MAX};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{command_line::end_when_unread, reach::Reach};
@@ -63,7 +63,7 @@ impl Api {
         path: &str,
         body: Option<(&'static str, String)>,
     ) -> anyhow::Result<String> {
-        let asking = Asking {
+        let asking = AdminRequest {
             method: method.parse()?,
             path: path.into(),
             body,

@@ -185,7 +185,7 @@ pub(crate) const KEPT_SEALED: u8 = 3;
 
 /// A record of a lent key, as far as this side looks at it.
 #[repr(C)]
-pub(crate) struct Kept {
+pub(crate) struct LentKey {
     pub seq: AtomicU32,
     pub state: AtomicU8,
     pub is_owner: AtomicU8,
@@ -241,7 +241,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<Page>() == PAGE_BYTES && PAGE_BYTES == 26_560);
 const _: () = assert!(size_of::<Item>() == 48);
 const _: () = assert!(size_of::<Lease>() == 64);
-const _: () = assert!(size_of::<Kept>() == 1784);
+const _: () = assert!(size_of::<LentKey>() == 1784);
 const _: () = assert!(size_of::<PipeSlot>() == 16);
 const _: () = assert!(size_of::<Blanks>() == 64 + 8 * BLANKS);
 const _: () = assert!(size_of::<Tenant>() == 72);

@@ -21,11 +21,11 @@ mod programs;
 mod refusal;
 
 pub use attach::{
-    attachment::{Attached, Mode, check_interface},
+    attachment::{Attachment, Mode, check_interface},
     detach::detach,
     interface::{interfaces, longest_frame},
     links::attached,
-    recirculation::{Going, Loops},
+    recirculation::{Loops, RecirculationPorts},
 };
 pub use error::Error;
 pub use layout::{
@@ -34,7 +34,7 @@ pub use layout::{
 };
 pub use load::{
     accepted::forget_accepted,
-    check::{Checked, check},
+    check::{ProgramCheck, check},
     dataplane::Dataplane,
     kernel::cpus,
     object::{MapLayout, Object, RECIRCULATION, maps_of},
@@ -47,13 +47,13 @@ pub use maps::{
     counters::{Counter, Counters},
     events::{Event, Events},
     lease::{LeaseState, Leases},
-    lent::Lent,
+    lent::LoanCounts,
     local::LocalMaps,
     page_items::PageItems,
-    probation::{Probation, Used},
+    probation::{BlankOutcome, Probation},
     rows::{KeyValue, Rows},
     sketch::Sketches,
-    table::{Busy, Held, InsertError, Table},
+    table::{Busy, HeldItem, InsertError, Table},
     tally::Tallies,
     tenant::TenantEntry,
     traffic::{FlowCount, Traffic},

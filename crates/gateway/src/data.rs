@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// What a key has, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct KeyInfo {
     /// Length of the value in bytes.
     pub len: u64,
     /// What remains of its life; `None`: it does not expire.
@@ -47,7 +47,7 @@ pub(crate) struct Put {
 
 /// What SET did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct SetOutcome {
     /// Whether the value was written, or its condition did not hold.
     pub written: bool,
     /// The value before, if it was wanted and there was one.
@@ -56,36 +56,36 @@ pub(crate) struct Written {
 
 /// Why there is no result: the error's line as the client sees it, code first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused(pub String);
+pub(crate) struct ErrorLine(pub String);
 
 /// How the line of a write begins that may have been carried out, or may still be.
 pub(crate) const OUTCOME_UNKNOWN: &str = "ERR outcome unknown";
 
-impl Refused {
+impl ErrorLine {
     /// The same once the backend has carried the write out: what clients take for a refusal must
     /// not stand at the front.
-    pub fn after(self, done: &str) -> Refused {
-        Refused(format!(
+    pub fn after(self, done: &str) -> ErrorLine {
+        ErrorLine(format!(
             "ERR {done}, but the value before cannot be given: {}",
             self.0
         ))
     }
 }
 
-pub(crate) type Done<T> = Result<T, Refused>;
+pub(crate) type DataResult<T> = Result<T, ErrorLine>;
 
 /// Keys and their values. Every operation may run beside every other one.
 pub(crate) trait Data: Send + Sync + 'static {
-    fn get(&self, key: &Bytes) -> impl Future<Output = Done<Option<Bytes>>> + Send;
-    fn about(&self, key: &Bytes) -> impl Future<Output = Done<Option<About>>> + Send;
+    fn get(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<Bytes>>> + Send;
+    fn about(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<KeyInfo>>> + Send;
     fn set(
         &self,
         key: &Bytes,
         value: &Bytes,
         put: Put,
-    ) -> impl Future<Output = Done<Written>> + Send;
+    ) -> impl Future<Output = DataResult<SetOutcome>> + Send;
     /// Whether there was such a key.
-    fn delete(&self, key: &Bytes) -> impl Future<Output = Done<bool>> + Send;
+    fn delete(&self, key: &Bytes) -> impl Future<Output = DataResult<bool>> + Send;
     /// Removes a key and gives the value that it had.
-    fn take(&self, key: &Bytes) -> impl Future<Output = Done<Option<Bytes>>> + Send;
+    fn take(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<Bytes>>> + Send;
 }

@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, Value, aio::Multiple
 use tokio::sync::Mutex;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
 
-use crate::data::{About, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written};
+use crate::data::{DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, SetOutcome};
 
 /// How long a backend may take for one command, large values included.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -138,7 +138,7 @@ impl Direct {
     }
 
     /// The value of a key.
-    pub async fn get(&self, key: &[u8]) -> Done<Option<Bytes>> {
+    pub async fn get(&self, key: &[u8]) -> DataResult<Option<Bytes>> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let backend = self.backend_of(&stored);
@@ -152,10 +152,10 @@ impl Direct {
     }
 
     /// Length and time to live of a key.
-    pub async fn about(&self, key: &[u8]) -> Done<Option<About>> {
+    pub async fn about(&self, key: &[u8]) -> DataResult<Option<KeyInfo>> {
         let found = self.about_stored(key).await?;
         let overhead = self.seal.as_ref().map_or(0, |_| Seal::OVERHEAD as u64);
-        Ok(found.map(|about| About {
+        Ok(found.map(|about| KeyInfo {
             // Too short for a seal: reading it says so.
             len: about.len.saturating_sub(overhead),
             ..about
@@ -163,7 +163,7 @@ impl Direct {
     }
 
     /// The same of what the backend holds, which may be sealed.
-    async fn about_stored(&self, key: &[u8]) -> Done<Option<About>> {
+    async fn about_stored(&self, key: &[u8]) -> DataResult<Option<KeyInfo>> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let backend = self.backend_of(&stored);
@@ -174,7 +174,7 @@ impl Direct {
             other => return Err(unexpected(&other)),
         };
         match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
-            Value::Int(len) => Ok(Some(About {
+            Value::Int(len) => Ok(Some(KeyInfo {
                 len: len.max(0) as u64,
                 expires_in: u64::try_from(left).ok().map(Duration::from_millis),
             })),
@@ -183,7 +183,7 @@ impl Direct {
     }
 
     /// Writes a value as Redis's SET does.
-    pub async fn set(&self, key: &[u8], value: &[u8], put: Put) -> Done<Written> {
+    pub async fn set(&self, key: &[u8], value: &[u8], put: Put) -> DataResult<SetOutcome> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let backend = self.backend_of(&stored);
@@ -212,7 +212,7 @@ impl Direct {
         let answer = backend.write(&command).await?;
         let Some((len, reserved)) = room else {
             let written = answer == Value::Okay;
-            return Ok(Written { written, old: None });
+            return Ok(SetOutcome { written, old: None });
         };
         let old = self
             .held(key, answer, len, reserved)
@@ -222,11 +222,11 @@ impl Direct {
             OnlyIf::Absent => old.is_none(),
             OnlyIf::Present => old.is_some(),
         };
-        Ok(Written { written, old })
+        Ok(SetOutcome { written, old })
     }
 
     /// Removes a key; whether it was there.
-    pub async fn delete(&self, key: &[u8]) -> Done<bool> {
+    pub async fn delete(&self, key: &[u8]) -> DataResult<bool> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let command = redis::cmd("DEL").arg(&name).clone();
@@ -234,7 +234,7 @@ impl Direct {
     }
 
     /// Removes a key and gives its value.
-    pub async fn take(&self, key: &[u8]) -> Done<Option<Bytes>> {
+    pub async fn take(&self, key: &[u8]) -> DataResult<Option<Bytes>> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let len = self
@@ -250,7 +250,7 @@ impl Direct {
 
     /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives
     /// at most. Changes no value.
-    pub async fn prolong(&self, key: &[u8], left_ms: u64, life: Duration) -> Done<()> {
+    pub async fn prolong(&self, key: &[u8], left_ms: u64, life: Duration) -> DataResult<()> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let mut command = redis::cmd("EVAL");
@@ -263,9 +263,9 @@ impl Direct {
         self.backend_of(&stored).write(&command).await.map(drop)
     }
 
-    fn reserve(&self, len: usize) -> Done<Reserved> {
+    fn reserve(&self, len: usize) -> DataResult<Reserved> {
         self.memory.reserve(len).ok_or_else(|| {
-            Refused(format!(
+            ErrorLine(format!(
                 "OOM a value of {len} bytes: the gateway's memory for large requests (--max-memory) is in use"
             ))
         })
@@ -294,7 +294,7 @@ impl Direct {
         value: Value,
         len: usize,
         reserved: Reserved,
-    ) -> Done<Option<Bytes>> {
+    ) -> DataResult<Option<Bytes>> {
         match value {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => {
@@ -307,7 +307,7 @@ impl Direct {
                 };
                 let bytes = match &self.seal {
                     Some(seal) => seal.open(&seal.hide(key), &bytes).map_err(|why| {
-                        Refused(format!(
+                        ErrorLine(format!(
                             "ERR the value in the backend does not open with this seal key: {why}"
                         ))
                     })?,
@@ -339,10 +339,10 @@ impl Direct {
 
     /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other
     /// tenants' keys under their names there.
-    fn name_of(&self, key: &[u8]) -> Done<Vec<u8>> {
+    fn name_of(&self, key: &[u8]) -> DataResult<Vec<u8>> {
         if self.tenant == TENANT_OPEN {
             if key.starts_with(PREFIX.as_bytes()) {
-                return Err(Refused(format!(
+                return Err(ErrorLine(format!(
                     "ERR keys that begin with '{PREFIX}' belong to tenants; use --tenant"
                 )));
             }
@@ -369,37 +369,37 @@ fn client(url: &str, password: Option<&str>) -> redis::RedisResult<redis::Client
     redis::Client::open(info.set_redis_settings(settings))
 }
 
-fn unexpected(value: &Value) -> Refused {
+fn unexpected(value: &Value) -> ErrorLine {
     let kind = match value {
         Value::Nil => "nil",
         Value::Int(_) => "a number",
         Value::BulkString(_) => "a string",
         _ => "something else",
     };
-    Refused(format!(
+    ErrorLine(format!(
         "ERR the backend answered with {kind}, which makes no sense"
     ))
 }
 
 impl Backend {
-    async fn read(&self, command: &Cmd) -> Done<Value> {
+    async fn read(&self, command: &Cmd) -> DataResult<Value> {
         self.execute(command)
             .await
             .map_err(|error| match server_error(&error) {
-                Some(line) => Refused(line),
-                None => Refused(format!("TRYAGAIN no answer from the backend: {error}")),
+                Some(line) => ErrorLine(line),
+                None => ErrorLine(format!("TRYAGAIN no answer from the backend: {error}")),
             })
     }
 
-    async fn write(&self, command: &Cmd) -> Done<Value> {
+    async fn write(&self, command: &Cmd) -> DataResult<Value> {
         self.execute(command)
             .await
             .map_err(|error| match server_error(&error) {
-                Some(line) => Refused(line),
+                Some(line) => ErrorLine(line),
                 None if error.is_connection_refusal() => {
-                    Refused(format!("TRYAGAIN nothing was written: no backend: {error}"))
+                    ErrorLine(format!("TRYAGAIN nothing was written: no backend: {error}"))
                 }
-                None => Refused(format!(
+                None => ErrorLine(format!(
                     "{OUTCOME_UNKNOWN}: no answer from the backend: {error}"
                 )),
             })

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tokio::task::yield_now;
 
-use crate::data::{About, Data, Done, Life, OnlyIf, Put, Refused, Written};
+use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, SetOutcome};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -28,21 +28,21 @@ impl Fake {
     async fn turn(
         &self,
         key: &Bytes,
-    ) -> Done<MutexGuard<'_, HashMap<Bytes, (Bytes, Option<Duration>)>>> {
+    ) -> DataResult<MutexGuard<'_, HashMap<Bytes, (Bytes, Option<Duration>)>>> {
         // 0 to 4 turns, differently for calls that follow one another.
         let turns = self.calls.fetch_add(1, Relaxed).wrapping_mul(7) % 5;
         for _ in 0..turns {
             yield_now().await;
         }
         if key == BROKEN {
-            return Err(Refused("ERR outcome unknown:\r\nbroken".into()));
+            return Err(ErrorLine("ERR outcome unknown:\r\nbroken".into()));
         }
         Ok(self.table.lock().unwrap())
     }
 }
 
 impl Data for Fake {
-    async fn get(&self, key: &Bytes) -> Done<Option<Bytes>> {
+    async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         Ok(self
             .turn(key)
             .await?
@@ -50,15 +50,15 @@ impl Data for Fake {
             .map(|(value, _)| value.clone()))
     }
 
-    async fn about(&self, key: &Bytes) -> Done<Option<About>> {
+    async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
         let table = self.turn(key).await?;
-        Ok(table.get(key).map(|(value, life)| About {
+        Ok(table.get(key).map(|(value, life)| KeyInfo {
             len: value.len() as u64,
             expires_in: *life,
         }))
     }
 
-    async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> Done<Written> {
+    async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
         let mut table = self.turn(key).await?;
         let before = table.get(key).cloned();
         let old = before.clone().map(|(value, _)| value).filter(|_| put.old);
@@ -75,14 +75,14 @@ impl Data for Fake {
             };
             table.insert(key.clone(), (value.clone(), life));
         }
-        Ok(Written { written, old })
+        Ok(SetOutcome { written, old })
     }
 
-    async fn delete(&self, key: &Bytes) -> Done<bool> {
+    async fn delete(&self, key: &Bytes) -> DataResult<bool> {
         Ok(self.turn(key).await?.remove(key).is_some())
     }
 
-    async fn take(&self, key: &Bytes) -> Done<Option<Bytes>> {
+    async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         Ok(self.turn(key).await?.remove(key).map(|(value, _)| value))
     }
 }

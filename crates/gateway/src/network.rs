@@ -15,7 +15,7 @@ use client::{Client, Condition, Error, Value};
 
 use crate::{
     counters::Counters,
-    data::{About, Data, Done, Life, OUTCOME_UNKNOWN, OnlyIf, Put, Refused, Written},
+    data::{Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, SetOutcome},
     direct::Direct,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Network {
 }
 
 impl Data for Network {
-    async fn get(&self, key: &Bytes) -> Done<Option<Bytes>> {
+    async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         if let Some(direct) = self.reads_past_the_store(key)? {
             return self.counted(direct.get(key).await);
         }
@@ -48,7 +48,7 @@ impl Data for Network {
         }
     }
 
-    async fn about(&self, key: &Bytes) -> Done<Option<About>> {
+    async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
         if let Some(direct) = self.reads_past_the_store(key)? {
             return self.counted(direct.about(key).await);
         }
@@ -62,7 +62,7 @@ impl Data for Network {
                     (Some(direct), Some(about)) if is_long(about.expires_in) => {
                         direct.about(key).await
                     }
-                    (_, found) => Ok(found.map(|about| About {
+                    (_, found) => Ok(found.map(|about| KeyInfo {
                         len: about.len as u64,
                         expires_in: about.expires_in,
                     })),
@@ -72,7 +72,7 @@ impl Data for Network {
         }
     }
 
-    async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> Done<Written> {
+    async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
         if let Some(direct) = self.writes_past_the_store(key)? {
             return direct.set(key, value, put).await;
         }
@@ -91,13 +91,13 @@ impl Data for Network {
         };
         let written = match self.write(key, value, life, condition).await {
             Ok(()) => true,
-            Err(NotWritten::Mismatch) => false,
-            Err(NotWritten::Refused(why)) => return Err(why),
+            Err(WriteFailure::Mismatch) => false,
+            Err(WriteFailure::Refused(why)) => return Err(why),
         };
-        Ok(Written { written, old: None })
+        Ok(SetOutcome { written, old: None })
     }
 
-    async fn delete(&self, key: &Bytes) -> Done<bool> {
+    async fn delete(&self, key: &Bytes) -> DataResult<bool> {
         if let Some(direct) = self.writes_past_the_store(key)? {
             return direct.delete(key).await;
         }
@@ -107,7 +107,7 @@ impl Data for Network {
             .map_err(|error| self.refused(error))
     }
 
-    async fn take(&self, key: &Bytes) -> Done<Option<Bytes>> {
+    async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         if let Some(direct) = self.writes_past_the_store(key)? {
             return direct.take(key).await;
         }
@@ -131,15 +131,15 @@ impl Data for Network {
 }
 
 /// Why a write was not carried out.
-enum NotWritten {
+enum WriteFailure {
     /// Its condition did not hold.
     Mismatch,
-    Refused(Refused),
+    Refused(ErrorLine),
 }
 
 impl Network {
     /// A write that depends on the value before: read, then write if it is still that version.
-    async fn replace(&self, key: &Bytes, value: &Bytes, put: Put) -> Done<Written> {
+    async fn replace(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
         for attempt in 0..RETRIES {
             pause(attempt).await;
             let asked = Instant::now();
@@ -151,7 +151,7 @@ impl Network {
                 OnlyIf::Present => found.is_some(),
             };
             if !wanted {
-                return Ok(Written {
+                return Ok(SetOutcome {
                     written: false,
                     old: old(found),
                 });
@@ -180,20 +180,20 @@ impl Network {
             };
             match self.write(key, value, life, condition).await {
                 Ok(()) => {
-                    return Ok(Written {
+                    return Ok(SetOutcome {
                         written: true,
                         old: old(found),
                     });
                 }
-                Err(NotWritten::Mismatch) => self.counters.write_retries.add_one(),
-                Err(NotWritten::Refused(why)) => return Err(why),
+                Err(WriteFailure::Mismatch) => self.counters.write_retries.add_one(),
+                Err(WriteFailure::Refused(why)) => return Err(why),
             }
         }
         Err(contended())
     }
 
     /// What a write depends on that goes through the store.
-    async fn read(&self, key: &Bytes) -> Done<Option<Value>> {
+    async fn read(&self, key: &Bytes) -> DataResult<Option<Value>> {
         match self.client.get(key).await {
             Ok(found) => {
                 self.count_read(&found);
@@ -216,16 +216,16 @@ impl Network {
         value: &Bytes,
         life: Option<Duration>,
         condition: Condition,
-    ) -> Result<(), NotWritten> {
+    ) -> Result<(), WriteFailure> {
         let longer = life.filter(|life| *life > LONGEST_LIFE);
         if longer.is_some() && self.direct.is_none() {
-            return Err(NotWritten::Refused(self.refused(Error::TimeToLive)));
+            return Err(WriteFailure::Refused(self.refused(Error::TimeToLive)));
         }
         let life = life.map(|life| life.min(LONGEST_LIFE));
         match self.client.set_if(key, value, life, condition).await {
             Ok(_) => {}
-            Err(Error::Mismatch { .. }) => return Err(NotWritten::Mismatch),
-            Err(error) => return Err(NotWritten::Refused(self.refused(error))),
+            Err(Error::Mismatch { .. }) => return Err(WriteFailure::Mismatch),
+            Err(error) => return Err(WriteFailure::Refused(self.refused(error))),
         }
         if let (Some(life), Some(direct)) = (longer, &self.direct) {
             self.counters.direct_writes.add_one();
@@ -233,15 +233,15 @@ impl Network {
             direct
                 .prolong(key, left, life)
                 .await
-                .map_err(|Refused(why)| {
+                .map_err(|ErrorLine(why)| {
                     let written = format!("ERR written, but for 49 days and no longer: {why}");
-                    NotWritten::Refused(Refused(written))
+                    WriteFailure::Refused(ErrorLine(written))
                 })?;
         }
         Ok(())
     }
 
-    fn reads_past_the_store(&self, key: &[u8]) -> Done<Option<&Direct>> {
+    fn reads_past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
         let direct = self.past_the_store(key)?;
         if direct.is_some() {
             self.counters.direct_reads.add_one();
@@ -249,7 +249,7 @@ impl Network {
         Ok(direct)
     }
 
-    fn writes_past_the_store(&self, key: &[u8]) -> Done<Option<&Direct>> {
+    fn writes_past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
         let direct = self.past_the_store(key)?;
         if direct.is_some() {
             self.counters.direct_writes.add_one();
@@ -258,7 +258,7 @@ impl Network {
     }
 
     /// The backends, for a key that no packet carries.
-    fn past_the_store(&self, key: &[u8]) -> Done<Option<&Direct>> {
+    fn past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
         if (1..=wire::MAX_KEY).contains(&key.len()) {
             return Ok(None);
         }
@@ -270,7 +270,7 @@ impl Network {
 
     /// The backends, if this error of a read says that they may know better: the value is longer
     /// than the store hands out, or no string.
-    fn direct_read(&self, error: Error) -> Done<&Direct> {
+    fn direct_read(&self, error: Error) -> DataResult<&Direct> {
         match (&self.direct, &error) {
             (Some(direct), Error::TooLarge { .. } | Error::Backend { .. }) => {
                 self.counters.direct_reads.add_one();
@@ -280,7 +280,7 @@ impl Network {
         }
     }
 
-    fn counted<T>(&self, found: Done<Option<T>>) -> Done<Option<T>> {
+    fn counted<T>(&self, found: DataResult<Option<T>>) -> DataResult<Option<T>> {
         if let Ok(found) = &found {
             self.count_found(found.is_some());
         }
@@ -302,8 +302,8 @@ impl Network {
     }
 
     /// The client's error as a Redis client should see it.
-    fn refused(&self, error: Error) -> Refused {
-        Refused(match &error {
+    fn refused(&self, error: Error) -> ErrorLine {
+        ErrorLine(match &error {
             Error::KeyLength(_) | Error::TimeToLive => {
                 format!("ERR {error}; the gateway has no --backend to go to with it")
             }
@@ -342,8 +342,8 @@ async fn pause(attempt: u32) {
     }
 }
 
-fn contended() -> Refused {
-    Refused(format!(
+fn contended() -> ErrorLine {
+    ErrorLine(format!(
         "TRYAGAIN nothing was written: {RETRIES} times another write of the key came between"
     ))
 }
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_was_carried_out_is_not_refused() {
-        let why = Refused("OOM no room".into()).after("removed");
+        let why = ErrorLine("OOM no room".into()).after("removed");
         assert_eq!(
             why.0,
             "ERR removed, but the value before cannot be given: OOM no room"

@@ -10,7 +10,7 @@ use wire::Cluster;
 
 use crate::{
     BackendAddress, Limits, counters::Counters, direct::Direct, network::Network, server,
-    shared::Shared,
+    shared::GatewayState,
 };
 
 /// Everything a gateway is told when it starts.
@@ -38,7 +38,7 @@ pub struct Config {
 async fn serve(
     listener: TcpListener,
     network: Arc<Network>,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     stop: Pin<&mut dyn Future<Output = ()>>,
 ) {
     server::serve(listener, network, shared, stop).await;
@@ -88,7 +88,7 @@ pub async fn run(
         direct,
         counters: counters.clone(),
     });
-    let shared = Arc::new(Shared::new(limits, memory, counters, listen));
+    let shared = Arc::new(GatewayState::new(limits, memory, counters, listen));
     tracing::info!(%listen, "Redis clients are welcome");
     ready(listen);
     serve(listener, network, shared, std::pin::pin!(stop)).await;

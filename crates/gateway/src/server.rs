@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     data::Data,
     resp::{connection::Connection, session::Session},
-    shared::Shared,
+    shared::GatewayState,
 };
 
 /// After an error of accept (no file descriptor is free) it is tried again so much later.
@@ -21,7 +21,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) async fn serve<D: Data>(
     listener: TcpListener,
     data: Arc<D>,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     stop: impl Future<Output = ()>,
 ) {
     tokio::pin!(stop);

@@ -17,7 +17,7 @@ use crate::{Limits, counters::Counters};
 const FOREIGN_EVERY_S: u64 = 60;
 
 /// What all connections share, data aside.
-pub(crate) struct Shared {
+pub(crate) struct GatewayState {
     pub limits: Limits,
     pub memory: Memory,
     pub counters: Arc<Counters>,
@@ -29,14 +29,14 @@ pub(crate) struct Shared {
     foreign_said_s: AtomicU64,
 }
 
-impl Shared {
+impl GatewayState {
     pub fn new(
         limits: Limits,
         memory: Memory,
         counters: Arc<Counters>,
         listen: SocketAddr,
-    ) -> Shared {
-        Shared {
+    ) -> GatewayState {
+        GatewayState {
             limits,
             memory,
             counters,

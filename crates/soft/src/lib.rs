@@ -51,7 +51,7 @@ use self::{
     worker::{Losses, Worker},
 };
 
-pub use worker::Lost;
+pub use worker::LossCounts;
 
 /// The index of the recirculation port, which no interface has.
 const RECIRCULATION_PORT: u32 = u32::MAX;

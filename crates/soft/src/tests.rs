@@ -11,7 +11,7 @@ use dataplane::{Backing, Counters, Object, Programs, Rows, Sizes, TenantEntry, n
 use lab::namespace::{ip, sysctls, within};
 use wire::{Header, Op};
 
-use crate::{Lost, Soft};
+use crate::{LossCounts, Soft};
 
 /// How long a datagram may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -68,7 +68,7 @@ impl Net {
 
     /// What `work` says while a switch without disciplines forwards, and then what the switch has
     /// to say.
-    fn with_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (T, Lost, Counts) {
+    fn with_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (T, LossCounts, Counts) {
         self.with_objects(&[], |_| work())
     }
 
@@ -77,7 +77,7 @@ impl Net {
         &self,
         objects: &[Object],
         work: impl FnOnce(&Arc<Switch>) -> T + Send,
-    ) -> (T, Lost, Counts) {
+    ) -> (T, LossCounts, Counts) {
         let (started, is_started) = mpsc::channel();
         let (done, is_done) = tokio::sync::oneshot::channel();
         let serve = || {
@@ -169,7 +169,7 @@ fn what_is_ours_crosses_once_and_the_rest_goes_by_the_kernel() {
             crosses(a, b, &[7; 3000]);
         }
     });
-    assert_eq!(lost, Lost::default());
+    assert_eq!(lost, LossCounts::default());
     assert!(
         counts["forward"] >= 8 && counts["pass_other_magic"] == 8,
         "{counts:?}"
@@ -276,7 +276,7 @@ fn packets_go_round_and_are_copied() {
         let sent = send(Op::ReadRequest, b"fan", b"");
         assert_eq!(arrived(&a, &b, 1), [sent]);
     });
-    assert_eq!(lost, Lost::default());
+    assert_eq!(lost, LossCounts::default());
     assert_eq!(counts["drop_rounds"], 1, "{counts:?}");
 }
 

@@ -54,7 +54,7 @@ struct Way {
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownWays {
     ways: HashMap<IpAddr, Way>,
     /// Interfaces that the kernel forwards from, in IPv4 and in IPv6.
     forwards: HashMap<u32, [bool; 2]>,
@@ -62,7 +62,7 @@ struct Known {
 
 /// What packets are forwarded by.
 pub struct Ways {
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<KnownWays>>,
     ask: mpsc::Sender<IpAddr>,
 }
 
@@ -93,7 +93,7 @@ impl Ways {
         ];
         let (news_connection, _, mut messages) = rtnetlink::new_multicast_connection(&groups)?;
         let (connection, netlink, _) = rtnetlink::new_connection()?;
-        let known = Arc::<RwLock<Known>>::default();
+        let known = Arc::<RwLock<KnownWays>>::default();
         let (ask, mut asked) = mpsc::channel(QUEUE);
         let keeper = Keeper {
             interfaces,
@@ -157,7 +157,7 @@ impl Fib for Ways {
 struct Keeper {
     interfaces: Vec<(u32, String)>,
     netlink: Handle,
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<KnownWays>>,
 }
 
 /// An interface's Ethernet address and MTU.

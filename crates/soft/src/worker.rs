@@ -31,7 +31,7 @@ const ACCOUNT: Duration = Duration::from_millis(500);
 
 /// Packets that were lost in a soft switch, not by what its programs decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct LossCounts {
     /// For which there was no room before the programs.
     pub received: u64,
     /// That the kernel did not send.
@@ -42,7 +42,7 @@ pub struct Lost {
     pub recirculated: u64,
 }
 
-/// As [`Lost`], counted.
+/// As [`LossCounts`], counted.
 #[derive(Default)]
 pub struct Losses {
     received: AtomicU64,
@@ -52,8 +52,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    pub fn now(&self) -> Lost {
-        Lost {
+    pub fn now(&self) -> LossCounts {
+        LossCounts {
             received: self.received.load(Relaxed),
             sent: self.sent.load(Relaxed),
             passed: self.passed.load(Relaxed),

@@ -1,6 +1,6 @@
 //! What disciplines would need on a switch chip, and what papers say that their systems do.
 
-use rmt::{Pipeline, Published};
+use rmt::{Pipeline, PublishedUsage};
 
 /// The disciplines that declare their tables.
 pub const PIPELINES: &[(&str, Pipeline)] = &[
@@ -10,8 +10,8 @@ pub const PIPELINES: &[(&str, Pipeline)] = &[
 ];
 
 /// A paper's figures for its own system, or for another's as its authors built it.
-const OF_OTHERS: &[Published] = &[
-    Published {
+const OF_OTHERS: &[PublishedUsage] = &[
+    PublishedUsage {
         system: "NetCache, as KVSwitch's authors built it",
         source: "KVSwitch, table 1",
         items: "10,000",
@@ -21,7 +21,7 @@ const OF_OTHERS: &[Published] = &[
         tcam_percent: Some(34.21),
         alu_percent: Some(16.74),
     },
-    Published {
+    PublishedUsage {
         system: "KVSwitch",
         source: "KVSwitch, table 1",
         items: "10,000, 32 servers",
@@ -31,7 +31,7 @@ const OF_OTHERS: &[Published] = &[
         tcam_percent: Some(0.0),
         alu_percent: Some(24.61),
     },
-    Published {
+    PublishedUsage {
         system: "OrbitCache",
         source: "OrbitCache, section 4",
         items: "queues of 8 requests",
@@ -50,6 +50,6 @@ pub fn pipeline(discipline: &str) -> Option<Pipeline> {
 }
 
 /// What papers publish.
-pub fn published() -> impl Iterator<Item = &'static Published> {
+pub fn published() -> impl Iterator<Item = &'static PublishedUsage> {
     netcache::PUBLISHED.iter().chain(OF_OTHERS)
 }

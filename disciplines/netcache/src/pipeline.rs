@@ -8,7 +8,7 @@
 //! each time; and it would raise all four counts of a key that missed, where the C raises those
 //! that are least.
 
-use rmt::{Items, Lookup, Published, Table};
+use rmt::{Items, Lookup, PublishedUsage, Table};
 
 const COLUMNS: u32 = 32_768;
 /// The Bloom filter's cells, shared out over its three probes.
@@ -154,7 +154,7 @@ pub fn pipeline(items: Items) -> Vec<Table> {
 }
 
 /// What the paper says of its own.
-pub const PUBLISHED: &[Published] = &[Published {
+pub const PUBLISHED: &[PublishedUsage] = &[PublishedUsage {
     system: "NetCache",
     source: "SOSP 2017, section 6",
     items: "65,536 of 16 + 128 bytes, values over 8 stages",

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use datagrams::{Datagram, Receiver, Refusal, Sender, To};
 
-use crate::cpu::Others;
+use crate::cpu::CountedTasks;
 
 /// Requests outstanding.
 pub const WINDOW: usize = 64;
@@ -136,7 +136,7 @@ impl Client {
     ///
     /// # Errors
     /// The socket fails.
-    pub fn run(&mut self, time: Duration, others: &Others) -> anyhow::Result<Outcome> {
+    pub fn run(&mut self, time: Duration, others: &CountedTasks) -> anyhow::Result<Outcome> {
         let mut outcome = Outcome::default();
         let mut outstanding = 0;
         let (start, used) = (Instant::now(), others.used());
@@ -191,7 +191,7 @@ mod tests {
         let requests = vec![b"right".to_vec(), b"wrong".to_vec()];
         let mut client = Client::connect(to, requests, |answer| answer == b"right").unwrap();
         let outcome = client
-            .run(Duration::from_millis(50), &Others::default())
+            .run(Duration::from_millis(50), &CountedTasks::default())
             .unwrap();
         client.socket.send(b"q").unwrap();
         echo.join().unwrap();

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 /// Whose time is counted, beside the calling thread's.
 #[derive(Clone, Debug, Default)]
-pub struct Others {
+pub struct CountedTasks {
     tasks: Vec<String>,
 }
 
-impl Others {
+impl CountedTasks {
     /// The threads of these processes, and every `ksoftirqd`. Threads that start later are
     /// not counted.
-    pub fn of(pids: &[i32]) -> Others {
+    pub fn of(pids: &[i32]) -> CountedTasks {
         let mut tasks = vec![];
         for pid in pids {
             let threads = fs::read_dir(format!("/proc/{pid}/task"))
@@ -30,7 +30,7 @@ impl Others {
                 tasks.push(path.join("schedstat").display().to_string());
             }
         }
-        Others { tasks }
+        CountedTasks { tasks }
     }
 
     /// Time on a processor so far: theirs and this thread's.
@@ -61,7 +61,7 @@ pub struct Machine {
 
 /// What the processors did that was not this process's work, as parts of their time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Elsewhere {
+pub struct OtherWork {
     /// For other processes.
     pub other: f64,
     /// For other guests of the host: the time was stolen.
@@ -94,30 +94,30 @@ impl Machine {
     }
 
     /// What was done elsewhere since.
-    pub fn since(&self) -> Elsewhere {
-        Machine::now().map_or(Elsewhere::default(), |now| self.until(&now))
+    pub fn since(&self) -> OtherWork {
+        Machine::now().map_or(OtherWork::default(), |now| self.until(&now))
     }
 
-    fn until(&self, now: &Machine) -> Elsewhere {
+    fn until(&self, now: &Machine) -> OtherWork {
         let all = (now.all - self.all).max(1.0);
-        Elsewhere {
+        OtherWork {
             other: ((now.busy - self.busy) - (now.own - self.own)).max(0.0) / all,
             stolen: (now.stolen - self.stolen) / all,
         }
     }
 }
 
-impl Default for Elsewhere {
+impl Default for OtherWork {
     /// Nothing is known.
-    fn default() -> Elsewhere {
-        Elsewhere {
+    fn default() -> OtherWork {
+        OtherWork {
             other: f64::NAN,
             stolen: f64::NAN,
         }
     }
 }
 
-impl fmt::Display for Elsewhere {
+impl fmt::Display for OtherWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |part: f64| part * 100.0;
         let (other, stolen) = (percent(self.other), percent(self.stolen));

@@ -197,7 +197,7 @@ impl Drive {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn aim(&self, aim: &Aim) -> anyhow::Result<Aimed<'_>> {
+    pub fn aim(&self, aim: &Aim) -> anyhow::Result<AimedDrive<'_>> {
         let frame = packet::request(&request(aim, aim.first)?);
         let prepared = aim.prepared || aim.checksum || aim.secret != Secret::NONE;
         if prepared {
@@ -217,7 +217,7 @@ impl Drive {
             front: frame[..FRONT_BYTES].try_into()?,
             unused: [0; 2],
         };
-        Ok(Aimed {
+        Ok(AimedDrive {
             drive: self,
             picks: picked.then(|| picks(aim)),
             plan,
@@ -245,7 +245,7 @@ impl Drive {
 }
 
 /// The driver with something to do.
-pub struct Aimed<'a> {
+pub struct AimedDrive<'a> {
     drive: &'a Drive,
     plan: Plan,
     picks: Option<Vec<u8>>,
@@ -253,7 +253,7 @@ pub struct Aimed<'a> {
     verdict: u32,
 }
 
-impl Aimed<'_> {
+impl AimedDrive<'_> {
     /// The same requests for another target, which ends with that verdict.
     pub fn turn(&mut self, target: u32, verdict: u32) {
         (self.plan.target, self.verdict) = (target, verdict);

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, ensure};
 use lab::{interrupt, namespace, rack::Lab, topology::ProcessSpec};
 
-use crate::cpu::{Others, own};
+use crate::cpu::{CountedTasks, own};
 
 /// Keys that `redis-benchmark -r` asks for.
 pub const KEYS: usize = 10_000;
@@ -28,7 +28,7 @@ pub fn key(number: usize) -> Vec<u8> {
 /// The gateway on the client's host and a Redis on another.
 pub struct Gateway {
     redis: IpAddr,
-    others: [Others; 2],
+    others: [CountedTasks; 2],
 }
 
 fn process(name: &str, command: &[&str], ready: Option<&str>) -> ProcessSpec {
@@ -82,7 +82,10 @@ impl Gateway {
             })
         })?;
         namespace::within(&lab.namespace(host), || fill(redis.into(), value_len))?;
-        let of = |name: String| lab.process(&name).map(|process| Others::of(&[process.pid]));
+        let of = |name: String| {
+            lab.process(&name)
+                .map(|process| CountedTasks::of(&[process.pid]))
+        };
         let ours = of(format!("{client}-gateway")).context("the gateway's process")?;
         let theirs = of(format!("{host}-redis")).context("Redis's process")?;
         Ok(Gateway {
@@ -133,7 +136,7 @@ fn children() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-fn cost(host: &str, port: u16, pipeline: usize, others: &Others) -> anyhow::Result<f64> {
+fn cost(host: &str, port: u16, pipeline: usize, others: &CountedTasks) -> anyhow::Result<f64> {
     let (before, used, own_before) = (children(), others.used(), own());
     let output = Command::new("redis-benchmark")
         .args([

@@ -35,7 +35,7 @@ use crate::{
     runs::{self, Program},
 };
 use hits::{ITEMS, Stock};
-use pair::{REPEAT, Side, Taken};
+use pair::{BatchCosts, REPEAT, Side};
 
 type Measure = fn(&Rig, &mut Report, &str) -> anyhow::Result<()>;
 
@@ -108,7 +108,7 @@ impl<'a> Rig<'a> {
         &self,
         sides: [Side<'_>; 2],
         each: impl FnMut() -> anyhow::Result<()>,
-    ) -> anyhow::Result<[Taken; 2]> {
+    ) -> anyhow::Result<[BatchCosts; 2]> {
         let batches = self.options.batches;
         let taken = pair::measure(&self.drive, self.ingress, batches, sides, each)?;
         let mut driver = self.driver.borrow_mut();

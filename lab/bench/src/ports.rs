@@ -12,7 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::{
-    drive::Aimed,
+    drive::AimedDrive,
     kernel,
     runs::{self, Program},
 };
@@ -33,7 +33,7 @@ pub const OUT: &str = "out0";
 
 /// Which program a frame passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Through {
+pub enum Passage {
     /// The switch at [`IN`].
     Switch,
     /// One that asks the kernel's routes, writes the Ethernet addresses and redirects, and
@@ -46,7 +46,7 @@ pub struct Ports {
     object: Object,
     floors: Object,
     links: Vec<Link>,
-    /// By [`Through`]: where frames are sent in.
+    /// By [`Passage`]: where frames are sent in.
     ways_in: [u32; 2],
     /// Where they are measured without links: the interface that frames seem to come in by.
     pub ingress: u32,
@@ -141,7 +141,7 @@ impl Ports {
     ///
     /// # Errors
     /// The kernel refuses, or frames were lost.
-    pub fn measure(&self, aimed: &mut Aimed<'_>, through: Through) -> anyhow::Result<f64> {
+    pub fn measure(&self, aimed: &mut AimedDrive<'_>, through: Passage) -> anyhow::Result<f64> {
         let moments = runs::map(&self.object, "moments")?;
         moments.update(&0u32.to_ne_bytes(), &[0; 16], MapFlags::ANY)?;
         aimed.send(self.ways_in[through as usize], FRAMES)?;

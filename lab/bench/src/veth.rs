@@ -23,7 +23,7 @@ use crate::{
     Options,
     cache::{self, Cache, pages_for},
     client::{Client, Outcome},
-    cpu::Others,
+    cpu::CountedTasks,
     gateway::{self, Gateway},
     report::{Report, Side, Target::Report as Told},
     soft,
@@ -38,7 +38,7 @@ const BATCH: Duration = Duration::from_millis(200);
 struct Way {
     what: &'static str,
     client: Client,
-    others: Others,
+    others: CountedTasks,
     outcomes: Vec<Outcome>,
 }
 
@@ -55,7 +55,7 @@ impl Way {
         Ok(Way {
             what,
             client: Client::connect(SocketAddr::from(to), requests, is_answer)?,
-            others: Others::of(&pids),
+            others: CountedTasks::of(&pids),
             outcomes: vec![],
         })
     }
@@ -281,10 +281,10 @@ fn measure_gateway(
 
 /// What a request through the gateway costs and what it costs Redis, batch by batch, and how many
 /// requests each batch has under way.
-type Through = (usize, Vec<[f64; 2]>);
+type GatewayCosts = (usize, Vec<[f64; 2]>);
 
-fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<Through>> {
-    let mut all: Vec<Through> = [1, 16].map(|pipeline| (pipeline, vec![])).into();
+fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<GatewayCosts>> {
+    let mut all: Vec<GatewayCosts> = [1, 16].map(|pipeline| (pipeline, vec![])).into();
     for _ in 0..batches {
         for (pipeline, costs) in &mut all {
             costs.push(gateway.batch(*pipeline)?);
@@ -293,7 +293,7 @@ fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<Through>> {
     Ok(all)
 }
 
-fn write_through(report: &mut Report, all: Vec<Through>) {
+fn write_through(report: &mut Report, all: Vec<GatewayCosts>) {
     for (pipeline, costs) in all {
         let side = |i: usize| costs.iter().map(|pair| pair[i]).collect::<Vec<f64>>();
         let sides = [

@@ -3,7 +3,7 @@
 use wire::{Epoch, Flags, Header, Op, Packet};
 
 use crate::{
-    Message, Seen, Switch, Verdict, World,
+    Message, SeenFrame, Switch, Verdict, World,
     frame::{MAC_HERE, MAC_THERE},
     switch::in_this_process,
 };
@@ -15,13 +15,13 @@ pub struct Case {
     pub given: fn(&mut World),
     /// The packet.
     pub packet: fn(&World) -> Message,
-    pub then: Then,
+    pub then: Expectation,
     /// Every counter that moves, each by one, in any order.
     pub counts: &'static [&'static str],
 }
 
 /// Where the packet goes and how it looks. "Forwarded" is PASS: the test run has no route.
-pub enum Then {
+pub enum Expectation {
     /// Forwarded, byte for byte.
     Forwarded,
     /// Forwarded; the frame has grown, but not the datagram, which asks for the same.
@@ -44,9 +44,9 @@ pub enum Then {
     Dropped,
 }
 
-type Verified = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Verified {
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> CheckResult {
     if found == wanted {
         Ok(())
     } else {
@@ -72,7 +72,7 @@ fn signed<'a>(payload: &'a [u8], asked: &Message, padding: usize) -> Result<Pack
     Ok(packet)
 }
 
-fn went_back(seen: &Seen, asked: &Message) -> Verified {
+fn went_back(seen: &SeenFrame, asked: &Message) -> CheckResult {
     expect("to MAC", seen.to_mac, MAC_HERE)?;
     expect("from MAC", seen.from_mac, MAC_THERE)?;
     expect("VLAN", seen.vlan, asked.vlan)?;
@@ -83,7 +83,7 @@ fn went_back(seen: &Seen, asked: &Message) -> Verified {
     expect("bytes behind the datagram", seen.trailer, 0)
 }
 
-fn rose(epoch: Epoch, before: u64) -> Verified {
+fn rose(epoch: Epoch, before: u64) -> CheckResult {
     expect("switch", epoch.switch(), Switch::ID)?;
     if epoch.number() > before {
         Ok(())
@@ -92,36 +92,41 @@ fn rose(epoch: Epoch, before: u64) -> Verified {
     }
 }
 
-impl Then {
+impl Expectation {
     fn verdict(&self) -> Verdict {
         match self {
-            Then::Forwarded | Then::ForwardedInMeaning | Then::Stamped { .. } | Then::Disowned => {
-                Verdict::Pass
-            }
-            Then::Dropped => Verdict::Drop,
+            Expectation::Forwarded
+            | Expectation::ForwardedInMeaning
+            | Expectation::Stamped { .. }
+            | Expectation::Disowned => Verdict::Pass,
+            Expectation::Dropped => Verdict::Drop,
             _ => Verdict::Tx,
         }
     }
 
-    fn check(&self, world: &World, asked: &Message, out: &[u8], epoch_before: u64) -> Verified {
-        if let Then::Forwarded = self {
+    fn check(&self, world: &World, asked: &Message, out: &[u8], epoch_before: u64) -> CheckResult {
+        if let Expectation::Forwarded = self {
             return expect("frame", out, &asked.frame().bytes());
         }
-        if let Then::Dropped = self {
+        if let Expectation::Dropped = self {
             return Ok(());
         }
-        let seen = Seen::read(out)?;
+        let seen = SeenFrame::read(out)?;
         match self {
-            Then::Answered(value) => Then::check_answer(&seen, asked, value, 0),
-            Then::AnsweredFor(value, ms) => Then::check_answer(&seen, asked, value, *ms),
-            Then::Stamped { grant } => Then::check_stamp(&seen, asked, *grant, epoch_before),
-            Then::ForwardedInMeaning => {
+            Expectation::Answered(value) => Expectation::check_answer(&seen, asked, value, 0),
+            Expectation::AnsweredFor(value, ms) => {
+                Expectation::check_answer(&seen, asked, value, *ms)
+            }
+            Expectation::Stamped { grant } => {
+                Expectation::check_stamp(&seen, asked, *grant, epoch_before)
+            }
+            Expectation::ForwardedInMeaning => {
                 expect("from", seen.from, asked.from)?;
                 let packet = Packet::decode(&seen.payload).map_err(|error| error.to_string())?;
                 expect("header", packet.header, header_of(asked))?;
                 expect("key", packet.key, &asked.key)
             }
-            Then::Disowned => {
+            Expectation::Disowned => {
                 let packet = signed(&seen.payload, asked, 0)?;
                 let was = header_of(asked);
                 let wanted = Header {
@@ -132,7 +137,7 @@ impl Then {
                 };
                 expect("header", packet.header, wanted)
             }
-            Then::Acknowledged => {
+            Expectation::Acknowledged => {
                 went_back(&seen, asked)?;
                 let packet = signed(&seen.payload, asked, 0)?;
                 let (was, is) = (header_of(asked), packet.header);
@@ -147,7 +152,7 @@ impl Then {
                 expect("header", is, wanted)?;
                 expect("key", packet.key, &asked.key)
             }
-            Then::AsksForLease => {
+            Expectation::AsksForLease => {
                 went_back(&seen, asked)?;
                 let is = signed(&seen.payload, asked, 0)?.header;
                 let age_ns = world.switch.leases.now_ns().checked_sub(is.version);
@@ -162,7 +167,7 @@ impl Then {
                 };
                 expect("header", is, wanted)
             }
-            Then::Heard => {
+            Expectation::Heard => {
                 went_back(&seen, asked)?;
                 let is = signed(&seen.payload, asked, 0)?.header;
                 let wanted = Header {
@@ -172,11 +177,16 @@ impl Then {
                 };
                 expect("header", is, wanted)
             }
-            Then::Forwarded | Then::Dropped => unreachable!(),
+            Expectation::Forwarded | Expectation::Dropped => unreachable!(),
         }
     }
 
-    fn check_answer(seen: &Seen, asked: &Message, value: &[u8], at_most_ms: u32) -> Verified {
+    fn check_answer(
+        seen: &SeenFrame,
+        asked: &Message,
+        value: &[u8],
+        at_most_ms: u32,
+    ) -> CheckResult {
         went_back(seen, asked)?;
         let packet = signed(&seen.payload, asked, 0)?;
         let (was, is) = (header_of(asked), packet.header);
@@ -201,7 +211,7 @@ impl Then {
         expect("value", packet.value, value)
     }
 
-    fn check_stamp(seen: &Seen, asked: &Message, grant: bool, before: u64) -> Verified {
+    fn check_stamp(seen: &SeenFrame, asked: &Message, grant: bool, before: u64) -> CheckResult {
         let packet = signed(&seen.payload, asked, asked.padding)?;
         let (was, is) = (header_of(asked), packet.header);
         rose(is.epoch, before)?;
@@ -230,7 +240,7 @@ impl Then {
 }
 
 impl Case {
-    fn run(&self, world: fn() -> World) -> Verified {
+    fn run(&self, world: fn() -> World) -> CheckResult {
         let mut world = world();
         (self.given)(&mut world);
         let asked = (self.packet)(&world);

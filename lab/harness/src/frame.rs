@@ -122,7 +122,7 @@ impl Frame {
 
 /// A frame as it came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenFrame {
     pub to_mac: [u8; 6],
     pub from_mac: [u8; 6],
     pub vlan: Option<u16>,
@@ -135,9 +135,9 @@ pub struct Seen {
     pub trailer: usize,
 }
 
-impl Seen {
+impl SeenFrame {
     /// Reads a frame; an error names the length or checksum that is wrong.
-    pub fn read(frame: &[u8]) -> Result<Seen, String> {
+    pub fn read(frame: &[u8]) -> Result<SeenFrame, String> {
         let half = |at: usize| -> Result<u16, String> {
             let bytes = frame.get(at..at + 2).ok_or("frame ends early")?;
             Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -189,7 +189,7 @@ impl Seen {
         if checksum != 0 && udp_sum(from, to, datagram) != 0 {
             return Err(format!("UDP checksum {checksum:#06x} is wrong"));
         }
-        Ok(Seen {
+        Ok(SeenFrame {
             to_mac: frame[..6].try_into().expect("six bytes"),
             from_mac: frame[6..12].try_into().expect("six bytes"),
             vlan: if tagged { Some(half(14)?) } else { None },

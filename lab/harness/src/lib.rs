@@ -18,8 +18,8 @@ pub mod story;
 pub mod switch;
 pub mod world;
 
-pub use case::{Case, Then, check};
-pub use frame::{Frame, Seen};
+pub use case::{Case, Expectation, check};
+pub use frame::{Frame, SeenFrame};
 pub use message::Message;
 pub use snapshots::{Names, Snapshots};
 pub use switch::{Run, Runner, Switch, Verdict};

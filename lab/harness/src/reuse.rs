@@ -16,7 +16,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use nix::libc;
 
 /// Programs in the kernel, detached and gone when this is dropped.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPrograms {
     pub dataplane: Dataplane,
     /// What was loaded.
     of: String,
@@ -27,11 +27,11 @@ pub(crate) struct Loaded {
 struct Table {
     name: String,
     map: MapHandle,
-    then: Then,
+    then: Contents,
 }
 
 #[derive(PartialEq)]
-enum Then {
+enum Contents {
     /// All elements, one after the other.
     Elements(Vec<u8>),
     /// Of each element, the values of all CPUs.
@@ -46,21 +46,21 @@ enum Then {
 }
 
 /// Those that no switch has now.
-static IDLE: Mutex<Vec<Loaded>> = Mutex::new(vec![]);
+static IDLE: Mutex<Vec<LoadedPrograms>> = Mutex::new(vec![]);
 
 /// Nothing of them stays pinned when the process ends.
 extern "C" fn forget_all() {
     idle().clear();
 }
 
-fn idle() -> MutexGuard<'static, Vec<Loaded>> {
+fn idle() -> MutexGuard<'static, Vec<LoadedPrograms>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Loaded {
+impl LoadedPrograms {
     /// Programs of these objects in the kernel; `home` is a name for them if none are left
     /// from before.
-    pub fn of(objects: &[Object], sizes: Sizes, home: impl FnOnce() -> Home) -> Loaded {
+    pub fn of(objects: &[Object], sizes: Sizes, home: impl FnOnce() -> Home) -> LoadedPrograms {
         let of = identity(objects, sizes);
         if let Some(loaded) = take(&of) {
             let home = loaded.dataplane.home();
@@ -71,7 +71,7 @@ impl Loaded {
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
         std::mem::forget(detach_if_it_fails); // from here on it is the programs' own Drop
-        let mut loaded = Loaded {
+        let mut loaded = LoadedPrograms {
             dataplane,
             of,
             tables: vec![],
@@ -89,13 +89,13 @@ impl Loaded {
     }
 }
 
-fn take(of: &str) -> Option<Loaded> {
+fn take(of: &str) -> Option<LoadedPrograms> {
     let mut idle = idle();
     let at = idle.iter().position(|loaded| loaded.of == of)?;
     Some(idle.swap_remove(at))
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedPrograms {
     fn drop(&mut self) {
         drop(Detach(self.dataplane.home().clone()));
     }
@@ -151,24 +151,24 @@ impl Table {
         let then = match map.map_type() {
             MapType::Array => {
                 let elements = indices(&map).flat_map(|key| value(&key).expect("an element"));
-                Then::Elements(elements.collect())
+                Contents::Elements(elements.collect())
             }
             MapType::PercpuArray => {
                 let of_cpus = |key: [u8; 4]| map.lookup_percpu(&key, MapFlags::ANY);
                 let elements = indices(&map).map(|key| of_cpus(key).expect("readable"));
-                Then::OfCpus(elements.map(|values| values.expect("an element")).collect())
+                Contents::OfCpus(elements.map(|values| values.expect("an element")).collect())
             }
             MapType::Hash | MapType::LruHash => {
                 let rows = map
                     .keys()
                     .filter_map(|key| value(&key).map(|value| (key, value)));
-                Then::Rows(rows.collect())
+                Contents::Rows(rows.collect())
             }
             MapType::Devmap | MapType::DevmapHash | MapType::ArrayOfMaps | MapType::HashOfMaps => {
-                Then::Empty
+                Contents::Empty
             }
-            MapType::RingBuf => Then::Ring,
-            MapType::ProgArray => Then::Programs,
+            MapType::RingBuf => Contents::Ring,
+            MapType::ProgArray => Contents::Programs,
             other => panic!("{name}: a {other:?}: say here how it is emptied"),
         };
         Table { name, map, then }
@@ -178,21 +178,21 @@ impl Table {
     fn restore(&self, home: &Home) {
         let failed = |error: libbpf_rs::Error| panic!("restoring {}: {error}", self.name);
         match &self.then {
-            Then::Elements(values) => {
+            Contents::Elements(values) => {
                 let keys: Vec<u8> = indices(&self.map).flatten().collect();
                 let count = self.map.max_entries();
                 self.map
                     .update_batch(&keys, values, count, MapFlags::ANY, MapFlags::ANY)
                     .unwrap_or_else(failed);
             }
-            Then::OfCpus(elements) => {
+            Contents::OfCpus(elements) => {
                 for (key, values) in indices(&self.map).zip(elements) {
                     self.map
                         .update_percpu(&key, values, MapFlags::ANY)
                         .unwrap_or_else(failed);
                 }
             }
-            Then::Rows(rows) => {
+            Contents::Rows(rows) => {
                 self.clear();
                 for (key, value) in rows {
                     self.map
@@ -200,12 +200,12 @@ impl Table {
                         .unwrap_or_else(failed);
                 }
             }
-            Then::Empty => self.clear(),
-            Then::Ring => {
+            Contents::Empty => self.clear(),
+            Contents::Ring => {
                 let events = Events::open(home).expect("events");
                 events.drain().expect("events").for_each(drop);
             }
-            Then::Programs => {}
+            Contents::Programs => {}
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// What the tables of the switch of that name hold.
-    fn contents(name: &str) -> BTreeMap<String, Then> {
+    fn contents(name: &str) -> BTreeMap<String, Contents> {
         let tables = tables(&Home::new(name).expect("a fine name"));
         let content = |table: Table| (table.name, table.then);
         tables.into_iter().map(content).collect()
@@ -272,7 +272,7 @@ mod tests {
         let left = contents(&name);
         drop(used);
 
-        let again = Loaded::of(&[trial()], Sizes { pages: 4 }, || {
+        let again = LoadedPrograms::of(&[trial()], Sizes { pages: 4 }, || {
             panic!("its programs are not handed on")
         });
         assert_eq!(again.dataplane.home().name(), name);

@@ -23,9 +23,9 @@ pub struct Snapshots {
 }
 
 /// Everything leaves by the link.
-struct Away;
+struct LinkRoutes;
 
-impl Fib for Away {
+impl Fib for LinkRoutes {
     fn route(&self, _: std::net::IpAddr, _: std::net::IpAddr, _: u16, _: u32) -> Route {
         Route::By {
             port: LINK,
@@ -41,7 +41,7 @@ impl Snapshots {
     /// # Panics
     /// If somebody has it.
     pub fn ports(switch: Arc<Switch>) -> Arc<Switch> {
-        let switch = switch.routed(Box::new(Away));
+        let switch = switch.routed(Box::new(LinkRoutes));
         for (port, name) in [(LINK, "link"), (ROUND, RECIRCULATION)] {
             switch.add_port(port, name).expect("room for ports");
         }

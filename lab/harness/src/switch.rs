@@ -25,7 +25,7 @@ use wire::Secret;
 use crate::{
     message::{address, secret_of},
     namespace::{ifindex, in_namespace, ip, sysctl},
-    reuse::{self, Loaded},
+    reuse::{self, LoadedPrograms},
 };
 
 /// What becomes of the packet.
@@ -58,9 +58,9 @@ pub struct Run {
 }
 
 /// A program, to be run from any thread.
-pub struct Runner(Under);
+pub struct Runner(RunnerKind);
 
-enum Under {
+enum RunnerKind {
     Kernel(OwnedFd),
     Native(Mutex<Cpu>, Program),
 }
@@ -70,7 +70,10 @@ const CPUS: u32 = 2;
 
 impl Runner {
     fn native(switch: &Arc<native::Switch>, cpu: u32, program: Program) -> Runner {
-        Runner(Under::Native(Mutex::new(Cpu::of(switch, cpu)), program))
+        Runner(RunnerKind::Native(
+            Mutex::new(Cpu::of(switch, cpu)),
+            program,
+        ))
     }
 
     /// Makes the coarse clock late; of a switch in this process.
@@ -79,8 +82,8 @@ impl Runner {
     /// In the kernel, whose clock is nobody's to set.
     pub fn late(&self, ns: u64) {
         match &self.0 {
-            Under::Kernel(_) => panic!("the kernel's clock"),
-            Under::Native(cpu, _) => cpu.lock().expect("no run panicked").late(ns),
+            RunnerKind::Kernel(_) => panic!("the kernel's clock"),
+            RunnerKind::Native(cpu, _) => cpu.lock().expect("no run panicked").late(ns),
         }
     }
 
@@ -88,8 +91,8 @@ impl Runner {
     /// thread's network namespace (the loopback if `None`). `out` receives the packet.
     pub fn run(&self, frame: &[u8], ingress: Option<u32>, out: &mut Vec<u8>) -> Verdict {
         let program = match &self.0 {
-            Under::Kernel(program) => program,
-            Under::Native(cpu, program) => {
+            RunnerKind::Kernel(program) => program,
+            RunnerKind::Native(cpu, program) => {
                 return run_native(cpu, *program, frame, ingress, out);
             }
         };
@@ -230,7 +233,7 @@ pub fn pin_to_cpu(cpu: usize) {
 /// A switch with the number [`Switch::ID`]. When it is dropped its programs are left to the next
 /// one, unless it has been attached or shared, or the test fails: then they are gone.
 pub struct Switch {
-    at: At,
+    at: SwitchPlace,
     /// Whether more than its tables may have changed.
     spent: AtomicBool,
     pub table: Table,
@@ -245,9 +248,9 @@ pub struct Switch {
 }
 
 /// Where its programs are.
-enum At {
+enum SwitchPlace {
     /// In the kernel; `None` once they are left to another switch.
-    Kernel(Option<Loaded>),
+    Kernel(Option<LoadedPrograms>),
     Process(Arc<native::Switch>),
 }
 
@@ -261,17 +264,17 @@ impl Switch {
             return Switch::load_native(objects, tenants);
         }
         pin_to_cpu(0);
-        let loaded = Loaded::of(objects, Sizes { pages: 4 }, || {
+        let loaded = LoadedPrograms::of(objects, Sizes { pages: 4 }, || {
             let number = NUMBER.fetch_add(1, Relaxed);
             Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name")
         });
         let runner = |program: ProgramMut<'_>| {
             let program = program.as_fd().try_clone_to_owned();
-            Runner(Under::Kernel(program.expect("a descriptor")))
+            Runner(RunnerKind::Kernel(program.expect("a descriptor")))
         };
         let dataplane = &loaded.dataplane;
         let runners = [dataplane.program(), dataplane.comes_back()].map(runner);
-        Switch::of(At::Kernel(Some(loaded)), runners, tenants)
+        Switch::of(SwitchPlace::Kernel(Some(loaded)), runners, tenants)
     }
 
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
@@ -283,10 +286,10 @@ impl Switch {
         }
         let programs = [Program::Entry, Program::ComesBack];
         let runners = programs.map(|program| Runner::native(&switch, 0, program));
-        Switch::of(At::Process(switch), runners, tenants)
+        Switch::of(SwitchPlace::Process(switch), runners, tenants)
     }
 
-    fn of(programs: At, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
+    fn of(programs: SwitchPlace, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
         let [runner, comes_back] = runners;
         let at = &programs.backing();
         TenantEntry::install(at, tenants).expect("tenants");
@@ -327,18 +330,18 @@ impl Switch {
     /// If it is a switch of the kernel.
     pub fn lines(&self) -> native::Lines {
         match &self.at {
-            At::Process(switch) => switch.lines(),
-            At::Kernel(_) => panic!("a switch of the kernel"),
+            SwitchPlace::Process(switch) => switch.lines(),
+            SwitchPlace::Kernel(_) => panic!("a switch of the kernel"),
         }
     }
 
     /// For another thread; of a switch in this process, on its second CPU.
     pub fn another_runner(&self) -> Runner {
         match (&self.runner.0, &self.at) {
-            (Under::Kernel(program), _) => {
-                Runner(Under::Kernel(program.try_clone().expect("a descriptor")))
-            }
-            (_, At::Process(switch)) => Runner::native(switch, 1, Program::Entry),
+            (RunnerKind::Kernel(program), _) => Runner(RunnerKind::Kernel(
+                program.try_clone().expect("a descriptor"),
+            )),
+            (_, SwitchPlace::Process(switch)) => Runner::native(switch, 1, Program::Entry),
             _ => unreachable!("both are in the same place"),
         }
     }
@@ -366,8 +369,8 @@ impl Switch {
     fn send_round_beside(&self, port: u32, name: &str) {
         const ROUND: u32 = 60;
         match &self.at {
-            At::Kernel(_) => self.at.loaded().send_round(&[1], &[port]),
-            At::Process(switch) => switch
+            SwitchPlace::Kernel(_) => self.at.loaded().send_round(&[1], &[port]),
+            SwitchPlace::Process(switch) => switch
                 .add_port(port, name)
                 .and_then(|()| switch.add_port(ROUND, RECIRCULATION)),
         }
@@ -378,11 +381,11 @@ impl Switch {
     pub fn open_road(&self) {
         let port = ifindex(ROAD);
         match &self.at {
-            At::Kernel(_) => {
+            SwitchPlace::Kernel(_) => {
                 let opened = self.at.loaded().send_round(&[], &[port]);
                 opened.expect("a port");
             }
-            At::Process(switch) => switch.add_port(port, ROAD).expect("a port"),
+            SwitchPlace::Process(switch) => switch.add_port(port, ROAD).expect("a port"),
         }
     }
 
@@ -425,7 +428,7 @@ impl Switch {
     /// Each of an array's elements.
     pub fn elements(&self, name: &str) -> Vec<Vec<u8>> {
         match &self.at {
-            At::Kernel(_) => {
+            SwitchPlace::Kernel(_) => {
                 let map = self.map(name);
                 let element =
                     |index: u32| map.lookup(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY);
@@ -433,7 +436,7 @@ impl Switch {
                 let elements = indices.map(|index| element(index).expect("readable"));
                 elements.map(|bytes| bytes.expect("an array")).collect()
             }
-            At::Process(switch) => {
+            SwitchPlace::Process(switch) => {
                 let at = Backing::from(switch);
                 let indices = 0..at.elements(name).expect("an array");
                 indices
@@ -468,25 +471,27 @@ impl Switch {
     }
 }
 
-impl At {
+impl SwitchPlace {
     fn backing(&self) -> Backing {
         match self {
-            At::Kernel(_) => self.loaded().home().into(),
-            At::Process(switch) => switch.into(),
+            SwitchPlace::Kernel(_) => self.loaded().home().into(),
+            SwitchPlace::Process(switch) => switch.into(),
         }
     }
 
     fn loaded(&self) -> &Dataplane {
         match self {
-            At::Kernel(loaded) => &loaded.as_ref().expect("it is not dropped yet").dataplane,
-            At::Process(_) => panic!("a switch in this process"),
+            SwitchPlace::Kernel(loaded) => {
+                &loaded.as_ref().expect("it is not dropped yet").dataplane
+            }
+            SwitchPlace::Process(_) => panic!("a switch in this process"),
         }
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        let At::Kernel(loaded) = &mut self.at else {
+        let SwitchPlace::Kernel(loaded) = &mut self.at else {
             return;
         };
         let loaded = loaded.take().expect("it is dropped once");

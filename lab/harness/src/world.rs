@@ -6,7 +6,7 @@ use dataplane::{Cells, Object, PARAMETERS, Place, TenantEntry, cells_needed, cel
 use wire::{Epoch, Flags, KeyHash, Op, Packet, Status};
 
 use crate::{
-    Message, Seen, Switch, Verdict,
+    Message, SeenFrame, Switch, Verdict,
     message::{address, secret_of},
 };
 
@@ -163,7 +163,7 @@ impl World {
         lend.header.request = self.slot(false).into();
         lend.header.version = 77;
         let prepared = self.switch.run(&lend.frame().bytes(), None);
-        let seen = Seen::read(&prepared.frame).expect("right checksums");
+        let seen = SeenFrame::read(&prepared.frame).expect("right checksums");
         let reply = Packet::decode(&seen.payload).expect("ours").header;
         assert_eq!((reply.op, reply.status), (Op::LendReply, Status::Ok));
         self.send_as("lend", lend.epoch(reply.epoch).value(value));

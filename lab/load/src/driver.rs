@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use lab::{
     interrupt,
     rack::Lab,
-    steered::{Seat, Steered},
+    steered::{Seat, SteeredProcess},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -46,7 +46,7 @@ impl Loads for LoadConfig {
 
 /// A load generator that runs in a namespace of the lab and is told phase by phase what to do.
 pub struct LoadDriver<C = LoadConfig> {
-    process: Steered,
+    process: SteeredProcess,
     /// When the phase that runs has to be over.
     deadline: Option<Instant>,
     of: PhantomData<fn(C)>,
@@ -59,7 +59,7 @@ impl<C: Loads> LoadDriver<C> {
     /// Its configuration cannot be written, or it does not start.
     pub fn start(lab: &mut Lab, seat: &Seat, config: &C) -> anyhow::Result<LoadDriver<C>> {
         Ok(LoadDriver {
-            process: Steered::start(lab, seat, C::COMMAND, config)?,
+            process: SteeredProcess::start(lab, seat, C::COMMAND, config)?,
             deadline: None,
             of: PhantomData,
         })

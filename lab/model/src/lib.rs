@@ -11,7 +11,7 @@
 //!
 //! [`Shelf`] is the same for copies in other stores.
 //!
-//! Each part of a rule can be broken, in the C or in the store ([`Broken`]); then the checker
+//! Each part of a rule can be broken, in the C or in the store ([`BrokenRule`]); then the checker
 //! must object.
 //!
 //! In: a discipline that registers. Out: its tests print the bounds, the number of states, and each
@@ -31,5 +31,5 @@ mod world;
 pub use bounds::{Bounds, Path};
 pub use register::{Call, Register, Return};
 pub use replicas::{Deed, Shelf, ShelfState};
-pub use rule::Broken;
+pub use rule::BrokenRule;
 pub use world::{Action, World, WorldState};

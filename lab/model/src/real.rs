@@ -21,7 +21,7 @@ use dataplane::{
 use decide::Registration;
 use wire::{Epoch, Header, KeyHash, Op, Packet, Secret, TENANT_OPEN, TENANT_SYSTEM};
 
-use crate::Broken;
+use crate::BrokenRule;
 
 /// Sixteen bytes, two whole words.
 const KEY: &[u8] = b"the only key is ";
@@ -119,7 +119,7 @@ impl State {
 
 /// What became of a packet.
 #[derive(Debug)]
-pub enum Out {
+pub enum PacketOutcome {
     /// It went on, with this header.
     Forward(Header),
     /// It came back as this, with this value.
@@ -152,11 +152,11 @@ thread_local! {
 }
 
 /// What this thread runs from now on: a discipline's programs, with a rule broken or none.
-pub fn prepare(discipline: &'static Registration, broken: Option<Broken>) {
+pub fn prepare(discipline: &'static Registration, broken: Option<BrokenRule>) {
     let (switch, store) = match broken {
         None => (None, None),
-        Some(Broken::Switch(mutant)) => (Some(mutant), None),
-        Some(Broken::Store(mutant)) => (None, Some(mutant)),
+        Some(BrokenRule::Switch(mutant)) => (Some(mutant), None),
+        Some(BrokenRule::Store(mutant)) => (None, Some(mutant)),
     };
     store::mutants::choose(store);
     REAL.with_borrow_mut(|real| {
@@ -175,7 +175,13 @@ fn with<R>(work: impl FnOnce(&mut Real) -> R) -> R {
 }
 
 /// Runs a packet about the key through the switch; `from_store`: it comes from there.
-pub fn run(state: &mut State, header: Header, value: &[u8], from_store: bool, now_ns: u64) -> Out {
+pub fn run(
+    state: &mut State,
+    header: Header,
+    value: &[u8],
+    from_store: bool,
+    now_ns: u64,
+) -> PacketOutcome {
     with(|real| {
         real.put(state);
         let out = real.packet(header, value, from_store, now_ns);
@@ -211,9 +217,9 @@ pub fn fetch(state: &mut State, now_ns: u64) -> Option<Epoch> {
 }
 
 /// Everything goes out by the other port.
-struct Through;
+struct OtherPortRoutes;
 
-impl Fib for Through {
+impl Fib for OtherPortRoutes {
     fn route(&self, _: IpAddr, to: IpAddr, _: u16, _: u32) -> Route {
         Route::By {
             port: if to == IpAddr::from(CLIENT) { 1 } else { 2 },
@@ -231,7 +237,7 @@ impl Real {
         let shown = Clock::Set(clock.clone());
         let switch = native::Switch::new("model", &objects, sizes, 1, shown)
             .expect("the discipline has native code")
-            .routed(Box::new(Through));
+            .routed(Box::new(OtherPortRoutes));
         for (index, name) in PORTS {
             switch.add_port(index, name).expect("room for ports");
         }
@@ -328,7 +334,13 @@ impl Real {
         }
     }
 
-    fn packet(&mut self, header: Header, value: &[u8], from_store: bool, now_ns: u64) -> Out {
+    fn packet(
+        &mut self,
+        header: Header,
+        value: &[u8],
+        from_store: bool,
+        now_ns: u64,
+    ) -> PacketOutcome {
         let key = if header.op.has_key() { KEY } else { &[] };
         let mut header = Header {
             key_hash: self.key_hash,
@@ -349,12 +361,12 @@ impl Real {
             .run(Program::Entry, &mut self.frame, ingress, now_ns);
         let packet = || Packet::decode(&self.frame.bytes()[HEADERS..]).expect("it was one before");
         match verdict {
-            Verdict::To(_) => Out::Forward(packet().header),
+            Verdict::To(_) => PacketOutcome::Forward(packet().header),
             Verdict::Back => {
                 let packet = packet();
-                Out::Back(packet.header, packet.value.first().copied())
+                PacketOutcome::Back(packet.header, packet.value.first().copied())
             }
-            Verdict::Drop => Out::Ends,
+            Verdict::Drop => PacketOutcome::Ends,
             other => {
                 panic!("{other:?} of {header:?}: expected it to be forwarded, answered or taken")
             }

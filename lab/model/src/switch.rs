@@ -6,7 +6,7 @@ use crate::{
     Call, Return,
     bounds::{LEASE_MS, now_ns},
     message::{Item, OrderedReturn, Reply, Request},
-    real::{self, Entry, Out, State},
+    real::{self, Entry, PacketOutcome, State},
 };
 
 /// One switch. In a world of parts its programs hold the first part of the value, as they would
@@ -107,12 +107,12 @@ impl Switch {
             header.flags = Flags::GRANT;
         }
         match real::run(&mut self.0, header, value.as_slice(), false, now_ns(step)) {
-            Out::Forward(header) => {
+            PacketOutcome::Forward(header) => {
                 request.epoch = header.epoch;
                 request.grant = header.flags.has(Flags::GRANT);
                 None
             }
-            Out::Back(header, value) => Some(Reply {
+            PacketOutcome::Back(header, value) => Some(Reply {
                 client: request.client,
                 number: request.number,
                 said: OrderedReturn(Return::Value(value)),
@@ -124,7 +124,7 @@ impl Switch {
                 epoch: Epoch::NONE,
                 grant: None,
             }),
-            Out::Ends => panic!("a request ends in a switch"),
+            PacketOutcome::Ends => panic!("a request ends in a switch"),
         }
     }
 
@@ -134,7 +134,10 @@ impl Switch {
             return self.take_second(epoch, item);
         }
         let out = self.grant(call, epoch, item, step);
-        assert!(matches!(out, Out::Forward(_)), "an answer goes on: {out:?}");
+        assert!(
+            matches!(out, PacketOutcome::Forward(_)),
+            "an answer goes on: {out:?}"
+        );
     }
 
     /// Rule 5: the second part is granted. It is held only beside the first, if that is valid under
@@ -155,10 +158,13 @@ impl Switch {
     /// Rule 5: the answer to the agent.
     pub fn fetched(&mut self, epoch: Epoch, item: Item, step: u8) {
         let out = self.grant(Op::FetchReply, epoch, item, step);
-        assert!(matches!(out, Out::Ends), "it is for this switch: {out:?}");
+        assert!(
+            matches!(out, PacketOutcome::Ends),
+            "it is for this switch: {out:?}"
+        );
     }
 
-    fn grant(&mut self, op: Op, epoch: Epoch, item: Item, step: u8) -> Out {
+    fn grant(&mut self, op: Op, epoch: Epoch, item: Item, step: u8) -> PacketOutcome {
         let mut header = Header::new(op);
         header.flags = Flags::GRANT;
         header.epoch = epoch;
@@ -176,7 +182,7 @@ impl Switch {
         let out = real::run(&mut self.0, header, &[], true, now_ns(step));
         self.forget_stale();
         match out {
-            Out::Back(header, _) => Some((header.epoch, header.version)),
+            PacketOutcome::Back(header, _) => Some((header.epoch, header.version)),
             _ => None,
         }
     }
@@ -185,7 +191,7 @@ impl Switch {
     pub fn offered(&mut self, step: u8) -> Option<u64> {
         let header = real::lease_header(Op::LeaseOffer, self.id());
         match real::run(&mut self.0, header, &[], true, now_ns(step)) {
-            Out::Back(header, _) => Some(header.version),
+            PacketOutcome::Back(header, _) => Some(header.version),
             _ => None,
         }
     }

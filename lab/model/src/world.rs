@@ -8,7 +8,7 @@ use stateright::{
 use wire::{Epoch, Op};
 
 use crate::{
-    Bounds, Broken, Call, Path, Register, Return,
+    Bounds, BrokenRule, Call, Path, Register, Return,
     bounds::{LEASE_NS, now_ns},
     message::{FIRST, Message, OrderedCall, Reply, Request},
     real,
@@ -28,7 +28,7 @@ pub struct World {
     /// The discipline of the switches; its copies follow docs/coherence.md.
     pub discipline: &'static Registration,
     /// What breaks a rule.
-    pub broken: Option<Broken>,
+    pub broken: Option<BrokenRule>,
 }
 
 /// A client between or within its operations.
@@ -49,7 +49,7 @@ struct Client {
 
 /// What is left of each bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Left {
+struct RemainingBounds {
     duplicates: u8,
     retransmissions: u8,
     evictions: u8,
@@ -71,7 +71,7 @@ pub struct WorldState {
     clients: [Client; 3],
     /// Sorted: order means nothing.
     flying: Vec<Message>,
-    left: Left,
+    left: RemainingBounds,
     history: LinearizabilityTester<usize, Register>,
     /// Whether a switch has answered a read, for the test that the model is not vacuous.
     served: bool,
@@ -328,7 +328,7 @@ impl Model for World {
             switches,
             clients: [client.clone(), client.clone(), client],
             flying: vec![],
-            left: Left {
+            left: RemainingBounds {
                 duplicates: bounds.duplicates,
                 retransmissions: bounds.retransmissions,
                 evictions: bounds.evictions,
@@ -349,11 +349,11 @@ impl Model for World {
     fn actions(&self, state: &WorldState, actions: &mut Vec<Action>) {
         let mut left = state.left.clone();
         if left.together == 0 {
-            left = Left {
+            left = RemainingBounds {
                 refills: left.refills,
                 blanks: left.blanks,
                 steps: left.steps,
-                ..Left::default()
+                ..RemainingBounds::default()
             };
         }
         for (i, client) in state.clients.iter().enumerate() {

@@ -107,25 +107,25 @@ impl Dice {
     }
 }
 
-struct Held {
+struct HeldFrame {
     at_ns: u64,
     order: u64,
     frame: Vec<u8>,
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for HeldFrame {
+    fn eq(&self, other: &HeldFrame) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+impl Eq for HeldFrame {}
+impl PartialOrd for HeldFrame {
+    fn partial_cmp(&self, other: &HeldFrame) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> Ordering {
+impl Ord for HeldFrame {
+    fn cmp(&self, other: &HeldFrame) -> Ordering {
         (self.at_ns, self.order).cmp(&(other.at_ns, other.order))
     }
 }
@@ -134,7 +134,7 @@ struct Direction {
     from: usize,
     to: usize,
     dice: Dice,
-    held: BinaryHeap<Reverse<Held>>,
+    held: BinaryHeap<Reverse<HeldFrame>>,
     counts: Counts,
 }
 
@@ -219,7 +219,7 @@ fn pump(
                 continue;
             }
             *order += 1;
-            held.push(Reverse(Held {
+            held.push(Reverse(HeldFrame {
                 at_ns,
                 order: *order,
                 frame: buffer[..len].to_vec(),

@@ -43,7 +43,7 @@ pub fn free() -> u16 {
 /// A port as [`free`] has them that nobody else is given as long as this lives, in this process or
 /// another: it has the port for UDP, so it is for servers that speak TCP.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldPort {
     /// The port.
     pub number: u16,
     _udp: UdpSocket,
@@ -53,12 +53,12 @@ pub struct Held {
 ///
 /// # Panics
 /// There is none.
-pub fn held() -> Held {
+pub fn held() -> HeldPort {
     loop {
         let number = free();
         // Another process may have been faster.
         if let Ok(_udp) = UdpSocket::bind(("127.0.0.1", number)) {
-            return Held { number, _udp };
+            return HeldPort { number, _udp };
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     process::{Launch, ProcessId, command_in, launch},
     roles,
     state::State,
-    topology::{Fault, Interface, ProcessSpec, Settled, Topology, check_name},
+    topology::{Fault, Interface, ProcessSpec, ReadinessProbe, Topology, check_name},
 };
 
 /// A running lab. Dropping it removes everything, unless it was made to stay.
@@ -351,7 +351,7 @@ impl Lab {
         &self,
         node: &str,
         spec: &ProcessSpec,
-        settled: &Settled,
+        settled: &ReadinessProbe,
     ) -> anyhow::Result<()> {
         let (name, dir) = (format!("{node}-{}", spec.name), self.dir());
         let words =

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::topology::{ProcessSpec, Settled};
+use crate::topology::{ProcessSpec, ReadinessProbe};
 
 /// Where controllers listen.
 pub const CONTROL_PORT: u16 = 7118;
@@ -136,9 +136,9 @@ impl Store {
         self.populate.is_some() || self.rate_limit.is_some()
     }
 
-    fn settled(&self) -> Settled {
+    fn settled(&self) -> ReadinessProbe {
         let line = Line::of(&["shortstop", "store", "status", "--json"]);
-        Settled {
+        ReadinessProbe {
             command: line.option("--socket", &self.socket).0,
             says: "\"takes_writes\": true".into(),
         }
@@ -198,9 +198,9 @@ impl Switch {
     }
 
     /// A lease shows that the controller has set the switch up and that a store knows it.
-    fn settled(&self) -> Settled {
+    fn settled(&self) -> ReadinessProbe {
         let line = Line::of(&["shortstop", "switch", "status", "--json"]);
-        Settled {
+        ReadinessProbe {
             command: line.option("--name", self.name()).0,
             says: "\"term\":".into(),
         }

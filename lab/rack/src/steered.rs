@@ -42,7 +42,7 @@ pub struct Program {
 }
 
 /// A process of `shortstop-lab` with its standard input and output here; killed when dropped.
-pub struct Steered {
+pub struct SteeredProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -50,7 +50,7 @@ pub struct Steered {
     log: PathBuf,
 }
 
-impl Steered {
+impl SteeredProcess {
     /// Starts `shortstop-lab WHAT` with a configuration.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Steered {
         seat: &Seat,
         what: &str,
         config: &impl Serialize,
-    ) -> anyhow::Result<Steered> {
+    ) -> anyhow::Result<SteeredProcess> {
         let name = format!("{}-{}", seat.host, seat.name);
         let file = lab.dir().join(format!("{name}.json"));
         std::fs::write(&file, serde_json::to_string(config)?)?;
@@ -81,7 +81,7 @@ impl Steered {
                 }
             }
         });
-        Ok(Steered {
+        Ok(SteeredProcess {
             child,
             input,
             lines,
@@ -125,7 +125,7 @@ impl Steered {
     }
 }
 
-impl Drop for Steered {
+impl Drop for SteeredProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

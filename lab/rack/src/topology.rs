@@ -98,7 +98,7 @@ pub struct ProcessSpec {
     pub ready: Option<String>,
     /// How to see that it does its whole work, once the processes that it depends on are there too.
     #[serde(default)]
-    pub settled: Option<Settled>,
+    pub settled: Option<ReadinessProbe>,
     /// Whether it is started with the lab; otherwise only on demand.
     #[serde(default = "yes")]
     pub autostart: bool,
@@ -122,7 +122,7 @@ impl ProcessSpec {
 /// A question to ask on a process's node until the answer is right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settled {
+pub struct ReadinessProbe {
     /// Program and arguments, with the placeholders of [`ProcessSpec::command`].
     pub command: Vec<String>,
     /// Text that its standard output contains at last.

@@ -71,7 +71,7 @@ pub type Pipeline = fn(Items) -> Vec<Table>;
 
 /// What a paper says its system takes. `None`: it does not say.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Published {
+pub struct PublishedUsage {
     /// Whose figures.
     pub system: &'static str,
     /// Where they stand.

@@ -4,7 +4,7 @@
 //! A discipline declares its tables ([`Table`], a function of the [`Items`] that it is to hold);
 //! [`place`] lays them out in the stages of a [`Chip`] and says what that takes ([`Usage`]).
 //! Nothing is compiled for a chip: this is the arithmetic that the papers' compilers begin with, to
-//! be read beside the figures that they publish ([`Published`]).
+//! be read beside the figures that they publish ([`PublishedUsage`]).
 //!
 //! In: constants. Out: `shortstop resources`. Pure: no I/O, no discipline is known here.
 
@@ -13,5 +13,5 @@ mod declare;
 mod place;
 
 pub use chip::Chip;
-pub use declare::{Items, Lookup, Pipeline, Published, Table};
-pub use place::{Error, HEADER_BITS, Placed, Usage, place};
+pub use declare::{Items, Lookup, Pipeline, PublishedUsage, Table};
+pub use place::{Error, HEADER_BITS, PlacedTable, Usage, place};

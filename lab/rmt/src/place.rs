@@ -20,7 +20,7 @@ pub enum Error {
 
 /// Where a table lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Placed {
+pub struct PlacedTable {
     /// Its name.
     pub name: &'static str,
     /// The first and the last stage that has some of it, counted from 1 over all passes.
@@ -51,7 +51,7 @@ pub struct Usage {
     /// Bits that a packet carries from stage to stage.
     pub phv_bits: u32,
     /// Each table.
-    pub tables: Vec<Placed>,
+    pub tables: Vec<PlacedTable>,
 }
 
 /// What is left of a stage.
@@ -84,7 +84,7 @@ const ENTRY_BITS: u32 = 4;
 /// Dependencies that lead nowhere or round.
 pub fn place(tables: &[Table], key_bits: u32, chip: &Chip) -> Result<Usage, Error> {
     let mut stages: Vec<Free> = vec![];
-    let mut placed: Vec<Placed> = vec![];
+    let mut placed: Vec<PlacedTable> = vec![];
     for table in ordered(tables)? {
         let before = placed.iter().filter(|p| table.after.contains(&p.name));
         let first = before.map(|p| p.stages.1).max().unwrap_or(0);
@@ -97,7 +97,7 @@ pub fn place(tables: &[Table], key_bits: u32, chip: &Chip) -> Result<Usage, Erro
     let count = stages.len() as u32;
     let passes = count.div_ceil(chip.stages).max(values.div_ceil(room));
     let percent = |used: u32, each: u32| 100.0 * f64::from(used) / f64::from(each * chip.stages);
-    let sum = |of: fn(&Placed) -> u32| placed.iter().map(of).sum::<u32>();
+    let sum = |of: fn(&PlacedTable) -> u32| placed.iter().map(of).sum::<u32>();
     Ok(Usage {
         stages: count,
         passes: passes.max(1),
@@ -132,7 +132,7 @@ fn ordered(tables: &[Table]) -> Result<Vec<&Table>, Error> {
 }
 
 /// Puts a table's parts into the stages from `first` on.
-fn lay(table: &Table, first: usize, stages: &mut Vec<Free>, chip: &Chip) -> Placed {
+fn lay(table: &Table, first: usize, stages: &mut Vec<Free>, chip: &Chip) -> PlacedTable {
     let empty = Free {
         sram: chip.sram_blocks,
         tcam: chip.tcam_blocks,
@@ -159,7 +159,7 @@ fn lay(table: &Table, first: usize, stages: &mut Vec<Free>, chip: &Chip) -> Plac
         total.tcam += part.tcam;
         total.alus += part.alus;
     }
-    Placed {
+    PlacedTable {
         name: table.name,
         stages: (from.unwrap_or(at) as u32 + 1, at as u32 + 1),
         sram_blocks: total.sram,

@@ -6,8 +6,8 @@ use anyhow::Context;
 use api::proto::{from_store, from_switch};
 use control::{
     core::{
-        Asked, Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, StoreStreamId, StreamId as Lane,
-        TICK_EVERY,
+        Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, RequestOrigin, StoreStreamId,
+        StreamId as Lane, TICK_EVERY,
     },
     state::{Batch, InMemory},
 };
@@ -116,9 +116,13 @@ impl ControlHost {
     }
 
     /// Asks the core for something, as somebody would over HTTP; what follows from it goes its way.
-    pub fn ask<R>(&mut self, io: &Io<'_>, ask: impl FnOnce(&mut Core, Asked<'_>) -> R) -> R {
+    pub fn ask<R>(
+        &mut self,
+        io: &Io<'_>,
+        ask: impl FnOnce(&mut Core, RequestOrigin<'_>) -> R,
+    ) -> R {
         let at_ms = io.clock.wall_ns / 1_000_000;
-        let asked = Asked { who: "lab", at_ms };
+        let asked = RequestOrigin { who: "lab", at_ms };
         ask(&mut self.core, asked)
     }
 

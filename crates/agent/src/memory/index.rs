@@ -1,7 +1,7 @@
 //! What the switch holds, by key; the memory itself is the truth, this is the way to find things
 //! in it.
 
-use dataplane::{Cells, Held, NO_LEASE, Place, Table};
+use dataplane::{Cells, HeldItem, NO_LEASE, Place, Table};
 use decide::ItemKey;
 use wire::maps::HashMap;
 
@@ -41,7 +41,7 @@ impl Index {
         // A page has one owner: the first that is found, those first whose items must stay.
         found.sort_by_key(|held| held.lease != NO_LEASE);
         for held in found {
-            let Held {
+            let HeldItem {
                 slot,
                 tenant,
                 key,

@@ -5,7 +5,7 @@ use decide::{ItemKey, Items, Outcome, Record};
 use wire::KeyHash;
 
 use super::{
-    super::{AgentError, served::Served},
+    super::{AgentError, served::ServedCluster},
     Entry, Memory, News,
     trial::Trial,
 };
@@ -25,7 +25,7 @@ impl Memory {
         &mut self,
         key: &ItemKey,
         record: &Record,
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
     ) -> Result<Outcome, AgentError> {
         let given = self.index.get(key).map(Entry::is_given);
         let is_there = (given, record) == (Some(false), &Record::Fetched);
@@ -60,7 +60,7 @@ impl Memory {
         key: &ItemKey,
         record: &[u8],
         items: Items,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Result<Outcome, AgentError> {
         let cells = cells_needed_given(key.key.len(), record.len());
         let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
@@ -82,7 +82,7 @@ impl Memory {
         &mut self,
         key: &ItemKey,
         value_len: usize,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Result<Outcome, AgentError> {
         let cells = cells_needed(key.key.len(), value_len);
         let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
@@ -101,7 +101,7 @@ impl Memory {
         hash: KeyHash,
         cells: u8,
         content: Content<'_>,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Result<Outcome, AgentError> {
         if !(1..=wire::MAX_KEY).contains(&key.key.len()) {
             return Ok(Outcome::Refused);
@@ -124,7 +124,7 @@ impl Memory {
         hash: KeyHash,
         cells: u8,
         content: Content<'_>,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Result<Outcome, AgentError> {
         let Some(place) = self.place(key.tenant, cells, served)? else {
             return Ok(Outcome::NoRoom);
@@ -237,7 +237,7 @@ impl Memory {
     pub fn make_larger(
         &mut self,
         wanted: &[(ItemKey, usize)],
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
     ) -> Result<(), AgentError> {
         let Some(served) = served else {
             return Ok(());

@@ -26,7 +26,7 @@ use self::{
     pages::PageTable,
     probation::Trials,
 };
-use super::{AgentError, served::Served};
+use super::{AgentError, served::ServedCluster};
 
 /// Values are taken to be this long until the first ones were seen.
 const FIRST_VALUE_LEN: usize = 128;
@@ -195,7 +195,7 @@ impl Memory {
     /// Whether nobody but its own discipline, or the end of its tenant, may remove the item. While
     /// there is no setup whose disciplines say what they are, every item that was given is such
     /// a one.
-    fn is_kept(&self, key: &ItemKey, entry: &Entry, served: Option<&Served>) -> bool {
+    fn is_kept(&self, key: &ItemKey, entry: &Entry, served: Option<&ServedCluster>) -> bool {
         entry.is_given()
             && served.is_none_or(|served| {
                 let here = served.tenants.get(&key.tenant);
@@ -206,7 +206,11 @@ impl Memory {
     /// Gives up the items that do not fit a new setup: those of tenants that are gone or another
     /// discipline's by now, and those whose key hashes elsewhere or belongs to another store, which
     /// would never be found, granted or called back again.
-    pub fn fit(&mut self, served: &Served, before: Option<&Served>) -> Result<(), AgentError> {
+    pub fn fit(
+        &mut self,
+        served: &ServedCluster,
+        before: Option<&ServedCluster>,
+    ) -> Result<(), AgentError> {
         self.end_probation(served)?;
         let (mut wrong, mut lost) = (vec![], 0);
         for (key, entry) in self.index.iter() {

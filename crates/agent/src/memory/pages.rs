@@ -7,7 +7,7 @@ use decide::ItemKey;
 use tracing::{debug, info, warn};
 
 use super::{
-    super::{AgentError, served::Served},
+    super::{AgentError, served::ServedCluster},
     Memory,
 };
 
@@ -37,7 +37,7 @@ impl Memory {
     pub fn take_page_table(
         &mut self,
         table: &proto::PageTable,
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
     ) -> Result<(), AgentError> {
         let version = (table.term, table.version);
         if version < self.page_table.version {
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// Tries again what could not be done when the table came.
-    pub fn apply_pages(&mut self, served: Option<&Served>) -> Result<(), AgentError> {
+    pub fn apply_pages(&mut self, served: Option<&ServedCluster>) -> Result<(), AgentError> {
         if self.page_table.kept.is_empty() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Memory {
 
     /// Pages that change hands are cleared, and left alone until no program can be looking at them,
     /// before anybody else may use them: here no page can have two owners, whatever was sent.
-    fn change_hands(&mut self, served: Option<&Served>) -> Result<(), AgentError> {
+    fn change_hands(&mut self, served: Option<&ServedCluster>) -> Result<(), AgentError> {
         let mut changed: BTreeSet<u32> = (0u32..)
             .zip(&self.page_table.owners)
             .filter(|(page, owner)| self.cells.owner(*page) != **owner)

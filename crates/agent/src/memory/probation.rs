@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dataplane::{
-    BLANKS, Backing, Held, PAGE_START_CELLS, Place, Probation, TenantEntry, Used, cells_needed,
+    BLANKS, Backing, BlankOutcome, HeldItem, PAGE_START_CELLS, Place, Probation, TenantEntry,
+    cells_needed,
 };
 use decide::{ItemKey, Items, PROBATION_ONE_IN};
 use wire::maps::HashSet;
 
 use super::{
-    super::{AgentError, served::Served},
+    super::{AgentError, served::ServedCluster},
     Entry, Memory, News, USUAL_KEY_LEN,
     trial::Trial,
 };
@@ -83,7 +84,7 @@ impl Trials {
 }
 
 /// From how many reads on a tenant's keys are to get items, by its discipline.
-fn threshold(served: &Served, tenant: u32) -> Option<u32> {
+fn threshold(served: &ServedCluster, tenant: u32) -> Option<u32> {
     let discipline = served.tenants.get(&tenant)?.discipline?;
     let may = discipline.items == Items::Copies;
     discipline.probation.filter(|reads| may && *reads > 0)
@@ -191,7 +192,7 @@ impl Memory {
     }
 
     /// Looks at what programs did with all tenants' blanks.
-    pub fn look_at_all_blanks(&mut self, served: Option<&Served>) {
+    pub fn look_at_all_blanks(&mut self, served: Option<&ServedCluster>) {
         let tenants: Vec<u32> = self.trials.tenants.keys().copied().collect();
         for tenant in tenants {
             self.look_at_blanks(tenant, served);
@@ -199,14 +200,14 @@ impl Memory {
     }
 
     /// Likewise of one tenant.
-    pub(super) fn look_at_blanks(&mut self, tenant: u32, served: Option<&Served>) {
+    pub(super) fn look_at_blanks(&mut self, tenant: u32, served: Option<&ServedCluster>) {
         let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
             return;
         };
         for used in self.trials.rings.take_used(at) {
             match used {
-                Used::Not(place) => self.cells.give_back(place),
-                Used::Item { slot, place } => {
+                BlankOutcome::Not(place) => self.cells.give_back(place),
+                BlankOutcome::Item { slot, place } => {
                     let begun = served.and_then(|served| self.begun(tenant, slot, place, served));
                     if let Some((key, entry)) = begun {
                         self.trials.add(&key);
@@ -228,9 +229,9 @@ impl Memory {
         tenant: u32,
         slot: u32,
         place: Place,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Option<(ItemKey, Entry)> {
-        let held: Held = self.table.held(slot)?;
+        let held: HeldItem = self.table.held(slot)?;
         let key = held.key.into();
         let key = ItemKey { tenant, key };
         let hash = served.hash_of(&key)?;
@@ -257,7 +258,7 @@ impl Memory {
     }
 
     /// A round: sees what began, and lets go of what is read least where blanks run short.
-    pub fn tend_probation(&mut self, served: Option<&Served>) {
+    pub fn tend_probation(&mut self, served: Option<&ServedCluster>) {
         self.trials.round += 1;
         self.look_at_all_blanks(served);
         for (
@@ -338,7 +339,7 @@ impl Memory {
     pub(super) fn take_blanks_back(
         &mut self,
         tenants: &BTreeSet<u32>,
-        served: Option<&Served>,
+        served: Option<&ServedCluster>,
     ) -> Result<(), AgentError> {
         let known = |tenant: &&u32| self.trials.tenants.contains_key(tenant);
         let tenants: Vec<u32> = tenants.iter().filter(known).copied().collect();
@@ -356,7 +357,7 @@ impl Memory {
 
     /// Before a setup is in force: tenants that it does not have, or with another discipline, get
     /// no items any more. Their places may become others'.
-    pub(super) fn end_probation(&mut self, served: &Served) -> Result<(), AgentError> {
+    pub(super) fn end_probation(&mut self, served: &ServedCluster) -> Result<(), AgentError> {
         let tenants = self.trials.tenants.keys().copied();
         let over: BTreeSet<u32> = tenants
             .filter(|tenant| threshold(served, *tenant).is_none())
@@ -371,7 +372,11 @@ impl Memory {
     }
 
     /// Once a setup is in force: its tenants' keys may get items.
-    pub fn begin_probation(&mut self, at: &Backing, served: &Served) -> Result<(), AgentError> {
+    pub fn begin_probation(
+        &mut self,
+        at: &Backing,
+        served: &ServedCluster,
+    ) -> Result<(), AgentError> {
         let mut is_new = false;
         for tenant in served.tenants.keys() {
             let Some(reads) = threshold(served, *tenant) else {

@@ -7,7 +7,7 @@ use decide::ItemKey;
 use wire::KeyHash;
 
 use super::{
-    super::{AgentError, served::Served},
+    super::{AgentError, served::ServedCluster},
     Memory, News,
     items::Content,
 };
@@ -25,7 +25,7 @@ impl Memory {
         &mut self,
         tenant: u32,
         cells: u8,
-        served: &Served,
+        served: &ServedCluster,
     ) -> Result<Option<Place>, AgentError> {
         let mut place = self.free_place(tenant, cells)?;
         if place.is_none() && self.compact(tenant, cells, served)? {
@@ -64,7 +64,7 @@ impl Memory {
     /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the
     /// tenant that has most of it, the newcomer's among them, or one that picks its keys would
     /// crowd the others out; of that the coldest, and one on probation first.
-    pub(super) fn make_way(&mut self, tenant: u32, hash: KeyHash, served: &Served) {
+    pub(super) fn make_way(&mut self, tenant: u32, hash: KeyHash, served: &ServedCluster) {
         let mut share = BTreeMap::from([(tenant, 1)]);
         let mut may_go = vec![];
         for slot in self.table.neighbours(tenant, hash) {
@@ -93,7 +93,12 @@ impl Memory {
     /// fetched anew. At most once per window and tenant; false if it would not help. What was there
     /// on probation does not come back. A page with records that were given is left alone: what
     /// programs change in them meanwhile would be lost.
-    fn compact(&mut self, tenant: u32, cells: u8, served: &Served) -> Result<bool, AgentError> {
+    fn compact(
+        &mut self,
+        tenant: u32,
+        cells: u8,
+        served: &ServedCluster,
+    ) -> Result<bool, AgentError> {
         let Some(page) = self.cells.worst_page(tenant, cells) else {
             return Ok(false);
         };
@@ -120,7 +125,7 @@ impl Memory {
         Ok(true)
     }
 
-    fn put_back(&mut self, key: &ItemKey, cells: u8, served: &Served) -> Option<bool> {
+    fn put_back(&mut self, key: &ItemKey, cells: u8, served: &ServedCluster) -> Option<bool> {
         let hash = served.hash_of(key)?;
         let lease = served.lease_for(key.tenant, hash)?;
         let place = self.cells.take(key.tenant, cells)?;

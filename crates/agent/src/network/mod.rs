@@ -24,7 +24,7 @@ use api::proto::{self, RoutesApplied, from_switch::Body};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use self::routes::{Applied, Routes};
+use self::routes::{RouteChanges, Routes};
 pub use self::{
     interfaces::Interface,
     probes::{Probes, Silent},
@@ -137,7 +137,7 @@ async fn keep(
         let Some(asked) = wanted.borrow_and_update().clone() else {
             continue;
         };
-        let Applied {
+        let RouteChanges {
             installed,
             removed,
             failed,
@@ -160,22 +160,26 @@ async fn keep(
     }
 }
 
-async fn apply(routes: &mut Option<Routes>, names: &[String], asked: &proto::Routes) -> Applied {
+async fn apply(
+    routes: &mut Option<Routes>,
+    names: &[String],
+    asked: &proto::Routes,
+) -> RouteChanges {
     if routes.is_none() {
         match Routes::open(names.to_owned()) {
             Ok(open) => *routes = Some(open),
             Err(e) => {
                 let line = format!("routes: no netlink socket: {e}; trying again");
-                return Applied {
+                return RouteChanges {
                     failed: vec![line],
-                    ..Applied::default()
+                    ..RouteChanges::default()
                 };
             }
         }
     }
     match routes {
         Some(routes) => routes.apply(&asked.routes).await,
-        None => Applied::default(),
+        None => RouteChanges::default(),
     }
 }
 

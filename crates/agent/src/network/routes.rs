@@ -45,7 +45,7 @@ pub(crate) const PROTOCOL: u8 = 117;
 pub(crate) const METRIC: u32 = 17;
 /// What came of [`Routes::apply`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct RouteChanges {
     /// Routes that are new or have a new next hop.
     pub installed: usize,
     /// Routes that nobody wants any more.
@@ -63,7 +63,7 @@ struct Hop {
 
 /// A route of our protocol in the kernel. `hop` is none if it is not one that [`Routes::apply`]
 /// makes.
-struct Ours {
+struct OwnRoute {
     prefix: IpNet,
     metric: u32,
     tos: u8,
@@ -79,7 +79,7 @@ struct Foreign {
 /// The kernel's routes as far as they matter here.
 #[derive(Default)]
 struct Table {
-    ours: Vec<Ours>,
+    ours: Vec<OwnRoute>,
     foreign: BTreeMap<IpNet, Foreign>,
 }
 
@@ -105,8 +105,8 @@ impl Routes {
     /// Installs these routes, and removes what else is of our protocol. To be repeated at will; a
     /// route that only gets a new next hop is replaced in one step; if the kernel refuses that, the
     /// old one stays in force.
-    pub async fn apply(&self, wanted: &[Route]) -> Applied {
-        let mut applied = Applied::default();
+    pub async fn apply(&self, wanted: &[Route]) -> RouteChanges {
+        let mut applied = RouteChanges::default();
         if let Err(e) = self.try_apply(wanted, &mut applied).await {
             let said = netlink::describe(&e);
             let line = format!(
@@ -117,12 +117,12 @@ impl Routes {
         applied
     }
 
-    async fn try_apply(&self, wanted: &[Route], applied: &mut Applied) -> Result<(), Error> {
+    async fn try_apply(&self, wanted: &[Route], applied: &mut RouteChanges) -> Result<(), Error> {
         let wanted = self.check(wanted, &mut applied.failed).await?;
         let table = self.table(&wanted).await?;
         let mut installed = BTreeSet::new();
         for (prefix, hop) in &wanted {
-            let has = |o: &&Ours| o.prefix == *prefix && o.metric == METRIC && o.tos == 0;
+            let has = |o: &&OwnRoute| o.prefix == *prefix && o.metric == METRIC && o.tos == 0;
             let existing = table.ours.iter().find(has);
             match table.foreign.get(prefix) {
                 Some(other) if other.protocol == RouteProtocol::Kernel => {
@@ -240,7 +240,7 @@ impl Routes {
 
     /// Whatever its kind and next hop; with our protocol number the kernel cannot take another's
     /// for it.
-    async fn remove(&self, old: &Ours) -> Result<(), Error> {
+    async fn remove(&self, old: &OwnRoute) -> Result<(), Error> {
         let mut route = message(old.prefix);
         route.header.protocol = RouteProtocol::Other(PROTOCOL);
         route.header.scope = RouteScope::NoWhere;
@@ -280,7 +280,7 @@ impl Table {
             let is_plain = route.header.kind == RouteType::Unicast;
             let hop = via.zip(index).filter(|_| is_plain);
             let hop = hop.map(|(via, index)| Hop { via, index });
-            self.ours.push(Ours {
+            self.ours.push(OwnRoute {
                 prefix,
                 metric,
                 tos,
@@ -356,7 +356,7 @@ mod tests {
         Routes::open(vec!["left".into(), "right".into(), "missing".into()]).unwrap()
     }
 
-    fn counts(applied: &Applied) -> (usize, usize) {
+    fn counts(applied: &RouteChanges) -> (usize, usize) {
         assert_eq!(applied.failed, [""; 0]);
         (applied.installed, applied.removed)
     }

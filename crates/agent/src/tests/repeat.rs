@@ -68,9 +68,9 @@ static DISCIPLINES: [Registration; 1] = [Registration {
 
 /// What was sent to stores.
 #[derive(Clone, Default)]
-struct Sent(Rc<RefCell<Vec<u8>>>);
+struct RecordingCourier(Rc<RefCell<Vec<u8>>>);
 
-impl Courier for Sent {
+impl Courier for RecordingCourier {
     fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
         let mut sent = self.0.borrow_mut();
         sent.extend(store.to_string().into_bytes());
@@ -86,7 +86,7 @@ struct World {
     kept: Arc<AtomicU64>,
     clock: Arc<AtomicU64>,
     base: Instant,
-    sent: Sent,
+    sent: RecordingCourier,
     tables: Tables,
     out: Receiver<FromSwitch>,
     greeting: Greeting,
@@ -96,7 +96,7 @@ struct World {
 fn open(
     switch: &Arc<Switch>,
     kept: &Arc<AtomicU64>,
-    sent: &Sent,
+    sent: &RecordingCourier,
     now: Instant,
 ) -> (Tables, Receiver<FromSwitch>) {
     let (to_controller, out) = channel(256);
@@ -125,7 +125,7 @@ impl World {
             Clock::Set(clock.clone()),
         );
         let (switch, kept) = (switch.unwrap(), Arc::default());
-        let (sent, base) = (Sent::default(), Instant::now());
+        let (sent, base) = (RecordingCourier::default(), Instant::now());
         let (tables, out) = open(&switch, &kept, &sent, base);
         World {
             switch,

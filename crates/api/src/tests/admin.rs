@@ -6,15 +6,15 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use crate::{Asking, ControlEndpoint, JSON, types::ErrorBody};
+use crate::{AdminRequest, ControlEndpoint, JSON, types::ErrorBody};
 use axum::{Json, Router, extract::Request, http::StatusCode, response::IntoResponse};
 use http::Method;
 
 use super::fake::{Authority, endpoint, serve_json};
 
-fn asking(method: Method) -> Asking {
+fn asking(method: Method) -> AdminRequest {
     let body = (method != Method::GET).then(|| (JSON, "{}".to_string()));
-    Asking {
+    AdminRequest {
         method,
         path: "/v1/tenants?after=1".into(),
         body,

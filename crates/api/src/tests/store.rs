@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Told, follow,
+    StoreNews, follow,
     proto::{
         self, FromStore, FromSwitch, HalfAck, HalfMessage, HalfReport, StatusReply, StatusRequest,
         StoreHello, ToStore, ToSwitch, control_server::Control, from_store::Body, to_store,
@@ -23,7 +23,7 @@ use wire::Cluster;
 
 use super::fake::{endpoint, serve_grpc, serve_json};
 
-type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Both ends of a stream, as the controller has them.
 struct Stand {
@@ -58,8 +58,8 @@ struct Fake {
 
 #[tonic::async_trait]
 impl Control for Fake {
-    type AttachStream = Sent<ToSwitch>;
-    type ServeStream = Sent<ToStore>;
+    type AttachStream = ResponseStream<ToSwitch>;
+    type ServeStream = ResponseStream<ToStore>;
 
     async fn attach(
         &self,
@@ -112,8 +112,8 @@ fn message(seq: u64) -> to_store::Body {
     })
 }
 
-fn told(seq: u64) -> Told {
-    Told::Message {
+fn told(seq: u64) -> StoreNews {
+    StoreNews::Message {
         discipline: "d".into(),
         tenant: 7,
         message: seq.to_string().into(),
@@ -146,13 +146,16 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
     let test = async {
         let mut stand = at_first.recv().await.unwrap();
         assert_eq!(stand.hears().await, Body::Hello(hello.clone()));
-        assert_eq!(taken.recv().await, Some(Told::Began));
+        assert_eq!(taken.recv().await, Some(StoreNews::Began));
         // What cannot be used is left out.
         let mut broken = in_proto.clone();
         broken.stores.clear();
         stand.says(to_store::Body::Cluster(broken)).await;
         stand.says(to_store::Body::Cluster(in_proto.clone())).await;
-        assert_eq!(taken.recv().await, Some(Told::Cluster(cluster.clone())));
+        assert_eq!(
+            taken.recv().await,
+            Some(StoreNews::Cluster(cluster.clone()))
+        );
         let placements = proto::Placements {
             tenants: vec![proto::TenantSwitches {
                 tenant: 7,
@@ -160,7 +163,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
             }],
         };
         stand.says(to_store::Body::Placements(placements)).await;
-        let told_placements = Told::Placements(vec![(7, 1), (7, 2)]);
+        let told_placements = StoreNews::Placements(vec![(7, 1), (7, 2)]);
         assert_eq!(taken.recv().await, Some(told_placements));
         stand.says(message(5)).await;
         assert_eq!(taken.recv().await, Some(told(5)));
@@ -185,7 +188,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         let mut began = 0;
         while last != Some(told(7)) {
             match last {
-                Some(Told::Began) => began += 1,
+                Some(StoreNews::Began) => began += 1,
                 last => assert_eq!(last, Some(told(6))),
             }
             last = taken.recv().await;

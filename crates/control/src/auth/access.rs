@@ -17,11 +17,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// used, the last good one stays. Streams that are open go on.
 #[derive(Debug)]
 pub struct Access {
-    tokens: Option<Mutex<Watched>>,
+    tokens: Option<Mutex<WatchedTokens>>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedTokens {
     path: PathBuf,
     tokens: Tokens,
     stamp: Stamp,
@@ -50,7 +50,7 @@ impl Access {
     /// [`TokenError`] says what is wrong with the file.
     pub fn from_file(path: &Path) -> Result<Access, TokenError> {
         let (tokens, metadata) = Tokens::read(path)?;
-        let watched = Watched {
+        let watched = WatchedTokens {
             path: path.into(),
             tokens,
             stamp: Stamp::of(&metadata),
@@ -68,7 +68,7 @@ impl Access {
 
     /// Whose token this is.
     pub fn find(&self, token: &str) -> Option<Caller> {
-        let mut watched: MutexGuard<'_, Watched> = self
+        let mut watched: MutexGuard<'_, WatchedTokens> = self
             .tokens
             .as_ref()?
             .lock()
@@ -80,7 +80,7 @@ impl Access {
     }
 }
 
-impl Watched {
+impl WatchedTokens {
     fn look(&mut self) {
         self.looked = Instant::now();
         let stamp = std::fs::metadata(&self.path).map(|file| Stamp::of(&file));

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::{
-    Asked, Resource,
+    AdminState, Resource,
     input::{Params, limit},
     reply::{Answer, Failures},
 };
@@ -36,7 +36,7 @@ struct AuditParams {
 /// Controllers and switches; every controller answers, leader or not.
 #[utoipa::path(get, path = "/v1/cluster", tag = "cluster",
     responses((status = OK, description = "Controllers and switches.", body = ClusterView), Failures))]
-async fn cluster(State(admin): Asked, caller: Caller) -> Answer<ClusterView> {
+async fn cluster(State(admin): AdminState, caller: Caller) -> Answer<ClusterView> {
     caller.sees()?;
     Ok(Json(admin.cluster().await?))
 }
@@ -44,7 +44,7 @@ async fn cluster(State(admin): Asked, caller: Caller) -> Answer<ClusterView> {
 /// Counters by name: the controller's own, and sums over the switches.
 #[utoipa::path(get, path = "/v1/counters", tag = "cluster",
     responses((status = OK, description = "Counts since each one's start.", body = BTreeMap<String, u64>), Failures))]
-async fn counters(State(admin): Asked, caller: Caller) -> Answer<BTreeMap<String, u64>> {
+async fn counters(State(admin): AdminState, caller: Caller) -> Answer<BTreeMap<String, u64>> {
     caller.sees()?;
     Ok(Json(admin.counters().await?))
 }
@@ -53,7 +53,7 @@ async fn counters(State(admin): Asked, caller: Caller) -> Answer<BTreeMap<String
 #[utoipa::path(get, path = "/v1/audit", tag = "cluster", params(AuditParams),
     responses((status = OK, description = "The changes.", body = Vec<AuditEntry>), Failures))]
 async fn audit(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Params(params): Params<AuditParams>,
 ) -> Answer<Vec<AuditEntry>> {

@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::{
-    Asked, Resource,
+    AdminState, Resource,
     input::{Id, Params, limit},
     reply::{Answer, Failures},
 };
@@ -40,7 +40,7 @@ struct KeyParams {
 #[utoipa::path(get, path = "/v1/tenants/{id}/keys", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant."), KeyParams),
     responses((status = OK, description = "The keys.", body = KeyList), Failures))]
 async fn of_tenant(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Params(params): Params<KeyParams>,

@@ -32,7 +32,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::{admin::Admin, auth::Access};
 
 /// What handlers ask.
-type Asked = axum::extract::State<Arc<dyn Admin>>;
+type AdminState = axum::extract::State<Arc<dyn Admin>>;
 /// The paths of one resource.
 type Resource = OpenApiRouter<Arc<dyn Admin>>;
 

@@ -5,7 +5,7 @@ use axum::{Json, extract::State};
 use utoipa_axum::routes;
 
 use super::{
-    Asked, Resource,
+    AdminState, Resource,
     input::{Body, Id, TopologyBody},
     reply::{Answer, Failures},
 };
@@ -24,7 +24,7 @@ pub fn routes() -> Resource {
 /// The topology in force: what was declared and what switches report.
 #[utoipa::path(get, path = "/v1/topology", tag = "network",
     responses((status = OK, description = "The topology.", body = TopologyView), Failures))]
-async fn topology(State(admin): Asked, caller: Caller) -> Answer<TopologyView> {
+async fn topology(State(admin): AdminState, caller: Caller) -> Answer<TopologyView> {
     caller.sees()?;
     Ok(Json(admin.topology().await?))
 }
@@ -38,7 +38,7 @@ async fn topology(State(admin): Asked, caller: Caller) -> Answer<TopologyView> {
     )),
     responses((status = OK, description = "The topology in force from now on.", body = TopologyView), Failures))]
 async fn declare(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     TopologyBody(topology): TopologyBody,
 ) -> Answer<TopologyView> {
@@ -50,7 +50,7 @@ async fn declare(
 /// while its agent is attached.
 #[utoipa::path(delete, path = "/v1/topology/switches/{id}", tag = "network", params(("id" = u16, Path, description = "Number of the switch.")),
     responses((status = OK, description = "The topology without it.", body = TopologyView), Failures))]
-async fn forget(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<TopologyView> {
+async fn forget(State(admin): AdminState, caller: Caller, Id(id): Id) -> Answer<TopologyView> {
     caller.administrates()?;
     let id = u16::try_from(id).map_err(|_| {
         let line = format!("there is no switch {id}");
@@ -62,7 +62,7 @@ async fn forget(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<Topol
 /// The routes of all switches, and whether the controller keeps them.
 #[utoipa::path(get, path = "/v1/routes", tag = "network",
     responses((status = OK, description = "The routes.", body = RouteTable), Failures))]
-async fn route_table(State(admin): Asked, caller: Caller) -> Answer<RouteTable> {
+async fn route_table(State(admin): AdminState, caller: Caller) -> Answer<RouteTable> {
     caller.sees()?;
     Ok(Json(admin.routes().await?))
 }
@@ -71,7 +71,7 @@ async fn route_table(State(admin): Asked, caller: Caller) -> Answer<RouteTable> 
 #[utoipa::path(put, path = "/v1/routes", tag = "network", request_body = RouteSettings,
     responses((status = OK, description = "The routes from now on.", body = RouteTable), Failures))]
 async fn set_routes(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Body(settings): Body<RouteSettings>,
 ) -> Answer<RouteTable> {

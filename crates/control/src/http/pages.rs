@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::{
-    Asked, Resource,
+    AdminState, Resource,
     input::{Body, Id, Params, limit},
     reply::{Answer, Failures},
 };
@@ -56,7 +56,7 @@ struct OfTenantParams {
 #[utoipa::path(get, path = "/v1/pages", tag = "pages", params(AllParams),
     responses((status = OK, description = "The pages.", body = Vec<PageView>), Failures))]
 async fn all(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Params(params): Params<AllParams>,
 ) -> Answer<Vec<PageView>> {
@@ -79,7 +79,7 @@ async fn all(
 #[utoipa::path(get, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant."), OfTenantParams),
     responses((status = OK, description = "Its pages.", body = Vec<PageView>), Failures))]
 async fn of_tenant(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Params(params): Params<OfTenantParams>,
@@ -102,7 +102,7 @@ async fn of_tenant(
 #[utoipa::path(post, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant.")),
     request_body = PageRequest, responses((status = OK, description = "What was granted.", body = PageGrant), Failures))]
 async fn ask(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Body(request): Body<PageRequest>,
@@ -118,7 +118,7 @@ async fn ask(
 #[utoipa::path(delete, path = "/v1/tenants/{id}/pages", tag = "pages", params(("id" = u32, Path, description = "Number of the tenant.")),
     request_body = ReturnPages, responses((status = OK, description = "What leaves.", body = PageGrant), Failures))]
 async fn give_back(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Body(pages): Body<ReturnPages>,

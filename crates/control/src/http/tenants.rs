@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::{
-    Asked, Resource,
+    AdminState, Resource,
     input::{Body, Id, Params, limit},
     reply::{Answer, Failure, Failures},
 };
@@ -52,7 +52,7 @@ struct ShowParams {
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", params(ListParams),
     responses((status = OK, description = "The tenants.", body = Vec<TenantView>), Failures))]
 async fn list(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Params(params): Params<ListParams>,
 ) -> Answer<Vec<TenantView>> {
@@ -75,7 +75,7 @@ async fn list(
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = TenantSpec,
     responses((status = CREATED, description = "The tenant, with its secrets.", body = TenantView), Failures))]
 async fn create(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Body(spec): Body<TenantSpec>,
 ) -> Result<(StatusCode, Json<TenantView>), Failure> {
@@ -88,7 +88,7 @@ async fn create(
 #[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant."), ShowParams),
     responses((status = OK, description = "The tenant.", body = TenantView), Failures))]
 async fn show(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Params(params): Params<ShowParams>,
@@ -107,7 +107,7 @@ async fn show(
 #[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     request_body = TenantChange, responses((status = OK, description = "The tenant as it is now.", body = TenantView), Failures))]
 async fn change(
-    State(admin): Asked,
+    State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
     Body(change): Body<TenantChange>,
@@ -119,7 +119,11 @@ async fn change(
 /// Removes a tenant: its pages are taken, its requests count as those of an unknown tenant.
 #[utoipa::path(delete, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     responses((status = NO_CONTENT, description = "It is gone."), Failures))]
-async fn remove(State(admin): Asked, caller: Caller, Id(id): Id) -> Result<StatusCode, Failure> {
+async fn remove(
+    State(admin): AdminState,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<StatusCode, Failure> {
     caller.administrates()?;
     admin.remove_tenant(caller.name(), id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -129,7 +133,7 @@ async fn remove(State(admin): Asked, caller: Caller, Id(id): Id) -> Result<Statu
 /// rotation is finished.
 #[utoipa::path(post, path = "/v1/tenants/{id}/secret", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     responses((status = OK, description = "Both secrets.", body = NewSecret), Failures))]
-async fn rotate(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<NewSecret> {
+async fn rotate(State(admin): AdminState, caller: Caller, Id(id): Id) -> Answer<NewSecret> {
     caller.administrates()?;
     Ok(Json(admin.rotate_secret(caller.name(), id).await?))
 }
@@ -137,7 +141,7 @@ async fn rotate(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<NewSe
 /// Finishes a rotation: only the new secret is accepted from now on.
 #[utoipa::path(delete, path = "/v1/tenants/{id}/secret", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     responses((status = OK, description = "The secret in force.", body = NewSecret), Failures))]
-async fn finish(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<NewSecret> {
+async fn finish(State(admin): AdminState, caller: Caller, Id(id): Id) -> Answer<NewSecret> {
     caller.administrates()?;
     Ok(Json(admin.finish_rotation(caller.name(), id).await?))
 }
@@ -145,7 +149,11 @@ async fn finish(State(admin): Asked, caller: Caller, Id(id): Id) -> Answer<NewSe
 /// The cluster file for a tenant's clients: the stores and this tenant alone, with its secrets.
 #[utoipa::path(get, path = "/v1/tenants/{id}/credentials", tag = "tenants", params(("id" = u32, Path, description = "Number of the tenant.")),
     responses((status = OK, description = "A cluster file.", body = String, content_type = "application/toml"), Failures))]
-async fn credentials(State(admin): Asked, caller: Caller, Id(id): Id) -> Result<Response, Failure> {
+async fn credentials(
+    State(admin): AdminState,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<Response, Failure> {
     caller.is_or_administrates(id)?;
     let text: Result<String, Refusal> = admin.credentials(id).await;
     let headers = [

@@ -139,13 +139,13 @@ fn in_use_hint(error: &io::Error) -> &'static str {
 }
 
 /// A listener that serves.
-pub struct Serving {
+pub struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
 
-impl Serving {
+impl RunningServer {
     /// Listens. `app` makes what is served, with who gets in.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Serving {
     pub async fn start(
         listen: &Listen,
         app: impl FnOnce(Arc<Access>) -> Router,
-    ) -> Result<Serving, ServeError> {
+    ) -> Result<RunningServer, ServeError> {
         listen.check()?;
         let access = match &listen.tokens {
             Some(path) => Access::from_file(path)?,
@@ -176,7 +176,7 @@ impl Serving {
             stranger_for: listen.stranger_for,
             stopped,
         };
-        Ok(Serving {
+        Ok(RunningServer {
             address,
             stop,
             accepting: tokio::spawn(server.run()),
@@ -206,7 +206,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    /// Until it is stopped, also by dropping the [`Serving`].
+    /// Until it is stopped, also by dropping the [`RunningServer`].
     async fn run(self) {
         let mut connections = JoinSet::new();
         let mut stopped = self.stopped.clone();
@@ -281,14 +281,14 @@ impl Acceptor {
     }
 }
 
-type Failed = Box<dyn std::error::Error + Send + Sync>;
+type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     app: Router,
     stopped: watch::Receiver<bool>,
-) -> Result<(), Failed> {
+) -> Result<(), ConnectionError> {
     // Small messages both ways, each waited for.
     stream.set_nodelay(true)?;
     match tls {
@@ -309,7 +309,7 @@ async fn serve(
     http2: bool,
     app: Router,
     mut stopped: watch::Receiver<bool>,
-) -> Result<(), Failed> {
+) -> Result<(), ConnectionError> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

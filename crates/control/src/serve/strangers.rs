@@ -43,10 +43,10 @@ impl Introduction {
 
 /// All such connections, by the order in which they came.
 #[derive(Clone, Default)]
-pub struct Strangers(Arc<Mutex<Waiting>>);
+pub struct Strangers(Arc<Mutex<StrangersByAge>>);
 
 #[derive(Default)]
-struct Waiting {
+struct StrangersByAge {
     by_age: BTreeMap<u64, (IpAddr, AbortHandle)>,
     newest: u64,
 }
@@ -83,7 +83,7 @@ impl Strangers {
         Place { strangers, number }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, StrangersByAge> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,8 +9,8 @@ use api::types::{
 use wire::Secret;
 
 use super::{
-    core::{Asked, Core},
-    shared::{Shared, clock_ms},
+    core::{Core, RequestOrigin},
+    shared::{SharedCore, clock_ms},
     views::View,
 };
 use crate::admin::{Admin, KeyFilter, PageFilter, Refusal};
@@ -22,12 +22,12 @@ fn fresh() -> Secret {
 
 /// The admin API of a controller.
 pub struct OnCore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
 }
 
 impl OnCore {
     /// Of the controller that this belongs to.
-    pub fn new(shared: Arc<Shared>) -> OnCore {
+    pub fn new(shared: Arc<SharedCore>) -> OnCore {
         OnCore { shared }
     }
 
@@ -39,11 +39,11 @@ impl OnCore {
     async fn make<R>(
         &self,
         who: &str,
-        make: impl FnOnce(&mut Core, Asked<'_>) -> Result<R, Refusal>,
+        make: impl FnOnce(&mut Core, RequestOrigin<'_>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
         let (result, position) = self.shared.leading(|core| {
             let at_ms = clock_ms();
-            let result = make(core, Asked { who, at_ms })?;
+            let result = make(core, RequestOrigin { who, at_ms })?;
             Ok::<_, Refusal>((result, core.journal().position()))
         })??;
         self.shared.until_durable(position).await?;

@@ -15,7 +15,7 @@ use super::{
 
 /// Everything but memory itself.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
+pub struct Surroundings<'a> {
     /// What the controller was started with.
     pub plan: &'a Plan,
     /// Who there is.
@@ -32,7 +32,7 @@ pub struct Around<'a> {
     pub clock_s: u64,
 }
 
-impl Around<'_> {
+impl Surroundings<'_> {
     /// Addresses of the cluster's stores, in the file's order.
     pub fn stores(&self) -> impl Iterator<Item = SocketAddr> {
         self.plan.cluster.stores.iter().map(|store| store.address)

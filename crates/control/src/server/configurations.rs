@@ -93,7 +93,7 @@ impl ConfigurationRow {
 }
 
 #[derive(Debug)]
-struct Latest {
+struct LatestConfiguration {
     version: u64,
     configuration: Configuration,
     /// The journal's position after which it is safe to send.
@@ -105,7 +105,7 @@ struct Latest {
 /// The last configuration of each tenant on each switch.
 #[derive(Debug, Default)]
 pub struct Configurations {
-    by_place: BTreeMap<Place, Latest>,
+    by_place: BTreeMap<Place, LatestConfiguration>,
     /// Those that are not in force, as far as is known.
     waiting: BTreeSet<Place>,
 }
@@ -126,7 +126,7 @@ impl Configurations {
                 key: row(place),
                 reason: e.to_string(),
             })?;
-            let latest = Latest {
+            let latest = LatestConfiguration {
                 version: remembered.version,
                 configuration,
                 safe_after: 0,
@@ -172,7 +172,7 @@ impl Configurations {
             ));
         }
         journal.put(row(place), &remembered);
-        let latest = Latest {
+        let latest = LatestConfiguration {
             version: *next_number,
             configuration,
             safe_after: journal.position(),

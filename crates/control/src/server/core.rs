@@ -23,38 +23,38 @@ use api::{
 use decide::SwitchId;
 
 use super::{
-    around::Around,
+    around::Surroundings,
     audit::{Audit, Entry},
-    changes::{self, Change, Leaving},
+    changes::{self, Change, LeavingPages},
     configurations::Configurations,
     exchange::Exchange,
     homes::Homes,
     incoming,
     journal::Journal,
-    kept::Kept,
+    kept::KeptValues,
     memories::Memories,
-    memory::{Memory, Moved},
-    network::{Network, Rewired},
-    published::Published,
-    remember::Remembered,
+    memory::{Memory, PageMoves},
+    network::{Network, TopologyChange},
+    published::PublishedCluster,
+    remember::RememberedState,
     setup,
     stores::Stores,
-    switch::{Held, Told},
+    switch::{BelievedItems, ItemsReport},
     switches::Switches,
     tenants::{Tenant, TenantChanged, Tenants},
 };
 pub use super::{
-    changes::Asked,
+    changes::RequestOrigin,
     disciplines::Disciplines,
     plan::Plan,
     stores::StoreStreamId,
-    switch::{Closed, StreamId},
+    switch::{CloseReason, StreamId},
     views::View,
 };
 use crate::{
     admin::Refusal,
     pages::ledger::Kind,
-    state::{Batch, Loaded, StateError},
+    state::{Batch, LoadedState, StateError},
 };
 
 /// How often what became due is to be sent.
@@ -66,7 +66,7 @@ pub const ITEMS_EVERY: Duration = Duration::from_millis(500);
 
 /// What became of a change that somebody asked for.
 #[derive(Debug)]
-pub struct Made {
+pub struct ChangeOutcome {
     /// The tenant that was changed.
     pub id: u32,
     /// The tenant as it is now; none: it is gone.
@@ -84,7 +84,7 @@ pub struct Core {
     memory: Memory,
     network: Network,
     exchange: Exchange,
-    cluster: Published,
+    cluster: PublishedCluster,
     homes: Homes,
     journal: Journal,
     audit: Audit,
@@ -101,16 +101,16 @@ impl Core {
     pub fn new(
         plan: Plan,
         disciplines: Disciplines,
-        mut loaded: Loaded,
+        mut loaded: LoadedState,
         first_number: u64,
     ) -> Result<Core, StateError> {
-        let remembered = Remembered::read(&loaded)?;
+        let remembered = RememberedState::read(&loaded)?;
         let retired = remembered.retired.iter().map(|(id, _)| *id);
         let (tenants, changed) = Tenants::new(remembered.tenants, retired, &plan.cluster);
         let (network, rewired) = Network::new(remembered.topology, remembered.routes_managed);
         let mut switches = Switches::default();
         for (id, known) in remembered.switches {
-            let held = Held::new(loaded.items.remove(&id).unwrap_or_default());
+            let held = BelievedItems::new(loaded.items.remove(&id).unwrap_or_default());
             switches.restore(id, known, held, &plan);
         }
         let configurations = Configurations::restore(remembered.configurations)?;
@@ -121,7 +121,7 @@ impl Core {
             switches,
             configurations,
             stores,
-            (memories, Kept::restore(remembered.kept)?),
+            (memories, KeptValues::restore(remembered.kept)?),
             first_number,
         );
         let mut core = Core {
@@ -130,7 +130,7 @@ impl Core {
             memory: Memory::new(remembered.tables, remembered.pages),
             network,
             exchange,
-            cluster: Published::default(),
+            cluster: PublishedCluster::default(),
             homes: Homes::default(),
             journal: Journal::default(),
             audit: Audit::new(remembered.audit),
@@ -149,7 +149,7 @@ impl Core {
     ///
     /// # Errors
     /// If the switch cannot be taken.
-    pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<StreamId, Closed> {
+    pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<StreamId, CloseReason> {
         self.exchange.at(now);
         let attached = self.exchange.attach(hello, &self.plan, &mut self.journal);
         let (stream, is_new) = attached?;
@@ -172,7 +172,7 @@ impl Core {
         now: Duration,
         stream: StreamId,
         message: FromSwitch,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), CloseReason> {
         let id = stream.switch;
         self.exchange.at(now);
         let Core {
@@ -190,9 +190,9 @@ impl Core {
             }
             _ if !switch.is_ready() => {
                 let expected = "expected more of the keys that the switch holds";
-                return Err(Closed::Protocol(expected));
+                return Err(CloseReason::Protocol(expected));
             }
-            Some(Body::Hello(_)) => return Err(Closed::Protocol("a second hello")),
+            Some(Body::Hello(_)) => return Err(CloseReason::Protocol("a second hello")),
             Some(Body::Acks(acks)) => exchange.acks(id, &acks, journal),
             Some(Body::Hot(hot)) => exchange.hot(id, &hot, tenants, journal),
             Some(Body::Counters(counters)) => {
@@ -224,7 +224,7 @@ impl Core {
     }
 
     /// A switch told all that it holds. Its tenants' memory is told before.
-    fn holds(&mut self, id: SwitchId, told: Told) {
+    fn holds(&mut self, id: SwitchId, told: ItemsReport) {
         if told.greeting {
             self.route();
             self.allocate();
@@ -303,7 +303,7 @@ impl Core {
     /// Parts of quotas end whose time is over, at this second since 1970.
     fn lapse(&mut self, clock_s: u64) {
         for change in changes::lapse(&self.view(), clock_s) {
-            let asked = Asked {
+            let asked = RequestOrigin {
                 who: "controller",
                 at_ms: clock_s * 1000,
             };
@@ -317,16 +317,16 @@ impl Core {
     /// The errors of `plan`; then nothing was changed.
     pub fn change(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         plan: impl FnOnce(&View<'_>) -> Result<Change, Refusal>,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<ChangeOutcome, Refusal> {
         let change = plan(&self.view())?;
         let (id, tenant) = (change.id, change.tenant.clone());
         let before = self.own_pages(id);
         let left = self.make(asked, change);
         self.allocate();
         let given = &self.own_pages(id) - &before;
-        Ok(Made {
+        Ok(ChangeOutcome {
             id,
             tenant,
             given: given.into_iter().collect(),
@@ -346,7 +346,7 @@ impl Core {
     /// The same as there.
     pub fn declare_topology(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         spec: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
         let (switches, links) = (spec.switches.len(), spec.links.len());
@@ -365,7 +365,7 @@ impl Core {
     /// The same as there.
     pub fn forget_switch(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         id: SwitchId,
     ) -> Result<TopologyView, Refusal> {
         let name = changes::may_forget(&self.view(), id)?;
@@ -390,7 +390,7 @@ impl Core {
     }
 
     /// Keeps routes, or takes away those that were installed.
-    pub fn manage_routes(&mut self, asked: Asked<'_>, managed: bool) -> RouteTable {
+    pub fn manage_routes(&mut self, asked: RequestOrigin<'_>, managed: bool) -> RouteTable {
         self.network.manage(managed);
         self.journal.put("routing".into(), &managed);
         self.route();
@@ -438,7 +438,7 @@ impl Core {
 
     // ---- what follows from what
 
-    fn around(&self) -> Around<'_> {
+    fn around(&self) -> Surroundings<'_> {
         around(
             &self.plan,
             &self.tenants,
@@ -448,7 +448,7 @@ impl Core {
         )
     }
 
-    fn split(&mut self) -> (&mut Memory, Around<'_>) {
+    fn split(&mut self) -> (&mut Memory, Surroundings<'_>) {
         let Core {
             plan,
             tenants,
@@ -464,7 +464,10 @@ impl Core {
     }
 
     /// Does something with memory that goes by what is around it; what moved is carried on.
-    fn with_memory<R>(&mut self, work: impl FnOnce(&mut Memory, &Around<'_>) -> (R, Moved)) -> R {
+    fn with_memory<R>(
+        &mut self,
+        work: impl FnOnce(&mut Memory, &Surroundings<'_>) -> (R, PageMoves),
+    ) -> R {
         let (memory, around) = self.split();
         let (result, moved) = work(memory, &around);
         self.moved(moved);
@@ -477,17 +480,17 @@ impl Core {
     }
 
     /// Makes a change that was checked; returns the pages that leave.
-    fn make(&mut self, asked: Asked<'_>, change: Change) -> Vec<PageId> {
+    fn make(&mut self, asked: RequestOrigin<'_>, change: Change) -> Vec<PageId> {
         let id = change.id;
         let guaranteed = change.guaranteed;
         let left = self.with_memory(|memory, around| match change.leaving {
-            Leaving::Nothing => (vec![], Moved::default()),
-            Leaving::All => (vec![], memory.release(id)),
-            Leaving::These(pages) => match memory.take(id, &pages) {
+            LeavingPages::Nothing => (vec![], PageMoves::default()),
+            LeavingPages::All => (vec![], memory.release(id)),
+            LeavingPages::These(pages) => match memory.take(id, &pages) {
                 Ok(moved) => (pages, moved),
-                Err(_) => (vec![], Moved::default()), // It was checked.
+                Err(_) => (vec![], PageMoves::default()), // It was checked.
             },
-            Leaving::Excess => {
+            LeavingPages::Excess => {
                 memory.take_what_is_over(id, guaranteed.as_deref().unwrap_or_default(), around)
             }
         });
@@ -528,7 +531,7 @@ impl Core {
     }
 
     /// Adds to the audit log.
-    fn note(&mut self, asked: Asked<'_>, what: &str, detail: String) {
+    fn note(&mut self, asked: RequestOrigin<'_>, what: &str, detail: String) {
         let entry = Entry {
             at_ms: asked.at_ms,
             who: asked.who.into(),
@@ -571,7 +574,7 @@ impl Core {
     }
 
     /// Pages moved: that is remembered, and then switches and disciplines learn it.
-    fn moved(&mut self, moved: Moved) {
+    fn moved(&mut self, moved: PageMoves) {
         for id in moved.note(&mut self.journal) {
             self.exchange.table_changed(id, self.journal.position());
         }
@@ -607,7 +610,7 @@ impl Core {
     }
 
     /// The topology changed: disciplines learn of links, pages and routes follow.
-    fn rewired(&mut self, rewired: Rewired) {
+    fn rewired(&mut self, rewired: TopologyChange) {
         for (ends, up) in rewired.links {
             let journal = &mut self.journal;
             self.exchange.tell_all(journal, |to, now, out| {
@@ -633,8 +636,8 @@ fn around<'a>(
     network: &'a Network,
     exchange: &'a Exchange,
     clock_ms: u64,
-) -> Around<'a> {
-    Around {
+) -> Surroundings<'a> {
+    Surroundings {
         plan,
         tenants,
         disciplines: exchange.disciplines(),

@@ -18,7 +18,7 @@ use wire::Secret;
 use super::*;
 use crate::server::changes;
 
-const ASKED: Asked<'static> = Asked {
+const ASKED: RequestOrigin<'static> = RequestOrigin {
     who: "test",
     at_ms: 1_000,
 };
@@ -33,15 +33,15 @@ const TEST: Registration = Registration {
 /// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
 /// this order.
 #[derive(Clone, Default)]
-struct Noting(Arc<Mutex<Vec<String>>>);
+struct NotingDiscipline(Arc<Mutex<Vec<String>>>);
 
-impl Noting {
+impl NotingDiscipline {
     fn note(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 }
 
-impl Discipline for Noting {
+impl Discipline for NotingDiscipline {
     fn remembered(&mut self, _: Duration, _: u32, bytes: &[u8], _: &mut Vec<Action>) {
         self.note(format!("remembered {bytes:?}"));
     }
@@ -111,27 +111,27 @@ impl Discipline for Noting {
 
 struct Stage {
     core: Core,
-    noting: Noting,
-    loaded: Loaded,
+    noting: NotingDiscipline,
+    loaded: LoadedState,
 }
 
 impl Stage {
-    fn new(loaded: Loaded) -> Stage {
+    fn new(loaded: LoadedState) -> Stage {
         let mut plan = tests::plan(1);
         plan.cluster.switches = vec![wire::SwitchPlace {
             name: "tor".into(),
             address: [10, 0, 0, 9].into(),
         }];
-        let noting = Noting::default();
+        let noting = NotingDiscipline::default();
         let discipline: Box<dyn Discipline> = Box::new(noting.clone());
         let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
         let rows = loaded.rows.clone();
         Stage {
             core: Core::new(plan, disciplines, loaded, 1).unwrap(),
             noting,
-            loaded: Loaded {
+            loaded: LoadedState {
                 rows,
-                ..Loaded::default()
+                ..LoadedState::default()
             },
         }
     }
@@ -200,7 +200,7 @@ impl Stage {
 
 #[test]
 fn nothing_that_follows_is_sent_before_it_is_remembered() {
-    let mut stage = Stage::new(Loaded::default());
+    let mut stage = Stage::new(LoadedState::default());
     let stream = stage.attach();
     stage.create();
     let life = "life 11 Some(10.0.0.9)";
@@ -220,7 +220,7 @@ fn nothing_that_follows_is_sent_before_it_is_remembered() {
 
 #[test]
 fn a_controller_that_is_to_stop_waits_for_what_is_to_be_kept() {
-    let mut stage = Stage::new(Loaded::default());
+    let mut stage = Stage::new(LoadedState::default());
     let stream = stage.attach();
     stage.create();
     assert!(!stage.core.ending(Duration::from_secs(1)));
@@ -230,7 +230,7 @@ fn a_controller_that_is_to_stop_waits_for_what_is_to_be_kept() {
 
 #[test]
 fn what_is_remembered_outlives_the_controller_and_the_tenant() {
-    let mut stage = Stage::new(Loaded::default());
+    let mut stage = Stage::new(LoadedState::default());
     stage.attach();
     stage.create();
     stage.write();
@@ -247,7 +247,7 @@ fn what_is_remembered_outlives_the_controller_and_the_tenant() {
 
 #[test]
 fn credentials_name_the_switches_that_say_their_addresses() {
-    let mut stage = Stage::new(Loaded::default());
+    let mut stage = Stage::new(LoadedState::default());
     stage.attach();
     stage.create();
     let switches = |stage: &Stage| {

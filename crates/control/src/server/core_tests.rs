@@ -19,7 +19,7 @@ use wire::Secret;
 use super::*;
 use crate::{admin::RefusalKind, server::changes};
 
-const ASKED: Asked<'static> = Asked {
+const ASKED: RequestOrigin<'static> = RequestOrigin {
     who: "test",
     at_ms: 1_000,
 };
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Wants what it is told to want.
 #[derive(Clone, Default)]
-struct Wanting {
+struct WantingDiscipline {
     items: Arc<Mutex<BTreeMap<u32, usize>>>,
     rooms: Arc<Mutex<BTreeMap<u32, u32>>>,
     /// How often which tenant's discipline was told of its stores, and whether it knew them when
@@ -38,7 +38,7 @@ struct Wanting {
     windows: Arc<Mutex<Vec<(SwitchId, u32)>>>,
 }
 
-impl Discipline for Wanting {
+impl Discipline for WantingDiscipline {
     fn stores(&mut self, _: Duration, tenant: u32, stores: &Stores, _: &mut Vec<Action>) {
         assert_eq!(stores.home_of(b"key"), 0, "there is one");
         *self.homes.lock().unwrap().entry(tenant).or_default() += 1;
@@ -85,12 +85,12 @@ struct Stage {
     core: Core,
     stream: StreamId,
     now: Duration,
-    wanting: Wanting,
+    wanting: WantingDiscipline,
     /// What the switch was told last.
     table: PageTable,
     setup: Setup,
     /// The state store, as rows.
-    loaded: Loaded,
+    loaded: LoadedState,
 }
 
 /// One store, no open tenant.
@@ -119,10 +119,15 @@ fn hello(id: u32, pages: u32) -> Hello {
 
 impl Stage {
     fn new(pages: u32) -> Stage {
-        Stage::from(pages, Loaded::default(), Wanting::default(), 1)
+        Stage::from(
+            pages,
+            LoadedState::default(),
+            WantingDiscipline::default(),
+            1,
+        )
     }
 
-    fn from(pages: u32, loaded: Loaded, wanting: Wanting, term: u64) -> Stage {
+    fn from(pages: u32, loaded: LoadedState, wanting: WantingDiscipline, term: u64) -> Stage {
         let plan = plan(term);
         let all = [&TEST, &TRUTH, &EVERYWHERE].map(|registration| {
             let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
@@ -142,9 +147,9 @@ impl Stage {
             wanting,
             table: PageTable::default(),
             setup: Setup::default(),
-            loaded: Loaded {
+            loaded: LoadedState {
                 rows,
-                ..Loaded::default()
+                ..LoadedState::default()
             },
         };
         stage.stream = stage.attach(1, pages);
@@ -247,7 +252,7 @@ impl Stage {
         created.map(|made| made.id)
     }
 
-    fn change(&mut self, id: u32, change: TenantChange) -> Result<Made, Refusal> {
+    fn change(&mut self, id: u32, change: TenantChange) -> Result<ChangeOutcome, Refusal> {
         self.core
             .change(ASKED, |view| changes::change(view, id, change))
     }

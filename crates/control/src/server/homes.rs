@@ -10,10 +10,10 @@ use super::tenants::Tenant;
 /// What was told of each tenant.
 #[derive(Default)]
 pub struct Homes {
-    told: BTreeMap<u32, Told>,
+    told: BTreeMap<u32, StoresNotice>,
 }
 
-struct Told {
+struct StoresNotice {
     /// Whom.
     discipline: &'static str,
     stores: Stores,
@@ -62,7 +62,7 @@ impl Homes {
         if stores == Some(&now) {
             return None;
         }
-        let told = Told {
+        let told = StoresNotice {
             discipline,
             stores: now,
             fresh: true,

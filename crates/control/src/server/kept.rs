@@ -8,20 +8,20 @@ use decide::{KEPT_MAX, KEPT_MOST, Key};
 use serde::{Deserialize, Serialize};
 use wire::Secret;
 
-use super::{journal::Journal, memories::Whose};
+use super::{journal::Journal, memories::MemoryOwner};
 use crate::state::StateError;
 
 /// Where a row is: keys may be longer than rows' names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeptAt {
-    whose: Whose,
+pub struct KeptPlace {
+    whose: MemoryOwner,
     hash: String,
 }
 
-impl KeptAt {
-    fn new(whose: &Whose, key: &[u8]) -> KeptAt {
+impl KeptPlace {
+    fn new(whose: &MemoryOwner, key: &[u8]) -> KeptPlace {
         let hash = Secret::NONE.key_hash(whose.tenant, key);
-        KeptAt {
+        KeptPlace {
             whose: whose.clone(),
             hash: hex::encode(hash.0),
         }
@@ -35,14 +35,14 @@ impl KeptAt {
     }
 }
 
-impl FromStr for KeptAt {
+impl FromStr for KeptPlace {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<KeptAt, String> {
+    fn from_str(text: &str) -> Result<KeptPlace, String> {
         let (whose, hash) = text
             .rsplit_once('/')
             .ok_or("expected TENANT/DISCIPLINE/KEY")?;
-        Ok(KeptAt {
+        Ok(KeptPlace {
             whose: whose.parse()?,
             hash: hash.into(),
         })
@@ -58,17 +58,17 @@ pub struct KeptRow {
 
 /// All that is kept.
 #[derive(Debug, Default)]
-pub struct Kept {
-    by_whose: BTreeMap<Whose, BTreeMap<Key, Bytes>>,
+pub struct KeptValues {
+    by_whose: BTreeMap<MemoryOwner, BTreeMap<Key, Bytes>>,
 }
 
-impl Kept {
+impl KeptValues {
     /// As remembered.
     ///
     /// # Errors
     /// The row that makes no sense, and why.
-    pub fn restore(rows: Vec<(KeptAt, KeptRow)>) -> Result<Kept, StateError> {
-        let mut kept = Kept::default();
+    pub fn restore(rows: Vec<(KeptPlace, KeptRow)>) -> Result<KeptValues, StateError> {
+        let mut kept = KeptValues::default();
         for (at, row) in rows {
             let read = |digits: &str| {
                 hex::decode(digits).map_err(|e| StateError::Row {
@@ -84,7 +84,7 @@ impl Kept {
     }
 
     /// All of a tenant, by key.
-    pub fn of(&self, whose: &Whose) -> Vec<(Key, Bytes)> {
+    pub fn of(&self, whose: &MemoryOwner) -> Vec<(Key, Bytes)> {
         let all = self.by_whose.get(whose).into_iter().flatten();
         all.map(|(key, bytes)| (key.clone(), bytes.clone()))
             .collect()
@@ -96,12 +96,12 @@ impl Kept {
     /// One line: it is too long, or of too many keys.
     pub fn keep(
         &mut self,
-        whose: Whose,
+        whose: MemoryOwner,
         key: Key,
         bytes: Option<Bytes>,
         journal: &mut Journal,
     ) -> Result<(), String> {
-        let at = KeptAt::new(&whose, &key);
+        let at = KeptPlace::new(&whose, &key);
         let of = self.by_whose.entry(whose).or_default();
         let Some(bytes) = bytes else {
             if of.remove(&key).is_some() {

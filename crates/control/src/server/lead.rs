@@ -8,7 +8,7 @@ use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
     core::{Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, TICK_EVERY},
-    shared::{Shared, clock_ms},
+    shared::{SharedCore, clock_ms},
 };
 use crate::state::{Lead, StateError};
 
@@ -29,7 +29,7 @@ pub struct Beginning {
 /// # Errors
 /// If the state cannot be used at all.
 pub async fn live(
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
     beginning: Beginning,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), StateError> {
@@ -41,11 +41,11 @@ pub async fn live(
         let led = lead_once(&shared, &beginning, &lead, &mut stopped).await;
         shared.end();
         match led {
-            Ok(Over::Stopped) => {
+            Ok(LeadEnd::Stopped) => {
                 lead.resign().await;
                 return Ok(());
             }
-            Ok(Over::Lost) | Err(StateError::Deposed) => {
+            Ok(LeadEnd::Lost) | Err(StateError::Deposed) => {
                 tracing::warn!(term = lead.term(), "does not lead any longer");
             }
             Err(e) => {
@@ -56,17 +56,17 @@ pub async fn live(
     }
 }
 
-enum Over {
+enum LeadEnd {
     Stopped,
     Lost,
 }
 
 async fn lead_once(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedCore>,
     beginning: &Beginning,
     lead: &Lead,
     stopped: &mut watch::Receiver<bool>,
-) -> Result<Over, StateError> {
+) -> Result<LeadEnd, StateError> {
     let loaded = lead.load().await?;
     let plan = Plan {
         term: lead.term(),
@@ -81,15 +81,15 @@ async fn lead_once(
     tracing::info!(term = lead.term(), "leads");
     shared.begin(core, lead.term());
     let over = tokio::select! {
-        () = lead.lost() => Over::Lost,
+        () = lead.lost() => LeadEnd::Lost,
         never = keep_time(shared, lead) => match never {},
         over = write_changes(shared, lead) => match over {
-            StateError::Deposed => Over::Lost,
+            StateError::Deposed => LeadEnd::Lost,
             other => return Err(other),
         },
-        () = to_the_end(shared, stopped) => Over::Stopped,
+        () = to_the_end(shared, stopped) => LeadEnd::Stopped,
     };
-    if let Over::Stopped = over {
+    if let LeadEnd::Stopped = over {
         let _ = write_once(shared, lead, true).await;
     }
     Ok(over)
@@ -97,7 +97,7 @@ async fn lead_once(
 
 /// Returns when this controller is to stop and disciplines have what they want to keep, or have
 /// waited long enough for it.
-async fn to_the_end(shared: &Shared, stopped: &mut watch::Receiver<bool>) {
+async fn to_the_end(shared: &SharedCore, stopped: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is as good as stopped.
     let _ = stopped.wait_for(|stopped| *stopped).await;
     let is_ready = || {
@@ -118,7 +118,7 @@ async fn to_the_end(shared: &Shared, stopped: &mut watch::Receiver<bool>) {
 
 /// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does
 /// not, this controller is as one that stands by.
-async fn keep_time(shared: &Shared, lead: &Lead) -> Infallible {
+async fn keep_time(shared: &SharedCore, lead: &Lead) -> Infallible {
     let mut pump = tokio::time::interval(PUMP_EVERY);
     let mut tick = tokio::time::interval(TICK_EVERY);
     pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -148,7 +148,7 @@ async fn keep_time(shared: &Shared, lead: &Lead) -> Infallible {
 }
 
 /// Writes changes as they come; returns when that is not possible any longer.
-async fn write_changes(shared: &Shared, lead: &Lead) -> StateError {
+async fn write_changes(shared: &SharedCore, lead: &Lead) -> StateError {
     let mut every = tokio::time::interval(ITEMS_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -169,7 +169,7 @@ async fn write_changes(shared: &Shared, lead: &Lead) -> StateError {
     }
 }
 
-async fn write_once(shared: &Shared, lead: &Lead, with_items: bool) -> Result<(), StateError> {
+async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Result<(), StateError> {
     let taken = {
         let mut inner = shared.lock();
         let Some(core) = &mut inner.core else {

@@ -12,24 +12,24 @@ use crate::state::StateError;
 
 /// A tenant, and the name of the first discipline that shares the programs of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Whose {
+pub struct MemoryOwner {
     pub tenant: u32,
     pub family: String,
 }
 
-impl FromStr for Whose {
+impl FromStr for MemoryOwner {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Whose, String> {
+    fn from_str(text: &str) -> Result<MemoryOwner, String> {
         let (tenant, family) = text.split_once('/').ok_or("expected TENANT/DISCIPLINE")?;
-        Ok(Whose {
+        Ok(MemoryOwner {
             tenant: tenant.parse().map_err(|e| format!("{e}"))?,
             family: family.into(),
         })
     }
 }
 
-fn row(whose: &Whose) -> String {
+fn row(whose: &MemoryOwner) -> String {
     format!("remembered/{}/{}", whose.tenant, whose.family)
 }
 
@@ -42,7 +42,7 @@ pub struct MemoryRow {
 /// All that is remembered.
 #[derive(Debug, Default)]
 pub struct Memories {
-    by_whose: BTreeMap<Whose, Bytes>,
+    by_whose: BTreeMap<MemoryOwner, Bytes>,
     /// The journal's position behind the last of them.
     safe_after: u64,
 }
@@ -52,8 +52,8 @@ impl Memories {
     ///
     /// # Errors
     /// The row that makes no sense, and why.
-    pub fn restore(rows: Vec<(Whose, MemoryRow)>) -> Result<Memories, StateError> {
-        let read = |(whose, remembered): (Whose, MemoryRow)| {
+    pub fn restore(rows: Vec<(MemoryOwner, MemoryRow)>) -> Result<Memories, StateError> {
+        let read = |(whose, remembered): (MemoryOwner, MemoryRow)| {
             let bytes = hex::decode(&remembered.bytes).map_err(|e| StateError::Row {
                 key: row(&whose),
                 reason: e.to_string(),
@@ -67,7 +67,7 @@ impl Memories {
     }
 
     /// What is remembered last; nothing if nothing is.
-    pub fn of(&self, whose: &Whose) -> Bytes {
+    pub fn of(&self, whose: &MemoryOwner) -> Bytes {
         self.by_whose.get(whose).cloned().unwrap_or_default()
     }
 
@@ -77,7 +77,7 @@ impl Memories {
     /// One line: it is too long.
     pub fn remember(
         &mut self,
-        whose: Whose,
+        whose: MemoryOwner,
         bytes: Bytes,
         journal: &mut Journal,
     ) -> Result<(), String> {

@@ -8,8 +8,8 @@ use api::types::{
 use wire::Secret;
 
 use super::{
-    changes::{self, Asked, Change},
-    core::{Core, Made},
+    changes::{self, Change, RequestOrigin},
+    core::{ChangeOutcome, Core},
     views::View,
 };
 use crate::admin::Refusal;
@@ -22,7 +22,7 @@ impl Core {
     /// As of [`create_tenant`](crate::admin::Admin::create_tenant).
     pub fn create_tenant(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         spec: TenantSpec,
         fresh: Secret,
     ) -> Result<TenantView, Refusal> {
@@ -36,7 +36,7 @@ impl Core {
     /// As of [`change_tenant`](crate::admin::Admin::change_tenant).
     pub fn change_tenant(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         id: u32,
         change: TenantChange,
     ) -> Result<TenantView, Refusal> {
@@ -48,7 +48,7 @@ impl Core {
     ///
     /// # Errors
     /// As of [`remove_tenant`](crate::admin::Admin::remove_tenant).
-    pub fn remove_tenant(&mut self, asked: Asked<'_>, id: u32) -> Result<(), Refusal> {
+    pub fn remove_tenant(&mut self, asked: RequestOrigin<'_>, id: u32) -> Result<(), Refusal> {
         let removed = self.change(asked, |view| changes::remove(view, id));
         removed.map(drop)
     }
@@ -59,7 +59,7 @@ impl Core {
     /// As of [`rotate_secret`](crate::admin::Admin::rotate_secret).
     pub fn rotate_secret(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         id: u32,
         fresh: Secret,
     ) -> Result<NewSecret, Refusal> {
@@ -70,16 +70,20 @@ impl Core {
     ///
     /// # Errors
     /// As of [`finish_rotation`](crate::admin::Admin::finish_rotation).
-    pub fn finish_rotation(&mut self, asked: Asked<'_>, id: u32) -> Result<NewSecret, Refusal> {
+    pub fn finish_rotation(
+        &mut self,
+        asked: RequestOrigin<'_>,
+        id: u32,
+    ) -> Result<NewSecret, Refusal> {
         self.secrets(asked, |view| changes::finish_rotation(view, id))
     }
 
     fn secrets(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         plan: impl FnOnce(&View<'_>) -> Result<Change, Refusal>,
     ) -> Result<NewSecret, Refusal> {
-        let Made { id, tenant, .. } = self.change(asked, plan)?;
+        let ChangeOutcome { id, tenant, .. } = self.change(asked, plan)?;
         let tenant = tenant.as_ref().map(changes::new_secret);
         tenant.ok_or_else(|| Refusal::no_tenant(id))
     }
@@ -90,7 +94,7 @@ impl Core {
     /// As of [`ask_pages`](crate::admin::Admin::ask_pages).
     pub fn ask_pages(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         id: u32,
         request: PageRequest,
         own: bool,
@@ -107,7 +111,7 @@ impl Core {
     /// As of [`return_pages`](crate::admin::Admin::return_pages).
     pub fn return_pages(
         &mut self,
-        asked: Asked<'_>,
+        asked: RequestOrigin<'_>,
         id: u32,
         pages: &ReturnPages,
         own: bool,

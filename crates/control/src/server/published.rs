@@ -4,7 +4,7 @@ use api::proto::Cluster;
 
 /// The newest one.
 #[derive(Default)]
-pub struct Published {
+pub struct PublishedCluster {
     /// Rises with each that is another.
     version: u64,
     cluster: Cluster,
@@ -12,7 +12,7 @@ pub struct Published {
     safe_after: u64,
 }
 
-impl Published {
+impl PublishedCluster {
     /// It is this one, from that position of the journal on.
     pub fn set(&mut self, cluster: &wire::Cluster, safe_after: u64) {
         let cluster = cluster.into();

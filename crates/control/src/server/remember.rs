@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `tenant/ID` | a [`Tenant`] |
 //! | `retired/ID` | the number of a tenant that was removed |
-//! | `switch/ID` | a [`Known`] |
+//! | `switch/ID` | a [`SwitchRecord`] |
 //! | `configuration/SWITCH/TENANT` | the last configuration that the tenant's discipline asked for there |
 //! | `remembered/TENANT/DISCIPLINE` | what the discipline of that name, or one with its programs, had remembered of the tenant; stays when the tenant goes |
 //! | `kept/TENANT/DISCIPLINE/KEY` | what it keeps of a key of the tenant, which is named by its hash; likewise |
@@ -23,25 +23,25 @@ use serde::de::DeserializeOwned;
 use super::{
     audit,
     configurations::{ConfigurationRow, Place},
-    kept::{KeptAt, KeptRow},
-    memories::{MemoryRow, Whose},
-    switch::Known,
+    kept::{KeptPlace, KeptRow},
+    memories::{MemoryOwner, MemoryRow},
+    switch::SwitchRecord,
     tenants::Tenant,
 };
 use crate::{
     pages::ledger::{PageRow, SwitchRow},
-    state::{Loaded, StateError},
+    state::{LoadedState, StateError},
 };
 
 /// Everything that is remembered but the items.
 #[derive(Debug, Default)]
-pub struct Remembered {
+pub struct RememberedState {
     pub tenants: Vec<(u32, Tenant)>,
     pub retired: Vec<(u32, bool)>,
-    pub switches: Vec<(SwitchId, Known)>,
+    pub switches: Vec<(SwitchId, SwitchRecord)>,
     pub configurations: Vec<(Place, ConfigurationRow)>,
-    pub memories: Vec<(Whose, MemoryRow)>,
-    pub kept: Vec<(KeptAt, KeptRow)>,
+    pub memories: Vec<(MemoryOwner, MemoryRow)>,
+    pub kept: Vec<(KeptPlace, KeptRow)>,
     pub tables: Vec<(SwitchId, SwitchRow)>,
     pub pages: Vec<(PageId, PageRow)>,
     pub topology: TopologySpec,
@@ -49,13 +49,13 @@ pub struct Remembered {
     pub audit: Vec<(u64, audit::Entry)>,
 }
 
-impl Remembered {
+impl RememberedState {
     /// Reads the rows. Those of other kinds are of a later version, and left alone.
     ///
     /// # Errors
     /// The first row that cannot be read: to go on without it could give a page two owners.
-    pub fn read(loaded: &Loaded) -> Result<Remembered, StateError> {
-        Ok(Remembered {
+    pub fn read(loaded: &LoadedState) -> Result<RememberedState, StateError> {
+        Ok(RememberedState {
             tenants: all(loaded, "tenant/")?,
             retired: all(loaded, "retired/")?,
             switches: all(loaded, "switch/")?,
@@ -72,7 +72,7 @@ impl Remembered {
 }
 
 fn all<K: FromStr<Err: Display>, T: DeserializeOwned>(
-    loaded: &Loaded,
+    loaded: &LoadedState,
     prefix: &str,
 ) -> Result<Vec<(K, T)>, StateError> {
     let parsed = |(rest, value): (&str, T)| {
@@ -91,20 +91,20 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_read_is_named() {
-        let loaded = |key: &str, value: &str| Loaded {
+        let loaded = |key: &str, value: &str| LoadedState {
             rows: [(key.into(), value.into())].into(),
-            ..Loaded::default()
+            ..LoadedState::default()
         };
         let good = loaded("switch/3", r#"{"name":"tor","pages":4}"#);
-        let good = Remembered::read(&good).unwrap();
+        let good = RememberedState::read(&good).unwrap();
         assert_eq!((good.switches[0].0, good.switches[0].1.pages), (3, 4));
-        assert!(Remembered::read(&loaded("later/1", "x")).is_ok());
+        assert!(RememberedState::read(&loaded("later/1", "x")).is_ok());
         for (key, value) in [
             ("switch/x", "{\"name\":\"\",\"pages\":1}"),
             ("switch/3", "{"),
             ("page/3-1", "{}"),
         ] {
-            let error = Remembered::read(&loaded(key, value)).unwrap_err();
+            let error = RememberedState::read(&loaded(key, value)).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }
     }

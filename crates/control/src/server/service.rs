@@ -18,12 +18,12 @@ use super::{
     disciplines::choice,
     lead::{Beginning, live},
     plan::Plan,
-    shared::Shared,
+    shared::SharedCore,
     streams::{serve_store, serve_switch, standing_by},
 };
 use crate::{
     auth::Caller,
-    serve::{Listen, ServeError, Serving},
+    serve::{Listen, RunningServer, ServeError},
     state::{Candidate, Location, State, StateError},
 };
 
@@ -88,7 +88,7 @@ pub enum ServerError {
 
 /// A running controller.
 pub struct Server {
-    serving: Serving,
+    serving: RunningServer,
     stop: watch::Sender<bool>,
     living: JoinHandle<Result<(), StateError>>,
 }
@@ -136,7 +136,7 @@ impl Server {
             disciplines: options.disciplines,
             default_discipline: options.default_discipline,
         };
-        let shared = Arc::new(Shared::new(state));
+        let shared = Arc::new(SharedCore::new(state));
         let (stop, stopped) = watch::channel(false);
         let service = ControlServer::new(Service {
             shared: shared.clone(),
@@ -145,7 +145,7 @@ impl Server {
         let admin: Arc<dyn crate::admin::Admin> =
             Arc::new(super::admin::OnCore::new(shared.clone()));
         let grpc = tonic::service::Routes::new(service).into_axum_router();
-        let serving = Serving::start(&options.listen, |access| {
+        let serving = RunningServer::start(&options.listen, |access| {
             crate::http::app(admin, access, grpc)
         });
         let serving = serving.await?;
@@ -201,10 +201,10 @@ fn ended(
 }
 
 struct Service {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
 }
 
-type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Service {
     /// The term that this controller leads in.
@@ -218,8 +218,8 @@ impl Service {
 
 #[tonic::async_trait]
 impl Control for Service {
-    type AttachStream = Streamed<ToSwitch>;
-    type ServeStream = Streamed<ToStore>;
+    type AttachStream = ResponseStream<ToSwitch>;
+    type ServeStream = ResponseStream<ToStore>;
 
     async fn attach(
         &self,

@@ -3,13 +3,13 @@
 use api::proto::{self, Setup, TenantSetup};
 use decide::SwitchId;
 
-use super::{around::Around, memory::Memory, tenants::Tenant};
+use super::{around::Surroundings, memory::Memory, tenants::Tenant};
 use crate::topology::Neighbour;
 
 /// Whether a tenant's packets reach its discipline on a switch: where it has pages, or everywhere.
 /// With write-back that is everywhere: the first two switches that a write passes have to know
 /// whose it is, and stamp it, wherever the tenant's copies lie.
-fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
+fn decides(tenant: &Tenant, id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> bool {
     let everywhere =
         tenant.terms.write_back_ms > 0 || around.disciplines.runs_everywhere(tenant.id);
     everywhere || memory.rooms().has(tenant.id, id)
@@ -17,12 +17,12 @@ fn decides(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) 
 
 /// Whether a tenant belongs to a switch's setup: where its discipline runs, and where its traffic
 /// is to be measured.
-pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Around<'_>, memory: &Memory) -> bool {
+pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> bool {
     decides(tenant, id, around, memory) || around.is_measured(tenant)
 }
 
 /// A switch's setup.
-pub fn of(id: SwitchId, around: &Around<'_>, memory: &Memory) -> Setup {
+pub fn of(id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> Setup {
     let plan = around.plan;
     let is_here = |tenant: &Tenant| is_here(tenant, id, around, memory);
     let setup = |tenant: &Tenant| TenantSetup {

@@ -77,7 +77,7 @@ fn hand<M>(sender: &Outgoing<M>, mut next: impl FnMut() -> Option<M>) {
 }
 
 /// The core, where it is to be found, and what its tasks wait for.
-pub struct Shared {
+pub struct SharedCore {
     inner: Mutex<Inner>,
     began: Instant,
     /// Who leads, and the way to the state.
@@ -97,10 +97,10 @@ pub fn clock_ms() -> u64 {
     now.unwrap_or_default().as_millis() as u64
 }
 
-impl Shared {
+impl SharedCore {
     /// Stands by.
-    pub fn new(state: State) -> Shared {
-        Shared {
+    pub fn new(state: State) -> SharedCore {
+        SharedCore {
             inner: Mutex::default(),
             began: Instant::now(),
             state,
@@ -224,7 +224,7 @@ mod tests {
         };
         let state = State::open(&location, candidate).await.unwrap();
         let _lead = state.campaign().await.unwrap();
-        let refusal = Shared::new(state).not_leader();
+        let refusal = SharedCore::new(state).not_leader();
         assert_eq!(refusal.kind, RefusalKind::NotLeader { url: None });
         assert!(refusal.message.contains("try again"), "{refusal}");
     }

@@ -7,8 +7,8 @@ use tokio_stream::StreamExt;
 use tonic::{Status, Streaming};
 
 use super::{
-    shared::{Outgoing, Shared},
-    switch::Closed,
+    shared::{Outgoing, SharedCore},
+    switch::CloseReason,
 };
 use crate::auth::Caller;
 
@@ -16,7 +16,7 @@ use crate::auth::Caller;
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a controller that stands by serves no stream.
-pub fn standing_by(shared: &Shared) -> Status {
+pub fn standing_by(shared: &SharedCore) -> Status {
     Status::unavailable(shared.not_leader().message)
 }
 
@@ -28,7 +28,7 @@ async fn first<T>(incoming: &mut Streaming<T>) -> Option<T> {
 /// Takes messages in until the stream or the lead ends; then why the stream is closed, if not by
 /// the peer.
 async fn take_in<T, M>(
-    shared: &Shared,
+    shared: &SharedCore,
     term: u64,
     incoming: &mut Streaming<T>,
     sender: &Outgoing<M>,
@@ -52,7 +52,7 @@ async fn take_in<T, M>(
 
 /// One switch's stream.
 pub async fn serve_switch(
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
     term: u64,
     caller: Option<Caller>,
     mut incoming: Streaming<FromSwitch>,
@@ -102,7 +102,7 @@ pub async fn serve_switch(
 
 /// One store's stream.
 pub async fn serve_store(
-    shared: Arc<Shared>,
+    shared: Arc<SharedCore>,
     term: u64,
     mut incoming: Streaming<FromStore>,
     sender: Outgoing<api::proto::ToStore>,
@@ -134,11 +134,11 @@ pub async fn serve_store(
     }
 }
 
-fn status_of(closed: &Closed) -> Status {
+fn status_of(closed: &CloseReason) -> Status {
     let text = closed.to_string();
     match closed {
-        Closed::Protocol(_) | Closed::Invalid(_) => Status::invalid_argument(text),
-        Closed::Taken { .. } => Status::already_exists(text),
-        Closed::Replaced => Status::aborted(text),
+        CloseReason::Protocol(_) | CloseReason::Invalid(_) => Status::invalid_argument(text),
+        CloseReason::Taken { .. } => Status::already_exists(text),
+        CloseReason::Replaced => Status::aborted(text),
     }
 }

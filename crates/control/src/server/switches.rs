@@ -7,7 +7,7 @@ use decide::{ItemKey, SwitchId};
 
 use super::{
     plan::Plan,
-    switch::{Closed, Held, Known, StreamId, Switch},
+    switch::{BelievedItems, CloseReason, StreamId, Switch, SwitchRecord},
 };
 
 /// Switches that are remembered.
@@ -26,18 +26,18 @@ pub struct Switches {
 
 /// A switch that attached.
 #[must_use]
-pub struct Attached {
+pub struct AttachedSwitch {
     /// Its stream from now on.
     pub stream: StreamId,
     /// It was never here before.
     pub is_new: bool,
     /// What is to be remembered of it, if that changed.
-    pub known: Option<Known>,
+    pub known: Option<SwitchRecord>,
 }
 
 impl Switches {
     /// One that is remembered.
-    pub fn restore(&mut self, id: SwitchId, known: Known, held: Held, plan: &Plan) {
+    pub fn restore(&mut self, id: SwitchId, known: SwitchRecord, held: BelievedItems, plan: &Plan) {
         let switch = Switch::new(known, held, plan, Duration::ZERO);
         self.by_id.insert(id, switch);
     }
@@ -51,25 +51,24 @@ impl Switches {
         now: Duration,
         hello: &Hello,
         plan: &Plan,
-    ) -> Result<Attached, Closed> {
+    ) -> Result<AttachedSwitch, CloseReason> {
         let id = SwitchId::try_from(hello.switch_id).ok();
         let id = id.filter(|id| (1..=wire::SWITCH_MOST).contains(id));
         let id = id.ok_or_else(|| {
             let (id, most) = (hello.switch_id, wire::SWITCH_MOST);
-            Closed::Invalid(format!("switch id {id}: expected 1 to {most}"))
+            CloseReason::Invalid(format!("switch id {id}: expected 1 to {most}"))
         })?;
         let is_new = !self.by_id.contains_key(&id);
         if is_new && self.by_id.len() >= SWITCHES_MAX {
-            return Err(Closed::Invalid(format!(
+            return Err(CloseReason::Invalid(format!(
                 "more than {SWITCHES_MAX} switches"
             )));
         }
-        let switch = self
-            .by_id
-            .entry(id)
-            .or_insert_with(|| Switch::new(Known::default(), Held::default(), plan, now));
+        let switch = self.by_id.entry(id).or_insert_with(|| {
+            Switch::new(SwitchRecord::default(), BelievedItems::default(), plan, now)
+        });
         switch.check_free(id, &hello.name, now)?;
-        let known = Known {
+        let known = SwitchRecord {
             name: hello.name.chars().take(NAME_MAX).collect(),
             pages: hello.pages,
         };
@@ -77,7 +76,7 @@ impl Switches {
         switch.says(hello, &plan.cluster);
         self.generation += 1;
         switch.begin(self.generation, now);
-        Ok(Attached {
+        Ok(AttachedSwitch {
             stream: StreamId {
                 switch: id,
                 generation: self.generation,

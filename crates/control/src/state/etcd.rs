@@ -23,7 +23,7 @@ use etcd_client::{
 use tonic::Code;
 
 use super::{
-    Batch, Loaded, StateError,
+    Batch, LoadedState, StateError,
     batch::Transaction,
     tenure::{Fence, Pace, Tenure, Writes},
     url::{Servers, TlsFiles},
@@ -189,7 +189,7 @@ impl Etcd {
     }
 
     /// Reads all rows, and tries again as long as this controller may lead.
-    pub(super) async fn load(&self, tenure: &Tenure) -> Result<Loaded, StateError> {
+    pub(super) async fn load(&self, tenure: &Tenure) -> Result<LoadedState, StateError> {
         let mut backoff = Backoff::new();
         loop {
             match self.snapshot(tenure.pace).await {
@@ -207,9 +207,9 @@ impl Etcd {
     }
 
     /// All rows as they were in one revision, which it returns.
-    pub(super) async fn snapshot(&self, pace: Pace) -> Result<(Loaded, i64), Fault> {
+    pub(super) async fn snapshot(&self, pace: Pace) -> Result<(LoadedState, i64), Fault> {
         let rows = self.key("rows/");
-        let mut memory = Loaded::default();
+        let mut memory = LoadedState::default();
         // The byte after the slash ends the range of all that begin with the prefix.
         let end = self.key("rows0");
         let mut from = rows.clone().into_bytes();

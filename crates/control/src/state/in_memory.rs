@@ -1,13 +1,13 @@
 //! The state of a controller that is simulated: it outlives the controller, not the process.
 
-use super::{Batch, Loaded, StateError};
+use super::{Batch, LoadedState, StateError};
 
 /// What a file of this machine would hold. A controller that leads begins a term, loads, and writes
 /// in that term.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory {
     term: u64,
-    written: Loaded,
+    written: LoadedState,
 }
 
 impl InMemory {
@@ -18,7 +18,7 @@ impl InMemory {
     }
 
     /// Everything that is remembered.
-    pub fn load(&self) -> Loaded {
+    pub fn load(&self) -> LoadedState {
         self.written.clone()
     }
 

@@ -13,7 +13,7 @@ use etcd_client::{Client, EventType, WatchOptions};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{
-    Loaded,
+    LoadedState,
     etcd::{Backoff, Etcd, Fault},
     tenure::Pace,
 };
@@ -28,7 +28,7 @@ pub(super) struct Mirror {
 }
 
 struct Copy {
-    rows: Mutex<Loaded>,
+    rows: Mutex<LoadedState>,
     /// The revision up to which it is complete; 0: it is not.
     complete: watch::Sender<i64>,
 }
@@ -46,7 +46,7 @@ impl Mirror {
 
     /// All rows as they were in this revision, in which the last was written; none: they are not
     /// here within this time.
-    pub(super) async fn at(self, revision: i64, within: Duration) -> Option<Loaded> {
+    pub(super) async fn at(self, revision: i64, within: Duration) -> Option<LoadedState> {
         let mut complete = self.copy.complete.subscribe();
         let wait = complete.wait_for(|complete| *complete >= revision);
         timeout(within, wait).await.ok()?.ok()?;
@@ -61,7 +61,7 @@ impl Drop for Mirror {
 }
 
 impl Copy {
-    fn rows(&self) -> MutexGuard<'_, Loaded> {
+    fn rows(&self) -> MutexGuard<'_, LoadedState> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

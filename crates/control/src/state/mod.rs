@@ -50,14 +50,14 @@ const FORMAT: u64 = 3;
 
 /// Everything that is remembered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Loaded {
+pub struct LoadedState {
     /// The rows by their keys.
     pub rows: BTreeMap<String, Vec<u8>>,
     /// What each switch was last known to hold; empty with etcd, where switches tell it themselves.
     pub items: BTreeMap<SwitchId, HashSet<ItemKey>>,
 }
 
-impl Loaded {
+impl LoadedState {
     /// Makes the changes of a batch.
     pub fn apply(&mut self, batch: &Batch) {
         for (key, value) in batch.rows() {
@@ -290,7 +290,7 @@ impl Lead {
     /// # Errors
     /// [`StateError::Deposed`] if the lead was lost while etcd could not be read; or the file
     /// cannot be read.
-    pub async fn load(&self) -> Result<Loaded, StateError> {
+    pub async fn load(&self) -> Result<LoadedState, StateError> {
         match &self.backend {
             Backend::File(file) => {
                 let file = file.clone();

@@ -11,7 +11,7 @@ use ::redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefi
 use bytes::Bytes;
 use decide::{ItemKey, SwitchId};
 
-use super::{Batch, FORMAT, Loaded, StateError};
+use super::{Batch, FORMAT, LoadedState, StateError};
 
 /// `format` and `term`.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -114,13 +114,13 @@ impl File {
     }
 
     /// Reads everything. Items that make no sense are left out.
-    pub(super) fn load(&self) -> Result<Loaded, StateError> {
+    pub(super) fn load(&self) -> Result<LoadedState, StateError> {
         self.read().map_err(|e| self.io(&e))
     }
 
-    fn read(&self) -> Result<Loaded, ::redb::Error> {
+    fn read(&self) -> Result<LoadedState, ::redb::Error> {
         let read = self.database.begin_read()?;
-        let mut memory = Loaded::default();
+        let mut memory = LoadedState::default();
         for row in read.open_table(ROWS)?.iter()? {
             let (key, value) = row?;
             memory

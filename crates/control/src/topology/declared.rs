@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 /// A network as somebody declared it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredTopology {
     /// The switches.
     pub switches: Vec<DeclaredSwitch>,
     /// Where clients and stores are.
@@ -45,7 +45,7 @@ pub struct DeclaredLink {
     pub cost: u32,
 }
 
-impl Declared {
+impl DeclaredTopology {
     /// Whether it makes sense.
     ///
     /// # Errors
@@ -133,21 +133,21 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_one_line_that_names_it() {
-        let good = Declared {
+        let good = DeclaredTopology {
             switches: vec![switch(1, "a"), switch(2, "b")],
             hosts: vec![host("h", &["10.0.0.1"]), host("i", &[])],
             links: vec![],
         };
         assert_eq!(good.check(), Ok(()));
-        let links = |links: &[DeclaredLink]| Declared {
+        let links = |links: &[DeclaredLink]| DeclaredTopology {
             links: links.to_vec(),
             ..good.clone()
         };
-        let one_more = |more: DeclaredSwitch| Declared {
+        let one_more = |more: DeclaredSwitch| DeclaredTopology {
             switches: [&good.switches[..], &[more]].concat(),
             ..good.clone()
         };
-        let another = Declared {
+        let another = DeclaredTopology {
             hosts: [&good.hosts[..], &[host("j", &["10.0.0.1"])]].concat(),
             ..good.clone()
         };

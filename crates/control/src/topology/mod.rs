@@ -41,7 +41,7 @@ use petgraph::{
 
 use self::learned::{Port, Subnets};
 pub use self::{
-    declared::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch},
+    declared::{DeclaredHost, DeclaredLink, DeclaredSwitch, DeclaredTopology},
     learned::Interface,
     neighbours::Neighbour,
     routes::Route,
@@ -142,7 +142,7 @@ type Pair = (NodeId, NodeId);
 /// What is declared and what was learned, and the graph of both.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
-    declared: Declared,
+    declared: DeclaredTopology,
     /// Those that attached at some time.
     switches: BTreeMap<SwitchId, Switch>,
     subnets: Subnets,
@@ -152,8 +152,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Starts with what is declared; [`Declared::default`] if nothing is.
-    pub fn new(declared: Declared) -> Topology {
+    /// Starts with what is declared; [`DeclaredTopology::default`] if nothing is.
+    pub fn new(declared: DeclaredTopology) -> Topology {
         let mut topology = Topology {
             declared,
             ..Topology::default()
@@ -163,7 +163,7 @@ impl Topology {
     }
 
     /// Replaces what is declared.
-    pub fn declare(&mut self, declared: Declared) {
+    pub fn declare(&mut self, declared: DeclaredTopology) {
         self.declared = declared;
         self.rebuild();
     }

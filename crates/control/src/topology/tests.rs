@@ -224,7 +224,7 @@ fn the_other_way_round_a_square_when_a_link_or_switch_is_down() {
 }
 
 /// A core with two switches below it; a client at both of these, a store at the core.
-fn tree() -> Declared {
+fn tree() -> DeclaredTopology {
     let switch = |id, name: &str| DeclaredSwitch {
         id,
         name: name.into(),
@@ -238,7 +238,7 @@ fn tree() -> Declared {
         ends: [a.into(), b.into()],
         cost,
     };
-    let declared = Declared {
+    let declared = DeclaredTopology {
         switches: vec![switch(1, "core"), switch(2, "left"), switch(3, "right")],
         hosts: vec![
             host("client", &["10.0.2.1", "fd00::1"]),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use etcd_client::Client;
-use lab::port::{self, Held};
+use lab::port::{self, HeldPort};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
@@ -17,8 +17,8 @@ pub struct Server {
     /// `NAME=URL` of all members.
     cluster: String,
     data: tempfile::TempDir,
-    client: Held,
-    peer: Held,
+    client: HeldPort,
+    peer: HeldPort,
     /// Whether it speaks TLS with those alone who have a certificate of ours.
     tls: bool,
     process: Option<Child>,

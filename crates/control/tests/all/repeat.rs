@@ -14,7 +14,7 @@ use api::{
 };
 use bytes::Bytes;
 use control::{
-    core::{Asked, Core, Disciplines, Plan, StreamId, TICK_EVERY},
+    core::{Core, Disciplines, Plan, RequestOrigin, StreamId, TICK_EVERY},
     state::InMemory,
 };
 use decide::{
@@ -296,7 +296,7 @@ fn run(seed: u64) -> Vec<u8> {
     wire::maps::seed_for_simulation(seed);
     let mut random = SmallRng::seed_from_u64(seed);
     let mut world = World::new(3);
-    let asked = Asked {
+    let asked = RequestOrigin {
         who: "test",
         at_ms: START_MS,
     };

@@ -39,7 +39,7 @@ pub enum Mode {
 
 /// An interface that the entry program runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Attached {
+pub struct Attachment {
     /// Name when it was attached.
     pub interface: String,
     /// Its index in this network namespace.
@@ -148,7 +148,7 @@ pub(crate) fn attach(
     interface: &str,
     generic: bool,
     why: &str,
-) -> Result<Attached, Error> {
+) -> Result<Attachment, Error> {
     let ifindex = check_interface(interface)?;
     let path = link_path(home, interface, ifindex);
     let was_attached = attached(home).iter().any(|(_, there)| *there == ifindex);
@@ -175,9 +175,9 @@ pub(crate) fn attach_at(
     interface: &str,
     generic: bool,
     why: &str,
-) -> Result<Attached, Error> {
+) -> Result<Attachment, Error> {
     let ifindex = ifindex_of(interface)?;
-    let done = |generic, why: &str, taken_over| Attached {
+    let done = |generic, why: &str, taken_over| Attachment {
         interface: interface.into(),
         ifindex,
         mode: if generic { Mode::Generic } else { Mode::Native },

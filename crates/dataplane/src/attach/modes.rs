@@ -2,7 +2,7 @@
 //! whose driver has none of ours is lost on most, without a counter: so all are native, or none.
 
 use super::{
-    attachment::{Attached, Mode, runs_generic},
+    attachment::{Attachment, Mode, runs_generic},
     detach,
     interface::{driver_of, ifindex_of, xdp_of},
     links,
@@ -17,7 +17,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
-    pub fn attach_all(&self, interfaces: &[String], mode: Mode) -> Result<Vec<Attached>, Error> {
+    pub fn attach_all(&self, interfaces: &[String], mode: Mode) -> Result<Vec<Attachment>, Error> {
         let each = |generic: bool, why: &str| {
             let one = |name: &String| self.attach_one(name, generic, why);
             interfaces.iter().map(one).collect()
@@ -27,7 +27,7 @@ impl Dataplane {
             Mode::Generic => (true, "as asked for".into()),
             Mode::Auto => suits_all(self.home(), interfaces),
         };
-        let attached: Result<Vec<Attached>, Error> = each(generic, &why);
+        let attached: Result<Vec<Attachment>, Error> = each(generic, &why);
         if mode != Mode::Auto {
             return attached;
         }
@@ -54,7 +54,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// As [`Dataplane::attach_all`].
-    pub fn attach(&self, interface: &str, mode: Mode) -> Result<Attached, Error> {
+    pub fn attach(&self, interface: &str, mode: Mode) -> Result<Attachment, Error> {
         let mut attached = self.attach_all(&[interface.into()], mode)?;
         Ok(attached.remove(0))
     }

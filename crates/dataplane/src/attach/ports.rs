@@ -5,7 +5,7 @@ use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 use libbpf_rs::{MapCore, MapFlags, Program, ProgramMut};
 
 use super::{
-    attachment::{self, Attached},
+    attachment::{self, Attachment},
     interface, links,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     layout::Config,
     load::dataplane::Dataplane,
     maps::{
-        mapped::Mapped,
+        mapped::SharedArray,
         port_bytes::{devmap_value, port_address, port_name},
     },
 };
@@ -27,7 +27,7 @@ impl Dataplane {
         interface: &str,
         generic: bool,
         why: &str,
-    ) -> Result<Attached, Error> {
+    ) -> Result<Attachment, Error> {
         let attached = attachment::attach(self.home(), &self.program(), interface, generic, why)?;
         let wrong = || Error::bpf("adding a port");
         let key = attached.ifindex.to_ne_bytes();
@@ -53,7 +53,7 @@ impl Dataplane {
         let names = ports
             .iter()
             .filter_map(|(_, ifindex)| interface::name_of(*ifindex));
-        let config: Mapped<Config> = Mapped::open(self.home(), "config")?;
+        let config: SharedArray<Config> = SharedArray::open(self.home(), "config")?;
         let most = interface::longest_frame(names);
         config.at(0).frame_most.store(most, Relaxed);
         Ok(())

@@ -21,7 +21,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use tracing::warn;
 
 use super::{
-    attachment::{self, Attached, Mode},
+    attachment::{self, Attachment, Mode},
     interface, links, pin,
 };
 use crate::{
@@ -59,21 +59,21 @@ impl Default for Loops {
 
 /// The recirculation ports that a switch has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Going {
+pub struct RecirculationPorts {
     /// Names of the ends that packets are sent out by.
     pub ports: Vec<String>,
     /// The CPU that does their work, if it is one.
     pub cpu: Option<u32>,
 }
 
-impl Going {
+impl RecirculationPorts {
     /// Those of a switch that is attached in this network namespace.
-    pub fn of(home: &Home) -> Going {
+    pub fn of(home: &Home) -> RecirculationPorts {
         let all = (0..RECIRCULATION_PORTS).map(|number| names(home, number));
         let there: Vec<_> = all
             .filter(|(near, _)| interface::ifindex_of(near).is_ok())
             .collect();
-        Going {
+        RecirculationPorts {
             cpu: there.first().and_then(|(_, far)| pin::cpu_of(far)),
             ports: there.into_iter().map(|(near, _)| near).collect(),
         }
@@ -238,7 +238,7 @@ impl Dataplane {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn recirculate(&self, attached: &[Attached], loops: &Loops) -> Result<bool, Error> {
+    pub fn recirculate(&self, attached: &[Attachment], loops: &Loops) -> Result<bool, Error> {
         if !self.recirculates() {
             close(self.home())?;
             self.let_go()?;

@@ -19,7 +19,7 @@ use crate::{Error, Refusal};
 
 /// What this kernel says of one program.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct ProgramCheck {
     /// The disciplines whose program it is; of none: every switch has it.
     pub disciplines: Vec<&'static str>,
     /// The program, as the C calls it.
@@ -34,7 +34,7 @@ pub struct Checked {
 ///
 /// # Errors
 /// No privilege, an old kernel, what is no refusal of a program.
-pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<Checked>, Error> {
+pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<ProgramCheck>, Error> {
     kernel::may_load()?;
     verifier::listen();
     let mut all = of_object(&[], "entry", ENTRY, &[], sizes)?;
@@ -61,7 +61,7 @@ fn of_object(
     elf: &[u8],
     own: &[(&str, u32)],
     sizes: Sizes,
-) -> Result<Vec<Checked>, Error> {
+) -> Result<Vec<ProgramCheck>, Error> {
     let elf = object::unpack(name, elf)?;
     let open = object::open_unpacked(name, &elf)?;
     let names = open
@@ -76,7 +76,7 @@ fn of_object(
         }
         let began = Instant::now();
         let verdict = load_one(open, &program)?;
-        Ok(Checked {
+        Ok(ProgramCheck {
             disciplines: disciplines.to_vec(),
             program,
             verdict,

@@ -9,7 +9,7 @@ use super::sizes::{self, Sizes};
 use crate::{
     Error,
     layout::{Config, LAYOUT},
-    maps::{bpffs::Home, mapped::Mapped, sketch::PIPES, tally::TALLIES},
+    maps::{bpffs::Home, mapped::SharedArray, sketch::PIPES, tally::TALLIES},
 };
 
 /// Maps that belong to one loading. Programs of different loadings do not meet there: what is loaded already keeps its own
@@ -89,7 +89,7 @@ pub(crate) fn refuse_other_layouts(home: &Home) -> Result<(), Error> {
     if !home.map("config").exists() {
         return Ok(());
     }
-    let config: Mapped<Config> = Mapped::open(home, "config")?;
+    let config: SharedArray<Config> = SharedArray::open(home, "config")?;
     let config = config.at(0);
     match (config.switch_id.load(Relaxed), config.layout.load(Relaxed)) {
         (0, _) | (_, LAYOUT) => Ok(()),

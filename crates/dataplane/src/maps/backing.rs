@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use libbpf_rs::MapHandle;
 
-use super::{bpffs::Home, clock::Clock, grace::Grace, local::LocalMaps, map::Map, mapped::Mapped};
+use super::{
+    bpffs::Home, clock::Clock, grace::Grace, local::LocalMaps, map::Map, mapped::SharedArray,
+};
 use crate::Error;
 
 /// Where a switch's tables are.
@@ -43,10 +45,10 @@ impl Backing {
     }
 
     /// An array that this process shares with the programs, whole.
-    pub(crate) fn mapped<T>(&self, name: &str) -> Result<Mapped<T>, Error> {
+    pub(crate) fn mapped<T>(&self, name: &str) -> Result<SharedArray<T>, Error> {
         match self {
-            Backing::Pinned(home) => Mapped::open(home, name),
-            Backing::Native(maps) => Mapped::native(maps, name),
+            Backing::Pinned(home) => SharedArray::open(home, name),
+            Backing::Native(maps) => SharedArray::native(maps, name),
         }
     }
 

@@ -54,7 +54,7 @@ struct Page {
 }
 
 /// A tenant's pages.
-struct Owned {
+struct OwnedPages {
     /// The page that new items go to.
     active: Option<u32>,
     /// By the cells of the largest item that finds room, the least recently taken first:
@@ -62,16 +62,16 @@ struct Owned {
     by_room: [BTreeSet<(u64, u32)>; ITEM_MAX_CELLS + 1],
 }
 
-impl Default for Owned {
-    fn default() -> Owned {
-        Owned {
+impl Default for OwnedPages {
+    fn default() -> OwnedPages {
+        OwnedPages {
             active: None,
             by_room: std::array::from_fn(|_| BTreeSet::new()),
         }
     }
 }
 
-impl Owned {
+impl OwnedPages {
     fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_room.iter().flatten().map(|(_, page)| *page)
     }
@@ -85,7 +85,7 @@ impl Owned {
 /// page and at 32 ordered lists.
 pub struct Cells {
     pages: Vec<Page>,
-    tenants: HashMap<u32, Owned>,
+    tenants: HashMap<u32, OwnedPages>,
     turns: u64,
 }
 
@@ -138,7 +138,7 @@ impl Cells {
     /// A tenant's pages, in order.
     pub fn pages_of(&self, tenant: u32) -> Vec<u32> {
         let owned = self.tenants.get(&tenant);
-        let mut pages: Vec<u32> = owned.into_iter().flat_map(Owned::pages).collect();
+        let mut pages: Vec<u32> = owned.into_iter().flat_map(OwnedPages::pages).collect();
         pages.sort_unstable();
         pages
     }
@@ -206,7 +206,12 @@ impl Cells {
     /// free cells are scattered over their pages.
     pub fn fragmentation(&self, tenant: u32, cells: u8) -> f64 {
         let (mut room, mut packed) = (0, 0);
-        for page in self.tenants.get(&tenant).into_iter().flat_map(Owned::pages) {
+        for page in self
+            .tenants
+            .get(&tenant)
+            .into_iter()
+            .flat_map(OwnedPages::pages)
+        {
             let page = &self.pages[page as usize].cells;
             room += page.room(cells);
             packed += page.room_if_packed(cells);
@@ -239,7 +244,7 @@ impl Cells {
     }
 
     /// The owner's list that a page belongs in, with its entry there.
-    fn listed(&mut self, page: u32) -> Option<(&mut Owned, usize, (u64, u32))> {
+    fn listed(&mut self, page: u32) -> Option<(&mut OwnedPages, usize, (u64, u32))> {
         let at = self.pages.get(page as usize)?;
         let owned = self.tenants.entry(at.owner?).or_default();
         Some((owned, at.cells.longest().into(), (at.turn, page)))

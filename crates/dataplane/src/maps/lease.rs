@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{backing::Backing, clock::Clock, grace::Grace, mapped::Mapped, sketch::mix};
+use super::{backing::Backing, clock::Clock, grace::Grace, mapped::SharedArray, sketch::mix};
 use crate::{
     Error,
     layout::{Lease, MAX_LEASES},
@@ -17,7 +17,7 @@ use crate::{
 
 /// The slots in which the programs keep a lease per store.
 pub struct Leases {
-    slots: Mapped<Lease>,
+    slots: SharedArray<Lease>,
     clock: Clock,
     grace: Grace,
 }

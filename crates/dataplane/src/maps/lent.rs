@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
 
-use super::{backing::Backing, mapped::Mapped};
+use super::{backing::Backing, mapped::SharedArray};
 use crate::{
     Error,
-    layout::{KEPT_ACTIVE, KEPT_SEALED, Kept},
+    layout::{KEPT_ACTIVE, KEPT_SEALED, LentKey},
 };
 
 /// What stores lent to a switch, as its records are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lent {
+pub struct LoanCounts {
     /// Keys that it answers for.
     pub owns: usize,
     /// Keys whose writes it keeps for another switch.
@@ -22,14 +22,14 @@ pub struct Lent {
     pub sealed: usize,
 }
 
-impl Lent {
+impl LoanCounts {
     /// Counts the records of a switch.
     ///
     /// # Errors
     /// If they cannot be mapped.
-    pub fn of(at: impl Into<Backing>) -> Result<Lent, Error> {
-        let records: Mapped<Kept> = at.into().mapped("kept")?;
-        let mut lent = Lent::default();
+    pub fn of(at: impl Into<Backing>) -> Result<LoanCounts, Error> {
+        let records: SharedArray<LentKey> = at.into().mapped("kept")?;
+        let mut lent = LoanCounts::default();
         for index in 0..records.len() {
             let record = records.at(index);
             let is_owner = record.is_owner.load(Relaxed) != 0;

@@ -32,7 +32,7 @@ impl Drop for Memory {
 /// An array of a data plane in this process's memory, shared with the programs. `T` is made of
 /// atomics, since programs on every CPU read and write it at the same time. In the kernel's memory
 /// or in this process's.
-pub(crate) struct Mapped<T> {
+pub(crate) struct SharedArray<T> {
     start: NonNull<std::ffi::c_void>,
     len: usize,
     _memory: Memory,
@@ -40,13 +40,13 @@ pub(crate) struct Mapped<T> {
 }
 
 // SAFETY: the memory is only handed out as `&T`, and every `T` in use consists of atomics.
-unsafe impl<T> Send for Mapped<T> {}
+unsafe impl<T> Send for SharedArray<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Mapped<T> {}
+unsafe impl<T> Sync for SharedArray<T> {}
 
-impl<T> Mapped<T> {
+impl<T> SharedArray<T> {
     /// Maps the pinned array `name` whole.
-    pub fn open(home: &Home, name: &str) -> Result<Mapped<T>, Error> {
+    pub fn open(home: &Home, name: &str) -> Result<SharedArray<T>, Error> {
         let map = MapHandle::from_pinned_path(home.map(name)).map_err(Error::bpf(format!(
             "opening map {name} of switch {}",
             home.name()
@@ -73,7 +73,7 @@ impl<T> Mapped<T> {
             what: "mapping a BPF array",
             source: e.into(),
         })?;
-        Ok(Mapped {
+        Ok(SharedArray {
             start,
             len,
             _memory: Memory::Kernel(start, bytes),
@@ -82,7 +82,7 @@ impl<T> Mapped<T> {
     }
 
     /// The array `name` of a switch in this process.
-    pub fn native(maps: &Arc<LocalMaps>, name: &str) -> Result<Mapped<T>, Error> {
+    pub fn native(maps: &Arc<LocalMaps>, name: &str) -> Result<SharedArray<T>, Error> {
         let other = |reason: String| Error::OtherLayout {
             name: maps.name().into(),
             reason: format!("{name}: {reason}"),
@@ -95,7 +95,7 @@ impl<T> Mapped<T> {
             return Err(other(format!("values of {} bytes", table.value_size())));
         }
         let start = NonNull::new(table.at(0)).ok_or_else(|| other("it is no array".into()))?;
-        Ok(Mapped {
+        Ok(SharedArray {
             start: start.cast(),
             len: table.max_entries() as usize,
             _memory: Memory::Native(table),

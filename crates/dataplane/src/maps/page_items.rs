@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::table::Held;
+use super::table::HeldItem;
 
 /// Items of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct PageItems {
 
 impl PageItems {
     /// Counts what a table holds, page by page; empty pages are left out.
-    pub fn of(held: &[Held]) -> Vec<PageItems> {
+    pub fn of(held: &[HeldItem]) -> Vec<PageItems> {
         let mut pages: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         for item in held {
             let tenants = pages.entry(item.place.page).or_default();

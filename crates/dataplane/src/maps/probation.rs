@@ -9,7 +9,7 @@ use std::{
 use super::{
     backing::Backing,
     cells::Place,
-    mapped::Mapped,
+    mapped::SharedArray,
     table::{Table, reference},
 };
 use crate::{
@@ -21,14 +21,14 @@ use crate::{
 /// One agent gives them, and learns what became of each; tenants go by their places
 /// ([`crate::TenantEntry::place`]).
 pub struct Probation {
-    rings: Mapped<Blanks>,
+    rings: SharedArray<Blanks>,
     /// By the tenant's place: what it was given, the oldest first, and has not been heard of since.
     given: Vec<VecDeque<Place>>,
 }
 
 /// What became of a blank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Used {
+pub enum BlankOutcome {
     /// An item that is found in the slot.
     Item {
         /// Index over all slots.
@@ -113,7 +113,7 @@ impl Probation {
     }
 
     /// What became of the oldest blanks, up to one that a program is turning into an item just now.
-    pub fn take_used(&mut self, tenant: u32) -> Vec<Used> {
+    pub fn take_used(&mut self, tenant: u32) -> Vec<BlankOutcome> {
         let ring = self.rings.at(tenant as usize);
         let given = &mut self.given[tenant as usize];
         let end = ring.end.load(Relaxed);
@@ -125,8 +125,8 @@ impl Probation {
             }
             match ring.blank[at as usize % BLANKS].slot.load(SeqCst) {
                 0 => break,
-                BLANK_LEFT => used.push(Used::Not(place)),
-                slot => used.push(Used::Item {
+                BLANK_LEFT => used.push(BlankOutcome::Not(place)),
+                slot => used.push(BlankOutcome::Item {
                     slot: slot - 1,
                     place,
                 }),

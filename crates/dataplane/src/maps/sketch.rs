@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use wire::KeyHash;
 
-use super::{backing::Backing, mapped::Mapped, tenant::hash_salt};
+use super::{backing::Backing, mapped::SharedArray, tenant::hash_salt};
 use crate::{
     Error,
     layout::{
@@ -20,10 +20,10 @@ pub(crate) const PIPES: &str = "pipes";
 /// What programs count of keys without items, on all CPUs, read by the agent: each key is in the
 /// count-min sketches or in the HashPipes, as its tenant's discipline counts.
 pub struct Sketches {
-    per_cpu: Mapped<Sketch>,
+    per_cpu: SharedArray<Sketch>,
     /// Where no discipline counts so there are none.
-    pipes: Option<Mapped<Pipe>>,
-    config: Mapped<Config>,
+    pipes: Option<SharedArray<Pipe>>,
+    config: SharedArray<Config>,
 }
 
 /// As `mix` in `bpf/sketch.h`.

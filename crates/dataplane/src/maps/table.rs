@@ -14,7 +14,8 @@ use std::{
 use wire::{Epoch, KeyHash};
 
 use super::{
-    backing::Backing, cells::Place, clock::Clock, grace::Grace, mapped::Mapped, tenant::hash_salt,
+    backing::Backing, cells::Place, clock::Clock, grace::Grace, mapped::SharedArray,
+    tenant::hash_salt,
 };
 use crate::{
     Error,
@@ -27,11 +28,11 @@ use crate::{
 /// The lookup table, the pages behind it, the counters of each item, and the switch's
 /// configuration. One agent writes at a time; the programs on every CPU read and write beside it.
 pub struct Table {
-    config: Mapped<Config>,
-    buckets: Mapped<Bucket>,
-    pages: Mapped<Page>,
-    hits: Mapped<PageHits>,
-    locks: Mapped<AtomicU32>,
+    config: SharedArray<Config>,
+    buckets: SharedArray<Bucket>,
+    pages: SharedArray<Page>,
+    hits: SharedArray<PageHits>,
+    locks: SharedArray<AtomicU32>,
     cpus: usize,
     grace: Grace,
     waits: AtomicU64,
@@ -40,7 +41,7 @@ pub struct Table {
 
 /// An entry with its item, as found in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldItem {
     /// Index of the slot over all buckets: names the entry until it is evicted.
     pub slot: u32,
     /// Whose key space.
@@ -134,11 +135,11 @@ impl Table {
     pub fn open(at: impl Into<Backing>) -> Result<Table, Error> {
         let at = at.into();
         at.must_exist()?;
-        let buckets: Mapped<Bucket> = at.mapped("buckets")?;
-        let pages: Mapped<Page> = at.mapped("pages")?;
-        let hits: Mapped<PageHits> = at.mapped("hits")?;
+        let buckets: SharedArray<Bucket> = at.mapped("buckets")?;
+        let pages: SharedArray<Page> = at.mapped("pages")?;
+        let hits: SharedArray<PageHits> = at.mapped("hits")?;
         let cpus = hits.len() / pages.len();
-        let locks: Mapped<AtomicU32> = at.mapped("bucket_locks")?;
+        let locks: SharedArray<AtomicU32> = at.mapped("bucket_locks")?;
         for lock in (0..locks.len()).map(|lock| locks.at(lock)) {
             // Only an agent that was killed leaves one, and there is one agent at a time.
             let _ = lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst);
@@ -531,14 +532,14 @@ impl Table {
     }
 
     /// Every entry, read from memory: this is how an agent finds its state again.
-    pub fn scan(&self) -> Vec<Held> {
+    pub fn scan(&self) -> Vec<HeldItem> {
         (0..self.slots())
             .filter_map(|slot| self.held(slot))
             .collect()
     }
 
     /// The entry of a slot, read from memory.
-    pub fn held(&self, slot: u32) -> Option<Held> {
+    pub fn held(&self, slot: u32) -> Option<HeldItem> {
         let reference = self.slot(slot).load(Acquire) as u32;
         let (page, cell) = (reference >> 9, (reference & 0x1ff) as u16);
         let is_empty = self.slot(slot).load(Acquire) == 0;
@@ -562,7 +563,7 @@ impl Table {
             .take(key_len)
             .map(|byte| byte.load(Relaxed))
             .collect();
-        Some(Held {
+        Some(HeldItem {
             slot,
             tenant: item.tenant.load(Relaxed),
             key,

@@ -8,7 +8,7 @@ use std::{
 
 use wire::Secret;
 
-use super::{backing::Backing, map::Map, mapped::Mapped};
+use super::{backing::Backing, map::Map, mapped::SharedArray};
 use crate::{
     Error,
     layout::{
@@ -56,7 +56,7 @@ pub(crate) fn hash_salt(tenant: u32) -> u64 {
 /// that are admitted in between are not counted against the rate, a few in a change.
 pub(crate) struct Entries {
     map: Map,
-    config: Mapped<Config>,
+    config: SharedArray<Config>,
 }
 
 impl Entries {

@@ -10,7 +10,7 @@ use std::{
 
 use dataplane::{Error, Loops, Mode, Object, Rows, TALLIES, Tallies, TenantEntry};
 use harness::{
-    Message, Seen, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
+    Message, SeenFrame, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
     message::store,
     namespace::{ifindex, in_namespace, ip, sysctl, until, without_checksums},
     switch::{pin_to_cpu, tenant},
@@ -224,7 +224,7 @@ fn pair(n: u64) -> Vec<u8> {
 
 /// The record that a read is answered with.
 fn answer(frame: &[u8]) -> Vec<u8> {
-    let seen = Seen::read(frame).expect("a right packet");
+    let seen = SeenFrame::read(frame).expect("a right packet");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     assert!(
         packet.header.op == Op::ReadReply
@@ -332,7 +332,7 @@ fn links_pass_packets() -> bool {
 /// Packets come in by `in0`, sent at `in1`; `out0` and `out1` lead to hosts 10.0.1.1 and 10.0.2.1
 /// at `host0` and `host1`, and 10.0.0.2 is routed there. A far switch without tenants passes what
 /// hosts get to their stacks.
-fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::Attached>) {
+fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::Attachment>) {
     sysctl("ipv4/ip_forward", "1");
     for (link, peer) in [("in0", "in1"), ("out0", "host0"), ("out1", "host1")] {
         ip(&format!("link add {link} type veth peer name {peer}"));

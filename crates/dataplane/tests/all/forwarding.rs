@@ -8,7 +8,7 @@ use dataplane::{
     native::{self, Clock, Fib, Route},
 };
 use harness::{
-    Message, Seen, Switch, Verdict,
+    Message, SeenFrame, Switch, Verdict,
     message::address,
     namespace::{ifindex, in_namespace, ip, sysctl},
     switch::tenant,
@@ -81,10 +81,10 @@ fn row(name: &'static str, packet: Message, ending: &'static str) -> Row {
 
 /// Same packet, one hop on.
 fn check_hop(name: &str, sent: &Message, frame: &[u8]) {
-    let seen = Seen::read(frame).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
-    let before = Seen::read(&sent.frame().bytes()).expect("a right packet");
+    let seen = SeenFrame::read(frame).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+    let before = SeenFrame::read(&sent.frame().bytes()).expect("a right packet");
     let hop_limit = before.hop_limit - 1;
-    let after = Seen {
+    let after = SeenFrame {
         to_mac: NEXT_HOP,
         from_mac: OWN,
         hop_limit,

@@ -1,12 +1,12 @@
 //! All interfaces of a switch are in one mode, or what one redirects another loses. Needs root.
 
-use dataplane::{Attached, Mode};
+use dataplane::{Attachment, Mode};
 use harness::{
     Switch,
     namespace::{in_namespace, ip},
 };
 
-fn attach(switch: &Switch, interfaces: &[&str], mode: Mode) -> Vec<Attached> {
+fn attach(switch: &Switch, interfaces: &[&str], mode: Mode) -> Vec<Attachment> {
     let names: Vec<String> = interfaces.iter().map(|name| name.to_string()).collect();
     let attached = switch.dataplane().attach_all(&names, mode);
     attached.expect("attached")
@@ -14,7 +14,7 @@ fn attach(switch: &Switch, interfaces: &[&str], mode: Mode) -> Vec<Attached> {
 
 /// Attaches with `auto` on a switch that is attached to none or some of them, and checks that all
 /// are in this mode.
-fn all_are(mode: Mode, switch: &Switch, interfaces: &[&str]) -> Vec<Attached> {
+fn all_are(mode: Mode, switch: &Switch, interfaces: &[&str]) -> Vec<Attachment> {
     let attached = attach(switch, interfaces, Mode::Auto);
     let modes: Vec<Mode> = attached.iter().map(|attached| attached.mode).collect();
     assert_eq!(modes, vec![mode; interfaces.len()], "{attached:?}");

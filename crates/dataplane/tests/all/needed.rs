@@ -25,19 +25,19 @@ fn unseen() -> Object {
 }
 
 /// A switch that ends with the test, and what the kernel accepted of it.
-struct Here {
+struct TestSwitch {
     home: Home,
     begun: RefCell<Vec<Object>>,
 }
 
-impl Here {
-    fn new() -> Here {
+impl TestSwitch {
+    fn new() -> TestSwitch {
         let name = format!(
             "test-needed-{}-{:x}",
             std::process::id(),
             rand::random::<u32>()
         );
-        Here {
+        TestSwitch {
             home: Home::new(&name).unwrap(),
             begun: RefCell::default(),
         }
@@ -62,7 +62,7 @@ impl Here {
     }
 }
 
-impl Drop for Here {
+impl Drop for TestSwitch {
     fn drop(&mut self) {
         let _ = detach(&self.home);
         for object in self.begun.borrow().iter() {
@@ -74,7 +74,7 @@ impl Drop for Here {
 #[test]
 fn programs_wait_for_a_tenant_once_the_kernel_has_accepted_them() {
     in_namespace(|| {
-        let (here, object) = (Here::new(), unseen());
+        let (here, object) = (TestSwitch::new(), unseen());
         drop(here.begin(&object));
         assert!(here.runs(), "nobody knew whether the kernel takes them");
         detach(&here.home).unwrap();
@@ -94,7 +94,7 @@ fn programs_wait_for_a_tenant_once_the_kernel_has_accepted_them() {
 #[test]
 fn the_next_agent_begins_with_what_tenants_have() {
     in_namespace(|| {
-        let (here, object) = (Here::new(), unseen());
+        let (here, object) = (TestSwitch::new(), unseen());
         drop(here.begin(&object));
         drop(here.begin(&object));
         assert!(!here.runs(), "no tenant has them");
@@ -107,7 +107,7 @@ fn the_next_agent_begins_with_what_tenants_have() {
 #[test]
 fn another_object_is_not_what_was_accepted() {
     in_namespace(|| {
-        let here = Here::new();
+        let here = TestSwitch::new();
         drop(here.begin(&unseen()));
         detach(&here.home).unwrap();
         drop(here.begin(&unseen()));

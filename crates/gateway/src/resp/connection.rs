@@ -31,7 +31,7 @@ use super::{
     session::{Session, unknown_command, wrong_arity},
     table::{self, Spec},
 };
-use crate::{data::Data, shared::Shared};
+use crate::{data::Data, shared::GatewayState};
 use client::Reserved;
 
 /// Room for one read.
@@ -45,7 +45,7 @@ const NO_MEMORY: &str =
 pub(crate) struct Connection<D> {
     session: Session,
     data: Arc<D>,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     framer: Framer,
     /// Bytes that came and are no command yet.
     input: BytesMut,
@@ -54,7 +54,7 @@ pub(crate) struct Connection<D> {
     /// A command that waits for its keys, or for room.
     next: Option<Command>,
     /// Answers to come, in order.
-    answers: FuturesOrdered<Pending>,
+    answers: FuturesOrdered<PendingAnswer>,
     /// How many commands at work name a key.
     busy: HashMap<Bytes, usize>,
     /// Bytes of the commands at work, without those that reserved memory.
@@ -85,27 +85,27 @@ struct Answer {
 }
 
 /// An answer to come. Most are: the others do not pay for a box.
-enum Pending {
+enum PendingAnswer {
     Ready(Option<Answer>),
     Running(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
-impl Future for Pending {
+impl Future for PendingAnswer {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         match &mut *self {
-            Pending::Ready(answer) => match answer.take() {
+            PendingAnswer::Ready(answer) => match answer.take() {
                 Some(answer) => Poll::Ready(answer),
                 None => Poll::Pending,
             },
-            Pending::Running(future) => future.as_mut().poll(context),
+            PendingAnswer::Running(future) => future.as_mut().poll(context),
         }
     }
 }
 
 impl<D: Data> Connection<D> {
-    pub fn new(session: Session, data: Arc<D>, shared: Arc<Shared>) -> Connection<D> {
+    pub fn new(session: Session, data: Arc<D>, shared: Arc<GatewayState>) -> Connection<D> {
         Connection {
             session,
             data,
@@ -301,7 +301,8 @@ impl<D: Data> Connection<D> {
                 memory: [memory, for_answer],
             }
         };
-        self.answers.push_back(Pending::Running(Box::pin(running)));
+        self.answers
+            .push_back(PendingAnswer::Running(Box::pin(running)));
     }
 
     /// An answer that is known already; in its place behind those to come. It counts until it has
@@ -335,7 +336,7 @@ impl<D: Data> Connection<D> {
         if self.answers.is_empty() {
             return self.give(answer);
         }
-        self.answers.push_back(Pending::Ready(Some(answer)));
+        self.answers.push_back(PendingAnswer::Ready(Some(answer)));
     }
 
     /// All answers that are there, without waiting.

@@ -12,10 +12,10 @@ use super::*;
 use crate::{Limits, counters::Counters, data::Put, fake::Fake};
 use client::Memory;
 
-fn shared(limits: Limits) -> Arc<Shared> {
+fn shared(limits: Limits) -> Arc<GatewayState> {
     let memory = Memory::new(limits.memory_bytes);
     let listen = ([127, 0, 0, 1], 6380).into();
-    Arc::new(Shared::new(
+    Arc::new(GatewayState::new(
         limits,
         memory,
         Arc::new(Counters::default()),
@@ -24,14 +24,14 @@ fn shared(limits: Limits) -> Arc<Shared> {
 }
 
 /// A connection whose pipe holds `pipe` bytes in each direction.
-fn connect(pipe: usize, shared: &Arc<Shared>) -> (DuplexStream, JoinHandle<io::Result<()>>) {
+fn connect(pipe: usize, shared: &Arc<GatewayState>) -> (DuplexStream, JoinHandle<io::Result<()>>) {
     connect_to(Arc::default(), pipe, shared)
 }
 
 fn connect_to(
     data: Arc<Fake>,
     pipe: usize,
-    shared: &Arc<Shared>,
+    shared: &Arc<GatewayState>,
 ) -> (DuplexStream, JoinHandle<io::Result<()>>) {
     let (ours, theirs) = duplex(pipe);
     let session = Session::new(7, ([127, 0, 0, 1], 9).into());

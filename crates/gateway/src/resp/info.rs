@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 
-use crate::shared::Shared;
+use crate::shared::GatewayState;
 
 /// The Redis whose commands these are, for clients that look at the version to know what they
 /// may use.
 pub(crate) const REDIS_VERSION: &str = "7.0.0";
 
 /// The sections that are asked for, or all.
-pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
+pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
     let everything = ["default", "all", "everything"];
     let asked = |name: &str| {
         let hit = |word: &Bytes| {
@@ -95,7 +95,7 @@ pub(crate) fn text(wanted: &[Bytes], shared: &Shared) -> String {
 }
 
 /// Settings by the names that Redis has for them.
-pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+pub(crate) fn settings(shared: &GatewayState) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".into()),
         ("databases", "1".into()),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesOrdered};
 
 use super::{reply::Reply, session::wrong_arity};
-use crate::data::{About, Data, Done, Life, OnlyIf, Put, Refused};
+use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put};
 
 /// Keys of one command that are asked for at the same time.
 const WIDTH: usize = 64;
@@ -110,10 +110,10 @@ impl Job {
     pub async fn run(self, data: &impl Data) -> Reply {
         self.try_run(data)
             .await
-            .unwrap_or_else(|Refused(line)| Reply::error(line))
+            .unwrap_or_else(|ErrorLine(line)| Reply::error(line))
     }
 
-    async fn try_run(self, data: &impl Data) -> Done<Reply> {
+    async fn try_run(self, data: &impl Data) -> DataResult<Reply> {
         Ok(match self {
             Job::Get(key) => value(data.get(&key).await?),
             Job::GetMany(keys) => {
@@ -172,12 +172,12 @@ fn value(found: Option<Bytes>) -> Reply {
 }
 
 /// Runs these at the same time; their results in order, or the first error once all have ended.
-async fn together<T, F: Future<Output = Done<T>>>(running: Vec<F>) -> Done<Vec<T>> {
-    let all: Vec<Done<T>> = FuturesOrdered::from_iter(running).collect().await;
+async fn together<T, F: Future<Output = DataResult<T>>>(running: Vec<F>) -> DataResult<Vec<T>> {
+    let all: Vec<DataResult<T>> = FuturesOrdered::from_iter(running).collect().await;
     all.into_iter().collect()
 }
 
-fn about(about: Option<About>, ask: Ask) -> Reply {
+fn about(about: Option<KeyInfo>, ask: Ask) -> Reply {
     let left_ms = about.map(|about| about.expires_in.map(|left| left.as_millis() as i64));
     match ask {
         Ask::Strlen => Reply::Int(about.map_or(0, |about| about.len as i64)),

@@ -9,7 +9,7 @@ use super::{
     reply::{Protocol, Reply},
     table::{self, Spec},
 };
-use crate::shared::Shared;
+use crate::shared::GatewayState;
 
 /// Longest name that a client may give itself, in bytes.
 const MAX_NAME: usize = 256;
@@ -69,7 +69,7 @@ impl Session {
     }
 
     /// Answers a command that touches no key; its number of words has been checked.
-    pub fn answer(&mut self, spec: &Spec, words: &[Bytes], shared: &Shared) -> Reply {
+    pub fn answer(&mut self, spec: &Spec, words: &[Bytes], shared: &GatewayState) -> Reply {
         let answer = match spec.name {
             "ping" => match words {
                 [_] => Ok(Reply::Simple("PONG")),
@@ -288,7 +288,7 @@ fn command(words: &[Bytes]) -> Answer {
     }
 }
 
-fn config(words: &[Bytes], shared: &Shared) -> Answer {
+fn config(words: &[Bytes], shared: &GatewayState) -> Answer {
     let (sub, arguments) = subcommand(words);
     match &sub[..] {
         "get" if arguments.is_empty() => Err(wrong_arity("config|get")),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use api::{
-    ControlEndpoint, Told,
+    ControlEndpoint, StoreNews,
     proto::{HalfReport, StoreHello},
 };
 use commands::{
@@ -189,14 +189,14 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
         address: name.into(),
     };
     let take = async |told| match told {
-        Told::Cluster(cluster) => {
+        StoreNews::Cluster(cluster) => {
             if let Err(e) = handle.update(cluster).await {
                 tracing::warn!("the controller's tenants cannot be served: {e}");
             }
         }
-        Told::Began => handle.report_again(),
-        Told::Placements(all) => handle.place(all).await,
-        Told::Message {
+        StoreNews::Began => handle.report_again(),
+        StoreNews::Placements(all) => handle.place(all).await,
+        StoreNews::Message {
             discipline,
             tenant,
             message,

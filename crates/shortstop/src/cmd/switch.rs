@@ -1,9 +1,9 @@
 use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
-use agent::{Agent, Options, Where, status::Mode};
+use agent::{Agent, Options, ProgramPlace, status::Mode};
 use clap::Subcommand;
 use commands::{command_line::end_when_unread, common::stopped, reach::Reach};
-use dataplane::{Counters, Home, Lent, Loops, SourceCheck};
+use dataplane::{Counters, Home, LoanCounts, Loops, SourceCheck};
 
 use super::table::table;
 
@@ -144,10 +144,10 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         );
     }
     let at = match args.mode {
-        _ if args.soft => Where::Soft,
-        ModeArg::Auto => Where::Kernel(dataplane::Mode::Auto),
-        ModeArg::Native => Where::Kernel(dataplane::Mode::Native),
-        ModeArg::Generic => Where::Kernel(dataplane::Mode::Generic),
+        _ if args.soft => ProgramPlace::Soft,
+        ModeArg::Auto => ProgramPlace::Kernel(dataplane::Mode::Auto),
+        ModeArg::Native => ProgramPlace::Kernel(dataplane::Mode::Native),
+        ModeArg::Generic => ProgramPlace::Kernel(dataplane::Mode::Generic),
     };
     let options = Options {
         name: args.name,
@@ -197,8 +197,10 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             ));
         }
         match at {
-            Where::Kernel(_) => say("serving; the programs stay attached when this process ends"),
-            Where::Soft => say(SOFT),
+            ProgramPlace::Kernel(_) => {
+                say("serving; the programs stay attached when this process ends")
+            }
+            ProgramPlace::Soft => say(SOFT),
         }
         agent.run(stopped()).await?;
         Ok(())
@@ -227,7 +229,7 @@ fn check(args: &Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_whole)))
 }
 
-fn as_row(checked: &dataplane::Checked) -> Vec<String> {
+fn as_row(checked: &dataplane::ProgramCheck) -> Vec<String> {
     let (steps, reason) = match &checked.verdict {
         Ok(steps) => (steps.to_string(), String::new()),
         Err(refusal) => ("-".into(), refusal.reason.clone()),
@@ -240,7 +242,7 @@ fn as_row(checked: &dataplane::Checked) -> Vec<String> {
     vec![checked.program.clone(), of, steps, ms, reason]
 }
 
-fn as_json(checked: &dataplane::Checked) -> serde_json::Value {
+fn as_json(checked: &dataplane::ProgramCheck) -> serde_json::Value {
     serde_json::json!({
         "program": checked.program,
         "disciplines": checked.disciplines,
@@ -314,7 +316,7 @@ fn print(report: &agent::status::Status) {
         };
         println!("  lease      {}: {state}", lease.store);
     }
-    if report.lent != Lent::default() {
+    if report.lent != LoanCounts::default() {
         println!(
             "  lent       {} keys answered here, {} kept for other switches, {} given back",
             report.lent.owns, report.lent.keeps, report.lent.sealed

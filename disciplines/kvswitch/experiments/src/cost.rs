@@ -6,9 +6,9 @@ use anyhow::{Context, ensure};
 use bench::{
     Spread,
     cache::{self, Cache},
-    drive::{self, Aim, Aimed, Drive},
+    drive::{self, Aim, AimedDrive, Drive},
     kernel::timed,
-    ports::{IN, OUT, Ports, Through},
+    ports::{IN, OUT, Passage, Ports},
     runs::{PASS, Program, REDIRECT},
 };
 use dataplane::{Mode, NO_DISCIPLINE, Rows, TenantEntry};
@@ -222,7 +222,7 @@ fn switch() -> anyhow::Result<Cache> {
 struct Row<'a> {
     read: Read,
     is_signed: bool,
-    aimed: Aimed<'a>,
+    aimed: AimedDrive<'a>,
     program: Vec<f64>,
     way: Vec<f64>,
 }
@@ -271,8 +271,8 @@ impl Row<'_> {
         self.program
             .push(ns(self.read.target(), REDIRECT)? - nothing);
         let through = match self.read {
-            Read::Bare => Through::Bare,
-            _ => Through::Switch,
+            Read::Bare => Passage::Bare,
+            _ => Passage::Switch,
         };
         self.aimed.turn(LINKS, REDIRECT);
         self.way.push(ports.measure(&mut self.aimed, through)?);

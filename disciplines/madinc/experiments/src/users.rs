@@ -8,7 +8,7 @@ use experiments::{
     plot,
     rig::{Line, Load, TenantSpec, sweep},
     table::{Table, percent, thousands},
-    tenants::{Settled, Stage, median, named, rates},
+    tenants::{ReadinessProbe, Stage, median, named, rates},
 };
 use lab::topology::Fault;
 use load::{Arrivals, Phase, PhaseKind, PhaseResult, workload::Popularity};
@@ -223,7 +223,7 @@ struct Seen {
     popularity: Popularity,
     what: String,
     users: usize,
-    settled: Settled,
+    settled: ReadinessProbe,
     steady: PhaseResult,
     /// Per tenant, the part of its keys that the switch answered in the end, each asked for once.
     answered: Vec<f64>,
@@ -465,7 +465,7 @@ fn comparison(
     served: &[Vec<f64>; 3],
     closed_loop: &[Vec<f64>; 3],
     own: &[Vec<f64>; 3],
-    settled: &Settled,
+    settled: &ReadinessProbe,
 ) -> Value {
     json!({
         "comparison": counts,

@@ -29,7 +29,7 @@ fn number(number: u64) -> Message {
 /// The number of the reply that the packet became.
 fn highest(run: &Run) -> u64 {
     assert_eq!(run.moved.keys().copied().collect::<Vec<_>>(), ["answer"]);
-    let seen = harness::Seen::read(&run.frame).expect("a frame");
+    let seen = harness::SeenFrame::read(&run.frame).expect("a frame");
     let packet = Packet::decode(&seen.payload).expect("a packet");
     assert_eq!((packet.header.op, packet.key), (Op::DisciplineReply, &b"lot 4"[..]));
     assert!(packet.tag_is_valid(&harness::message::secret_of(TENANT)));

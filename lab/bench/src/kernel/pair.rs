@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     cpu,
-    drive::{Aim, Aimed, Drive},
+    drive::{Aim, AimedDrive, Drive},
     runs::{PASS, Program},
 };
 
@@ -34,7 +34,7 @@ pub struct Side<'a> {
 
 /// What a program took in each batch.
 #[derive(Default)]
-pub struct Taken {
+pub struct BatchCosts {
     /// Without the driver, in nanoseconds.
     pub net: Vec<f64>,
     /// The driver alone.
@@ -43,10 +43,10 @@ pub struct Taken {
 
 /// One side behind the driver, and the driver before nothing with the same requests.
 pub struct Contender<'a> {
-    aimed: Aimed<'a>,
+    aimed: AimedDrive<'a>,
     target: u32,
     verdict: u32,
-    pub taken: Taken,
+    pub taken: BatchCosts,
 }
 
 impl<'a> Contender<'a> {
@@ -59,7 +59,7 @@ impl<'a> Contender<'a> {
             aimed: drive.aim(aim)?,
             target,
             verdict: aim.verdict,
-            taken: Taken::default(),
+            taken: BatchCosts::default(),
         })
     }
 
@@ -87,7 +87,7 @@ pub fn measure(
     batches: usize,
     sides: [Side<'_>; 2],
     mut each: impl FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<[Taken; 2]> {
+) -> anyhow::Result<[BatchCosts; 2]> {
     let [ours, theirs] = &sides;
     drive.target(OURS, ours.program)?;
     drive.target(THEIRS, theirs.program)?;

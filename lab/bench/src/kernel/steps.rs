@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cache::{self, one_step},
-    drive::{Aim, Aimed},
+    drive::{Aim, AimedDrive},
     report::{Figure, Report},
     runs::{PASS, TX},
 };
@@ -68,7 +68,7 @@ pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
     let mut parsed = aim(ALONE, ITEMS, TX)?;
     let mut whole = aim(WHOLE, ITEMS, TX)?;
     let mut one = aim(WHOLE, 1, TX)?;
-    let time = |aimed: &mut Aimed| timed(REPEAT, || aimed.run(rig.ingress, REPEAT).map(drop));
+    let time = |aimed: &mut AimedDrive| timed(REPEAT, || aimed.run(rig.ingress, REPEAT).map(drop));
     let mut adds: Vec<Vec<f64>> = vec![vec![]; STEPS.len() + 2];
     let (mut all, mut warm) = (vec![], vec![]);
     for _ in 0..rig.options.batches {

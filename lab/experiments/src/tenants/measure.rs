@@ -9,7 +9,7 @@ use crate::rig::{Load, Rig, TenantSpec};
 const LOOK_S: f64 = 1.0;
 
 /// How a cache filled.
-pub struct Settled {
+pub struct ReadinessProbe {
     /// Seconds until everything was cached, if it was.
     pub after_s: Option<f64>,
     /// Per tenant, the part of its keys that is cached at last.
@@ -22,7 +22,7 @@ pub struct Settled {
     pub phases: Vec<PhaseResult>,
 }
 
-impl Settled {
+impl ReadinessProbe {
     /// The smallest share.
     pub fn share(&self) -> f64 {
         self.shares.iter().copied().fold(1.0, f64::min)
@@ -38,9 +38,9 @@ pub(super) fn settle(
     phase: &Phase,
     deadline_s: f64,
     progress: &Progress,
-) -> anyhow::Result<Settled> {
+) -> anyhow::Result<ReadinessProbe> {
     let begun = rig.now();
-    let mut settled = Settled {
+    let mut settled = ReadinessProbe {
         after_s: None,
         shares: vec![],
         intervals: vec![],

@@ -11,7 +11,7 @@ pub use borrowing::Borrowing;
 pub use failover::Failover;
 pub use hostile::Hostile;
 pub use isolation::Isolation;
-pub use measure::{Settled, distribution, median, named, rates};
+pub use measure::{ReadinessProbe, distribution, median, named, rates};
 
 use lab::{progress::Progress, steered::Seat};
 use load::Phase;
@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
         tenants: &[TenantSpec],
         phase: &Phase,
         deadline_s: f64,
-    ) -> anyhow::Result<Settled> {
+    ) -> anyhow::Result<ReadinessProbe> {
         let keys = self.tenancy.keys;
         measure::settle(
             &self.rig,

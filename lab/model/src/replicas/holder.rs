@@ -6,7 +6,7 @@ use store::{
 };
 use wire::{Epoch, NODE_STORE, NodeId};
 
-use super::{Copied, Message, Reply};
+use super::{Message, Reply, VersionedValue};
 use crate::{Return, bounds::LEASE_NS};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,7 +124,7 @@ impl Holder {
     pub fn pushed(
         &mut self,
         epoch: Epoch,
-        copied: Copied,
+        copied: VersionedValue,
         write: Option<WriteId>,
         is_hash: bool,
     ) -> bool {
@@ -154,7 +154,7 @@ impl Holder {
     pub fn answered(
         &mut self,
         number: u64,
-        copied: Copied,
+        copied: VersionedValue,
         grant: Option<Epoch>,
         out: &mut Vec<Message>,
         told: &mut Vec<Reply>,

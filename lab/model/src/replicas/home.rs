@@ -8,7 +8,7 @@ use store::{
 };
 use wire::{Epoch, NODE_STORE};
 
-use super::{Copied, FIRST, Message, Reply};
+use super::{FIRST, Message, Reply, VersionedValue};
 use crate::{Call, Return, bounds::LEASE_NS};
 
 /// A write that waits: whose it is, what it does, and the version that it may need.
@@ -19,7 +19,7 @@ pub struct Home {
     key: KeyState<Body>,
     leases: Leases<()>,
     asks: Asks,
-    item: Copied,
+    item: VersionedValue,
 }
 
 impl Home {
@@ -129,7 +129,7 @@ impl Home {
         self.key.applied(0);
         let holds = known == self.item.version;
         let mut put = |value| {
-            self.item = Copied {
+            self.item = VersionedValue {
                 value,
                 version: self.item.version + 1,
             };

@@ -23,14 +23,14 @@ use home::Home;
 /// Stores that hold copies.
 pub(crate) const HOLDERS: usize = 2;
 /// The version and the value that the key begins with.
-pub(crate) const FIRST: Copied = Copied {
+pub(crate) const FIRST: VersionedValue = VersionedValue {
     value: 0,
     version: 1,
 };
 
 /// A value with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Copied {
+pub struct VersionedValue {
     value: u8,
     version: u64,
 }
@@ -48,11 +48,11 @@ pub enum Message {
     /// A copy is called back.
     Invalidate(Epoch),
     /// The newest value, or only a hash of it, and the write that was applied last.
-    Push(Epoch, Copied, Option<WriteId>, bool),
+    Push(Epoch, VersionedValue, Option<WriteId>, bool),
     /// A question of the store of this index, and the epoch for which it would take a grant.
     Ask(usize, u64, Option<Epoch>),
     /// The answer to it, and whether it is a grant.
-    Answer(usize, u64, Copied, Option<Epoch>),
+    Answer(usize, u64, VersionedValue, Option<Epoch>),
     /// A lease is asked for at this time.
     LeaseRequest(usize, u64),
     /// It is lent in this term.
@@ -80,7 +80,7 @@ pub struct Shelf {
 
 /// What is left of each bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Left {
+struct RemainingBounds {
     duplicates: u8,
     pulls: u8,
     renewals: u8,
@@ -111,7 +111,7 @@ pub struct ShelfState {
     clients: [Client; 3],
     /// Sorted: order means nothing.
     flying: Vec<Message>,
-    left: Left,
+    left: RemainingBounds,
     history: LinearizabilityTester<usize, Register>,
     /// Whether a store has answered from its copy, and from one that was pushed as a hash.
     served: bool,
@@ -251,7 +251,7 @@ impl Model for Shelf {
             holders,
             clients: std::array::from_fn(|_| client.clone()),
             flying: vec![],
-            left: Left {
+            left: RemainingBounds {
                 duplicates: self.duplicates,
                 pulls: self.pulls,
                 renewals: self.renewals,

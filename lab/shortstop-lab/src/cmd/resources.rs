@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use rmt::{Chip, Items, Published, Usage};
+use rmt::{Chip, Items, PublishedUsage, Usage};
 use serde::Serialize;
 
 use shortstop::cmd::table::table;
@@ -41,7 +41,7 @@ struct Computed {
 struct Resources {
     items: Items,
     computed: Vec<Computed>,
-    published: Vec<&'static Published>,
+    published: Vec<&'static PublishedUsage>,
 }
 
 /// Computes and prints.

@@ -18,7 +18,7 @@ use api::proto::{
     Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
     from_switch::Body, to_switch,
 };
-use dataplane::{Dataplane, Held, Home, Sizes, Table};
+use dataplane::{Dataplane, HeldItem, Home, Sizes, Table};
 use decide::{
     Change, ItemKey, Items, Key, NoDiscipline, Outcome, Program, Record, Registration, Role, Runs,
 };
@@ -91,9 +91,9 @@ type Datagram = (SocketAddr, Vec<u8>);
 
 /// What was sent to stores.
 #[derive(Clone, Default)]
-struct Sent(Rc<RefCell<Vec<Datagram>>>);
+struct RecordingCourier(Rc<RefCell<Vec<Datagram>>>);
 
-impl Courier for Sent {
+impl Courier for RecordingCourier {
     fn send(&mut self, store: SocketAddr, datagram: &[u8]) {
         self.0.borrow_mut().push((store, datagram.to_vec()));
     }
@@ -104,7 +104,7 @@ impl Courier for Sent {
 /// A switch with an agent's tables, stopped between two messages.
 struct Switch {
     home: Home,
-    sent: Sent,
+    sent: RecordingCourier,
     /// When it began, by no clock.
     start: Instant,
     tables: Option<Tables>,
@@ -166,7 +166,7 @@ impl Switch {
         let (_, out) = channel(1);
         let mut switch = Switch {
             home,
-            sent: Sent::default(),
+            sent: RecordingCourier::default(),
             start: Instant::now(),
             tables: None,
             out,
@@ -266,7 +266,7 @@ impl Switch {
     }
 
     /// What programs find, but for what nobody may serve yet.
-    fn held(&self) -> Vec<Held> {
+    fn held(&self) -> Vec<HeldItem> {
         Table::open(&self.home).unwrap().scan()
     }
 

@@ -64,7 +64,7 @@ impl Rig {
         let (to_session, out) = channel(256);
         let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
         let programs = Programs::from(self.switch.clone());
-        let courier = Box::<Sent>::default();
+        let courier = Box::<RecordingCourier>::default();
         let (at, now) = (&DISCIPLINES, self.now());
         let tables = Tables::open(programs, 1, at, epochs, courier, to_session, now);
         (self.tables, self.out) = (Some(tables.unwrap()), out);
@@ -168,7 +168,7 @@ impl Rig {
         self.tables().memory.keys().cloned().collect()
     }
 
-    fn scan(&self) -> Vec<Held> {
+    fn scan(&self) -> Vec<HeldItem> {
         Table::open(&self.switch).unwrap().scan()
     }
 }

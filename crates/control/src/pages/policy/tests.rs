@@ -4,12 +4,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::topology::{Declared, DeclaredHost, DeclaredLink, DeclaredSwitch};
+use crate::topology::{DeclaredHost, DeclaredLink, DeclaredSwitch, DeclaredTopology};
 
 /// A topology from `a-b` links; numbers are switches, `c1` is a client at 10.0.0.1, `s1` a store at
 /// 10.1.0.1.
 fn net(links: &str) -> Topology {
-    let mut declared = Declared::default();
+    let mut declared = DeclaredTopology::default();
     let nodes: BTreeSet<&str> = links.split([' ', '-']).collect();
     for node in nodes {
         let number = node.trim_start_matches(['c', 's']).parse().unwrap();

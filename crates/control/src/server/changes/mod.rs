@@ -12,12 +12,12 @@ pub use self::{
     switches::may_forget,
     tenants::{change, create, finish_rotation, new_secret, remove, rotate_secret},
 };
-use super::{memory::Guaranteed, tenants::Tenant, views::View};
+use super::{memory::Guarantee, tenants::Tenant, views::View};
 use crate::admin::{Refusal, RefusalKind};
 
 /// Whose request it is, and when it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestOrigin<'a> {
     /// For the audit log.
     pub who: &'a str,
     /// Milliseconds since 1970.
@@ -33,9 +33,9 @@ pub struct Change {
     /// As it is to be; none: it goes.
     pub tenant: Option<Tenant>,
     /// How many pages it is guaranteed where; none: as before.
-    pub guaranteed: Option<Guaranteed>,
+    pub guaranteed: Option<Guarantee>,
     /// Pages that leave it at once.
-    pub leaving: Leaving,
+    pub leaving: LeavingPages,
     /// Its discipline is another one, or it goes: what was configured for it does not count.
     pub forgotten: bool,
     /// For the audit log: what is done, and how; none: nothing that anybody asked for.
@@ -44,7 +44,7 @@ pub struct Change {
 
 /// Pages that leave a tenant.
 #[derive(Debug, PartialEq)]
-pub enum Leaving {
+pub enum LeavingPages {
     /// None.
     Nothing,
     /// Everything.
@@ -62,7 +62,7 @@ impl Change {
             id: tenant.id,
             tenant: Some(tenant),
             guaranteed: None,
-            leaving: Leaving::Nothing,
+            leaving: LeavingPages::Nothing,
             forgotten: false,
             entry: Some((what, detail)),
         }

@@ -2,7 +2,7 @@
 
 use api::types::{PageId, PageRequest, ReturnPages};
 
-use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten, unpin};
+use super::{Change, LeavingPages, check_occupied, conflict, invalid, known, shorten, unpin};
 use crate::{
     admin::{Refusal, RefusalKind},
     pages::ledger::{Kind, PageRow},
@@ -117,8 +117,8 @@ pub fn give_back(
     Ok(Change {
         guaranteed: Some(guaranteed),
         leaving: match returned.count {
-            Some(_) => Leaving::Excess,
-            None => Leaving::These(returned.pages.clone()),
+            Some(_) => LeavingPages::Excess,
+            None => LeavingPages::These(returned.pages.clone()),
         },
         ..Change::of(tenant, "pages.return", detail)
     })

@@ -6,7 +6,7 @@ use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
 use decide::{Items, Runs, WRITE_BACK};
 use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
 
-use super::{Change, Leaving, check_occupied, conflict, invalid, known, shorten};
+use super::{Change, LeavingPages, check_occupied, conflict, invalid, known, shorten};
 use crate::{
     admin::Refusal,
     server::{
@@ -119,8 +119,8 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     Ok(Change {
         guaranteed: guaranteed.transpose()?,
         leaving: match new_discipline || moved_stores {
-            true => Leaving::All,
-            false => Leaving::Nothing,
+            true => LeavingPages::All,
+            false => LeavingPages::Nothing,
         },
         forgotten: new_discipline,
         ..Change::of(after, "tenant.change", format!("tenant {id}: {detail}"))
@@ -175,7 +175,7 @@ pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
         id,
         tenant: None,
         guaranteed: None,
-        leaving: Leaving::All,
+        leaving: LeavingPages::All,
         forgotten: true,
         entry: Some(("tenant.remove", format!("tenant {id}"))),
     })

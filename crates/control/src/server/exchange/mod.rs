@@ -16,13 +16,13 @@ use super::{
     configurations::{Configurations, Place},
     disciplines::Disciplines,
     journal::Journal,
-    kept::Kept,
-    memories::{Memories, Whose},
+    kept::KeptValues,
+    memories::{Memories, MemoryOwner},
     memory::{Memory, TenantRooms},
     plan::Plan,
     stores::{StoreStreamId, Stores},
-    switch::{Closed, StreamId, Switch, Told},
-    switches::{Attached, Switches},
+    switch::{CloseReason, ItemsReport, StreamId, Switch},
+    switches::{AttachedSwitch, Switches},
 };
 
 /// Disciplines, and everything that carries out what they ask for.
@@ -32,7 +32,7 @@ pub struct Exchange {
     configurations: Configurations,
     stores: Stores,
     memories: Memories,
-    kept: Kept,
+    kept: KeptValues,
     /// The number of the next command, configuration or message to a store.
     next_number: u64,
     /// The time of the last event.
@@ -46,7 +46,7 @@ impl Exchange {
         switches: Switches,
         configurations: Configurations,
         stores: Stores,
-        (memories, kept): (Memories, Kept),
+        (memories, kept): (Memories, KeptValues),
         first_number: u64,
     ) -> Exchange {
         Exchange {
@@ -120,8 +120,8 @@ impl Exchange {
         }
     }
 
-    fn whose(&self, tenant: u32) -> Whose {
-        Whose {
+    fn whose(&self, tenant: u32) -> MemoryOwner {
+        MemoryOwner {
             tenant,
             family: self.disciplines.family_of(tenant).into(),
         }
@@ -143,8 +143,8 @@ impl Exchange {
         hello: &Hello,
         plan: &Plan,
         journal: &mut Journal,
-    ) -> Result<(StreamId, bool), Closed> {
-        let Attached {
+    ) -> Result<(StreamId, bool), CloseReason> {
+        let AttachedSwitch {
             stream,
             is_new,
             known,
@@ -160,9 +160,9 @@ impl Exchange {
     ///
     /// # Errors
     /// A newer one made it void.
-    pub fn heard(&mut self, stream: StreamId) -> Result<&mut Switch, Closed> {
+    pub fn heard(&mut self, stream: StreamId) -> Result<&mut Switch, CloseReason> {
         let now = self.now;
-        let switch = self.switches.on(stream).ok_or(Closed::Replaced)?;
+        let switch = self.switches.on(stream).ok_or(CloseReason::Replaced)?;
         switch.heard(now);
         Ok(switch)
     }
@@ -179,7 +179,7 @@ impl Exchange {
     /// A switch is gone for good, and with it what it held.
     pub fn forget_switch(&mut self, id: SwitchId, journal: &mut Journal) {
         let lost = self.switches.get_mut(id).map(Switch::lose_all);
-        let told = Told {
+        let told = ItemsReport {
             greeting: false,
             held: vec![],
             lost: lost.unwrap_or_default(),

@@ -12,13 +12,13 @@ use decide::{Answer, Eviction, HotKeys, Inventory, MESSAGE_MAX, SwitchId, Window
 
 use super::Exchange;
 use crate::server::{
-    configurations::Place, incoming, journal::Journal, stores::StoreStreamId, switch::Told,
+    configurations::Place, incoming, journal::Journal, stores::StoreStreamId, switch::ItemsReport,
     tenants::Tenants,
 };
 
 impl Exchange {
     /// A switch told all that it holds.
-    pub fn holds(&mut self, id: SwitchId, told: Told, journal: &mut Journal) {
+    pub fn holds(&mut self, id: SwitchId, told: ItemsReport, journal: &mut Journal) {
         if told.greeting {
             if let Some(switch) = self.switches.get(id) {
                 let life = switch.life(id);

@@ -6,7 +6,7 @@
 //! each tenant has at the moment. What is taken leaves through the ledger: it is given on when the
 //! switch has said that it is clear.
 //!
-//! Whatever changes memory returns what [`Moved`].
+//! Whatever changes memory returns what [`PageMoves`].
 
 mod placements;
 mod rooms;
@@ -24,13 +24,13 @@ use api::{
 };
 use decide::SwitchId;
 
-use self::{placements::Kept, sharing::Sharing, usage::COLD_AFTER};
+use self::{placements::TruthPages, sharing::Sharing, usage::COLD_AFTER};
 pub use self::{
-    placements::{Guaranteed, Placements},
+    placements::{Guarantee, Placements},
     rooms::{Rooms, TenantRooms},
     usage::Usage,
 };
-use super::{around::Around, journal::Journal, tenants::Tenant};
+use super::{around::Surroundings, journal::Journal, tenants::Tenant};
 use crate::{
     admin::Refusal,
     pages::{
@@ -57,7 +57,7 @@ pub struct Memory {
 /// What moved: to be remembered, and to be told to switches and disciplines when it is.
 #[derive(Debug, Default)]
 #[must_use = "pages that move are remembered and told"]
-pub struct Moved {
+pub struct PageMoves {
     /// Rows of the ledger.
     pub rows: Changes,
     /// Tenants whose memory is other than their disciplines know.
@@ -66,7 +66,7 @@ pub struct Moved {
     pub setups: BTreeSet<SwitchId>,
 }
 
-impl Moved {
+impl PageMoves {
     /// Notes what is to be remembered of it; then the switches whose tables are others.
     pub fn note(&self, journal: &mut Journal) -> BTreeSet<SwitchId> {
         for (id, row) in &self.rows.switches {
@@ -94,7 +94,7 @@ impl Memory {
     }
 
     /// A switch said how many pages it has.
-    pub fn attached(&mut self, id: SwitchId, pages: u32) -> Moved {
+    pub fn attached(&mut self, id: SwitchId, pages: u32) -> PageMoves {
         match self.ledger.switch(id, pages) {
             Ok(lost) if !lost.is_empty() => {
                 tracing::warn!(switch = id, pages = lost.len(), "fewer pages than before");
@@ -109,7 +109,7 @@ impl Memory {
 
     /// A switch is gone for good: its pages are nobody's, and there are none. The version of its
     /// table is remembered all the same, so that it learns what is in force if it comes back.
-    pub fn forget(&mut self, id: SwitchId) -> Moved {
+    pub fn forget(&mut self, id: SwitchId) -> PageMoves {
         // Fewer pages than before are never too many.
         let _ = self.ledger.switch(id, 0);
         self.usage.remove(&id);
@@ -118,7 +118,7 @@ impl Memory {
     }
 
     /// A switch has a table of this version in force. Says whether pages became free.
-    pub fn applied(&mut self, id: SwitchId, version: u64) -> (bool, Moved) {
+    pub fn applied(&mut self, id: SwitchId, version: u64) -> (bool, PageMoves) {
         let freed = self.ledger.confirmed(id, version);
         (!freed.is_empty(), self.moved(false))
     }
@@ -136,7 +136,7 @@ impl Memory {
     }
 
     /// Brings placement and shares up to date.
-    pub fn update(&mut self, around: &Around<'_>) -> Moved {
+    pub fn update(&mut self, around: &Surroundings<'_>) -> PageMoves {
         let is_due = |at: Duration| around.now >= at + PLACE_EVERY;
         let place = self.placed_at.is_none_or(is_due);
         if place {
@@ -152,7 +152,7 @@ impl Memory {
 
     /// Sets how many pages a tenant is guaranteed where. They are given when pages are shared
     /// out next.
-    pub fn guarantee(&mut self, tenant: u32, rooms: Guaranteed) {
+    pub fn guarantee(&mut self, tenant: u32, rooms: Guarantee) {
         self.placements.set(tenant, rooms);
     }
 
@@ -162,8 +162,8 @@ impl Memory {
         &self,
         tenant: &Tenant,
         going: &[PageId],
-        around: &Around<'_>,
-    ) -> Guaranteed {
+        around: &Surroundings<'_>,
+    ) -> Guarantee {
         let kept = self.kept(tenant.id, going, around);
         let placement = self.placements.find(tenant, &self.ledger, around, kept);
         placement.rooms
@@ -176,15 +176,15 @@ impl Memory {
     pub fn try_to_place(
         &self,
         tenant: &Tenant,
-        around: &Around<'_>,
-    ) -> Result<Guaranteed, Refusal> {
+        around: &Surroundings<'_>,
+    ) -> Result<Guarantee, Refusal> {
         let kept = self.kept(tenant.id, &[], around);
         let (placements, ledger) = (&self.placements, &self.ledger);
         placements.try_to_find(tenant, ledger, around, kept)
     }
 
     /// Takes all pages from a tenant; its discipline forgets what was on them.
-    pub fn release(&mut self, tenant: u32) -> Moved {
+    pub fn release(&mut self, tenant: u32) -> PageMoves {
         self.ledger.remove_tenant(tenant);
         self.moved(false)
     }
@@ -193,7 +193,7 @@ impl Memory {
     ///
     /// # Errors
     /// Names the page that is not its own to give.
-    pub fn take(&mut self, tenant: u32, pages: &[PageId]) -> Result<Moved, LedgerError> {
+    pub fn take(&mut self, tenant: u32, pages: &[PageId]) -> Result<PageMoves, LedgerError> {
         self.ledger.take(tenant, pages)?;
         Ok(self.moved(false))
     }
@@ -203,8 +203,8 @@ impl Memory {
         &mut self,
         tenant: u32,
         guaranteed: &[(SwitchId, u32)],
-        around: &Around<'_>,
-    ) -> (Vec<PageId>, Moved) {
+        around: &Surroundings<'_>,
+    ) -> (Vec<PageId>, PageMoves) {
         let mut taken = vec![];
         for (switch, before) in self.placements.of(tenant).to_vec() {
             let after = guaranteed.iter().find(|(to, _)| *to == switch);
@@ -247,7 +247,7 @@ impl Memory {
 
     /// How many pages of a tenant are in use: those whose items were asked for lately, or hold
     /// items that are nowhere else.
-    pub fn in_use(&self, tenant: u32, around: &Around<'_>) -> u32 {
+    pub fn in_use(&self, tenant: u32, around: &Surroundings<'_>) -> u32 {
         if around.disciplines.has_truth(tenant) {
             return self.occupied(tenant, around).len() as u32;
         }
@@ -261,13 +261,13 @@ impl Memory {
 
     /// Pages of a tenant that may hold items. Where its items are changing, or the switch did not
     /// say which of its pages hold any, all may.
-    pub fn occupied(&self, tenant: u32, around: &Around<'_>) -> BTreeSet<PageId> {
+    pub fn occupied(&self, tenant: u32, around: &Surroundings<'_>) -> BTreeSet<PageId> {
         let switches = self.ledger.switches().map(|(id, _)| id);
         let on = |id| self.occupied_on(id, tenant, around);
         switches.flat_map(on).collect()
     }
 
-    fn occupied_on(&self, id: SwitchId, tenant: u32, around: &Around<'_>) -> Vec<PageId> {
+    fn occupied_on(&self, id: SwitchId, tenant: u32, around: &Surroundings<'_>) -> Vec<PageId> {
         let holds = self.ledger.holds_on(id);
         let pages = holds.filter(|(_, hold)| hold.tenant == tenant);
         let pages: Vec<u32> = pages.map(|(page, _)| page).collect();
@@ -283,20 +283,20 @@ impl Memory {
     }
 
     /// What stays of a tenant whose items are nowhere else, but for pages that go.
-    fn kept(&self, tenant: u32, going: &[PageId], around: &Around<'_>) -> Option<Kept> {
+    fn kept(&self, tenant: u32, going: &[PageId], around: &Surroundings<'_>) -> Option<TruthPages> {
         if !around.disciplines.has_truth(tenant) {
             return None;
         }
         let own = self.ledger.held(tenant);
         let held = own.map(|(page, _)| page).filter(|p| !going.contains(p));
-        Some(Kept {
+        Some(TruthPages {
             held: held.collect(),
             occupied: self.occupied(tenant, around),
         })
     }
 
     /// Gives and takes pages of one switch until everybody has a fair share of them.
-    fn share_out(&mut self, id: SwitchId, around: &Around<'_>) {
+    fn share_out(&mut self, id: SwitchId, around: &Surroundings<'_>) {
         let tenants = around.tenants.iter().map(|tenant| tenant.id);
         let with_truth = tenants.filter(|id| around.disciplines.has_truth(*id));
         let occupied = with_truth.map(|tenant| {
@@ -317,7 +317,7 @@ impl Memory {
         &mut self,
         id: SwitchId,
         portions: &BTreeMap<u32, Portion>,
-        around: &Around<'_>,
+        around: &Surroundings<'_>,
     ) {
         let counts = self.ledger.counts(id);
         for (tenant, Portion { own, lent }) in portions {
@@ -369,7 +369,7 @@ impl Memory {
         tenant: u32,
         kind: Kind,
         n: u32,
-        around: &Around<'_>,
+        around: &Surroundings<'_>,
     ) -> Vec<PageId> {
         if n == 0 {
             return vec![];
@@ -397,13 +397,13 @@ impl Memory {
 
     /// What changed since the last call; rooms may also have changed their order if tenants
     /// were placed.
-    fn moved(&mut self, placed: bool) -> Moved {
+    fn moved(&mut self, placed: bool) -> PageMoves {
         let rows = self.ledger.take_changes();
         if rows.is_empty() && !placed {
-            return Moved::default();
+            return PageMoves::default();
         }
         let changed = self.rooms.update(&self.ledger, &self.placements);
-        Moved {
+        PageMoves {
             rows,
             rooms: changed.rooms,
             setups: changed.switches,

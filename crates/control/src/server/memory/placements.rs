@@ -18,33 +18,33 @@ use crate::{
         ledger::Ledger,
         policy::{Placement, Wish, place},
     },
-    server::{around::Around, tenants::Tenant},
+    server::{around::Surroundings, tenants::Tenant},
 };
 
 /// Most switches that a refusal tells the free pages of.
 const SWITCHES_NAMED: usize = 8;
 
 /// Guaranteed pages of one tenant, in the order in which its switches are filled.
-pub type Guaranteed = Vec<(SwitchId, u32)>;
+pub type Guarantee = Vec<(SwitchId, u32)>;
 
 /// Those of all tenants.
 #[derive(Debug, Default)]
 pub struct Placements {
-    of: BTreeMap<u32, Guaranteed>,
+    of: BTreeMap<u32, Guarantee>,
     /// The switches that each tenant may use, in the order in which its policy fills them.
     order: BTreeMap<u32, Vec<SwitchId>>,
 }
 
 /// Pages of a tenant whose items are nowhere else: all of them, and those that (may) hold items.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct TruthPages {
     /// Guaranteed pages that it has.
     pub held: BTreeSet<PageId>,
     /// Pages that it has and that may hold items.
     pub occupied: BTreeSet<PageId>,
 }
 
-impl Kept {
+impl TruthPages {
     /// How many pages of each switch stay, of a quota: those that hold items in any case.
     fn within(&self, quota: u32) -> BTreeMap<SwitchId, u32> {
         let mut stay: BTreeMap<SwitchId, u32> = BTreeMap::new();
@@ -70,7 +70,7 @@ impl Placements {
     }
 
     /// Sets a tenant's.
-    pub fn set(&mut self, tenant: u32, rooms: Guaranteed) {
+    pub fn set(&mut self, tenant: u32, rooms: Guarantee) {
         match rooms.is_empty() {
             true => self.of.remove(&tenant),
             false => self.of.insert(tenant, rooms),
@@ -81,8 +81,8 @@ impl Placements {
     pub fn place_all(
         &mut self,
         ledger: &Ledger,
-        around: &Around<'_>,
-        mut kept: BTreeMap<u32, Kept>,
+        around: &Surroundings<'_>,
+        mut kept: BTreeMap<u32, TruthPages>,
     ) {
         self.order.retain(|id, _| around.tenants.get(*id).is_some());
         for tenant in around.tenants.iter() {
@@ -108,8 +108,8 @@ impl Placements {
         &self,
         tenant: &Tenant,
         ledger: &Ledger,
-        around: &Around<'_>,
-        kept: Option<Kept>,
+        around: &Surroundings<'_>,
+        kept: Option<TruthPages>,
     ) -> Placement {
         let mut capacity = self.capacity(tenant.id, ledger);
         let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.terms.quota));
@@ -145,9 +145,9 @@ impl Placements {
         &self,
         tenant: &Tenant,
         ledger: &Ledger,
-        around: &Around<'_>,
-        kept: Option<Kept>,
-    ) -> Result<Guaranteed, Refusal> {
+        around: &Surroundings<'_>,
+        kept: Option<TruthPages>,
+    ) -> Result<Guarantee, Refusal> {
         let placement = self.find(tenant, ledger, around, kept);
         let on = |switch| {
             let room = placement.rooms.iter().find(|(id, _)| id == switch);
@@ -198,7 +198,7 @@ impl Placements {
         tenant: &Tenant,
         quota: u32,
         capacity: &BTreeMap<SwitchId, u32>,
-        around: &Around<'_>,
+        around: &Surroundings<'_>,
     ) -> Placement {
         let clients: Vec<IpAddr> = tenant
             .terms
@@ -222,7 +222,7 @@ impl Placements {
     }
 
     /// The switches that a tenant may use, in the order in which its policy fills them.
-    fn policy_order(&self, tenant: &Tenant, around: &Around<'_>) -> Vec<SwitchId> {
+    fn policy_order(&self, tenant: &Tenant, around: &Surroundings<'_>) -> Vec<SwitchId> {
         let each = around.switches.ids().map(|id| (id, 1)).collect();
         let all = around.switches.len() as u32;
         let placement = self.by_policy(tenant, all, &each, around);

@@ -18,7 +18,7 @@ use crate::{
         ledger::{Count, Ledger},
         share::{Demand, Portion, share},
     },
-    server::{around::Around, tenants::Tenant},
+    server::{around::Surroundings, tenants::Tenant},
 };
 
 /// Of fewer items their size is not judged by.
@@ -39,7 +39,7 @@ impl Sharing {
         ledger: &Ledger,
         placements: &Placements,
         usage: Option<&Usage>,
-        around: &Around<'_>,
+        around: &Surroundings<'_>,
         occupied: &BTreeMap<u32, u32>,
     ) -> BTreeMap<u32, Portion> {
         let total = around.switches.get(id).map_or(0, |s| s.known().pages);
@@ -79,7 +79,7 @@ struct OnSwitch<'a> {
     counts: &'a BTreeMap<u32, Count>,
     items_per_page: BTreeMap<u32, usize>,
     placements: &'a Placements,
-    around: &'a Around<'a>,
+    around: &'a Surroundings<'a>,
 }
 
 impl OnSwitch<'_> {

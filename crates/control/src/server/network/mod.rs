@@ -16,7 +16,8 @@ use crate::{
     admin::{Refusal, RefusalKind},
     pages::policy::Flow,
     topology::{
-        Declared, DeclaredHost, DeclaredLink, DeclaredSwitch, Interface, Neighbour, Topology,
+        DeclaredHost, DeclaredLink, DeclaredSwitch, DeclaredTopology, Interface, Neighbour,
+        Topology,
     },
 };
 
@@ -36,7 +37,7 @@ pub struct Network {
 /// The topology changed: pages are to be placed and routes worked out anew.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "disciplines are told of links, and pages and routes follow them"]
-pub struct Rewired {
+pub struct TopologyChange {
     /// Links between switches that came (true) or went.
     pub links: Vec<((SwitchId, SwitchId), bool)>,
     /// Switches that have other neighbours than before.
@@ -45,7 +46,7 @@ pub struct Rewired {
 
 impl Network {
     /// As remembered.
-    pub fn new(spec: TopologySpec, managed: Option<bool>) -> (Network, Rewired) {
+    pub fn new(spec: TopologySpec, managed: Option<bool>) -> (Network, TopologyChange) {
         let mut network = Network {
             topology: Topology::new(declared(&spec)),
             spec,
@@ -57,7 +58,7 @@ impl Network {
     }
 
     /// A switch told its interfaces. Nothing, if they are as before.
-    pub fn learn(&mut self, id: SwitchId, name: &str, told: &Interfaces) -> Option<Rewired> {
+    pub fn learn(&mut self, id: SwitchId, name: &str, told: &Interfaces) -> Option<TopologyChange> {
         let interface = |i: &api::proto::Interface| Interface {
             name: i.name.clone(),
             up: i.up,
@@ -78,7 +79,7 @@ impl Network {
     ///
     /// # Errors
     /// Names the entry that makes no sense.
-    pub fn declare(&mut self, spec: TopologySpec) -> Result<Rewired, Refusal> {
+    pub fn declare(&mut self, spec: TopologySpec) -> Result<TopologyChange, Refusal> {
         let declared = declared(&spec);
         declared
             .check()
@@ -89,7 +90,7 @@ impl Network {
     }
 
     /// A switch is gone for good: nothing of it is declared or learned any longer.
-    pub fn forget(&mut self, id: SwitchId) -> Rewired {
+    pub fn forget(&mut self, id: SwitchId) -> TopologyChange {
         self.spec.switches.retain(|switch| switch.id != id);
         self.spec.links.retain(|link| link.a != id && link.b != id);
         self.spec.networks.retain(|network| network.switch != id);
@@ -154,7 +155,7 @@ impl Network {
         self.neighbours.get(&id).map_or(&[], |all| all)
     }
 
-    fn rewired(&mut self) -> Rewired {
+    fn rewired(&mut self) -> TopologyChange {
         let before = std::mem::replace(&mut self.up, self.topology.links_up());
         let changed = &before ^ &self.up;
         let link = |ends| (ends, self.up.contains(&ends));
@@ -166,7 +167,7 @@ impl Network {
             .copied()
             .collect();
         let moved = |id: &SwitchId| before.get(id) != self.neighbours.get(id);
-        Rewired {
+        TopologyChange {
             links: changed.into_iter().map(link).collect(),
             moved: all.into_iter().filter(moved).collect(),
         }
@@ -174,7 +175,7 @@ impl Network {
 }
 
 /// What was declared, in the words of the graph: networks are hosts with a name of their own.
-fn declared(spec: &TopologySpec) -> Declared {
+fn declared(spec: &TopologySpec) -> DeclaredTopology {
     let name_of = |id: SwitchId| {
         let named = spec.switches.iter().find(|s| s.id == id);
         match named {
@@ -191,7 +192,7 @@ fn declared(spec: &TopologySpec) -> Declared {
         ends: [name_of(network.switch), host_name(&network.prefix)],
         cost: 1,
     });
-    Declared {
+    DeclaredTopology {
         switches: spec
             .switches
             .iter()
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn links_between_switches_are_told_when_they_come_and_go() {
         let (mut network, first) = Network::new(TopologySpec::default(), None);
-        assert_eq!(first, Rewired::default());
+        assert_eq!(first, TopologyChange::default());
         let mut links = |id, up, address| {
             let told = network.learn(id, "", &interfaces(up, address));
             told.map(|rewired| rewired.links)

@@ -6,20 +6,20 @@ use wire::maps::{HashMap, HashSet};
 
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct BelievedItems {
     keys: HashSet<ItemKey>,
     /// The switch told all that it holds, since this controller leads.
     is_told: bool,
     by_tenant: HashMap<u32, usize>,
     digest: Digest,
-    /// Keys that came or went since the last [`Held::take_changed`].
+    /// Keys that came or went since the last [`BelievedItems::take_changed`].
     changed: HashSet<ItemKey>,
 }
 
-impl Held {
+impl BelievedItems {
     /// As remembered.
-    pub fn new(keys: HashSet<ItemKey>) -> Held {
-        let mut held = Held::default();
+    pub fn new(keys: HashSet<ItemKey>) -> BelievedItems {
+        let mut held = BelievedItems::default();
         for key in keys {
             held.insert(key);
         }
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn equal_sets_have_equal_digests_whatever_the_way_there() {
-        let mut one = Held::default();
+        let mut one = BelievedItems::default();
         (0..10).for_each(|n| one.insert(key(n)));
         (5..10).for_each(|n| one.remove(&key(n)));
         one.insert(key(1));
-        let two = Held::new((0..5).rev().map(key).collect());
+        let two = BelievedItems::new((0..5).rev().map(key).collect());
         assert_eq!(one.digest(), two.digest());
         assert_eq!((one.of(0), one.of(1), one.len()), (3, 2, 5));
         one.remove(&key(0));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_the_switch_says_replaces_what_was_believed() {
-        let mut held = Held::new([key(1), key(2)].into_iter().collect());
+        let mut held = BelievedItems::new([key(1), key(2)].into_iter().collect());
         let (now, lost) = held.replace(vec![key(2), key(3)]);
         assert_eq!((now, lost), (vec![key(2), key(3)], vec![key(1)]));
         let mut changed = held.take_changed();

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
 pub use self::{
-    held::Held,
-    outbox::{Asked, IN_FLIGHT_MAX},
-    stream::{Closed, StreamId},
+    held::BelievedItems,
+    outbox::{IN_FLIGHT_MAX, QueuedChange},
+    stream::{CloseReason, StreamId},
 };
 use self::{
     outbox::Outbox,
@@ -43,7 +43,7 @@ fn shortened(text: &str) -> String {
 
 /// What is remembered of a switch beside its items, pages and configurations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct SwitchRecord {
     /// The name by which the switch called itself.
     pub name: String,
     /// Pages of cache memory.
@@ -52,7 +52,7 @@ pub struct Known {
 
 /// What a switch said of all its items, both sorted.
 #[derive(Debug, PartialEq)]
-pub struct Told {
+pub struct ItemsReport {
     /// It is the first time on this stream.
     pub greeting: bool,
     /// What it has.
@@ -72,14 +72,14 @@ struct WantedSetup {
 
 /// One switch.
 pub struct Switch {
-    known: Known,
+    known: SwitchRecord,
     /// What it says of itself: the life of its tables, its address, and what its kernel refuses
     /// with why.
     life: u64,
     address: Option<IpAddr>,
     refused: BTreeMap<String, String>,
     stream: Option<Stream>,
-    held: Held,
+    held: BelievedItems,
     outbox: Outbox,
     /// For the discipline's half in its agent.
     mail: Mail,
@@ -101,7 +101,7 @@ pub struct Switch {
 
 impl Switch {
     /// A switch that is away.
-    pub fn new(known: Known, held: Held, plan: &Plan, now: Duration) -> Switch {
+    pub fn new(known: SwitchRecord, held: BelievedItems, plan: &Plan, now: Duration) -> Switch {
         Switch {
             known,
             life: 0,
@@ -126,12 +126,12 @@ impl Switch {
     }
 
     /// Its name and pages.
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &SwitchRecord {
         &self.known
     }
 
     /// Takes a name and pages over; says whether they are others than before.
-    pub fn learn(&mut self, known: Known) -> bool {
+    pub fn learn(&mut self, known: SwitchRecord) -> bool {
         let is_new = self.known != known;
         self.known = known;
         is_new
@@ -223,7 +223,7 @@ impl Switch {
     }
 
     /// A command was answered: what it was, unless it had been answered before.
-    pub fn acknowledged(&mut self, seq: u64, outcome: Outcome) -> Option<(ItemKey, Asked)> {
+    pub fn acknowledged(&mut self, seq: u64, outcome: Outcome) -> Option<(ItemKey, QueuedChange)> {
         let (key, asked) = self.outbox.answered(seq)?;
         self.changed.insert(key.tenant);
         match (&asked.change, outcome) {
@@ -264,8 +264,12 @@ impl Switch {
     ///
     /// # Errors
     /// Nobody asked, or there are too many.
-    pub fn tells(&mut self, keys: Vec<ItemKey>, last: bool) -> Result<Option<Told>, Closed> {
-        let stream = self.stream.as_mut().ok_or(Closed::Replaced)?;
+    pub fn tells(
+        &mut self,
+        keys: Vec<ItemKey>,
+        last: bool,
+    ) -> Result<Option<ItemsReport>, CloseReason> {
+        let stream = self.stream.as_mut().ok_or(CloseReason::Replaced)?;
         let Some(all) = stream.take_told(keys, last)? else {
             return Ok(None);
         };
@@ -274,7 +278,7 @@ impl Switch {
             self.outbox.reconnected();
         }
         let (held, lost) = self.held.replace(all);
-        Ok(Some(Told {
+        Ok(Some(ItemsReport {
             greeting,
             held,
             lost,

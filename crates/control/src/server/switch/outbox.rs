@@ -19,7 +19,7 @@ pub const IN_FLIGHT_MAX: usize = 4096;
 
 /// A change of a key, and those before it that were not sent because it came.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct QueuedChange {
     /// What is sent.
     pub change: Change,
     /// Answered as it is.
@@ -30,12 +30,12 @@ pub struct Asked {
 #[derive(Default)]
 struct Changes {
     is_flying: bool,
-    queue: VecDeque<Asked>,
+    queue: VecDeque<QueuedChange>,
 }
 
 impl Changes {
     /// The last one, if it was not sent and is a put.
-    fn last_put(&mut self) -> Option<&mut Asked> {
+    fn last_put(&mut self) -> Option<&mut QueuedChange> {
         let sent = usize::from(self.is_flying);
         let last = self.queue.iter_mut().skip(sent).next_back()?;
         matches!(last.change, Change::Put(_)).then_some(last)
@@ -169,7 +169,7 @@ impl Outbox {
     }
 
     /// A command was answered: what it was, unless it had been answered before.
-    pub fn answered(&mut self, seq: u64) -> Option<(ItemKey, Asked)> {
+    pub fn answered(&mut self, seq: u64) -> Option<(ItemKey, QueuedChange)> {
         let Flying { key, .. } = self.flying.remove(&seq)?;
         let changes = self.busy.get_mut(&key)?;
         let first = changes.queue.pop_front()?;
@@ -197,8 +197,8 @@ impl Outbox {
     }
 }
 
-fn asked(change: Change) -> Asked {
-    Asked {
+fn asked(change: Change) -> QueuedChange {
+    QueuedChange {
         change,
         replaced: vec![],
     }
@@ -267,7 +267,7 @@ mod tests {
         (3..5).for_each(|n| assert!(outbox.push(put(n), key(1))));
         assert!(outbox.push(Change::Remove, key(1)));
         assert!(outbox.push(put(5), key(1)));
-        let replaced = |asked: Asked| (asked.change, asked.replaced);
+        let replaced = |asked: QueuedChange| (asked.change, asked.replaced);
         let (_, first) = outbox.answered(1).unwrap();
         assert_eq!(replaced(first), (put(2), vec![put(0), put(1)]));
         for (n, (change, instead)) in [

@@ -20,7 +20,7 @@ pub struct StreamId {
 
 /// Why a switch's stream is closed.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub enum Closed {
+pub enum CloseReason {
     /// The first message was no hello, or a later one was.
     #[error("{0}")]
     Protocol(&'static str),
@@ -83,13 +83,13 @@ impl Stream {
         &mut self,
         mut keys: Vec<ItemKey>,
         last: bool,
-    ) -> Result<Option<Vec<ItemKey>>, Closed> {
+    ) -> Result<Option<Vec<ItemKey>>, CloseReason> {
         let Some(mut all) = self.telling.take() else {
-            return Err(Closed::Protocol("held keys that nobody asked for"));
+            return Err(CloseReason::Protocol("held keys that nobody asked for"));
         };
         all.append(&mut keys);
         if all.len() > HELD_MAX {
-            return Err(Closed::Invalid(format!(
+            return Err(CloseReason::Invalid(format!(
                 "the switch holds more than {HELD_MAX} keys"
             )));
         }
@@ -106,11 +106,11 @@ impl Switch {
     ///
     /// # Errors
     /// Names who does.
-    pub fn check_free(&self, id: SwitchId, name: &str, now: Duration) -> Result<(), Closed> {
+    pub fn check_free(&self, id: SwitchId, name: &str, now: Duration) -> Result<(), CloseReason> {
         let is_alive = |s: &Stream| now < s.heard + ALIVE_FOR;
         if self.known.name != name && self.stream.as_ref().is_some_and(is_alive) {
             let name = self.known.name.clone();
-            return Err(Closed::Taken { id, name });
+            return Err(CloseReason::Taken { id, name });
         }
         Ok(())
     }

@@ -13,13 +13,13 @@ use api::{
 };
 use decide::SwitchId;
 
-use super::{around::Around, audit::Audit, memory::Memory};
+use super::{around::Surroundings, audit::Audit, memory::Memory};
 
 /// Everything, to be looked at.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Tenants, disciplines, network and switches.
-    pub around: Around<'a>,
+    pub around: Surroundings<'a>,
     /// Their memory.
     pub memory: &'a Memory,
     /// Who changed what.

@@ -9,7 +9,7 @@ use api::proto::{
 use control::{
     auth::{Role, make},
     http::app,
-    serve::{Listen, Serving},
+    serve::{Listen, RunningServer},
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -22,12 +22,12 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Answers what it can, so that calls that are let through can be told from those that are not.
 pub struct Grpc;
 
-type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Control for Grpc {
-    type AttachStream = Sent<ToSwitch>;
-    type ServeStream = Sent<ToStore>;
+    type AttachStream = ResponseStream<ToSwitch>;
+    type ServeStream = ResponseStream<ToStore>;
 
     async fn attach(
         &self,
@@ -50,7 +50,7 @@ impl Control for Grpc {
 
 /// A listener that serves.
 pub struct Site {
-    pub serving: Serving,
+    pub serving: RunningServer,
     pub fake: Arc<Fake>,
 }
 
@@ -62,7 +62,7 @@ impl Site {
     pub async fn start(listen: &Listen) -> Site {
         let fake = Arc::new(Fake::default());
         let admin = fake.clone();
-        let serving = Serving::start(listen, move |access| {
+        let serving = RunningServer::start(listen, move |access| {
             let grpc = tonic::service::Routes::new(ControlServer::new(Grpc)).into_axum_router();
             app(admin, access, grpc)
         })
@@ -72,7 +72,7 @@ impl Site {
     }
 
     /// Sends a request in clear text.
-    pub async fn send(&self, request: Sending) -> Got {
+    pub async fn send(&self, request: TestRequest) -> TestResponse {
         let url = format!("http://{}", self.serving.address());
         request.to(agent(None), url).await
     }
@@ -80,7 +80,7 @@ impl Site {
 
 /// A request to be sent.
 #[derive(Clone, Default)]
-pub struct Sending {
+pub struct TestRequest {
     pub method: &'static str,
     pub path: String,
     pub kind: &'static str,
@@ -93,13 +93,13 @@ pub struct Sending {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Got {
+pub struct TestResponse {
     pub status: u16,
     pub text: String,
     pub location: Option<String>,
 }
 
-impl Got {
+impl TestResponse {
     /// The error's line, which must be one.
     pub fn error(&self) -> String {
         let json: serde_json::Value = serde_json::from_str(&self.text)
@@ -110,13 +110,13 @@ impl Got {
     }
 }
 
-pub fn request(method: &'static str, path: &str, body: &str) -> Sending {
-    Sending {
+pub fn request(method: &'static str, path: &str, body: &str) -> TestRequest {
+    TestRequest {
         method,
         path: path.into(),
         kind: "application/json",
         body: (!body.is_empty()).then(|| body.into()),
-        ..Sending::default()
+        ..TestRequest::default()
     }
 }
 
@@ -132,12 +132,16 @@ pub fn agent(tls: Option<ureq::tls::TlsConfig>) -> ureq::Agent {
     config.build().into()
 }
 
-impl Sending {
-    pub async fn to(self, agent: ureq::Agent, url: String) -> Got {
+impl TestRequest {
+    pub async fn to(self, agent: ureq::Agent, url: String) -> TestResponse {
         self.try_to(agent, url).await.unwrap()
     }
 
-    pub async fn try_to(self, agent: ureq::Agent, url: String) -> Result<Got, ureq::Error> {
+    pub async fn try_to(
+        self,
+        agent: ureq::Agent,
+        url: String,
+    ) -> Result<TestResponse, ureq::Error> {
         let send = move || {
             let mut request = ureq::http::Request::builder()
                 .method(self.method)
@@ -159,7 +163,7 @@ impl Sending {
                 None => agent.run(request.body(()).unwrap())?,
             };
             let header = response.headers().get("location");
-            Ok(Got {
+            Ok(TestResponse {
                 location: header.map(|value| value.to_str().unwrap().into()),
                 status: response.status().as_u16(),
                 text: response.body_mut().read_to_string()?,

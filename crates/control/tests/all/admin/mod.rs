@@ -10,7 +10,7 @@ use control::{
     http::openapi,
     serve::Listen,
 };
-use harness::{Sending, Site, TokenFile, loopback, request};
+use harness::{Site, TestRequest, TokenFile, loopback, request};
 
 /// Every route with a good request: (method, path, body, status).
 pub const ROUTES: &[(&str, &str, &str, u16)] = &[
@@ -373,12 +373,12 @@ async fn a_wrong_request_gets_one_line_that_says_what_was_expected() {
     );
 
     // Not JSON by name: what a form of a web page could send.
-    let form = Sending {
+    let form = TestRequest {
         kind: "text/plain",
         ..request("POST", "/v1/tenants", "{}")
     };
     assert_eq!(site.send(form).await.status, 415);
-    let page = Sending {
+    let page = TestRequest {
         origin: true,
         ..request("POST", "/v1/tenants/7/secret", "")
     };
@@ -409,7 +409,7 @@ async fn without_tokens_a_name_of_somebody_elses_is_refused() {
         ("rack-control:7118", 200),
     ];
     for (host, status) in rows {
-        let named = Sending {
+        let named = TestRequest {
             host: Some(host),
             ..request("GET", "/v1/tenants?secrets=true", "")
         };
@@ -423,7 +423,7 @@ async fn without_tokens_a_name_of_somebody_elses_is_refused() {
         ..Listen::on(loopback())
     };
     let site = Site::start(&listen).await;
-    let named = Sending {
+    let named = TestRequest {
         host: Some("control.example"),
         token: Some(tokens.of("viewer")),
         ..request("GET", "/v1/tenants", "")
@@ -435,7 +435,7 @@ async fn without_tokens_a_name_of_somebody_elses_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topology_may_be_toml() {
     let site = Site::start(&Listen::on(loopback())).await;
-    let toml = |body| Sending {
+    let toml = |body| TestRequest {
         kind: "application/toml",
         ..request("PUT", "/v1/topology", body)
     };

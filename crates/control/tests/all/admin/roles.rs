@@ -6,7 +6,7 @@ use api::{
     ControlEndpoint,
     proto::{StatusRequest, control_client::ControlClient},
 };
-use control::serve::{Listen, ServeError, Serving};
+use control::serve::{Listen, RunningServer, ServeError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -15,7 +15,7 @@ use tonic::Code;
 
 use super::{
     ROUTES,
-    harness::{PATIENCE, Sending, Site, TokenFile, loopback, request},
+    harness::{PATIENCE, Site, TestRequest, TokenFile, loopback, request},
 };
 
 /// Which routes of [`ROUTES`] a role may use besides an admin, who may use all: paths without their
@@ -56,7 +56,7 @@ async fn each_role_may_do_what_it_should_and_nothing_else() {
             {
                 continue;
             }
-            let sent = Sending {
+            let sent = TestRequest {
                 token: Some(token.clone()),
                 ..request(method, path, body)
             };
@@ -82,7 +82,7 @@ async fn each_role_may_do_what_it_should_and_nothing_else() {
         "the token's name is who did it"
     );
     // Another tenant's pages, asked for by parameter.
-    let sent = Sending {
+    let sent = TestRequest {
         token: Some(file.of("tenant 7")),
         ..request("GET", "/v1/pages?tenant=9", "")
     };
@@ -105,7 +105,7 @@ async fn without_a_known_token_there_is_only_the_description() {
     for token in [None, Some("guess".to_string()), Some(String::new())] {
         for (method, path, body, _) in ROUTES.iter().chain(&[("GET", "/elsewhere", "", 0)]) {
             let got = site
-                .send(Sending {
+                .send(TestRequest {
                     token: token.clone(),
                     ..request(method, path, body)
                 })
@@ -190,7 +190,7 @@ async fn who_has_no_token_keeps_nobody_out() {
         socket.bind(([127, 0, 1, n / 2], 0).into()).unwrap();
         silent.push(socket.connect(address).await.unwrap());
     }
-    let with_token = || Sending {
+    let with_token = || TestRequest {
         token: Some(file.of("viewer")),
         ..request("GET", "/v1/tenants", "")
     };
@@ -245,7 +245,7 @@ async fn beyond_loopback_it_wants_tls_and_tokens() {
     let file = TokenFile::new();
     let app = |_| axum::Router::new();
     let open = Listen::on("0.0.0.0:0".parse().unwrap());
-    let error = Serving::start(&open, app).await.err().unwrap();
+    let error = RunningServer::start(&open, app).await.err().unwrap();
     assert!(matches!(error, ServeError::Unprotected { .. }));
     assert!(
         error
@@ -257,13 +257,21 @@ async fn beyond_loopback_it_wants_tls_and_tokens() {
         tokens: Some(file.path()),
         ..open.clone()
     };
-    let error = Serving::start(&half, app).await.err().unwrap().to_string();
+    let error = RunningServer::start(&half, app)
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("needs a certificate"), "{error}");
     let trusting = Listen {
         insecure: true,
         ..open
     };
-    Serving::start(&trusting, app).await.unwrap().stop().await;
+    RunningServer::start(&trusting, app)
+        .await
+        .unwrap()
+        .stop()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

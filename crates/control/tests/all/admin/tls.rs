@@ -6,11 +6,11 @@ use api::{
     ControlEndpoint,
     proto::{StatusRequest, control_client::ControlClient},
 };
-use control::serve::{Listen, Serving, TlsFiles};
+use control::serve::{Listen, RunningServer, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-use super::harness::{Sending, Site, TokenFile, agent, loopback, request};
+use super::harness::{Site, TestRequest, TokenFile, agent, loopback, request};
 
 /// An authority with a server's and a client's certificate, as files.
 struct Authority {
@@ -80,7 +80,7 @@ async fn http_and_grpc_share_a_port_over_tls() {
         let url = format!("https://{}", site.serving.address());
         for certificate in [false, true] {
             let welcome = certificate || !mutual;
-            let asked = Sending {
+            let asked = TestRequest {
                 token: Some(file.of("viewer")),
                 ..request("GET", "/v1/cluster", "")
             };
@@ -175,7 +175,7 @@ async fn files_that_are_no_certificates_are_named() {
         ),
     ];
     for (files, says) in rows {
-        let error = Serving::start(&start(files), |_| axum::Router::new())
+        let error = RunningServer::start(&start(files), |_| axum::Router::new())
             .await
             .err()
             .unwrap()

@@ -3,7 +3,7 @@
 use harness::{Message, message::secret_of};
 use wire::{Epoch, Flags, Op, Status};
 
-use super::world::{Then::*, *};
+use super::world::{Expectation::*, *};
 
 #[test]
 fn writes_are_kept_once() {
@@ -13,21 +13,21 @@ fn writes_are_kept_once() {
 pub const KEPT: &[Row] = &[
     Row {
         name: "a write",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| at.keep(1, 1, b"new"),
         then: Kept(1, BASE + 1, b"new"),
         counts: &["keep"],
     },
     Row {
         name: "over IPv6, odd lengths",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| at.keep(1, 1, b"new").over_ipv6(),
         then: Kept(1, BASE + 1, b"new"),
         counts: &["keep"],
     },
     Row {
         name: "signed with the tenant's other secret: echoed",
-        given: || At::keeper_of(ROTATING),
+        given: || LoanInProgress::keeper_of(ROTATING),
         packet: |_| keep_of(ROTATING, 1, 1, b"new").flags(Flags::ALL),
         then: Kept(1, BASE + 1, b"new"),
         counts: &["keep"],
@@ -35,7 +35,7 @@ pub const KEPT: &[Row] = &[
     Row {
         name: "of a tenant that is gone by now",
         given: || {
-            let at = At::keeper();
+            let at = LoanInProgress::keeper();
             let others = tenants().into_iter().filter(|t| t.id != SIGNED);
             at.w.install(&others.collect::<Vec<_>>());
             at
@@ -46,42 +46,54 @@ pub const KEPT: &[Row] = &[
     },
     Row {
         name: "an older one after a newer one: kept, its own value in the answer",
-        given: || At::keeper().kept(2, 2, b"newer"),
+        given: || LoanInProgress::keeper().kept(2, 2, b"newer"),
         packet: |at| at.keep(1, 1, b"new"),
         then: Kept(1, BASE + 1, b"new"),
         counts: &["keep"],
     },
     Row {
         name: "and the newer one is what is kept",
-        given: || At::keeper().kept(2, 2, b"newer").kept(1, 1, b"new"),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(2, 2, b"newer")
+                .kept(1, 1, b"new")
+        },
         packet: |_| take(SIGNED, X, L, false, VERSION),
         then: Takes(Status::Ok, Flags::NONE, BASE + 2, b"newer"),
         counts: &["take"],
     },
     Row {
         name: "the same packet again",
-        given: || At::keeper().kept(1, 1, b"new"),
+        given: || LoanInProgress::keeper().kept(1, 1, b"new"),
         packet: |at| at.keep(1, 1, b"new"),
         then: Kept(0, BASE + 1, b"new"),
         counts: &["keep_again"],
     },
     Row {
         name: "the client's retransmission, after a longer one: that is in the answer",
-        given: || At::keeper().kept(1, 1, b"new").kept(2, 2, &[b'l'; 300]),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(1, 1, b"new")
+                .kept(2, 2, &[b'l'; 300])
+        },
         packet: |at| at.keep(1, 3, b"new"),
         then: Kept(0, BASE + 2, &[b'l'; 300]),
         counts: &["keep_again"],
     },
     Row {
         name: "likewise after a shorter one, over IPv6",
-        given: || At::keeper().kept(1, 1, &[b'l'; 300]).kept(2, 2, b""),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(1, 1, &[b'l'; 300])
+                .kept(2, 2, b"")
+        },
         packet: |at| at.keep(1, 3, &[b'l'; 300]).over_ipv6(),
         then: Kept(0, BASE + 2, b""),
         counts: &["keep_again"],
     },
     Row {
         name: "the same number of another client",
-        given: || At::keeper().kept(1, 1, b"new"),
+        given: || LoanInProgress::keeper().kept(1, 1, b"new"),
         packet: |at| {
             let mut keep = at.keep(1, 2, b"newer");
             keep.header.client = 5;
@@ -93,7 +105,7 @@ pub const KEPT: &[Row] = &[
     Row {
         name: "after 190 others of its client it is still known",
         given: || {
-            (2..192).fold(At::keeper().kept(1, 1, b"new"), |at, number| {
+            (2..192).fold(LoanInProgress::keeper().kept(1, 1, b"new"), |at, number| {
                 at.kept(number, number, b"newer")
             })
         },
@@ -103,21 +115,33 @@ pub const KEPT: &[Row] = &[
     },
     Row {
         name: "one that never came, among them, is new",
-        given: || At::keeper().kept(1, 1, b"new").kept(150, 2, b"newer"),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(1, 1, b"new")
+                .kept(150, 2, b"newer")
+        },
         packet: |at| at.keep(100, 3, b"newest"),
         then: Kept(3, BASE + 3, b"newest"),
         counts: &["keep"],
     },
     Row {
         name: "after a leap of many nothing is said of what was before",
-        given: || At::keeper().kept(1, 1, b"new").kept(1000, 2, b"newer"),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(1, 1, b"new")
+                .kept(1000, 2, b"newer")
+        },
         packet: |at| at.keep(1, 3, b"new"),
         then: Dropped,
         counts: &["drop_keep_old"],
     },
     Row {
         name: "but of what is near it",
-        given: || At::keeper().kept(70, 1, b"new").kept(1000, 2, b"newer"),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(70, 1, b"new")
+                .kept(1000, 2, b"newer")
+        },
         packet: |at| at.keep(900, 3, b"newest"),
         then: Kept(3, BASE + 3, b"newest"),
         counts: &["keep"],
@@ -132,7 +156,7 @@ fn what_no_loan_is_here_for_goes_to_the_store() {
 pub const PASSED: &[Row] = &[
     Row {
         name: "no loan",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| at.keep(1, 1, b"new"),
         then: Forwarded,
         counts: &["keep_pass", "pass_local"],
@@ -140,7 +164,7 @@ pub const PASSED: &[Row] = &[
     Row {
         name: "only prepared",
         given: || {
-            let at = At::first();
+            let at = LoanInProgress::first();
             let mut lent = prepare(&at.w, SIGNED, X, false, L);
             lent.header.node = Y;
             prepared(&at.w, &lent);
@@ -152,21 +176,21 @@ pub const PASSED: &[Row] = &[
     },
     Row {
         name: "sealed",
-        given: || At::keeper().sealed(),
+        given: || LoanInProgress::keeper().sealed(),
         packet: |at| at.keep(1, 1, b"new"),
         then: Forwarded,
         counts: &["keep_pass", "pass_local"],
     },
     Row {
         name: "kept, then sealed: it comes again",
-        given: || At::keeper().kept(1, 1, b"new").sealed(),
+        given: || LoanInProgress::keeper().kept(1, 1, b"new").sealed(),
         packet: |at| at.keep(1, 1, b"new"),
         then: Forwarded,
         counts: &["keep_pass", "pass_local"],
     },
     Row {
         name: "of a loan with another life",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| {
             let mut keep = at.keep(1, 1, b"new");
             keep.header.life = L + 1;
@@ -177,21 +201,21 @@ pub const PASSED: &[Row] = &[
     },
     Row {
         name: "of another owner",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| at.keep(1, 1, b"new").epoch(Epoch::new(33, 5)),
         then: Forwarded,
         counts: &["keep_pass", "pass_local"],
     },
     Row {
         name: "this switch is the owner",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.keep(1, 1, b"new"),
         then: Forwarded,
         counts: &["keep_pass", "pass_local"],
     },
     Row {
         name: "to be kept by another switch",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| {
             let mut keep = at.keep(1, 1, b"new");
             keep.header.node = 33;
@@ -202,14 +226,14 @@ pub const PASSED: &[Row] = &[
     },
     Row {
         name: "a bit of it flipped",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| at.keep(1, 1, b"new").with_a_flipped_bit(),
         then: Dropped,
         counts: &["drop_spoiled"],
     },
     Row {
         name: "forged",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |at| at.keep(1, 1, b"new").signed_with(secret_of(SIGNED)),
         then: Dropped,
         counts: &["drop_forged"],
@@ -217,7 +241,7 @@ pub const PASSED: &[Row] = &[
     Row {
         name: "somebody died while he changed the record",
         given: || {
-            let at = At::keeper();
+            let at = LoanInProgress::keeper();
             at.change_record(|record| record[0] |= 1);
             at
         },
@@ -228,7 +252,7 @@ pub const PASSED: &[Row] = &[
     Row {
         name: "as many clients as one key may have",
         given: || {
-            let at = At::keeper();
+            let at = LoanInProgress::keeper();
             at.change_record(|record| {
                 record[WINDOWS..WINDOWS + 4].copy_from_slice(&512u32.to_ne_bytes());
             });
@@ -254,49 +278,49 @@ fn the_second_switch_names_itself() {
 pub const SECOND: &[Row] = &[
     Row {
         name: "behind one that has sent it to stores that hold copies, too",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| stamped(wire::NODE_ALL),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "the same without a stamp",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| stamped(wire::NODE_ALL).epoch(Epoch::NONE),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "behind one that stamped the write",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| stamped(0),
         then: Second(X),
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "over IPv6",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| stamped(0).over_ipv6(),
         then: Second(X),
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "behind two",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| stamped(33),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "the first that it passes",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| Message::write(SIGNED, KEY, b"new"),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "the first takes off what the client made up",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| {
             let mut write = Message::write(SIGNED, KEY, b"new");
             write.header.node = 33;
@@ -307,14 +331,14 @@ pub const SECOND: &[Row] = &[
     },
     Row {
         name: "of a tenant whose keys may not be lent",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| Message::write(PLAIN, KEY, b"new").epoch(Epoch::new(Y, 5)),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "a delete has none",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| {
             let delete = Message::from_client(Op::DeleteRequest, SIGNED, KEY);
             delete.epoch(Epoch::new(Y, 5))

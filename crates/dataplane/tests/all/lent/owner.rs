@@ -3,7 +3,7 @@
 use harness::{Message, message::secret_of, world::TERM};
 use wire::{Epoch, Flags, Op};
 
-use super::world::{Then::*, *};
+use super::world::{Expectation::*, *};
 
 fn read(tenant: u32) -> Message {
     Message::read(tenant, KEY).padded(200)
@@ -17,56 +17,56 @@ fn reads_are_answered_while_the_loan_and_the_lease_hold() {
 pub const READS: &[Row] = &[
     Row {
         name: "the value that was lent",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| read(SIGNED),
         then: Read(VERSION, V),
         counts: &["lent_read"],
     },
     Row {
         name: "over IPv6, without room: the packet grows",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| Message::read(SIGNED, KEY).over_ipv6(),
         then: Read(VERSION, V),
         counts: &["lent_read"],
     },
     Row {
         name: "all parts may come: it has one",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| read(SIGNED).flags(Flags::ALL),
         then: Read(VERSION, V),
         counts: &["lent_read"],
     },
     Row {
         name: "signed with the other secret",
-        given: || At::owner_of(ROTATING),
+        given: || LoanInProgress::owner_of(ROTATING),
         packet: |_| read(ROTATING).signed_with(ALSO),
         then: Read(VERSION, V),
         counts: &["lent_read"],
     },
     Row {
         name: "with a VLAN tag",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| read(SIGNED).vlan(5),
         then: Read(VERSION, V),
         counts: &["lent_read"],
     },
     Row {
         name: "what was kept, longer than what was lent",
-        given: || At::owner().replied(1, 1, &[b'l'; 300]),
+        given: || LoanInProgress::owner().replied(1, 1, &[b'l'; 300]),
         packet: |_| read(SIGNED),
         then: Read(BASE + 1, &[b'l'; 300]),
         counts: &["lent_read"],
     },
     Row {
         name: "what was kept, empty",
-        given: || At::owner().replied(1, 1, b""),
+        given: || LoanInProgress::owner().replied(1, 1, b""),
         packet: |_| read(SIGNED),
         then: Read(BASE + 1, b""),
         counts: &["lent_read"],
     },
     Row {
         name: "as long as any packet's",
-        given: || At::owner().replied(1, 1, &[b'l'; 1452 - 80 - 16]),
+        given: || LoanInProgress::owner().replied(1, 1, &[b'l'; 1452 - 80 - 16]),
         packet: |_| {
             Message::read(SIGNED, KEY)
                 .padded(1452 - 80 - 16)
@@ -78,7 +78,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "a write that is not kept yet is not seen",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             let write = write(SIGNED, 1, b"new");
             send(&at.w, &write, &["lent_write", "pass_local"]);
             at
@@ -89,7 +89,7 @@ pub const READS: &[Row] = &[
     },
     Row {
         name: "of a part: the store's affair",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| {
             let mut read = read(SIGNED);
             (read.header.part, read.header.total) = (4, 2000);
@@ -100,28 +100,28 @@ pub const READS: &[Row] = &[
     },
     Row {
         name: "of another tenant",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| read(ROTATING),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "of another key with the same hash",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| Message::read(SIGNED, b"key0000000000043").hash_of(KEY),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "with a wrong tag",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| read(SIGNED).with_a_wrong_tag(),
         then: Forwarded,
         counts: &["bypass_bad_tag", "pass_local"],
     },
     Row {
         name: "a correction",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| Message::from_client(Op::CorrectionRequest, SIGNED, KEY),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
@@ -129,7 +129,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "only prepared",
         given: || {
-            let at = At::first();
+            let at = LoanInProgress::first();
             prepared(&at.w, &prepare(&at.w, SIGNED, X, true, L));
             at
         },
@@ -139,7 +139,7 @@ pub const READS: &[Row] = &[
     },
     Row {
         name: "sealed",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |_| read(SIGNED),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
@@ -147,7 +147,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "the lease is over",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.w.outlive_lease();
             at
         },
@@ -158,7 +158,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "the lease is of another term",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.w.lease(TERM + 1);
             at
         },
@@ -169,7 +169,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "the tenant may have nothing lent any more",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             let mut all = tenants();
             all.iter_mut().for_each(|tenant| tenant.write_back = false);
             at.w.install(&all);
@@ -181,7 +181,7 @@ pub const READS: &[Row] = &[
     },
     Row {
         name: "this switch is the keeper only",
-        given: || At::keeper().kept(1, 1, b"new"),
+        given: || LoanInProgress::keeper().kept(1, 1, b"new"),
         packet: |_| read(SIGNED),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
@@ -189,7 +189,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "somebody died while he changed the record",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.change_record(|record| record[0] |= 1);
             at
         },
@@ -213,7 +213,7 @@ fn writes_go_to_the_keeper_or_untouched_to_the_store() {
 pub const WRITES: &[Row] = &[
     Row {
         name: "a whole, unconditional write",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new"),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
@@ -221,7 +221,7 @@ pub const WRITES: &[Row] = &[
     Row {
         name: "the second has the next number",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             let first = write(SIGNED, 1, b"new");
             send(&at.w, &first, &["lent_write", "pass_local"]);
             at
@@ -232,126 +232,126 @@ pub const WRITES: &[Row] = &[
     },
     Row {
         name: "over IPv6, odd lengths",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new").over_ipv6(),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "without a checksum: from here on it has one",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new").without_checksum(),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "whose checksum a device is to finish",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new").that_seems_unfinished(),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "with a VLAN tag",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new").vlan(5),
         then: Asks(1),
         counts: &["lent_write", "pass_vlan"],
     },
     Row {
         name: "empty",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b""),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "as long as any packet's",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, &[b'l'; 1452 - 80 - 16]),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "signed with the other secret",
-        given: || At::owner_of(ROTATING),
+        given: || LoanInProgress::owner_of(ROTATING),
         packet: |_| write(ROTATING, 1, b"new").signed_with(ALSO),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "signed with the first of two secrets",
-        given: || At::owner_of(ROTATING),
+        given: || LoanInProgress::owner_of(ROTATING),
         packet: |_| write(ROTATING, 1, b"new"),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "another switch stamped it",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.epoch = Epoch::new(33, 5)),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],
     },
     Row {
         name: "longer than what fits every packet",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, &[b'l'; 1452 - 80 - 15]),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "with a condition",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.flags = Flags::COMPARE),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "with a time to live",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.expiry_ms = 5000),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "a part",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.total = 2000),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "past whoever the key is lent to",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| (w.header.flags, w.header.life) = (Flags::ALL, 77)),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "without a life",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.life = 0),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "padded",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.padding = 3),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "a bit of it flipped",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write(SIGNED, 1, b"new").with_a_flipped_bit(),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
     },
     Row {
         name: "a stamp that claims to be ours goes, as everywhere",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| {
             let write = write(SIGNED, 1, b"new").flags(Flags::COMPARE);
             write.epoch(at.loan)
@@ -361,7 +361,7 @@ pub const WRITES: &[Row] = &[
     },
     Row {
         name: "the keeper has not answered for 60 ms",
-        given: || At::owner().ago(UNANSWERED_NS, 60 * MS),
+        given: || LoanInProgress::owner().ago(UNANSWERED_NS, 60 * MS),
         packet: |_| write(SIGNED, 1, b"new"),
         then: Forwarded,
         counts: &["lent_pass", "pass_local"],
@@ -369,7 +369,7 @@ pub const WRITES: &[Row] = &[
     Row {
         name: "it has answered since",
         given: || {
-            At::owner()
+            LoanInProgress::owner()
                 .ago(UNANSWERED_NS, 60 * MS)
                 .replied(1, 1, b"new")
         },
@@ -380,7 +380,7 @@ pub const WRITES: &[Row] = &[
     Row {
         name: "there are no numbers left",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.change_record(|record| {
                 record[NUMBER..NUMBER + 8].copy_from_slice(&0xf_ffff_u64.to_ne_bytes());
             });
@@ -393,7 +393,7 @@ pub const WRITES: &[Row] = &[
     Row {
         name: "the lease is over",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.w.outlive_lease();
             at
         },
@@ -403,14 +403,14 @@ pub const WRITES: &[Row] = &[
     },
     Row {
         name: "sealed",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |_| write(SIGNED, 1, b"new"),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "a delete",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| Message::delete(SIGNED, KEY),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
@@ -425,21 +425,21 @@ fn writes_of_other_lives_are_told_so() {
 pub const LIVES: &[Row] = &[
     Row {
         name: "the store's life",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.life = 77),
         then: OtherLife,
         counts: &["lent_other_life"],
     },
     Row {
         name: "a client that knows no life yet, over IPv6",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| write_with(|w| w.header.life = 1).over_ipv6(),
         then: OtherLife,
         counts: &["lent_other_life"],
     },
     Row {
         name: "signed with the other secret",
-        given: || At::owner_of(ROTATING),
+        given: || LoanInProgress::owner_of(ROTATING),
         packet: |_| {
             let mut write = write(ROTATING, 1, b"new").signed_with(ALSO);
             write.header.life = L ^ 1;
@@ -458,28 +458,28 @@ fn what_is_kept_is_seen_and_then_answered() {
 pub const ANSWERS: &[Row] = &[
     Row {
         name: "the keeper's answer becomes the client's",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 1, b"new"),
         then: Answered(BASE + 1, ITS),
         counts: &["lent_answer", "pass_local"],
     },
     Row {
         name: "over IPv6",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 1, b"new").over_ipv6(),
         then: Answered(BASE + 1, ITS),
         counts: &["lent_answer", "pass_local"],
     },
     Row {
         name: "of a write that was signed with the other secret",
-        given: || At::owner_of(ROTATING),
+        given: || LoanInProgress::owner_of(ROTATING),
         packet: |at| at.reply(ROTATING, 1, 1, b"new").flags(Flags::ALL),
         then: Answered(BASE + 1, ALSO),
         counts: &["lent_answer", "pass_local"],
     },
     Row {
         name: "it comes again: answered again",
-        given: || At::owner().replied(1, 1, b"new"),
+        given: || LoanInProgress::owner().replied(1, 1, b"new"),
         packet: |at| at.reply(SIGNED, 1, 1, b"new"),
         then: Answered(BASE + 1, ITS),
         counts: &["lent_answer", "pass_local"],
@@ -487,7 +487,7 @@ pub const ANSWERS: &[Row] = &[
     Row {
         name: "an older one comes later and changes nothing",
         given: || {
-            let at = At::owner().replied(2, 2, b"newer");
+            let at = LoanInProgress::owner().replied(2, 2, b"newer");
             at.replied(1, 1, b"new")
         },
         packet: |_| read(SIGNED),
@@ -496,7 +496,7 @@ pub const ANSWERS: &[Row] = &[
     },
     Row {
         name: "kept before: the newest is seen, the answer has a version that no value has",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 5, b"newest").expiry_ms(0),
         then: Answered(BASE, ITS),
         counts: &["lent_answer", "pass_local"],
@@ -504,7 +504,7 @@ pub const ANSWERS: &[Row] = &[
     Row {
         name: "and read so",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             let reply = at.reply(SIGNED, 1, 5, b"newest").expiry_ms(0);
             send(&at.w, &reply, &["lent_answer", "pass_local"]);
             at
@@ -516,7 +516,7 @@ pub const ANSWERS: &[Row] = &[
     Row {
         name: "the lease is over: it is kept all the same",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             at.w.outlive_lease();
             at
         },
@@ -526,14 +526,14 @@ pub const ANSWERS: &[Row] = &[
     },
     Row {
         name: "sealed",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |at| at.reply(SIGNED, 1, 1, b"new"),
         then: Dropped,
         counts: &["drop_lent_over"],
     },
     Row {
         name: "of a loan under another epoch",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| {
             let epoch = Epoch::new(X, at.loan.number() - 1);
             at.reply(SIGNED, 1, 1, b"new").epoch(epoch)
@@ -543,7 +543,7 @@ pub const ANSWERS: &[Row] = &[
     },
     Row {
         name: "of a loan with another life",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| {
             let mut reply = at.reply(SIGNED, 1, 1, b"new");
             reply.header.life = L + 1;
@@ -554,28 +554,28 @@ pub const ANSWERS: &[Row] = &[
     },
     Row {
         name: "of another owner's loan: it goes on",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 1, b"new").epoch(Epoch::new(33, 5)),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "a bit of it flipped",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 1, b"new").with_a_flipped_bit(),
         then: Dropped,
         counts: &["drop_spoiled"],
     },
     Row {
         name: "without a checksum",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| at.reply(SIGNED, 1, 1, b"new").without_checksum(),
         then: Dropped,
         counts: &["drop_spoiled"],
     },
     Row {
         name: "forged: the tenant's own secret is not enough",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| {
             let reply = at.reply(SIGNED, 1, 1, b"new");
             reply.signed_with(secret_of(SIGNED))
@@ -586,7 +586,7 @@ pub const ANSWERS: &[Row] = &[
     Row {
         name: "the tenant is gone",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             let others = tenants().into_iter().filter(|t| t.id != SIGNED);
             at.w.install(&others.collect::<Vec<_>>());
             at

@@ -1,13 +1,13 @@
 //! The whole way of a loan, through both of its switches.
 
-use dataplane::Lent;
+use dataplane::LoanCounts;
 use harness::{Message, Verdict, World};
 use wire::{Flags, Op, Status};
 
 use super::world::*;
 
-fn lent(w: &World) -> Lent {
-    Lent::of(w.switch.backing()).expect("records")
+fn lent(w: &World) -> LoanCounts {
+    LoanCounts::of(w.switch.backing()).expect("records")
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn a_key_is_lent_written_read_and_given_back() {
             assert_eq!((header.flags, header.version), (Flags::GRANT, BASE + 1));
             assert_eq!(value, b"new");
         }
-        let sealed = Lent {
+        let sealed = LoanCounts {
             sealed: 1,
-            ..Lent::default()
+            ..LoanCounts::default()
         };
         assert_eq!(lent(&x), sealed);
         assert_eq!(lent(&y), sealed);

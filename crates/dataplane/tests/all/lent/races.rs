@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::{Message, Runner, Seen, Verdict, switch::pin_to_cpu};
+use harness::{Message, Runner, SeenFrame, Verdict, switch::pin_to_cpu};
 use wire::{Flags, Packet};
 
 use super::world::*;
@@ -19,7 +19,7 @@ fn answer(runner: &Runner, message: &Message) -> Option<(wire::Header, Vec<u8>)>
     if runner.run(&message.frame().bytes(), None, &mut out) != Verdict::Tx {
         return None;
     }
-    let seen = Seen::read(&out).expect("right checksums");
+    let seen = SeenFrame::read(&out).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     Some((packet.header, packet.value.to_vec()))
 }
@@ -33,7 +33,7 @@ fn value_of(version: u64) -> Vec<u8> {
 fn reads_meet_whole_values_and_none_that_is_older_than_the_last() {
     /// At least; more, until one has met a value that was installed meanwhile.
     const READS: u32 = 40_000;
-    let at = At::owner();
+    let at = LoanInProgress::owner();
     let loan = at.loan;
     let runner = &at.w.switch.another_runner();
     let done = AtomicBool::new(false);
@@ -75,7 +75,7 @@ fn reads_meet_whole_values_and_none_that_is_older_than_the_last() {
 #[test]
 fn a_write_that_two_cpus_have_is_kept_once() {
     const WRITES: u64 = 10_000;
-    let at = At::keeper();
+    let at = LoanInProgress::keeper();
     let runners = [at.w.switch.another_runner(), at.w.switch.another_runner()];
     let kept: Vec<Vec<bool>> = std::thread::scope(|scope| {
         let threads = runners.iter().zip([0u64, 1]).map(|(runner, cpu)| {
@@ -102,7 +102,7 @@ fn a_write_that_two_cpus_have_is_kept_once() {
 fn nothing_is_kept_once_the_store_was_told_so() {
     const WRITES: u64 = 400;
     for round in 0..20 {
-        let at = At::keeper();
+        let at = LoanInProgress::keeper();
         let runner = &at.w.switch.another_runner();
         let (newest, taken) = std::thread::scope(|scope| {
             let writes = scope.spawn(move || {

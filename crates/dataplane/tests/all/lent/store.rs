@@ -3,21 +3,21 @@
 use harness::{Message, message::secret_of};
 use wire::{Epoch, Flags, Op, Status};
 
-use super::world::{Then::*, *};
+use super::world::{Expectation::*, *};
 
 const NEW: &[u8] = b"new";
 
-fn prepare_with(at: &At, change: fn(&mut Message)) -> Message {
+fn prepare_with(at: &LoanInProgress, change: fn(&mut Message)) -> Message {
     let mut lend = prepare(&at.w, SIGNED, X, true, L);
     change(&mut lend);
     lend
 }
 
 /// Prepared as the owner's, under that life.
-fn prepared_under(life: u16) -> At {
-    let at = At::first();
+fn prepared_under(life: u16) -> LoanInProgress {
+    let at = LoanInProgress::first();
     let loan = prepared(&at.w, &prepare(&at.w, SIGNED, X, true, life));
-    At { loan, ..at }
+    LoanInProgress { loan, ..at }
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_loan_is_prepared() {
 pub const PREPARED: &[Row] = &[
     Row {
         name: "for the owner",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, SIGNED, X, true, L),
         then: Lends(Status::Ok),
         counts: &["lend"],
@@ -36,7 +36,7 @@ pub const PREPARED: &[Row] = &[
     Row {
         name: "for the keeper, which needs no lease",
         given: || {
-            let at = At::first();
+            let at = LoanInProgress::first();
             at.w.outlive_lease();
             at
         },
@@ -46,7 +46,7 @@ pub const PREPARED: &[Row] = &[
     },
     Row {
         name: "beside a loan that is sealed",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
         then: Lends(Status::Ok),
         counts: &["lend"],
@@ -60,14 +60,14 @@ pub const PREPARED: &[Row] = &[
     },
     Row {
         name: "beside one that is active: it says which",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
         then: Lends(Status::Mismatch),
         counts: &["lend_refused"],
     },
     Row {
         name: "the sealed one's word comes late",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |at| prepare(&at.w, SIGNED, X, true, L),
         then: Lends(Status::NotFound),
         counts: &["lend_refused"],
@@ -75,7 +75,7 @@ pub const PREPARED: &[Row] = &[
     Row {
         name: "the owner has no lease",
         given: || {
-            let at = At::first();
+            let at = LoanInProgress::first();
             at.w.outlive_lease();
             at
         },
@@ -85,7 +85,7 @@ pub const PREPARED: &[Row] = &[
     },
     Row {
         name: "the lease is another store's",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| {
             let lend = prepare(&at.w, SIGNED, X, true, L);
             lend.sent_by(harness::message::address(false, 3))
@@ -95,56 +95,56 @@ pub const PREPARED: &[Row] = &[
     },
     Row {
         name: "there is no such lease",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare_with(at, |lend| lend.header.request = 1 << 32),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "the other switch is this one",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare_with(at, |lend| lend.header.node = X),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "there is no other switch",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare_with(at, |lend| lend.header.node = 0),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "the open tenant's keys never",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, OPEN, X, true, L),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "a tenant that did not ask for it",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, PLAIN, X, true, L),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "a tenant that nobody knows here",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, UNKNOWN, X, true, L),
         then: Lends(Status::TryAgain),
         counts: &["lend_refused"],
     },
     Row {
         name: "at another switch: it goes on",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, SIGNED, 33, true, L),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "forged",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| prepare(&at.w, SIGNED, X, true, L).signed_with(secret_of(SIGNED)),
         then: Dropped,
         counts: &["drop_forged"],
@@ -182,7 +182,7 @@ pub const BEGUN: &[Row] = &[
     Row {
         name: "a beginning that comes again leaves the value",
         given: || {
-            let at = At::owner().replied(1, 1, b"new");
+            let at = LoanInProgress::owner().replied(1, 1, b"new");
             send(&at.w, &begin(&at.w, SIGNED, at.loan, true, L), &["lend"]);
             at
         },
@@ -192,7 +192,7 @@ pub const BEGUN: &[Row] = &[
     },
     Row {
         name: "never prepared",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |at| begin(&at.w, SIGNED, Epoch::new(X, 5), true, L),
         then: Lends(Status::NotFound),
         counts: &["lend_refused"],
@@ -223,7 +223,7 @@ pub const BEGUN: &[Row] = &[
     },
     Row {
         name: "sealed",
-        given: || At::owner().sealed(),
+        given: || LoanInProgress::owner().sealed(),
         packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
         then: Lends(Status::NotFound),
         counts: &["lend_refused"],
@@ -263,84 +263,89 @@ fn what_was_kept_is_given_back() {
 pub const TAKEN: &[Row] = &[
     Row {
         name: "of the owner, which nobody wrote to: the store has it",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| take(SIGNED, X, L, true, VERSION),
         then: Takes(Status::Ok, Flags::GRANT, VERSION, b""),
         counts: &["take"],
     },
     Row {
         name: "of the owner, over IPv6",
-        given: || At::owner().replied(1, 1, NEW),
+        given: || LoanInProgress::owner().replied(1, 1, NEW),
         packet: |_| take(SIGNED, X, L, true, VERSION).over_ipv6(),
         then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
         counts: &["take"],
     },
     Row {
         name: "of the keeper, where nothing was kept",
-        given: At::keeper,
+        given: LoanInProgress::keeper,
         packet: |_| take(SIGNED, X, L, false, 5),
         then: Takes(Status::Ok, Flags::NONE, VERSION, b""),
         counts: &["take"],
     },
     Row {
         name: "of the keeper, which goes on",
-        given: || At::keeper().kept(1, 1, NEW),
+        given: || LoanInProgress::keeper().kept(1, 1, NEW),
         packet: |_| take(SIGNED, X, L, false, VERSION),
         then: Takes(Status::Ok, Flags::NONE, BASE + 1, NEW),
         counts: &["take"],
     },
     Row {
         name: "what the store has flushed is not sent again",
-        given: || At::keeper().kept(1, 1, NEW),
+        given: || LoanInProgress::keeper().kept(1, 1, NEW),
         packet: |_| take(SIGNED, X, L, false, BASE + 1),
         then: Takes(Status::Ok, Flags::NONE, BASE + 1, b""),
         counts: &["take"],
     },
     Row {
         name: "sealed, and asked again",
-        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
         packet: |_| take(SIGNED, X, L, false, VERSION),
         then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
         counts: &["take"],
     },
     Row {
         name: "as long as any packet's, in one that is shorter",
-        given: || At::keeper().kept(1, 1, &[b'l'; 1452 - 80 - 16]),
+        given: || LoanInProgress::keeper().kept(1, 1, &[b'l'; 1452 - 80 - 16]),
         packet: |_| take(SIGNED, X, L, true, VERSION).padded(3),
         then: Takes(Status::Ok, Flags::GRANT, BASE + 1, &[b'l'; 1452 - 80 - 16]),
         counts: &["take"],
     },
     Row {
         name: "a write was kept",
-        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
         packet: |_| asks(1),
         then: Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), BASE + 1, NEW),
         counts: &["take"],
     },
     Row {
         name: "a write was not",
-        given: || At::keeper().kept(1, 1, NEW).sealed(),
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
         packet: |_| asks(2),
         then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
         counts: &["take"],
     },
     Row {
         name: "a write is too old to tell",
-        given: || At::keeper().kept(1, 1, b"old").kept(900, 2, NEW).sealed(),
+        given: || {
+            LoanInProgress::keeper()
+                .kept(1, 1, b"old")
+                .kept(900, 2, NEW)
+                .sealed()
+        },
         packet: |_| asks(1),
         then: Takes(Status::Ok, Flags::GRANT.with(Flags::ALL), BASE + 2, NEW),
         counts: &["take"],
     },
     Row {
         name: "no loan",
-        given: At::first,
+        given: LoanInProgress::first,
         packet: |_| take(SIGNED, X, L, true, VERSION),
         then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
         counts: &["take"],
     },
     Row {
         name: "of a loan with another life",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| take(SIGNED, X, L + 1, true, VERSION),
         then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
         counts: &["take"],
@@ -348,7 +353,7 @@ pub const TAKEN: &[Row] = &[
     Row {
         name: "which goes on",
         given: || {
-            let at = At::owner();
+            let at = LoanInProgress::owner();
             send(&at.w, &take(SIGNED, X, L + 1, true, VERSION), &["take"]);
             at
         },
@@ -366,7 +371,7 @@ pub const TAKEN: &[Row] = &[
     Row {
         name: "of a tenant that is gone",
         given: || {
-            let at = At::owner().replied(1, 1, NEW);
+            let at = LoanInProgress::owner().replied(1, 1, NEW);
             let others = tenants().into_iter().filter(|t| t.id != SIGNED);
             at.w.install(&others.collect::<Vec<_>>());
             at
@@ -377,14 +382,14 @@ pub const TAKEN: &[Row] = &[
     },
     Row {
         name: "at another switch: it goes on",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| take(SIGNED, 33, L, true, VERSION),
         then: Forwarded,
         counts: &["bypass_no_discipline", "pass_local"],
     },
     Row {
         name: "forged",
-        given: At::owner,
+        given: LoanInProgress::owner,
         packet: |_| take(SIGNED, X, L, true, VERSION).with_a_wrong_tag(),
         then: Dropped,
         counts: &["drop_forged"],
@@ -460,7 +465,7 @@ fn what_was_prepared_twice_begins_once_and_ends_for_good() {
 fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
     in_both(|| {
         let x = switch(X);
-        let at = At {
+        let at = LoanInProgress {
             w: x,
             loan: Epoch::NONE,
         };

@@ -3,7 +3,7 @@
 use dataplane::{NO_DISCIPLINE, TenantEntry};
 pub use harness::story::{check, holds_with};
 use harness::{
-    Message, Run, Seen, Switch, Verdict, World,
+    Message, Run, SeenFrame, Switch, Verdict, World,
     message::secret_of,
     story::Story,
     switch::{in_this_process, tenant},
@@ -64,14 +64,14 @@ pub fn switch(id: u16) -> World {
 }
 
 /// What a packet led to, but for where it goes.
-pub struct Out {
+pub struct PacketOutcome {
     pub run: Run,
 }
 
-impl Out {
+impl PacketOutcome {
     /// What came out, its checksums and lengths right.
-    pub fn seen(&self) -> Seen {
-        let seen = Seen::read(&self.run.frame).expect("right checksums");
+    pub fn seen(&self) -> SeenFrame {
+        let seen = SeenFrame::read(&self.run.frame).expect("right checksums");
         assert_eq!(seen.trailer, 0, "bytes behind the datagram");
         assert!(seen.checksum != 0, "it has a checksum");
         seen
@@ -98,18 +98,18 @@ pub fn system() -> Secret {
 }
 
 /// Sends a packet, which must move just these counters, once each.
-pub fn send(w: &World, message: &Message, counts: &[&str]) -> Out {
+pub fn send(w: &World, message: &Message, counts: &[&str]) -> PacketOutcome {
     send_frame(w, &message.frame().bytes(), counts)
 }
 
-pub fn send_frame(w: &World, frame: &[u8], counts: &[&str]) -> Out {
+pub fn send_frame(w: &World, frame: &[u8], counts: &[&str]) -> PacketOutcome {
     let run = w.switch.run(frame, None);
     let moved: Vec<&str> = run.moved.keys().copied().collect();
     let mut wanted = counts.to_vec();
     wanted.sort_unstable();
     assert_eq!(moved, wanted);
     assert!(run.moved.values().all(|by| *by == 1));
-    Out { run }
+    PacketOutcome { run }
 }
 
 /// The store prepares a loan at a switch: `owner`, or the other one is.
@@ -166,48 +166,48 @@ pub fn take(tenant: u32, switch: u16, life: u16, seal: bool, has: u64) -> Messag
 }
 
 /// A switch in the middle of something.
-pub struct At {
+pub struct LoanInProgress {
     pub w: World,
     /// The loan's epoch here.
     pub loan: Epoch,
 }
 
-impl At {
+impl LoanInProgress {
     /// Nothing is lent.
-    pub fn first() -> At {
-        At {
+    pub fn first() -> LoanInProgress {
+        LoanInProgress {
             w: switch(X),
             loan: Epoch::NONE,
         }
     }
 
     /// The key of a tenant is lent to this switch.
-    pub fn owner_of(tenant: u32) -> At {
-        let at = At::first();
+    pub fn owner_of(tenant: u32) -> LoanInProgress {
+        let at = LoanInProgress::first();
         let loan = lend(&at.w, tenant, X, true, L);
-        At { loan, ..at }
+        LoanInProgress { loan, ..at }
     }
 
-    pub fn owner() -> At {
-        At::owner_of(SIGNED)
+    pub fn owner() -> LoanInProgress {
+        LoanInProgress::owner_of(SIGNED)
     }
 
     /// It is lent to [`Y`], and this switch is the second.
-    pub fn keeper_of(tenant: u32) -> At {
-        let at = At::first();
+    pub fn keeper_of(tenant: u32) -> LoanInProgress {
+        let at = LoanInProgress::first();
         let mut lent = prepare(&at.w, tenant, X, false, L);
         lent.header.node = Y;
         let loan = prepared(&at.w, &lent);
         send(&at.w, &lent.epoch(loan), &["lend"]);
-        At { loan, ..at }
+        LoanInProgress { loan, ..at }
     }
 
-    pub fn keeper() -> At {
-        At::keeper_of(SIGNED)
+    pub fn keeper() -> LoanInProgress {
+        LoanInProgress::keeper_of(SIGNED)
     }
 
     /// The store has sealed it.
-    pub fn sealed(self) -> At {
+    pub fn sealed(self) -> LoanInProgress {
         send(&self.w, &take(SIGNED, X, L, true, VERSION), &["take"]);
         self
     }
@@ -218,7 +218,7 @@ impl At {
     }
 
     /// Likewise, kept.
-    pub fn kept(self, number: u64, version: u64, value: &[u8]) -> At {
+    pub fn kept(self, number: u64, version: u64, value: &[u8]) -> LoanInProgress {
         send(&self.w, &self.keep(number, version, value), &["keep"]);
         self
     }
@@ -229,7 +229,7 @@ impl At {
     }
 
     /// Likewise, installed.
-    pub fn replied(self, number: u64, version: u64, value: &[u8]) -> At {
+    pub fn replied(self, number: u64, version: u64, value: &[u8]) -> LoanInProgress {
         let reply = self.reply(SIGNED, number, version, value);
         send(&self.w, &reply, &["lent_answer", "pass_local"]);
         self
@@ -249,7 +249,7 @@ impl At {
     }
 
     /// So long ago was that moment of the record, in nanoseconds.
-    pub fn ago(self, at: usize, ns: u64) -> At {
+    pub fn ago(self, at: usize, ns: u64) -> LoanInProgress {
         let then = self.w.switch.leases.now_ns().saturating_sub(ns);
         self.change_record(|record| record[at..at + 8].copy_from_slice(&then.to_ne_bytes()));
         self
@@ -291,7 +291,7 @@ pub fn reply_of(loan: Epoch, tenant: u32, number: u64, version: u64, value: &[u8
 }
 
 /// What must become of a packet.
-pub enum Then {
+pub enum Expectation {
     /// Forwarded, byte for byte.
     Forwarded,
     /// Forwarded with this as the second switch.
@@ -317,14 +317,14 @@ pub enum Then {
 
 pub struct Row {
     pub name: &'static str,
-    pub given: fn() -> At,
-    pub packet: fn(&At) -> Message,
-    pub then: Then,
+    pub given: fn() -> LoanInProgress,
+    pub packet: fn(&LoanInProgress) -> Message,
+    pub then: Expectation,
     /// Every counter that moves, each by one.
     pub counts: &'static [&'static str],
 }
 
-fn went_on(out: &Out, asked: &Message) {
+fn went_on(out: &PacketOutcome, asked: &Message) {
     assert_eq!(out.run.verdict, Verdict::Pass);
     let seen = out.seen();
     assert_eq!((seen.from, seen.to), (asked.from, asked.to));
@@ -346,17 +346,17 @@ impl Story for Row {
             ..was
         };
         let (is, wanted, value, due): (_, _, _, &[u8]) = match self.then {
-            Then::Forwarded => {
+            Expectation::Forwarded => {
                 assert_eq!(out.run.verdict, Verdict::Pass);
                 return assert_eq!(out.run.frame, asked.frame().bytes());
             }
-            Then::Dropped => return assert_eq!(out.run.verdict, Verdict::Drop),
-            Then::Second(node) => {
+            Expectation::Dropped => return assert_eq!(out.run.verdict, Verdict::Drop),
+            Expectation::Second(node) => {
                 went_on(&out, &asked);
                 let (is, value) = out.packet(asked.secret);
                 (is, Header { node, ..was }, value, &asked.value)
             }
-            Then::Disowned => {
+            Expectation::Disowned => {
                 went_on(&out, &asked);
                 let (is, value) = out.packet(asked.secret);
                 let flags = was.flags.without(Flags::GRANT);
@@ -372,7 +372,7 @@ impl Story for Row {
                     &asked.value,
                 )
             }
-            Then::Read(version, due) => {
+            Expectation::Read(version, due) => {
                 went_back(&out, &asked);
                 let (is, value) = out.packet(asked.secret);
                 let op = Op::ReadReply;
@@ -387,7 +387,7 @@ impl Story for Row {
                     due,
                 )
             }
-            Then::OtherLife => {
+            Expectation::OtherLife => {
                 went_back(&out, &asked);
                 let (is, value) = out.packet(asked.secret);
                 assert!(is.expiry_ms < 60_000, "age of the loan: {}", is.expiry_ms);
@@ -401,7 +401,7 @@ impl Story for Row {
                 };
                 (is, wanted, value, &[])
             }
-            Then::Asks(number) => {
+            Expectation::Asks(number) => {
                 went_on(&out, &asked);
                 let (is, value) = out.system();
                 let also = asked.secret == ALSO;
@@ -418,7 +418,7 @@ impl Story for Row {
                 };
                 (is, wanted, value, &asked.value)
             }
-            Then::Kept(expiry_ms, version, due) => {
+            Expectation::Kept(expiry_ms, version, due) => {
                 went_back(&out, &asked);
                 let (is, value) = out.system();
                 let op = Op::KeepReply;
@@ -434,7 +434,7 @@ impl Story for Row {
                     due,
                 )
             }
-            Then::Answered(version, secret) => {
+            Expectation::Answered(version, secret) => {
                 went_on(&out, &asked);
                 let (is, value) = out.packet(secret);
                 let (op, node, expiry_ms) = (Op::WriteReply, 0, 0);
@@ -451,7 +451,7 @@ impl Story for Row {
                     &[],
                 )
             }
-            Then::Lends(status) => {
+            Expectation::Lends(status) => {
                 went_back(&out, &asked);
                 let (is, value) = out.system();
                 let number = is.epoch.number();
@@ -477,7 +477,7 @@ impl Story for Row {
                     &[],
                 )
             }
-            Then::Takes(status, flags, version, due) => {
+            Expectation::Takes(status, flags, version, due) => {
                 went_back(&out, &asked);
                 let (is, value) = out.system();
                 assert_eq!(is.epoch.switch(), X);
@@ -517,7 +517,7 @@ pub fn in_both(story: fn()) {
     in_this_process(story);
 }
 
-pub fn went_back(out: &Out, asked: &Message) {
+pub fn went_back(out: &PacketOutcome, asked: &Message) {
     assert_eq!(out.run.verdict, Verdict::Tx);
     let seen = out.seen();
     assert_eq!((seen.from, seen.to), (asked.to, asked.from));

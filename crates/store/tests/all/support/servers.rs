@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use lab::port::{self, Held};
+use lab::port::{self, HeldPort};
 
 use super::PATIENCE;
 
@@ -12,7 +12,7 @@ pub struct Process {
     pub directory: tempfile::TempDir,
     pub port: u16,
     /// Nobody else's until it is let go.
-    held: Option<Held>,
+    held: Option<HeldPort>,
 }
 
 impl Process {
@@ -29,7 +29,7 @@ impl Process {
     }
 
     /// Ends it; its port stays taken.
-    pub fn stop(mut self) -> Held {
+    pub fn stop(mut self) -> HeldPort {
         self.held.take().expect("taken once")
     }
 }
@@ -42,7 +42,7 @@ impl Drop for Process {
 }
 
 /// Starts `command` on this port and waits until it accepts connections.
-pub fn start_at(held: Held, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
+pub fn start_at(held: HeldPort, command: impl Fn(u16, &std::path::Path) -> Command) -> Process {
     let directory = tempfile::tempdir().unwrap();
     let port = held.number;
     let child = command(port, directory.path())

@@ -8,7 +8,7 @@ use chain::{
 };
 use chain_wire::{Ask, READ_BIT, session_key};
 use harness::{
-    Message, Seen,
+    Message, SeenFrame,
     message::{address, secret_of},
 };
 use wire::{Epoch, Flags, Header, Op, Packet, Status};
@@ -141,7 +141,7 @@ pub fn beat(from: usize, to: usize, number: u64, now_ns: u64) -> Vec<u8> {
 
 /// Where a frame goes that left a switch; `None`: to nobody whom it tells anything.
 pub fn destination(frame: &[u8], switches: usize) -> Option<To> {
-    let seen = Seen::read(frame).expect("right checksums");
+    let seen = SeenFrame::read(frame).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     if let Some(slot) = (0..switches).find(|slot| host(*slot) == seen.to.ip()) {
         // Its agent's: what a tail has is read from its tables here.
@@ -190,7 +190,7 @@ fn operation_of(header: &Header) -> (usize, usize) {
 
 /// A packet as people read it.
 pub fn said(frame: &[u8]) -> String {
-    let seen = Seen::read(frame).expect("right checksums");
+    let seen = SeenFrame::read(frame).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     let Header {
         op,

@@ -222,7 +222,7 @@ fn sums_are_right_whatever_they_are() {
                 .from
                 .set_ip([10, 9, (request >> 8) as u8, request as u8].into());
             let run = w.switch.run(&packet.frame().bytes(), None);
-            let seen = harness::Seen::read(&run.frame).expect("right checksums");
+            let seen = harness::SeenFrame::read(&run.frame).expect("right checksums");
             assert_ne!(seen.to, packet.to);
         }
     });

@@ -6,7 +6,7 @@ use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, Tallies, TenantEntry};
 pub use harness::Message;
 pub use harness::World;
 use harness::{
-    Seen, Switch, Verdict,
+    SeenFrame, Switch, Verdict,
     message::address,
     story::{Story, check},
     switch::{ROAD_MAC, mac_on_road, on_roads, tenant},
@@ -272,7 +272,7 @@ impl Leaves {
     }
 
     fn check(self, asked: &Message, frame: &[u8], hops: u8) {
-        let seen = Seen::read(frame).expect("right checksums");
+        let seen = SeenFrame::read(frame).expect("right checksums");
         if let Leaves::Answered(value) = self {
             return check_answer(asked, &seen, value);
         }
@@ -312,7 +312,7 @@ impl Leaves {
 }
 
 /// The switch's own answer to a read.
-fn check_answer(asked: &Message, seen: &Seen, value: &[u8]) {
+fn check_answer(asked: &Message, seen: &SeenFrame, value: &[u8]) {
     assert_eq!((seen.from, seen.to), (asked.to, asked.from));
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     let header = packet.header;

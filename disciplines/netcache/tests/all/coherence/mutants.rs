@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use dataplane::native;
-use model::{Bounds, Broken, Call, Path, World};
+use model::{Bounds, BrokenRule, Call, Path, World};
 use stateright::{Checker, HasDiscoveries, Model};
 use store::mutants::Mutant::{self, *};
 
@@ -196,7 +196,7 @@ fn off_the_path_with(call: Call) -> Bounds {
     bounds
 }
 
-fn search(broken: Option<Broken>, bounds: Bounds) -> (usize, bool) {
+fn search(broken: Option<BrokenRule>, bounds: Bounds) -> (usize, bool) {
     let world = World {
         bounds,
         discipline: &netcache::REGISTRATION,
@@ -214,7 +214,7 @@ fn search(broken: Option<Broken>, bounds: Bounds) -> (usize, bool) {
 }
 
 /// With the mutant the checker finds a violation; without it, in the same world, none.
-fn is_caught(broken: Broken, bounds: Bounds) {
+fn is_caught(broken: BrokenRule, bounds: Bounds) {
     let title = broken.title();
     let (states, violated) = search(Some(broken), bounds.clone());
     assert!(violated, "{title}: not caught in {states} states");
@@ -232,7 +232,7 @@ fn is_caught(broken: Broken, bounds: Bounds) {
 fn every_mutant_of_the_switches_is_caught() {
     let atomic =
         native::Mutant::harmful().filter(|mutant| !NOT_ATOMIC.contains(&mutant.name.as_str()));
-    atomic.for_each(|mutant| is_caught(Broken::Switch(mutant), of_switches(&mutant.name)));
+    atomic.for_each(|mutant| is_caught(BrokenRule::Switch(mutant), of_switches(&mutant.name)));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn every_mutant_of_the_store_is_caught() {
     let elsewhere =
         |mutant: &Mutant| mutant.is_of_loans() || mutant.is_of_replicas() || mutant.is_of_clocks();
     let all = Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant));
-    all.for_each(|mutant| is_caught(Broken::Store(*mutant), of_the_store(*mutant)));
+    all.for_each(|mutant| is_caught(BrokenRule::Store(*mutant), of_the_store(*mutant)));
 }
 
 /// What keeps copies of whole values right keeps those in parts: without it they are wrong, too.
@@ -262,7 +262,7 @@ fn the_rules_are_needed_for_values_in_parts() {
         (GrantDuringWrite, around(2)),
         (EpochNotCompared, in_parts()),
     ] {
-        is_caught(Broken::Store(mutant), bounds);
+        is_caught(BrokenRule::Store(mutant), bounds);
     }
     for name in [
         "write_invalidates_nothing",
@@ -270,7 +270,7 @@ fn the_rules_are_needed_for_values_in_parts() {
         "serves_invalid",
     ] {
         let mutant = native::Mutant::harmful().find(|mutant| mutant.name == name);
-        is_caught(Broken::Switch(mutant.expect("one of them")), in_parts());
+        is_caught(BrokenRule::Switch(mutant.expect("one of them")), in_parts());
     }
 }
 
@@ -283,7 +283,7 @@ fn read_and_write() -> Bounds {
 }
 
 /// Whether the store ever has to call a switch's copy back.
-fn calls_back(broken: Option<Broken>) -> bool {
+fn calls_back(broken: Option<BrokenRule>) -> bool {
     let world = World {
         bounds: read_and_write(),
         discipline: &netcache::REGISTRATION,
@@ -299,7 +299,7 @@ fn calls_back(broken: Option<Broken>) -> bool {
 fn the_safe_mutants_cost_a_round_trip_and_no_more() {
     assert!(!calls_back(None), "an epoch proves that the copy is gone");
     for mutant in native::Mutant::safe() {
-        let broken = Broken::Switch(mutant);
+        let broken = BrokenRule::Switch(mutant);
         assert!(calls_back(Some(broken)), "{}", broken.title());
         for world in [on_the_path(), off_the_path(), read_and_write()] {
             let (states, violated) = search(Some(broken), world);

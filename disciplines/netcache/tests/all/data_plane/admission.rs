@@ -1,6 +1,6 @@
 //! Who may use the cache.
 
-use harness::{Case, Message, Then::*};
+use harness::{Case, Expectation::*, Message};
 use wire::Op;
 
 use super::world::*;

@@ -3,8 +3,9 @@
 use wire::{Epoch, Flags, Op};
 
 use harness::{
-    Case, Message, Switch,
-    Then::*,
+    Case,
+    Expectation::*,
+    Message, Switch,
     message::{address, secret_of},
 };
 
@@ -392,7 +393,7 @@ fn values_of_every_length_are_verified_and_answered_with_right_checksums() {
                     let read = if ipv6 { read.over_ipv6() } else { read };
                     let run = w.switch.run(&read.frame().bytes(), None);
                     assert_eq!(run.moved.get("hit"), Some(&1), "{:?}", run.moved);
-                    let seen = harness::Seen::read(&run.frame).expect("right checksums");
+                    let seen = harness::SeenFrame::read(&run.frame).expect("right checksums");
                     assert!(seen.checksum != 0 && seen.payload.ends_with(&value));
                 }
             }

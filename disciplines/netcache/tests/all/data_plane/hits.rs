@@ -1,6 +1,6 @@
 //! Reads that the switch answers, and those that it could answer but must not.
 
-use harness::{Case, Message, Then::*, message::secret_of};
+use harness::{Case, Expectation::*, Message, message::secret_of};
 
 use super::world::*;
 

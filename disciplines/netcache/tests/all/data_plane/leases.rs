@@ -3,7 +3,7 @@
 use wire::Op;
 
 use dataplane::TenantEntry;
-use harness::{Case, Message, Switch, Then::*, message::address};
+use harness::{Case, Expectation::*, Message, Switch, message::address};
 use wire::Secret;
 
 use super::world::*;

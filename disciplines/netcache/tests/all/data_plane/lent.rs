@@ -1,7 +1,7 @@
 //! A key that is lent to the switch, of a tenant of the discipline:
 //! `crates/dataplane/tests/all/lent` has the rest.
 
-use harness::{Case, Message, Then::*};
+use harness::{Case, Expectation::*, Message};
 use wire::Epoch;
 
 use super::world::*;

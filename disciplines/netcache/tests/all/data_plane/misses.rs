@@ -2,7 +2,7 @@
 
 use wire::{Epoch, Flags};
 
-use harness::{Case, Message, Switch, Then::*};
+use harness::{Case, Expectation::*, Message, Switch};
 
 use super::world::*;
 
@@ -172,7 +172,7 @@ fn the_first_read_asks_for_the_entrys_epoch_and_its_reply_fills_it() {
         run.moved.into_iter().collect::<Vec<_>>(),
         [("pass_local", 1), ("read_invalid", 1)]
     );
-    let seen = harness::Seen::read(&run.frame).expect("a right packet");
+    let seen = harness::SeenFrame::read(&run.frame).expect("a right packet");
     let asked = read.clone().epoch(epoch).flags(Flags::GRANT);
     assert_eq!(seen.payload, asked.payload(), "signed again for {epoch:?}");
 

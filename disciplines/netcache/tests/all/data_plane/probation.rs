@@ -1,10 +1,10 @@
 //! Keys that are read often get an item of a blank, and the answer to the read that made it fills
 //! it.
 
-use dataplane::{Cells, Place, Probation, TenantEntry, Used};
+use dataplane::{BlankOutcome, Cells, Place, Probation, TenantEntry};
 use wire::{Epoch, Flags, Op, Packet};
 
-use harness::{Message, Run, Seen, Switch, Verdict, message::secret_of};
+use harness::{Message, Run, SeenFrame, Switch, Verdict, message::secret_of};
 
 use super::world::*;
 
@@ -58,7 +58,7 @@ impl Trials {
             assert_eq!(run.moved.get("probation"), None);
         }
         let run = self.read_until("probation", &Message::read(SIGNED, key));
-        let seen = Seen::read(&run.frame).expect("right checksums");
+        let seen = SeenFrame::read(&run.frame).expect("right checksums");
         let header = Packet::decode(&seen.payload).expect("ours").header;
         assert!(header.flags.has(Flags::GRANT));
         assert_eq!(header.epoch.switch(), Switch::ID);
@@ -86,7 +86,7 @@ impl Trials {
         );
     }
 
-    fn used(&mut self) -> Vec<Used> {
+    fn used(&mut self) -> Vec<BlankOutcome> {
         self.probation.take_used(self.tenant)
     }
 }
@@ -106,7 +106,7 @@ fn a_key_that_is_read_often_enough_is_answered_after_one_round_trip_to_its_store
     let [held] = held.as_slice() else {
         panic!("one item: {held:?}")
     };
-    let item = Used::Item {
+    let item = BlankOutcome::Item {
         slot: held.slot,
         place: held.place,
     };
@@ -137,10 +137,10 @@ fn its_epoch_is_above_that_of_a_write_that_found_nothing() {
     trials.run(&Message::read(SIGNED, KEY));
     trials.run(&Message::read(SIGNED, KEY));
     let write = trials.run(&Message::write(SIGNED, KEY, V128));
-    let seen = Seen::read(&write.frame).expect("right checksums");
+    let seen = SeenFrame::read(&write.frame).expect("right checksums");
     let carried = Packet::decode(&seen.payload).expect("ours").header.epoch;
     let read = trials.read_until("probation", &Message::read(SIGNED, KEY));
-    let seen = Seen::read(&read.frame).expect("right checksums");
+    let seen = SeenFrame::read(&read.frame).expect("right checksums");
     let asked = Packet::decode(&seen.payload).expect("ours").header.epoch;
     assert!(asked.number() > carried.number(), "{asked:?} {carried:?}");
 }
@@ -154,7 +154,7 @@ fn what_it_may_not_have() {
         b"a key that is too long for the only cell",
         "probation_full",
     );
-    assert!(matches!(trials.used()[..], [Used::Not(_)]));
+    assert!(matches!(trials.used()[..], [BlankOutcome::Not(_)]));
     // Its fingerprint is another key's: only one of them could be found.
     trials.give(3);
     trials.begin(KEY);
@@ -218,7 +218,14 @@ fn what_was_taken_back_is_given_to_nobody() {
     trials.refused(b"another", "probation_no_blank");
     let used = trials.used();
     assert!(
-        matches!(used[..], [Used::Item { .. }, Used::Not(_), Used::Not(_)]),
+        matches!(
+            used[..],
+            [
+                BlankOutcome::Item { .. },
+                BlankOutcome::Not(_),
+                BlankOutcome::Not(_)
+            ]
+        ),
         "{used:?}"
     );
     trials.give(3);

@@ -11,7 +11,7 @@ use std::{
 use dataplane::{Place, Table, cells_needed};
 use wire::{Op, Packet};
 
-use harness::{Message, Runner, Seen, Verdict, message::secret_of, switch::pin_to_cpu};
+use harness::{Message, Runner, SeenFrame, Verdict, message::secret_of, switch::pin_to_cpu};
 
 use super::world::*;
 
@@ -43,7 +43,7 @@ fn ask(runner: &Runner, read: &Message, out: &mut Vec<u8>) -> Option<(u64, Vec<u
     if runner.run(&read.frame().bytes(), None, out) != Verdict::Tx {
         return None;
     }
-    let seen = Seen::read(out).expect("a right packet");
+    let seen = SeenFrame::read(out).expect("a right packet");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     assert_eq!(packet.key, read.key);
     Some((packet.header.version, packet.value.to_vec()))

@@ -2,7 +2,7 @@
 
 use wire::{Epoch, Flags, Op};
 
-use harness::{Case, Message, Switch, Then::*};
+use harness::{Case, Expectation::*, Message, Switch};
 
 use super::world::*;
 
@@ -379,13 +379,13 @@ fn a_flipped_bit_still_shows_behind_the_stamp() {
                 .switch
                 .run(&write.clone().with_a_flipped_bit().frame().bytes(), None);
             assert_eq!(run.moved.get("write_invalidated"), Some(&1));
-            let seen = harness::Seen::read(&run.frame);
+            let seen = harness::SeenFrame::read(&run.frame);
             assert!(seen.is_err_and(|wrong| wrong.contains("UDP checksum")));
             // Who sends none is not protected.
             let bare = write.without_checksum();
             if bare.from.is_ipv4() {
                 let run = w.switch.run(&bare.frame().bytes(), None);
-                let seen = harness::Seen::read(&run.frame).expect("a right packet");
+                let seen = harness::SeenFrame::read(&run.frame).expect("a right packet");
                 assert_eq!(seen.checksum, 0);
             }
         }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dataplane::{Going, Loops, Mode};
+use dataplane::{Loops, Mode, RecirculationPorts};
 use harness::{
     Switch,
     message::secret_of,
@@ -93,7 +93,7 @@ fn wake_us() -> u128 {
 }
 
 /// Times that threads which poll the recirculation ports were woken so far.
-fn wakeups(going: &Going) -> u64 {
+fn wakeups(going: &RecirculationPorts) -> u64 {
     let fars = going.ports.iter().map(|near| {
         let (start, number) = near.split_at(near.len() - 1);
         let number: u32 = number.parse().expect("a digit");
@@ -141,11 +141,11 @@ fn goes_round(mode: Mode) {
             };
             let made = dataplane.recirculate(&[attached], &loops);
             assert!(made.expect("ports"));
-            let going = Going::of(dataplane.home());
+            let going = RecirculationPorts::of(dataplane.home());
             assert_eq!((going.ports.len(), going.cpu), (2, Some(1)));
         };
         across_a_link(here, there);
-        let going = Going::of(w.switch.dataplane().home());
+        let going = RecirculationPorts::of(w.switch.dataplane().home());
         let count = |name| w.switch.counters.get(name).expect("counters");
         println!(
             "{mode:?}: {:?}",
@@ -192,7 +192,7 @@ fn without_a_port_reads_are_answered_from_the_cells() {
             };
             let made = dataplane.recirculate(&attached, &loops);
             assert!(made.expect("a port"));
-            let near = Going::of(dataplane.home()).ports.remove(0);
+            let near = RecirculationPorts::of(dataplane.home()).ports.remove(0);
             ip(&format!("link del {near}"));
             let far = near.replace("-rec0", "-rec1");
             ip(&format!("link add {far} type veth peer name others"));

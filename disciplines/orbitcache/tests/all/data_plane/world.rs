@@ -3,7 +3,7 @@
 use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry};
 pub use harness::story::{check, holds_with};
 use harness::{
-    Message, Run, Seen, Switch, Verdict, World,
+    Message, Run, SeenFrame, Switch, Verdict, World,
     frame::{MAC_HERE, MAC_THERE},
     story::Story,
     switch::tenant,
@@ -199,7 +199,7 @@ impl Orbit {
     /// What the answers since the start say of themselves: where each part begins, and whether the next one follows.
     pub fn told(&self) -> Vec<(u16, bool)> {
         let told = |frame: &Vec<u8>| {
-            let seen = Seen::read(frame).expect("right checksums");
+            let seen = SeenFrame::read(frame).expect("right checksums");
             let header = Packet::decode(&seen.payload).expect("ours").header;
             (header.part, header.flags.has(Flags::ALL))
         };
@@ -217,13 +217,13 @@ impl Orbit {
 
 /// Whether a part leaves and no other after it: nothing goes round then.
 fn is_last_part(frame: &[u8]) -> bool {
-    let seen = Seen::read(frame).expect("right checksums");
+    let seen = SeenFrame::read(frame).expect("right checksums");
     let header = Packet::decode(&seen.payload).expect("ours").header;
     header.is_part() && !header.flags.has(Flags::ALL)
 }
 
 fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
-    let seen = Seen::read(frame).expect("right checksums");
+    let seen = SeenFrame::read(frame).expect("right checksums");
     let macs = (seen.to_mac, seen.from_mac);
     assert_eq!(macs, (MAC_HERE, MAC_THERE), "addresses of the link");
     assert_eq!((seen.from, seen.to), (asked.to, asked.from), "addresses");
@@ -279,7 +279,7 @@ impl Story for Row {
         }
         assert_eq!(orbit.round.len(), self.left, "what goes round");
         let number = |frame: &Vec<u8>| {
-            let seen = Seen::read(frame).expect("right checksums");
+            let seen = SeenFrame::read(frame).expect("right checksums");
             Packet::decode(&seen.payload).expect("ours").header.request
         };
         let numbers: Vec<u64> = orbit.answers.iter().map(number).collect();

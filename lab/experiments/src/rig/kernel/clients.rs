@@ -6,14 +6,14 @@ use anyhow::Context;
 use history::{ClientsConfig, Recorded};
 use lab::{
     rack::Lab,
-    steered::{Seat, Steered},
+    steered::{Seat, SteeredProcess},
 };
 
 use crate::rig::machines::Records;
 
 /// Clients that run in one process.
 pub struct Group {
-    process: Steered,
+    process: SteeredProcess,
     last: String,
 }
 
@@ -29,7 +29,7 @@ impl Group {
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
         Ok(Group {
-            process: Steered::start(lab, seat, command, config)?,
+            process: SteeredProcess::start(lab, seat, command, config)?,
             last: "0".into(),
         })
     }

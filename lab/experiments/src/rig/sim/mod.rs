@@ -15,7 +15,7 @@ use anyhow::Context;
 use api::types;
 use control::{
     admin::{PageFilter, Refusal},
-    core::{Asked, Core},
+    core::{Core, RequestOrigin},
 };
 use dataplane::{PageItems, Table};
 use emulated::Later;
@@ -110,7 +110,7 @@ impl Sim {
     /// Asks a controller for a change, and lets time pass until that is durable.
     fn ask<R>(
         &self,
-        ask: impl FnOnce(&mut Core, Asked<'_>) -> Result<R, Refusal>,
+        ask: impl FnOnce(&mut Core, RequestOrigin<'_>) -> Result<R, Refusal>,
     ) -> anyhow::Result<R> {
         let process = self.controller()?;
         let asked = self

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, net::SocketAddr};
 
 use chain_wire::Route;
 use harness::{
-    Seen, Verdict,
+    SeenFrame, Verdict,
     message::{address, secret_of},
 };
 use wire::{Epoch, Flags, Packet, Status};
@@ -62,7 +62,7 @@ impl Net {
             if moved("order_round") {
                 coming.push_back((slot, run.frame.clone(), true));
             }
-            let seen = Seen::read(&run.frame).expect("right checksums");
+            let seen = SeenFrame::read(&run.frame).expect("right checksums");
             self.route(slot, seen, run.frame, &mut coming, &mut came);
         }
         came
@@ -71,7 +71,7 @@ impl Net {
     fn route(
         &self,
         from: usize,
-        seen: Seen,
+        seen: SeenFrame,
         frame: Vec<u8>,
         coming: &mut VecDeque<(usize, Vec<u8>, bool)>,
         came: &mut Vec<Came>,
