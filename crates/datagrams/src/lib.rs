@@ -7,13 +7,14 @@
 //!
 //! Whether a call waits is the socket's affair: one that was made non-blocking never does. The
 //! sockets may be UDP's, connected or not, or packet sockets, whose datagrams are frames and leave
-//! by an interface ([`To`]).
+//! by an interface ([`Destination`]).
 //!
 //! The store sends its replies by this crate, a soft switch sends and receives its frames, and so
 //! do the load generator and the bench with their requests and answers. A datagram that coalesces
 //! several, or the local address that one was sent to, are for `quinn-udp`, which those receive
 //! with that need them.
 
+mod datagram;
 mod name;
 mod receiver;
 mod sender;
@@ -21,8 +22,9 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+pub use datagram::{Datagram, Destination};
 pub use receiver::Receiver;
-pub use sender::{Datagram, Refusal, Sender, To};
+pub use sender::{Refusal, Sender};
 
 /// Datagrams that one system call takes or brings, at most.
 pub const BATCH: usize = 64;

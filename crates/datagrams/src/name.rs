@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
 };
 
-use crate::sender::To;
+use crate::datagram::Destination;
 
 /// Bytes of the longest of them.
 const ROOM: usize = 28;
@@ -41,23 +41,23 @@ impl Name {
     /// Writes where a datagram goes; returns how many bytes that takes, none for where the socket
     /// is connected to.
     #[inline]
-    pub fn set(&mut self, to: To) -> libc::socklen_t {
+    pub fn set(&mut self, to: Destination) -> libc::socklen_t {
         let len = match to {
-            To::Peer => 0,
-            To::Address(SocketAddr::V4(to)) => {
+            Destination::Peer => 0,
+            Destination::Address(SocketAddr::V4(to)) => {
                 self.begin(libc::AF_INET, to.port());
                 self.0[4..8].copy_from_slice(&to.ip().octets());
                 self.0[8..V4].fill(0);
                 V4
             }
-            To::Address(SocketAddr::V6(to)) => {
+            Destination::Address(SocketAddr::V6(to)) => {
                 self.begin(libc::AF_INET6, to.port());
                 self.0[4..8].copy_from_slice(&to.flowinfo().to_ne_bytes());
                 self.0[8..24].copy_from_slice(&to.ip().octets());
                 self.0[24..V6].copy_from_slice(&to.scope_id().to_ne_bytes());
                 V6
             }
-            To::Interface(index) => {
+            Destination::Interface(index) => {
                 // No protocol: that is for what is received.
                 self.begin(libc::AF_PACKET, 0);
                 self.0[4..8].copy_from_slice(&index.to_ne_bytes());

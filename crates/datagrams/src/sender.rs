@@ -1,35 +1,8 @@
 //! What goes out.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    os::fd::AsFd,
-};
+use std::{io, os::fd::AsFd};
 
-use crate::slots::Slots;
-
-/// A datagram to be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram<'a> {
-    /// Its bytes: those of the first part, then those of the second, which may be empty.
-    pub parts: [&'a [u8]; 2],
-    /// Where it goes.
-    pub to: To,
-    /// The source address that it bears, one of this machine's; `None`: the one that the system
-    /// chooses.
-    pub source: Option<IpAddr>,
-}
-
-/// Where a datagram goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// Where the socket is connected to.
-    Peer,
-    /// An address and port of the socket's family.
-    Address(SocketAddr),
-    /// Out by the interface with this index, as a frame of a packet socket.
-    Interface(u32),
-}
+use crate::{datagram::Datagram, slots::Slots};
 
 /// What becomes of a datagram that the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::{
     ptr,
 };
 
-use crate::{BATCH, name::Name, sender::Datagram};
+use crate::{BATCH, datagram::Datagram, name::Name};
 
 /// A control message that names the source address: a header and the larger of the two structures
 /// for it.

@@ -10,7 +10,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use crate::{BATCH, Datagram, Receiver, Refusal, Sender, To, name::Name};
+use crate::{BATCH, Datagram, Destination, Receiver, Refusal, Sender, name::Name};
 
 /// Long enough for any machine; only a datagram that is lost takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,9 +26,10 @@ fn address(socket: &UdpSocket) -> SocketAddr {
 }
 
 /// A port that nobody can send to.
-const NOWHERE: To = To::Address(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+const NOWHERE: Destination =
+    Destination::Address(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
 
-fn datagram(bytes: &[u8], to: To) -> Datagram<'_> {
+fn datagram(bytes: &[u8], to: Destination) -> Datagram<'_> {
     Datagram {
         parts: [bytes, &[]],
         to,
@@ -78,7 +79,7 @@ proptest! {
             let (first, second) = bytes.split_at((*cut).min(bytes.len()));
             Datagram {
                 parts: [first, second],
-                to: To::Address(address(&to[*to_one])),
+                to: Destination::Address(address(&to[*to_one])),
                 source: None,
             }
         });
@@ -102,7 +103,7 @@ proptest! {
             IpAddr::V6(ip) => SocketAddrV6::new(ip, port, flow, scope).into(),
         };
         let mut name = Name([0xff; 28]);
-        let len = name.set(To::Address(address));
+        let len = name.set(Destination::Address(address));
         prop_assert_eq!(name.address(len), Some(address));
         prop_assert_eq!(name.address(len - 1), None);
     }
@@ -111,7 +112,7 @@ proptest! {
 #[test]
 fn an_interface_is_an_address_of_the_link_layer() {
     let mut name = Name([0xff; 28]);
-    let len = name.set(To::Interface(0x0102_0304));
+    let len = name.set(Destination::Interface(0x0102_0304));
     let mut expected = [0; 20];
     expected[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
     expected[4..8].copy_from_slice(&0x0102_0304u32.to_ne_bytes());
@@ -127,7 +128,7 @@ fn one_that_is_refused_holds_up_no_other() {
     let is_refused = |i: u8| [3, BATCH as u8 - 1, 70].contains(&i);
     let outgoing = bytes.iter().map(|bytes| match is_refused(bytes[0]) {
         true => datagram(bytes, NOWHERE),
-        false => datagram(bytes, To::Address(address(&to))),
+        false => datagram(bytes, Destination::Address(address(&to))),
     });
     let mut kinds = vec![];
     let refused = |error: io::Error| {
@@ -149,7 +150,7 @@ fn one_that_is_refused_holds_up_no_other() {
 #[test]
 fn an_error_ends_it_where_it_happened() {
     let (from, to) = (socket(), socket());
-    let there = To::Address(address(&to));
+    let there = Destination::Address(address(&to));
     let outgoing = [(b"1", there), (b"2", NOWHERE), (b"3", there)];
     let outgoing = outgoing.map(|(bytes, to)| datagram(bytes, to));
     let ended = Sender::default().send(&from, outgoing, Err);
@@ -171,7 +172,7 @@ fn it_bears_the_source_that_it_was_given() {
         to.set_read_timeout(Some(PATIENCE)).unwrap();
         let outgoing = Datagram {
             source,
-            ..datagram(b"x", To::Address(address(&to)))
+            ..datagram(b"x", Destination::Address(address(&to)))
         };
         assert_eq!(sender.send(&from, [outgoing], never), Ok(0));
         let taken = receive(&mut Receiver::with_sources(), &to, 1, [16, 0]);
@@ -196,7 +197,7 @@ fn it_bears_the_source_that_it_was_given() {
 fn a_connected_socket_needs_no_address() {
     let (from, to) = (socket(), socket());
     from.connect(address(&to)).unwrap();
-    let outgoing = [b"1", b"2"].map(|bytes| datagram(bytes, To::Peer));
+    let outgoing = [b"1", b"2"].map(|bytes| datagram(bytes, Destination::Peer));
     assert_eq!(Sender::default().send(&from, outgoing, never), Ok(0));
     let taken = receive(&mut Receiver::default(), &to, 2, [16, 0]);
     assert_eq!(taken, [(b"1".to_vec(), None), (b"2".to_vec(), None)]);
@@ -205,7 +206,7 @@ fn a_connected_socket_needs_no_address() {
 #[test]
 fn what_does_not_fit_is_cut_off() {
     let (from, to) = (socket(), socket());
-    let there = To::Address(address(&to));
+    let there = Destination::Address(address(&to));
     let outgoing = [datagram(b"abcdef", there), datagram(b"x", there)];
     assert_eq!(Sender::default().send(&from, outgoing, never), Ok(0));
     let taken = receive(&mut Receiver::default(), &to, 2, [1, 3]);
@@ -216,7 +217,7 @@ fn what_does_not_fit_is_cut_off() {
 #[test]
 fn no_more_come_than_there_are_buffers() {
     let (from, to) = (socket(), socket());
-    let there = To::Address(address(&to));
+    let there = Destination::Address(address(&to));
     let outgoing = [datagram(b"1", there), datagram(b"2", there)];
     assert_eq!(Sender::default().send(&from, outgoing, never), Ok(0));
     let (mut buffer, mut receiver) = ([0; 4], Receiver::default());

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use datagrams::{BATCH, Datagram, Receiver, Refusal, To};
+use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal};
 use dataplane::native::Frame;
 
 use crate::{checksum, ours};
@@ -240,7 +240,7 @@ impl Sender {
     pub fn send(&mut self, frames: &[(u32, Frame)]) -> u64 {
         let outgoing = frames.iter().map(|(port, frame)| Datagram {
             parts: [frame.bytes(), &[]],
-            to: To::Interface(*port),
+            to: Destination::Interface(*port),
             source: None,
         });
         let skip = |_| Ok::<_, Infallible>(Refusal::Skip);

@@ -11,7 +11,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use datagrams::{Datagram, Refusal, Sender, To};
+use datagrams::{Datagram, Destination, Refusal, Sender};
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::{io::Interest, net::UdpSocket};
@@ -134,7 +134,7 @@ impl Endpoint {
     pub fn send(&mut self, outbox: &mut Outbox) -> u64 {
         let outgoing = outbox.messages().map(|(bytes, peer)| Datagram {
             parts: [bytes, &[]],
-            to: To::Address(peer.address),
+            to: Destination::Address(peer.address),
             source: peer.local,
         });
         let skip = |_| Ok::<_, Infallible>(Refusal::Skip);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use datagrams::{Datagram, Receiver, Refusal, Sender, To};
+use datagrams::{Datagram, Destination, Receiver, Refusal, Sender};
 
 use crate::cpu::CountedTasks;
 
@@ -96,7 +96,7 @@ impl Client {
         let outgoing = next.iter().chain(before).cycle().take(count);
         let outgoing = outgoing.map(|request| Datagram {
             parts: [&request.front, &PADDING[..request.padding]],
-            to: To::Peer,
+            to: Destination::Peer,
             source: None,
         });
         self.sender.send(&self.socket, outgoing, |error| {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use datagrams::{BATCH, Datagram, Receiver, Refusal, Sender, To};
+use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal, Sender};
 use nix::sys::socket::{setsockopt, sockopt};
 
 /// Room for one datagram in bytes.
@@ -97,7 +97,7 @@ impl Lane {
         let queued = self.outbox.iter().zip(&self.queued);
         let outgoing = queued.map(|(bytes, (to, len))| Datagram {
             parts: [&bytes[..*len], &[]],
-            to: To::Address(*to),
+            to: Destination::Address(*to),
             source: None,
         });
         let unsent = self.sender.send(&self.socket, outgoing, |error| {
