@@ -36,12 +36,21 @@ type Check = fn(&Tree) -> anyhow::Result<Vec<Finding>>;
 /// Folders that are not held to the checks yet, for other work is under way there.
 const LATER: &[&str] = &[
     "crates/client/",
+    "crates/commands/",
     "crates/decide/",
     "crates/shortstop/",
     "crates/store/",
     "crates/wire/",
     "disciplines/",
-    "lab/",
+    "lab/emulated/",
+    "lab/experiments/",
+    "lab/figures/",
+    "lab/history/",
+    "lab/hunt/",
+    "lab/load/",
+    "lab/seed/",
+    "lab/shortstop-lab/",
+    "lab/sim/",
 ];
 
 /// What is checked, and the files that are not held to it yet, by how their paths begin; `--all`
