@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * That a version is committed: the tail's word, which each member hands on to the one before it; or its answer to the client, where that
- * passes a member by. Where answers to a client pass all members, nothing else is said.
+ * That a version is committed: the tail's word, which each member hands on to the one before it; or
+ * its answer to the client, where that passes a member by. Where answers to a client pass all
+ * members, nothing else is said.
  */
 #pragma once
 
@@ -19,7 +20,10 @@ INLINE void note_way(struct work *work, __u64 client, __u64 hash, __u64 number)
 	work->header.client = was;
 }
 
-/* The packet's version is committed; `by_answer`: as its client is told. COUNT_order_ack, or why that is not noted. */
+/*
+ * The packet's version is committed; `by_answer`: as its client is told. COUNT_order_ack, or why
+ * that is not noted.
+ */
 INLINE enum counter note_committed(struct work *work, struct here *here, bool by_answer)
 {
 	struct item *item = NULL;

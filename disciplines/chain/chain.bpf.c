@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chains of switches that keep keys, and agree on each value: NetChain, and NetCRAQ. A write goes from the head down the chain; the tail
- * commits it, answers the client, and tells the others. Any member (NetCRAQ), or the tail, answers reads. docs/coordination.md has the rules,
- * by their numbers here.
+ * Chains of switches that keep keys, and agree on each value: NetChain, and NetCRAQ. A write goes
+ * from the head down the chain; the tail commits it, answers the client, and tells the others. Any
+ * member (NetCRAQ), or the tail, answers reads. docs/coordination.md has the rules, by their
+ * numbers here.
  */
 #include "ack.h"
 #include "copy.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the last member does with a write that all have: the client is answered, and the others are told, one packet becoming the next. */
+/*
+ * What the last member does with a write that all have: the client is answered, and the others are
+ * told, one packet becoming the next.
+ */
 #pragma once
 
 #include "watch.h"
@@ -11,7 +14,10 @@ INLINE int round_too(const struct work *work, int verdict)
 	return pair ? ends(COUNT_order_round, clone_to(pair)) : verdict;
 }
 
-/* Whether others are told of this version: all of them, one by the other, or the head of all versions but some. */
+/*
+ * Whether others are told of this version: all of them, one by the other, or the head of all
+ * versions but some.
+ */
 INLINE bool is_told(const struct here *here, __u64 seq, __u64 versions, __u32 flags)
 {
 	if (here->is.len < 2)

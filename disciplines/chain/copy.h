@@ -16,7 +16,9 @@ INLINE int say_copied(struct xdp_md *ctx, struct work *work, const struct here *
 	return ends(COUNT_answer, XDP_TX);
 }
 
-/* The version, or word that there is none up to it, unless the key is filled. The item is locked. */
+/*
+ * The version, or word that there is none up to it, unless the key is filled. The item is locked.
+ */
 WHOLE int fill_key(struct xdp_md *ctx, const struct work *work, struct record *record,
 		   const struct message *message)
 {
@@ -85,7 +87,9 @@ WHOLE int merge_notes(const struct work *work, struct session *session)
 	return true;
 }
 
-/* Whether this switch is being filled under that number, in any chain: sessions are of all of them. */
+/*
+ * Whether this switch is being filled under that number, in any chain: sessions are of all of them.
+ */
 INLINE bool is_filling_somewhere(const struct here *here, __u64 fill)
 {
 	for (__u32 i = 0; i < CHAINS; i++) {

@@ -57,8 +57,8 @@ INLINE __u64 version_in(const struct work *work)
 }
 
 /*
- * Whether header, key and all of the value are as they were sent. `before` is the sum of what stands before the version's value, a
- * multiple of 4 bytes; finds the sum of the rest.
+ * Whether header, key and all of the value are as they were sent. `before` is the sum of what
+ * stands before the version's value, a multiple of 4 bytes; finds the sum of the rest.
  */
 WHOLE int value_sum(struct xdp_md *ctx, struct work *work, __u64 before, __u16 *sum)
 {
@@ -96,7 +96,9 @@ INLINE bool is_signed_also(const struct work *work)
 	       (tenant->secret[0] != work->secret[0] || tenant->secret[1] != work->secret[1]);
 }
 
-/* Sends it to that member, from this one (`us`) or from whom it came. Checksums are written later. */
+/*
+ * Sends it to that member, from this one (`us`) or from whom it came. Checksums are written later.
+ */
 WHOLE int write_addresses(struct xdp_md *ctx, const struct work *work, const struct member *to,
 			  const struct member *us, __u32 from_us)
 {
@@ -164,7 +166,10 @@ INLINE bool is_for_us(struct xdp_md *ctx, const struct work *work, const struct 
 	       names_member(ctx, work, member_in(here, own_slot(here)), false);
 }
 
-/* Moves all that stands before the value `by` bytes, towards the front; the other way if it is negative. */
+/*
+ * Moves all that stands before the value `by` bytes, towards the front; the other way if it is
+ * negative.
+ */
 WHOLE int move_front(struct xdp_md *ctx, struct work *work, int by)
 {
 	if (!work)
@@ -238,8 +243,8 @@ INLINE bool write_behind_key(struct xdp_md *ctx, const struct work *work, void *
 }
 
 /*
- * Sends the packet on as what `peer` says, with the version's value behind it, `len` bytes of that sum, which is there already; to the
- * member at that place.
+ * Sends the packet on as what `peer` says, with the version's value behind it, `len` bytes of that
+ * sum, which is there already; to the member at that place.
  */
 OUTLINE int send_peer(struct xdp_md *ctx, struct work *work, const struct here *here,
 		      struct peer *peer, __u32 to_place)

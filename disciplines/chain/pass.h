@@ -53,7 +53,10 @@ INLINE void note_write(const struct work *work, struct session *session, const s
 	session->seen = write->is.number;
 }
 
-/* What is not filled here yet takes the first version that this tail has part in, no other; rule 9. False: it is to be copied first. */
+/*
+ * What is not filled here yet takes the first version that this tail has part in, no other; rule 9.
+ * False: it is to be copied first.
+ */
 INLINE bool jump(struct record *record, const struct message *message)
 {
 	const struct write *write = &message->write;
@@ -65,7 +68,10 @@ INLINE bool jump(struct record *record, const struct message *message)
 		record->last = record->clean = record->base = write->seq - 1;
 		record->filled = write->is.fill_number;
 	} else if (!is_written && clean > record->last && clean + 1 == write->seq) {
-		/* Never written here. What was before is committed, and this one comes right behind it. */
+		/*
+		 * Never written here. What was before is committed, and this one comes right
+		 * behind it.
+		 */
 		record->last = record->clean = record->base = clean;
 	}
 	return true;
@@ -160,8 +166,8 @@ INLINE int wait_for_earlier(struct xdp_md *ctx, struct work *work, const struct 
 }
 
 /*
- * A version that was committed before the tail began to be filled: who asks for it again is answered by the member before that one, or else
- * those before it are told.
+ * A version that was committed before the tail began to be filled: who asks for it again is
+ * answered by the member before that one, or else those before it are told.
  */
 INLINE int last_word(struct xdp_md *ctx, struct work *work, const struct here *here,
 		     struct message *message)

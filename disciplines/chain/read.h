@@ -79,7 +79,10 @@ WHOLE int copy_seen(struct xdp_md *ctx, struct work *work, struct item *item, st
 	return is_given && READ_ONCE(item->seq) == seen->seq ? 0 : ~0;
 }
 
-/* Answers with what was seen, if it still is so. Where another member sent the read here, that one may be told something. */
+/*
+ * Answers with what was seen, if it still is so. Where another member sent the read here, that one
+ * may be told something.
+ */
 INLINE int answer_seen(struct xdp_md *ctx, struct work *work, const struct here *here,
 		       const struct spot *spot, const struct seen *seen, __u32 tell)
 {
@@ -115,7 +118,9 @@ INLINE void carry_all(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
 		carry_on(ctx, work, udp, kv, CHANGING_WORDS, moved, pseudo);
 }
 
-/* Sends a request on to another member, with `work->header`; what is behind the key stays as it is. */
+/*
+ * Sends a request on to another member, with `work->header`; what is behind the key stays as it is.
+ */
 WHOLE int send_request(struct xdp_md *ctx, struct work *work, const struct member *to)
 {
 	struct udphdr *udp = work ? header_at(ctx, work->l4, struct udphdr) : NULL;
@@ -184,8 +189,8 @@ INLINE int read_at_tail(struct xdp_md *ctx, struct work *work, struct here *here
 }
 
 /*
- * At the member before a tail that has not all yet, of a key that the tail has no part in: what is here is committed. A read that came back
- * from the tail finds it so, or asks again.
+ * At the member before a tail that has not all yet, of a key that the tail has no part in: what is
+ * here is committed. A read that came back from the tail finds it so, or asks again.
  */
 INLINE bool is_last_word(const struct work *work, struct here *here, const struct seen *seen)
 {

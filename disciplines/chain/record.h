@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What stands behind a key (its versions, in a ring), and behind a client's session (what became of its last writes). */
+/*
+ * What stands behind a key (its versions, in a ring), and behind a client's session (what became of
+ * its last writes).
+ */
 #pragma once
 
 #include "view.h"
@@ -166,8 +169,8 @@ INLINE bool is_present(struct record *record)
 }
 
 /*
- * Copies between a version's place and the packet, from `at` on, `len` bytes. One helper call for each number of versions: the verifier
- * does not see that a place and a length go together.
+ * Copies between a version's place and the packet, from `at` on, `len` bytes. One helper call for
+ * each number of versions: the verifier does not see that a place and a length go together.
  */
 #define COPY_VALUE(helper, ctx, record, offset, most, at, len)                                     \
 	({                                                                                         \
@@ -239,7 +242,10 @@ INLINE struct note *note_of(const struct work *work, struct session *session)
 	return &session->note[bpf_be64_to_cpu(work->header.request) & (NOTES - 1)];
 }
 
-/* The newest version that was applied before the chain's last member began to be filled: what is copied to it. */
+/*
+ * The newest version that was applied before the chain's last member began to be filled: what is
+ * copied to it.
+ */
 INLINE __u64 boundary_of(const struct facts *is, const struct record *record)
 {
 	return record->mark_number == is->fill_number ? record->mark_seq - 1 : record->last;

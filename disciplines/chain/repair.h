@@ -24,7 +24,10 @@ struct sent {
 	__u8 jump;
 };
 
-/* Reads it from the ring; false: it is not there, or is being changed. `seq` may move on to what is not copied by agents. */
+/*
+ * Reads it from the ring; false: it is not there, or is being changed. `seq` may move on to what is
+ * not copied by agents.
+ */
 INLINE bool read_version(const struct here *here, struct sent *sent, __u64 *seq)
 {
 	struct record *record = sent->record;
@@ -48,7 +51,10 @@ INLINE bool read_version(const struct here *here, struct sent *sent, __u64 *seq)
 	return is_there && !(sent->item_seq & 1) && READ_ONCE(sent->item->seq) == sent->item_seq;
 }
 
-/* Makes the packet the version's, from this member or from whom it came; with MORE the next one follows. */
+/*
+ * Makes the packet the version's, from this member or from whom it came; with MORE the next
+ * one follows.
+ */
 INLINE int send_version(struct xdp_md *ctx, struct work *work, const struct here *here,
 			struct sent *sent, __u64 seq, __u32 flags)
 {
@@ -96,7 +102,9 @@ INLINE int take_stream(struct xdp_md *ctx, struct work *work, struct here *here)
 	return send_version(ctx, work, here, &sent, seq, work->carry);
 }
 
-/* The first version behind `after` that is here, or may be: what is before the first is committed. */
+/*
+ * The first version behind `after` that is here, or may be: what is before the first is committed.
+ */
 INLINE __u64 first_behind(struct record *record, __u64 after)
 {
 	if (has_version(record, after + 1) || record->clean <= after)

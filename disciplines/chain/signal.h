@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Members confirm to each other that a row is in force, without a process that has to be scheduled but for the first packet: an agent sends a
- * BEAT, the other switch answers ECHO, the first BACK. Each then has a lease of the other, from before the other granted it.
+ * Members confirm to each other that a row is in force, without a process that has to be scheduled
+ * but for the first packet: an agent sends a BEAT, the other switch answers ECHO, the first BACK.
+ * Each then has a lease of the other, from before the other granted it.
  */
 #pragma once
 
@@ -20,7 +21,10 @@ struct beat {
 };
 _Static_assert(sizeof(struct beat) == 32, "src/packets.rs writes the same struct");
 
-/* Under the state's lock, as a new row comes into force: whoever granted under the old one did so before. */
+/*
+ * Under the state's lock, as a new row comes into force: whoever granted under the old one did
+ * so before.
+ */
 INLINE bool lock_still(const struct work *work, const struct here *here)
 {
 	if (!try_lock(&here->state->lock))
@@ -31,7 +35,10 @@ INLINE bool lock_still(const struct work *work, const struct here *here)
 	return false;
 }
 
-/* Takes note of what the other switch confirmed, and of what is confirmed to it. False: the row is not in force. */
+/*
+ * Takes note of what the other switch confirmed, and of what is confirmed to it. False: the row is
+ * not in force.
+ */
 OUTLINE int note_peer(const struct work *work, const struct here *here, __u32 slot,
 		      __u64 confirmed_ns, __u64 granted_ns)
 {
@@ -58,8 +65,9 @@ OUTLINE int note_peer(const struct work *work, const struct here *here, __u32 sl
 }
 
 /*
- * To the other's address as the row has it, not to where the packet came from: an agent's leaves with the address of the link that the
- * way begins with, and the programs over there know a packet for themselves by that of the row alone.
+ * To the other's address as the row has it, not to where the packet came from: an agent's leaves
+ * with the address of the link that the way begins with, and the programs over there know a packet
+ * for themselves by that of the row alone.
  */
 INLINE int answer_signal(struct xdp_md *ctx, struct work *work, const struct here *here,
 			 struct beat *beat, __u32 other)

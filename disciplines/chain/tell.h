@@ -30,7 +30,10 @@ WHOLE int address_to_client(struct xdp_md *ctx, const struct work *work, const s
 /* In `node` of what a watcher is told, over the place of the next one. */
 #define TELL_WATCHERS 0x40
 
-/* Makes the packet, which went round, the answer that the watcher from that place on is told; and round for the one after it. */
+/*
+ * Makes the packet, which went round, the answer that the watcher from that place on is told; and
+ * round for the one after it.
+ */
 INLINE int tell_watcher(struct xdp_md *ctx, struct work *work, struct here *here, __u32 from)
 {
 	struct watch_set *set = watches_of(work);

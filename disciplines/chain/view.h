@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a switch knows of a tenant's chains: one row, written at once (struct view), and what its programs make of it: which row is in
- * force, who has confirmed it to whom (struct state).
+ * What a switch knows of a tenant's chains: one row, written at once (struct view), and what its
+ * programs make of it: which row is in force, who has confirmed it to whom (struct state).
  */
 #pragma once
 
@@ -30,7 +30,10 @@ struct chain {
 #define NETCRAQ 1
 #define VIEW_IPV6 1
 
-/* A row that is replaced is another element: whoever reads the one before has it whole, but may see it become another tenant's. */
+/*
+ * A row that is replaced is another element: whoever reads the one before has it whole, but may see
+ * it become another tenant's.
+ */
 struct view {
 	__u64 number; /* used once: a generation of 16 bits over a counter */
 	__u32 tenant;
@@ -60,7 +63,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } chain_views SEC(".maps");
 
-/* What this switch and another one confirmed to each other, in times of this switch (CLOCK_BOOTTIME). */
+/*
+ * What this switch and another one confirmed to each other, in times of this switch
+ * (CLOCK_BOOTTIME).
+ */
 struct peer_state {
 	__u64 confirmed_number; /* by the other one ... */
 	__u64 confirmed_ns; /* ... no earlier than this */
@@ -177,7 +183,10 @@ INLINE bool is_whole_row(const struct view *view, __u64 number, __u32 tenant, __
 	       READ_ONCE(view->life) == life;
 }
 
-/* The same number, of which the verifier knows nothing any more: it would follow each into all that comes after. */
+/*
+ * The same number, of which the verifier knows nothing any more: it would follow each into all that
+ * comes after.
+ */
 INLINE __u32 blurred(struct work *work, __u32 number)
 {
 	__u32 *at = (__u32 *)(work->scratch + sizeof(work->scratch) - sizeof(*at));
@@ -217,7 +226,10 @@ INLINE void forget_peers(struct state *state)
 		state->peer[i] = (struct peer_state){};
 }
 
-/* Makes the row the one in force, if it is newer. False: it is older, or somebody keeps the state locked. */
+/*
+ * Makes the row the one in force, if it is newer. False: it is older, or somebody keeps the
+ * state locked.
+ */
 OUTLINE int adopt(const struct work *work, const struct here *here)
 {
 	if (!work || !here)
@@ -243,7 +255,10 @@ OUTLINE int adopt(const struct work *work, const struct here *here)
 	return !is_older;
 }
 
-/* Asked under a lock, before anything is changed: the row is still the one in force, and still what it was. */
+/*
+ * Asked under a lock, before anything is changed: the row is still the one in force, and still what
+ * it was.
+ */
 INLINE bool is_still(const struct work *work, const struct here *here)
 {
 	return READ_ONCE(here->state->number) == here->is.number &&
@@ -257,8 +272,8 @@ INLINE __u64 lease_ns(const struct here *here)
 }
 
 /*
- * Rule 6: whether another switch may still answer under an earlier row, because this one confirmed that to it. The clock here is never ahead,
- * so that this never ends too early.
+ * Rule 6: whether another switch may still answer under an earlier row, because this one confirmed
+ * that to it. The clock here is never ahead, so that this never ends too early.
  */
 WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u32 self, __u64 now_ns)
 {
@@ -291,7 +306,10 @@ INLINE bool is_held(const struct work *work, struct here *here)
 	return here->is.held;
 }
 
-/* Whether the other switch confirmed this row lately. The number is written before the time, and read around it. */
+/*
+ * Whether the other switch confirmed this row lately. The number is written before the time, and
+ * read around it.
+ */
 INLINE bool has_confirmed(const struct peer_state *peer, __u64 number, __u64 lease_ns, __u64 now_ns)
 {
 	if (READ_ONCE(peer->confirmed_number) != number)

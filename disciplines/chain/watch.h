@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who watches a key: the tail tells each of them of a write, after the members. A watch lasts some seconds, and is asked for anew by whoever
- * still wants it; where there is no room for it, or a word is lost, the client finds out when it asks.
+ * Who watches a key: the tail tells each of them of a write, after the members. A watch lasts some
+ * seconds, and is asked for anew by whoever still wants it; where there is no room for it, or a
+ * word is lost, the client finds out when it asks.
  */
 #pragma once
 

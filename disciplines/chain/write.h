@@ -27,7 +27,10 @@ struct write {
 
 enum outcome { TAKEN, REFUSED, KNOWN, OLD, FULL, BUSY };
 
-/* Bytes of the list of addresses before a value, if it is the row's, and their sum; more than any, if it is not. */
+/*
+ * Bytes of the list of addresses before a value, if it is the row's, and their sum; more than any,
+ * if it is not.
+ */
 OUTLINE __u32 list_len(struct xdp_md *ctx, struct work *work, const struct here *here, __u32 before,
 		       __u64 *sum)
 {
@@ -119,8 +122,8 @@ WHOLE int put_version(struct xdp_md *ctx, const struct work *work, struct record
 }
 
 /*
- * Rule 7: which versions are known to be committed where nothing is held back: all, at the tail; at the member before one that is being
- * filled, those that it has no part in.
+ * Rule 7: which versions are known to be committed where nothing is held back: all, at the tail; at
+ * the member before one that is being filled, those that it has no part in.
  */
 INLINE void commit_own(struct record *record, const struct facts *is)
 {
@@ -207,7 +210,10 @@ INLINE int refuse(struct xdp_md *ctx, struct work *work, const struct here *here
 	return pass_write(ctx, work, here, write, LOST, more_flags);
 }
 
-/* A step behind, `carry` says with which flags: sends the version of the header's number to the next member. */
+/*
+ * A step behind, `carry` says with which flags: sends the version of the header's number to the
+ * next member.
+ */
 #define STEP_STREAM 7
 
 INLINE int stream(struct xdp_md *ctx, struct work *work, __u64 seq, __u32 flags)
@@ -217,7 +223,10 @@ INLINE int stream(struct xdp_md *ctx, struct work *work, __u64 seq, __u32 flags)
 	return next_step(ctx, work, STEP_STREAM);
 }
 
-/* A write that was taken before. What is committed is answered; the rest goes down the chain once more. */
+/*
+ * A write that was taken before. What is committed is answered; the rest goes down the chain
+ * once more.
+ */
 INLINE int known(struct xdp_md *ctx, struct work *work, const struct here *here,
 		 struct write *write)
 {
@@ -229,7 +238,10 @@ INLINE int known(struct xdp_md *ctx, struct work *work, const struct here *here,
 	return stream(ctx, work, write->seq, REPLY | AGAIN | (is_signed_also(work) ? ALSO : 0));
 }
 
-/* As many versions are under way as may be. If that lasts, they are sent again, and acknowledged again. */
+/*
+ * As many versions are under way as may be. If that lasts, they are sent again, and
+ * acknowledged again.
+ */
 INLINE int full(struct xdp_md *ctx, struct work *work, const struct here *here, struct write *write,
 		struct record *record)
 {
@@ -241,7 +253,10 @@ INLINE int full(struct xdp_md *ctx, struct work *work, const struct here *here, 
 	return answer_bare(ctx, work, here, STATUS_TRY_AGAIN, 0);
 }
 
-/* Notes that a write of a key without an item was refused: it needs the key to be there. Nothing precedes it. */
+/*
+ * Notes that a write of a key without an item was refused: it needs the key to be there. Nothing
+ * precedes it.
+ */
 WHOLE int decide_new(const struct work *work, struct session *session, struct write *write)
 {
 	if (!work || !session || !write)

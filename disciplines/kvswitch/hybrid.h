@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Items that are copies of values: the switch answers their reads itself, by the rules that every cache keeps (bpf/copies.h). An item is
- * either this or a record of replicas, and says which by its lease.
+ * Items that are copies of values: the switch answers their reads itself, by the rules that every
+ * cache keeps (bpf/copies.h). An item is either this or a record of replicas, and says which by
+ * its lease.
  */
 #pragma once
 
@@ -22,7 +23,10 @@ INLINE int go_home(struct xdp_md *ctx, struct work *work, const struct config *c
 	return forward(ctx, work);
 }
 
-/* Answered, or sent home: a part, what another switch gave to a replica already, and what may not be answered. */
+/*
+ * Answered, or sent home: a part, what another switch gave to a replica already, and what may not
+ * be answered.
+ */
 INLINE int read_copy(struct xdp_md *ctx, struct work *work, struct config *config,
 		     const struct found *found)
 {
@@ -58,7 +62,10 @@ INLINE int write_home(struct xdp_md *ctx, struct work *work, const struct config
 	return forward(ctx, work);
 }
 
-/* Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it speaks for. */
+/*
+ * Rule 2 as for any copy. The item is looked for again: an epoch is taken before the search that it
+ * speaks for.
+ */
 INLINE int write_copy(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	count_write(ctx, work);

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * KVSwitch: hot keys have replicas at several stores, and each read goes to one of them, in turn. Nothing that is said here about
- * replicas has to be true: a store that is asked for what it may not answer asks the key's home (docs/coherence.md).
+ * KVSwitch: hot keys have replicas at several stores, and each read goes to one of them, in turn.
+ * Nothing that is said here about replicas has to be true: a store that is asked for what it may
+ * not answer asks the key's home (docs/coherence.md).
  *
- * Of other hot keys the control half may have put the value here, under the lease of the key's store: hybrid.h.
+ * Of other hot keys the control half may have put the value here, under the lease of the key's
+ * store: hybrid.h.
  */
 #include "hybrid.h"
 
 RECIRCULATES;
 
-/* A read without an item: counted, unless another switch sees to the key, or chose where it is read. */
+/*
+ * A read without an item: counted, unless another switch sees to the key, or chose where it
+ * is read.
+ */
 INLINE int read_cold(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	bool is_chosen = work->header.node && !(work->parameter[FLAGS] & ON_TOP);
@@ -20,7 +25,10 @@ INLINE int read_cold(struct xdp_md *ctx, struct work *work, struct config *confi
 	return forward(ctx, work);
 }
 
-/* A read of an item that is no record for it: of none, of a copy, of one that another switch sees to. */
+/*
+ * A read of an item that is no record for it: of none, of a copy, of one that another switch
+ * sees to.
+ */
 OUTLINE int read_other(struct xdp_md *ctx, struct work *work)
 {
 	struct found found = {};
@@ -59,7 +67,9 @@ INLINE bool redirect(struct xdp_md *ctx, struct work *work, const struct found *
 	return true;
 }
 
-/* The way of a redirected read is kept short: what few packets need stands in functions of its own. */
+/*
+ * The way of a redirected read is kept short: what few packets need stands in functions of its own.
+ */
 INLINE int take_read(struct xdp_md *ctx, struct work *work)
 {
 	struct found found = {};
@@ -76,10 +86,12 @@ INLINE int take_read(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * Whether the write may be sent to replicas as it is: whole, and by nobody before, or by one that saw to other racks. What a rack has of
- * another one's key is not sent the write, but its entry's update.
+ * Whether the write may be sent to replicas as it is: whole, and by nobody before, or by one that
+ * saw to other racks. What a rack has of another one's key is not sent the write, but its
+ * entry's update.
  *
- * Each round counts against the tenant's rate as a request does: who writes more than it allows has its replicas called by their homes.
+ * Each round counts against the tenant's rate as a request does: who writes more than it allows has
+ * its replicas called by their homes.
  */
 INLINE bool fans_out(struct work *work, const struct replicas *key)
 {
@@ -100,7 +112,10 @@ INLINE int round_too(const void *pair)
 	return ends(COUNT_replica_round, clone_to(pair));
 }
 
-/* No replica may be read until it has confirmed the next value. The write goes home, and round to become the first update. */
+/*
+ * No replica may be read until it has confirmed the next value. The write goes home, and round to
+ * become the first update.
+ */
 INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
@@ -127,8 +142,9 @@ INLINE int take_write(struct xdp_md *ctx, struct work *work, struct config *conf
 }
 
 /*
- * An update that another switch sent to a store. If that has the key for this rack, the update goes round as a write does, to become those of
- * the other replicas here, and none of them may be read until it has confirmed the next value.
+ * An update that another switch sent to a store. If that has the key for this rack, the update goes
+ * round as a write does, to become those of the other replicas here, and none of them may be read
+ * until it has confirmed the next value.
  */
 INLINE int take_update(struct xdp_md *ctx, struct work *work)
 {
@@ -212,8 +228,8 @@ STEP int kvswitch(struct xdp_md *ctx)
 }
 
 /*
- * A write came round, or the update that it became: it becomes the update of the next replica, and goes to that. `node` says how
- * far it is.
+ * A write came round, or the update that it became: it becomes the update of the next replica, and
+ * goes to that. `node` says how far it is.
  */
 STEP int kvswitch_update(struct xdp_md *ctx)
 {

@@ -27,7 +27,10 @@ struct {
 #define ON_TOP 0x2
 #define TWO_CHOICES 0x4
 
-/* Tallies, as src/servers.rs counts them: writes of the tenant, as such or as updates of entries, and reads that were answered here. */
+/*
+ * Tallies, as src/servers.rs counts them: writes of the tenant, as such or as updates of entries,
+ * and reads that were answered here.
+ */
 #define WRITES 0
 #define ENTERED 1
 #define HITS 2
@@ -42,7 +45,10 @@ _Static_assert(UPDATES + LOADED_STORES == TALLIES, "one for each of them");
 #define SENT 1ULL
 #define REPLIED (1ULL << 32)
 
-/* Where servers are racks: what each was sent in a window, by this CPU, for all tenants; all of them count them alike. */
+/*
+ * Where servers are racks: what each was sent in a window, by this CPU, for all tenants; all of
+ * them count them alike.
+ */
 struct racks {
 	__u32 window;
 	__u32 sent[LOADED_STORES];
@@ -97,7 +103,10 @@ INLINE void count_update(const struct work *work, __u32 place)
 /* What is counted for the store that a packet goes to, or comes from. */
 enum load { REQUEST, REPLY, UPDATE };
 
-/* Counts it. 0: it is of no interest: the host is no store of the tenant's, or of none that this switch sees to. */
+/*
+ * Counts it. 0: it is of no interest: the host is no store of the tenant's, or of none that this
+ * switch sees to.
+ */
 OUTLINE int count_load(struct xdp_md *ctx, struct work *work, enum load what)
 {
 	struct address_key key;

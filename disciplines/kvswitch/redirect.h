@@ -6,7 +6,10 @@
 
 #define TURNS_MAX 64
 
-/* A store that reads may go to. All that a packet needs on its way there stands here: no table is asked. */
+/*
+ * A store that reads may go to. All that a packet needs on its way there stands here: no table
+ * is asked.
+ */
 struct turn {
 	__u16 store; /* holder id */
 	__u16 place; /* among those whose load is counted */
@@ -15,7 +18,10 @@ struct turn {
 #define IPV4_TURN 8
 #define IPV6_TURN 20
 
-/* In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a round trip. */
+/*
+ * In an item's cells. Copies of replicas come and go without it: a wrong bit costs a reader a
+ * round trip.
+ */
 struct replicas {
 	__u32 scale; /* 2^32 over `turns`, rounded up */
 	__u8 turns; /* 1 to TURNS_MAX */
@@ -57,8 +63,8 @@ INLINE __u32 store_at(const struct replicas *key, __u32 turn)
 }
 
 /*
- * Whether a read takes its turn here: none does where another switch chose a replica, or is still to choose. The one that chose this rack
- * named the rack's entry.
+ * Whether a read takes its turn here: none does where another switch chose a replica, or is still
+ * to choose. The one that chose this rack named the rack's entry.
  */
 INLINE bool is_for_us(const struct work *work, const struct replicas *key)
 {
@@ -99,7 +105,10 @@ INLINE bool was_whole(const struct found *found, __u32 seq)
 	return !(seq & 1) && READ_ONCE(found->item->seq) == seq;
 }
 
-/* The turn of the packet's CPU: how many requests for the item it counted before this one, modulo `turns`, without dividing. */
+/*
+ * The turn of the packet's CPU: how many requests for the item it counted before this one, modulo
+ * `turns`, without dividing.
+ */
 INLINE __u32 turn_of(const struct replicas *key, __u32 counted)
 {
 	__u32 part = (counted & 0xffff) * key->scale;
@@ -112,7 +121,10 @@ INLINE bool is_free(const struct replicas *key, __u32 turn)
 	return (READ_ONCE(key->valid) >> turn & 1) || store_at(key, turn) == key->home;
 }
 
-/* Of the turn and the next one that whose server was sent less, as far as both may be taken: the power of two choices. */
+/*
+ * Of the turn and the next one that whose server was sent less, as far as both may be taken: the
+ * power of two choices.
+ */
 INLINE __u32 better_turn(const struct work *work, const struct replicas *key, __u32 turn)
 {
 	if (!unlikely(work->parameter[FLAGS] & TWO_CHOICES))
@@ -146,8 +158,9 @@ INLINE __u32 next_valid(__u64 valid, __u32 turn)
 }
 
 /*
- * The replica that this read goes to, as the one `counted`; false: it goes home. One whose turn is of a replica that may not be read goes to
- * the next that may: a home with much to do is what asks most of those whose copies are still to come. `is_ipv6`: whether the packet is.
+ * The replica that this read goes to, as the one `counted`; false: it goes home. One whose turn is
+ * of a replica that may not be read goes to the next that may: a home with much to do is what asks
+ * most of those whose copies are still to come. `is_ipv6`: whether the packet is.
  */
 INLINE bool take_turn(const struct found *found, const struct replicas *key,
 		      const struct work *work, __u32 counted, const bool is_ipv6, struct target *to)
@@ -167,8 +180,9 @@ INLINE bool take_turn(const struct found *found, const struct replicas *key,
 }
 
 /*
- * The turn of the replica whose update comes after that of another; the first, after the write or the entry's update. From `count` on:
- * there is no other. Noted in `work->scratch`, as below: the verifier would follow each into all that comes after.
+ * The turn of the replica whose update comes after that of another; the first, after the write or
+ * the entry's update. From `count` on: there is no other. Noted in `work->scratch`, as below: the
+ * verifier would follow each into all that comes after.
  */
 INLINE __u32 next_replica(struct work *work, const struct replicas *key, __u32 after)
 {

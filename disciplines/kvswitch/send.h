@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How a packet becomes one for another store: its address, its number, signed, the checksums counted on. */
+/*
+ * How a packet becomes one for another store: its address, its number, signed, the checksums
+ * counted on.
+ */
 #pragma once
 
 #include "redirect.h"
 
-/* The parser takes no options, so headers lie one behind the other: one look at the packet's end does for all of them. */
+/*
+ * The parser takes no options, so headers lie one behind the other: one look at the packet's end
+ * does for all of them.
+ */
 struct ipv4_headers {
 	__u8 byte[sizeof(struct iphdr) + sizeof(struct udphdr) + KV_HEADER_LEN];
 };
@@ -12,11 +18,17 @@ struct ipv6_headers {
 	__u8 byte[sizeof(struct ipv6hdr) + sizeof(struct udphdr) + KV_HEADER_LEN];
 };
 
-/* What may change in a read's header on the way to a store: the store's number, the tag. In an update's, op and flags too. */
+/*
+ * What may change in a read's header on the way to a store: the store's number, the tag. In an
+ * update's, op and flags too.
+ */
 #define WORDS_OF_READ (HEADER_WORD(node) | HEADER_WORD(tag))
 #define WORDS_OF_UPDATE (HEADER_WORD(op) | WORDS_OF_READ)
 
-/* Writes whole words: what is read again as one, and was written in smaller pieces, waits for all that came before it. */
+/*
+ * Writes whole words: what is read again as one, and was written in smaller pieces, waits for all
+ * that came before it.
+ */
 INLINE void name_store(struct work *work, __u32 store)
 {
 	__u64 *first = (__u64 *)&work->header.node, word = *first;
@@ -84,8 +96,8 @@ INLINE bool send_ipv6(struct xdp_md *ctx, struct work *work, const struct target
 }
 
 /*
- * Makes the packet, with `work->header` as it is now but for `words` as it came in, one for the store. False: a header is missing, and
- * nothing was changed.
+ * Makes the packet, with `work->header` as it is now but for `words` as it came in, one for the
+ * store. False: a header is missing, and nothing was changed.
  */
 INLINE bool send_to(struct xdp_md *ctx, struct work *work, const struct target *to,
 		    const __u32 words)

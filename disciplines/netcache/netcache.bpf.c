@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * NetCache: the switch answers reads of hot keys, counts the others, and keeps its copies coherent with the
- * stores that it forwards the rest to. Tail-called by the entry program with an admitted packet.
+ * NetCache: the switch answers reads of hot keys, counts the others, and keeps its copies coherent
+ * with the stores that it forwards the rest to. Tail-called by the entry program with an
+ * admitted packet.
  */
 #include "discipline.h"
 
 /* The parameter word with the reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
-/* That with the longest items that are cached: bytes of the key over bytes of the value, 16 bits each; 0: any. */
+/*
+ * That with the longest items that are cached: bytes of the key over bytes of the value, 16 bits
+ * each; 0: any.
+ */
 #define LONGEST 1
 
 /* Keys that may not be cached are never reported. */
@@ -29,7 +33,10 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	return answer_from_cells(ctx, work, config, &found, word);
 }
 
-/* A grant of a value that may not be cached is taken as none; the agent hears of a length that no item holds. */
+/*
+ * A grant of a value that may not be cached is taken as none; the agent hears of a length that no
+ * item holds.
+ */
 INLINE void refuse_longer(struct work *work, const struct config *config)
 {
 	__u32 longest = work->parameter[LONGEST] & 0xffff;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * OrbitCache: values of cached items go round as packets, reads wait for theirs, and each packet that comes round answers
- * one of those that wait, by a clone. An item's cells hold its value as elsewhere (coherence.h): from there a packet is
- * made when somebody asks, and there the value stays when nobody does.
+ * OrbitCache: values of cached items go round as packets, reads wait for theirs, and each packet
+ * that comes round answers one of those that wait, by a clone. An item's cells hold its value as
+ * elsewhere (coherence.h): from there a packet is made when somebody asks, and there the value
+ * stays when nobody does.
  */
 #include "orbits.h"
 
 /* Parameter words. The reads per window from which a key is reported. */
 #define HOT_THRESHOLD 0
-/* Tallies. Reads of items that may be answered here, and those of them that found no place to wait. */
+/*
+ * Tallies. Reads of items that may be answered here, and those of them that found no place to wait.
+ */
 #define TALLY_READS 0
 #define TALLY_OVERFLOWS 1
 
@@ -25,7 +28,10 @@ enum fate {
 	READ_ALONE, /* nothing goes round by the port that it came by */
 };
 
-/* Takes the orbit for packets made under `word`. Those who wait for the same item go on waiting. The caller has locked it. */
+/*
+ * Takes the orbit for packets made under `word`. Those who wait for the same item go on waiting.
+ * The caller has locked it.
+ */
 INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word, __u64 fine_ns)
 {
 	if ((orbit->generation & 1) && fine_ns >= orbit->seen_ns + STALE_NS) {
@@ -43,8 +49,8 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word,
 }
 
 /*
- * What becomes of a read; or of a value that is to go round, which does not wait. READ_WAKES: no other does, and the orbit
- * was taken.
+ * What becomes of a read; or of a value that is to go round, which does not wait. READ_WAKES: no
+ * other does, and the orbit was taken.
  */
 INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found *found, __u64 word,
 		       __u32 *place, __u32 *generation)
@@ -74,7 +80,10 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	return fate;
 }
 
-/* Packets of this generation, of which none came round yet, have this sum. False: it is another's by now. */
+/*
+ * Packets of this generation, of which none came round yet, have this sum. False: it is another's
+ * by now.
+ */
 INLINE bool set_sum(struct orbit *orbit, __u32 generation, __u16 sum)
 {
 	if (!lock_orbit(orbit))
@@ -135,8 +144,8 @@ INLINE int overflow(struct xdp_md *ctx, struct work *work)
 }
 
 /*
- * A part that is not kept is asked of the store, under the epoch that the others have. A version that is not the item's is
- * the store's affair.
+ * A part that is not kept is asked of the store, under the epoch that the others have. A version
+ * that is not the item's is the store's affair.
  */
 INLINE int read_part(struct xdp_md *ctx, struct work *work, struct config *config,
 		     const struct found *found, __u64 word)
@@ -194,7 +203,10 @@ INLINE int granted_part(struct xdp_md *ctx, struct work *work)
 	return work->op == OP_FETCH_REPLY ? ends(COUNT_fetch_reply, XDP_DROP) : forward(ctx, work);
 }
 
-/* Those who wait for what was granted have it from the reply itself, which goes on to its client, and round. */
+/*
+ * Those who wait for what was granted have it from the reply itself, which goes on to its client,
+ * and round.
+ */
 INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
 {
 	struct found found = {};
@@ -289,7 +301,10 @@ INLINE bool next_waiting(const struct work *work, struct orbit *orbit, __u32 gen
 	return taken;
 }
 
-/* Makes the packet the read that waited, but for the value behind its key: `send_back` makes it the answer. */
+/*
+ * Makes the packet the read that waited, but for the value behind its key: `send_back` makes it
+ * the answer.
+ */
 INLINE bool stand_in(struct xdp_md *ctx, struct work *work, const struct waiting *one)
 {
 	struct ethhdr *eth = eth_of(ctx);
@@ -321,8 +336,9 @@ INLINE bool stand_in(struct xdp_md *ctx, struct work *work, const struct waiting
 }
 
 /*
- * A value came round. Nothing is known of it but that this switch sent it: whoever waits is answered only if the item
- * still is what the packet was made of, valid, and under its store's lease. Reads are linearized here.
+ * A value came round. Nothing is known of it but that this switch sent it: whoever waits is
+ * answered only if the item still is what the packet was made of, valid, and under its store's
+ * lease. Reads are linearized here.
  */
 INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config *config)
 {

@@ -5,8 +5,8 @@
 #include "discipline.h"
 
 /*
- * In the low 24 bits how long a value goes round for nobody, in microseconds: 0 is PARK_US, all ones is for ever. Above
- * them how many reads may wait for it: 0 is QUEUE.
+ * In the low 24 bits how long a value goes round for nobody, in microseconds: 0 is PARK_US, all
+ * ones is for ever. Above them how many reads may wait for it: 0 is QUEUE.
  */
 #define ORBIT 1
 #define PARK_MASK 0xffffff
@@ -54,8 +54,9 @@ struct waiting {
 _Static_assert(sizeof(struct waiting) == 120, "no padding");
 
 /*
- * A value that goes round, or did. Its packets carry its place and `generation`; those of another are dropped. Everything
- * but `generation`, `waiting` and `seen_ns` is read and written under the lock only.
+ * A value that goes round, or did. Its packets carry its place and `generation`; those of another
+ * are dropped. Everything but `generation`, `waiting` and `seen_ns` is read and written under the
+ * lock only.
  */
 struct orbit {
 	__u32 lock;
@@ -126,8 +127,8 @@ INLINE __u64 shape_of(const struct work *work, const struct found *found)
 }
 
 /*
- * The place of this item's value, or one that it may take; ORBITS: others that go round have them all. Looked at once by the verifier,
- * which would go through all places for each way to here.
+ * The place of this item's value, or one that it may take; ORBITS: others that go round have them
+ * all. Looked at once by the verifier, which would go through all places for each way to here.
  */
 WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 {

@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Values that no packet holds: their parts are kept here, and one that is read is answered from here. A read of all parts
- * becomes the packet that brings them: each time that it comes round it answers with the next one.
+ * Values that no packet holds: their parts are kept here, and one that is read is answered from
+ * here. A read of all parts becomes the packet that brings them: each time that it comes round it
+ * answers with the next one.
  */
 #pragma once
 
 #include "orbits.h"
 
-/* Parts that are kept, in sets: one has the choice of as many places, and the parts of a value come into sets one after the other. */
+/*
+ * Parts that are kept, in sets: one has the choice of as many places, and the parts of a value come
+ * into sets one after the other.
+ */
 #define PARTS 1024
 #define PART_WAYS 8
 #define PART_SETS (PARTS / PART_WAYS)
 /* In steps of KV_PART, as headers have it. */
 #define PART_STEP (KV_PART_BYTES / KV_PART)
-/* A read of all parts is answered with as many at most: what a socket of the usual size takes at once. */
+/*
+ * A read of all parts is answered with as many at most: what a socket of the usual size takes
+ * at once.
+ */
 #define PARTS_AT_ONCE 64
 
-/* Everything but `seq` and `used_ns` is written while `seq` is odd, and read between two looks at it. */
+/*
+ * Everything but `seq` and `used_ns` is written while `seq` is odd, and read between two looks
+ * at it.
+ */
 struct part {
 	__u32 seq;
 	__u16 len;
@@ -131,9 +141,10 @@ OUTLINE int keep_part(struct xdp_md *ctx, struct work *work, __u64 word, __u32 s
 }
 
 /*
- * CONTINUE: the part stands in the packet, the answer's header in `work`, to be sent by `send_back` with these two. The
- * copy is checked after it was made: item and part still are what they were when `objection` had none. Otherwise what
- * speaks against it was counted, and the packet's padding is zeros.
+ * CONTINUE: the part stands in the packet, the answer's header in `work`, to be sent by `send_back`
+ * with these two. The copy is checked after it was made: item and part still are what they were
+ * when `objection` had none. Otherwise what speaks against it was counted, and the packet's padding
+ * is zeros.
  */
 INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config *config,
 		     const struct found *found, struct part *kept, __u64 word, __u32 *payload_len,
@@ -164,8 +175,9 @@ INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config 
 }
 
 /*
- * Whether the read shall be answered with all parts of its value. Only of whoever cannot be anybody, and who sends as much
- * as one answer has: each answer beyond the first is amplification (docs/security.md).
+ * Whether the read shall be answered with all parts of its value. Only of whoever cannot be
+ * anybody, and who sends as much as one answer has: each answer beyond the first is amplification
+ * (docs/security.md).
  */
 INLINE bool wants_all(const struct work *work)
 {
@@ -173,7 +185,10 @@ INLINE bool wants_all(const struct work *work)
 	       work->payload_len >= KV_HEADER_LEN + work->key_len + KV_PART_BYTES;
 }
 
-/* Where the answer leaves and goes round, to be the next part; NULL: that one is not kept, or not to be sent. */
+/*
+ * Where the answer leaves and goes round, to be the next part; NULL: that one is not kept, or not
+ * to be sent.
+ */
 INLINE const void *pair_of_more(const struct work *work, const struct found *found, __u64 word,
 				__u32 port)
 {
@@ -183,7 +198,10 @@ INLINE const void *pair_of_more(const struct work *work, const struct found *fou
 	return find_pair(port, found->slot);
 }
 
-/* Puts into the answer whether the next part comes after it, and then for whoever sends that by which port this one left. */
+/*
+ * Puts into the answer whether the next part comes after it, and then for whoever sends that by
+ * which port this one left.
+ */
 INLINE void say_more(struct work *work, const struct config *config, bool more, __u32 port)
 {
 	if (!more)
@@ -211,8 +229,9 @@ INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct confi
 }
 
 /*
- * An answer came round, to be the one with the next part. Reads of all parts are linearized at their first one; each of the
- * others is of the same version, from an item that is valid and under its store's lease.
+ * An answer came round, to be the one with the next part. Reads of all parts are linearized at
+ * their first one; each of the others is of the same version, from an item that is valid and under
+ * its store's lease.
  */
 INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config *config)
 {

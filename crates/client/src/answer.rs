@@ -7,7 +7,8 @@ use wire::{Flags, Header, Status};
 
 use crate::{About, Error, Reserved, Value};
 
-/// A final answer to an [`Operation`](crate::Operation). Its methods read it; each belongs to one kind of operation.
+/// A final answer to an [`Operation`](crate::Operation). Its methods read it; each belongs to one
+/// kind of operation.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(crate) store: SocketAddr,
@@ -30,8 +31,8 @@ pub struct Request {
 }
 
 impl Answer {
-    /// The answer that one packet is: its header, with a whole value that is opened already; `store` has sent it, or the switch that
-    /// answers in its place.
+    /// The answer that one packet is: its header, with a whole value that is opened already;
+    /// `store` has sent it, or the switch that answers in its place.
     pub fn new(store: SocketAddr, request: Request, header: Header, value: Bytes) -> Answer {
         Answer {
             store,
@@ -78,7 +79,8 @@ impl Answer {
     /// The new version after a write.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the current version if the condition did not hold, or the store's refusal.
+    /// [`Error::Mismatch`] with the current version if the condition did not hold, or the
+    /// store's refusal.
     pub fn written(self) -> Result<u64, Error> {
         match self.header.status {
             Status::Ok => Ok(self.header.version),

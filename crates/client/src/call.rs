@@ -1,14 +1,17 @@
 //! One call from its first datagram to its answer: when to send, what, and when to give up.
 //!
-//! A state machine without sockets or clocks. Whoever drives it sends what [`Call::next`] gives and comes back with what
-//! happened: a reply that [`Waiting`](crate::waiting::Waiting) found for it, or that the time has come. [`Client`](crate::Client)
-//! drives it with sockets and tokio's clock, [`Machine`](crate::Machine) with whatever its owner says the time is.
+//! A state machine without sockets or clocks. Whoever drives it sends what [`Call::next`] gives and
+//! comes back with what happened: a reply that [`Waiting`](crate::waiting::Waiting) found for it,
+//! or that the time has come. [`Client`](crate::Client) drives it with sockets and tokio's clock,
+//! [`Machine`](crate::Machine) with whatever its owner says the time is.
 //!
-//! A value that no packet holds goes in parts: those of a read are [`Pull`]'s affair, those of a write [`Push`]'s. Deadline, life,
-//! refusals and outcome are the call's, whatever the length. How long its requests are is [`Fit`]'s.
+//! A value that no packet holds goes in parts: those of a read are [`Pull`]'s affair, those of a
+//! write [`Push`]'s. Deadline, life, refusals and outcome are the call's, whatever the length. How
+//! long its requests are is [`Fit`]'s.
 //!
-//! Nothing is sent at or after the deadline, however late the driver comes: a store that restarted meanwhile would take an
-//! old write for a new one (rule 7 of `docs/coherence.md`). [`Call::next`] is the only place that sends, and looks first.
+//! Nothing is sent at or after the deadline, however late the driver comes: a store that restarted
+//! meanwhile would take an old write for a new one (rule 7 of `docs/coherence.md`). [`Call::next`]
+//! is the only place that sends, and looks first.
 
 use std::{borrow::Cow, io, mem, net::SocketAddr, time::Duration};
 
@@ -32,8 +35,9 @@ use crate::{
 
 /// Times that a read is asked again because its answer needs more room: values may grow meanwhile.
 const MAX_PADDINGS: u32 = 4;
-/// Times that a read of parts begins again because the value has changed. Each takes a round trip at least; a value that changes
-/// more often than that within the deadline is not read by this client.
+/// Times that a read of parts begins again because the value has changed. Each takes a round trip
+/// at least; a value that changes more often than that within the deadline is not read by
+/// this client.
 const MAX_CHANGES: u32 = 1000;
 /// First wait after a store's `TryAgain`.
 const TRY_AGAIN_WAIT: Duration = Duration::from_millis(20);
@@ -43,7 +47,8 @@ const TRY_AGAIN_WAIT_MAX: Duration = Duration::from_millis(200);
 /// What is to be done for a call. Times are nanoseconds of the driver's clock.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Send what [`Call::next`] gives, until it gives nothing; then wait for answers until [`Call::until_ns`].
+    /// Send what [`Call::next`] gives, until it gives nothing; then wait for answers until
+    /// [`Call::until_ns`].
     Go,
     /// It is over.
     Done(Result<Answer, Error>),
@@ -57,13 +62,14 @@ pub(crate) struct Outgoing {
     pub many: bool,
 }
 
-/// A call. It is begun with [`Call::new`], then needs a place among the calls in flight and, if it is a write, one in its
-/// store's [window](crate::window); then it is started.
+/// A call. It is begun with [`Call::new`], then needs a place among the calls in flight and, if it
+/// is a write, one in its store's [window](crate::window); then it is started.
 pub(crate) struct Call {
     store: SocketAddr,
     window: usize,
     header: Header,
-    /// Header, key and value; padded. The key stands here as it travels. Of a write in parts, without the value.
+    /// Header, key and value; padded. The key stands here as it travels. Of a write in parts,
+    /// without the value.
     datagram: Bytes,
     asked_len: usize,
     /// Of a value in parts the first is enough.
@@ -88,7 +94,8 @@ pub(crate) struct Call {
     reserved: Option<Reserved>,
     /// Times that the value changed while its parts were read.
     changes: u32,
-    /// When the request that is under way is to be sent again, or for the first time after it was put off.
+    /// When the request that is under way is to be sent again, or for the first time after it was
+    /// put off.
     until_ns: u64,
 }
 
@@ -104,7 +111,8 @@ enum Parts {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// Its request is under way; since when, if it was sent only once: else it would be ambiguous which datagram was answered.
+    /// Its request is under way; since when, if it was sent only once: else it would be ambiguous
+    /// which datagram was answered.
     Asked { once_ns: Option<u64> },
     /// The store said `TryAgain`.
     PutOff,
@@ -412,8 +420,9 @@ impl Call {
         }
     }
 
-    /// The key lives another life than the one that the write named. If only this key does, it is lent to a switch, or was: the
-    /// store itself still knows what it did with the write, so it is asked past that switch.
+    /// The key lives another life than the one that the write named. If only this key does, it is
+    /// lent to a switch, or was: the store itself still knows what it did with the write, so it is
+    /// asked past that switch.
     fn other_life(&mut self, rules: &Rules, header: &Header, now_ns: u64, random: f64) -> Step {
         if header.life <= LIFE_UNKNOWN {
             return self.bad("another life without a name");
@@ -443,8 +452,8 @@ impl Call {
         self.ask(rules, now_ns)
     }
 
-    /// The step once the time has come, or a little before or long after it. `denied`: somebody who cannot sign in the tenant's
-    /// name denied the request.
+    /// The step once the time has come, or a little before or long after it. `denied`: somebody who
+    /// cannot sign in the tenant's name denied the request.
     pub fn timer(&mut self, rules: &Rules, denied: bool, now_ns: u64) -> Step {
         self.denied |= denied;
         match &mut self.parts {
@@ -562,7 +571,8 @@ impl Call {
     /// The system refused to send this datagram, which was the last that [`Call::next`] gave.
     ///
     /// # Errors
-    /// It was the first one: nothing has left, and the caller may know that for certain. Any other is as good as lost.
+    /// It was the first one: nothing has left, and the caller may know that for certain. Any other
+    /// is as good as lost.
     pub fn not_sent(
         &mut self,
         rules: &Rules,
@@ -593,7 +603,8 @@ impl Call {
         Err(Error::Socket { what, source })
     }
 
-    /// Makes the request shorter than `len`, which the interface does not carry. False: it cannot be.
+    /// Makes the request shorter than `len`, which the interface does not carry. False: it
+    /// cannot be.
     fn shorten(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Result<bool, Error> {
         let Parts::None { .. } = self.parts else {
             return Ok(false);
@@ -607,13 +618,14 @@ impl Call {
         }
         self.sign_again(rules, now_ns);
         let is_shorter = self.datagram.len() < len;
-        // What cannot be sent waits for its time like what was lost: sent at once it would be refused at once.
+        // What cannot be sent waits for its time like what was lost: sent at once it would be
+        // refused at once.
         self.parts = Parts::None { due: is_shorter };
         Ok(is_shorter)
     }
 
-    /// Lets a write that was to go in one packet go in parts. False: that would not be shorter, or a store may have done it by now,
-    /// and under one id stores see one write of one form.
+    /// Lets a write that was to go in one packet go in parts. False: that would not be shorter, or
+    /// a store may have done it by now, and under one id stores see one write of one form.
     fn goes_in_parts(&mut self, rules: &Rules) -> Result<bool, Error> {
         let value_len = usize::from(self.header.value_len);
         if self.risked_ns.is_some() || value_len <= PART_BYTES {
@@ -683,7 +695,8 @@ impl Call {
         Step::Done(Err(Error::BadReply { store, what }))
     }
 
-    /// Reads the whole value under a new id: a late copy of an answer that did not do must not answer this.
+    /// Reads the whole value under a new id: a late copy of an answer that did not do must not
+    /// answer this.
     fn begin(&mut self, rules: &Rules, now_ns: u64) -> Step {
         self.parts = Parts::None { due: false };
         self.reserved = None;
@@ -692,7 +705,8 @@ impl Call {
         self.ask(rules, now_ns)
     }
 
-    /// Sends the request as it stands for the first time, or for the first time after it was put off.
+    /// Sends the request as it stands for the first time, or for the first time after it was
+    /// put off.
     fn ask(&mut self, rules: &Rules, now_ns: u64) -> Step {
         let first = rules.round_trip.timeout();
         self.waits = Backoff::new(first, rules.options.max_timeout);
@@ -756,8 +770,8 @@ impl Call {
         self.go(rules, now_ns)
     }
 
-    /// Whether this write passes the switch that its key is lent to. It names one life only then, in which it may be under way;
-    /// until the store says that it has given it up there.
+    /// Whether this write passes the switch that its key is lent to. It names one life only then,
+    /// in which it may be under way; until the store says that it has given it up there.
     fn past_owner(&self) -> bool {
         self.header.op.is_write() && self.header.flags.has(Flags::ALL)
     }
@@ -768,7 +782,8 @@ impl Call {
         rules.sizes.saw(&self.header.key_hash, len, most);
     }
 
-    /// Makes the request's datagram anew under its id: stores must see copies of the one before as the same request.
+    /// Makes the request's datagram anew under its id: stores must see copies of the one before as
+    /// the same request.
     fn sign_again(&mut self, rules: &Rules, now_ns: u64) {
         let Header {
             client, request, ..

@@ -14,9 +14,9 @@ use crate::{
     window::WriteWindow,
 };
 
-/// A connection to a cluster in the name of one tenant. Clones share sockets and counters; when the last
-/// one is dropped the sockets close. All methods may be called concurrently, and a call that is
-/// dropped before it ends leaves nothing behind (a write may still take place).
+/// A connection to a cluster in the name of one tenant. Clones share sockets and counters; when the
+/// last one is dropped the sockets close. All methods may be called concurrently, and a call that
+/// is dropped before it ends leaves nothing behind (a write may still take place).
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -32,10 +32,12 @@ struct Inner {
 }
 
 impl Client {
-    /// Opens the sockets for a cluster. Sends nothing: a store that is not there is noticed by the first call.
+    /// Opens the sockets for a cluster. Sends nothing: a store that is not there is noticed by the
+    /// first call.
     ///
     /// # Errors
-    /// [`Error::Options`], [`Error::UnknownTenant`], or [`Error::Socket`] if the system refuses a socket.
+    /// [`Error::Options`], [`Error::UnknownTenant`], or [`Error::Socket`] if the system refuses
+    /// a socket.
     pub async fn connect(
         cluster: &Cluster,
         tenant: u32,
@@ -66,7 +68,8 @@ impl Client {
     /// Carries out any operation.
     ///
     /// # Errors
-    /// Whatever keeps its final answer away; what the answer says is the method's affair that reads it.
+    /// Whatever keeps its final answer away; what the answer says is the method's affair that
+    /// reads it.
     pub async fn call(&self, operation: Operation<'_>) -> Result<Answer, Error> {
         self.inner.call(&operation).await
     }
@@ -74,14 +77,15 @@ impl Client {
     /// The value of a key; `None` if there is no such key.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if nobody answers, [`Error::NotOpened`] if what is there was not sealed with
-    /// [`Options::seal`] for this key, and the others that [`Error`] lists for reads.
+    /// [`Error::Timeout`] if nobody answers, [`Error::NotOpened`] if what is there was not sealed
+    /// with [`Options::seal`] for this key, and the others that [`Error`] lists for reads.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = key.as_ref();
         self.call(Operation::Get { key }).await?.found()
     }
 
-    /// What a key has beside its value, at the price of one packet however long that is; `None` if there is no such key.
+    /// What a key has beside its value, at the price of one packet however long that is; `None` if
+    /// there is no such key.
     ///
     /// # Errors
     /// As for `get`.
@@ -90,8 +94,8 @@ impl Client {
         self.call(Operation::About { key }).await?.about()
     }
 
-    /// The values of many keys, in the order of the keys. The requests are in flight together, at most
-    /// half of `Options::max_in_flight` of them, so that other calls find a place.
+    /// The values of many keys, in the order of the keys. The requests are in flight together, at
+    /// most half of `Options::max_in_flight` of them, so that other calls find a place.
     pub async fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<Value>, Error>> {
         let window = (self.inner.rules.options.max_in_flight / 2).max(1);
         stream::iter(keys)
@@ -117,7 +121,8 @@ impl Client {
     /// Writes a value if the key has exactly this version, and returns the new version.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the current version if it is another; [`Error::OutcomeUnknown`] as for `set`.
+    /// [`Error::Mismatch`] with the current version if it is another; [`Error::OutcomeUnknown`] as
+    /// for `set`.
     pub async fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -131,7 +136,8 @@ impl Client {
     /// Writes a value if a condition holds, and returns the new version.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] as for `set`.
+    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] as
+    /// for `set`.
     pub async fn set_if(
         &self,
         key: impl AsRef<[u8]>,
@@ -159,7 +165,8 @@ impl Client {
     /// Removes a key if a condition holds; `false` if there was no such key.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] as for `delete`.
+    /// [`Error::Mismatch`] with the current version if it does not; [`Error::OutcomeUnknown`] as
+    /// for `delete`.
     pub async fn delete_if(
         &self,
         key: impl AsRef<[u8]>,
@@ -171,9 +178,10 @@ impl Client {
             .removed()
     }
 
-    /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and returns its answer's
-    /// number and value. What they mean is the discipline's affair, and so is that a request does no harm twice: it is
-    /// sent again until an answer comes. Neither value is sealed.
+    /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and
+    /// returns its answer's number and value. What they mean is the discipline's affair, and so is
+    /// that a request does no harm twice: it is sent again until an answer comes. Neither value
+    /// is sealed.
     ///
     /// # Errors
     /// [`Error::Timeout`] if nothing answered, or nothing but "try again"; a refusal as for `get`.

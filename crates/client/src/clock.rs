@@ -1,5 +1,5 @@
-//! The clock of calls: CLOCK_BOOTTIME, so that a machine that was suspended finds its calls over. No write is sent again
-//! hours later that a store may have forgotten meanwhile.
+//! The clock of calls: CLOCK_BOOTTIME, so that a machine that was suspended finds its calls over.
+//! No write is sent again hours later that a store may have forgotten meanwhile.
 
 use std::time::Duration;
 

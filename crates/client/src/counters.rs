@@ -25,7 +25,8 @@ counters! {
     retransmitted,
     /// Datagrams that answered a call.
     answered,
-    /// Datagrams that answered nothing: late, duplicated, malformed, from elsewhere, or with a wrong tag.
+    /// Datagrams that answered nothing: late, duplicated, malformed, from elsewhere, or with a
+    /// wrong tag.
     ignored,
     /// Reads asked again past every cache because the answer carried another key.
     corrected,

@@ -54,10 +54,12 @@ impl Envelope {
         }
     }
 
-    /// What was read from `store`, or from a switch before it as `flags` say. `name` is the key as it travelled.
+    /// What was read from `store`, or from a switch before it as `flags` say. `name` is the key as
+    /// it travelled.
     ///
     /// # Errors
-    /// [`Error::NotOpened`]: the value was sealed with another key, for another name, or not at all.
+    /// [`Error::NotOpened`]: the value was sealed with another key, for another name, or not
+    /// at all.
     pub fn open(
         &self,
         name: &[u8],

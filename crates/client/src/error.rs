@@ -2,7 +2,8 @@ use std::{io, net::SocketAddr};
 
 use crate::NotOpened;
 
-/// Why a call has no result. Every message is one line that says what to do where there is something.
+/// Why a call has no result. Every message is one line that says what to do where there is
+/// something.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +16,8 @@ pub enum Error {
     /// A key that no packet can carry.
     #[error("key of {0} bytes: 1 to 250 bytes are possible")]
     KeyLength(usize),
-    /// A key that begins with the byte 0, of a tenant whose keys switches hold: those are the switches' own.
+    /// A key that begins with the byte 0, of a tenant whose keys switches hold: those are the
+    /// switches' own.
     #[error("key that begins with byte 0: the switches keep such keys for themselves")]
     ReservedKey,
     /// Something that stores do, and whoever else holds the tenant's keys does not.
@@ -26,14 +28,15 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// A switch that holds the key has no room for it. Nothing was written, unless room is made while a copy of the request is still
-    /// on its way.
+    /// A switch that holds the key has no room for it. Nothing was written, unless room is made
+    /// while a copy of the request is still on its way.
     #[error("{store} has no room for this key: give the tenant more pages, or remove something")]
     NoRoom {
         /// The switch that was asked.
         store: SocketAddr,
     },
-    /// A value, also one that is read, that is longer than the cluster's values may be; or one that goes in one packet only and does not fit.
+    /// A value, also one that is read, that is longer than the cluster's values may be; or one that
+    /// goes in one packet only and does not fit.
     #[error(
         "value of {len} bytes is too large: {max} bytes are possible{}",
         bound(.in_parts, .sealed)
@@ -43,12 +46,15 @@ pub enum Error {
         len: usize,
         /// Bytes that would be possible, the seal's own not counted.
         max: usize,
-        /// Whether it goes in parts: then `max_value` of the cluster file is the bound ([`wire::Cluster::max_value`]).
+        /// Whether it goes in parts: then `max_value` of the cluster file is the bound
+        /// ([`wire::Cluster::max_value`]).
         in_parts: bool,
-        /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes of each.
+        /// Whether values are sealed, which takes [`Seal::OVERHEAD`](crate::Seal::OVERHEAD) bytes
+        /// of each.
         sealed: bool,
     },
-    /// The memory for large values ([`Options::memory`](crate::Options::memory)) is in use. Nothing was sent, or nothing but a read.
+    /// The memory for large values ([`Options::memory`](crate::Options::memory)) is in use. Nothing
+    /// was sent, or nothing but a read.
     #[error("value of {len} bytes: the memory for large values is in use")]
     NoMemory {
         /// Bytes of the value.
@@ -57,7 +63,8 @@ pub enum Error {
     /// A time to live of zero, or one too long for its field.
     #[error("time to live must be 1 ms to {} ms (49 days)", u32::MAX)]
     TimeToLive,
-    /// The socket could not be made, or the first datagram of a call could not be sent: nothing was done.
+    /// The socket could not be made, or the first datagram of a call could not be sent: nothing
+    /// was done.
     #[error("{what}: {source}")]
     Socket {
         /// What was tried.
@@ -92,7 +99,8 @@ pub enum Error {
         /// Whether, as far as was seen, the path carries short datagrams and no long ones.
         short_path: bool,
     },
-    /// Not all parts of a value could be sent before the deadline. Nothing was written, and nothing of it will be.
+    /// Not all parts of a value could be sent before the deadline. Nothing was written, and nothing
+    /// of it will be.
     #[error(
         "nothing was written: {store} took too few of the value's parts within {after_ms} ms ({sent} of {parts} sent{}{}{})",
         put_off(.try_again), reason(.denied), path(.short_path)
@@ -113,7 +121,8 @@ pub enum Error {
         /// Whether, as far as was seen, the path carries short datagrams and no long ones.
         short_path: bool,
     },
-    /// No final answer to a write before the deadline: it may have been applied, may be later, or never.
+    /// No final answer to a write before the deadline: it may have been applied, may be later,
+    /// or never.
     #[error(
         "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{}{})",
         put_off(.try_again), reason(.denied), path(.short_path)
@@ -172,7 +181,8 @@ pub enum Error {
         /// The tenant.
         tenant: u32,
     },
-    /// Values are sealed here ([`Options::seal`](crate::Options::seal)), and the one that came does not open.
+    /// Values are sealed here ([`Options::seal`](crate::Options::seal)), and the one that came does
+    /// not open.
     #[error(
         "the value that {} answered with does not open with this seal key: {why}; nothing of it is returned",
         whence(.store, .from_switch)

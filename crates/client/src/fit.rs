@@ -1,11 +1,14 @@
-//! How long a call's requests are, so that they and their answers fit the path; and what a call finds out about the path.
+//! How long a call's requests are, so that they and their answers fit the path; and what a call
+//! finds out about the path.
 //!
-//! A read leaves room for its answer. If nothing comes, that may be because one of the two was too long for the path: the read is then
-//! made anew so that both are short, whatever the value's length: it names a part of no version, so the answer brings the first part at
-//! most. What is known of the path beforehand ([`Paths`](crate::paths::Paths)) spares that time.
+//! A read leaves room for its answer. If nothing comes, that may be because one of the two was too
+//! long for the path: the read is then made anew so that both are short, whatever the value's
+//! length: it names a part of no version, so the answer brings the first part at most. What is
+//! known of the path beforehand ([`Paths`](crate::paths::Paths)) spares that time.
 //!
-//! A write is made anew only as long as no store can have done it. So where it is not known that the path carries a long one, that first
-//! names no life of the store, as any write does before a store was heard of: its answer shows that it arrived, and a silence leads to parts.
+//! A write is made anew only as long as no store can have done it. So where it is not known that
+//! the path carries a long one, that first names no life of the store, as any write does before a
+//! store was heard of: its answer shows that it arrived, and a silence leads to parts.
 
 use std::net::SocketAddr;
 
@@ -16,7 +19,8 @@ use crate::{
     rules::{Rules, max_payload},
 };
 
-/// Silences after which a request is made shorter: of one that is long, where no long one was answered lately; of others.
+/// Silences after which a request is made shorter: of one that is long, where no long one was
+/// answered lately; of others.
 const PATIENCE: (u32, u32) = (1, 3);
 
 /// One call's requests to one store.
@@ -74,8 +78,8 @@ impl Fit {
         self.need = self.need.max(len);
     }
 
-    /// Gives the request that it is about to be sent as what this call asks for by now, and says how long its datagram
-    /// is to be at least.
+    /// Gives the request that it is about to be sent as what this call asks for by now, and says
+    /// how long its datagram is to be at least.
     pub fn prepare(&mut self, rules: &Rules, header: &mut Header, now_ns: u64) -> usize {
         if header.op.is_write() {
             return 0;
@@ -125,8 +129,8 @@ impl Fit {
         }
     }
 
-    /// Whether a write of this length, of which so much is the value, is one that the path may not carry, and parts would be
-    /// shorter.
+    /// Whether a write of this length, of which so much is the value, is one that the path may not
+    /// carry, and parts would be shorter.
     pub fn is_doubtful(&self, rules: &Rules, len: usize, value_len: usize, now_ns: u64) -> bool {
         self.is_long(len) && value_len > PART_BYTES && !rules.paths.is_long(self.window, now_ns)
     }
@@ -208,7 +212,8 @@ impl Fit {
     }
 }
 
-/// A header of a read that asks for the first part of whatever is there, or for the whole if that is no longer than a part.
+/// A header of a read that asks for the first part of whatever is there, or for the whole if that
+/// is no longer than a part.
 fn name_a_part(header: &mut Header) {
     header.flags = Flags::NONE;
     header.part = 0;

@@ -9,7 +9,8 @@ const LEAST: usize = 4;
 /// Most: what a socket of the system's usual size still takes at once.
 const MOST: usize = 64;
 
-/// A window that halves with each loss, at most once per round trip, and grows by one with each windowful that came.
+/// A window that halves with each loss, at most once per round trip, and grows by one with each
+/// windowful that came.
 pub(crate) struct Flow {
     window: usize,
     came: usize,

@@ -1,23 +1,28 @@
-//! The client library: `get`, `set`, `delete` and compare-and-set over UDP, with many requests in flight.
+//! The client library: `get`, `set`, `delete` and compare-and-set over UDP, with many requests
+//! in flight.
 //!
-//! Calls come in through [`Client`], a handle that is cheap to clone; datagrams go out through one socket
-//! per address family, and a task per socket matches the answers to the calls. Whether a switch or a store
-//! answered makes no difference to the caller, except that [`Value::from_switch`] says so.
-//! Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it calls `wire` only. What a discipline's own
-//! client library shares with it stands in [`kit`].
+//! Calls come in through [`Client`], a handle that is cheap to clone; datagrams go out through one
+//! socket per address family, and a task per socket matches the answers to the calls. Whether a
+//! switch or a store answered makes no difference to the caller, except that [`Value::from_switch`]
+//! says so. Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it
+//! calls `wire` only. What a discipline's own client library shares with it stands in [`kit`].
 //!
-//! Every decision of a call (when to send again, what, until when, which datagram answers it) is taken by a state machine
-//! without sockets or clocks. [`Client`] drives it; [`Machine`] is the same for whoever has a network and a time of his own.
+//! Every decision of a call (when to send again, what, until when, which datagram answers it) is
+//! taken by a state machine without sockets or clocks. [`Client`] drives it; [`Machine`] is the
+//! same for whoever has a network and a time of his own.
 //!
-//! With [`Options::seal`] keys are hidden and values sealed before anything else is done with them, and opened last.
+//! With [`Options::seal`] keys are hidden and values sealed before anything else is done with them,
+//! and opened last.
 //!
-//! A value that no packet holds travels in parts, several at a time ("Parts of values" in `docs/protocol.md`); to the caller it is one
-//! call, which is linearizable as any other.
+//! A value that no packet holds travels in parts, several at a time ("Parts of values" in
+//! `docs/protocol.md`); to the caller it is one call, which is linearizable as any other.
 //!
-//! What a call costs: one allocation for its datagram, one for the channel that its answer comes through, one for the id that it
-//! waits under, one for a value that came; one hash of the key, two tags. A retransmission of a write sends the same bytes again
-//! and so keeps the request id, by which a store finds duplicates (rule 7 of `docs/coherence.md`). Paths that carry no whole packet
-//! are noticed, and what is longer than they carry goes in parts ("Short paths" in `docs/protocol.md`).
+//! What a call costs: one allocation for its datagram, one for the channel that its answer comes
+//! through, one for the id that it waits under, one for a value that came; one hash of the key, two
+//! tags. A retransmission of a write sends the same bytes again and so keeps the request id, by
+//! which a store finds duplicates (rule 7 of `docs/coherence.md`). Paths that carry no whole packet
+//! are noticed, and what is longer than they carry goes in parts ("Short paths" in
+//! `docs/protocol.md`).
 
 mod answer;
 mod call;

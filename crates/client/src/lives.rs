@@ -1,5 +1,5 @@
-//! The lives that writes name (rule 7 of `docs/coherence.md`): a store's own, or that of a single key that a switch answers, or has
-//! answered, writes of.
+//! The lives that writes name (rule 7 of `docs/coherence.md`): a store's own, or that of a single
+//! key that a switch answers, or has answered, writes of.
 
 use std::{
     num::NonZeroUsize,
@@ -12,8 +12,8 @@ use std::{
 use lru::LruCache;
 use wire::{Header, KeyHash, LIFE_UNKNOWN};
 
-/// Keys with a life of their own that are remembered: those that were heard of last. One that is forgotten costs its next write a
-/// round trip.
+/// Keys with a life of their own that are remembered: those that were heard of last. One that is
+/// forgotten costs its next write a round trip.
 const KEYS: NonZeroUsize = NonZeroUsize::new(4096).expect("above 0");
 
 /// What stores, and switches in their place, last said of lives, to one tenant's clients.
@@ -49,8 +49,9 @@ impl Lives {
         own.flatten().unwrap_or_else(|| self.of_store(window))
     }
 
-    /// A request about this key that named the life `named` was answered so, by the store with this window or in its place. An
-    /// answer that only repeats what was named teaches nothing: it may be a key's.
+    /// A request about this key that named the life `named` was answered so, by the store with this
+    /// window or in its place. An answer that only repeats what was named teaches nothing: it may
+    /// be a key's.
     pub fn heard(&self, window: usize, key: &KeyHash, named: u16, reply: &Header) {
         match wire::life_of_key(reply) {
             Some(Some(own)) => {

@@ -1,4 +1,5 @@
-//! A client without sockets, clocks or tasks: the very same calls as [`crate::Client`]'s, driven from outside.
+//! A client without sockets, clocks or tasks: the very same calls as [`crate::Client`]'s, driven
+//! from outside.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,15 +18,16 @@ use crate::{
     window::Writes,
 };
 
-/// A client of one tenant in virtual time. Times are nanoseconds of one clock that never goes back, whatever it counts
-/// from.
+/// A client of one tenant in virtual time. Times are nanoseconds of one clock that never goes back,
+/// whatever it counts from.
 ///
-/// Its driver begins operations, hands over each datagram that arrives, and calls [`Machine::timer`] when
-/// [`Machine::next_ns`] has come; a call that comes late is what a machine that stood still would see. After
-/// each of the three it takes what is to be sent from [`Machine::next_datagram`] and what has ended from
-/// [`Machine::next_finished`].
+/// Its driver begins operations, hands over each datagram that arrives, and calls
+/// [`Machine::timer`] when [`Machine::next_ns`] has come; a call that comes late is what a machine
+/// that stood still would see. After each of the three it takes what is to be sent from
+/// [`Machine::next_datagram`] and what has ended from [`Machine::next_finished`].
 ///
-/// The same seed and the same calls give the same datagrams; but for [`Options::seal`], whose nonces come from the system.
+/// The same seed and the same calls give the same datagrams; but for [`Options::seal`], whose
+/// nonces come from the system.
 pub struct Machine {
     rules: Rules,
     rng: Xoshiro256PlusPlus,
@@ -85,7 +87,8 @@ enum Stage {
 }
 
 impl Machine {
-    /// A client of a cluster in the name of one tenant. The seed gives its id, if the options do not, and all that is random.
+    /// A client of a cluster in the name of one tenant. The seed gives its id, if the options do
+    /// not, and all that is random.
     ///
     /// # Errors
     /// [`Error::Options`] or [`Error::UnknownTenant`].

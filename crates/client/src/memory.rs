@@ -31,8 +31,8 @@ impl Memory {
         }
     }
 
-    /// Reserves this many bytes, or `None` when they are not free: nobody waits for memory, because those
-    /// who hold it may be waiting too.
+    /// Reserves this many bytes, or `None` when they are not free: nobody waits for memory, because
+    /// those who hold it may be waiting too.
     pub fn reserve(&self, bytes: usize) -> Option<Reserved> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
         let _permit = self.free.clone().try_acquire_many_owned(units).ok()?;

@@ -12,7 +12,8 @@ pub enum Operation<'a> {
         /// Its name, 1 to 250 bytes.
         key: &'a [u8],
     },
-    /// What a key has beside its value: [`Answer::about`](crate::Answer::about). Of a value in parts only the first one comes.
+    /// What a key has beside its value: [`Answer::about`](crate::Answer::about). Of a value in
+    /// parts only the first one comes.
     About {
         /// Its name, 1 to 250 bytes.
         key: &'a [u8],
@@ -92,7 +93,8 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The time to live as its field states it: whole milliseconds, rounded up so that it is never "none".
+/// The time to live as its field states it: whole milliseconds, rounded up so that it is
+/// never "none".
 fn ttl_ms(ttl: Duration) -> Result<u32, Error> {
     let ms = ttl.as_nanos().div_ceil(1_000_000);
     u32::try_from(ms)

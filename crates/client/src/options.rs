@@ -16,14 +16,15 @@ pub struct Options {
     pub min_timeout: Duration,
     /// Longest wait between retransmissions. Default 500 ms.
     pub max_timeout: Duration,
-    /// Length in bytes of the values that reads leave room for at least; for longer ones the client learns from what it
-    /// sees. Default 256.
+    /// Length in bytes of the values that reads leave room for at least; for longer ones the client
+    /// learns from what it sees. Default 256.
     pub expected_value: usize,
-    /// What values that no packet holds take their memory from, from their first part until they are written, or until the bytes that
-    /// were read are dropped; `None`: they take what they need.
+    /// What values that no packet holds take their memory from, from their first part until they
+    /// are written, or until the bytes that were read are dropped; `None`: they take what
+    /// they need.
     pub memory: Option<Memory>,
-    /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as they are. All
-    /// clients of a tenant must agree: a sealed key is another key.
+    /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as
+    /// they are. All clients of a tenant must agree: a sealed key is another key.
     pub seal: Option<Seal>,
 }
 

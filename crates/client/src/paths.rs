@@ -1,9 +1,11 @@
-//! Which stores lie behind a path that carries less than an Ethernet frame of 1500 bytes, as far as it shows.
+//! Which stores lie behind a path that carries less than an Ethernet frame of 1500 bytes, as far as
+//! it shows.
 //!
-//! Tunnels (VXLAN, WireGuard) take bytes from each packet. Ours are never fragmented, so a datagram that is too long for the path
-//! vanishes, and so does such an answer. Nobody tells in a way that can be believed: what counts is that long datagrams are
-//! not answered while short ones are. A path that is found short is taken for one for a minute; then long ones are tried again,
-//! for a loss may have been taken for a short path, and paths change.
+//! Tunnels (VXLAN, WireGuard) take bytes from each packet. Ours are never fragmented, so a datagram
+//! that is too long for the path vanishes, and so does such an answer. Nobody tells in a way that
+//! can be believed: what counts is that long datagrams are not answered while short ones are. A
+//! path that is found short is taken for one for a minute; then long ones are tried again, for a
+//! loss may have been taken for a short path, and paths change.
 
 use std::{
     net::SocketAddr,
@@ -17,8 +19,8 @@ const LOST: u8 = 2;
 /// How long what was found out counts.
 const MEMORY_NS: u64 = 60_000_000_000;
 
-/// Longest UDP payload in bytes that a path carries which is short: in an IP packet of 1280 bytes, which IPv6 demands of all links,
-/// and all usual tunnels carry.
+/// Longest UDP payload in bytes that a path carries which is short: in an IP packet of 1280 bytes,
+/// which IPv6 demands of all links, and all usual tunnels carry.
 pub(crate) const fn short_payload(store: SocketAddr) -> usize {
     const LONG: usize = 1500;
     const SHORT: usize = 1280;
@@ -51,8 +53,8 @@ impl Paths {
         now_ns < self.0[window].short_until_ns.load(Relaxed)
     }
 
-    /// Whether it was found short and nothing long was answered since. Writes go by this: one that is lost has no known outcome, so
-    /// it is reads that try again what the path carries.
+    /// Whether it was found short and nothing long was answered since. Writes go by this: one that
+    /// is lost has no known outcome, so it is reads that try again what the path carries.
     pub fn was_short(&self, window: usize) -> bool {
         self.0[window].lost.load(Relaxed) == LOST
     }
@@ -77,8 +79,9 @@ impl Paths {
         }
     }
 
-    /// A long datagram that was sent then had no answer, and a short one in its place had. What was sent before the last such
-    /// loss was noticed is no further one: the store may have been away, and answers now.
+    /// A long datagram that was sent then had no answer, and a short one in its place had. What was
+    /// sent before the last such loss was noticed is no further one: the store may have been away,
+    /// and answers now.
     pub fn lost(&self, window: usize, sent_ns: u64, now_ns: u64) {
         let path = &self.0[window];
         if sent_ns < path.lost_ns.load(Relaxed) {
@@ -92,7 +95,8 @@ impl Paths {
         }
     }
 
-    /// The system did not send a long datagram because it is too long for the interface, which leaves no doubt.
+    /// The system did not send a long datagram because it is too long for the interface, which
+    /// leaves no doubt.
     pub fn refused(&self, window: usize, now_ns: u64) {
         let path = &self.0[window];
         path.lost.store(LOST, Relaxed);

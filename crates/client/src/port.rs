@@ -55,8 +55,9 @@ impl Port {
     /// called within a tokio runtime.
     pub fn open(v6: bool, rules: &Rules) -> Result<Port, Error> {
         let (socket, batched) = open_socket(v6, |socket| {
-            // It also forbids fragments, and has the system refuse what is longer than the interface carries, whatever ICMP says:
-            // anybody can send that, and `Paths` finds out what it would tell.
+            // It also forbids fragments, and has the system refuse what is longer than the
+            // interface carries, whatever ICMP says: anybody can send that, and `Paths` finds out
+            // what it would tell.
             let batched = UdpSocketState::new((&socket).into())?;
             Ok((UdpSocket::from_std(socket.into())?, batched))
         })?;
@@ -149,7 +150,8 @@ impl Sender {
     }
 }
 
-/// A call's places in the table of waiting requests, given up when dropped: a cancelled call leaves nothing.
+/// A call's places in the table of waiting requests, given up when dropped: a cancelled call
+/// leaves nothing.
 pub(crate) struct Expected<'a> {
     port: &'a Port,
     requests: Vec<u64>,
@@ -216,8 +218,8 @@ impl Expected<'_> {
         reply.map(|reply| reply.expect("a sender is here"))
     }
 
-    /// Whether somebody who cannot sign in this tenant's name denied a request: a store that has another
-    /// secret, or a forger.
+    /// Whether somebody who cannot sign in this tenant's name denied a request: a store that has
+    /// another secret, or a forger.
     pub fn was_denied(&self) -> bool {
         let waiting = self.port.shared.waiting();
         let mut requests = self.requests.iter();

@@ -1,7 +1,7 @@
 //! A value that comes in parts: which are here, which were asked for, which are asked for next.
 //!
-//! Invariant: all parts that are joined have the version and the length of the first one. So what is whole is what the key
-//! held when the first part was read: there the read takes place.
+//! Invariant: all parts that are joined have the version and the length of the first one. So what
+//! is whole is what the key held when the first part was read: there the read takes place.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,8 @@ const PUT_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from
 pub(crate) struct Pull {
     /// The answer that brought the first part.
     first: Header,
-    /// The bytes from the first on without a gap. They grow with what arrives, not with what a header claims.
+    /// The bytes from the first on without a gap. They grow with what arrives, not with what a
+    /// header claims.
     joined: Vec<u8>,
     /// Parts behind a gap, by their number.
     apart: BTreeMap<usize, Bytes>,
@@ -180,7 +181,8 @@ impl Pull {
         }
     }
 
-    /// The next datagram to send, with its request id, and whether it was sent before. `request` makes one for a part.
+    /// The next datagram to send, with its request id, and whether it was sent before. `request`
+    /// makes one for a part.
     pub fn next(
         &mut self,
         rules: &Rules,

@@ -1,7 +1,8 @@
 //! A value that goes up in parts: which the store has, which are under way, which go next.
 //!
-//! The store says with each Taken which part it misses first, as TCP acknowledges bytes, and the same is made of it: a part that
-//! it goes on missing while later ones arrive is sent again at once, and after a silence the first that is missing.
+//! The store says with each Taken which part it misses first, as TCP acknowledges bytes, and the
+//! same is made of it: a part that it goes on missing while later ones arrive is sent again at
+//! once, and after a silence the first that is missing.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use wire::{PART, PART_BYTES};
 
 use crate::{flow::Flow, rules::Rules, timing::Backoff};
 
-/// Parts that arrive after one that is missing, before it is taken for lost: fewer are taken for reordered.
+/// Parts that arrive after one that is missing, before it is taken for lost: fewer are taken for
+/// reordered.
 const REORDERED: usize = 3;
 
 /// The parts of a write. Part numbers count from 0.
@@ -18,7 +20,8 @@ pub(crate) struct Push {
     value: Bytes,
     /// The first part that the store misses, as far as it said.
     missing: usize,
-    /// The lowest part that was not sent since the store was last believed to have nothing from there on.
+    /// The lowest part that was not sent since the store was last believed to have nothing from
+    /// there on.
     next: usize,
     /// Parts that were sent at least once to this life of the store.
     sent: usize,
@@ -28,10 +31,11 @@ pub(crate) struct Push {
     recovering: usize,
     /// Answers since, that name the same missing part.
     repeated: usize,
-    /// After a silence: one part asks what the store has, and the answer is believed even if it names an earlier part than those
-    /// before.
+    /// After a silence: one part asks what the store has, and the answer is believed even if it
+    /// names an earlier part than those before.
     humble: bool,
-    /// A part and when it was sent; none: a loss has made it ambiguous which datagram will be answered.
+    /// A part and when it was sent; none: a loss has made it ambiguous which datagram will be
+    /// answered.
     timed: Option<(usize, u64)>,
     flow: Flow,
     waits: Backoff,
@@ -114,7 +118,8 @@ impl Push {
         self.paused_until_ns.is_some()
     }
 
-    /// The store took a part and says which it misses first, as its field in the header. None: no such part is there.
+    /// The store took a part and says which it misses first, as its field in the header. None: no
+    /// such part is there.
     pub fn taken(&mut self, rules: &Rules, part: u16, now_ns: u64, random: f64) -> Option<()> {
         let part = usize::from(part) * PART / PART_BYTES;
         if part >= self.parts() || part > self.sent {
@@ -183,7 +188,8 @@ impl Push {
         self.humble = true;
     }
 
-    /// The part to send next, and whether it was sent before. `known`: the store's life is; else one part asks for it.
+    /// The part to send next, and whether it was sent before. `known`: the store's life is; else
+    /// one part asks for it.
     pub fn next(&mut self, known: bool, now_ns: u64, random: f64) -> Option<(usize, bool)> {
         if self.is_paused() {
             return None;

@@ -7,7 +7,8 @@ pub(crate) struct Routes {
     partitions: u32,
     /// In ascending order.
     ranges: Vec<Range>,
-    /// For a tenant that may use some stores only: a range of each, in the order of the tenant's list.
+    /// For a tenant that may use some stores only: a range of each, in the order of the
+    /// tenant's list.
     instead: Vec<usize>,
     /// Where the stores of the cluster file listen, in its order.
     pub stores: Arc<[SocketAddr]>,
@@ -60,7 +61,8 @@ impl Routes {
         }
     }
 
-    /// The store of a key with this hash, as [`Cluster::store_of`] says. The cluster was checked to leave no gap.
+    /// The store of a key with this hash, as [`Cluster::store_of`] says. The cluster was checked to
+    /// leave no gap.
     pub fn store_of(&self, hash: KeyHash) -> &Range {
         let partition = partition_of(hash, self.partitions);
         let at = self.ranges.partition_point(|range| range.last < partition);

@@ -46,8 +46,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// For calls in the name of `tenant`; the client is known by `client`, which nobody else may ever have had: stores
-    /// remember its writes by it.
+    /// For calls in the name of `tenant`; the client is known by `client`, which nobody else may
+    /// ever have had: stores remember its writes by it.
     pub fn new(
         cluster: &Cluster,
         tenant: u32,
@@ -105,7 +105,8 @@ impl Rules {
         }
     }
 
-    /// Whether reads say that all parts of a value may come unasked: from where nobody is amplified, and some value had parts.
+    /// Whether reads say that all parts of a value may come unasked: from where nobody is
+    /// amplified, and some value had parts.
     pub fn takes_all(&self) -> bool {
         self.secrets.tag != Secret::NONE && self.sizes.any_in_parts()
     }

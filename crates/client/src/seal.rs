@@ -1,9 +1,11 @@
-//! Sealed values: what leaves this process tells nobody without the key what is asked for and what is stored.
+//! Sealed values: what leaves this process tells nobody without the key what is asked for and what
+//! is stored.
 //!
-//! In go a tenant's key and value; out come a hidden key of 32 bytes and a sealed value, which switches cache and
-//! stores keep like any other. The client seals before it hashes, routes and signs, and opens after it has matched
-//! an answer to its request, so nothing between here and the data knows of it. `docs/security.md` says what this hides
-//! and what it does not. What it costs: one BLAKE3 of the key, one XChaCha20-Poly1305 over the value, one copy of it.
+//! In go a tenant's key and value; out come a hidden key of 32 bytes and a sealed value, which
+//! switches cache and stores keep like any other. The client seals before it hashes, routes and
+//! signs, and opens after it has matched an answer to its request, so nothing between here and the
+//! data knows of it. `docs/security.md` says what this hides and what it does not. What it costs:
+//! one BLAKE3 of the key, one XChaCha20-Poly1305 over the value, one copy of it.
 //!
 //! | what | how |
 //! | --- | --- |
@@ -19,7 +21,8 @@ use zeroize::Zeroizing;
 
 pub use file::SealKeyError;
 
-/// First byte of a sealed value: the only format so far. Another cipher or layout takes another number.
+/// First byte of a sealed value: the only format so far. Another cipher or layout takes
+/// another number.
 const FORMAT: u8 = 1;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
@@ -43,7 +46,8 @@ impl Seal {
     /// Bytes by which a sealed value is longer than the value.
     pub const OVERHEAD: usize = VALUE_AT + TAG_BYTES;
 
-    /// A seal under this key, which must come from a random source: it is not stretched as a password would have to be.
+    /// A seal under this key, which must come from a random source: it is not stretched as a
+    /// password would have to be.
     pub fn new(key: [u8; Seal::KEY_BYTES]) -> Seal {
         Seal {
             key: Zeroizing::new(key),
@@ -80,14 +84,17 @@ pub struct TenantSeal {
 }
 
 impl TenantSeal {
-    /// The key as the network sees it. The same key always gives the same, or it could not be found again.
+    /// The key as the network sees it. The same key always gives the same, or it could not be
+    /// found again.
     pub fn hide(&self, key: &[u8]) -> HiddenKey {
         HiddenKey(*blake3::keyed_hash(&self.hide, key).as_bytes())
     }
 
-    /// The value as the network sees it, [`Seal::OVERHEAD`] bytes longer. No two calls give the same bytes.
+    /// The value as the network sees it, [`Seal::OVERHEAD`] bytes longer. No two calls give the
+    /// same bytes.
     pub fn seal(&self, key: &HiddenKey, value: &[u8]) -> Vec<u8> {
-        // 192 random bits do not repeat, however many clients share the key without knowing of one another.
+        // 192 random bits do not repeat, however many clients share the key without knowing of
+        // one another.
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let mut sealed = Vec::with_capacity(value.len() + Seal::OVERHEAD);
         sealed.push(FORMAT);
@@ -148,8 +155,8 @@ impl std::fmt::Debug for TenantSeal {
 pub struct HiddenKey(pub(crate) [u8; Seal::HIDDEN_KEY_BYTES]);
 
 impl HiddenKey {
-    /// The same name, unless it begins with this byte: then its first byte is the complement of that. It stays a name of its own,
-    /// since the other 31 bytes tell it from all others.
+    /// The same name, unless it begins with this byte: then its first byte is the complement of
+    /// that. It stays a name of its own, since the other 31 bytes tell it from all others.
     pub fn not_beginning_with(mut self, byte: u8) -> HiddenKey {
         if self.0[0] == byte {
             self.0[0] = !byte;

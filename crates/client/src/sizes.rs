@@ -1,7 +1,9 @@
-//! How long the values of keys are, as far as it is known: reads leave room for as much as their answers are likely to need.
+//! How long the values of keys are, as far as it is known: reads leave room for as much as their
+//! answers are likely to need.
 //!
-//! A read that leaves too little costs a round trip, one that leaves too much costs bytes, and on a short path its answer. So
-//! keys are told apart by their hashes, coarsely, and a long value is forgotten when only shorter ones come for a while.
+//! A read that leaves too little costs a round trip, one that leaves too much costs bytes, and on a
+//! short path its answer. So keys are told apart by their hashes, coarsely, and a long value is
+//! forgotten when only shorter ones come for a while.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -52,7 +54,8 @@ impl Sizes {
         self.any_in_parts.load(Relaxed)
     }
 
-    /// A value of this key has this length. `most`: the longest that goes in one packet; of a longer one each answer brings a part.
+    /// A value of this key has this length. `most`: the longest that goes in one packet; of a
+    /// longer one each answer brings a part.
     pub fn saw(&self, key: &KeyHash, len: usize, most: usize) {
         let in_parts = len > most;
         let room = if in_parts { PART_BYTES } else { len };
@@ -70,8 +73,8 @@ impl Sizes {
     }
 }
 
-/// The longest of the values seen last, in one word: what is lost to a race costs a round trip later on. Where all values
-/// are of one length it is written once.
+/// The longest of the values seen last, in one word: what is lost to a race costs a round trip
+/// later on. Where all values are of one length it is written once.
 #[derive(Default)]
 struct Longest(AtomicU64);
 
@@ -189,7 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// There always is room for the value that was seen last, and never for more than the longest.
+        /// There always is room for the value that was seen last, and never for more than
+        /// the longest.
         #[test]
         fn what_was_seen_last_has_room(lens in prop::collection::vec((0..4u16, 0..2000usize), 1..200)) {
             let sizes = Sizes::new(64);

@@ -33,8 +33,8 @@ impl RoundTrip {
         }
     }
 
-    /// Takes the time of one exchange that needed no retransmission (else it would be ambiguous which
-    /// datagram was answered).
+    /// Takes the time of one exchange that needed no retransmission (else it would be ambiguous
+    /// which datagram was answered).
     pub fn measured(&self, time: Duration) {
         let sample = u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
         let (smoothed, deviation) = match self.read() {
@@ -74,7 +74,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits that begin with `first` and are `max` at most, before they are shortened or lengthened.
+    /// Waits that begin with `first` and are `max` at most, before they are shortened or
+    /// lengthened.
     pub fn new(first: Duration, max: Duration) -> Backoff {
         Backoff {
             next: first.min(max),

@@ -80,15 +80,16 @@ impl<T: Whom> Waiting<T> {
         self.requests.remove(&request);
     }
 
-    /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has another
-    /// secret, or a forger.
+    /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has
+    /// another secret, or a forger.
     pub fn was_denied(&self, request: u64) -> bool {
         self.requests
             .get(&request)
             .is_some_and(|waiting| waiting.denied)
     }
 
-    /// Takes out the request that this answers, if there is one and no more answers to it are expected.
+    /// Takes out the request that this answers, if there is one and no more answers to it are
+    /// expected.
     pub fn take(&mut self, incoming: &Incoming<'_>, from: SocketAddr) -> Option<(T, Reply)> {
         let request = incoming.packet.header.request;
         let waiting = self.requests.get_mut(&request)?;

@@ -1,8 +1,9 @@
 //! How far a client's writes to one store may run ahead of the oldest that has no outcome yet.
 //!
-//! A store remembers the last 256 writes of a client (rule 7). A write that was lost, and is overtaken by more than
-//! that many, looks to the store like one that it has forgotten: it would never be answered. So the ids of the
-//! writes in flight to a store span at most half of what it remembers.
+//! A store remembers the last 256 writes of a client (rule 7). A write that was lost, and is
+//! overtaken by more than that many, looks to the store like one that it has forgotten: it would
+//! never be answered. So the ids of the writes in flight to a store span at most half of what it
+//! remembers.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +15,8 @@ use tokio::sync::Semaphore;
 /// Most writes from the oldest without an outcome to the newest.
 const SPAN: usize = 128;
 
-/// The writes of one client to one store, from the oldest that has no outcome. Ids must be taken in the order of entering.
+/// The writes of one client to one store, from the oldest that has no outcome. Ids must be taken in
+/// the order of entering.
 #[derive(Default)]
 pub(crate) struct Writes {
     /// Number of the write at the front.

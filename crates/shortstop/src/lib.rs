@@ -1,5 +1,6 @@
 //! The commands of `shortstop`, one file each in [`cmd`].
 //!
-//! A library only for `shortstop-lab`, which starts a store as `shortstop store` does, around data of its own.
+//! A library only for `shortstop-lab`, which starts a store as `shortstop store` does, around data
+//! of its own.
 
 pub mod cmd;

@@ -1,4 +1,5 @@
-//! What other stores that hold copies of a key have asked for: its newest value, as soon as no write waits.
+//! What other stores that hold copies of a key have asked for: its newest value, as soon as no
+//! write waits.
 
 use wire::{Epoch, NodeId};
 
@@ -29,7 +30,8 @@ impl Ask {
     }
 }
 
-/// Those of one key: one of each store at most, the newest. A key that no store holds copies of takes a pointer.
+/// Those of one key: one of each store at most, the newest. A key that no store holds copies of
+/// takes a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Asks(Option<Box<State>>);
 
@@ -43,7 +45,8 @@ struct State {
 }
 
 impl Asks {
-    /// The copies are called back to make room for others: what their stores ask for meanwhile is dropped, and they have to come again.
+    /// The copies are called back to make room for others: what their stores ask for meanwhile is
+    /// dropped, and they have to come again.
     pub fn refuse(&mut self) {
         self.0.get_or_insert_default().refuses = true;
     }

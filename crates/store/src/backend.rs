@@ -1,14 +1,16 @@
-//! What holds the data. One trait; a backend in this process answers at once, one behind a connection later.
+//! What holds the data. One trait; a backend in this process answers at once, one behind a
+//! connection later.
 //!
-//! The server loop never awaits a backend: `get`, `put` and `delete` either return [`Answer::Now`] or take the
-//! request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in the order in
-//! which they were handed over: the coherence rules rest on that.
+//! The server loop never awaits a backend: `get`, `put` and `delete` either return [`Answer::Now`]
+//! or take the request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in
+//! the order in which they were handed over: the coherence rules rest on that.
 //!
-//! What goes away by itself: a key that expires takes its copies along, because a grant states what remains of its
-//! life, rounded down; a copy may outlive it by as long as the grant was on its way. The embedded backend never
-//! evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis tells of what it evicts, and of what its other
-//! clients change, afterwards ([`OutsideEvent`]). memcached does not: the copies live on until their expiry or the next write
-//! here. Run it with `-M` where that matters.
+//! What goes away by itself: a key that expires takes its copies along, because a grant states what
+//! remains of its life, rounded down; a copy may outlive it by as long as the grant was on its way.
+//! The embedded backend never evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis
+//! tells of what it evicts, and of what its other clients change, afterwards ([`OutsideEvent`]).
+//! memcached does not: the copies live on until their expiry or the next write here. Run it with
+//! `-M` where that matters.
 
 pub mod embedded;
 pub mod memcached;
@@ -42,7 +44,8 @@ pub struct Item<V> {
     pub value: V,
     /// Its version.
     pub version: u64,
-    /// What remains of its life in milliseconds, rounded down but at least 1; 0: it does not expire.
+    /// What remains of its life in milliseconds, rounded down but at least 1; 0: it does
+    /// not expire.
     pub expiry_ms: u32,
 }
 
@@ -122,8 +125,8 @@ pub enum Completion {
     Journal(Ticket, bool),
 }
 
-/// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in which the backend sent
-/// them.
+/// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in
+/// which the backend sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutsideEvent {
     /// A key that was read for a grant has been changed, has expired or was evicted.
@@ -154,9 +157,9 @@ pub struct Put<'a> {
 
 /// What holds the data.
 pub trait Backend: Send {
-    /// Takes a request for the keys of a partition: the time before which its answer must not leave (0: at once), or `None` where there
-    /// is no time for it, and it is dropped. A real server's socket has decided that before a store sees the request; one that is
-    /// emulated decides here.
+    /// Takes a request for the keys of a partition: the time before which its answer must not leave
+    /// (0: at once), or `None` where there is no time for it, and it is dropped. A real server's
+    /// socket has decided that before a store sees the request; one that is emulated decides here.
     fn admit(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
         let _ = (partition, now_ns);
         Some(0)
@@ -165,8 +168,8 @@ pub trait Backend: Send {
     /// The value of a key. Time is in nanoseconds of the store's clock.
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>>;
 
-    /// As [`Backend::get`], for a reply that grants a copy: with [`Watch::Tracked`], the backend tells from before it reads the
-    /// value if another changes the key.
+    /// As [`Backend::get`], for a reply that grants a copy: with [`Watch::Tracked`], the backend
+    /// tells from before it reads the value if another changes the key.
     fn get_for_grant(
         &mut self,
         key: Key<'_>,
@@ -176,13 +179,15 @@ pub trait Backend: Send {
         self.get(key, now_ns, ticket)
     }
 
-    /// Values of more bytes are of no use to anybody: of one that is answered later nothing need be read.
+    /// Values of more bytes are of no use to anybody: of one that is answered later nothing need
+    /// be read.
     fn longest(&mut self, bytes: usize) {
         let _ = bytes;
     }
 
-    /// What was read of a key under this version is not what is there: others have written it. If its version is still `from`, it
-    /// is `to` from now on. False: it is not, a write of ours has given it another since.
+    /// What was read of a key under this version is not what is there: others have written it. If
+    /// its version is still `from`, it is `to` from now on. False: it is not, a write of ours has
+    /// given it another since.
     fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         let _ = (tenant, hash, from, to);
         true
@@ -206,8 +211,8 @@ pub trait Backend: Send {
         ticket: Ticket,
     ) -> Answer<Change>;
 
-    /// Marks a key that switches hold copies of: a backend that evicts must leave it alone, because an eviction that
-    /// no copy learns of would show readers a value after its absence.
+    /// Marks a key that switches hold copies of: a backend that evicts must leave it alone, because
+    /// an eviction that no copy learns of would show readers a value after its absence.
     fn pin(&mut self, key: Key<'_>, pinned: bool) {
         let _ = (key, pinned);
     }

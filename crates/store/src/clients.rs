@@ -9,8 +9,9 @@ use crate::coherence::{Nanos, Verdict, Window};
 /// Writes remembered per client: four times the 64 that a client may rely on.
 const WINDOW: usize = 256;
 
-/// A client: its tenant, and the number that it drew. Not its address, which may move while it retransmits. Without the
-/// tenant, somebody who knows another's number could have its writes taken for repetitions of his own.
+/// A client: its tenant, and the number that it drew. Not its address, which may move while it
+/// retransmits. Without the tenant, somebody who knows another's number could have its writes taken
+/// for repetitions of his own.
 pub(crate) type ClientId = (u32, u64);
 
 /// A write, by its client and the client's number for it.
@@ -21,8 +22,8 @@ struct Client<O> {
     used_ns: Nanos,
 }
 
-/// Every client that wrote of late. Each tenant has a share of its own, so that one which makes up client after
-/// client fills its own share only.
+/// Every client that wrote of late. Each tenant has a share of its own, so that one which makes up
+/// client after client fills its own share only.
 pub(crate) struct Clients<O> {
     clients: HashMap<ClientId, Client<O>>,
     /// Per tenant, in the order in which they came, or were last spared.
@@ -46,8 +47,8 @@ impl<O: Clone> Clients<O> {
         }
     }
 
-    /// From now on so many tenants share the room. One that has more than its new share is given no more until it has
-    /// less: what it has may still retransmit.
+    /// From now on so many tenants share the room. One that has more than its new share is given no
+    /// more until it has less: what it has may still retransmit.
     pub fn share_among(&mut self, tenants: usize) {
         self.share = (self.limit / tenants.max(1)).max(1);
     }
@@ -86,7 +87,8 @@ impl<O: Clone> Clients<O> {
         client.window.begin(request, WINDOW)
     }
 
-    /// What is known of a write of which a part has come: nothing, if it is new. Nothing is remembered either.
+    /// What is known of a write of which a part has come: nothing, if it is new. Nothing is
+    /// remembered either.
     pub fn look(&self, id: ClientId, request: u64) -> Option<Verdict<O>> {
         self.clients.get(&id)?.window.known(request)
     }
@@ -112,7 +114,8 @@ impl<O: Clone> Clients<O> {
         }
     }
 
-    /// Makes room for a client of a tenant: the first of its oldest few that has been silent long enough goes.
+    /// Makes room for a client of a tenant: the first of its oldest few that has been silent long
+    /// enough goes.
     fn forget_one(&mut self, tenant: u32, now_ns: Nanos) -> bool {
         let order = self.order.entry(tenant).or_default();
         for _ in 0..8 {

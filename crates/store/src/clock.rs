@@ -1,5 +1,5 @@
-//! The clock of leases and lives: CLOCK_BOOTTIME, so that a machine that was suspended finds its leases over, and what it had
-//! heard from its backend old.
+//! The clock of leases and lives: CLOCK_BOOTTIME, so that a machine that was suspended finds its
+//! leases over, and what it had heard from its backend old.
 
 /// Now, in nanoseconds.
 pub(crate) fn boot_ns() -> u64 {

@@ -1,8 +1,10 @@
-//! The seven rules that keep every copy of a key linearizable, wherever the copy is, as pure decisions.
+//! The seven rules that keep every copy of a key linearizable, wherever the copy is, as pure
+//! decisions.
 //!
-//! State and message go in; the changed state and what to do go out. Nothing here opens a socket, reads a clock or asks
-//! a backend: time is an argument (nanoseconds of the store's clock), sending and applying are left to the
-//! caller. The engine calls exactly these functions, and so do the model and the tests: what is checked is what runs.
+//! State and message go in; the changed state and what to do go out. Nothing here opens a socket,
+//! reads a clock or asks a backend: time is an argument (nanoseconds of the store's clock), sending
+//! and applying are left to the caller. The engine calls exactly these functions, and so do the
+//! model and the tests: what is checked is what runs.
 //!
 //! | rule | says | here |
 //! | --- | --- | --- |
@@ -14,16 +16,18 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
-//! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are that side of the rules.
-//! Values in parts need no rule of their own: [`Parts`], [`version_of_part`].
+//! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are
+//! that side of the rules. Values in parts need no rule of their own: [`Parts`],
+//! [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
-//! A key that is written often may be lent to a switch, which answers reads and writes then: [`Loan`], and [`judge`] for the lives
-//! that its writes name (docs/coherence.md, "Write-back").
+//! A key that is written often may be lent to a switch, which answers reads and writes then:
+//! [`Loan`], and [`judge`] for the lives that its writes name (docs/coherence.md, "Write-back").
 //!
-//! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy; without 4's
-//! comparison a grant that overtook the write on another path survives it; without 5's order a grant in
-//! flight is unknown to the write that must stop it; without 6 a switch that is cut off blocks every write for
-//! ever; without 7 a write whose answer was lost undoes what others wrote since.
+//! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy;
+//! without 4's comparison a grant that overtook the write on another path survives it; without 5's
+//! order a grant in flight is unknown to the write that must stop it; without 6 a switch that is
+//! cut off blocks every write for ever; without 7 a write whose answer was lost undoes what others
+//! wrote since.
 
 mod lease;
 mod lives;
@@ -51,7 +55,8 @@ use crate::mutants::{Mutant, mutant};
 
 /// A time or a duration in nanoseconds of the store's clock.
 pub type Nanos = u64;
-/// The number of a switch, or of a store that holds copies of others' keys ([`wire::NodeId`]); never 0. To the rules both are the same.
+/// The number of a switch, or of a store that holds copies of others' keys ([`wire::NodeId`]);
+/// never 0. To the rules both are the same.
 pub type SwitchId = u16;
 
 /// An invalidation is repeated after this time at first, then after twice the time each time.
@@ -76,16 +81,19 @@ pub struct Copy {
 /// A write as the rules see it. Its contents `W` are the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write<W> {
-    /// (X, e): the write passed X, and X took epoch e. [`Epoch::NONE`] if it passed no switch. X takes the epoch
-    /// whether or not it had an entry, so this proves that any copy X was granted below e is invalid.
+    /// (X, e): the write passed X, and X took epoch e. [`Epoch::NONE`] if it passed no switch. X
+    /// takes the epoch whether or not it had an entry, so this proves that any copy X was granted
+    /// below e is invalid.
     pub epoch: Epoch,
-    /// A switch has sent it to the stores that hold copies, too: their acknowledgements are on their way.
+    /// A switch has sent it to the stores that hold copies, too: their acknowledgements are on
+    /// their way.
     pub told_stores: bool,
     /// What to write.
     pub body: W,
 }
 
-/// What the store remembers of one key. A key without copies and writes needs no state: [`KeyState::default`].
+/// What the store remembers of one key. A key without copies and writes needs no state:
+/// [`KeyState::default`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyState<W> {
     copies: Vec<Copy>,
@@ -93,7 +101,8 @@ pub struct KeyState<W> {
     queue: VecDeque<Write<W>>,
     /// A write failed in the backend and may still take place until then.
     doubt_until_ns: Nanos,
-    /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies are called back.
+    /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies
+    /// are called back.
     held: bool,
     untold: UntoldStores,
 }
@@ -196,8 +205,8 @@ impl<W> KeyState<W> {
         self.current.is_some() || !self.queue.is_empty() || self.held
     }
 
-    /// The key is going to be lent: what is under way ends, its copies are called back, and writes wait behind until
-    /// [`KeyState::release`]. Call [`KeyState::poll`] next.
+    /// The key is going to be lent: what is under way ends, its copies are called back, and writes
+    /// wait behind until [`KeyState::release`]. Call [`KeyState::poll`] next.
     pub fn hold(&mut self) {
         self.held = true;
     }
@@ -236,8 +245,8 @@ impl<W> KeyState<W> {
         self.copies.is_empty() && !self.is_busy() && now_ns >= self.doubt_until_ns
     }
 
-    /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless `queue_limit` do
-    /// already. Call [`KeyState::poll`] next.
+    /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless
+    /// `queue_limit` do already. Call [`KeyState::poll`] next.
     pub fn submit(&mut self, write: Write<W>, queue_limit: usize) -> Submission<W> {
         self.passed(write.epoch);
         if !self.is_busy() {
@@ -251,7 +260,8 @@ impl<W> KeyState<W> {
         Submission::Queued
     }
 
-    /// Calls every copy back, to make room in the directory or because another has changed the key. False: something goes on already.
+    /// Calls every copy back, to make room in the directory or because another has changed the key.
+    /// False: something goes on already.
     pub fn recall(&mut self, now_ns: Nanos) -> bool {
         if self.is_busy() {
             return false;
@@ -263,10 +273,10 @@ impl<W> KeyState<W> {
     // -----------------------------------------------------------------------------------------------------------
     // Rule 4: a write is applied only when no copy of the old value can be served any more.
 
-    /// Rule 4: (X, e) proves that X has taken epoch e for this key. If e > granted(X), whatever X was granted is
-    /// invalid for certain: X serves an entry only at the epoch it was granted for, and epochs only rise. It ends the wait
-    /// for X. Equal or lower numbers prove nothing: the grant may have reached X after them. Returns whether there
-    /// was such a copy.
+    /// Rule 4: (X, e) proves that X has taken epoch e for this key. If e > granted(X), whatever X
+    /// was granted is invalid for certain: X serves an entry only at the epoch it was granted for,
+    /// and epochs only rise. It ends the wait for X. Equal or lower numbers prove nothing: the
+    /// grant may have reached X after them. Returns whether there was such a copy.
     pub fn prove_invalid(&mut self, proof: Epoch) -> bool {
         let invalid = |copy: &Copy| copy.switch == proof.switch() && proof.number() > copy.granted;
         let before = self.copies.len();
@@ -285,8 +295,8 @@ impl<W> KeyState<W> {
         self.prove_invalid(proof);
     }
 
-    /// Rule 4: a part of a write passed X with (X, e). The write itself comes when it is whole; that X took e is proof as soon as it is
-    /// known. Returns whether there was such a copy.
+    /// Rule 4: a part of a write passed X with (X, e). The write itself comes when it is whole;
+    /// that X took e is proof as soon as it is known. Returns whether there was such a copy.
     pub fn part_passed(&mut self, proof: Epoch) -> bool {
         if mutant(Mutant::PartNotCompared) {
             return self.trust(proof.switch());
@@ -294,7 +304,8 @@ impl<W> KeyState<W> {
         self.prove_invalid(proof)
     }
 
-    /// Rule 4: X acknowledged an INVALIDATE for `echoed`. Returns whether that ends the wait for a copy.
+    /// Rule 4: X acknowledged an INVALIDATE for `echoed`. Returns whether that ends the wait for
+    /// a copy.
     pub fn acknowledged(&mut self, ack: Epoch, echoed: u64) -> bool {
         if mutant(Mutant::AckNotCompared) {
             return self.trust(ack.switch());
@@ -307,10 +318,11 @@ impl<W> KeyState<W> {
         self.prove_invalid(Epoch::new(switch, Epoch::MAX_NUMBER))
     }
 
-    /// Rule 4, against forgery: X acknowledged an INVALIDATE for exactly `echoed`, yet with a number that is not higher.
-    /// Numbers only rise (rule 1), so X had never taken that epoch: whoever asked for the grant made it up. X has
-    /// invalidated its entry all the same, and can install nothing for an epoch it has not taken. Without
-    /// this, one made-up number would hold up every write to the key for a lease. Returns whether there was such a copy.
+    /// Rule 4, against forgery: X acknowledged an INVALIDATE for exactly `echoed`, yet with a
+    /// number that is not higher. Numbers only rise (rule 1), so X had never taken that epoch:
+    /// whoever asked for the grant made it up. X has invalidated its entry all the same, and can
+    /// install nothing for an epoch it has not taken. Without this, one made-up number would hold
+    /// up every write to the key for a lease. Returns whether there was such a copy.
     fn disprove_grant(&mut self, ack: Epoch, echoed: u64) -> bool {
         let forged = |copy: &Copy| {
             copy.switch == ack.switch() && copy.granted == echoed && ack.number() <= echoed
@@ -323,8 +335,8 @@ impl<W> KeyState<W> {
         self.copies.len() < before
     }
 
-    /// Moves the key on as far as it goes at `now_ns`: begins the next write, gives up copies whose lease has run out,
-    /// sends and repeats INVALIDATEs into `out`. Returns what to do next.
+    /// Moves the key on as far as it goes at `now_ns`: begins the next write, gives up copies whose
+    /// lease has run out, sends and repeats INVALIDATEs into `out`. Returns what to do next.
     pub fn poll<A>(
         &mut self,
         leases: &mut Leases<A>,
@@ -345,7 +357,8 @@ impl<W> KeyState<W> {
             if self.current.is_none() {
                 match self.queue.pop_front() {
                     Some(write) => {
-                        // Proof may have become weaker or stronger since it was queued: compare again.
+                        // Proof may have become weaker or stronger since it was queued:
+                        // compare again.
                         self.passed(write.epoch);
                         self.begin(Task::Write(write), now_ns);
                     }
@@ -425,7 +438,8 @@ impl<W> KeyState<W> {
         self.current = Some(Current { task, waits });
     }
 
-    /// Rules 4 and 6: a copy whose lease has run out, or whose term is over, is dead; nobody waits for it.
+    /// Rules 4 and 6: a copy whose lease has run out, or whose term is over, is dead; nobody waits
+    /// for it.
     pub fn drop_lapsed<A>(&mut self, leases: &Leases<A>, now_ns: Nanos) {
         let alive = |copy: &Copy| leases.holds(copy.switch, copy.term, now_ns);
         self.copies.retain(alive);
@@ -452,16 +466,17 @@ impl<W> KeyState<W> {
         }
     }
 
-    /// A switch has told this store of the write that is being applied: of the next one that passes the same switch, too, it will hear
-    /// unasked.
+    /// A switch has told this store of the write that is being applied: of the next one that passes
+    /// the same switch, too, it will hear unasked.
     pub fn told(&mut self, store: SwitchId) {
         if let Some(via) = self.applying().map(|write| write.epoch.switch()) {
             self.untold.forget((via, store));
         }
     }
 
-    /// The backend has answered: the write is over, and here it is, to be replied to. `doubt_until_ns` is not 0
-    /// if the backend failed, so that the write may still take place: until then nothing is granted.
+    /// The backend has answered: the write is over, and here it is, to be replied to.
+    /// `doubt_until_ns` is not 0 if the backend failed, so that the write may still take place:
+    /// until then nothing is granted.
     pub fn applied(&mut self, doubt_until_ns: Nanos) -> Option<Write<W>> {
         self.doubt_until_ns = self.doubt_until_ns.max(doubt_until_ns);
         match self.current.take() {
@@ -479,9 +494,9 @@ impl<W> KeyState<W> {
     // -----------------------------------------------------------------------------------------------------------
     // Rule 5: grants.
 
-    /// Rule 5: X asks for a grant for (X, e). If it may have one, granted(X) is raised here, before the reply leaves: a
-    /// write that comes next then waits for X although the grant is still on its way. `room`: whether the directory
-    /// may take one more copy.
+    /// Rule 5: X asks for a grant for (X, e). If it may have one, granted(X) is raised here, before
+    /// the reply leaves: a write that comes next then waits for X although the grant is still on
+    /// its way. `room`: whether the directory may take one more copy.
     ///
     /// # Errors
     /// Why not; the state is unchanged then.
@@ -520,8 +535,8 @@ impl<W> KeyState<W> {
         Ok(())
     }
 
-    /// Whether the newest grant to X is this one, and nothing has happened since that ends it: what was read for it is still what may
-    /// be granted, as far as the store has heard.
+    /// Whether the newest grant to X is this one, and nothing has happened since that ends it: what
+    /// was read for it is still what may be granted, as far as the store has heard.
     pub fn stands(&self, epoch: Epoch) -> bool {
         let granted = |copy: &Copy| copy.switch == epoch.switch() && copy.granted == epoch.number();
         !self.is_busy() && self.copies.iter().any(granted)
@@ -542,7 +557,8 @@ impl<W> KeyState<W> {
 }
 
 impl<W> Current<W> {
-    /// Stores that have to be asked after all: of the next write that comes by the same way they are asked at once.
+    /// Stores that have to be asked after all: of the next write that comes by the same way they
+    /// are asked at once.
     fn note_untold(&mut self, untold: &mut UntoldStores, now_ns: Nanos) {
         let Task::Write(write) = &self.task else {
             return;
@@ -556,8 +572,9 @@ impl<W> Current<W> {
         }
     }
 
-    /// Sends what is due and returns when something is due next. A switch that has not answered for half a lease
-    /// gets no further one (rule 6), so that a mute switch cannot block a write for ever.
+    /// Sends what is due and returns when something is due next. A switch that has not answered for
+    /// half a lease gets no further one (rule 6), so that a mute switch cannot block a write
+    /// for ever.
     fn repeat<A>(
         &mut self,
         leases: &mut Leases<A>,

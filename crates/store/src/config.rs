@@ -7,7 +7,8 @@ use decide::StoreMaker;
 pub enum BackendConfig {
     /// In this process.
     Embedded,
-    /// A Redis or Valkey server: `redis://...` or `redis+unix:///...`, as the `redis` crate reads it.
+    /// A Redis or Valkey server: `redis://...` or `redis+unix:///...`, as the `redis` crate
+    /// reads it.
     Redis(String),
     /// A memcached server, HOST:PORT.
     Memcached(String),
@@ -94,10 +95,11 @@ pub struct Config {
     pub memory_limit: u64,
     /// Unix socket that tells the store's status.
     pub status_socket: Option<PathBuf>,
-    /// Directory of the journal of loans; without it a backend in another process has no write-back.
+    /// Directory of the journal of loans; without it a backend in another process has no
+    /// write-back.
     pub state: Option<PathBuf>,
-    /// Writes of a key within a second from which on it is lent, and below half of which it is called back; `None`: as many as make it worth
-    /// it under its tenant's bound.
+    /// Writes of a key within a second from which on it is lent, and below half of which it is
+    /// called back; `None`: as many as make it worth it under its tenant's bound.
     pub lend_from: Option<u32>,
     /// Copies, over all keys, that the directory remembers at most.
     pub directory_limit: usize,
@@ -105,15 +107,16 @@ pub struct Config {
     pub key_queue_limit: usize,
     /// Clients whose last writes are remembered at most.
     pub client_limit: usize,
-    /// Bytes of values that are written in parts, until their writes are over; and as many of values that are read in parts from a
-    /// backend of another process.
+    /// Bytes of values that are written in parts, until their writes are over; and as many of
+    /// values that are read in parts from a backend of another process.
     pub parts_limit: usize,
     /// Bytes of copies of other stores' keys that disciplines want held here.
     pub replica_memory: usize,
     /// The halves of disciplines that run in it.
     pub halves: Vec<Half>,
-    /// How long ago its life began when it starts. For tests, whose stores had no life before this one: with as much as the longest
-    /// lease, and a 64th more, such a store does not wait for what a former one lent.
+    /// How long ago its life began when it starts. For tests, whose stores had no life before this
+    /// one: with as much as the longest lease, and a 64th more, such a store does not wait for what
+    /// a former one lent.
     pub born_ago: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! What the store counts: every request by kind, and every drop and refusal by its reason. Each part of the engine counts for
-//! itself; a status has all of them side by side.
+//! What the store counts: every request by kind, and every drop and refusal by its reason. Each
+//! part of the engine counts for itself; a status has all of them side by side.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,8 @@ pub struct RequestCounters {
     pub need_padding: u64,
     /// Reads that found no such key.
     pub reads_not_found: u64,
-    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the whole value.
+    /// Parts of writes, and reads of large values, refused with TryAgain: no room for the
+    /// whole value.
     pub refused_parts_full: u64,
     /// Requests refused: value or key too large.
     pub refused_too_large: u64,
@@ -64,7 +65,8 @@ pub struct RequestCounters {
     pub dropped_backend_busy: u64,
     /// Datagrams dropped: not a packet of ours.
     pub dropped_malformed: u64,
-    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts of its write.
+    /// Datagrams dropped: a part in an op that takes none, or one that does not fit the other parts
+    /// of its write.
     pub dropped_part: u64,
     /// Requests in the name of a store that did not send them: the name was taken off.
     pub claims_ignored: u64,
@@ -94,7 +96,8 @@ pub struct ReadCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WriteCounters {
-    /// Writes and deletes taken, retransmissions included; one that comes in parts when it is whole.
+    /// Writes and deletes taken, retransmissions included; one that comes in parts when it
+    /// is whole.
     pub writes: u64,
     /// Parts of writes taken, retransmissions included.
     pub writes_parts: u64,
@@ -166,12 +169,15 @@ pub struct LeaseCounters {
     pub lease_terms: u64,
     /// Renewals refused: the switch left an invalidation unanswered for half a lease.
     pub leases_refused_mute: u64,
-    /// Renewals refused: the switch's clock went back, or got ahead of ours by more than a lease, since it last asked. It was started
-    /// anew or restored from a snapshot, or this machine was, or stood still; or two switches have one number.
+    /// Renewals refused: the switch's clock went back, or got ahead of ours by more than a lease,
+    /// since it last asked. It was started anew or restored from a snapshot, or this machine was,
+    /// or stood still; or two switches have one number.
     pub leases_refused_clock: u64,
-    /// Lease requests that came while the store waited out the leases of its former self; not answered.
+    /// Lease requests that came while the store waited out the leases of its former self; not
+    /// answered.
     pub leases_refused_starting: u64,
-    /// Renewals refused: what others wrote to the backend is not known, or its copies have not gone yet.
+    /// Renewals refused: what others wrote to the backend is not known, or its copies have not
+    /// gone yet.
     pub leases_refused_unwatched: u64,
     /// Lease offers sent.
     pub lease_offers: u64,
@@ -187,7 +193,8 @@ pub struct OutsideCounters {
     pub outside_changes: u64,
     /// Keys whose copies were called back because others may have changed them, or may from now on.
     pub outside_recalls: u64,
-    /// Times that anything may have changed: everything was flushed, or the backend's connection was lost.
+    /// Times that anything may have changed: everything was flushed, or the backend's connection
+    /// was lost.
     pub outside_losses: u64,
 }
 
@@ -209,8 +216,8 @@ pub struct HalfCounters {
     pub discipline_reports: u64,
     /// Requests forgotten: their half did not answer within a second.
     pub discipline_unanswered: u64,
-    /// What halves asked for that cannot be: an answer to what is no open request of theirs, no packet of ours, an unknown tenant,
-    /// too long a report.
+    /// What halves asked for that cannot be: an answer to what is no open request of theirs, no
+    /// packet of ours, an unknown tenant, too long a report.
     pub discipline_refused: u64,
     /// Requests dropped: too many are open at disciplines' halves.
     pub dropped_discipline_busy: u64,
@@ -224,7 +231,8 @@ pub struct HalfCounters {
 pub struct LoanCounters {
     /// Keys lent (write-back).
     pub loans: u64,
-    /// Loans that were prepared and not made: a switch had no room or did not answer, or the value does not fit.
+    /// Loans that were prepared and not made: a switch had no room or did not answer, or the value
+    /// does not fit.
     pub loans_cancelled: u64,
     /// Loans called back.
     pub loans_returned: u64,
@@ -232,7 +240,8 @@ pub struct LoanCounters {
     pub loans_cold: u64,
     /// Of those that were called back, the owner did not answer: its lease had to lapse.
     pub loans_lapsed: u64,
-    /// Of those that were called back, neither switch had the record any more: answered writes of the last moments may be lost.
+    /// Of those that were called back, neither switch had the record any more: answered writes of
+    /// the last moments may be lost.
     pub loans_lost: u64,
     /// Loans found in the journal at the start.
     pub loans_found: u64,
@@ -242,7 +251,8 @@ pub struct LoanCounters {
     pub loans_refused_switch: u64,
     /// Hot keys not lent: their writes pass one switch only.
     pub loans_refused_path: u64,
-    /// Hot keys not lent: what others write to the backend matters, or there is no journal, or it failed.
+    /// Hot keys not lent: what others write to the backend matters, or there is no journal, or
+    /// it failed.
     pub loans_refused_unsafe: u64,
     /// Values of lent keys written to the backend.
     pub loan_flushes: u64,

@@ -1,5 +1,5 @@
-//! Every key that has state: copies at switches, writes that wait. Bounded, and shared by the tenants: one that wants more
-//! than there is for it calls its own copies back.
+//! Every key that has state: copies at switches, writes that wait. Bounded, and shared by the
+//! tenants: one that wants more than there is for it calls its own copies back.
 //!
 //! A key is looked up once, when a packet names it; what follows goes by its [`Place`].
 

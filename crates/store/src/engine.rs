@@ -1,8 +1,10 @@
 //! The store without its socket: datagrams and the time go in, replies come out.
 //!
-//! The engine only sequences. What there is to decide the parts decide: [`keys`], [`reads`], [`loans`], [`copies`], [`halves`],
-//! [`leases`]. Each is a value; it gets what happened and a [`Context`] with the facts that parts share, and leaves what is another's
-//! to do as an [`Effect`]. A part may be handed one that lies below it (`loans` and `halves` none, `reads` the `keys`), never one above.
+//! The engine only sequences. What there is to decide the parts decide: [`keys`], [`reads`],
+//! [`loans`], [`copies`], [`halves`], [`leases`]. Each is a value; it gets what happened and a
+//! [`Context`] with the facts that parts share, and leaves what is another's to do as an
+//! [`Effect`]. A part may be handed one that lies below it (`loans` and `halves` none, `reads` the
+//! `keys`), never one above.
 
 mod admission;
 mod backend_requests;
@@ -57,8 +59,9 @@ use replies::{Answer, Origin};
 pub use tenants::UpdateError;
 use tenants::{TenantChanges, Tenants};
 
-/// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes that may wait for
-/// switches, or behind one another, over all keys: their values take 100 MB at most.
+/// Requests that may wait for the backend at once; what comes on top is dropped. Also the writes
+/// that may wait for switches, or behind one another, over all keys: their values take 100 MB
+/// at most.
 const MAX_WAITING: usize = 65_536;
 
 /// A store's whole state.
@@ -229,8 +232,9 @@ impl Engine {
         self.loans.count_write(cx, key, packet);
     }
 
-    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on, with the epoch of the part that
-    /// came last. Those of the others are proof for rule 4 when they come: each has taken another, maybe of another switch.
+    /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on,
+    /// with the epoch of the part that came last. Those of the others are proof for rule 4 when
+    /// they come: each has taken another, maybe of another switch.
     fn part(
         &mut self,
         mut origin: Origin,
@@ -376,7 +380,8 @@ impl Engine {
         self.finish(now_ns, out);
     }
 
-    /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases delayed replies.
+    /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases
+    /// delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
         let cx = &mut self.facts.at(now_ns, out);
         self.recalls.tick(&mut self.keys, cx);
@@ -429,9 +434,10 @@ impl Engine {
         Ok(())
     }
 
-    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and a switch. Copies that were
-    /// granted before stay in the directory until they are called back or die; copies that are held here of tenants that are placed
-    /// nowhere go, for no switch sends reads of them, and who wanted them held may be nobody now.
+    /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and
+    /// a switch. Copies that were granted before stay in the directory until they are called back
+    /// or die; copies that are held here of tenants that are placed nowhere go, for no switch sends
+    /// reads of them, and who wanted them held may be nobody now.
     pub fn place(&mut self, all: impl IntoIterator<Item = (u32, u16)>) {
         self.facts.placements.set(all);
         if let Some(placed) = self.facts.placements.tenants() {
@@ -439,10 +445,11 @@ impl Engine {
         }
     }
 
-    /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is gone is denied, and
-    /// everything that went on for it ends without an answer; nobody waits for its copies, so whoever gives its number to
-    /// another tenant must first have it removed from every switch. Copies of keys that are another store's from
-    /// now on are called back. Keys themselves do not move.
+    /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is
+    /// gone is denied, and everything that went on for it ends without an answer; nobody waits for
+    /// its copies, so whoever gives its number to another tenant must first have it removed from
+    /// every switch. Copies of keys that are another store's from now on are called back. Keys
+    /// themselves do not move.
     ///
     /// # Errors
     /// [`UpdateError`]; everything stays as it was then.
@@ -512,7 +519,8 @@ impl Engine {
         self.loans.awaited()
     }
 
-    /// How long it takes at most until all are back, whatever has become of the switches, if the backend answers.
+    /// How long it takes at most until all are back, whatever has become of the switches, if the
+    /// backend answers.
     pub fn returns_within(&self) -> Duration {
         Duration::from_nanos(2 * self.facts.leases.length_ns()) + Duration::from_secs(1)
     }

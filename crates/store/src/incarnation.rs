@@ -1,8 +1,10 @@
 //! What tells the lives of a store apart: each numbers terms and versions from a place of its own.
 //!
-//! Neither may mean two things. A term that came again would bring copies of the former life back to life; a version that came again would
-//! let a compare-and-set hold that read another value. Wall clocks are set back, and a store may be restarted within a second, so chance
-//! decides. Versions count the seconds in their high half besides, so that they rise from one life to the next where the clock does.
+//! Neither may mean two things. A term that came again would bring copies of the former life back
+//! to life; a version that came again would let a compare-and-set hold that read another value.
+//! Wall clocks are set back, and a store may be restarted within a second, so chance decides.
+//! Versions count the seconds in their high half besides, so that they rise from one life to the
+//! next where the clock does.
 
 /// One life of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +17,11 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// A life that begins `wall_s` seconds after 1970; `random` is another number for each life of each store.
+    /// A life that begins `wall_s` seconds after 1970; `random` is another number for each life of
+    /// each store.
     pub fn new(wall_s: u32, random: u64) -> Incarnation {
-        // Below 1 s after 1970 there would be versions that say something else: 0 is that of a key that is absent.
+        // Below 1 s after 1970 there would be versions that say something else: 0 is that of a key
+        // that is absent.
         let seconds = u64::from(wall_s.max(1));
         Incarnation {
             first_term: random,
@@ -28,7 +32,8 @@ impl Incarnation {
         }
     }
 
-    /// The same life, which asks other stores under this name. Unlike its terms it is told to those that it asks, and nobody else.
+    /// The same life, which asks other stores under this name. Unlike its terms it is told to those
+    /// that it asks, and nobody else.
     #[must_use]
     pub fn asking_as(self, client: u64) -> Incarnation {
         Incarnation { client, ..self }
@@ -50,8 +55,9 @@ impl Incarnation {
         Incarnation { ticks, ..self }
     }
 
-    /// What the epochs of its copies of other stores' keys begin with: its start in 65,536ths of a second since 1970. A life
-    /// takes no more for what others send it, so the next life's are above them.
+    /// What the epochs of its copies of other stores' keys begin with: its start in 65,536ths of a
+    /// second since 1970. A life takes no more for what others send it, so the next life's are
+    /// above them.
     pub fn first_epoch(self) -> u64 {
         (self.first_version >> 32) << 16 | u64::from(self.ticks)
     }
@@ -61,8 +67,8 @@ impl Incarnation {
         self.name
     }
 
-    /// The version of what was there before; what is written has higher ones. Lives write fewer than 2^32 values a second, so the next
-    /// second's are above them.
+    /// The version of what was there before; what is written has higher ones. Lives write fewer
+    /// than 2^32 values a second, so the next second's are above them.
     pub fn first_version(self) -> u64 {
         self.first_version
     }

@@ -1,8 +1,10 @@
-//! The loans that are open, where they survive the store: what a store that was killed had lent is called back by its next life.
+//! The loans that are open, where they survive the store: what a store that was killed had lent is
+//! called back by its next life.
 //!
-//! A file of slots, each of one line of text (JSON) padded to [`SLOT`] bytes; a line of spaces is a free slot. A loan that ends frees its
-//! slot, so the file does not grow, and ending one needs no room on a full disk. Loans are begun only when their line is on the disk. A line
-//! that is torn or broken is one of a loan that was not begun, or whose end was being written.
+//! A file of slots, each of one line of text (JSON) padded to [`SLOT`] bytes; a line of spaces is a
+//! free slot. A loan that ends frees its slot, so the file does not grow, and ending one needs no
+//! room on a full disk. Loans are begun only when their line is on the disk. A line that is torn or
+//! broken is one of a loan that was not begun, or whose end was being written.
 
 use std::{
     collections::HashMap,
@@ -83,7 +85,8 @@ pub trait Journal: Send {
     /// The loans that were open when it was opened.
     fn found(&mut self) -> Vec<Entry>;
 
-    /// Remembers a loan. The answer, maybe later as a [`Completion::Journal`]: whether it is remembered for certain.
+    /// Remembers a loan. The answer, maybe later as a [`Completion::Journal`]: whether it is
+    /// remembered for certain.
     fn begin(&mut self, entry: Entry, ticket: Ticket) -> Answer<bool>;
 
     /// Forgets the loan of a key, likewise.

@@ -1,10 +1,12 @@
-//! The shim beside the data. It takes requests from the network, keeps every copy that switches hold of its keys
-//! coherent, and passes what is left to a backend: memory of its own, Redis or memcached.
+//! The shim beside the data. It takes requests from the network, keeps every copy that switches
+//! hold of its keys coherent, and passes what is left to a backend: memory of its own, Redis or
+//! memcached.
 //!
-//! UDP datagrams of [`wire`] flow in and out. [`server`] moves them; [`engine`] turns them into questions to
-//! [`coherence`], which holds the seven rules as pure functions, and to a [`backend`].
+//! UDP datagrams of [`wire`] flow in and out. [`server`] moves them; [`engine`] turns them into
+//! questions to [`coherence`], which holds the seven rules as pure functions, and to a [`backend`].
 //! Operations that are a discipline's own go to its half in the store, a [`decide::StoreHalf`].
-//! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it listens on.
+//! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it
+//! listens on.
 
 mod asks;
 pub mod backend;

@@ -1,5 +1,5 @@
-//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. In a release build none is ever in
-//! force, and nothing of them is left in the program.
+//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. In a
+//! release build none is ever in force, and nothing of them is left in the program.
 
 /// Makes the list.
 macro_rules! mutants {
@@ -91,13 +91,14 @@ impl Mutant {
 }
 
 impl Mutant {
-    /// Whether it takes clocks to go back, which they do neither in the model nor in the hunt: found where a machine is restored from a
-    /// snapshot.
+    /// Whether it takes clocks to go back, which they do neither in the model nor in the hunt:
+    /// found where a machine is restored from a snapshot.
     pub fn is_of_clocks(self) -> bool {
         self == Mutant::AnyClockRenewed
     }
 
-    /// Whether it breaks what keeps copies in stores right: found where a discipline has some held, and by the store's own tests of them.
+    /// Whether it breaks what keeps copies in stores right: found where a discipline has some held,
+    /// and by the store's own tests of them.
     pub fn is_of_replicas(self) -> bool {
         use Mutant::*;
         matches!(

@@ -46,8 +46,8 @@ impl Partitions {
         self.all[at].owned
     }
 
-    /// The partition of ours that pays for a request which another store's partition would: a server has no more time for having
-    /// others' keys.
+    /// The partition of ours that pays for a request which another store's partition would: a
+    /// server has no more time for having others' keys.
     pub fn in_place_of(&self, at: usize) -> usize {
         let own = self.own.len();
         if own == 0 { at } else { self.own[at % own] }

@@ -1,9 +1,10 @@
-//! Where the controller has placed tenants: only switches with memory of a tenant may have copies of its items.
+//! Where the controller has placed tenants: only switches with memory of a tenant may have copies
+//! of its items.
 
 use wire::maps::HashSet;
 
-/// Pairs of a tenant and a switch, as they were told last. By default nobody has told any: every switch may have copies
-/// of every tenant's items.
+/// Pairs of a tenant and a switch, as they were told last. By default nobody has told any: every
+/// switch may have copies of every tenant's items.
 #[derive(Clone, Debug, Default)]
 pub struct Placements(Option<HashSet<(u32, u16)>>);
 

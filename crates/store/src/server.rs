@@ -76,24 +76,27 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Gives the store a cluster with other tenants, or other secrets, rates and stores of theirs; it counts from the
-    /// next packet on. A removed tenant is denied, and its pending writes end without an answer. Copies of its items
-    /// are forgotten, not called back: its number may be another's only after every switch has dropped it.
+    /// Gives the store a cluster with other tenants, or other secrets, rates and stores of theirs;
+    /// it counts from the next packet on. A removed tenant is denied, and its pending writes end
+    /// without an answer. Copies of its items are forgotten, not called back: its number may be
+    /// another's only after every switch has dropped it.
     ///
     /// # Errors
-    /// [`UpdateError`], if partitions, stores or hash seeds differ; everything stays as it was then.
+    /// [`UpdateError`], if partitions, stores or hash seeds differ; everything stays as it
+    /// was then.
     pub async fn update(&self, cluster: Cluster) -> Result<(), UpdateError> {
         let done = self.order(|done| Order::Update(cluster, done)).await;
         done.unwrap_or(Err(UpdateError::Ended))
     }
 
-    /// Tells the store where tenants are placed, pairs of a tenant and a switch: no other switch is granted copies from then on.
-    /// Before the first time every switch is.
+    /// Tells the store where tenants are placed, pairs of a tenant and a switch: no other switch is
+    /// granted copies from then on. Before the first time every switch is.
     pub async fn place(&self, all: Vec<(u32, u16)>) {
         self.order(|done| Order::Place(all, done)).await;
     }
 
-    /// Gives the half of a discipline in the store a message about a tenant, at most [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
+    /// Gives the half of a discipline in the store a message about a tenant, at most
+    /// [`decide::MESSAGE_MAX`] bytes. It has it once this returns.
     ///
     /// # Errors
     /// [`TellError`]; the half knows nothing of it then.
@@ -108,12 +111,14 @@ impl Handle {
         self.order(tell).await.unwrap_or(Err(TellError::Ended))
     }
 
-    /// Takes what halves have reported since the last time; waits until there is something. Nothing is lost if that is given up.
+    /// Takes what halves have reported since the last time; waits until there is something. Nothing
+    /// is lost if that is given up.
     pub async fn reports(&self) -> Vec<Report> {
         self.reports.take().await
     }
 
-    /// Reports that were taken may be lost with their stream: [`Handle::reports`] brings the newest about each tenant again.
+    /// Reports that were taken may be lost with their stream: [`Handle::reports`] brings the newest
+    /// about each tenant again.
     pub fn report_again(&self) {
         self.reports.again();
     }
@@ -134,8 +139,8 @@ impl Server {
         Server::start_around(config, |data, _, _| Ok(data)).await
     }
 
-    /// Likewise, and puts something of the caller's between the store and its data, who is given these, the configuration and the first
-    /// version that a value may have.
+    /// Likewise, and puts something of the caller's between the store and its data, who is given
+    /// these, the configuration and the first version that a value may have.
     ///
     /// # Errors
     /// As [`run`], and those of the caller.
@@ -206,7 +211,8 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Serves until `shutdown` is done, and what is lent has come back, if its backend outlives the store.
+    /// Serves until `shutdown` is done, and what is lent has come back, if its backend outlives
+    /// the store.
     ///
     /// # Errors
     /// The socket failed for good.
@@ -223,7 +229,8 @@ impl Server {
         self.end().await
     }
 
-    /// Calls back what is lent, and serves meanwhile. What does not come back in time is in the journal.
+    /// Calls back what is lent, and serves meanwhile. What does not come back in time is in
+    /// the journal.
     async fn end(mut self) -> anyhow::Result<()> {
         let now_ns = self.now_ns();
         let Server { engine, outbox, .. } = &mut self;
@@ -267,7 +274,8 @@ impl Server {
                 began_ns,
                 ..
             } = self;
-            // Read when they are here: nothing that comes after a pause of this process is taken for having come before.
+            // Read when they are here: nothing that comes after a pause of this process is taken
+            // for having come before.
             let mut arrived_ns = None;
             let received = endpoint.receive(|datagram, peer| {
                 let now_ns = *arrived_ns.get_or_insert_with(|| boot_ns() - *began_ns);
@@ -354,7 +362,8 @@ async fn tell(mut stream: UnixStream, text: Vec<u8>) {
     let _ = tokio::time::timeout(Duration::from_secs(5), stream.write_all(&text)).await;
 }
 
-/// Waits until a time of the store's clock, if the machine is not suspended before; for ever without one.
+/// Waits until a time of the store's clock, if the machine is not suspended before; for ever
+/// without one.
 async fn until(began_ns: u64, deadline_ns: Option<u64>) {
     match deadline_ns {
         Some(ns) => {

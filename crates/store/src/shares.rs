@@ -1,6 +1,8 @@
-//! Who has how much of a table that tenants share: half of it is divided among them, an equal share each; the rest is whoever's comes.
+//! Who has how much of a table that tenants share: half of it is divided among them, an equal share
+//! each; the rest is whoever's comes.
 //!
-//! So a tenant finds room for its share whatever the others do, and one that is alone has the whole table.
+//! So a tenant finds room for its share whatever the others do, and one that is alone has the
+//! whole table.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +61,9 @@ impl Shares {
         self.all + self.kept.saturating_sub(own) + places <= self.limit
     }
 
-    /// Who is to give a place back if this tenant finds none: itself, unless it has less than its share. Then whoever has most, which is
-    /// more than a share: it took what nobody kept for a tenant that came later.
+    /// Who is to give a place back if this tenant finds none: itself, unless it has less than its
+    /// share. Then whoever has most, which is more than a share: it took what nobody kept for a
+    /// tenant that came later.
     pub fn who_gives(&self, tenant: u32) -> u32 {
         if self.of(tenant) >= self.share {
             return tenant;

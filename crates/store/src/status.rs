@@ -33,7 +33,8 @@ pub struct Status {
     pub outside_writes: OutsideWritesStatus,
     /// Copies that the directory remembers.
     pub copies: u64,
-    /// Pairs of a tenant and a switch that may have copies of its items; `None`: no controller has told, and all may.
+    /// Pairs of a tenant and a switch that may have copies of its items; `None`: no controller has
+    /// told, and all may.
     pub placements: Option<u64>,
     /// Switches whose lease holds, and stores that hold copies of keys of this one.
     pub leases: Vec<LeaseStatus>,

@@ -1,4 +1,5 @@
-//! What clients, stores and controllers must agree on: who holds which partition, who the tenants are.
+//! What clients, stores and controllers must agree on: who holds which partition, who the
+//! tenants are.
 
 use std::{
     collections::HashSet,
@@ -39,18 +40,21 @@ pub struct Cluster {
     /// Whether tenant 0, which needs no secret, may use the cluster.
     #[serde(default = "yes")]
     pub open_tenant: bool,
-    /// Secret (32 hex digits) that signs messages between switches, stores and controllers; none for trying out.
+    /// Secret (32 hex digits) that signs messages between switches, stores and controllers; none
+    /// for trying out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_secret: Option<String>,
-    /// Length in milliseconds of the leases that stores lend to switches, 1000 to 60,000. Clients take from it how long they may send a
-    /// write again.
+    /// Length in milliseconds of the leases that stores lend to switches, 1000 to 60,000. Clients
+    /// take from it how long they may send a write again.
     #[serde(default = "usual_lease_ms")]
     pub lease_ms: u32,
-    /// The longest lease in milliseconds that anybody may still go by: switches that hold one, clients that read the file before it
-    /// changed. Stores wait for so long after a start, so it may shrink only when the longer leases are over.
+    /// The longest lease in milliseconds that anybody may still go by: switches that hold one,
+    /// clients that read the file before it changed. Stores wait for so long after a start, so it
+    /// may shrink only when the longer leases are over.
     #[serde(default = "usual_lease_ms")]
     pub lease_max_ms: u32,
-    /// Longest value in bytes, 1024 to 16 MiB. Clients refuse longer ones before they send any of it, stores whatever comes.
+    /// Longest value in bytes, 1024 to 16 MiB. Clients refuse longer ones before they send any of
+    /// it, stores whatever comes.
     #[serde(default = "usual_max_value")]
     pub max_value: u32,
     /// Switches that answer for themselves, where clients begin to look for what lies in switches.
@@ -97,7 +101,8 @@ pub struct Store {
     pub first: u32,
     /// Last partition, inclusive.
     pub last: u32,
-    /// The id of the switch at the top of its rack; 0: racks are not told apart, or it stands beside them.
+    /// The id of the switch at the top of its rack; 0: racks are not told apart, or it stands
+    /// beside them.
     #[serde(default, skip_serializing_if = "is_no_switch")]
     pub rack: NodeId,
 }
@@ -113,8 +118,8 @@ pub struct Tenant {
     /// 32 hex digits: another secret that is accepted while the secret is rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also_secret: Option<String>,
-    /// 32 hex digits: seeds the hashes of this tenant's keys, and so decides their partitions. Stays the same when
-    /// the secret is rotated; absent: the secret.
+    /// 32 hex digits: seeds the hashes of this tenant's keys, and so decides their partitions.
+    /// Stays the same when the secret is rotated; absent: the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_secret: Option<String>,
     /// Requests per second that a switch admits; 0: unlimited.
@@ -126,8 +131,8 @@ pub struct Tenant {
     /// The stores that hold this tenant's keys; empty: all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stores: Vec<SocketAddr>,
-    /// Write-back: a switch may answer writes of hot keys, and the store has them so many milliseconds later at most; 0: the
-    /// store answers every write.
+    /// Write-back: a switch may answer writes of hot keys, and the store has them so many
+    /// milliseconds later at most; 0: the store answers every write.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub write_back_ms: u32,
 }
@@ -218,8 +223,9 @@ impl Secrets {
         }
     }
 
-    /// The secret that this packet is signed with, if it is one of those that count: an answer is signed with the
-    /// same. [`Secret::NONE`] for a tenant without secrets, whose tags are not checked.
+    /// The secret that this packet is signed with, if it is one of those that count: an answer is
+    /// signed with the same. [`Secret::NONE`] for a tenant without secrets, whose tags are
+    /// not checked.
     pub fn that_signed(&self, packet: &Packet<'_>) -> Option<Secret> {
         if packet.tag_is_valid(&self.tag) {
             return Some(self.tag);
@@ -284,8 +290,9 @@ impl Cluster {
         }
     }
 
-    /// How long a client may send a write again, from its first datagram on: three quarters of a lease. What it sent last has the
-    /// rest of it to arrive before a store that restarts takes writes.
+    /// How long a client may send a write again, from its first datagram on: three quarters of a
+    /// lease. What it sent last has the rest of it to arrive before a store that restarts
+    /// takes writes.
     pub fn write_deadline(&self) -> Duration {
         Duration::from_millis(self.lease_ms.into()) * 3 / 4
     }
@@ -439,8 +446,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The store that holds a tenant's key with this hash: the owner of its partition, or, where the tenant may
-    /// not use that one, one of those that it may.
+    /// The store that holds a tenant's key with this hash: the owner of its partition, or, where
+    /// the tenant may not use that one, one of those that it may.
     pub fn store_of(&self, tenant: u32, hash: KeyHash) -> &Store {
         self.store_of_partition(tenant, partition_of(hash, self.partitions))
     }
@@ -451,7 +458,8 @@ impl Cluster {
         self.store_among(allowed, partition)
     }
 
-    /// As [`Cluster::store_of_partition`], of a tenant that may use these stores ([`Tenant::stores`]).
+    /// As [`Cluster::store_of_partition`], of a tenant that may use these stores
+    /// ([`Tenant::stores`]).
     pub fn store_among(&self, allowed: &[SocketAddr], partition: u32) -> &Store {
         let owner = self
             .stores
@@ -484,7 +492,8 @@ impl Cluster {
         self.tenants.iter().find(|t| t.id == id)
     }
 
-    /// The secret that signs what is sent in a tenant's name; `None` if the tenant is unknown or tenant 0 is switched off.
+    /// The secret that signs what is sent in a tenant's name; `None` if the tenant is unknown or
+    /// tenant 0 is switched off.
     pub fn secret_of(&self, tenant: u32) -> Option<Secret> {
         self.secrets_of(tenant).map(|secrets| secrets.tag)
     }
@@ -502,7 +511,8 @@ impl Cluster {
     }
 }
 
-/// A syntax error on one line: where it is and what was expected, without the excerpt that TOML's own text has.
+/// A syntax error on one line: where it is and what was expected, without the excerpt that TOML's
+/// own text has.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
     let message = error
         .message()

@@ -18,9 +18,10 @@ impl Secret {
     /// No secret: tags are zero and are not checked.
     pub const NONE: Secret = Secret([0; 16]);
 
-    /// SipHash-1-3 (64 bit) over what a reply repeats of its request (40 bytes of the header, and the key, filled up with
-    /// zeros to whole words of eight bytes), over the header's other bytes before the tag, with zeros in `node`'s place, and
-    /// over `node`. The result stands in the packet in network order. Zero for [`Secret::NONE`].
+    /// SipHash-1-3 (64 bit) over what a reply repeats of its request (40 bytes of the header, and
+    /// the key, filled up with zeros to whole words of eight bytes), over the header's other bytes
+    /// before the tag, with zeros in `node`'s place, and over `node`. The result stands in the
+    /// packet in network order. Zero for [`Secret::NONE`].
     pub fn tag(&self, header: &[u8; HEADER_LEN], key: &[u8]) -> u64 {
         if *self == Secret::NONE {
             return 0;

@@ -7,13 +7,15 @@ pub struct Flags(u8);
 impl Flags {
     /// No mark.
     pub const NONE: Flags = Flags(0);
-    /// On a request, set by a switch: it has an entry and asks for a grant. On a reply: this is one.
+    /// On a request, set by a switch: it has an entry and asks for a grant. On a reply: this
+    /// is one.
     pub const GRANT: Flags = Flags(1);
     /// The write happens only if the key's version equals `version`.
     pub const COMPARE: Flags = Flags(2);
     /// A switch answered, not the store.
     pub const CACHED: Flags = Flags(4);
-    /// On a read of a whole value: whoever answers may send all its parts, one after another, without being asked for each.
+    /// On a read of a whole value: whoever answers may send all its parts, one after another,
+    /// without being asked for each.
     pub const ALL: Flags = Flags(8);
 
     /// Flags from the low four bits of a byte.
@@ -53,10 +55,11 @@ pub enum Status {
     Ok = 0,
     /// There is no such key.
     NotFound = 1,
-    /// The compared version was another; `version` is the current one (0: absent). Nothing was written.
+    /// The compared version was another; `version` is the current one (0: absent). Nothing
+    /// was written.
     Mismatch = 2,
-    /// The value needs a larger reply than the request allowed; `total` holds its length in bytes. Ask again with more
-    /// padding.
+    /// The value needs a larger reply than the request allowed; `total` holds its length in bytes.
+    /// Ask again with more padding.
     NeedPadding = 3,
     /// The store takes no writes yet (it waits out a lease) or is full; ask again later.
     TryAgain = 4,
@@ -68,13 +71,15 @@ pub enum Status {
     BackendError = 7,
     /// The tenant is unknown to the store, or the tag is wrong.
     Denied = 8,
-    /// A write that names another life of this store; nothing was done by this packet. What an earlier life did with
-    /// the same request nobody knows any more.
+    /// A write that names another life of this store; nothing was done by this packet. What an
+    /// earlier life did with the same request nobody knows any more.
     OtherLife = 9,
-    /// A part of a write was taken, and others are still missing: `part` is the first of them. Nothing was written yet.
+    /// A part of a write was taken, and others are still missing: `part` is the first of them.
+    /// Nothing was written yet.
     Taken = 10,
-    /// The request named another arrangement of switches than the present one, or went to a switch that does not answer it; nothing was
-    /// done by this packet. The value says where to ask, as the discipline has it.
+    /// The request named another arrangement of switches than the present one, or went to a switch
+    /// that does not answer it; nothing was done by this packet. The value says where to ask, as
+    /// the discipline has it.
     Moved = 11,
     /// There is no room for another key; nothing was done.
     NoRoom = 12,
@@ -111,8 +116,9 @@ impl Status {
     }
 }
 
-/// An invalidation's number: 16 bits of who made it, a switch or a store that holds copies ([`crate::NodeId`]), 48 bits that never
-/// repeat there (rule 1). All zero: nobody has put anything here.
+/// An invalidation's number: 16 bits of who made it, a switch or a store that holds copies
+/// ([`crate::NodeId`]), 48 bits that never repeat there (rule 1). All zero: nobody has put
+/// anything here.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
@@ -171,8 +177,8 @@ pub struct Header {
     pub value_len: u16,
     /// Bytes 44-47: what remains of the value's life in milliseconds; 0: it does not expire.
     pub expiry_ms: u32,
-    /// Bytes 48-49: a store or switch that the packet was sent to in another's place, or that answers in it ([`crate::NodeId`]); 0:
-    /// none.
+    /// Bytes 48-49: a store or switch that the packet was sent to in another's place, or that
+    /// answers in it ([`crate::NodeId`]); 0: none.
     pub node: u16,
     /// Bytes 50-51: where the bytes of this packet begin in the value, in steps of [`PART`] bytes.
     pub part: u16,
@@ -188,7 +194,8 @@ pub struct Header {
 
 /// What [`Header::part`] counts in, in bytes.
 pub const PART: usize = 256;
-/// Length of every part of a value but its last, in bytes: what fits one packet beside any key, over IPv6 too.
+/// Length of every part of a value but its last, in bytes: what fits one packet beside any key,
+/// over IPv6 too.
 pub const PART_BYTES: usize = 4 * PART;
 
 impl Header {
@@ -246,8 +253,8 @@ impl Header {
     /// Reads a header from the first 80 bytes.
     ///
     /// # Errors
-    /// The first field that is wrong, as a [`DecodeError`]. Lengths are checked against the bytes by
-    /// [`crate::Packet::decode`], not here.
+    /// The first field that is wrong, as a [`DecodeError`]. Lengths are checked against the bytes
+    /// by [`crate::Packet::decode`], not here.
     pub fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Header, DecodeError> {
         fn be<const N: usize>(bytes: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
             bytes[at..at + N].try_into().expect("inside the header")

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::KeyHash;
 
-/// How long the values are that a store is filled with and load asks for, in bytes: one length for all, or several, of which each
-/// key's hash chooses one. As text `128`, or `64x82,1024x18` (lengths with their weights), `64x82,1024x18@7` for another choice.
+/// How long the values are that a store is filled with and load asks for, in bytes: one length for
+/// all, or several, of which each key's hash chooses one. As text `128`, or `64x82,1024x18`
+/// (lengths with their weights), `64x82,1024x18@7` for another choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Lengths {

@@ -1,10 +1,10 @@
 //! The shortstop packet and the words that every other crate shares about it.
 //!
-//! Bytes flow in ([`Packet::decode`]) and out ([`Packet::encode`]); nothing here opens a socket, reads
-//! a clock or allocates more than the packet itself. Every other crate calls this one; it calls none of them. The
-//! cluster file needs a TOML parser, so it stands behind the feature `cluster`. The specification with its byte offsets is
-//! `docs/protocol.md`; `bpf/wire.h` is the same layout for the data plane, and both check the vectors
-//! in `vectors.json`.
+//! Bytes flow in ([`Packet::decode`]) and out ([`Packet::encode`]); nothing here opens a socket,
+//! reads a clock or allocates more than the packet itself. Every other crate calls this one; it
+//! calls none of them. The cluster file needs a TOML parser, so it stands behind the feature
+//! `cluster`. The specification with its byte offsets is `docs/protocol.md`; `bpf/wire.h` is the
+//! same layout for the data plane, and both check the vectors in `vectors.json`.
 
 mod cluster;
 mod hash;
@@ -36,20 +36,22 @@ pub use packet::{DecodeError, EncodeError, Packet};
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;
-/// Who may hold copies of a key: a switch by its number, or a store as [`NODE_STORE`] with its place in the cluster file's list.
-/// Stands in [`Epoch`] and in [`Header::node`]; never 0.
+/// Who may hold copies of a key: a switch by its number, or a store as [`NODE_STORE`] with its
+/// place in the cluster file's list. Stands in [`Epoch`] and in [`Header::node`]; never 0.
 pub type NodeId = u16;
 
 /// The highest number that a switch can have.
 pub const SWITCH_MOST: SwitchId = NODE_STORE - 1;
 /// The bit that a store's [`NodeId`] has and no switch's.
 pub const NODE_STORE: NodeId = 0x8000;
-/// In a write's [`Header::node`]: a switch has sent it to the stores that hold copies of its key, too. No store's number.
+/// In a write's [`Header::node`]: a switch has sent it to the stores that hold copies of its key,
+/// too. No store's number.
 pub const NODE_ALL: NodeId = 0xffff;
 /// Stores that a cluster can have.
 pub const STORES_MOST: usize = (NODE_ALL - NODE_STORE) as usize;
 
-/// The [`NodeId`] of the store at this place of the cluster file's list; `None` beyond [`STORES_MOST`].
+/// The [`NodeId`] of the store at this place of the cluster file's list; `None` beyond
+/// [`STORES_MOST`].
 pub fn store_node(at: usize) -> Option<NodeId> {
     (at < STORES_MOST).then_some(NODE_STORE | at as NodeId)
 }
@@ -71,12 +73,14 @@ pub const SHARED_LEN: usize = 40;
 pub const MAX_KEY: usize = 250;
 /// Longest UDP payload in bytes that fits an Ethernet frame of 1500 bytes over IPv4.
 pub const MAX_PAYLOAD: usize = 1472;
-/// What a write says as the store's life if its client has not heard of it yet: no store has it, so each answers with its own.
+/// What a write says as the store's life if its client has not heard of it yet: no store has it, so
+/// each answers with its own.
 pub const LIFE_UNKNOWN: u16 = 1;
-/// The age of a key's life, in OtherLife, by which a store says that it will never do this write in the life that it named: its client
-/// may send it in the key's, whenever that began.
+/// The age of a key's life, in OtherLife, by which a store says that it will never do this write in
+/// the life that it named: its client may send it in the key's, whenever that began.
 pub const LIFE_MOVED: u32 = u32::MAX;
-/// First byte of keys that no user has: whatever keeps users' keys in switches alone keeps what it needs beside them under such keys.
+/// First byte of keys that no user has: whatever keeps users' keys in switches alone keeps what it
+/// needs beside them under such keys.
 pub const OWN_KEYS: u8 = 0;
 /// The tenant of unkeyed requests, there for trying things out.
 pub const TENANT_OPEN: u32 = 0;
@@ -86,8 +90,8 @@ pub const TENANT_SYSTEM: u32 = u32::MAX;
 pub const VERSION_ABSENT: u64 = 0;
 /// Expected version in a conditional write that must find the key present, whatever its version.
 pub const VERSION_PRESENT: u64 = u64::MAX;
-/// Expected version in a conditional delete that removes nothing, but invalidates all copies, as any write does. It never holds, since
-/// versions begin with the seconds since 1970.
+/// Expected version in a conditional delete that removes nothing, but invalidates all copies, as
+/// any write does. It never holds, since versions begin with the seconds since 1970.
 pub const VERSION_NEVER: u64 = 1;
 
 /// Longest value in bytes unless the cluster file says otherwise ([`Cluster::max_value`]).
@@ -95,7 +99,8 @@ pub const MAX_VALUE_DEFAULT: u32 = 1 << 20;
 /// The longest that it may say: what `part` can count.
 pub const MAX_VALUE_MOST: u32 = 16 << 20;
 
-/// Longest value in bytes that fits one packet (1500-byte Ethernet, IPv4) beside a key of `key_len` bytes.
+/// Longest value in bytes that fits one packet (1500-byte Ethernet, IPv4) beside a key of `key_len`
+/// bytes.
 pub const fn max_value(key_len: usize) -> usize {
     (MAX_PAYLOAD - HEADER_LEN).saturating_sub(key_len)
 }

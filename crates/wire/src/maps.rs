@@ -1,8 +1,9 @@
 //! Hash maps whose order can be repeated.
 //!
-//! Wherever the order of a map reaches a decision, a message or output, the map is one of these. Its order is random, other in
-//! every map and process, so that nobody can choose keys that collide; on a thread for which
-//! [`seed_for_simulation`] was called it follows from that seed and the map's own history.
+//! Wherever the order of a map reaches a decision, a message or output, the map is one of these.
+//! Its order is random, other in every map and process, so that nobody can choose keys that
+//! collide; on a thread for which [`seed_for_simulation`] was called it follows from that seed and
+//! the map's own history.
 
 use std::{
     cell::Cell,
@@ -31,8 +32,8 @@ fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// Maps that this thread makes from now on have the order of this seed. For simulations only: who knows the seed can choose
-/// keys that collide.
+/// Maps that this thread makes from now on have the order of this seed. For simulations only: who
+/// knows the seed can choose keys that collide.
 pub fn seed_for_simulation(seed: u64) {
     SEED.set(Some(seed));
 }

@@ -11,7 +11,8 @@ macro_rules! ops {
             /// Every op, in order of number.
             pub const ALL: &'static [Op] = &[$(Op::$name,)*];
 
-            /// Whether a packet of this op must carry a key of at least one byte (`true`) or none (`false`).
+            /// Whether a packet of this op must carry a key of at least one byte (`true`) or none
+            /// (`false`).
             pub const fn has_key(self) -> bool { match self { $(Op::$name => $key,)* } }
 
             /// Whether a packet of this op may carry a value.
@@ -49,8 +50,8 @@ ops! {
     FetchReply = 0x11, key: true, value: true;
     /// Store to switch: take a new epoch for this key and say which.
     Invalidate = 0x12, key: true, value: false;
-    /// Switch to store: the entry, if there was one, is invalid below this epoch; `version` echoes the
-    /// number of the `Invalidate`.
+    /// Switch to store: the entry, if there was one, is invalid below this epoch; `version` echoes
+    /// the number of the `Invalidate`.
     InvalidateAck = 0x13, key: true, value: false;
     /// Switch to store: lend me a lease; `version` is the sender's clock, `request` the lease slot.
     LeaseRequest = 0x14, key: false, value: false;
@@ -58,15 +59,19 @@ ops! {
     LeaseReply = 0x15, key: false, value: false;
     /// Store to switch: ask me again; the switch's data plane turns it into a `LeaseRequest`.
     LeaseOffer = 0x16, key: false, value: false;
-    /// Switch to a neighbour: does the link between us carry anything? `version` is the probe's number.
+    /// Switch to a neighbour: does the link between us carry anything? `version` is the
+    /// probe's number.
     ProbeRequest = 0x17, key: false, value: false;
     /// The neighbour's data plane sends it back as this.
     ProbeReply = 0x18, key: false, value: false;
-    /// Owner switch to keeper switch, on the way to the store: keep this write, `version`, of a lent key.
+    /// Owner switch to keeper switch, on the way to the store: keep this write, `version`, of a
+    /// lent key.
     KeepRequest = 0x19, key: true, value: true;
-    /// Keeper to owner, on the way to the client: kept; of a write that had been kept before, with the newest version and value.
+    /// Keeper to owner, on the way to the client: kept; of a write that had been kept before, with
+    /// the newest version and value.
     KeepReply = 0x1a, key: true, value: true;
-    /// Store to switch: the key is lent to you, or yours to keep; first to prepare (epoch 0), then under the epoch that the switch took.
+    /// Store to switch: the key is lent to you, or yours to keep; first to prepare (epoch 0), then
+    /// under the epoch that the switch took.
     LendRequest = 0x1b, key: true, value: true;
     /// Switch to store: prepared or begun, under this epoch, or not.
     LendReply = 0x1c, key: true, value: false;
@@ -94,21 +99,26 @@ ops! {
 
     /// KVSwitch confirm: replica to home, past the switches that send it reads: its copy is valid.
     ReplicaConfirm = 0x30, key: true, value: false;
-    /// KVSwitch push: home to replica, a grant of the newest value; with `COMPARE` its digest instead.
+    /// KVSwitch push: home to replica, a grant of the newest value; with `COMPARE` its
+    /// digest instead.
     ReplicaPush = 0x31, key: true, value: true;
-    /// KVSwitch removal: replica to home, past the switches that send it reads: it holds the key no longer.
+    /// KVSwitch removal: replica to home, past the switches that send it reads: it holds the key
+    /// no longer.
     ReplicaDrop = 0x32, key: true, value: false;
-    /// KVSwitch update: switch to replica, a copy of a write that is on its way to the key's home. Signed as the write is.
+    /// KVSwitch update: switch to replica, a copy of a write that is on its way to the key's home.
+    /// Signed as the write is.
     ReplicaUpdate = 0x33, key: true, value: true;
 
-    /// NetChain and NetCRAQ read, of any member of a chain; may carry the chain's addresses, and be padded.
+    /// NetChain and NetCRAQ read, of any member of a chain; may carry the chain's addresses, and
+    /// be padded.
     ChainRead = 0x40, key: true, value: true;
     /// NetChain and NetCRAQ read reply.
     ChainReadReply = 0x41, key: true, value: true;
     /// NetChain and NetCRAQ write, to the head of a chain. Its value begins with
     /// whose write it is and under which condition.
     ChainWrite = 0x42, key: true, value: true;
-    /// NetChain and NetCRAQ write reply, from the tail; with status Moved its value says where to ask.
+    /// NetChain and NetCRAQ write reply, from the tail; with status Moved its value says where
+    /// to ask.
     ChainWriteReply = 0x43, key: true, value: true;
     /// NetCRAQ acknowledgement, from the tail: this version is clean.
     ChainAck = 0x44, key: true, value: true;
@@ -145,7 +155,8 @@ impl Op {
         })
     }
 
-    /// Whether stores and switches say it among themselves: it is signed with the system's secret, whosever key it is about.
+    /// Whether stores and switches say it among themselves: it is signed with the system's secret,
+    /// whosever key it is about.
     pub const fn is_system(self) -> bool {
         const FIRST: u8 = Op::FetchRequest as u8;
         const LAST: u8 = Op::TakeReply as u8;

@@ -69,8 +69,8 @@ pub enum EncodeError {
 /// padding: a request may be padded to the reply size that it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// The header. Its `key_len` and `value_len` are those of `key` and `value` after decoding, and are
-    /// replaced by them when encoding.
+    /// The header. Its `key_len` and `value_len` are those of `key` and `value` after decoding, and
+    /// are replaced by them when encoding.
     pub header: Header,
     /// 1 to 250 bytes, none for lease and page messages.
     pub key: &'a [u8],
@@ -133,7 +133,8 @@ impl<'a> Packet<'a> {
     /// Appends the packet to `out` with lengths set and signed with `secret`.
     ///
     /// # Errors
-    /// [`EncodeError`] for a key or value of a length that cannot be stated; `out` is then unchanged.
+    /// [`EncodeError`] for a key or value of a length that cannot be stated; `out` is then
+    /// unchanged.
     pub fn encode(&self, secret: &Secret, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let op = self.header.op;
         if self.key.is_empty() == op.has_key() || self.key.len() > MAX_KEY {

@@ -1,5 +1,5 @@
-//! The registry's other half, for whoever measures: which experiments are about which discipline, and what disciplines would need on a
-//! switch chip. What runs on machines does without.
+//! The registry's other half, for whoever measures: which experiments are about which discipline,
+//! and what disciplines would need on a switch chip. What runs on machines does without.
 
 mod resources;
 
@@ -8,7 +8,8 @@ use lab::steered::Program;
 
 pub use self::resources::{PIPELINES, pipeline, published};
 
-/// Those of papers, each with the discipline that they are about; a discipline without experiments has no line.
+/// Those of papers, each with the discipline that they are about; a discipline without experiments
+/// has no line.
 const OF_PAPERS: &[(&[Registered], &str)] = &[
     (netcache_experiments::EXPERIMENTS, "netcache"),
     (madinc_experiments::EXPERIMENTS, "madinc"),

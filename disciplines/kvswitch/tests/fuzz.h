@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Records of replicas, in the script and the oracle (fuzz/data_plane): where reads and updates may go, which bits may change, and that a
- * write that goes round comes to an end.
+ * Records of replicas, in the script and the oracle (fuzz/data_plane): where reads and updates may
+ * go, which bits may change, and that a write that goes round comes to an end.
  */
 #pragma once
 
@@ -102,7 +102,10 @@ static __u32 node_in(const struct frame *frame, const struct view *view)
 	return big_endian(frame->bytes + view->kv + 48, 2);
 }
 
-/* Whether the packet is addressed to this replica of the key, by its own address and number, and to nobody else. */
+/*
+ * Whether the packet is addressed to this replica of the key, by its own address and number, and to
+ * nobody else.
+ */
 static void check_goes_to(const struct frame *frame, const struct view *view, __u32 store)
 {
 	const __u8 *ip = frame->bytes + view->l3;

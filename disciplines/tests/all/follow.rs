@@ -1,8 +1,10 @@
-//! Carries out what `docs/disciplines.md` says, to the letter, in this tree as it stands, under a layer that takes every change and is gone
-//! afterwards. Needs root: for the layer, and because the example's own tests load programs into the kernel.
+//! Carries out what `docs/disciplines.md` says, to the letter, in this tree as it stands, under a
+//! layer that takes every change and is gone afterwards. Needs root: for the layer, and because the
+//! example's own tests load programs into the kernel.
 //!
-//! One of the slow tests: cargo compiles and links what the steps change, the registry and the example. What else is built of the tree
-//! is fresh, for it has the same paths, ages and environment.
+//! One of the slow tests: cargo compiles and links what the steps change, the registry and the
+//! example. What else is built of the tree is fresh, for it has the same paths, ages and
+//! environment.
 
 use std::{
     collections::BTreeSet,
@@ -54,7 +56,8 @@ fn run(line: &str) {
     step.args(["-euo", "pipefail", "-c", line])
         .current_dir(root())
         .env("CARGO_TARGET_DIR", target());
-    // What cargo tells this test of its crate is not for the cargo in there: build scripts that asked for these names would run again.
+    // What cargo tells this test of its crate is not for the cargo in there: build scripts that
+    // asked for these names would run again.
     let told = std::env::vars_os().map(|(name, _)| name);
     for name in told.filter(|name| {
         let name = name.to_string_lossy();
@@ -71,8 +74,9 @@ fn run(line: &str) {
     println!("{line}\n{out}{err}");
 }
 
-/// A layer over the tree, and one over what cargo builds where that lies elsewhere, for the thread that made it and its children: what they
-/// change lies in memory, and is gone when the last of them ends, however it ends.
+/// A layer over the tree, and one over what cargo builds where that lies elsewhere, for the thread
+/// that made it and its children: what they change lies in memory, and is gone when the last of
+/// them ends, however it ends.
 struct Layer {
     /// The memory. By its descriptor, since the tree's layer may hide where it is mounted.
     memory: File,

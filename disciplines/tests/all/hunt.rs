@@ -1,6 +1,7 @@
 //! Whole systems under every fault, in the simulator: no client may notice.
 //!
-//! One of the slow tests: each kind of fault has to come about, of which the rare ones take some hundred plans.
+//! One of the slow tests: each kind of fault has to come about, of which the rare ones take some
+//! hundred plans.
 
 use hunt::{Deed, Disciplines, Limits, Plan, hunt, run};
 
@@ -81,7 +82,8 @@ fn halted(deed: &Deed) -> Option<Deed> {
     })
 }
 
-/// Whether a store has another life after it. Data that outlives a store has the time of whoever asks it here, and would see a jump.
+/// Whether a store has another life after it. Data that outlives a store has the time of whoever
+/// asks it here, and would see a jump.
 fn begins_anew(deed: &Deed) -> bool {
     match deed {
         Deed::Kill { process, .. } => process.ends_with("/store"),
@@ -90,7 +92,8 @@ fn begins_anew(deed: &Deed) -> bool {
     }
 }
 
-/// Stores that stand still with all of their clocks. One that holds copies of others' keys would serve old ones then, as a switch may.
+/// Stores that stand still with all of their clocks. One that holds copies of others' keys would
+/// serve old ones then, as a switch may.
 #[test]
 fn nobody_notices_that_a_store_was_paused() {
     let mut halts = 0;
@@ -126,7 +129,8 @@ fn a_seed_is_replayed_bit_by_bit() {
     }
 }
 
-/// Not a test of its own: `SEED=n cargo test -p disciplines --test all -- --ignored shrinks` shows the smallest plan.
+/// Not a test of its own: `SEED=n cargo test -p disciplines --test all -- --ignored shrinks` shows
+/// the smallest plan.
 #[test]
 #[ignore = "for whoever looks into a seed"]
 fn shrinks() {

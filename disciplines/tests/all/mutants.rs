@@ -1,6 +1,8 @@
-//! Each part of the rules of coherence, broken in the real C or in the real store: the hunt in the simulator must notice.
+//! Each part of the rules of coherence, broken in the real C or in the real store: the hunt in the
+//! simulator must notice.
 //!
-//! One of the slow tests: what takes several faults in one order shows in the hundredth plan or later, and each plan is a whole system.
+//! One of the slow tests: what takes several faults in one order shows in the hundredth plan or
+//! later, and each plan is a whole system.
 
 use std::{
     io::{Write, stdout},
@@ -14,11 +16,13 @@ use dataplane::native::Mutant as InSwitch;
 use hunt::{Limits, Plan, run};
 use store::mutants::Mutant as InStore;
 
-/// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of copies in stores, plans with these.
+/// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of
+/// copies in stores, plans with these.
 const SEEDS: usize = 1000;
 
-/// What needs two packets in a switch at once, or one beside the agent. In the simulator packets pass a switch one after the
-/// other; the data plane's fuzzer lets them interrupt one another, and its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
+/// What needs two packets in a switch at once, or one beside the agent. In the simulator packets
+/// pass a switch one after the other; the data plane's fuzzer lets them interrupt one another, and
+/// its oracle catches these (`crates/dataplane/tests/all/host_c.rs`).
 const NOT_ATOMIC: [&str; 5] = [
     "epoch_after_lookup",
     "entry_epoch_falls",
@@ -27,8 +31,10 @@ const NOT_ATOMIC: [&str; 5] = [
     "serves_torn",
 ];
 
-/// What needs several rare things in one order; the model goes through all orders, and finds them (`disciplines/netcache/tests/all/coherence`),
-/// and rows of a switch's programs and of the store have what is about loans (`crates/dataplane/tests/all/lent`, `crates/store/src/engine/tests/loans.rs`).
+/// What needs several rare things in one order; the model goes through all orders, and finds them
+/// (`disciplines/netcache/tests/all/coherence`), and rows of a switch's programs and of the store
+/// have what is about loans (`crates/dataplane/tests/all/lent`,
+/// `crates/store/src/engine/tests/loans.rs`).
 const RARE: [&str; 11] = [
     "expiry_from_arrival",
     "lease_from_arrival",
@@ -43,8 +49,9 @@ const RARE: [&str; 11] = [
     "ReplicaWithoutLease",
 ];
 
-/// What takes hundreds of plans from the first on, with one that caught it when this was written: that one is tried first. Where the code
-/// has changed so that it no longer does, the test takes longer and says which seed does now.
+/// What takes hundreds of plans from the first on, with one that caught it when this was written:
+/// that one is tried first. Where the code has changed so that it no longer does, the test takes
+/// longer and says which seed does now.
 const KNOWN: [(&str, u64); 7] = [
     ("lent_keeps_any_loan", 2107),
     ("ReplicaOfAnyTerm", 549),

@@ -1,5 +1,6 @@
-//! Several racks under a spine, in the simulator: a hot key's reads are sent on twice, by the spine and by the switch at the top of the rack that it
-//! chose, and its writes reach all who have the key.
+//! Several racks under a spine, in the simulator: a hot key's reads are sent on twice, by the spine
+//! and by the switch at the top of the rack that it chose, and its writes reach all who have
+//! the key.
 
 use load::{LoadConfig, Phase, PhaseResult, workload::Popularity};
 use sim::{
@@ -171,7 +172,8 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
     }
 }
 
-/// Of another rack's stores one is the entry, and which does not matter: a read is lost only until its own switch notices.
+/// Of another rack's stores one is the entry, and which does not matter: a read is lost only until
+/// its own switch notices.
 #[test]
 fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
     let mut racks = Racks::new(&[]);

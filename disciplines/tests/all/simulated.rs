@@ -1,4 +1,5 @@
-//! A rack of each registered discipline in the simulator: its switch serves what is hot, and the same seed gives the same world.
+//! A rack of each registered discipline in the simulator: its switch serves what is hot, and the
+//! same seed gives the same world.
 
 use dataplane::{Counters, Programs};
 use decide::{Items, Registration};
@@ -117,7 +118,8 @@ fn switches_serve_what_is_hot_and_nobody_sees_a_wrong_value() {
     }
 }
 
-/// The controller stands still from before the first read on: it has given out memory, and knows of no key.
+/// The controller stands still from before the first read on: it has given out memory, and knows of
+/// no key.
 #[test]
 fn what_is_hot_is_served_at_once_whether_or_not_the_controller_runs() {
     let disciplines = disciplines::all().iter();

@@ -1,7 +1,9 @@
-//! Experiments in the simulator: what they need, that a seed says everything, and that what they claim comes out.
+//! Experiments in the simulator: what they need, that a seed says everything, and that what they
+//! claim comes out.
 //!
-//! One of the slow tests: the quick runs are minutes of work for two threads, two fifths of it `kv-accuracy`, `kv-scale` and `kv-writes`. What an
-//! experiment claims is about whole systems under load for seconds, and millions of packets are what that takes.
+//! One of the slow tests: the quick runs are minutes of work for two threads, two fifths of it
+//! `kv-accuracy`, `kv-scale` and `kv-writes`. What an experiment claims is about whole systems
+//! under load for seconds, and millions of packets are what that takes.
 
 use std::sync::{
     Mutex,
@@ -78,8 +80,8 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
     assert_eq!(find("demo").needs(&real).unwrap(), Some("memcached"));
 }
 
-/// The quick run of every experiment that needs no kernel: what its file claims comes out, and nothing was counted that must never be.
-/// `docs/simulator.md` lists them.
+/// The quick run of every experiment that needs no kernel: what its file claims comes out, and
+/// nothing was counted that must never be. `docs/simulator.md` lists them.
 #[test]
 fn what_experiments_claim_comes_out() {
     let all = experiments().unwrap();

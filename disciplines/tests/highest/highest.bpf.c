@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Highest: an item's record is the highest number that anybody said for its key, 8 bytes in network order. A request
- * says a number in `version`, the reply there which is the highest now. Saying it twice, or late, changes nothing.
+ * Highest: an item's record is the highest number that anybody said for its key, 8 bytes in network
+ * order. A request says a number in `version`, the reply there which is the highest now. Saying it
+ * twice, or late, changes nothing.
  */
 #include "discipline.h"
 
@@ -41,7 +42,9 @@ STEP int highest(struct xdp_md *ctx)
 	return forward(ctx, work);
 }
 
-/* A key that is not here is forwarded: the store hears of it, and the control half makes the item. */
+/*
+ * A key that is not here is forwarded: the store hears of it, and the control half makes the item.
+ */
 STEP int highest_raise(struct xdp_md *ctx)
 {
 	struct work *work = get_work();

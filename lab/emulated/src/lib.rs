@@ -1,8 +1,9 @@
-//! Servers that are not there, for experiments: a store's backend that has keys from the start ([`Populate`]) and answers at the pace of a
-//! server of a given speed ([`Pace`]), so that one process stands for a rack of them.
+//! Servers that are not there, for experiments: a store's backend that has keys from the start
+//! ([`Populate`]) and answers at the pace of a server of a given speed ([`Pace`]), so that one
+//! process stands for a rack of them.
 //!
-//! In: any [`Backend`], whose answers stay as they are. `shortstop-lab store` and the simulator call this; the store knows
-//! nothing of it but [`Backend::admit`].
+//! In: any [`Backend`], whose answers stay as they are. `shortstop-lab store` and the simulator
+//! call this; the store knows nothing of it but [`Backend::admit`].
 
 mod pace;
 mod populate;

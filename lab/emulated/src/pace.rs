@@ -1,7 +1,8 @@
 //! The pace of servers with bounded queues, one for each partition.
 //!
-//! A partition's virtual clock says when its server would be done with what it has taken; an answer leaves no sooner than
-//! that, and a request that finds more than `queue` others waiting is dropped, as a full socket buffer would.
+//! A partition's virtual clock says when its server would be done with what it has taken; an answer
+//! leaves no sooner than that, and a request that finds more than `queue` others waiting is
+//! dropped, as a full socket buffer would.
 
 use std::str::FromStr;
 
@@ -105,8 +106,8 @@ impl Pace {
         });
     }
 
-    /// Takes one request at `now_ns`: the time before which its answer must not leave (0: at once), or `None` if
-    /// it is dropped.
+    /// Takes one request at `now_ns`: the time before which its answer must not leave (0: at once),
+    /// or `None` if it is dropped.
     pub fn admit(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
         if let Some(change) = &mut self.change {
             let first_ns = *change.first_ns.get_or_insert(now_ns);

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use store::backend::{Answer, Backend, Change, Condition, Key, Put};
 use wire::{Cluster, KeyHash, Lengths, Secret};
 
-/// The keys that labs and benchmarks read: key `i` of `count` is `key` and thirteen digits, its value the key's bytes over and over, as
-/// long as `value_len` has it for the key.
+/// The keys that labs and benchmarks read: key `i` of `count` is `key` and thirteen digits, its
+/// value the key's bytes over and over, as long as `value_len` has it for the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Populate {
     /// Number of keys.
@@ -34,10 +34,12 @@ impl FromStr for Populate {
 }
 
 impl Populate {
-    /// Writes those keys of the open tenant that the store at `identity` has in this cluster, all without one, under this version.
+    /// Writes those keys of the open tenant that the store at `identity` has in this cluster, all
+    /// without one, under this version.
     ///
     /// # Errors
-    /// The cluster has switched the open tenant off, its `max_value` is less than a value, or not all of them fit.
+    /// The cluster has switched the open tenant off, its `max_value` is less than a value, or not
+    /// all of them fit.
     pub fn fill(
         &self,
         data: &mut dyn Backend,

@@ -5,7 +5,8 @@ use crate::command::Command;
 /// What was asked for.
 #[derive(Default)]
 pub struct Choice {
-    /// Texts of which one has to be in a command; one that is all of a command, with or without `shortstop-lab run`, means that one alone.
+    /// Texts of which one has to be in a command; one that is all of a command, with or without
+    /// `shortstop-lab run`, means that one alone.
     pub only: Vec<String>,
     /// Whole runs too, not the quick ones and the bench alone.
     pub full: bool,

@@ -107,14 +107,16 @@ impl Command {
         self.words.iter().any(|word| word == "--quick")
     }
 
-    /// Where what it measures and draws is left. A folder of its own: its short version draws pictures of the same names.
+    /// Where what it measures and draws is left. A folder of its own: its short version draws
+    /// pictures of the same names.
     pub fn leavings(&self, project: &Path) -> PathBuf {
         let folder = project.join("target/figures").join(self.file());
         folder.with_extension("")
     }
 }
 
-/// Runs it with the release build that is there, as root where that is needed: the caller is. What it printed by name.
+/// Runs it with the release build that is there, as root where that is needed: the caller is. What
+/// it printed by name.
 ///
 /// # Errors
 /// It cannot be started, fails, or says nothing that can be read.
@@ -140,7 +142,8 @@ pub fn run(project: &Path, command: &Command) -> anyhow::Result<Map<String, Valu
     Ok(figures(&serde_json::from_str(&text)?))
 }
 
-/// What is said by name: the summary of an experiment; of the bench each row's ratio, and as `ROW.1` and `ROW.2` its two sides.
+/// What is said by name: the summary of an experiment; of the bench each row's ratio, and as
+/// `ROW.1` and `ROW.2` its two sides.
 fn figures(said: &Value) -> Map<String, Value> {
     if let Some(summary) = said.get("summary").and_then(Value::as_object) {
         return summary.clone();

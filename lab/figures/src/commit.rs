@@ -29,7 +29,8 @@ fn git(project: &Path, words: &[&str]) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The commit that changed the code at hand last, whatever documents were since; with `+` where some of it is not committed.
+/// The commit that changed the code at hand last, whatever documents were since; with `+` where
+/// some of it is not committed.
 pub fn of(project: &Path) -> String {
     let words = [
         "log",
@@ -66,7 +67,8 @@ mod tests {
         git(project, &[&by[..], &["commit", "-q", "-m", "x"]].concat()).unwrap();
     }
 
-    /// Figures that are kept in commits of their own would make all the others look older than the code.
+    /// Figures that are kept in commits of their own would make all the others look older than
+    /// the code.
     #[test]
     fn documents_make_no_other_code() {
         let dir = tempfile::tempdir().unwrap();

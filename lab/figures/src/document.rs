@@ -106,8 +106,8 @@ fn command_in(line: &str) -> Option<Command> {
     spans.find_map(Command::parse)
 }
 
-/// What a template comes to: its lines, each with the figures of the command in it or in the nearest line above, and what they
-/// were measured on.
+/// What a template comes to: its lines, each with the figures of the command in it or in the
+/// nearest line above, and what they were measured on.
 fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
     let mut shown = String::new();
     let mut command = None;

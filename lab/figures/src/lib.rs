@@ -1,4 +1,5 @@
-//! The figures in README and docs: measured by the commands that stand beside them, and written there.
+//! The figures in README and docs: measured by the commands that stand beside them, and
+//! written there.
 //!
 //! A document says what it wants in a block, a comment that no reader of the page sees:
 //!
@@ -10,8 +11,9 @@
 //! <!-- end of figures -->
 //! ```
 //!
-//! [`document`] finds blocks and fills them in, [`command`] runs what they name, [`result`] is what is kept of a run, [`code`] says what a
-//! command runs, [`age`] which of that has changed since it ran, [`choice`], [`queue`] and [`measure`] which are run and when.
+//! [`document`] finds blocks and fills them in, [`command`] runs what they name, [`result`] is what
+//! is kept of a run, [`code`] says what a command runs, [`age`] which of that has changed since it
+//! ran, [`choice`], [`queue`] and [`measure`] which are run and when.
 
 mod age;
 mod choice;
@@ -47,9 +49,11 @@ use self::{
     result::Results,
 };
 
-/// Measures the figures of README and docs, writes them there, and says which are not of the code at hand.
+/// Measures the figures of README and docs, writes them there, and says which are not of the code
+/// at hand.
 ///
-/// A figure is stale when something changed that its command runs: a crate, the experiment's file, a package from elsewhere.
+/// A figure is stale when something changed that its command runs: a crate, the experiment's file,
+/// a package from elsewhere.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab figures check\n  shortstop-lab figures run --minutes 10\n  \
@@ -71,13 +75,15 @@ enum What {
     Run(Run),
     /// Writes what was kept into the documents.
     Write,
-    /// Lists what is stale, with the time that it takes. Fails only if a document shows something else than was kept.
+    /// Lists what is stale, with the time that it takes. Fails only if a document shows something
+    /// else than was kept.
     Check,
 }
 
 #[derive(clap::Args)]
 struct Run {
-    /// Only commands that have this in them, or this one, whole runs too; may be given several times. By default the quick runs and the bench.
+    /// Only commands that have this in them, or this one, whole runs too; may be given several
+    /// times. By default the quick runs and the bench.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     only: Vec<String>,
     /// Whole runs too, which take hours.
@@ -86,7 +92,8 @@ struct Run {
     /// Those that are not stale too.
     #[arg(long)]
     again: bool,
-    /// Begin none that would not be done within this time. Called again, it goes on with what is left.
+    /// Begin none that would not be done within this time. Called again, it goes on with what
+    /// is left.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
 }
@@ -94,7 +101,8 @@ struct Run {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// A file that cannot be read or written, a block that is no block, an experiment that is declared wrongly.
+/// A file that cannot be read or written, a block that is no block, an experiment that is
+/// declared wrongly.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let project = &args.project;
     let mut results = Results::at(project.join("docs/figures"));

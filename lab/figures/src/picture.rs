@@ -9,7 +9,8 @@ use anyhow::Context;
 
 use crate::{command::Command, document::Document};
 
-/// Copies those that the document shows from where the commands that it names have left them; what was not drawn now stays.
+/// Copies those that the document shows from where the commands that it names have left them; what
+/// was not drawn now stays.
 ///
 /// # Errors
 /// A picture cannot be copied.
@@ -23,7 +24,8 @@ pub fn place(project: &Path, document: &Document) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a picture is that one of the document's commands drew; a whole run rather than a short one.
+/// Where a picture is that one of the document's commands drew; a whole run rather than a
+/// short one.
 fn drawn(project: &Path, document: &Document, name: &str) -> Option<PathBuf> {
     let mut commands: Vec<Command> = document.commands().into_iter().collect();
     commands.sort_by_key(Command::is_quick);

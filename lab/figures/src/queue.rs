@@ -79,7 +79,8 @@ fn minutes(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() / 60.0)
 }
 
-/// Commands that wait, the longest first: so those that run side by side end at about the same time.
+/// Commands that wait, the longest first: so those that run side by side end at about the
+/// same time.
 pub struct Queue {
     waiting: Vec<(Command, Expected)>,
     limit: Option<Duration>,

@@ -1,16 +1,19 @@
-//! Just-in-time linearization (Lowe, "Testing for linearizability", 2017; the same idea as Wing and Gong's search with
-//! memoisation, run forward in time): the set of all states that the key may be in is carried from event to event. An operation
-//! is linearized no earlier than some operation's return needs it, so the set stays small; the history is bad when
-//! it becomes empty. The tests hold it against stateright's `LinearizabilityTester`.
+//! Just-in-time linearization (Lowe, "Testing for linearizability", 2017; the same idea as Wing and
+//! Gong's search with memoisation, run forward in time): the set of all states that the key may be
+//! in is carried from event to event. An operation is linearized no earlier than some operation's
+//! return needs it, so the set stays small; the history is bad when it becomes empty. The tests
+//! hold it against stateright's `LinearizabilityTester`.
 //!
-//! Four things keep it fast where outcomes are unknown and many write at once. What changes nothing is linearized as soon as it can be. An open
-//! operation is linearized only if its state is needed by one that is pending. Of two states of the world that
-//! differ only in which open operations are used up, the one that used fewer covers the other. And a write without a condition
-//! hides every other such write that is under way: those may have taken effect just before it, or may still.
+//! Four things keep it fast where outcomes are unknown and many write at once. What changes nothing
+//! is linearized as soon as it can be. An open operation is linearized only if its state is needed
+//! by one that is pending. Of two states of the world that differ only in which open operations are
+//! used up, the one that used fewer covers the other. And a write without a condition hides every
+//! other such write that is under way: those may have taken effect just before it, or may still.
 //!
-//! A value with a time to live goes by itself: its lapse is one more operation, nobody's, which takes effect at some moment while it is
-//! pending if the value is there then, and else never. Between that moment and the lapse's end the value may still be read from a copy,
-//! unless something else was written.
+//! A value with a time to live goes by itself: its lapse is one more operation, nobody's, which
+//! takes effect at some moment while it is pending if the value is there then, and else never.
+//! Between that moment and the lapse's end the value may still be read from a copy, unless
+//! something else was written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +59,8 @@ pub fn check(operations: &[Operation]) -> anyhow::Result<Verdict> {
     check_within(operations, MAX_WORLDS)
 }
 
-/// As [`check`], and gives up when more than so many pasts are possible at a time: the work grows with their square.
+/// As [`check`], and gives up when more than so many pasts are possible at a time: the work grows
+/// with their square.
 ///
 /// # Errors
 /// Too many pasts are possible to decide.
@@ -184,12 +188,14 @@ impl Search<'_> {
         let mut found = Worlds::default();
         for world in worlds {
             if Need::Value(self.value_of(lapse)).is_met(world.state) {
-                // Each step away from it: the lapse itself, or what came just before and needed the value.
+                // Each step away from it: the lapse itself, or what came just before and needed
+                // the value.
                 for next in self.steps(&world, lapse) {
                     found.insert(next.without(lapse).without_ghost(self.value_of(lapse)));
                 }
             } else {
-                // It has gone, or was overwritten: it will not come again, for its write has returned.
+                // It has gone, or was overwritten: it will not come again, for its write has
+                // returned.
                 found.insert(world.without(lapse).without_ghost(self.value_of(lapse)));
             }
         }
@@ -219,8 +225,8 @@ impl Search<'_> {
             if is_over || !operation.need.is_met(world.state) {
                 continue;
             }
-            // What has no condition, and whose state nobody needs, can wait. What has one cannot wait for the end of the value
-            // that it needs.
+            // What has no condition, and whose state nobody needs, can wait. What has one cannot
+            // wait for the end of the value that it needs.
             let can_wait = operation.need == Need::Any
                 || (self.is_open(i) || self.is_lapse(i)) && !self.is_lapse(target);
             if can_wait && i != target && !self.is_needed(i, state, world) {
@@ -290,8 +296,8 @@ impl World {
         need.is_met(self.state) || (self.ghost.is_some() && need.is_met(self.ghost))
     }
 
-    /// Whether whatever can follow `other` can follow this: the value is the same, and each operation stands as it does there or
-    /// is still free.
+    /// Whether whatever can follow `other` can follow this: the value is the same, and each
+    /// operation stands as it does there or is still free.
     fn covers(&self, other: &World) -> bool {
         self.state == other.state
             && (self.ghost == other.ghost || other.ghost.is_none())

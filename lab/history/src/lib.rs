@@ -1,10 +1,13 @@
-//! Histories: what clients asked and were told, and whether one copy of each key could have answered so.
+//! Histories: what clients asked and were told, and whether one copy of each key could have
+//! answered so.
 //!
-//! A [`Recorder`] is one client that records every operation with the time of its call and of its return; it asks through whoever
-//! drives it. [`clients`] drives many at the same time, on the monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether the history is
-//! linearizable; [`shrink`] cuts a bad one down to what is needed to see it.
+//! A [`Recorder`] is one client that records every operation with the time of its call and of its
+//! return; it asks through whoever drives it. [`clients`] drives many at the same time, on the
+//! monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether
+//! the history is linearizable; [`shrink`] cuts a bad one down to what is needed to see it.
 //!
-//! Called by experiments, and by `shortstop-lab clients`. Of the other crates it knows `wire`, `client` and `seed`.
+//! Called by experiments, and by `shortstop-lab clients`. Of the other crates it knows `wire`,
+//! `client` and `seed`.
 
 mod checker;
 mod client;
@@ -44,8 +47,9 @@ pub enum Effect {
     Delete,
 }
 
-/// One operation of one client on one key. What it was told is in `need` and `effect`: a read that found 7 needs the value 7
-/// and keeps it; a compare-and-set that succeeded needs the value that its version belonged to.
+/// One operation of one client on one key. What it was told is in `need` and `effect`: a read that
+/// found 7 needs the value 7 and keeps it; a compare-and-set that succeeded needs the value that
+/// its version belonged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// The client; its operations do not overlap.
@@ -54,7 +58,8 @@ pub struct Operation {
     pub key: u32,
     /// When it was called, in nanoseconds of the monotonic clock.
     pub call_ns: u64,
-    /// When it returned. None: its outcome is unknown; it may take effect at any time after its call, or never.
+    /// When it returned. None: its outcome is unknown; it may take effect at any time after its
+    /// call, or never.
     pub return_ns: Option<u64>,
     /// What must hold at the moment of its effect.
     pub need: Need,
@@ -65,13 +70,15 @@ pub struct Operation {
     pub lapse: Option<Lapse>,
 }
 
-/// When a written value goes by itself, as far as a client can tell: at some moment between two. A copy may be served
-/// until the later one, by a clock that differs from the store's, unless something else is written before.
+/// When a written value goes by itself, as far as a client can tell: at some moment between two. A
+/// copy may be served until the later one, by a clock that differs from the store's, unless
+/// something else is written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lapse {
     /// It may be gone from then on, in nanoseconds of the operations' clock.
     pub from_ns: u64,
-    /// Nobody reads it any more after then. None: it may stay, because it is unknown when it was written.
+    /// Nobody reads it any more after then. None: it may stay, because it is unknown when it
+    /// was written.
     pub until_ns: Option<u64>,
 }
 

@@ -46,16 +46,16 @@ pub struct Lives {
     pub least_ms: u64,
     /// Longest.
     pub most_ms: u64,
-    /// How long after its end a value may still be read, for what else stands still or goes wrong: beside the two percent and
-    /// 50 ms that clocks may differ by.
+    /// How long after its end a value may still be read, for what else stands still or goes wrong:
+    /// beside the two percent and 50 ms that clocks may differ by.
     pub overdue_ms: u64,
 }
 
 /// One recording client: one operation at a time, asked and answered by whoever drives it.
 ///
-/// Its driver takes what to ask from [`Recorder::next`], asks it, and says what came of it with [`Recorder::told`], again and
-/// again. Times are nanoseconds of one clock that all clients of a history share. The configuration's seed and the answers
-/// decide what is asked.
+/// Its driver takes what to ask from [`Recorder::next`], asks it, and says what came of it with
+/// [`Recorder::told`], again and again. Times are nanoseconds of one clock that all clients of a
+/// history share. The configuration's seed and the answers decide what is asked.
 pub struct Recorder {
     number: u32,
     keys: u32,
@@ -76,8 +76,8 @@ pub struct Recorder {
 pub struct Asked {
     /// In whose name: its place in the configuration's list of tenants.
     pub tenant: usize,
-    /// The key's name, which tenants share. A value that reaches the wrong tenant's was never written to that key, and the
-    /// checker finds it.
+    /// The key's name, which tenants share. A value that reaches the wrong tenant's was never
+    /// written to that key, and the checker finds it.
     pub key: String,
     what: What,
     /// The key's number in the record.
@@ -150,8 +150,8 @@ impl Recorder {
 
     /// What it asks next. What was asked before and never answered is forgotten.
     pub fn next(&mut self, now_ns: u64) -> &Asked {
-        // Squared: some keys are far hotter than others, and become cached; others after a while, so that those are
-        // evicted.
+        // Squared: some keys are far hotter than others, and become cached; others after a while,
+        // so that those are evicted.
         let draw: f64 = self.rng.random();
         let rank = (draw * draw * f64::from(self.keys)) as u64;
         let key = ((rank + now_ns / HOT_FOR_NS) % u64::from(self.keys)) as u32;
@@ -208,7 +208,8 @@ impl Recorder {
         }
     }
 
-    /// What came of the operation that was asked last. Returns whether it is in the record now: whether it says anything.
+    /// What came of the operation that was asked last. Returns whether it is in the record now:
+    /// whether it says anything.
     pub fn told(&mut self, result: Result<Answer, Error>, now_ns: u64) -> bool {
         let Some(asked) = self.asked.take() else {
             return false;
@@ -286,8 +287,8 @@ impl Recorder {
                 Condition::Absent => Said::Certain(Need::Present, Effect::Keep),
                 Condition::Present => Said::Certain(Need::Absent, Effect::Keep),
                 _ => {
-                    // A store that restarted knows the same value by a younger version: nothing is certain but that
-                    // nothing was written.
+                    // A store that restarted knows the same value by a younger version: nothing is
+                    // certain but that nothing was written.
                     self.known.remove(&key);
                     Said::Certain(Need::Any, Effect::Keep)
                 }
@@ -296,7 +297,8 @@ impl Recorder {
         }
     }
 
-    /// When the value that was written ends. The store counts from when it wrote: between call and return.
+    /// When the value that was written ends. The store counts from when it wrote: between call
+    /// and return.
     fn lapse(&self, asked: &Asked, effect: Effect, return_ns: Option<u64>) -> Option<Lapse> {
         let (What::Write { ttl: Some(ttl), .. }, Effect::Write(_)) = (&asked.what, effect) else {
             return None;
@@ -327,8 +329,9 @@ const ONE_PACKET: usize = 1350;
 /// A value of several parts; those that are much longer are rare.
 const SOME_PARTS: usize = 6 << 10;
 
-/// A value that says its number in every word: a torn one does not pass for another. In one of 23 lengths; with a `longest`,
-/// in every length from a word's to that. Of values that no packet holds, one in four has some parts, one in sixteen any number.
+/// A value that says its number in every word: a torn one does not pass for another. In one of 23
+/// lengths; with a `longest`, in every length from a word's to that. Of values that no packet
+/// holds, one in four has some parts, one in sixteen any number.
 fn encode(number: u64, longest: usize) -> Vec<u8> {
     let word = number.to_be_bytes();
     if longest == 0 {

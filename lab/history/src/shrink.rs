@@ -1,7 +1,8 @@
 use super::{Effect, Need, Operation, Verdict, check};
 
-/// Cuts a history of one key that is not linearizable down to operations that still are not: all that came after is left
-/// out, then whatever can be, in ever smaller pieces. A write goes only with everything that saw its value.
+/// Cuts a history of one key that is not linearizable down to operations that still are not: all
+/// that came after is left out, then whatever can be, in ever smaller pieces. A write goes only
+/// with everything that saw its value.
 pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
     let Some(end_ns) = operations[violation].return_ns else {
         return operations.to_vec();

@@ -1,4 +1,5 @@
-//! The clients of one host: each asks one thing after the other, with pauses, and records what it is told.
+//! The clients of one host: each asks one thing after the other, with pauses, and records what it
+//! is told.
 
 use std::{
     any::Any,
@@ -14,7 +15,8 @@ use wire::Packet;
 
 use crate::connection::{Connect, Connection};
 
-/// What makes the clients of a host, each time that they start: with the records of their earlier lives.
+/// What makes the clients of a host, each time that they start: with the records of their
+/// earlier lives.
 pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64) -> Maker {
     Box::new(move |birth| Ok(Box::new(Asking::new(&config, connect, pause_us, birth)?)))
 }

@@ -1,4 +1,5 @@
-//! Stores that hold copies of one another's keys, in a plan: disciplines that have that, and few keys that many read and write.
+//! Stores that hold copies of one another's keys, in a plan: disciplines that have that, and few
+//! keys that many read and write.
 
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
@@ -61,8 +62,8 @@ impl Plan {
         }
     }
 
-    /// What is done to such a plan besides: a store that holds copies and is away for longer than its lease, while the key's home and
-    /// clients go on.
+    /// What is done to such a plan besides: a store that holds copies and is away for longer than
+    /// its lease, while the key's home and clients go on.
     pub(crate) fn draw_copies_deeds(&mut self) {
         let mut rng = rng(self.seed, "deeds of copies in stores");
         let longest_ms = u64::from(self.longest_lease_ms());

@@ -41,7 +41,8 @@ pub struct Hunted {
     pub busy_s: f64,
     /// How often each thing was done or went wrong.
     pub faults: BTreeMap<String, u64>,
-    /// What stores and switches counted of loans: [`LOANS`](crate::LOANS), and what they lost where they may.
+    /// What stores and switches counted of loans: [`LOANS`](crate::LOANS), and what they lost where
+    /// they may.
     pub loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys, [`REPLICAS`] among it.
     pub replicas: BTreeMap<String, u64>,
@@ -51,7 +52,8 @@ pub struct Hunted {
     pub found: Vec<Found>,
 }
 
-/// What stores count of copies of other stores' keys; each comes about in enough seeds, where a discipline has some held.
+/// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
+/// discipline has some held.
 pub const REPLICAS: [&str; 6] = [
     "replica_reads",
     "replica_confirms",
@@ -66,7 +68,8 @@ pub fn is_of_replicas(name: &str) -> bool {
     name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 
-/// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that flip, where they do.
+/// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that
+/// flip, where they do.
 pub const KINDS: [&str; 15] = [
     "lost",
     "duplicated",
@@ -127,8 +130,8 @@ impl Hunted {
     }
 }
 
-/// Runs the plans of these seeds on so many threads. `goes_on` is asked before each, with what there is so far; when it says no, no
-/// other is begun.
+/// Runs the plans of these seeds on so many threads. `goes_on` is asked before each, with what
+/// there is so far; when it says no, no other is begun.
 pub fn hunt(
     seeds: impl Iterator<Item = u64> + Send,
     disciplines: Disciplines,

@@ -29,7 +29,8 @@ impl Plan {
         }
     }
 
-    /// The switch that the client host of this number is at: hosts see one another's writes past their own switch.
+    /// The switch that the client host of this number is at: hosts see one another's writes past
+    /// their own switch.
     fn switch_of_client(&self, host: u32) -> u32 {
         match (host, self.shape) {
             (1, _) => 1,

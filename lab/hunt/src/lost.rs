@@ -1,12 +1,13 @@
-//! What still holds of a key whose loan lost both of its switches: it went back to a value not older than the bound says.
+//! What still holds of a key whose loan lost both of its switches: it went back to a value not
+//! older than the bound says.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use history::{Effect, Need, Operation};
 
-/// Whether a key of this history has gone back farther than it may: past a write that was answered, and not within one of these times
-/// of the operations' clock, in nanoseconds. None: it has not. Else the write that was read although another one followed it, that
-/// other one, and the read.
+/// Whether a key of this history has gone back farther than it may: past a write that was answered,
+/// and not within one of these times of the operations' clock, in nanoseconds. None: it has not.
+/// Else the write that was read although another one followed it, that other one, and the read.
 pub(crate) fn gone_back(operations: &[Operation], lost: &[Range<u64>]) -> Option<[Operation; 3]> {
     let wrote = |o: &Operation| match o.effect {
         Effect::Write(value) => Some((value, *o)),

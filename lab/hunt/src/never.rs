@@ -11,12 +11,14 @@ const STORE: [&str; 5] = [
     "dropped_lease_auth",
     "discipline_refused",
 ];
-/// Of a store: writes that their client's own window should have held back. They are never answered; unless links hold packets back
-/// for so long that a copy comes when its client has long heard of another.
+/// Of a store: writes that their client's own window should have held back. They are never
+/// answered; unless links hold packets back for so long that a copy comes when its client has long
+/// heard of another.
 const TOO_OLD: &str = "duplicates_too_old";
 /// In milliseconds.
 const LONG: f64 = 20.0;
-/// Of a store: a switch that renews its lease and leaves invalidations unanswered; unless it was away, or the way to it was cut.
+/// Of a store: a switch that renews its lease and leaves invalidations unanswered; unless it was
+/// away, or the way to it was cut.
 const MUTE: &str = "leases_refused_mute";
 /// Of a switch.
 const SWITCH: [&str; 1] = ["drop_refused"];
@@ -84,7 +86,8 @@ impl Never {
         self.look(all.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))));
     }
 
-    /// Leaves what is counted under this name out from now on: it is refused to somebody who tries it on purpose.
+    /// Leaves what is counted under this name out from now on: it is refused to somebody who tries
+    /// it on purpose.
     pub fn leave(&mut self, name: &str) {
         self.provoked.insert(name.into());
     }

@@ -53,7 +53,8 @@ pub struct Tenant {
     pub quota: u32,
     /// What switches do for it.
     pub discipline: String,
-    /// Write-back: how old an answered write may be that the store does not have, in milliseconds; 0: none.
+    /// Write-back: how old an answered write may be that the store does not have, in milliseconds;
+    /// 0: none.
     #[serde(default)]
     pub write_back_ms: u32,
 }
@@ -73,10 +74,12 @@ pub struct Clients {
     pub longest_value: usize,
     /// Part of the writes whose values live for a while only.
     pub expiring: f64,
-    /// Whether each host has a second link, to another switch: when the first is cut, its address is another one.
+    /// Whether each host has a second link, to another switch: when the first is cut, its address
+    /// is another one.
     #[serde(default)]
     pub second_links: bool,
-    /// Part of the operations that are reads and unconditional writes, half of each, whatever the others are.
+    /// Part of the operations that are reads and unconditional writes, half of each, whatever the
+    /// others are.
     #[serde(default)]
     pub plain: f64,
 }
@@ -112,8 +115,8 @@ pub enum Deed {
         /// For how long.
         for_ms: u64,
     },
-    /// A machine stands still with all of its clocks, as a virtual machine that is paused. No plan that is drawn has this: a switch that
-    /// goes on after it may serve old values.
+    /// A machine stands still with all of its clocks, as a virtual machine that is paused. No plan
+    /// that is drawn has this: a switch that goes on after it may serve old values.
     Halt {
         /// When.
         at_ms: u64,
@@ -131,7 +134,8 @@ pub enum Deed {
         /// For how long it is away.
         for_ms: u64,
     },
-    /// A store is killed, and started again with another cluster file: its leases are longer, or shorter.
+    /// A store is killed, and started again with another cluster file: its leases are longer,
+    /// or shorter.
     Relend {
         /// When.
         at_ms: u64,
@@ -151,7 +155,8 @@ pub enum Deed {
         /// For how long.
         for_ms: u64,
     },
-    /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the new one.
+    /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the
+    /// new one.
     Rotate {
         /// When.
         at_ms: u64,
@@ -511,8 +516,8 @@ impl Plan {
         }
     }
 
-    /// A packet is never under way for as long as its sender may send again: then a store that restarted would take an old
-    /// write for a new one, as `docs/coherence.md` says.
+    /// A packet is never under way for as long as its sender may send again: then a store that
+    /// restarted would take an old write for a new one, as `docs/coherence.md` says.
     fn bound_delays(&mut self) {
         let lease_ms = self.stores.iter().map(|store| store.lease_ms).min();
         // Clients give up after three quarters.

@@ -55,7 +55,8 @@ pub struct Outcome {
     pub on_probation: u64,
     /// Reads that nobody answered.
     pub unanswered: u64,
-    /// Keys of which so many writes have no known outcome that nobody can tell which pasts are possible.
+    /// Keys of which so many writes have no known outcome that nobody can tell which pasts are
+    /// possible.
     pub undecided: u64,
     /// Packets that arrived somewhere.
     pub packets: u64,
@@ -329,8 +330,8 @@ impl Running<'_> {
             Deed::Suspend { .. } | Deed::Halt { .. } | Deed::Reboot { .. } | Deed::Cut { .. } => {
                 self.never.expect_absence();
             }
-            // To a store that stood still it was the switches that were silent; and one that holds copies of others' keys is silent
-            // itself.
+            // To a store that stood still it was the switches that were silent; and one that holds
+            // copies of others' keys is silent itself.
             Deed::Stop { process, .. } | Deed::Kill { process, .. }
                 if process.ends_with("/store") =>
             {
@@ -443,7 +444,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What a controller that does not run, or that has no room, refuses is left; whether it did it.
+    /// What a controller that does not run, or that has no room, refuses is left; whether it
+    /// did it.
     fn change(&mut self, tenant: u32, change: TenantChange) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
         let changed = self.world.with(control, |host: &mut ControlHost, io| {
@@ -453,7 +455,8 @@ impl Running<'_> {
         Ok(changed.unwrap_or(false))
     }
 
-    /// Begins a tenant's change to another secret. A second one is refused until the first is over. Whether it began.
+    /// Begins a tenant's change to another secret. A second one is refused until the first is over.
+    /// Whether it began.
     fn rotate(&mut self, tenant: u32) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
         let fresh = Secret([tenant as u8 + 1; 16]);

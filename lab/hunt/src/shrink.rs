@@ -1,7 +1,7 @@
 use crate::{Disciplines, Faults, Plan, Shape, run};
 
-/// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent; each smaller plan that still
-/// fails is told. Returns the smallest.
+/// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent;
+/// each smaller plan that still fails is told. Returns the smallest.
 pub fn shrink(
     plan: &Plan,
     disciplines: Disciplines,

@@ -1,4 +1,5 @@
-//! Write-back in a plan: tenants whose hot keys are lent to switches, and what may not be done to two of these at once.
+//! Write-back in a plan: tenants whose hot keys are lent to switches, and what may not be done to
+//! two of these at once.
 
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use seed::rng;
 
 use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
 
-/// What stores and switches count of loans; each comes about in enough seeds ([`Hunted::loans`](crate::Hunted::loans)).
+/// What stores and switches count of loans; each comes about in enough seeds
+/// ([`Hunted::loans`](crate::Hunted::loans)).
 pub const LOANS: [&str; 10] = [
     "loans",
     "loans_returned",
@@ -36,8 +38,8 @@ pub(crate) const LOST: &str = "loans_lost";
 const FIRST: &str = "switch1";
 
 impl Plan {
-    /// One plan in three has tenants with write-back: then two switches on the way, and clients that write the same few keys. Whether
-    /// this one has.
+    /// One plan in three has tenants with write-back: then two switches on the way, and clients
+    /// that write the same few keys. Whether this one has.
     pub(crate) fn draw_write_back(&mut self, disciplines: &[&str]) -> bool {
         let mut rng = rng(self.seed, "write-back");
         if !one_in(&mut rng, 3) {
@@ -125,8 +127,9 @@ impl Plan {
         }
     }
 
-    /// Whether both switches of a loan may lose their tables, or one while the other cannot be reached for longer than a store waits:
-    /// then answered writes may be lost, as `docs/coherence.md` says.
+    /// Whether both switches of a loan may lose their tables, or one while the other cannot be
+    /// reached for longer than a store waits: then answered writes may be lost, as
+    /// `docs/coherence.md` says.
     pub(crate) fn may_lose_loans(&self) -> bool {
         let reboots = self.deeds.iter().filter_map(|deed| match deed {
             Deed::Reboot { machine, .. } => Some(machine),
@@ -155,7 +158,8 @@ impl Plan {
         }
     }
 
-    /// Whether a deed keeps the first switch away from the stores, and no other: the clients', where it is the owner of what is lent.
+    /// Whether a deed keeps the first switch away from the stores, and no other: the clients',
+    /// where it is the owner of what is lent.
     fn is_at_edge(&self, deed: &Deed) -> bool {
         match (self.shape, deed) {
             (Shape::Line(_) | Shape::Detour, Deed::Suspend { machine, .. }) => machine == FIRST,
@@ -168,8 +172,8 @@ impl Plan {
         }
     }
 
-    /// The times, in milliseconds after the clients' start, of which answered writes may be lost: the bound before something happened to
-    /// a switch, and until stores know.
+    /// The times, in milliseconds after the clients' start, of which answered writes may be lost:
+    /// the bound before something happened to a switch, and until stores know.
     pub(crate) fn losses_ms(&self) -> Vec<Range<u64>> {
         let bounds = self.tenants.iter().map(|tenant| tenant.write_back_ms);
         let changed = self.deeds.iter().filter_map(|deed| match deed {

@@ -12,7 +12,8 @@ use crate::{
 pub struct LoadConfig {
     /// Where the partitions are.
     pub cluster: Cluster,
-    /// Whose keys are asked for; their secrets come from the cluster and sign every request. Empty: the open tenant's.
+    /// Whose keys are asked for; their secrets come from the cluster and sign every request. Empty:
+    /// the open tenant's.
     #[serde(default)]
     pub tenants: Vec<u32>,
     /// How many keys each tenant has, as `store --populate` numbers them.
@@ -21,21 +22,22 @@ pub struct LoadConfig {
     pub value_len: Lengths,
     /// Decides everything random.
     pub seed: u64,
-    /// Generators of one seed find the same keys hot; those of different numbers ask for them at times of their own.
+    /// Generators of one seed find the same keys hot; those of different numbers ask for them at
+    /// times of their own.
     #[serde(default)]
     pub number: u64,
     /// A request unanswered for so long is lost.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
-    /// A request unanswered for so long is sent again, and then after twice as long each time, as clients do; none: nothing is sent again but
-    /// what goes on in another life.
+    /// A request unanswered for so long is sent again, and then after twice as long each time, as
+    /// clients do; none: nothing is sent again but what goes on in another life.
     #[serde(default)]
     pub again_ms: Option<u64>,
     /// Length of one interval of the counts over time.
     #[serde(default = "interval_ms")]
     pub interval_ms: u64,
-    /// Whether writes name the life of their key or store and go on in another, as clients' do (rule 7): only such writes can be answered
-    /// by a switch that their key is lent to.
+    /// Whether writes name the life of their key or store and go on in another, as clients' do
+    /// (rule 7): only such writes can be answered by a switch that their key is lent to.
     #[serde(default)]
     pub names_lives: bool,
     /// The CPU to run on.
@@ -98,7 +100,8 @@ pub struct Phase {
     /// How popularity changes meanwhile.
     #[serde(default)]
     pub churn: Option<ChurnSchedule>,
-    /// How many of the configuration's tenants are active, from the first; they share the load equally. 0: all.
+    /// How many of the configuration's tenants are active, from the first; they share the load
+    /// equally. 0: all.
     #[serde(default)]
     pub tenants: usize,
     /// How many of each tenant's keys, by popularity, are asked for. 0: all.
@@ -116,23 +119,26 @@ pub enum PhaseKind {
     /// Load as the other fields say.
     #[default]
     Load,
-    /// Writes every key of every active tenant, again until it is acknowledged, and ends then. `seconds` is how long that
-    /// may take, `arrivals` how many writes are under way.
+    /// Writes every key of every active tenant, again until it is acknowledged, and ends then.
+    /// `seconds` is how long that may take, `arrivals` how many writes are under way.
     Fill,
-    /// Reads every key of every active tenant once, again until it is answered: which of them do switches answer?
+    /// Reads every key of every active tenant once, again until it is answered: which of them do
+    /// switches answer?
     Sweep,
-    /// Reads keys in order, the coldest first, each so many times before the next: what a scan, a backup or a crawler asks for.
+    /// Reads keys in order, the coldest first, each so many times before the next: what a scan, a
+    /// backup or a crawler asks for.
     Scan {
         /// How often each is read.
         times: u32,
     },
-    /// Reads that the generator answers itself, without a network: what it costs by itself. On sockets only.
+    /// Reads that the generator answers itself, without a network: what it costs by itself. On
+    /// sockets only.
     Dry,
-    /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all with random tags. What
-    /// is answered as if it were genuine is counted.
+    /// Forged requests: half of them in the tenants' names, half in the name of random numbers, all
+    /// with random tags. What is answered as if it were genuine is counted.
     Forge,
-    /// What a hostile tenant with a valid secret can do to others, all of it in turn: the tenants' own secrets, and claims that are not
-    /// true. Answers are left.
+    /// What a hostile tenant with a valid secret can do to others, all of it in turn: the tenants'
+    /// own secrets, and claims that are not true. Answers are left.
     Hostile {
         /// Switches that grants are asked for in the name of have the ids from 1 to this one.
         switches: u16,

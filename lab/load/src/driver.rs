@@ -65,7 +65,8 @@ impl<C: Loads> LoadDriver<C> {
         })
     }
 
-    /// Begins a phase; [`LoadDriver::finish`] has its result. Several generators can so run at the same time.
+    /// Begins a phase; [`LoadDriver::finish`] has its result. Several generators can so run at the
+    /// same time.
     ///
     /// # Errors
     /// The generator's death; its log is part of the message.
@@ -88,7 +89,8 @@ impl<C: Loads> LoadDriver<C> {
     /// Waits for the result of the phase that was begun.
     ///
     /// # Errors
-    /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
+    /// An interruption, the generator's death (its log is part of the message), or a phase that
+    /// does not end.
     pub fn finish(&mut self) -> anyhow::Result<C::Result> {
         loop {
             interrupt::check()?;

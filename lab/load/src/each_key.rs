@@ -9,12 +9,14 @@ use super::{Arrivals, window::Sent};
 
 /// A request without an answer is sent again after so long.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
-/// A request that was refused (the store does not know the tenant yet, or takes no writes yet) is sent again after so long.
+/// A request that was refused (the store does not know the tenant yet, or takes no writes yet) is
+/// sent again after so long.
 const REFUSED_NS: u64 = 20_000_000;
 /// Most requests under way.
 const OUTSTANDING: usize = 256;
 
-/// Keys that are still to be asked for, as (index of the tenant, key): tenant by tenant, then those that need another try.
+/// Keys that are still to be asked for, as (index of the tenant, key): tenant by tenant, then those
+/// that need another try.
 pub(super) struct EachKey {
     outstanding: usize,
     keys: u64,

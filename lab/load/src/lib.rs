@@ -1,18 +1,21 @@
-//! Load: what clients ask for ([`workload`]), the generator, and the search for the rate that a rack can just carry
-//! ([`search`], held against the analytic [`model`]). Called by experiments and by `shortstop-lab load`.
+//! Load: what clients ask for ([`workload`]), the generator, and the search for the rate that a
+//! rack can just carry ([`search`], held against the analytic [`model`]). Called by experiments and
+//! by `shortstop-lab load`.
 //!
 //! The generator: what it is told ([`LoadConfig`], [`Phase`]), what it measures ([`PhaseResult`]),
-//! and between the two a [`Source`] of requests, without sockets or clocks, for whoever has a network of his own. On sockets
-//! it is the `Generator`: a process of its own inside a client's namespace, which experiments steer
-//! phase by phase over its standard input, one JSON document per line each way.
+//! and between the two a [`Source`] of requests, without sockets or clocks, for whoever has a
+//! network of his own. On sockets it is the `Generator`: a process of its own inside a client's
+//! namespace, which experiments steer phase by phase over its standard input, one JSON document per
+//! line each way.
 //!
-//! A discipline whose clients are not those of stores has generators of its own, out of the same parts: a [`Lane`] of datagrams,
-//! [`Latency`], and a [`LoadDriver`] for whatever [`Loads`] says.
+//! A discipline whose clients are not those of stores has generators of its own, out of the same
+//! parts: a [`Lane`] of datagrams, [`Latency`], and a [`LoadDriver`] for whatever [`Loads`] says.
 //!
-//! Key spaces of more than [`workload::MOST_IN_MEMORY`] keys need no memory per key: names, hashes and ranks are computed.
+//! Key spaces of more than [`workload::MOST_IN_MEMORY`] keys need no memory per key: names, hashes
+//! and ranks are computed.
 //!
-//! Cost aimed at per request on one core: one draw of a rank (a few powers), one copy of
-//! some 200 bytes, 1/32 of a `sendmmsg`, 1/64 of a `recvmmsg`: below 6 us, so 150,000 requests a second.
+//! Cost aimed at per request on one core: one draw of a rank (a few powers), one copy of some 200
+//! bytes, 1/32 of a `sendmmsg`, 1/64 of a `recvmmsg`: below 6 us, so 150,000 requests a second.
 
 mod batch;
 mod config;

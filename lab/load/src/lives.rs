@@ -1,5 +1,6 @@
-//! The lives that writes name (rule 7 of `docs/coherence.md`): a store's own, or a key's that is lent, or was. A write that is refused in
-//! one goes on in another as a client's does, but that it is not sent again otherwise.
+//! The lives that writes name (rule 7 of `docs/coherence.md`): a store's own, or a key's that is
+//! lent, or was. A write that is refused in one goes on in another as a client's does, but that it
+//! is not sent again otherwise.
 
 use std::collections::HashMap;
 
@@ -128,7 +129,8 @@ fn go_on(sent: &Sent, reply: &Header, now_ns: u64) -> Option<Named> {
     })
 }
 
-/// Whether the store may have asked a keeper before it answered this write: the version of the answer is then no value's.
+/// Whether the store may have asked a keeper before it answered this write: the version of the
+/// answer is then no value's.
 pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &Sent, reply: &Header) -> bool {
     let Some(lives) = &tenant.lives else {
         return false;
@@ -158,7 +160,8 @@ mod tests {
     #[test]
     fn a_write_goes_on_in_a_life_that_began_before_it_and_past_the_owner_of_a_younger_one() {
         let cached = Flags::CACHED;
-        // (life that is named, refusal, where it goes on: life and whether past owners), 10 ms after it was sent
+        // (life that is named, refusal, where it goes on: life and whether past owners), 10 ms
+        // after it was sent
         let rows = [
             (77, refusal(90, 50, cached), Some((90, false))),
             (77, refusal(90, 3, cached), Some((77, true))),

@@ -6,8 +6,8 @@ use wire::partition_of;
 
 use crate::workload::{KeySpace, Permutation, Popularity};
 
-/// Ranks whose servers are looked up, from the hottest on. Those beyond share what is left among the servers evenly: each is asked
-/// for so seldom that it makes no difference which server has it.
+/// Ranks whose servers are looked up, from the hottest on. Those beyond share what is left among
+/// the servers evenly: each is asked for so seldom that it makes no difference which server has it.
 const LOOKED_UP: usize = 1 << 20;
 
 /// Which server has the key of each rank. Two bytes per key, of the hottest million.
@@ -28,7 +28,8 @@ impl ServersByRank {
         }
     }
 
-    /// The share of all requests that goes to each server; the `cached` hottest keys are answered on the way.
+    /// The share of all requests that goes to each server; the `cached` hottest keys are answered
+    /// on the way.
     pub fn shares(&self, popularity: Popularity, cached: usize) -> Vec<f64> {
         self.shares_unless(popularity, |rank| rank < cached)
     }
@@ -55,8 +56,8 @@ impl ServersByRank {
 
 /// The share of all requests that goes to each server.
 ///
-/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's server. Ranks that are cached are
-/// answered on the way and reach no server.
+/// From the hottest rank on, `probabilities` has the chance of each and `servers_of` its key's
+/// server. Ranks that are cached are answered on the way and reach no server.
 pub fn server_shares(
     probabilities: impl IntoIterator<Item = f64>,
     servers_of: impl IntoIterator<Item = u32>,
@@ -75,8 +76,8 @@ pub fn server_shares(
 /// The highest load of which at most `loss` (a part of one) is lost. Infinite where servers see so
 /// little that they cannot lose that much.
 pub fn saturation(shares: &[f64], rate: f64, loss: f64) -> f64 {
-    // With the j busiest servers overloaded, the loss is P_j - j*r/L: solved for L, the right j is the
-    // one whose L overloads exactly those j.
+    // With the j busiest servers overloaded, the loss is P_j - j*r/L: solved for L, the right j is
+    // the one whose L overloads exactly those j.
     let mut sorted = shares.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let mut sum = 0.0;

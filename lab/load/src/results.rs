@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Counts of one interval. Requests count in the interval they were sent in, whenever the answer came.
+/// Counts of one interval. Requests count in the interval they were sent in, whenever the
+/// answer came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// Requests sent.
@@ -16,8 +17,8 @@ pub struct Interval {
     pub lost: u32,
 }
 
-/// A distribution of latencies in microseconds. In an open loop a request waits from its scheduled arrival on, also where it was
-/// sent later: a generator that was held up hides nobody's wait.
+/// A distribution of latencies in microseconds. In an open loop a request waits from its scheduled
+/// arrival on, also where it was sent later: a generator that was held up hides nobody's wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// How many answers.
@@ -109,8 +110,8 @@ pub struct PhaseResult {
     pub late: u64,
     /// Of the lost, requests that the local socket did not take.
     pub unsent: u64,
-    /// Answers that came in during the measured part, to whatever request: fewer than sent and not lost
-    /// means that requests pile up in queues.
+    /// Answers that came in during the measured part, to whatever request: fewer than sent and not
+    /// lost means that requests pile up in queues.
     pub returned: u64,
     /// Writes among the requests sent.
     pub writes_sent: u64,
@@ -131,8 +132,8 @@ pub struct PhaseResult {
     pub attacks: BTreeMap<String, u64>,
     /// Packets that are no answer to anything sent.
     pub strays: u64,
-    /// How far sending fell behind its schedule at worst: more than a few ms means that the generator, not
-    /// what it measures, is the limit.
+    /// How far sending fell behind its schedule at worst: more than a few ms means that the
+    /// generator, not what it measures, is the limit.
     pub behind_ms: f64,
     /// All answers.
     pub all: Latency,
@@ -154,7 +155,8 @@ pub struct PhaseResult {
     pub tenants: Vec<TenantResult>,
     /// Reads by who answered, stores first, then switches in ascending order.
     pub served_by: Vec<ServedBy>,
-    /// The distribution of the times of all answers: (microseconds, part of the answers that took no longer).
+    /// The distribution of the times of all answers: (microseconds, part of the answers that took
+    /// no longer).
     pub cdf: Vec<(f64, f64)>,
 }
 
@@ -174,7 +176,8 @@ impl PhaseResult {
         self.lost as f64 / (self.sent as f64).max(1.0)
     }
 
-    /// Part of the requests that was lost or only fills queues: what would be lost if this went on for long.
+    /// Part of the requests that was lost or only fills queues: what would be lost if this went on
+    /// for long.
     pub fn lasting_loss(&self) -> f64 {
         let missing = 1.0 - self.returned as f64 / (self.sent as f64).max(1.0);
         self.loss().max(missing)

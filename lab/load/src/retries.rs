@@ -1,10 +1,10 @@
 use crate::window::Window;
 
-/// What is sent again, and when: each request that is still open, after so long, and then after twice as long each time, as clients do,
-/// until it is lost.
+/// What is sent again, and when: each request that is still open, after so long, and then after
+/// twice as long each time, as clients do, until it is lost.
 ///
-/// Requests are open in the order in which they were sent, so for the first, the second and each further time one place among them is
-/// remembered: nothing is searched.
+/// Requests are open in the order in which they were sent, so for the first, the second and each
+/// further time one place among them is remembered: nothing is searched.
 pub(super) struct Retries {
     first_ns: u64,
     /// For each time, the first request that it has not come for.

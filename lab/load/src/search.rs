@@ -51,7 +51,8 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
         (None, Some(high)) => {
             let excess = high.loss - limits.loss;
             let part = (1.0 - 1.5 * excess - 0.02).clamp(0.4, 0.97);
-            // Before it goes far down: a machine that was held up for a moment loses much at any rate.
+            // Before it goes far down: a machine that was held up for a moment loses much at
+            // any rate.
             let tried = points.iter().filter(|p| p.rate == high.rate).count();
             Some(if part < FAR_DOWN && tried == 1 {
                 high.rate
@@ -80,7 +81,8 @@ const CONFIRMATIONS: usize = 5;
 pub struct Found<T> {
     /// The rate, offered.
     pub rate: f64,
-    /// What was measured there: the second time, where it passed twice. The best of many measurements is one that was lucky.
+    /// What was measured there: the second time, where it passed twice. The best of many
+    /// measurements is one that was lucky.
     pub measured: T,
     /// Whether it passed twice.
     pub is_confirmed: bool,
@@ -89,8 +91,8 @@ pub struct Found<T> {
 }
 
 /// Searches from `start` with `measure(rate)`, which returns the part lost, how long it took, and
-/// whatever else it measured. The highest rate that passed has to pass once more, or one a little below it. If none passed, it is the
-/// lowest rate tried.
+/// whatever else it measured. The highest rate that passed has to pass once more, or one a little
+/// below it. If none passed, it is the lowest rate tried.
 ///
 /// # Errors
 /// Those of `measure`.

@@ -37,10 +37,11 @@ const LONGEST: usize = 2048;
 
 /// One generator of load: makes requests and checks every answer.
 ///
-/// Its driver begins a phase and then, until [`Source::finished`] has the result: calls [`Source::due`] and
-/// [`Source::expire`] when [`Source::next_ns`] has come, and [`Source::take`] for each datagram that arrives. Times are
-/// nanoseconds of one clock that never goes back. A driver that is there exactly when `next_ns` says sends in an open
-/// loop each request at its very arrival time (rounded up to a nanosecond).
+/// Its driver begins a phase and then, until [`Source::finished`] has the result: calls
+/// [`Source::due`] and [`Source::expire`] when [`Source::next_ns`] has come, and [`Source::take`]
+/// for each datagram that arrives. Times are nanoseconds of one clock that never goes back. A
+/// driver that is there exactly when `next_ns` says sends in an open loop each request at its very
+/// arrival time (rounded up to a nanosecond).
 ///
 /// Everything but the client's id comes from the configuration's seed.
 pub struct Source {
@@ -86,7 +87,8 @@ struct Run {
 }
 
 impl Run {
-    /// Whether its requests are sent again: those through every key have a way of their own, and attacks have none.
+    /// Whether its requests are sent again: those through every key have a way of their own, and
+    /// attacks have none.
     fn is_retried(&self) -> bool {
         self.phase.kind == PhaseKind::Load
     }
@@ -234,8 +236,8 @@ impl Source {
         Ok(())
     }
 
-    /// When [`Source::due`] and [`Source::expire`] have something to do, if nothing arrives before; it may be in the past. None:
-    /// no phase is under way.
+    /// When [`Source::due`] and [`Source::expire`] have something to do, if nothing arrives before;
+    /// it may be in the past. None: no phase is under way.
     pub fn next_ns(&self) -> Option<u64> {
         let run = self.run.as_deref()?;
         let open = self.window.open();
@@ -264,8 +266,8 @@ impl Source {
         Some(own_ns.min(expiry_ns))
     }
 
-    /// Makes the requests that are due, at most one burst, and hands each to `send` with the place of its store in the
-    /// cluster's list. Returns how many.
+    /// Makes the requests that are due, at most one burst, and hands each to `send` with the place
+    /// of its store in the cluster's list. Returns how many.
     pub fn due(&mut self, now_ns: u64, send: &mut impl FnMut(usize, &[u8])) -> usize {
         let Some(mut run) = self.run.take() else {
             return 0;
@@ -342,7 +344,8 @@ impl Source {
         }
     }
 
-    /// What a switch would answer to a read that is open, and the address that it would come from; none: it is not open.
+    /// What a switch would answer to a read that is open, and the address that it would come from;
+    /// none: it is not open.
     pub fn answer(&mut self, datagram: &[u8], answer: &mut Vec<u8>) -> Option<SocketAddr> {
         let asked = Packet::decode(datagram).ok()?.header;
         let sent = self.window.get(asked.request)?;
@@ -399,7 +402,8 @@ impl Source {
     /// The phase's result, once it is over and the last answers are there or given up.
     ///
     /// # Errors
-    /// A phase through every key was not over in time; the message says how many were not answered, and the last refusal.
+    /// A phase through every key was not over in time; the message says how many were not answered,
+    /// and the last refusal.
     pub fn finished(&mut self, now_ns: u64) -> anyhow::Result<Option<PhaseResult>> {
         let Some(run) = self.run.as_deref() else {
             return Ok(None);
@@ -513,7 +517,8 @@ impl Source {
             _ => ranks.draw(&mut self.rng),
         };
         let key = self.tenants[tenant].permutation.key(rank);
-        // A read is padded to the longest reply it may get; a write to the reply that grants it back.
+        // A read is padded to the longest reply it may get; a write to the reply that grants
+        // it back.
         let default = self.tenants[tenant].value_len(key);
         let value_len = if is_write {
             run.phase.values.draw(default, &mut self.rng)
@@ -640,7 +645,8 @@ fn is_refusal(header: &Header) -> bool {
     !matches!(header.status, Status::Ok | Status::NotFound)
 }
 
-/// Whether an answer may come from there, as clients see it: from its key's home, and of a read from the store that it names.
+/// Whether an answer may come from there, as clients see it: from its key's home, and of a read
+/// from the store that it names.
 fn may_answer(cluster: &Cluster, home: usize, sent: &Sent, node: NodeId, from: SocketAddr) -> bool {
     let chosen = store_at(node).filter(|_| !sent.is_write());
     let stores = [Some(home), chosen].into_iter().flatten();
@@ -698,7 +704,8 @@ fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &Sent) {
     of_tenant.cached += cached;
 }
 
-/// Writes a request into its bytes: header, key, then the value of a write or the padding of a read.
+/// Writes a request into its bytes: header, key, then the value of a write or the padding of
+/// a read.
 fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret: &Secret) {
     let (head, rest) = bytes.split_at_mut(HEADER_LEN);
     let (key_part, value_part) = rest.split_at_mut(KEY_LEN);
@@ -734,7 +741,8 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
         return;
     };
     let index = usize::from(sent.tenant);
-    // Answers of a phase's tenants only are in its window: whatever else was asked was drained before.
+    // Answers of a phase's tenants only are in its window: whatever else was asked was
+    // drained before.
     let of_tenant = &mut result.tenants[index];
     if refused || missing {
         counts.lost += 1;

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::workload::{Key, KeySpace, Permutation, Stamp};
 
-/// One tenant as the generator plays it. All tenants of a generator have keys of the same names, so that whoever mixes
-/// them up shows values that the stamp tells apart.
+/// One tenant as the generator plays it. All tenants of a generator have keys of the same names, so
+/// that whoever mixes them up shows values that the stamp tells apart.
 pub(super) struct Tenant {
     pub id: u32,
     pub secret: Secret,

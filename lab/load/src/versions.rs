@@ -2,9 +2,9 @@ use std::collections::HashMap;
 
 use crate::workload::{MOST_IN_MEMORY, Stamp};
 
-/// What is known of each key's newest value: the highest version that any answer named, and the stamp
-/// that belongs to it. A read sent after that answer must not see an older version (linearizability,
-/// as far as one client can see it).
+/// What is known of each key's newest value: the highest version that any answer named, and the
+/// stamp that belongs to it. A read sent after that answer must not see an older version
+/// (linearizability, as far as one client can see it).
 pub(super) enum Versions {
     /// Version and stamp of every key.
     All(Vec<(u64, u64)>),
@@ -41,8 +41,8 @@ impl Versions {
         known.map_or((0, POPULATED), |(version, stamp)| (*version, Stamp(*stamp)))
     }
 
-    /// Takes note of an answer; false if it contradicts what was known when its request was sent, or
-    /// shows another value under a version whose value is known.
+    /// Takes note of an answer; false if it contradicts what was known when its request was sent,
+    /// or shows another value under a version whose value is known.
     #[inline]
     pub fn learn(&mut self, key: u32, floor: u64, version: u64, stamp: Stamp) -> bool {
         let known = match self {

@@ -116,7 +116,8 @@ impl Window {
         all.find_map(|(id, slot)| slot.open.then_some((id, slot.at_ns)))
     }
 
-    /// The first open request from `*from` on, if it was sent at `until_ns` or before; `*from` is then behind it.
+    /// The first open request from `*from` on, if it was sent at `until_ns` or before; `*from` is
+    /// then behind it.
     pub fn overdue(&self, from: &mut u64, until_ns: u64) -> Option<u64> {
         let (id, at_ns) = self.open_from(*from)?;
         *from = id + u64::from(at_ns <= until_ns);
@@ -128,7 +129,8 @@ impl Window {
         self.open_from(from).map(|(_, at_ns)| at_ns)
     }
 
-    /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is now lost.
+    /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is
+    /// now lost.
     pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<Sent> {
         let full = self.is_full();
         let oldest = self.oldest_ns()?;

@@ -1,4 +1,5 @@
-//! Everything random in experiments comes from a seed. Called by the lab, the load and the recording clients.
+//! Everything random in experiments comes from a seed. Called by the lab, the load and the
+//! recording clients.
 
 use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 

@@ -1,4 +1,5 @@
-//! The program of experiments: labs, measurements, the simulator and its hunt. What runs on machines is `shortstop`.
+//! The program of experiments: labs, measurements, the simulator and its hunt. What runs on
+//! machines is `shortstop`.
 
 mod cmd;
 mod topologies;

@@ -1,5 +1,6 @@
-//! What the simulator itself costs: datagrams that go back and forth through switches without programs, between hosts that do nothing
-//! with them. Prints nanoseconds per packet that arrives somewhere.
+//! What the simulator itself costs: datagrams that go back and forth through switches without
+//! programs, between hosts that do nothing with them. Prints nanoseconds per packet that arrives
+//! somewhere.
 //!
 //! cargo run --release -p sim --example cost
 

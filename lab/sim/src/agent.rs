@@ -107,7 +107,8 @@ fn load(
 /// A datagram, and where it goes or came from.
 type Letter = (SocketAddr, Vec<u8>);
 
-/// Packets that the tables sent, until the process sends them; and what came, until the tables take it.
+/// Packets that the tables sent, until the process sends them; and what came, until the tables
+/// take it.
 #[derive(Clone, Default)]
 struct Post {
     sent: Rc<RefCell<Vec<Letter>>>,
@@ -360,7 +361,8 @@ fn interfaces(io: &Io<'_>) -> Vec<Interface> {
 }
 
 impl Process for AgentHost {
-    /// The programs take what stores answer, or it went around them; the rest is for disciplines' halves.
+    /// The programs take what stores answer, or it went around them; the rest is for
+    /// disciplines' halves.
     fn receive(&mut self, datagram: &Datagram<'_>, _: &mut Io<'_>) {
         self.probes.take(datagram.from, datagram.payload);
         let mut came = self.post.came.borrow_mut();

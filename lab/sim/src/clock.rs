@@ -79,7 +79,8 @@ impl Clock {
         }
     }
 
-    /// The first time of the world at which the monotonic clock shows this, if nothing happens to it; never, while it stands.
+    /// The first time of the world at which the monotonic clock shows this, if nothing happens to
+    /// it; never, while it stands.
     #[inline]
     pub fn when_monotonic(&self, shows_ns: u64) -> Option<u64> {
         if self.suspended || self.halted {
@@ -116,7 +117,8 @@ impl Clock {
         (self.suspended, self.halted) = (false, false);
     }
 
-    /// All of them go on from what they showed at another time, as when a virtual machine is restored from a snapshot.
+    /// All of them go on from what they showed at another time, as when a virtual machine is
+    /// restored from a snapshot.
     pub fn put_back(&mut self, now_ns: u64, then: Reading) {
         self.then = then;
         self.since_ns = now_ns;

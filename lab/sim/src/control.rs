@@ -92,7 +92,8 @@ impl ControlHost {
         anyhow::ensure!(known, "discipline {default:?} is not known");
         let disciplines = Disciplines::start(registered, default, plan.limits, &plan.settings);
         let loaded = disk.0.borrow().load();
-        // Microseconds since 1970: above every number of an earlier lead, which used at most one per microsecond.
+        // Microseconds since 1970: above every number of an earlier lead, which used at most one
+        // per microsecond.
         let first_number = birth.clock.wall_ns / 1_000_000 * 1000;
         let core = Core::new(plan, disciplines, loaded, first_number).context("controller")?;
         let now_ns = birth.clock.monotonic_ns;

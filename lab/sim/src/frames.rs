@@ -52,7 +52,8 @@ impl Frames {
         &mut self.all[frame.0 as usize]
     }
 
-    /// Exchanges a frame for another one: out while somebody reads it, who may write others, and in again.
+    /// Exchanges a frame for another one: out while somebody reads it, who may write others, and
+    /// in again.
     #[inline]
     pub fn swap(&mut self, frame: FrameId, other: &mut Frame) {
         std::mem::swap(self.at(frame), other);

@@ -1,4 +1,5 @@
-//! A generator of load as a process: the same source of requests as a real one's, at its very times.
+//! A generator of load as a process: the same source of requests as a real one's, at its
+//! very times.
 
 use std::net::SocketAddr;
 

@@ -20,7 +20,8 @@ enum Order {
 
 struct Disk {
     entries: BTreeMap<(u32, KeyHash), Entry>,
-    /// What is being written, with when it will be, on the clock of the store's life; in this order.
+    /// What is being written, with when it will be, on the clock of the store's life; in
+    /// this order.
     queue: VecDeque<(u64, Ticket, Order)>,
     /// What a write takes, on average; 0: nothing.
     delay_ns: u64,

@@ -1,5 +1,6 @@
-//! Data that outlives its store: it is another process's, which is never killed. It answers at once, or after some time and in the order
-//! in which it was asked; what a store asked before it was killed is carried out all the same.
+//! Data that outlives its store: it is another process's, which is never killed. It answers at
+//! once, or after some time and in the order in which it was asked; what a store asked before it
+//! was killed is carried out all the same.
 
 use std::{
     collections::VecDeque,
@@ -79,7 +80,8 @@ struct Server {
 }
 
 impl Server {
-    /// What its clock shows when a store's says that it is so late. It never goes back, whatever clocks of stores do.
+    /// What its clock shows when a store's says that it is so late. It never goes back, whatever
+    /// clocks of stores do.
     fn shows(&mut self, now_ns: u64) -> u64 {
         self.shown_ns = self.shown_ns.max(now_ns);
         self.shown_ns
@@ -92,7 +94,8 @@ impl Server {
 
     /// Puts a command at the end, to be carried out after about the usual time.
     fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
-        // Found out when it is there again: of more failures than that histories of open writes grow that nobody can decide.
+        // Found out when it is there again: of more failures than that histories of open writes
+        // grow that nobody can decide.
         let begun_ns = now_ns.max(self.down_until_ns);
         if now_ns < self.down_until_ns {
             verb = match verb {
@@ -204,7 +207,8 @@ pub struct Way {
 }
 
 impl Way {
-    /// For a store whose clock is at 0 at `world_ns` of the world: the data's clock is its own, not one of the store's machine.
+    /// For a store whose clock is at 0 at `world_ns` of the world: the data's clock is its own, not
+    /// one of the store's machine.
     pub fn new(data: KeptData, world_ns: u64) -> Way {
         let mut server = data.lock();
         let began_ns = server.shows(world_ns);

@@ -1,13 +1,15 @@
-//! A world in virtual time, in which the real parts run: the programs of the switches as native code, agents, controllers, stores and
-//! clients.
+//! A world in virtual time, in which the real parts run: the programs of the switches as native
+//! code, agents, controllers, stores and clients.
 //!
-//! A [`Spec`] and a seed go in; a [`World`] is run, and things are done to it. Only what is outside the parts is made up: time
-//! ([`clock`]), links ([`link`]), kernels and their routes ([`packet`], [`network`]), TCP (`streams`), and how long things take
-//! ([`service`]). The same spec, seed and deeds give the same world, bit by bit ([`World::trace_hash`]).
+//! A [`Spec`] and a seed go in; a [`World`] is run, and things are done to it. Only what is outside
+//! the parts is made up: time ([`clock`]), links ([`link`]), kernels and their routes ([`packet`],
+//! [`network`]), TCP (`streams`), and how long things take ([`service`]). The same spec, seed and
+//! deeds give the same world, bit by bit ([`World::trace_hash`]).
 //!
 //! One world runs on one thread; many can run in as many threads. Experiments call this crate.
 //!
-//! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real code takes.
+//! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real
+//! code takes.
 
 mod agent;
 mod clock;

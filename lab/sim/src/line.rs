@@ -1,4 +1,5 @@
-//! A cache line that every core writes now and then, and what that costs: it is with one of them at a time.
+//! A cache line that every core writes now and then, and what that costs: it is with one of them at
+//! a time.
 
 /// The line.
 #[derive(Clone, Debug)]

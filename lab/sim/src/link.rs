@@ -81,7 +81,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// The direction of this name of a link; its fate comes from the world's seed, the link's own and the name.
+    /// The direction of this name of a link; its fate comes from the world's seed, the link's own
+    /// and the name.
     pub fn new(spec: &LinkSpec, seed: u64, name: &str) -> Direction {
         let ns_per_byte = match spec.bits_per_s {
             rate if rate > 0.0 => 8e9 / rate,
@@ -150,7 +151,8 @@ impl Direction {
         fate
     }
 
-    /// Always draws the same number of times, so that one frame's fate does not shift the next one's.
+    /// Always draws the same number of times, so that one frame's fate does not shift the
+    /// next one's.
     fn spoil(&mut self, fate: &mut Fate) {
         let draws: [f64; 5] = std::array::from_fn(|_| self.rng.random());
         let bit: u32 = self.rng.random();

@@ -1,7 +1,8 @@
 //! The network as it stands: who has which address, and the shortest ways.
 //!
-//! Link `n`, counted from 1, has the subnets 10.H.L.0/24 (H and L the high and the low byte of `n`) and fd00:0:0:n::/64. Hosts are .1
-//! and .2 in it, switches .254 and .253, as in a lab. So an address says its link, and a route is a number in a table.
+//! Link `n`, counted from 1, has the subnets 10.H.L.0/24 (H and L the high and the low byte of `n`)
+//! and fd00:0:0:n::/64. Hosts are .1 and .2 in it, switches .254 and .253, as in a lab. So an
+//! address says its link, and a route is a number in a table.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -93,7 +94,8 @@ pub(crate) fn link_of(address: IpAddr) -> usize {
 }
 
 impl Network {
-    /// The network of these machines, which forward or do not, with links between them; nothing has a route yet.
+    /// The network of these machines, which forward or do not, with links between them; nothing has
+    /// a route yet.
     pub fn new(is_switch: Vec<bool>, links: &[[usize; 2]]) -> Network {
         let mut of_machine = vec![vec![]; is_switch.len()];
         let mut ports = vec![];
@@ -218,7 +220,8 @@ impl Network {
         }
     }
 
-    /// Gives a machine routes that go before its routing daemon's: by link, the index of the port that leads there.
+    /// Gives a machine routes that go before its routing daemon's: by link, the index of the port
+    /// that leads there.
     pub fn set_routes(&mut self, machine: u32, routes: BTreeMap<usize, u16>) {
         self.set[machine as usize] = routes;
         self.settle(machine);
@@ -237,7 +240,8 @@ impl Network {
         }
     }
 
-    /// Routing daemons agree on everybody's shortest ways over the links that are up, through switches only.
+    /// Routing daemons agree on everybody's shortest ways over the links that are up, through
+    /// switches only.
     pub fn find_ways(&mut self) {
         for machine in 0..self.is_switch.len() as u32 {
             self.found[machine as usize] = self.ways_from(machine);
@@ -278,7 +282,8 @@ impl Network {
         found
     }
 
-    /// The ports on the way from a machine to an address, each the one that is sent out of; `None` if it does not arrive.
+    /// The ports on the way from a machine to an address, each the one that is sent out of; `None`
+    /// if it does not arrive.
     pub fn path(&self, machine: u32, address: IpAddr) -> Option<Vec<PortId>> {
         let mut path = vec![];
         let mut at = machine;

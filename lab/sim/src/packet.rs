@@ -227,7 +227,8 @@ pub fn destination(frame: &[u8]) -> Result<IpAddr, Refused> {
     Ok(ip(frame)?.to)
 }
 
-/// Takes one hop off a packet, and gives its frame new hardware addresses. False: it had no more hops.
+/// Takes one hop off a packet, and gives its frame new hardware addresses. False: it had no
+/// more hops.
 pub fn pass_on(frame: &mut [u8], from: Mac, to: Mac) -> bool {
     let packet = &mut frame[ETHERNET..];
     let hops = if packet[0] >> 4 == 4 { 8 } else { 7 };
@@ -246,7 +247,8 @@ pub fn pass_on(frame: &mut [u8], from: Mac, to: Mac) -> bool {
     true
 }
 
-/// A few bits that differ, as a rule, where frames do: the UDP checksum, which sums everything up, and the length.
+/// A few bits that differ, as a rule, where frames do: the UDP checksum, which sums everything up,
+/// and the length.
 pub fn digest(frame: &[u8]) -> u64 {
     let at = match frame.get(12) {
         Some(0x86) => ETHERNET + IPV6,

@@ -1,7 +1,8 @@
-//! Data that is there without memory: keys as [`emulated::Populate`] makes them, each value worked out when it is read.
+//! Data that is there without memory: keys as [`emulated::Populate`] makes them, each value worked
+//! out when it is read.
 //!
-//! Keys that were written, removed or pinned are in an embedded backend, which from then on answers for them. So a store of 10^8
-//! keys costs what was touched of it.
+//! Keys that were written, removed or pinned are in an embedded backend, which from then on answers
+//! for them. So a store of 10^8 keys costs what was touched of it.
 
 use bytes::Bytes;
 use hashbrown::HashSet;
@@ -26,8 +27,8 @@ pub struct Populated {
 }
 
 impl Populated {
-    /// The first `count` keys of a tenant, with values of these lengths at this version; what is written takes at most
-    /// `memory_limit` bytes.
+    /// The first `count` keys of a tenant, with values of these lengths at this version; what is
+    /// written takes at most `memory_limit` bytes.
     pub fn new(
         tenant: u32,
         count: u64,
@@ -150,7 +151,8 @@ mod tests {
 
     const TENANT: u32 = wire::TENANT_OPEN;
 
-    /// Two backends of the same keys, one of them with memory for all: whatever is done to them, they answer the same.
+    /// Two backends of the same keys, one of them with memory for all: whatever is done to them,
+    /// they answer the same.
     #[test]
     fn nobody_can_tell_it_from_memory() {
         let (count, version) = (40, 7 << 32);

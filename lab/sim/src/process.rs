@@ -1,4 +1,5 @@
-//! What runs on machines: code that is told what arrives and what time it is, and says what it sends.
+//! What runs on machines: code that is told what arrives and what time it is, and says what
+//! it sends.
 
 use std::{any::Any, collections::BTreeMap, net::SocketAddr};
 
@@ -80,7 +81,8 @@ pub type Remains = Option<Box<dyn Any>>;
 pub struct Birth {
     /// What its machine's clocks show.
     pub clock: Reading,
-    /// The world's time in nanoseconds: no machine knows it, but what is left of other machines goes by it.
+    /// The world's time in nanoseconds: no machine knows it, but what is left of other machines
+    /// goes by it.
     pub world_ns: u64,
     /// Its former life's.
     pub remains: Remains,
@@ -116,7 +118,8 @@ pub(crate) struct Done {
     pub asked: Vec<Asked>,
     /// Datagrams that had no way to go.
     pub unreachable: u64,
-    /// The machine's routes before those of its routing daemon, by link: the index of the port that each leads to.
+    /// The machine's routes before those of its routing daemon, by link: the index of the port that
+    /// each leads to.
     pub routes: Option<BTreeMap<usize, u16>>,
 }
 
@@ -140,8 +143,8 @@ impl Io<'_> {
         self.clock.monotonic_ns
     }
 
-    /// Sends a datagram from a port of this process. Its address is that of the interface that it leaves through, as with a
-    /// socket that is bound to none.
+    /// Sends a datagram from a port of this process. Its address is that of the interface that it
+    /// leaves through, as with a socket that is bound to none.
     pub fn send(&mut self, from_port: u16, to: SocketAddr, payload: &[u8]) {
         let Some(port) = self.network.way(self.machine, to.ip()) else {
             self.done.unreachable += 1;
@@ -176,7 +179,8 @@ impl Io<'_> {
         self.streams.next(opened)
     }
 
-    /// Says something on a stream. Nothing is lost, and everything comes in order, unless the stream ends.
+    /// Says something on a stream. Nothing is lost, and everything comes in order, unless the
+    /// stream ends.
     pub fn say(&mut self, stream: StreamId, message: Message) {
         self.done.asked.push(Asked::Say(stream, message));
     }

@@ -1,8 +1,9 @@
 //! What happens when: a radix heap.
 //!
-//! Events leave by time, those of one time in the order in which they were put. A bucket holds the events whose time first differs
-//! from the last one taken in a certain bit, so an event moves down at most once per bit, some five times on the way of a packet, and
-//! events of one time always share a bucket, in order. Cost: some 30 ns per event, however many wait.
+//! Events leave by time, those of one time in the order in which they were put. A bucket holds the
+//! events whose time first differs from the last one taken in a certain bit, so an event moves down
+//! at most once per bit, some five times on the way of a packet, and events of one time always
+//! share a bucket, in order. Cost: some 30 ns per event, however many wait.
 
 /// Bits of a time, and the bucket of those that are due.
 const BUCKETS: usize = 65;
@@ -38,7 +39,8 @@ impl<T: Copy> Queue<T> {
         self.len
     }
 
-    /// Puts an event; one whose time is over happens at once, that is, at the time of the last event taken.
+    /// Puts an event; one whose time is over happens at once, that is, at the time of the last
+    /// event taken.
     #[inline]
     pub fn put(&mut self, at_ns: u64, event: T) {
         let at_ns = at_ns.max(self.last_ns);
@@ -70,7 +72,8 @@ impl<T: Copy> Queue<T> {
         Some((at_ns, event))
     }
 
-    /// Fills bucket 0 with the events of the next time there are any, if that is not after `limit_ns`.
+    /// Fills bucket 0 with the events of the next time there are any, if that is not after
+    /// `limit_ns`.
     fn advance(&mut self, limit_ns: u64) -> bool {
         if self.filled == 0 {
             return false;

@@ -42,7 +42,8 @@ impl RoundPort {
         }
     }
 
-    /// Takes a packet of `len` bytes at `now_ns`; when it is on the other side, or `None` if too many wait.
+    /// Takes a packet of `len` bytes at `now_ns`; when it is on the other side, or `None` if too
+    /// many wait.
     #[inline]
     pub fn take(&mut self, now_ns: u64, len: usize) -> Option<u64> {
         let now = now_ns as f64;
@@ -85,7 +86,8 @@ mod tests {
 
     #[test]
     fn packets_that_come_back_at_once_share_its_bandwidth() {
-        // Each of 16 packets of 1000 bytes goes round again and again: 1 Gbit/s is 125,000 of them a second, whoever they are.
+        // Each of 16 packets of 1000 bytes goes round again and again: 1 Gbit/s is 125,000 of them
+        // a second, whoever they are.
         let mut port = RoundPort::new(0.0, 8.0, 64);
         let mut next: VecDeque<u64> = (0..16).map(|_| port.take(0, 1000).unwrap()).collect();
         let mut rounds = 0;

@@ -22,8 +22,8 @@ pub struct Spec {
     pub cluster: Cluster,
     /// What tenants may choose, and stores and switches know.
     pub disciplines: &'static [Registration],
-    /// How long the machines' routing daemons take to see that a link went down or came back, and to agree on other ways; none: there are
-    /// none, and routes stay as they were at the beginning.
+    /// How long the machines' routing daemons take to see that a link went down or came back, and
+    /// to agree on other ways; none: there are none, and routes stay as they were at the beginning.
     pub routing_ns: Option<u64>,
 }
 
@@ -47,15 +47,17 @@ pub struct ForwardSpec {
     pub packet_ns: f64,
     /// Packets that may wait; what comes on top is dropped.
     pub queue: u32,
-    /// Cores of that speed that take what comes in turn, as a network card spreads it that knows no flows; none: each port has a pipeline for
-    /// itself, as in a switch chip.
+    /// Cores of that speed that take what comes in turn, as a network card spreads it that knows no
+    /// flows; none: each port has a pipeline for itself, as in a switch chip.
     pub cores: Option<u32>,
-    /// The cores are the world's, which all switches of which this is so share: they are processes of one machine. As many and as fast as the
-    /// first of them says.
+    /// The cores are the world's, which all switches of which this is so share: they are processes
+    /// of one machine. As many and as fast as the first of them says.
     pub is_shared: bool,
-    /// What a core waits for a cache line that another one wrote last, in nanoseconds; meanwhile nobody else has the line.
+    /// What a core waits for a cache line that another one wrote last, in nanoseconds; meanwhile
+    /// nobody else has the line.
     pub line_ns: f64,
-    /// How long a packet is on its way through, in nanoseconds, beside that and beside waiting: others pass meanwhile.
+    /// How long a packet is on its way through, in nanoseconds, beside that and beside waiting:
+    /// others pass meanwhile.
     pub transit_ns: u64,
     /// What a packet takes that is sent round once more, in nanoseconds.
     pub round_ns: f64,
@@ -156,7 +158,8 @@ pub struct StoreSpec {
     pub rate: Option<emulated::Rate>,
     /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
     pub lend_from: Option<u32>,
-    /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is another.
+    /// Length of leases in milliseconds as its own copy of the cluster file has it, if that
+    /// is another.
     pub lease_ms: Option<u32>,
     /// What it is given to work with.
     pub service: ServiceSpec,
@@ -280,8 +283,8 @@ impl MachineSpec {
 }
 
 impl Spec {
-    /// Machines and links; nothing runs but what the machines' seats say. Stores share `partitions` evenly, in order of their
-    /// machines; with `is_open` anybody may ask.
+    /// Machines and links; nothing runs but what the machines' seats say. Stores share `partitions`
+    /// evenly, in order of their machines; with `is_open` anybody may ask.
     ///
     /// # Errors
     /// A link between machines that are not there, or a store without a link.
@@ -323,7 +326,8 @@ impl Spec {
         Ok(())
     }
 
-    /// The cluster file says of each store which switch is at the top of its rack: the one that its machine is linked to.
+    /// The cluster file says of each store which switch is at the top of its rack: the one that its
+    /// machine is linked to.
     pub fn tell_racks(&mut self) {
         let racks = self.machines_with_stores().into_iter().map(|at| {
             let mut links = self.links.iter();

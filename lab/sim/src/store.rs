@@ -69,7 +69,8 @@ pub struct StoreHost {
     config: Arc<store::Config>,
     /// The machine's CLOCK_BOOTTIME at the start; the engine's begins at 0, as a process's does.
     started_ns: u64,
-    /// For how long the machine was suspended before, as far as this process has noticed: its timers go by the monotonic clock.
+    /// For how long the machine was suspended before, as far as this process has noticed: its
+    /// timers go by the monotonic clock.
     slept_ns: u64,
     following: Following,
     /// To the data that outlives it.
@@ -150,8 +151,8 @@ impl StoreHost {
         status
     }
 
-    /// What holds its data dies, and runs again after so long with all of it. What the store asked meanwhile fails; of what it had
-    /// asked before, some was carried out.
+    /// What holds its data dies, and runs again after so long with all of it. What the store asked
+    /// meanwhile fails; of what it had asked before, some was carried out.
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
         let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));

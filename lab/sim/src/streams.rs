@@ -1,7 +1,8 @@
 //! Streams between processes: what TCP makes of the same network, without its packets.
 //!
-//! Messages arrive whole and in order, as late as the links on the shortest way make them, and later where a link loses them.
-//! While there is no way they wait; a stream that is cut off for long ends at both ends.
+//! Messages arrive whole and in order, as late as the links on the shortest way make them, and
+//! later where a link loses them. While there is no way they wait; a stream that is cut off for
+//! long ends at both ends.
 
 use std::collections::{BTreeMap, VecDeque};
 

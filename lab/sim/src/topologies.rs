@@ -24,7 +24,8 @@ impl Shape {
         self.machines.len() - 1
     }
 
-    /// Hosts `client1` and on, switches `switch1` and on in a row, hosts `server1` and on behind the last one; `control` at the first.
+    /// Hosts `client1` and on, switches `switch1` and on in a row, hosts `server1` and on behind
+    /// the last one; `control` at the first.
     pub fn line(clients: usize, switches: usize, servers: usize) -> Shape {
         let mut shape = Shape::default();
         let row: Vec<usize> = (1..=switches)
@@ -48,7 +49,8 @@ impl Shape {
         Shape::line(clients, 1, servers)
     }
 
-    /// Racks under a spine: `spine`, `leaf1` and on, below each `clientL-1` and on and `serverL-1` and on; `control` at the spine.
+    /// Racks under a spine: `spine`, `leaf1` and on, below each `clientL-1` and on and `serverL-1`
+    /// and on; `control` at the spine.
     pub fn leaf_spine(racks: usize, clients: usize, servers: usize) -> Shape {
         let mut shape = Shape::default();
         let spine = shape.switch("spine".into());

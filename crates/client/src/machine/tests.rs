@@ -287,8 +287,8 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the network does, and however late the timers fire: each call ends once, at the first timer after its deadline
-    /// at the latest, and sends nothing from its deadline on.
+    /// Whatever the network does, and however late the timers fire: each call ends once, at the
+    /// first timer after its deadline at the latest, and sends nothing from its deadline on.
     #[test]
     fn a_call_ends_by_its_deadline_and_sends_nothing_after_it(
         fates in fates(), late_ms in prop::collection::vec(0..1000u64, 1..10), calls in 1..300u64,

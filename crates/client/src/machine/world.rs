@@ -1,5 +1,6 @@
-//! Clients and a store in virtual time, with a network that loses, duplicates and reorders, values of many parts that change
-//! all the time, and a store that restarts. What clients read is held against what the store had.
+//! Clients and a store in virtual time, with a network that loses, duplicates and reorders, values
+//! of many parts that change all the time, and a store that restarts. What clients read is held
+//! against what the store had.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -171,7 +172,8 @@ struct Outcome {
     retransmitted: u64,
 }
 
-/// Lets two clients read and write values of many parts until `until_ms`, and looks at all that they are told.
+/// Lets two clients read and write values of many parts until `until_ms`, and looks at all that
+/// they are told.
 fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut store = Store::new();
@@ -287,7 +289,8 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
             }
         }
     }
-    // Each write took place once at most; those that succeeded did, those that never were whole did not.
+    // Each write took place once at most; those that succeeded did, those that never were whole
+    // did not.
     let times = |stamp| {
         store
             .applied

@@ -1,5 +1,5 @@
-//! The client against a fake store over loopback UDP: what it returns, what it refuses, and that it comes through loss,
-//! duplication, reordering and wrong answers.
+//! The client against a fake store over loopback UDP: what it returns, what it refuses, and that it
+//! comes through loss, duplication, reordering and wrong answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A client that seals, against a fake store over loopback UDP: what leaves it, and what it makes of what comes back.
+//! A client that seals, against a fake store over loopback UDP: what leaves it, and what it makes
+//! of what comes back.
 
 use std::time::Duration;
 

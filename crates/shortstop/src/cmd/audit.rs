@@ -46,7 +46,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// As `2026-01-31 23:59:59`; days to a date after the proleptic Gregorian calendar's 400-year cycle.
+/// As `2026-01-31 23:59:59`; days to a date after the proleptic Gregorian calendar's
+/// 400-year cycle.
 fn utc(at_ms: u64) -> String {
     let seconds = at_ms / 1000;
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);

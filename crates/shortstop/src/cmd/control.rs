@@ -11,7 +11,8 @@ use control::{
 };
 use decide::Limits;
 
-/// Decides what the switches cache: takes in what is hot, tells each switch what to insert and evict.
+/// Decides what the switches cache: takes in what is hot, tells each switch what to insert
+/// and evict.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -47,7 +48,8 @@ struct Serve {
     /// The cluster file (TOML): stores, partitions, tenants.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Where to listen, for switches, stores and people. Beyond loopback --tls-cert, --tls-key and --tokens are needed.
+    /// Where to listen, for switches, stores and people. Beyond loopback --tls-cert, --tls-key and
+    /// --tokens are needed.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7118")]
     listen: SocketAddr,
     /// Certificate chain (PEM).
@@ -65,8 +67,8 @@ struct Serve {
     /// Listen beyond loopback, with neither encryption nor authentication.
     #[arg(long)]
     insecure: bool,
-    /// Where the state is kept: a directory, or etcd://HOST:PORT[,HOST:PORT][/PREFIX], where several controllers stand by
-    /// and one leads.
+    /// Where the state is kept: a directory, or etcd://HOST:PORT[,HOST:PORT][/PREFIX], where
+    /// several controllers stand by and one leads.
     #[arg(long, value_name = "PLACE", default_value = "/var/lib/shortstop")]
     state: Location,
     /// This controller's name among several [default: the address it listens on].
@@ -75,11 +77,12 @@ struct Serve {
     /// URL at which the others reach this controller [default: the address it listens on].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// What switches do with requests of tenants that chose nothing else; `none` only forwards [default: the first that this
-    /// build knows].
+    /// What switches do with requests of tenants that chose nothing else; `none` only forwards
+    /// [default: the first that this build knows].
     #[arg(long, value_name = "NAME")]
     discipline: Option<String>,
-    /// Sets a number of a discipline; may be given several times. A name that no discipline has lists all that there are.
+    /// Sets a number of a discipline; may be given several times. A name that no discipline has
+    /// lists all that there are.
     #[arg(long = "set", value_name = "DISCIPLINE.NAME=N", value_parser = setting)]
     settings: Vec<(String, u32)>,
     /// Most items that a tenant has cached on one switch, however many pages it has.

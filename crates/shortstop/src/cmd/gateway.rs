@@ -34,16 +34,18 @@ pub struct Args {
     /// The tenant whose keys these are; its secret is read from the cluster file. 0 needs none.
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
     tenant: u32,
-    /// The stores' Redis, for keys and values that no packet carries: [FIRST-LAST=]redis://HOST:PORT[/DB] or
-    /// redis+unix:///PATH. Repeat it where partitions have different ones.
+    /// The stores' Redis, for keys and values that no packet carries:
+    /// [FIRST-LAST=]redis://HOST:PORT[/DB] or redis+unix:///PATH. Repeat it where partitions have
+    /// different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
-    /// File with the password of these Redis servers; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A user's name
-    /// may stand in the URL: redis://USER@HOST:PORT.
+    /// File with the password of these Redis servers; or else the variable
+    /// SHORTSTOP_BACKEND_PASSWORD has it. A user's name may stand in the URL:
+    /// redis://USER@HOST:PORT.
     #[arg(long, value_name = "FILE")]
     backend_password_file: Option<PathBuf>,
-    /// Seal values and hide keys with the key in this file, in the network and in the backends: 64 hex digits,
-    /// readable by its owner only (`openssl rand -hex 32`).
+    /// Seal values and hide keys with the key in this file, in the network and in the backends: 64
+    /// hex digits, readable by its owner only (`openssl rand -hex 32`).
     #[arg(long, value_name = "FILE")]
     seal_key: Option<PathBuf>,
     /// Connections at the same time.

@@ -2,7 +2,8 @@ use std::process::ExitCode;
 
 use commands::{target::Target, value::print};
 
-/// Print the value of a key. Exit status: 0 if there is one, 1 if there is no such key, 2 after any failure.
+/// Print the value of a key. Exit status: 0 if there is one, 1 if there is no such key, 2 after
+/// any failure.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  shortstop get --server 10.0.2.1 user:42\n  \
     shortstop get --cluster rack.toml --tenant 7 --json user:42\n  \

@@ -11,7 +11,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Becomes `shortstop-lab`, which lies beside this program where there is one: what people typed before goes on working.
+    /// Becomes `shortstop-lab`, which lies beside this program where there is one: what people
+    /// typed before goes on working.
     pub fn run(self, before: &[&str]) -> anyhow::Result<ExitCode> {
         let beside = std::env::current_exe()?.with_file_name("shortstop-lab");
         let mut command = std::process::Command::new(beside);

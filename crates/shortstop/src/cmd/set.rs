@@ -15,7 +15,8 @@ use commands::{common::time, target::Target, value::read_stdin};
 pub struct Args {
     /// The key, 1 to 250 bytes.
     key: String,
-    /// The value, at most `max_value` bytes of the cluster file (1 MiB unless it says otherwise); `-` reads it from standard input.
+    /// The value, at most `max_value` bytes of the cluster file (1 MiB unless it says otherwise);
+    /// `-` reads it from standard input.
     value: String,
     /// Forget the key after this time.
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -16,8 +16,8 @@ use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, backend::
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
-/// A store answers requests from an embedded table, a Redis or a memcached server. Without --cluster it owns
-/// all partitions by itself.
+/// A store answers requests from an embedded table, a Redis or a memcached server. Without
+/// --cluster it owns all partitions by itself.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -61,8 +61,8 @@ pub struct Serve {
     /// Cluster file: partitions, stores, tenants.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// The controllers, separated by commas: tenants are taken from the one that leads, as they change. Until one answers,
-    /// those of the cluster file are served.
+    /// The controllers, separated by commas: tenants are taken from the one that leads, as they
+    /// change. Until one answers, those of the cluster file are served.
     #[arg(long, value_name = "URL[,URL]")]
     control: Option<String>,
     #[command(flatten)]
@@ -78,34 +78,38 @@ pub struct Serve {
         conflicts_with = "cluster"
     )]
     partitions: u32,
-    /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH, memcached://HOST:PORT.
+    /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH,
+    /// memcached://HOST:PORT.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
-    /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A user's name may
-    /// stand in the URL: redis://USER@HOST:PORT.
+    /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A
+    /// user's name may stand in the URL: redis://USER@HOST:PORT.
     #[arg(long, value_name = "FILE")]
     backend_password_file: Option<PathBuf>,
-    /// What to do about writes that other clients make directly in Redis: track, or ignore (old copies do not matter, or
-    /// nobody else writes). A Redis that cannot track: no copies are granted, unless they are ignored.
+    /// What to do about writes that other clients make directly in Redis: track, or ignore (old
+    /// copies do not matter, or nobody else writes). A Redis that cannot track: no copies are
+    /// granted, unless they are ignored.
     #[arg(long, value_name = "track|ignore", default_value = "track")]
     outside_writes: OutsideWrites,
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
-    /// Memory for values that are written in parts, until their writes are over, and as much for those that are read in parts from
-    /// Redis or memcached. Half of it is shared out equally among tenants.
+    /// Memory for values that are written in parts, until their writes are over, and as much for
+    /// those that are read in parts from Redis or memcached. Half of it is shared out equally
+    /// among tenants.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     parts_limit: u64,
-    /// Memory for copies of other stores' keys, which disciplines have held here to answer reads of them, overhead included. Half of it
-    /// is shared out equally among tenants.
+    /// Memory for copies of other stores' keys, which disciplines have held here to answer reads of
+    /// them, overhead included. Half of it is shared out equally among tenants.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     replica_memory: u64,
-    /// Writes of a key within a second from which on it is lent to switches (write-back); below half of that it is called back. By default
-    /// as many as make it worth it: 2 within the tenant's bound, and 8 at least.
+    /// Writes of a key within a second from which on it is lent to switches (write-back); below
+    /// half of that it is called back. By default as many as make it worth it: 2 within the
+    /// tenant's bound, and 8 at least.
     #[arg(long, value_name = "WRITES")]
     lend_from: Option<u32>,
-    /// Directory to remember in which keys are lent to switches (write-back): without it none is whose data is in Redis or memcached.
-    /// It is made if there is none; each store needs its own.
+    /// Directory to remember in which keys are lent to switches (write-back): without it none is
+    /// whose data is in Redis or memcached. It is made if there is none; each store needs its own.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Unix socket that tells the store's status as JSON to whoever connects.
@@ -121,7 +125,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Serves until it is told to stop, with what `wrap` makes of its data, as [`store::Server::start_around`] has it.
+/// Serves until it is told to stop, with what `wrap` makes of its data, as
+/// [`store::Server::start_around`] has it.
 ///
 /// # Errors
 /// What is wrong with the options, or what the system refused; the message names it.

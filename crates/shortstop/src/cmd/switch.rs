@@ -9,9 +9,9 @@ use super::table::table;
 
 /// Turns this machine (or network namespace) into a switch that answers hot keys itself.
 ///
-/// Attaches to the interfaces, takes over what an earlier agent of the same name left, and serves until it is
-/// stopped. The programs stay attached and go on serving when it stops or dies; `detach` removes them. With --soft
-/// they run in this process, and end with it.
+/// Attaches to the interfaces, takes over what an earlier agent of the same name left, and serves
+/// until it is stopped. The programs stay attached and go on serving when it stops or dies;
+/// `detach` removes them. With --soft they run in this process, and end with it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -44,32 +44,36 @@ struct Serve {
     /// An interface to attach to; repeat for each that requests or replies cross.
     #[arg(long, short, value_name = "IF")]
     interface: Vec<String>,
-    /// Where the program runs: in the driver (native), on socket buffers (generic), or what suits each
-    /// interface.
+    /// Where the program runs: in the driver (native), on socket buffers (generic), or what suits
+    /// each interface.
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
-    /// Without XDP and BPF: the same programs in this process, on packet sockets. A packet costs microseconds in the place of
-    /// some hundred nanoseconds, and the switch ends with this process. Takes CAP_NET_RAW and CAP_NET_ADMIN.
+    /// Without XDP and BPF: the same programs in this process, on packet sockets. A packet costs
+    /// microseconds in the place of some hundred nanoseconds, and the switch ends with this
+    /// process. Takes CAP_NET_RAW and CAP_NET_ADMIN.
     #[arg(long, conflicts_with = "mode")]
     soft: bool,
-    /// Drops packets of ours whose source address no route leads back to (loose), or none by the interface that they came
-    /// in by (strict). What a switch forwards does not pass the kernel's rp_filter.
+    /// Drops packets of ours whose source address no route leads back to (loose), or none by the
+    /// interface that they came in by (strict). What a switch forwards does not pass the kernel's
+    /// rp_filter.
     #[arg(long, value_enum, default_value = "off")]
     source_check: SourceCheckArg,
-    /// Where packets for the switch itself go: an address of one of its interfaces, by which other switches and clients reach what it
-    /// keeps. The cluster file's `[[switch]]` of its name says it as well.
+    /// Where packets for the switch itself go: an address of one of its interfaces, by which other
+    /// switches and clients reach what it keeps. The cluster file's `[[switch]]` of its name says
+    /// it as well.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
     #[command(flatten)]
     reach: Reach,
-    /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and a
-    /// 128-byte value.
+    /// Pages of cache memory, of 26.6 kB each; a page holds at least 128 items of a 16-byte key and
+    /// a 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pages: u32,
     /// Ports by which values are sent round, where a discipline does so; each carries some 128.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4), conflicts_with = "soft")]
     recirculation_ports: u32,
-    /// The CPU that does the work of these ports: the last one, unless told otherwise. It is busy while values go round.
+    /// The CPU that does the work of these ports: the last one, unless told otherwise. It is busy
+    /// while values go round.
     #[arg(long, value_name = "N", conflicts_with = "soft")]
     recirculation_cpu: Option<u32>,
     /// The switch's name on this machine.
@@ -78,14 +82,16 @@ struct Serve {
     /// Directory for what must outlive a reboot.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/shortstop")]
     state_dir: PathBuf,
-    /// Attach nothing: load every program, let it go again, and print what this kernel says of each. Exit status: 0 if it takes all,
-    /// 1 if it refuses some. `--log libbpf=debug` has the verifier's whole log.
+    /// Attach nothing: load every program, let it go again, and print what this kernel says of
+    /// each. Exit status: 0 if it takes all, 1 if it refuses some. `--log libbpf=debug` has the
+    /// verifier's whole log.
     #[arg(long, conflicts_with = "soft")]
     check: bool,
     /// As JSON.
     #[arg(long, requires = "check")]
     json: bool,
-    /// Send no probes to neighbouring switches: a link that loses everything and keeps its carrier is not noticed.
+    /// Send no probes to neighbouring switches: a link that loses everything and keeps its carrier
+    /// is not noticed.
     #[arg(long)]
     no_probes: bool,
 }

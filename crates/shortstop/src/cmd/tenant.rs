@@ -46,8 +46,8 @@ enum Command {
         /// Take the number of a tenant that was removed, with what that one left in the stores.
         #[arg(long)]
         reuse: bool,
-        /// Its secret, 32 hex digits [default: a random one, which is safer: other users of this machine see a command's
-        /// options].
+        /// Its secret, 32 hex digits [default: a random one, which is safer: other users of this
+        /// machine see a command's options].
         #[arg(long, value_name = "HEX")]
         secret: Option<String>,
         #[command(flatten)]
@@ -126,7 +126,8 @@ struct TermOptions {
     /// Whether it may use idle pages beyond its quota: true or false.
     #[arg(long)]
     borrow: Option<bool>,
-    /// Write-back: switches answer writes of hot keys, and the stores have them so long after at most, 10ms to 60s; 0: off.
+    /// Write-back: switches answer writes of hot keys, and the stores have them so long after at
+    /// most, 10ms to 60s; 0: off.
     #[arg(long, value_name = "TIME", value_parser = write_back)]
     write_back: Option<u32>,
     /// An option of its discipline; repeat for several. Given once, the others are as usual.

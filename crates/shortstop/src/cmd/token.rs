@@ -12,7 +12,8 @@ use control::auth::{self, Role};
 pub struct Args {
     /// Name of its user, as the audit log is to show it.
     name: String,
-    /// What it allows: everything; to see; to use one tenant's memory; to attach as a switch; to follow as a store.
+    /// What it allows: everything; to see; to use one tenant's memory; to attach as a switch; to
+    /// follow as a store.
     #[arg(value_parser = ["admin", "viewer", "tenant", "switch", "store"])]
     role: String,
     /// The tenant, for the role tenant.

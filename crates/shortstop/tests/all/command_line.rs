@@ -1,4 +1,5 @@
-//! The command line from outside: help with examples, and one clear line for every kind of bad input.
+//! The command line from outside: help with examples, and one clear line for every kind of
+//! bad input.
 
 use std::{
     fs::Permissions,
@@ -513,7 +514,8 @@ fn output_that_nobody_reads_ends_quietly() {
     assert_ne!(output.status.code(), Some(1), "{said}");
 }
 
-/// What people typed before labs were a program of their own goes on working where that lies beside this one, and is named where not.
+/// What people typed before labs were a program of their own goes on working where that lies beside
+/// this one, and is named where not.
 #[test]
 fn commands_of_labs_lead_to_their_own_program() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moved");

@@ -1,6 +1,8 @@
-//! Real clients through a real gateway: redis-cli and redis-benchmark, a store, and a Redis behind it.
+//! Real clients through a real gateway: redis-cli and redis-benchmark, a store, and a Redis
+//! behind it.
 //!
-//! All on loopback, with a Redis of the test's own that writes nothing to disk. redis-server, redis-cli and redis-benchmark are needed.
+//! All on loopback, with a Redis of the test's own that writes nothing to disk. redis-server,
+//! redis-cli and redis-benchmark are needed.
 
 use std::{
     collections::HashSet,
@@ -116,7 +118,8 @@ impl Rack {
         let seal_key = seal_key.as_ref().and_then(|file| file.to_str());
         words.extend(seal_key.into_iter().flat_map(|file| ["--seal-key", file]));
         self.start(shortstop, &words, Some(self.gateway));
-        // The store takes no writes for its first two seconds, and a client waits no longer than that.
+        // The store takes no writes for its first two seconds, and a client waits no longer
+        // than that.
         let deadline = Instant::now() + PATIENCE;
         while self.cli(&["set ready yes"]) != ["OK"] {
             assert!(Instant::now() < deadline, "the store takes no writes");
@@ -442,7 +445,8 @@ impl Connection {
     }
 }
 
-/// GETDEL takes what it answers with and nothing else: not a large value that was written while it read a small one.
+/// GETDEL takes what it answers with and nothing else: not a large value that was written while it
+/// read a small one.
 #[test]
 fn what_reads_and_writes_never_loses_a_large_value_written_meanwhile() {
     let rack = Rack::on_redis(true);

@@ -1,12 +1,14 @@
 //! The data in this process's memory, with a limit, eviction and times to live.
 //!
-//! Slots stand in a slab; a hash table of 4-byte slot numbers finds them. Per item: 56 bytes of slot, about 6 of
-//! table, 16 of allocator, and the key and value in one allocation: 1,000,000 items of 16 + 128 bytes
-//! take some 220 MB. A read touches four cache lines beside the value: table, slot, and the bytes.
+//! Slots stand in a slab; a hash table of 4-byte slot numbers finds them. Per item: 56 bytes of
+//! slot, about 6 of table, 16 of allocator, and the key and value in one allocation: 1,000,000
+//! items of 16 + 128 bytes take some 220 MB. A read touches four cache lines beside the value:
+//! table, slot, and the bytes.
 //!
-//! Eviction is second chance (CLOCK): a hand goes round the slab, spares what was read since it last came
-//! by, and skips what is pinned, that is, what switches hold copies of. When a whole search finds nothing
-//! to evict, the write is refused with [`Change::Full`] rather than a copy left behind that outlives its key.
+//! Eviction is second chance (CLOCK): a hand goes round the slab, spares what was read since it
+//! last came by, and skips what is pinned, that is, what switches hold copies of. When a whole
+//! search finds nothing to evict, the write is refused with [`Change::Full`] rather than a copy
+//! left behind that outlives its key.
 
 use hashbrown::HashTable;
 

@@ -1,11 +1,13 @@
 //! memcached 1.6, spoken to in its meta text protocol, pipelined.
 //!
-//! Its clock has one-second steps. A time to live is rounded up to the next second and one more, so that a key lives at
-//! least as long as asked; a reading of the remaining seconds counts for one less, so that a copy never
-//! outlives its key. Keys with spaces or control characters travel as base64, which must fit its 250 bytes.
+//! Its clock has one-second steps. A time to live is rounded up to the next second and one more, so
+//! that a key lives at least as long as asked; a reading of the remaining seconds counts for one
+//! less, so that a copy never outlives its key. Keys with spaces or control characters travel as
+//! base64, which must fit its 250 bytes.
 //!
-//! It gives a value whole or not at all. So of keys that are not known to have small ones only as many are asked for at once as a batch has
-//! bytes for, were they as long as can be; the others are asked for their length first.
+//! It gives a value whole or not at all. So of keys that are not known to have small ones only as
+//! many are asked for at once as a batch has bytes for, were they as long as can be; the others are
+//! asked for their length first.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,10 +30,11 @@ use crate::coherence::Watch;
 const MAX_NAME: usize = 250;
 /// Times to live above this are taken as seconds after 1970 by memcached.
 const MAX_RELATIVE_S: u64 = 30 * 24 * 3600;
-/// Longest value that it may have: more than anybody reads, but it must be read past. memcached itself has 1 MiB, unless `-I` says
-/// otherwise.
+/// Longest value that it may have: more than anybody reads, but it must be read past. memcached
+/// itself has 1 MiB, unless `-I` says otherwise.
 const MAX_VALUE: usize = 64 << 20;
-/// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be sent: it would remove the old one.
+/// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be
+/// sent: it would remove the old one.
 const ITEM_OVERHEAD: usize = 128;
 /// How long it may take at least to say what it is, when the store starts.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
@@ -58,7 +61,8 @@ pub async fn connect(
     Ok((Box::new(remote), done))
 }
 
-/// A connection. Its halves are used at once: memcached reads no further while its answers are not taken.
+/// A connection. Its halves are used at once: memcached reads no further while its answers are
+/// not taken.
 type Stream = (BufReader<ReadHalf<TcpStream>>, WriteHalf<TcpStream>);
 
 struct Memcached {
@@ -85,17 +89,19 @@ impl Memcached {
         if self.stream.is_none() {
             let stream = TcpStream::connect(&self.server).await?;
             stream.set_nodelay(true)?;
-            // Given up, it takes along what has not arrived: behind a partition the system would deliver a write much later, over
-            // those that were acknowledged since.
+            // Given up, it takes along what has not arrived: behind a partition the system would
+            // deliver a write much later, over those that were acknowledged since.
             stream.set_zero_linger()?;
-            // Of these halves none ends the connection when it is dropped, and the last one resets it.
+            // Of these halves none ends the connection when it is dropped, and the last one
+            // resets it.
             let (answers, requests) = tokio::io::split(stream);
             self.stream = Some((BufReader::with_capacity(64 << 10, answers), requests));
         }
         Ok(self.stream.as_mut().expect("connected above"))
     }
 
-    /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may be, in bytes.
+    /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may
+    /// be, in bytes.
     async fn check(&mut self, within: Duration) -> anyhow::Result<usize> {
         let ask = async {
             let (stream, requests) = self.stream().await?;
@@ -136,7 +142,8 @@ impl Memcached {
         commands.iter().map(length_first).collect()
     }
 
-    /// One pipeline of commands, each with whether it reads a length only. `None`: that was asked for, and is small.
+    /// One pipeline of commands, each with whether it reads a length only. `None`: that was asked
+    /// for, and is small.
     async fn ask(
         &mut self,
         commands: &[(&Command, bool)],
@@ -208,8 +215,8 @@ impl Protocol for Memcached {
     }
 }
 
-/// Appends a command, or of a read the one for the length of its value; false if its key cannot be named to memcached, and nothing was
-/// appended.
+/// Appends a command, or of a read the one for the length of its value; false if its key cannot be
+/// named to memcached, and nothing was appended.
 fn write_command(command: &Command, length: bool, out: &mut Vec<u8>) -> bool {
     let plain = command.name.iter().all(|b| *b > b' ' && *b != 0x7f);
     let encoded;
@@ -271,8 +278,8 @@ fn exptime(ttl_ms: u32) -> u64 {
     }
 }
 
-/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and those that were asked for as such. `None`: the
-/// length of a small one, and nothing more.
+/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and
+/// those that were asked for as such. `None`: the length of a small one, and nothing more.
 async fn read_outcome(
     stream: &mut BufReader<ReadHalf<TcpStream>>,
     verb: &Verb,
@@ -348,7 +355,8 @@ fn name(verb: &Verb) -> &'static str {
     }
 }
 
-/// Takes so many bytes and keeps none: memcached has no means to give a part of a value only, or none of it if it is long.
+/// Takes so many bytes and keeps none: memcached has no means to give a part of a value only, or
+/// none of it if it is long.
 async fn pass_over(
     stream: &mut BufReader<ReadHalf<TcpStream>>,
     mut len: usize,
@@ -425,7 +433,8 @@ mod tests {
         }
     }
 
-    /// A server whose values have so many bytes. Counts how often it was asked for a value, and for a length.
+    /// A server whose values have so many bytes. Counts how often it was asked for a value, and for
+    /// a length.
     async fn server(len: usize) -> (Memcached, tokio::task::JoinHandle<[usize; 2]>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());

@@ -1,22 +1,30 @@
 //! Redis or Valkey, over TCP or a Unix socket, pipelined.
 //!
-//! A read is GETRANGE and PTTL: of a value no more than a packet can carry, so that one of many megabytes costs no more than another
-//! and does not keep the connection from answering in time; and its time to live, so that a copy knows when its key ends. What is
-//! longer is asked for its length (STRLEN), and if anybody has a use for it read in one piece when its turn has come. GETRANGE
-//! answers alike for a key that is empty and one that is absent. PTTL knows an absent one; what seems empty is read once more by GET,
-//! because between two commands another client may have come. A write is SET, with PX, NX or XX; a removal is DEL.
+//! A read is GETRANGE and PTTL: of a value no more than a packet can carry, so that one of many
+//! megabytes costs no more than another and does not keep the connection from answering in time;
+//! and its time to live, so that a copy knows when its key ends. What is longer is asked for its
+//! length (STRLEN), and if anybody has a use for it read in one piece when its turn has come.
+//! GETRANGE answers alike for a key that is empty and one that is absent. PTTL knows an absent one;
+//! what seems empty is read once more by GET, because between two commands another client may have
+//! come. A write is SET, with PX, NX or XX; a removal is DEL.
 //!
-//! What other clients change, Redis tells (`CLIENT TRACKING`, Redis 6 and later). Of its ways, this is the one without a hole:
+//! What other clients change, Redis tells (`CLIENT TRACKING`, Redis 6 and later). Of its ways, this
+//! is the one without a hole:
 //!
-//! - On the connection that reads (RESP3), not on a second one. Answers and messages stand in one order; the connection
-//!   cannot be lost without the tracking, nor the reverse; and an answer proves that every earlier message has come.
-//! - Keys that were read, one by one (OPTIN), not prefixes (BCAST): only keys that are read for a grant are remembered by Redis
-//!   and told of, not every write to the server. When Redis forgets one (`tracking-table-max-keys`), it says that it changed.
-//! - `CLIENT CACHING YES` stands before GETRANGE (and before GET) in the same pipeline, so a key is tracked before its value is read.
-//! - Our own writes are told, too, if their key was tracked. That is harmless: until a write is answered its key has no copies, and the
-//!   message stands beside the answer. NOLOOP would suppress more than these: also what Redis evicts, expires
-//!   or forgets while it carries out a command of ours.
-//! - A write ends the tracking of its key and does not begin it anew: so a write is never answered with a grant.
+//! - On the connection that reads (RESP3), not on a second one. Answers and messages stand in one
+//!   order; the connection cannot be lost without the tracking, nor the reverse; and an answer
+//!   proves that every earlier message has come.
+//! - Keys that were read, one by one (OPTIN), not prefixes (BCAST): only keys that are read for a
+//!   grant are remembered by Redis and told of, not every write to the server. When Redis forgets
+//!   one (`tracking-table-max-keys`), it says that it changed.
+//! - `CLIENT CACHING YES` stands before GETRANGE (and before GET) in the same pipeline, so a key is
+//!   tracked before its value is read.
+//! - Our own writes are told, too, if their key was tracked. That is harmless: until a write is
+//!   answered its key has no copies, and the message stands beside the answer. NOLOOP would
+//!   suppress more than these: also what Redis evicts, expires or forgets while it carries out a
+//!   command of ours.
+//! - A write ends the tracking of its key and does not begin it anew: so a write is never answered
+//!   with a grant.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -36,8 +44,9 @@ use super::{
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 
-/// Connects to the server at `url`, with this password or the one in there; it has so long for each answer. Where outside writes are to be tracked and the server cannot, the
-/// backend says so ([`Backend::watch`]), and a warning tells why.
+/// Connects to the server at `url`, with this password or the one in there; it has so long for each
+/// answer. Where outside writes are to be tracked and the server cannot, the backend says so
+/// ([`Backend::watch`]), and a warning tells why.
 ///
 /// # Errors
 /// The address is not one, or nobody answers there.
@@ -75,8 +84,8 @@ pub async fn connect(
 }
 
 fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
-    // Given up, a connection takes along what has not arrived: behind a partition the system would deliver a write much later, over those
-    // that were acknowledged since.
+    // Given up, a connection takes along what has not arrived: behind a partition the system would
+    // deliver a write much later, over those that were acknowledged since.
     let reset = TcpSettings::default().set_linger_time(Duration::ZERO);
     let info = url.into_connection_info()?.set_tcp_settings(reset);
     let Some(password) = password else {
@@ -127,7 +136,8 @@ impl Redis {
     }
 
     async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
-        // A batch begins before its commands, and so ends no later; this is for what is said before there are any.
+        // A batch begins before its commands, and so ends no later; this is for what is said before
+        // there are any.
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.within))
             .set_response_timeout(Some(self.within));
@@ -151,7 +161,8 @@ impl Redis {
     }
 }
 
-/// Passes a message of Redis on. Called in the order of the connection, before any later answer is given.
+/// Passes a message of Redis on. Called in the order of the connection, before any later answer
+/// is given.
 fn tell(message: PushInfo, told: &Completions) -> Result<(), ()> {
     let tell = |event| told.send(Completion::Outside(event)).map_err(drop);
     match message.kind {
@@ -208,7 +219,8 @@ impl Protocol for Redis {
     }
 }
 
-/// Asks how long the values are that were cut short, and puts that in their place; what is longer than anybody wants is too large.
+/// Asks how long the values are that were cut short, and puts that in their place; what is longer
+/// than anybody wants is too large.
 async fn measure(
     connection: &mut MultiplexedConnection,
     commands: &[Command],
@@ -246,7 +258,8 @@ async fn measure(
 /// How much of values is read.
 #[derive(Clone, Copy)]
 enum Bytes {
-    /// As much as a packet can carry, or as a value may have that is known to be large, by GETRANGE.
+    /// As much as a packet can carry, or as a value may have that is known to be large, by
+    /// GETRANGE.
     Some,
     /// All, by GET.
     All,

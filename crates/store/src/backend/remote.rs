@@ -1,12 +1,14 @@
-//! A backend behind a connection: requests go to one task in order, which carries them out in batches.
+//! A backend behind a connection: requests go to one task in order, which carries them out
+//! in batches.
 //!
-//! One connection and one batch at a time: while a batch is under way, the next one gathers. That keeps the
-//! order in which requests were handed over, which the coherence rules need, and under load a system call and a
-//! round trip are shared by up to [`BATCH`] requests.
+//! One connection and one batch at a time: while a batch is under way, the next one gathers. That
+//! keeps the order in which requests were handed over, which the coherence rules need, and under
+//! load a system call and a round trip are shared by up to [`BATCH`] requests.
 //!
-//! Of values that no packet carries a batch has [`BATCH_BYTES`] at most, so that small ones do not wait for long. A read finds out that
-//! its value is one of these, and is asked again in a later batch, in its tenant's turn. That it is carried out late does no harm: it
-//! is not answered before, and what it finds then is newer.
+//! Of values that no packet carries a batch has [`BATCH_BYTES`] at most, so that small ones do not
+//! wait for long. A read finds out that its value is one of these, and is asked again in a later
+//! batch, in its tenant's turn. That it is carried out late does no harm: it is not answered
+//! before, and what it finds then is newer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -31,11 +33,13 @@ const BATCH: usize = 256;
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// Where outside writes are tracked, a question is asked at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(100);
-/// Bytes of a value that are read at first: more than fits beside any key. One that is as long is large, and read later.
+/// Bytes of a value that are read at first: more than fits beside any key. One that is as long is
+/// large, and read later.
 pub(super) const SMALL: usize = wire::MAX_PAYLOAD;
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
-/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a colon.
+/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and
+/// a colon.
 const PREFIX: &str = "shortstop:";
 
 /// A request as a protocol carries it out.
@@ -110,14 +114,15 @@ pub(super) enum Outcome {
 
 /// How a kind of server is spoken to. It connects when it has no connection.
 pub(super) trait Protocol: Send + 'static {
-    /// Carries out commands in order and returns one outcome for each. After an error, or when it is dropped
-    /// half-way, the connection is given up: [`Protocol::disconnect`] is called.
+    /// Carries out commands in order and returns one outcome for each. After an error, or when it
+    /// is dropped half-way, the connection is given up: [`Protocol::disconnect`] is called.
     fn execute(
         &mut self,
         commands: &[Command],
     ) -> impl Future<Output = anyhow::Result<Vec<Outcome>>> + Send;
 
-    /// Gives the connection up. If outside writes are tracked, whatever happens until it connects again goes unseen.
+    /// Gives the connection up. If outside writes are tracked, whatever happens until it connects
+    /// again goes unseen.
     fn disconnect(&mut self);
 }
 
@@ -137,7 +142,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Starts the task that speaks `protocol`. `base_version` is that of keys which this store never wrote.
+    /// Starts the task that speaks `protocol`. `base_version` is that of keys which this store
+    /// never wrote.
     pub fn start(
         protocol: impl Protocol,
         watch: Watch,
@@ -145,7 +151,8 @@ impl Remote {
         completions: Completions,
         within: Duration,
     ) -> Remote {
-        // Unbounded, but never fuller than the engine's limit on requests that wait for the backend.
+        // Unbounded, but never fuller than the engine's limit on requests that wait for
+        // the backend.
         let (commands, queue) = mpsc::unbounded_channel();
         let queue = Queue {
             commands: queue,
@@ -183,7 +190,8 @@ impl Remote {
         let Some(name) = name_of(key) else {
             return Answer::Now(None);
         };
-        // Asked in order, so that a value written before is paired with its version, and none later.
+        // Asked in order, so that a value written before is paired with its version, and
+        // none later.
         let version = self.versions.of(key);
         let verb = Verb::Get {
             track,
@@ -298,8 +306,8 @@ impl Backend for Remote {
     }
 }
 
-/// A key's name in the backend: tenant 0's keys as they are; those of tenant 7 after `shortstop:7:`. `None` for a key of
-/// tenant 0 that looks like another tenant's.
+/// A key's name in the backend: tenant 0's keys as they are; those of tenant 7 after
+/// `shortstop:7:`. `None` for a key of tenant 0 that looks like another tenant's.
 fn name_of(key: Key<'_>) -> Option<Vec<u8>> {
     if key.tenant == wire::TENANT_OPEN {
         return (!key.bytes.starts_with(PREFIX.as_bytes())).then(|| key.bytes.into());
@@ -309,7 +317,8 @@ fn name_of(key: Key<'_>) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// The tenant and the key of a name in the backend: the reverse of [`name_of`]. `None` for a name that no key has.
+/// The tenant and the key of a name in the backend: the reverse of [`name_of`]. `None` for a name
+/// that no key has.
 pub(super) fn key_of(name: &[u8]) -> Option<(u32, &[u8])> {
     let Some(rest) = name.strip_prefix(PREFIX.as_bytes()) else {
         return Some((wire::TENANT_OPEN, name));
@@ -319,7 +328,8 @@ pub(super) fn key_of(name: &[u8]) -> Option<(u32, &[u8])> {
     Some((tenant, &rest[colon + 1..]))
 }
 
-/// Commands on their way to the backend. Each is answered: if the task ends before its time, with a failure.
+/// Commands on their way to the backend. Each is answered: if the task ends before its time, with
+/// a failure.
 struct Queue {
     commands: mpsc::UnboundedReceiver<Command>,
     /// Received, and in no batch yet.
@@ -334,7 +344,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Waits for commands, if there are none, and takes a batch of them. False: nobody will send any more.
+    /// Waits for commands, if there are none, and takes a batch of them. False: nobody will send
+    /// any more.
     async fn gather(&mut self) -> bool {
         let mut room = BATCH_BYTES;
         let next_first = std::mem::take(&mut self.next_first);
@@ -438,7 +449,8 @@ impl Large {
     }
 }
 
-/// The half beside the connection. A batch that takes longer than `within` has failed, and its connection is given up.
+/// The half beside the connection. A batch that takes longer than `within` has failed, and its
+/// connection is given up.
 async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut queue: Queue) {
     let mut connected = true;
     loop {
@@ -533,8 +545,9 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
     Completion::Change(ticket, change)
 }
 
-/// The versions of keys written here, as many as may be remembered. The rest report the floor, which is at least
-/// every version forgotten: a version once reported never comes to stand for another value.
+/// The versions of keys written here, as many as may be remembered. The rest report the floor,
+/// which is at least every version forgotten: a version once reported never comes to stand for
+/// another value.
 struct Versions {
     known: HashMap<(u32, KeyHash), u64>,
     order: VecDeque<((u32, KeyHash), u64)>,
@@ -636,7 +649,8 @@ mod tests {
     async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
         let (completions, mut done) = mpsc::unbounded_channel();
         let mut remote = Remote::start(Broken, Watch::Unneeded, 1, completions, PATIENCE);
-        // The first is under way when the task ends, others wait behind it, and one comes when it has ended.
+        // The first is under way when the task ends, others wait behind it, and one comes when it
+        // has ended.
         for ticket in 0..2 {
             assert_eq!(remote.get(key(1), 0, ticket), Answer::Later);
         }
@@ -652,7 +666,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked for as such.
+    /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked
+    /// for as such.
     struct Long {
         /// Large bytes of each batch, and the tenants of its large reads.
         batches: mpsc::UnboundedSender<(usize, Vec<u32>)>,

@@ -1,6 +1,7 @@
 //! Which keys had a value that one packet carries when they were last seen.
 //!
-//! A guess, to ask the backend in one round trip instead of two: a key that is not remembered, or wrongly, costs time or bytes.
+//! A guess, to ask the backend in one round trip instead of two: a key that is not remembered, or
+//! wrongly, costs time or bytes.
 
 use std::hash::BuildHasher;
 
@@ -9,7 +10,8 @@ use wire::maps::Hashing;
 /// Keys that are remembered, at most.
 const KEYS: usize = 1 << 20;
 
-/// A table of marks: at the place that a key's name chooses stands the mark of the name that was seen there last.
+/// A table of marks: at the place that a key's name chooses stands the mark of the name that was
+/// seen there last.
 pub(super) struct Small {
     marks: Vec<u32>,
     hashing: Hashing,

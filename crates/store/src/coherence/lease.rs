@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Nanos, SwitchId};
 use crate::mutants::{Mutant, mutant};
 
-/// How much later than expected a request comes at the most from a switch whose clock did not stand still: as much as the clock of its
-/// programs may be late, and more than a packet takes.
+/// How much later than expected a request comes at the most from a switch whose clock did not stand
+/// still: as much as the clock of its programs may be late, and more than a packet takes.
 const ON_TIME_NS: Nanos = 100_000_000;
 
 /// What a switch has been lent.
@@ -40,12 +40,13 @@ enum ElapsedTimes {
     Alike,
     /// Less on theirs: they were paused.
     Paused,
-    /// The earlier request came after the later one, or programs on two CPUs read a clock that one of them is late with.
+    /// The earlier request came after the later one, or programs on two CPUs read a clock that one
+    /// of them is late with.
     Overtaken,
     /// Theirs went back: to a snapshot, or they were started anew.
     Back,
-    /// Theirs got ahead of ours by more than the first request can have been on its way for, whose answer was of use: ours stood
-    /// still, or went back. It may also be another machine.
+    /// Theirs got ahead of ours by more than the first request can have been on its way for, whose
+    /// answer was of use: ours stood still, or went back. It may also be another machine.
     Ahead,
 }
 
@@ -81,15 +82,16 @@ pub enum LeaseAnswer {
     Refused,
     /// No answer: a later request was answered already.
     Overtaken,
-    /// No answer, for its clock or ours jumped since it last asked: it must lapse first, or what was granted and served before the
-    /// jump would go on in the same term.
+    /// No answer, for its clock or ours jumped since it last asked: it must lapse first, or what
+    /// was granted and served before the jump would go on in the same term.
     OtherClock,
 }
 
 impl<A> Lease<A> {
-    /// Why this request is not to be answered in the lease's term, if so. Of one that comes late nothing more comes of it: the switch's
-    /// next one is on time. A switch that went back is late for ever, also when its clock has passed the last request again. One that is
-    /// late and did not go back was paused, and needs its renewal the sooner.
+    /// Why this request is not to be answered in the lease's term, if so. Of one that comes late
+    /// nothing more comes of it: the switch's next one is on time. A switch that went back is late
+    /// for ever, also when its clock has passed the last request again. One that is late and did
+    /// not go back was paused, and needs its renewal the sooner.
     fn refuses(&mut self, asked: LeaseRequest, length_ns: Nanos) -> Option<LeaseAnswer> {
         let passed = self.asked.passed(asked, length_ns);
         self.went_back = match passed {
@@ -114,14 +116,16 @@ pub struct Leases<A> {
     first_term: u64,
 }
 
-/// How long a granter counts a lease of this length, from when it answers: 1/64 longer than the holder, which is far more than two
-/// clocks drift apart in that time and than the time between reading the clock and sending.
+/// How long a granter counts a lease of this length, from when it answers: 1/64 longer than the
+/// holder, which is far more than two clocks drift apart in that time and than the time between
+/// reading the clock and sending.
 pub fn counted_ns(lent_ns: Nanos) -> Nanos {
     lent_ns + lent_ns / 64
 }
 
 impl<A> Leases<A> {
-    /// Leases of this length. Each switch's first term is this one, which no other life of the store comes near.
+    /// Leases of this length. Each switch's first term is this one, which no other life of the
+    /// store comes near.
     pub fn new(length_ns: Nanos, first_term: u64) -> Leases<A> {
         Leases {
             by_switch: BTreeMap::new(),
@@ -135,10 +139,11 @@ impl<A> Leases<A> {
         counted_ns(self.length_ns)
     }
 
-    /// A switch asks for a lease, at `asked_ns` by its own clock. While its lease holds, it is renewed in the same term, unless one of
-    /// the two clocks jumped. Otherwise a new term begins, which this switch never had. Terms have no order: a switch only asks whether
-    /// it is the one it knows. An answer of an earlier term that comes late does not bring it back: the lease in it ended before the
-    /// next term began.
+    /// A switch asks for a lease, at `asked_ns` by its own clock. While its lease holds, it is
+    /// renewed in the same term, unless one of the two clocks jumped. Otherwise a new term begins,
+    /// which this switch never had. Terms have no order: a switch only asks whether it is the one
+    /// it knows. An answer of an earlier term that comes late does not bring it back: the lease in
+    /// it ended before the next term began.
     pub fn request(
         &mut self,
         switch: SwitchId,
@@ -171,7 +176,8 @@ impl<A> Leases<A> {
         }
         let last = self.by_switch.get(&switch).map(|lease| lease.term);
         let raised = u64::from(!mutant(Mutant::TermNotRaised));
-        // The switch's clock goes in: were it we who went back to a snapshot, a count alone would come to the same terms again.
+        // The switch's clock goes in: were it we who went back to a snapshot, a count alone would
+        // come to the same terms again.
         let their_clock = u64::from((asked_ns >> 20) as u32);
         let term = last.map_or(self.first_term, |term| term.wrapping_add(raised));
         let term = term.wrapping_add(raised * their_clock);
@@ -200,7 +206,8 @@ impl<A> Leases<A> {
             .map(|lease| lease.term)
     }
 
-    /// Whether a switch holds a lease of this very term now. Otherwise copies granted in the term are dead.
+    /// Whether a switch holds a lease of this very term now. Otherwise copies granted in the term
+    /// are dead.
     pub fn holds(&self, switch: SwitchId, term: u64, now_ns: Nanos) -> bool {
         self.term(switch, now_ns) == Some(term)
     }

@@ -1,8 +1,9 @@
 //! Rule 7 across loans: which life a write must name, and what is done with one that names another.
 //!
-//! The owner of a loan knows nothing of the store's window, nor the store of the keeper's. So a write is decided by one of
-//! them only: each loan has a life of its own, the key another one after it, and a client moves a write to another life only
-//! if that began before it sent the write first.
+//! The owner of a loan knows nothing of the store's window, nor the store of the keeper's. So a
+//! write is decided by one of them only: each loan has a life of its own, the key another one after
+//! it, and a client moves a write to another life only if that began before it sent the
+//! write first.
 
 use super::Nanos;
 use crate::mutants::{Mutant, mutant};
@@ -56,8 +57,8 @@ pub enum LifeVerdict {
     StoreHas,
 }
 
-/// Decides what is done with a write that names a life. `own`: the store's; `key`: what is known of its key; `loan`: the life of a loan
-/// whose owner may have begun, and since when.
+/// Decides what is done with a write that names a life. `own`: the store's; `key`: what is known of
+/// its key; `loan`: the life of a loan whose owner may have begun, and since when.
 pub fn judge(
     named: NamedLife,
     own: u16,
@@ -66,7 +67,8 @@ pub fn judge(
     now_ns: Nanos,
 ) -> LifeVerdict {
     let current = key.map_or(own, |key| key.life);
-    // What the store's window alone decides, and no owner ever: the client says that it is for nobody else.
+    // What the store's window alone decides, and no owner ever: the client says that it is for
+    // nobody else.
     let is_ours = named.life == own
         || named.life == current
         || key.is_some_and(|key| key.before == named.life);

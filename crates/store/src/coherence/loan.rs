@@ -1,9 +1,11 @@
-//! The loan of one key: a switch X, the owner, answers its reads and writes, and a switch Y, the keeper, has each write before X answers it.
+//! The loan of one key: a switch X, the owner, answers its reads and writes, and a switch Y, the
+//! keeper, has each write before X answers it.
 //!
-//! Why in this order: Y is prepared and begun before X, so that nothing is absorbed that nobody keeps. X and Y number their records (epochs)
-//! when they are prepared, and are begun under that number only, so that a message that comes late makes no record live. Copies are gone
-//! before X is begun: they would be served beside its value. The end is sealing both, or X's lease having lapsed: what X answered last
-//! is then at Y.
+//! Why in this order: Y is prepared and begun before X, so that nothing is absorbed that nobody
+//! keeps. X and Y number their records (epochs) when they are prepared, and are begun under that
+//! number only, so that a message that comes late makes no record live. Copies are gone before X is
+//! begun: they would be served beside its value. The end is sealing both, or X's lease having
+//! lapsed: what X answered last is then at Y.
 
 use super::{BACKOFF_FIRST_NS, BACKOFF_MOST_NS, Leases, Nanos, SwitchId};
 use crate::mutants::{Mutant, mutant};
@@ -42,8 +44,9 @@ enum Lent {
 pub struct Terms {
     /// The life that writes to the key name while it is lent, L.
     pub life: u16,
-    /// The owner gives its values versions above this one, [`VERSIONS`] less one at most. No value has this one. Of a loan that is not
-    /// begun yet, or was found in a journal: no later than that.
+    /// The owner gives its values versions above this one, [`VERSIONS`] less one at most. No value
+    /// has this one. Of a loan that is not begun yet, or was found in a journal: no later
+    /// than that.
     pub base: u64,
     /// X.
     pub owner: SwitchId,
@@ -75,9 +78,11 @@ pub enum Act<V> {
     Record,
     /// Hold the key, have its copies called back, read it; answered by [`Loan::cleared`].
     Clear,
-    /// Tell a switch to begin under this epoch; answered by [`Loan::begun`]. The owner gets the value.
+    /// Tell a switch to begin under this epoch; answered by [`Loan::begun`]. The owner gets
+    /// the value.
     Begin(Role, u64, Option<(u64, V)>),
-    /// Ask for the newest beyond this version, and maybe seal the record; answered by [`Loan::taken`].
+    /// Ask for the newest beyond this version, and maybe seal the record; answered by
+    /// [`Loan::taken`].
     Take {
         /// Whom.
         role: Role,
@@ -216,7 +221,8 @@ impl<V: Clone> Loan<V> {
         )
     }
 
-    /// A loan that a former life of the store made, which is called back now. Whatever leases it lent are over at `over_ns`.
+    /// A loan that a former life of the store made, which is called back now. Whatever leases it
+    /// lent are over at `over_ns`.
     pub fn found(terms: Terms, over_ns: Nanos, now_ns: Nanos) -> Loan<V> {
         let mut loan = Loan::make(terms, Lent::Until(over_ns), Phase::Recalling, now_ns);
         loan.away_since_ns = Some(now_ns);
@@ -321,8 +327,9 @@ impl<V: Clone> Loan<V> {
         self.enter(next, now_ns);
     }
 
-    /// The answer to [`Act::Clear`]: nobody holds a copy, and this is the key's value with its version; `None`: it cannot be lent.
-    /// `base`: versions from there on are the owner's. They are above the value's, or the owner could absorb nothing.
+    /// The answer to [`Act::Clear`]: nobody holds a copy, and this is the key's value with its
+    /// version; `None`: it cannot be lent. `base`: versions from there on are the owner's. They are
+    /// above the value's, or the owner could absorb nothing.
     pub fn cleared(&mut self, value: Option<(u64, V)>, base: u64, now_ns: Nanos) {
         if self.phase != Phase::Clearing {
             return;
@@ -392,7 +399,8 @@ impl<V: Clone> Loan<V> {
         }
     }
 
-    /// The backend has answered [`Act::Put`]; one that failed may still take place until `doubt_until_ns`.
+    /// The backend has answered [`Act::Put`]; one that failed may still take place until
+    /// `doubt_until_ns`.
     pub fn put(&mut self, done: bool, doubt_until_ns: Nanos) {
         if let Some(version) = self.backed.putting.take() {
             if done {
@@ -435,7 +443,8 @@ impl<V: Clone> Loan<V> {
     // -----------------------------------------------------------------------------------------------------------
     // What is due.
 
-    /// Moves the loan on as far as it goes at `now_ns`; what is to be done is put into `out`. Returns when it is to be polled again.
+    /// Moves the loan on as far as it goes at `now_ns`; what is to be done is put into `out`.
+    /// Returns when it is to be polled again.
     pub fn poll<A>(
         &mut self,
         leases: &mut Leases<A>,
@@ -537,7 +546,8 @@ impl<V: Clone> Loan<V> {
         self.newest.as_ref().map_or(0, |(version, _)| *version)
     }
 
-    /// While it is lent: asks the keeper for the newest when half of the bound is over. It has the other half to answer.
+    /// While it is lent: asks the keeper for the newest when half of the bound is over. It has the
+    /// other half to answer.
     fn pull<A>(&mut self, leases: &Leases<A>, now_ns: Nanos, out: &mut Vec<Act<V>>) -> Nanos {
         let unheard = self.pulling && now_ns >= self.asking.since_ns + self.terms.bound_ns / 2;
         if unheard || !self.owner_serves(leases, now_ns) {

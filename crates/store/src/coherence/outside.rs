@@ -1,14 +1,17 @@
-//! Writes that reach the backend behind the store's back: until when a copy may be served that such a write has made old.
+//! Writes that reach the backend behind the store's back: until when a copy may be served that such
+//! a write has made old.
 //!
-//! The store knows a time up to which it has heard of everything that happened in the backend ([`Outside::seen`]), and the
-//! keys that it is calling back because of what it heard. A lease is lent from that time, not from now: whatever breaks,
-//! a copy is served for at most one lease after the write that made it old.
+//! The store knows a time up to which it has heard of everything that happened in the backend
+//! ([`Outside::seen`]), and the keys that it is calling back because of what it heard. A lease is
+//! lent from that time, not from now: whatever breaks, a copy is served for at most one lease after
+//! the write that made it old.
 
 use std::{collections::HashMap, hash::Hash};
 
 use super::Nanos;
 
-/// Keys that are looked at one by one when a lease is asked for; beyond, all of them count for every switch.
+/// Keys that are looked at one by one when a lease is asked for; beyond, all of them count for
+/// every switch.
 const LOOKED_AT: usize = 4096;
 
 /// Whether others may write to the backend, and whether the store hears of it.
@@ -62,14 +65,14 @@ impl<K: Hash + Eq> Outside<K> {
         }
     }
 
-    /// Whether a write may be answered with a grant. Not if outside writes are tracked: the backend tracks what is read, and
-    /// another's write might come between our write and a read.
+    /// Whether a write may be answered with a grant. Not if outside writes are tracked: the backend
+    /// tracks what is read, and another's write might come between our write and a read.
     pub fn may_grant_writes(&self) -> bool {
         self.watch == Watch::Unneeded
     }
 
-    /// A question that was put to the backend at `asked_ns` has been answered, on the connection on which it also tells of
-    /// changes: everything before has been told.
+    /// A question that was put to the backend at `asked_ns` has been answered, on the connection on
+    /// which it also tells of changes: everything before has been told.
     pub fn seen(&mut self, asked_ns: Nanos) {
         self.seen_ns = self.seen_ns.max(asked_ns);
     }
@@ -101,8 +104,9 @@ impl<K: Hash + Eq> Outside<K> {
         self.all_since_ns = None;
     }
 
-    /// How much of a lease of `length_ns` a switch may be lent now, counted from now. `holds`: whether it may hold a copy of a
-    /// key. `None`: so little is left that it had better lapse; a new term begins then.
+    /// How much of a lease of `length_ns` a switch may be lent now, counted from now. `holds`:
+    /// whether it may hold a copy of a key. `None`: so little is left that it had better lapse; a
+    /// new term begins then.
     pub fn lendable_ns(
         &self,
         length_ns: Nanos,

@@ -1,5 +1,5 @@
-//! Values in parts: when a write that comes in parts is whole, and which version a part that is read has. docs/coherence.md, "Large
-//! values", says why the seven rules need no more.
+//! Values in parts: when a write that comes in parts is whole, and which version a part that is
+//! read has. docs/coherence.md, "Large values", says why the seven rules need no more.
 
 use crate::mutants::{Mutant, mutant};
 
@@ -26,7 +26,8 @@ impl Parts {
         self.come[index]
     }
 
-    /// One has come, for the first time or again. Returns the first that is missing; `None`: the write is whole, and takes place now.
+    /// One has come, for the first time or again. Returns the first that is missing; `None`: the
+    /// write is whole, and takes place now.
     pub fn take(&mut self, index: usize) -> Option<usize> {
         if !self.come[index] {
             self.come[index] = true;
@@ -42,8 +43,9 @@ impl Parts {
     }
 }
 
-/// A part of version `wanted` is asked for, and the key has the version `present`: the version of the part that answers, or `None`,
-/// if the first part of what there is has to. So all parts that a reader joins are of one version.
+/// A part of version `wanted` is asked for, and the key has the version `present`: the version of
+/// the part that answers, or `None`, if the first part of what there is has to. So all parts that a
+/// reader joins are of one version.
 pub fn version_of_part(wanted: u64, present: u64) -> Option<u64> {
     (wanted == present || mutant(Mutant::PartOfAnyVersion)).then_some(wanted)
 }

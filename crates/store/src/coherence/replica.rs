@@ -1,4 +1,5 @@
-//! The other side of the rules: a store R that holds copies of other stores' keys. What `bpf/coherence.h` is for a switch.
+//! The other side of the rules: a store R that holds copies of other stores' keys. What
+//! `bpf/coherence.h` is for a switch.
 
 use super::Nanos;
 use crate::mutants::{Mutant, mutant};
@@ -6,8 +7,8 @@ use crate::mutants::{Mutant, mutant};
 /// Taken off every deadline: of a time between a clock's reading and its use.
 pub const MARGIN_NS: Nanos = 10_000_000;
 
-/// Rule 1: one counter for all keys of a store, which never gives a number twice, over restarts too: it begins with the time since
-/// 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
+/// Rule 1: one counter for all keys of a store, which never gives a number twice, over restarts
+/// too: it begins with the time since 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Epochs {
     first: u64,
@@ -25,7 +26,8 @@ impl Epochs {
         }
     }
 
-    /// Whether more were taken than time allows: a life that began now would take some of them again.
+    /// Whether more were taken than time allows: a life that began now would take some of
+    /// them again.
     pub fn is_ahead(&self, now_ns: Nanos) -> bool {
         let passed = u128::from(now_ns.saturating_sub(self.since_ns)) << 16;
         u128::from(self.newest - self.first) > passed / 1_000_000_000
@@ -53,8 +55,9 @@ pub struct BorrowedLease {
 }
 
 impl BorrowedLease {
-    /// A lease of this length in this term, which counts from when it was asked for. A new term kills every copy of the one before:
-    /// what was granted in it was asked for under the `newest` epoch at most. False: it is over already, or dated in the future.
+    /// A lease of this length in this term, which counts from when it was asked for. A new term
+    /// kills every copy of the one before: what was granted in it was asked for under the `newest`
+    /// epoch at most. False: it is over already, or dated in the future.
     pub fn lent(
         &mut self,
         term: u64,
@@ -159,15 +162,17 @@ impl<V> Replica<V> {
         }
     }
 
-    /// This write passed a switch, which sent a copy of it here: what it writes, if that may be kept.
+    /// This write passed a switch, which sent a copy of it here: what it writes, if that may
+    /// be kept.
     pub fn update(&mut self, epoch: u64, write: WriteId, value: Option<V>, now_ns: Nanos) {
         self.raise(epoch, now_ns);
         self.told = Some(write);
         self.candidate = value.map(|value| Candidate { write, value });
     }
 
-    /// Whether this write is what the present epoch was taken for: another switch has sent it, too, and it ends nothing that the first
-    /// one did not. What was installed since may be served on: its home knows of it.
+    /// Whether this write is what the present epoch was taken for: another switch has sent it, too,
+    /// and it ends nothing that the first one did not. What was installed since may be served on:
+    /// its home knows of it.
     pub fn was_told(&self, write: WriteId) -> bool {
         self.told == Some(write)
     }
@@ -184,15 +189,15 @@ impl<V> Replica<V> {
         is_it.then_some(candidate.value)
     }
 
-    /// Rule 5: whether a grant under this epoch may be installed: the epoch is still the one that it was granted for, of the present
-    /// term.
+    /// Rule 5: whether a grant under this epoch may be installed: the epoch is still the one that
+    /// it was granted for, of the present term.
     pub fn would_take(&self, epoch: u64, lease: &BorrowedLease) -> bool {
         let same = epoch == self.epoch || mutant(Mutant::ReplicaOfAnyEpoch);
         same && lease.is_above_floor(self.epoch)
     }
 
-    /// Rule 5: a grant of this value, which lives for so many milliseconds from when the epoch was taken; 0: for ever. False: it came too
-    /// late, and is dropped.
+    /// Rule 5: a grant of this value, which lives for so many milliseconds from when the epoch was
+    /// taken; 0: for ever. False: it came too late, and is dropped.
     pub fn install(
         &mut self,
         epoch: u64,
@@ -242,8 +247,8 @@ impl<V> Replica<V> {
     }
 }
 
-/// Which answers of a home count for a read that R passes on: those to what was asked after the read had come. An earlier one may say
-/// what the key held before.
+/// Which answers of a home count for a read that R passes on: those to what was asked after the
+/// read had come. An earlier one may say what the key held before.
 pub fn answers(asked: u64, newest_before: u64) -> bool {
     asked > newest_before || mutant(Mutant::OlderAnswerPassedOn)
 }

@@ -1,8 +1,10 @@
-//! The rules against a network that loses, duplicates and reorders: random schedules, and after each read that a
-//! switch answers from its copy the question whether a write that was answered before says otherwise.
+//! The rules against a network that loses, duplicates and reorders: random schedules, and after
+//! each read that a switch answers from its copy the question whether a write that was answered
+//! before says otherwise.
 //!
-//! One key, one store, three switches, one lease clock. Switches here follow rules 1, 2, 5 and 6 as a switch does:
-//! an entry has an epoch and perhaps a value; a write or an INVALIDATE raises the epoch and drops the value.
+//! One key, one store, three switches, one lease clock. Switches here follow rules 1, 2, 5 and 6 as
+//! a switch does: an entry has an epoch and perhaps a value; a write or an INVALIDATE raises the
+//! epoch and drops the value.
 
 use proptest::prelude::*;
 
@@ -15,7 +17,8 @@ const LEASE: Nanos = 100 * MS;
 /// What is in flight. Values are the numbers of the writes that wrote them.
 #[derive(Clone, Debug)]
 enum Message {
-    /// To the store, through a switch or none: a write of the next value, with the epoch taken on the way.
+    /// To the store, through a switch or none: a write of the next value, with the epoch taken on
+    /// the way.
     Write {
         client: usize,
         request: u64,

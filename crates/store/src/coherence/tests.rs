@@ -313,7 +313,8 @@ fn rule_6_terms() {
 
 #[test]
 fn rule_6_a_clock_that_jumped_is_not_renewed_in_its_term() {
-    // What the switch's clock shows and what ours does, in milliseconds after the first request; whether it is renewed; why.
+    // What the switch's clock shows and what ours does, in milliseconds after the first request;
+    // whether it is renewed; why.
     let rows = [
         (300, 300, true, "both went on"),
         (0, 300, true, "it was paused, or its request comes twice"),

@@ -1,13 +1,13 @@
-//! Stores that hold copies and hear of a write only if its home asks them, whatever the write says (docs/coherence.md, "Replicas"):
-//! what saves time, and nothing that a rule rests on.
+//! Stores that hold copies and hear of a write only if its home asks them, whatever the write says
+//! (docs/coherence.md, "Replicas"): what saves time, and nothing that a rule rests on.
 
 use super::SwitchId;
 
 /// Pairs that are remembered of one key; what comes on top waits each time.
 const MOST: usize = 128;
 
-/// A key's: pairs of the switch that a write passed (0: none) and a store that heard nothing of it until it was asked. A key without
-/// any takes no memory beside the pointer.
+/// A key's: pairs of the switch that a write passed (0: none) and a store that heard nothing of it
+/// until it was asked. A key without any takes no memory beside the pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct UntoldStores(Option<Box<[(SwitchId, SwitchId)]>>);
 

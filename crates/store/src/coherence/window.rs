@@ -23,7 +23,8 @@ pub enum Verdict<O> {
     Pending,
     /// A retransmission: answer this again, without a grant.
     Answered(O),
-    /// So old that its outcome is forgotten: ignore it. It must not be applied, and there is nothing to say.
+    /// So old that its outcome is forgotten: ignore it. It must not be applied, and there is
+    /// nothing to say.
     TooOld,
     /// As many as may be remembered are pending: it must try again.
     Full,
@@ -78,7 +79,8 @@ impl<O: Clone> Window<O> {
         }
     }
 
-    /// What [`Window::begin`] would say, if nothing else than that the write is new or that there is no room.
+    /// What [`Window::begin`] would say, if nothing else than that the write is new or that there
+    /// is no room.
     pub fn known(&self, request: u64) -> Option<Verdict<O>> {
         if self.forgotten.is_some_and(|forgotten| request <= forgotten) {
             return Some(Verdict::TooOld);
@@ -98,7 +100,8 @@ impl<O: Clone> Window<O> {
         }
     }
 
-    /// A write that was answered that others decide it is here again, to be decided: it is pending from now on.
+    /// A write that was answered that others decide it is here again, to be decided: it is pending
+    /// from now on.
     pub fn reopen(&mut self, request: u64) {
         let at = self.position(request);
         if let Some((_, outcome)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {

@@ -12,9 +12,9 @@ pub(super) struct Admitted {
 }
 
 impl Context<'_> {
-    /// Checks who asks and whether the key is ours, and takes the request if there is time for it. A key that is another
-    /// store's is refused, unless `foreign` ones are taken too. What is not taken is answered or dropped here. `room` is the
-    /// length of the request's payload in bytes.
+    /// Checks who asks and whether the key is ours, and takes the request if there is time for it.
+    /// A key that is another store's is refused, unless `foreign` ones are taken too. What is not
+    /// taken is answered or dropped here. `room` is the length of the request's payload in bytes.
     pub fn admit(
         &mut self,
         packet: &Packet<'_>,
@@ -63,8 +63,8 @@ impl Context<'_> {
         }
     }
 
-    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's partition with whether we hold
-    /// it, or why not.
+    /// Who asks, and whether the key is ours: the secret that signs the answer, and the key's
+    /// partition with whether we hold it, or why not.
     fn judge(
         &mut self,
         packet: &Packet<'_>,

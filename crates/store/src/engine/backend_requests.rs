@@ -14,11 +14,13 @@ pub(super) enum BackendRequest {
     Write(KeyId),
     /// A half's request, of this tenant.
     Half(decide::Request, u32),
-    /// A loan's: the value to lend, a value that came back, or the journal. No tenant's: it must end also when the tenant is gone.
+    /// A loan's: the value to lend, a value that came back, or the journal. No tenant's: it must
+    /// end also when the tenant is gone.
     Loan(KeyId),
 }
 
-/// What two reads have in common that are copies of one: who asks, from where, under which id, for what.
+/// What two reads have in common that are copies of one: who asks, from where, under which id,
+/// for what.
 type ReadId = (SocketAddr, u32, u64, u64, KeyHash);
 
 fn read_id(origin: &Origin) -> ReadId {

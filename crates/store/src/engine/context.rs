@@ -28,8 +28,8 @@ use crate::{
     placements::Placements,
 };
 
-/// What a part leaves to others, in the order in which they are to do it. The engine has all of them done before it takes
-/// the next event.
+/// What a part leaves to others, in the order in which they are to do it. The engine has all of
+/// them done before it takes the next event.
 pub(super) enum Effect {
     /// No copy of a key that is held is left, and no write of it is under way.
     Cleared(KeyId),
@@ -57,7 +57,8 @@ pub(super) enum Effect {
     ConfirmCopies(u32),
 }
 
-/// The versions that writes of this store get: each higher than those before, over lives of the store.
+/// The versions that writes of this store get: each higher than those before, over lives of
+/// the store.
 pub(super) struct Versions {
     /// Of the last write.
     pub newest: u64,
@@ -261,8 +262,9 @@ impl Context<'_> {
         store.is_some_and(|store| known.is_some_and(|known| known.may_use(store.address)))
     }
 
-    /// Whether a packet that speaks for a store comes from there: two stores whose cluster files list them in another order
-    /// would both speak for one. What speaks for a switch may come from anywhere.
+    /// Whether a packet that speaks for a store comes from there: two stores whose cluster files
+    /// list them in another order would both speak for one. What speaks for a switch may come from
+    /// anywhere.
     pub fn may_speak(&self, epoch: Epoch, peer: Peer) -> bool {
         if epoch.switch() & NODE_STORE == 0 {
             return true;
@@ -271,8 +273,8 @@ impl Context<'_> {
         store.is_some_and(|store| peer.is_at(store.address))
     }
 
-    /// Takes time of a partition's server for one request: the time before which its answer must not leave; none if it is
-    /// dropped.
+    /// Takes time of a partition's server for one request: the time before which its answer must
+    /// not leave; none if it is dropped.
     pub fn take_time(&mut self, partition: usize) -> Option<u64> {
         let taken = self.backend.admit(partition, self.now_ns);
         self.partitions.count(partition, taken.is_some());
@@ -280,7 +282,8 @@ impl Context<'_> {
         taken
     }
 
-    /// Gives the value that a key has under the version `from` a version of its own. None: a write has come between.
+    /// Gives the value that a key has under the version `from` a version of its own. None: a write
+    /// has come between.
     pub fn raise(&mut self, id: KeyId, from: u64) -> Option<u64> {
         let version = self.versions.next();
         let is_raised = self.backend.raise(id.0, id.1, from, version);
@@ -288,8 +291,8 @@ impl Context<'_> {
     }
 }
 
-/// Whether the wait after a restart is over, so long after the start: what a former life lent has ended, and clients have given
-/// up what it may have applied.
+/// Whether the wait after a restart is over, so long after the start: what a former life lent has
+/// ended, and clients have given up what it may have applied.
 fn takes_writes(config: &Config, waited_ns: Nanos) -> bool {
     waited_ns >= counted_ns(config.longest_lease_ns()) || mutant(Mutant::NoWaitAfterRestart)
 }

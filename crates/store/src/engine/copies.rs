@@ -1,8 +1,10 @@
-//! Copies of other stores' keys that disciplines want held here (docs/coherence.md, "ForeignCopies"): this store follows the rules as a
-//! switch does, and answers reads that a switch sends it in the place of a key's home.
+//! Copies of other stores' keys that disciplines want held here (docs/coherence.md,
+//! "ForeignCopies"): this store follows the rules as a switch does, and answers reads that a switch
+//! sends it in the place of a key's home.
 //!
-//! A read of a copy that may not be served now is passed on: the home is asked, once for all reads that wait, and says what the key
-//! holds. So a switch that sends reads here by mistake costs a round trip and nothing else.
+//! A read of a copy that may not be served now is passed on: the home is asked, once for all reads
+//! that wait, and says what the key holds. So a switch that sends reads here by mistake costs a
+//! round trip and nothing else.
 //!
 //! Cost of a read: two look-ups, one encoding. Of a copy: its value and 256 bytes.
 
@@ -46,20 +48,22 @@ const OVERHEAD: usize = 256;
 const ASK_FIRST_NS: Nanos = 20_000_000;
 /// The longest time between two questions.
 const ASK_MOST_NS: Nanos = 500_000_000;
-/// A key that is absent, or for whose copy there is no room, is asked for again after this time at first, then after twice the time
-/// each time.
+/// A key that is absent, or for whose copy there is no room, is asked for again after this time at
+/// first, then after twice the time each time.
 const LATER_NS: Nanos = 1_000_000_000;
 /// The longest time until then.
 const LATER_MOST_NS: Nanos = 32_000_000_000;
 /// A read that its home has not answered for so long is forgotten: its client has sent it again.
 const PATIENCE_NS: Nanos = 1_000_000_000;
-/// A copy that no read comes to is confirmed again after this time at first, then after twice the time each time.
+/// A copy that no read comes to is confirmed again after this time at first, then after twice the
+/// time each time.
 const CONFIRM_FIRST_NS: Nanos = 250_000_000;
 /// The longest time between two confirmations.
 const CONFIRM_MOST_NS: Nanos = 8_000_000_000;
 /// Between two of many keys that become due at once.
 const SPREAD_NS: Nanos = 50_000;
-/// Between two of many keys that are to be asked for: other stores are told to hold them at the same time, and ask the same homes.
+/// Between two of many keys that are to be asked for: other stores are told to hold them at the
+/// same time, and ask the same homes.
 const ASKS_SPREAD_NS: Nanos = 4_000_000;
 
 /// A store that is home to keys which are held here.
@@ -108,7 +112,8 @@ struct ForeignCopy {
     asked: u64,
     next_ask_ns: Nanos,
     backoff_ns: Nanos,
-    /// No copy is asked for before this time: the key was absent, or there was no room. And how long it is the next time.
+    /// No copy is asked for before this time: the key was absent, or there was no room. And how
+    /// long it is the next time.
     pull_ns: Nanos,
     later_ns: Nanos,
     /// How long the next value of many parts has to wait: those before it were not joined.
@@ -192,7 +197,8 @@ impl ForeignCopies {
         self.reads.share_among(tenants);
     }
 
-    /// The time as we tell it to homes. Our clock begins anew with each life: an answer to an earlier one must not look like one to this.
+    /// The time as we tell it to homes. Our clock begins anew with each life: an answer to an
+    /// earlier one must not look like one to this.
     fn dated(&self, now_ns: Nanos) -> u64 {
         now_ns.wrapping_add(self.client)
     }
@@ -249,7 +255,8 @@ impl ForeignCopies {
         }
     }
 
-    /// Takes so many bytes for a key in the place of those that it has. False: there is no room, and it has what it had.
+    /// Takes so many bytes for a key in the place of those that it has. False: there is no room,
+    /// and it has what it had.
     fn resize(&mut self, id: &KeyId, bytes: usize) -> bool {
         let Some(held) = self.held.get_mut(id) else {
             return false;

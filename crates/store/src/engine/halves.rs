@@ -1,4 +1,5 @@
-//! The halves of disciplines in the store: their operations and messages go in, what they want done is done.
+//! The halves of disciplines in the store: their operations and messages go in, what they want done
+//! is done.
 //!
 //! Cost: what the half does, and a place in the table of open requests with a copy of the key.
 
@@ -63,7 +64,8 @@ pub(super) struct Halves {
     made: Vec<Box<dyn StoreHalf>>,
     /// In the order in which they came.
     open: BTreeMap<Request, OpenRequest>,
-    /// Of the room for them, by tenants: one whose requests are answered late leaves the others theirs.
+    /// Of the room for them, by tenants: one whose requests are answered late leaves the
+    /// others theirs.
     shares: Shares,
     /// The newest request.
     newest: Request,
@@ -162,7 +164,8 @@ impl Halves {
         self.happened(cx, half, |to, now, out| to.operation(now, operation, out));
     }
 
-    /// A read of a key that is ours; a half may want to know. One look-up among the watched tenants, usually none.
+    /// A read of a key that is ours; a half may want to know. One look-up among the watched
+    /// tenants, usually none.
     pub fn watch_read(&mut self, cx: &mut Context<'_>, key: Key<'_>) {
         if let Some(&half) = self.watched.get(&key.tenant) {
             self.happened(cx, half, |to, now, out| {
@@ -225,7 +228,8 @@ impl Halves {
         self.reports.forget(gone);
     }
 
-    /// The backend has answered what was read for a half, later. If it failed the request ends here.
+    /// The backend has answered what was read for a half, later. If it failed the request
+    /// ends here.
     pub fn found(&mut self, cx: &mut Context<'_>, request: Request, found: Found) {
         let Some(half) = self.open.get(&request).map(|open| open.half) else {
             return;
@@ -330,7 +334,8 @@ impl Halves {
         }
     }
 
-    /// A half wants to be told of a tenant's reads, or no longer. False if another is told of them, or there is no such tenant.
+    /// A half wants to be told of a tenant's reads, or no longer. False if another is told of them,
+    /// or there is no such tenant.
     fn watch(&mut self, cx: &Context<'_>, half: usize, tenant: u32, on: bool) -> bool {
         let watched = &mut self.watched;
         if watched.get(&tenant).is_some_and(|other| *other != half) {
@@ -380,7 +385,8 @@ impl Halves {
         open.is_some_and(|open| open.half == half)
     }
 
-    /// The key that a half wants read for a request, if the request is still open and may wait for the backend.
+    /// The key that a half wants read for a request, if the request is still open and may wait for
+    /// the backend.
     pub fn key_to_read(&mut self, cx: &mut Context<'_>, request: Request) -> Option<KeyId> {
         let origin = self.open.get(&request)?.origin;
         if !cx.waiting.has_room(origin.tenant) {

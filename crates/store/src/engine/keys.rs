@@ -1,7 +1,8 @@
-//! Keys with copies elsewhere or writes under way: each is moved on by the rules, one write at a time.
+//! Keys with copies elsewhere or writes under way: each is moved on by the rules, one write at
+//! a time.
 //!
-//! A write goes in by [`Keys::submit`]; invalidations, the question to the backend and the answer come out. What a key is held
-//! for, and who is pushed its value, is left to others.
+//! A write goes in by [`Keys::submit`]; invalidations, the question to the backend and the answer
+//! come out. What a key is held for, and who is pushed its value, is left to others.
 
 mod duplicates;
 mod grants;
@@ -32,7 +33,8 @@ use crate::{
     mutants::{Mutant, mutant},
 };
 
-/// Keys looked at for dead copies each time leases are offered: a million keys within some 40 seconds.
+/// Keys looked at for dead copies each time leases are offered: a million keys within some
+/// 40 seconds.
 const SWEEP_KEYS: usize = 16_384;
 
 /// What keys wait for.
@@ -45,8 +47,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// A write that this store is to decide, and that is new. If its key is lent or going to be, it waits. Too many that wait
-    /// already: it is given back.
+    /// A write that this store is to decide, and that is new. If its key is lent or going to be, it
+    /// waits. Too many that wait already: it is given back.
     pub fn submit(
         &mut self,
         cx: &mut Context<'_>,
@@ -225,7 +227,8 @@ impl Keys {
         let _ = cx.out.push(&packet, &secret, home.peer);
     }
 
-    /// The backend has carried a write out, or not: remembers and tells it, with a grant if there may be one.
+    /// The backend has carried a write out, or not: remembers and tells it, with a grant if there
+    /// may be one.
     fn applied(&mut self, cx: &mut Context<'_>, at: Place, change: Change) {
         // A write that failed may still be on its way inside the backend.
         let doubt_until_ns = if change == Change::Failed {
@@ -304,7 +307,8 @@ impl Keys {
         }
     }
 
-    /// A store asked for a grant while its key could not be granted: it is pushed one when no write waits.
+    /// A store asked for a grant while its key could not be granted: it is pushed one when no
+    /// write waits.
     pub fn grant_later(&mut self, cx: &mut Context<'_>, id: KeyId, epoch: Epoch) {
         if let Some(at) = cx.directory.find(&id) {
             put_ask(cx, at, epoch);

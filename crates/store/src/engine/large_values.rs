@@ -1,9 +1,11 @@
-//! Values that a backend has given in one piece and that are read in parts: kept until nobody asks for parts of them any more.
+//! Values that a backend has given in one piece and that are read in parts: kept until nobody asks
+//! for parts of them any more.
 //!
-//! All parts of one version must be of one value, also where others write to the backend and versions do not tell (docs/coherence.md,
-//! "Large values"). So of each value that went out in parts a digest is remembered for longer than the value itself, with the version
-//! that it was read under. If the backend has another value under the same version, or the digest was forgotten meanwhile, the
-//! version is raised, and whoever reads the older parts begins anew.
+//! All parts of one version must be of one value, also where others write to the backend and
+//! versions do not tell (docs/coherence.md, "Large values"). So of each value that went out in
+//! parts a digest is remembered for longer than the value itself, with the version that it was read
+//! under. If the backend has another value under the same version, or the digest was forgotten
+//! meanwhile, the version is raised, and whoever reads the older parts begins anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -119,8 +121,9 @@ impl LargeValues {
         Some((item, value.grantable))
     }
 
-    /// Compares what the backend has given to what it gave under this version before. Unless that was something else, this is what is
-    /// known from now on; the key of which something had to be forgotten for it, if so, counts as changed.
+    /// Compares what the backend has given to what it gave under this version before. Unless that
+    /// was something else, this is what is known from now on; the key of which something had to be
+    /// forgotten for it, if so, counts as changed.
     pub fn compare(
         &mut self,
         id: KeyId,

@@ -12,7 +12,8 @@ use crate::{
 
 /// Leases that lapsed longer ago than this many lease lengths are offered no more.
 const OFFER_LAPSED: u64 = 30;
-/// The same without a system secret: whoever forges one request then has few offers sent to somebody else.
+/// The same without a system secret: whoever forges one request then has few offers sent to
+/// somebody else.
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
 
 /// What lends leases out.
@@ -33,8 +34,9 @@ impl Lessor {
             self.counters.dropped_lease_auth += 1;
             return;
         }
-        // While it waits out the leases of its former self a store lends none: an answer of the former self that comes late
-        // must not bring its term back. What that self still had on its way to the backend has arrived by then, too.
+        // While it waits out the leases of its former self a store lends none: an answer of the
+        // former self that comes late must not bring its term back. What that self still had on its
+        // way to the backend has arrived by then, too.
         if !cx.takes_writes() {
             self.counters.leases_refused_starting += 1;
             return;
@@ -77,7 +79,8 @@ impl Lessor {
         self.next_offer_ns
     }
 
-    /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then asks by itself.
+    /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then
+    /// asks by itself.
     pub fn offer(&mut self, cx: &mut Context<'_>) -> bool {
         if cx.now_ns < self.next_offer_ns {
             return false;

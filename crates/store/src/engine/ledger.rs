@@ -1,5 +1,5 @@
-//! The books on writes: which ones each client has sent (rule 7), which of them are under way, and those of which parts are
-//! missing. It decides nothing about keys.
+//! The books on writes: which ones each client has sent (rule 7), which of them are under way, and
+//! those of which parts are missing. It decides nothing about keys.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,8 @@ impl Ledger {
         self.clients.begin(client, request, now_ns)
     }
 
-    /// Rule 7, of a write of which a part has come: nothing, if it is new. Nothing is remembered either.
+    /// Rule 7, of a write of which a part has come: nothing, if it is new. Nothing is
+    /// remembered either.
     pub fn look(&self, (client, request): RequestId) -> Option<Verdict<WriteOutcome>> {
         self.clients.look(client, request)
     }
@@ -97,7 +98,8 @@ impl Ledger {
         self.pending.all()
     }
 
-    /// Forgets everything of tenants that are gone, but for their writes under way: whoever has those gives them back.
+    /// Forgets everything of tenants that are gone, but for their writes under way: whoever has
+    /// those gives them back.
     pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
         gone.iter().for_each(|id| self.clients.forget_tenant(*id));
         self.joins.forget_tenants(gone);

@@ -1,5 +1,6 @@
-//! Keys that are lent to switches: which ones, and what becomes of the packets about them. The loan itself is decided in
-//! [`crate::coherence::Loan`], and what a write's life means in [`crate::coherence::judge`].
+//! Keys that are lent to switches: which ones, and what becomes of the packets about them. The loan
+//! itself is decided in [`crate::coherence::Loan`], and what a write's life means in
+//! [`crate::coherence::judge`].
 
 mod hot_keys;
 mod packets;
@@ -380,8 +381,9 @@ impl Loans {
         }
     }
 
-    /// Makes room for one more key with a life of its own: those of which nobody knows any more go. A key that is lent may not find the
-    /// room any more when it comes back; so many are more than there is room for at most as may be lent.
+    /// Makes room for one more key with a life of its own: those of which nobody knows any more go.
+    /// A key that is lent may not find the room any more when it comes back; so many are more than
+    /// there is room for at most as may be lent.
     fn has_life_room(&mut self, cx: &Context<'_>, id: &KeyId) -> bool {
         let Loans {
             lives,

@@ -1,7 +1,9 @@
-//! Writes that come in parts: what has come of each is kept until the rest has, or until its client has given it up.
+//! Writes that come in parts: what has come of each is kept until the rest has, or until its client
+//! has given it up.
 //!
-//! Cost of a part: one look-up and a copy of its bytes. The memory of a whole value is counted against the tenant's share from its
-//! first part on, until the write is over; a value that is not touched yet costs none.
+//! Cost of a part: one look-up and a copy of its bytes. The memory of a whole value is counted
+//! against the tenant's share from its first part on, until the write is over; a value that is not
+//! touched yet costs none.
 
 use std::collections::{BTreeSet, VecDeque, hash_map::Entry};
 
@@ -57,7 +59,8 @@ impl WriteTerms {
         WriteTerms {
             total: header.total,
             ttl_ms: header.expiry_ms,
-            // A switch adds its own; and a write may pass the switch that its key is lent to from some part on.
+            // A switch adds its own; and a write may pass the switch that its key is lent to from
+            // some part on.
             flags: header.flags.without(Flags::GRANT.with(Flags::ALL)).bits(),
             version: header.version,
         }
@@ -75,7 +78,8 @@ pub(super) struct PartialWrites {
 }
 
 impl PartialWrites {
-    /// Room for `limit` bytes, shared by `tenants` tenants. What is not whole `patience_ns` after its first part is forgotten.
+    /// Room for `limit` bytes, shared by `tenants` tenants. What is not whole `patience_ns` after
+    /// its first part is forgotten.
     pub fn new(limit: usize, tenants: usize, patience_ns: Nanos) -> PartialWrites {
         PartialWrites {
             open: HashMap::default(),

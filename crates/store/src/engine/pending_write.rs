@@ -24,7 +24,8 @@ pub(super) struct PendingWrite {
 }
 
 impl PendingWrite {
-    /// Of a packet with this header, whose whole value takes so much of the room for values in parts.
+    /// Of a packet with this header, whose whole value takes so much of the room for values
+    /// in parts.
     pub fn new(origin: Origin, header: &Header, value: Bytes, room: usize) -> PendingWrite {
         let condition = match header.version {
             _ if !header.flags.has(Flags::COMPARE) => Condition::Always,
@@ -86,7 +87,8 @@ impl WriteOutcome {
         }
     }
 
-    /// It is for the owner of a loan, whose life this is, and never to be applied here under another.
+    /// It is for the owner of a loan, whose life this is, and never to be applied here
+    /// under another.
     pub fn moved(life: u16) -> WriteOutcome {
         WriteOutcome {
             status: Status::OtherLife,

@@ -24,9 +24,11 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Answers a read that may be answered from here. With the embedded backend this is the fast path: one look-up, one encoding.
+    /// Answers a read that may be answered from here. With the embedded backend this is the fast
+    /// path: one look-up, one encoding.
     ///
-    /// A write that is pending does not matter here: it has not been answered, so the old value is right.
+    /// A write that is pending does not matter here: it has not been answered, so the old value
+    /// is right.
     pub fn read(
         &mut self,
         keys: &mut Keys,
@@ -52,8 +54,8 @@ impl Reads {
             self.counters.duplicates_reads += 1;
             return;
         }
-        // Granted before the backend is asked, so that no write can slip in between; a copy that then
-        // is not installed, because there is no value, costs one invalidation at most.
+        // Granted before the backend is asked, so that no write can slip in between; a copy that
+        // then is not installed, because there is no value, costs one invalidation at most.
         origin.wants_grant = origin.wants_grant && keys.grant(cx, &origin, key);
         if origin.op == Op::ReplicaPush && !origin.wants_grant {
             return;
@@ -147,9 +149,9 @@ impl Reads {
         Ok(Some(item))
     }
 
-    /// Holds a value that is going to be read in parts, under a version that no other value of the key has had. False: none of
-    /// it may be answered with now, because there is no room, or because it may not be the value of the version that it was
-    /// asked under.
+    /// Holds a value that is going to be read in parts, under a version that no other value of the
+    /// key has had. False: none of it may be answered with now, because there is no room, or
+    /// because it may not be the value of the version that it was asked under.
     fn hold(&mut self, cx: &mut Context<'_>, origin: &Origin, item: &mut Item<Bytes>) -> bool {
         let id = (origin.tenant, origin.key_hash);
         let (compared, forgotten) = cx.values.compare(id, item.version, &item.value);
@@ -164,7 +166,8 @@ impl Reads {
             }
             Comparison::Changed => {
                 let Some(version) = cx.raise(id, item.version) else {
-                    // A write of ours has come between, and what was written before it gets no version any more.
+                    // A write of ours has come between, and what was written before it gets no
+                    // version any more.
                     self.counters.refused_late_reads += 1;
                     return false;
                 };
@@ -192,7 +195,8 @@ impl Reads {
     }
 }
 
-/// What to say about what was found: of a value that no packet carries, or of which a part is named, a part. `most` is the longest that a value may be, in bytes.
+/// What to say about what was found: of a value that no packet carries, or of which a part is
+/// named, a part. `most` is the longest that a value may be, in bytes.
 pub(super) fn answer<'a>(
     origin: &Origin,
     key: &[u8],
@@ -244,7 +248,8 @@ pub(super) fn answer<'a>(
     }
 }
 
-/// Answers a read. What is pushed to a store that has the value already goes as a digest; what is no grant is not pushed.
+/// Answers a read. What is pushed to a store that has the value already goes as a digest; what is
+/// no grant is not pushed.
 fn answer_read(
     replies: &mut Replies,
     system: &Secret,

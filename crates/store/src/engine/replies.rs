@@ -11,7 +11,8 @@ use crate::{
     net::{Outbox, Peer},
 };
 
-/// The part of a value that a read names. With a `total` of 0 it names none, and the version means nothing.
+/// The part of a value that a read names. With a `total` of 0 it names none, and the version
+/// means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NamedPart {
     pub part: u16,
@@ -20,8 +21,8 @@ pub(super) struct NamedPart {
 }
 
 impl NamedPart {
-    /// Whether it goes on with a version that it knows. Who names one that no value has begins to read, and takes a part at most of
-    /// whatever is there.
+    /// Whether it goes on with a version that it knows. Who names one that no value has begins to
+    /// read, and takes a part at most of whatever is there.
     pub fn goes_on(&self) -> bool {
         self.total > 0 && self.version != VERSION_PRESENT
     }
@@ -85,7 +86,8 @@ impl Origin {
         ((self.tenant, self.client), self.request)
     }
 
-    /// What answers it. A push is answered by nothing but itself: it was asked for by an acknowledgement.
+    /// What answers it. A push is answered by nothing but itself: it was asked for by an
+    /// acknowledgement.
     pub(super) fn answer_op(&self) -> Option<Op> {
         match self.op {
             Op::ReplicaPush => Some(Op::ReplicaPush),
@@ -100,14 +102,14 @@ impl Origin {
         value_len <= longest - if over_ipv4 { 0 } else { IPV6_MORE }
     }
 
-    /// Whether a value of this length goes to it in one packet: it fits, and no part of it is named. Who names a part may have a
-    /// path that carries no more than that.
+    /// Whether a value of this length goes to it in one packet: it fits, and no part of it is
+    /// named. Who names a part may have a path that carries no more than that.
     pub(super) fn takes_whole(&self, key: &[u8], value_len: usize) -> bool {
         self.fits(key, value_len) && (self.wanted.total == 0 || value_len <= PART_BYTES)
     }
 
-    /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and whoever
-    /// needs none gets no more bytes than he sent, so that nobody is amplified.
+    /// Whether a reply with a value of this length may be sent: tenant 0 needs no secret, and
+    /// whoever needs none gets no more bytes than he sent, so that nobody is amplified.
     pub(super) fn allows(&self, key: &[u8], value_len: usize) -> bool {
         self.tenant != wire::TENANT_OPEN || wire::HEADER_LEN + key.len() + value_len <= self.room
     }
@@ -206,7 +208,8 @@ impl Replies {
         debug_assert!(sent, "callers check that the value fits");
     }
 
-    /// Answers a request with this header, but for what a reply repeats. False if that makes no packet.
+    /// Answers a request with this header, but for what a reply repeats. False if that makes
+    /// no packet.
     pub(super) fn send_as(
         &mut self,
         header: Header,
@@ -257,7 +260,8 @@ pub(super) struct DelayedReplies {
 }
 
 impl DelayedReplies {
-    /// Takes the newest reply out of `out` and keeps it until `at_ns`. Bounded by the partitions' queues.
+    /// Takes the newest reply out of `out` and keeps it until `at_ns`. Bounded by the
+    /// partitions' queues.
     fn delay_newest(&mut self, at_ns: u64, out: &mut Outbox) {
         if let Some(reply) = out.pop() {
             self.count += 1;

@@ -1,4 +1,5 @@
-//! Whom the store knows: each tenant's secrets, and which partitions it holds for it. May change while it runs.
+//! Whom the store knows: each tenant's secrets, and which partitions it holds for it. May change
+//! while it runs.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -39,8 +40,9 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    /// The tenants of a cluster, as the store that is `me` in it sees them; `None`: it owns everything. Tenants that
-    /// are the same as `before`, in a cluster of the same stores, need not be worked out again.
+    /// The tenants of a cluster, as the store that is `me` in it sees them; `None`: it owns
+    /// everything. Tenants that are the same as `before`, in a cluster of the same stores, need not
+    /// be worked out again.
     pub fn new(
         cluster: &Cluster,
         me: Option<SocketAddr>,
@@ -108,7 +110,8 @@ impl Tenants {
         Ok(changed)
     }
 
-    /// How much later than an answered write its value is here at most; 0: no key of the tenant is lent.
+    /// How much later than an answered write its value is here at most; 0: no key of the tenant
+    /// is lent.
     pub fn write_back_ns(&self, id: u32) -> Nanos {
         let known = self.get(id);
         u64::from(known.map_or(0, |known| known.write_back_ms)) * 1_000_000

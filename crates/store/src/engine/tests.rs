@@ -67,7 +67,8 @@ fn judge(history: &[history::Operation]) -> Result<(), String> {
     }
 }
 
-/// Answers nothing but the key `k`; reports about itself what time it is, at each tick, and which tenant left.
+/// Answers nothing but the key `k`; reports about itself what time it is, at each tick, and which
+/// tenant left.
 struct Slow;
 
 impl decide::StoreHalf for Slow {

@@ -100,7 +100,8 @@ fn behaves(store: &Running) {
     assert_eq!(client.write(&odd, &value).header.status, Status::Ok);
     assert_eq!(client.read_padded(&odd, 1400).value, value);
 
-    // Empty is not absent, with a time to live or without, nor is as much as a packet carries too much.
+    // Empty is not absent, with a time to live or without, nor is as much as a packet carries
+    // too much.
     let most = vec![7; wire::max_value(1)];
     for (value, expiry_ms) in [(&b""[..], 0), (b"", 60_000), (&most, 0), (&most, 60_000)] {
         let header = Header {

@@ -19,9 +19,9 @@ use super::support::{
 const SECRET: Secret = Secret([1; 16]);
 const TENANT: u32 = 7;
 
-/// Measures values. Asked about a key it says how long the key's value is, and whether the key is the store's own; a
-/// request with a value, which is an address, goes on to that address without it. What it is told it reports, and of a tenant
-/// that it is told to watch every read.
+/// Measures values. Asked about a key it says how long the key's value is, and whether the key is
+/// the store's own; a request with a value, which is an address, goes on to that address without
+/// it. What it is told it reports, and of a tenant that it is told to watch every read.
 #[derive(Default)]
 struct Measurer {
     asked: HashMap<Request, bool>,

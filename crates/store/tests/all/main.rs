@@ -1,4 +1,5 @@
-//! A whole store over loopback, with what it is beside: real backends, other stores, a discipline's half.
+//! A whole store over loopback, with what it is beside: real backends, other stores, a
+//! discipline's half.
 
 mod backends;
 mod halves;

@@ -1,4 +1,5 @@
-//! What other clients do in a real Redis: copies are called back, and no grant is given that they could have made old.
+//! What other clients do in a real Redis: copies are called back, and no grant is given that they
+//! could have made old.
 //!
 //! The test plays the switch: it takes leases and grants, and waits for the INVALIDATEs.
 
@@ -343,7 +344,8 @@ fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
                 asked + u64::from(lent_ms) <= LEASE_MS,
                 "lent {lent_ms} ms after {asked} ms of silence"
             ),
-            // The last is lent half a lease after the silence began, cut short; the store counts all of it, and a 64th more.
+            // The last is lent half a lease after the silence began, cut short; the store counts
+            // all of it, and a 64th more.
             None if asked > LEASE_MS * 7 / 4 => break,
             None => {}
         }
@@ -355,8 +357,8 @@ fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
     assert!(next > term, "it had lapsed: a new term");
 }
 
-/// Values that no packet carries are not brought here: many reads of them take no longer than many reads, and the connection, which
-/// every tenant's copies depend on, stays.
+/// Values that no packet carries are not brought here: many reads of them take no longer than many
+/// reads, and the connection, which every tenant's copies depend on, stays.
 #[test]
 fn large_values_in_redis_cost_no_more_than_small_ones() {
     let server = redis();

@@ -1,4 +1,5 @@
-//! How fast it is, for people to read: `cargo test --release -p store --test all -- --ignored --nocapture`.
+//! How fast it is, for people to read:
+//! `cargo test --release -p store --test all -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 

@@ -243,7 +243,8 @@ fn a_mute_switch_delays_a_write_by_its_lease_at_most() {
 fn leases_are_offered_and_the_status_socket_tells() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status");
-    // An offer comes three times in the length of a lease, and goes on for two more once it has lapsed.
+    // An offer comes three times in the length of a lease, and goes on for two more once it
+    // has lapsed.
     let config = support::loopback();
     let store = Running::start(Config {
         status_socket: Some(path.clone()),

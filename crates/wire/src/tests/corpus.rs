@@ -1,4 +1,5 @@
-//! The fuzz targets' checks over the kept corpora and, from a fixed seed, over changed copies of them.
+//! The fuzz targets' checks over the kept corpora and, from a fixed seed, over changed copies
+//! of them.
 
 #[path = "../../../../fuzz/checks/cluster.rs"]
 mod cluster;

@@ -1,4 +1,5 @@
-//! Packets and cluster files, encoded and decoded: by the vectors, by properties, and by the inputs that fuzzing has kept.
+//! Packets and cluster files, encoded and decoded: by the vectors, by properties, and by the inputs
+//! that fuzzing has kept.
 
 mod corpus;
 mod properties;

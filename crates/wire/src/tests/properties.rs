@@ -1,5 +1,5 @@
-//! Properties of encoding and decoding over generated packets and bytes: the part of fuzzing that runs on
-//! stable Rust with every `cargo test`. `fuzz/` has the unbounded part.
+//! Properties of encoding and decoding over generated packets and bytes: the part of fuzzing that
+//! runs on stable Rust with every `cargo test`. `fuzz/` has the unbounded part.
 
 use crate::{
     Cluster, Epoch, Flags, HEADER_LEN, Header, KeyHash, MAX_KEY, Op, Packet, Secret, Status,
@@ -77,7 +77,8 @@ proptest! {
         let _ = Packet::decode(&bytes);
     }
 
-    /// Random bytes hardly pass the magic; these have plausible heads, so that every check is reached.
+    /// Random bytes hardly pass the magic; these have plausible heads, so that every check
+    /// is reached.
     #[test]
     fn any_plausible_bytes_are_a_packet_or_an_error(
         op in select(Op::ALL), marks: u8, lengths: [u8; 3], whole: bool, bytes in vec(any::<u8>(), 80..1600),
@@ -199,7 +200,8 @@ proptest! {
         prop_assert!((owner.first..=owner.last).contains(&partition));
         let store = cluster.store_of_partition(7, partition);
         prop_assert!(!some || stores.contains(&store.address));
-        // Whoever may be at the owner is at the owner: its keys need not move when others' stores change.
+        // Whoever may be at the owner is at the owner: its keys need not move when others'
+        // stores change.
         prop_assert!(store == owner || (some && !stores.contains(&owner.address)));
     }
 }

@@ -1,6 +1,6 @@
-//! `vectors.json` holds packets with their fields, for every implementation of the protocol to check itself
-//! against. This test makes the same vectors anew and compares; after a deliberate change of the
-//! protocol, run it with `WRITE_VECTORS=1` to write the file.
+//! `vectors.json` holds packets with their fields, for every implementation of the protocol to
+//! check itself against. This test makes the same vectors anew and compares; after a deliberate
+//! change of the protocol, run it with `WRITE_VECTORS=1` to write the file.
 
 use crate::{
     Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,

@@ -15,7 +15,8 @@ use crate::{
     layout::{Cores, Layout},
 };
 
-/// Clients at the head's end of a line, as many operations of which are under way as switches can be full with.
+/// Clients at the head's end of a line, as many operations of which are under way as switches can
+/// be full with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asking {
@@ -52,7 +53,8 @@ impl Asking {
         ])
     }
 
-    /// A phase of these operations: a part of them writes, the others read at one member or at each alike.
+    /// A phase of these operations: a part of them writes, the others read at one member or at
+    /// each alike.
     pub fn phase(&self, writes: f64, at: Option<SocketAddr>) -> Phase {
         Phase {
             at,

@@ -20,7 +20,8 @@ const MEMBERS: u16 = 3;
 const OWN: &str = "netcraq";
 const ETCD: &str = "etcd";
 
-/// A chain of three beside an etcd of three on links of the same kind: how long one operation takes, and how many all clients get done.
+/// A chain of three beside an etcd of three on links of the same kind: how long one operation
+/// takes, and how many all clients get done.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BesideEtcd {
@@ -36,7 +37,8 @@ pub struct BesideEtcd {
     seconds: f64,
 }
 
-/// Processes that the clients are spread over, of either system: a single one, on one core, would be what bounds the chain.
+/// Processes that the clients are spread over, of either system: a single one, on one core, would
+/// be what bounds the chain.
 const GENERATORS: usize = 2;
 
 /// What came of one system.
@@ -129,7 +131,8 @@ impl BesideEtcd {
         (0..GENERATORS).map(move |n| (clients + n) / GENERATORS)
     }
 
-    /// Measures a system; `outstanding` says what a generator of so many clients is told to have under way.
+    /// Measures a system; `outstanding` says what a generator of so many clients is told to have
+    /// under way.
     fn measure(
         &self,
         name: &'static str,

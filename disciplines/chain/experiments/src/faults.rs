@@ -20,8 +20,8 @@ use crate::{
     trouble::{Kind, Trouble, make, one_beside, unavailable_ms},
 };
 
-/// What a chain does while links lose, double and reorder, and each member in turn has each kind of trouble. What clients saw must be
-/// linearizable.
+/// What a chain does while links lose, double and reorder, and each member in turn has each kind of
+/// trouble. What clients saw must be linearizable.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {

@@ -1,4 +1,5 @@
-//! Where the switches of a chain stand: around a router, where any of them may be cut off alone; or in a line, as the paper has them.
+//! Where the switches of a chain stand: around a router, where any of them may be cut off alone; or
+//! in a line, as the paper has them.
 
 use chain::ranked;
 use experiments::World;
@@ -36,9 +37,11 @@ pub struct Layout {
     pub in_a_line: bool,
     /// Client hosts: at the head's end of the line, or at the router.
     pub clients: usize,
-    /// Members of an etcd beside the switches, each on a host at the router: real processes, so in the kernel only.
+    /// Members of an etcd beside the switches, each on a host at the router: real processes, so in
+    /// the kernel only.
     pub etcds: usize,
-    /// Whether these have each write on their disks before they answer, as etcd does unless it is told not to.
+    /// Whether these have each write on their disks before they answer, as etcd does unless it is
+    /// told not to.
     pub syncs: bool,
     /// What goes wrong on each switch's link to the router.
     pub fault: Option<Fault>,
@@ -53,7 +56,8 @@ pub enum Cores {
     /// That of a core of its own, as a switch in a network has it.
     #[default]
     Own,
-    /// That of the one core that all switches have together, as the paper had all of them on one machine.
+    /// That of the one core that all switches have together, as the paper had all of them on
+    /// one machine.
     Shared,
 }
 
@@ -108,8 +112,8 @@ impl Layout {
         }
     }
 
-    /// The same where each switch's link to the router loses, doubles and holds back a packet by these chances; what overtakes does so by a
-    /// millisecond at most.
+    /// The same where each switch's link to the router loses, doubles and holds back a packet by
+    /// these chances; what overtakes does so by a millisecond at most.
     pub fn faulty(self, [loss, duplicate, reorder]: [f64; 3], seed: u64) -> Layout {
         let fault = Fault {
             loss,

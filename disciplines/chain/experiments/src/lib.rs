@@ -1,4 +1,5 @@
-//! The paper's figures, and what its authors left open: what happens when members fail, and how chains stand beside etcd.
+//! The paper's figures, and what its authors left open: what happens when members fail, and how
+//! chains stand beside etcd.
 
 mod asking;
 mod bench;

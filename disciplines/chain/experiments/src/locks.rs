@@ -23,8 +23,9 @@ const OWN: &str = "netcraq";
 const WITH_FAULTS: &str = "netcraq, members fail";
 const ETCD: &str = "etcd";
 
-/// Clients that take locks and give them back: in peace, beside an etcd's where there is one, and while members fail. A store that is shown
-/// fencing tokens decides whether two had a lock at a time.
+/// Clients that take locks and give them back: in peace, beside an etcd's where there is one, and
+/// while members fail. A store that is shown fencing tokens decides whether two had a lock at
+/// a time.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfLocks {

@@ -17,7 +17,8 @@ const WHOLE: Duration = Duration::from_secs(20);
 pub enum Kind {
     /// It dies with all it has, and another one takes its place. Heartbeats tell.
     Killed,
-    /// Its link loses everything and keeps its carrier, and another one takes its place. Heartbeats tell.
+    /// Its link loses everything and keeps its carrier, and another one takes its place.
+    /// Heartbeats tell.
     Silent,
     /// Its agent stands still; its programs go on.
     Stopped,
@@ -42,7 +43,8 @@ impl Kind {
     }
 }
 
-/// Checks that a chain is as long as members can be taken from, and has a switch beside it to replace one.
+/// Checks that a chain is as long as members can be taken from, and has a switch beside it to
+/// replace one.
 ///
 /// # Errors
 /// What it has to be.
@@ -67,7 +69,8 @@ pub struct Trouble {
     pub replaced_ms: Option<f64>,
 }
 
-/// Gives the member at this place of the chain trouble of this kind for so long, and waits until all is well again.
+/// Gives the member at this place of the chain trouble of this kind for so long, and waits until
+/// all is well again.
 ///
 /// # Errors
 /// The chain is not whole again.
@@ -127,8 +130,8 @@ pub fn make(
     })
 }
 
-/// For how long nobody's write, or nobody's read, was answered while this was felt: the longer of both, in milliseconds. Who asks
-/// does so all the time.
+/// For how long nobody's write, or nobody's read, was answered while this was felt: the longer of
+/// both, in milliseconds. Who asks does so all the time.
 pub fn unavailable_ms(trouble: &Trouble, operations: &[Operation]) -> f64 {
     let longest = |is_write: bool| {
         let of = |o: &&Operation| (o.effect != Effect::Keep) == is_write;

@@ -1,4 +1,5 @@
-//! Chains of switches from outside, in one program: their packets, all their states, and whole systems in the simulator.
+//! Chains of switches from outside, in one program: their packets, all their states, and whole
+//! systems in the simulator.
 
 mod data_plane;
 mod model;

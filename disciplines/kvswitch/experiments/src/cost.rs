@@ -1,4 +1,5 @@
-//! What a redirected read costs at the switch, beside one that is only forwarded: the program alone, and the way from port to port.
+//! What a redirected read costs at the switch, beside one that is only forwarded: the program
+//! alone, and the way from port to port.
 
 use std::{net::IpAddr, os::fd::AsFd};
 
@@ -123,7 +124,8 @@ pub fn overhead(costs: &[Cost], is_signed: bool, ns: impl Fn(&Cost) -> f64) -> O
     Some(ns(of(Read::Redirected)?) / ns(of(Read::Plain)?) - 1.0)
 }
 
-/// Adds the figures to a report. In the simulator a switch takes as long for any packet: there is nothing to be said.
+/// Adds the figures to a report. In the simulator a switch takes as long for any packet: there is
+/// nothing to be said.
 ///
 /// # Errors
 /// As [`measure`].
@@ -148,7 +150,8 @@ pub fn summarize(report: &mut Report, is_quick: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures all reads in turn, `batches` times each. `skew` is Zipf's exponent of the keys that are asked for.
+/// Measures all reads in turn, `batches` times each. `skew` is Zipf's exponent of the keys that are
+/// asked for.
 ///
 /// # Errors
 /// No privilege, or the kernel refuses.

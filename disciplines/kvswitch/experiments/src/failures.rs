@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::bench::{Balance, Bench, System};
 
-/// What becomes of balance and of requests when a server dies, comes back empty, and turns half as fast while it runs. Requests are sent again
-/// until they are answered, as clients do.
+/// What becomes of balance and of requests when a server dies, comes back empty, and turns half as
+/// fast while it runs. Requests are sent again until they are answered, as clients do.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failures {
@@ -29,10 +29,12 @@ pub struct Failures {
     /// Seconds after each of these, and of one stretch of them.
     seconds: f64,
     stretch_s: f64,
-    /// Servers are in balance again below this, if they drop no more than that part of the requests.
+    /// Servers are in balance again below this, if they drop no more than that part of the
+    /// requests.
     balanced: f64,
     dropped: f64,
-    /// In the place of the rack's: windows, what rates are divided by, and how long a client waits before it asks again, and in all.
+    /// In the place of the rack's: windows, what rates are divided by, and how long a client waits
+    /// before it asks again, and in all.
     window_ms: u32,
     factor: f64,
     again_ms: u64,
@@ -82,7 +84,8 @@ struct Stage {
     happened: Happened,
     stretches: Vec<Stretch>,
     result: PhaseResult,
-    /// Requests that nobody answered in their time, beyond those for keys that only the dead server has.
+    /// Requests that nobody answered in their time, beyond those for keys that only the dead
+    /// server has.
     failed: u64,
 }
 
@@ -184,7 +187,8 @@ impl Failures {
         let mut loads = counted.served;
         let its = loads[self.server] * loads.len() as f64 / served.max(1.0);
         match happened {
-            // Of the slow one it matters only that it drops nothing: keys without replicas may be as much as it can.
+            // Of the slow one it matters only that it drops nothing: keys without replicas may be
+            // as much as it can.
             Happened::Died | Happened::IsSlow => {
                 loads.remove(self.server);
             }
@@ -232,7 +236,8 @@ impl Failures {
                 .last()
                 .filter(|_| stage.happened == Happened::IsSlow)
             {
-                // Over the average: one that does as much as others was not slow, and nothing was seen.
+                // Over the average: one that does as much as others was not slow, and nothing
+                // was seen.
                 report.summarize("slow_load", last.its);
             }
             report.count(&format!("failed_requests_{name}"), stage.failed);

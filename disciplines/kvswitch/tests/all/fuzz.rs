@@ -1,7 +1,9 @@
-//! The C as an ordinary program under sanitizers: kept scripts of packets, then noise, with records of replicas, judged by the oracle of
-//! the data plane and by `tests/fuzz.h`. `make fuzz` searches for longer.
+//! The C as an ordinary program under sanitizers: kept scripts of packets, then noise, with records
+//! of replicas, judged by the oracle of the data plane and by `tests/fuzz.h`. `make fuzz` searches
+//! for longer.
 //!
-//! Slow by the standards of this crate: the C is compiled with sanitizers, and some hundred thousand packets go through it.
+//! Slow by the standards of this crate: the C is compiled with sanitizers, and some hundred
+//! thousand packets go through it.
 
 use std::{
     collections::BTreeMap,

@@ -38,7 +38,8 @@ fn pipes_servers_and_records_have_the_same_bits() {
     assert_eq!(bits(&of_map("pipes")), 8 * map("pipes").value_bytes);
     let servers = kvswitch::servers::MAP;
     assert_eq!(of_map(servers)[0].bits, 8 * map(servers).value_bytes);
-    // The item's key length and tenant, its key, and the longest record; but of a turn the store's number alone.
+    // The item's key length and tenant, its key, and the longest record; but of a turn the store's
+    // number alone.
     let record = HEADER + 2 * TURNS_MAX;
     let all = 8 + 32 + 8 * ITEMS.key_bytes + 8 * record as u32;
     let (stores, items): (Vec<Table>, Vec<Table>) = of_map("pages")

@@ -1,5 +1,6 @@
-//! Several users of one switch (the multi-tenancy thesis, section 5.2 and figure 5.1): how much of each one's keys ends up in the cache, also
-//! over links that lose, and what it costs a switch to serve many users instead of one.
+//! Several users of one switch (the multi-tenancy thesis, section 5.2 and figure 5.1): how much of
+//! each one's keys ends up in the cache, also over links that lose, and what it costs a switch to
+//! serve many users instead of one.
 
 use anyhow::ensure;
 use experiments::{
@@ -165,7 +166,8 @@ impl Shares {
         }
     }
 
-    /// What was added since the last group belongs to this one. The last group may lack some numbers of users.
+    /// What was added since the last group belongs to this one. The last group may lack some
+    /// numbers of users.
     fn group(&mut self, name: String) {
         self.groups.push(name);
     }
@@ -236,7 +238,8 @@ impl Seen {
         self.settled.phases.iter().chain(last)
     }
 
-    /// The smallest part of a user's keys that is cached: in the switch's memory, and answered from there.
+    /// The smallest part of a user's keys that is cached: in the switch's memory, and answered
+    /// from there.
     fn share(&self) -> f64 {
         let answered = self.answered.iter().copied();
         answered.fold(self.settled.share(), f64::min)
@@ -349,7 +352,8 @@ impl<'a> Switch<'a> {
         })
     }
 
-    /// Many users against few against one, in turn, with everything of everybody cached. Returns what was seen.
+    /// Many users against few against one, in turn, with everything of everybody cached. Returns
+    /// what was seen.
     fn compare(&mut self, report: &mut Report) -> anyhow::Result<Vec<PhaseResult>> {
         let params = self.params;
         let progress = self.run.progress;
@@ -369,13 +373,15 @@ impl<'a> Switch<'a> {
             ..Phase::reads(popularity, 1.0, 0.2, params.round_s)
         };
         let mut seen = settled.phases.clone();
-        // What one user gets from a closed loop is what this CPU can do: generator and switch together.
+        // What one user gets from a closed loop is what this CPU can do: generator and switch
+        // together.
         let closed = Arrivals::Closed(OUTSTANDING);
         let capacity = load.run(&phase(1, closed))?.throughput();
         let rate = (capacity * params.load).min(params.max_rate);
         let mut served = [(); 3].map(|()| vec![]);
         let mut closed_loop = [(); 3].map(|()| vec![]);
-        // What the generator takes by itself for a request, in seconds; nothing where it is simulated.
+        // What the generator takes by itself for a request, in seconds; nothing where it is
+        // simulated.
         let mut own = [(); 3].map(|()| vec![]);
         for round in 0..params.rounds {
             progress.say(format!(
@@ -479,8 +485,9 @@ fn comparison(
     })
 }
 
-/// The throughput of many users over that of one, in a closed loop of generator and switch on one CPU, had the generator no more work with many than with
-/// one: from both throughputs, and from what a request of each costs the generator alone, in seconds.
+/// The throughput of many users over that of one, in a closed loop of generator and switch on one
+/// CPU, had the generator no more work with many than with one: from both throughputs, and from
+/// what a request of each costs the generator alone, in seconds.
 fn without_generator([one, many]: [f64; 2], [own_one, own_many]: [f64; 2]) -> f64 {
     (1.0 / one) / (1.0 / many - (own_many - own_one))
 }
@@ -491,7 +498,8 @@ mod tests {
 
     #[test]
     fn what_the_generator_takes_more_is_taken_out() {
-        // 4 us a request, of which the generator has 1; with many 5 us, of which it has 2: the switch is as fast as before.
+        // 4 us a request, of which the generator has 1; with many 5 us, of which it has 2: the
+        // switch is as fast as before.
         let ratio = without_generator([250_000.0, 200_000.0], [1e-6, 2e-6]);
         assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
         let ratio = without_generator([250_000.0, 200_000.0], [1e-6, 1e-6]);

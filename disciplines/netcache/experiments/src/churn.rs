@@ -1,5 +1,6 @@
-//! What a rack answers while popularity changes, beside the optimum: what it would answer if it knew at once. In three parts: a scan of cold keys, with nothing
-//! changing; changes every few seconds; and everything that is cached replaced at once.
+//! What a rack answers while popularity changes, beside the optimum: what it would answer if it
+//! knew at once. In three parts: a scan of cold keys, with nothing changing; changes every few
+//! seconds; and everything that is cached replaced at once.
 
 use experiments::{
     Measure, Options, Report, Run,
@@ -16,7 +17,8 @@ use load::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Length of an interval of the counts over time in milliseconds: a recovery of 20 is to be told from one of 25.
+/// Length of an interval of the counts over time in milliseconds: a recovery of 20 is to be told
+/// from one of 25.
 const INTERVAL_MS: u64 = 2;
 
 /// Throughput over time while popularity changes every few seconds.
@@ -45,7 +47,8 @@ pub struct Churning {
     /// How often as many keys as are cached are replaced at once, and the seconds between.
     replace_changes: usize,
     replace_every_s: f64,
-    /// A scan's reads per second, how often it reads each key, and how long it is looked at in seconds.
+    /// A scan's reads per second, how often it reads each key, and how long it is looked at
+    /// in seconds.
     scan_rate: f64,
     scan_times: u32,
     scan_s: f64,
@@ -87,7 +90,8 @@ impl Measure for Churning {
             run,
             popularity,
             rate,
-            // What servers would lose if all that can be cached is: nothing, as long as none is asked for more than it takes.
+            // What servers would lose if all that can be cached is: nothing, as long as none is
+            // asked for more than it takes.
             answers: servers.answered(&mixed, rate),
             hits: chances.sum::<f64>() * (1.0 - self.churn_write_ratio),
             servers,

@@ -15,7 +15,8 @@ use serde_json::json;
 
 use crate::system::{Bench, Caches, Mix, System, overflow_ratio};
 
-/// Throughput and requests that overflow over time, while the hottest and the coldest keys change places again and again (figure 18).
+/// Throughput and requests that overflow over time, while the hottest and the coldest keys change
+/// places again and again (figure 18).
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Churning {

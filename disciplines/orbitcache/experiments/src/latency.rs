@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::system::{Bench, Caches, Mix, System};
 
-/// Latency over throughput, of all answers and by who gave them (figures 11 and 15). Times are given as the rack would have them that
-/// is not slowed by `rack.factor`.
+/// Latency over throughput, of all answers and by who gave them (figures 11 and 15). Times are
+/// given as the rack would have them that is not slowed by `rack.factor`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyOverLoad {
@@ -25,9 +25,11 @@ pub struct LatencyOverLoad {
     caches: Caches,
     /// Zipf's exponent.
     theta: f64,
-    /// Loads, as parts of what the servers carry behind OrbitCache. A system that loses more than the rack allows is measured no further.
+    /// Loads, as parts of what the servers carry behind OrbitCache. A system that loses more than
+    /// the rack allows is measured no further.
     loads: Vec<f64>,
-    /// The load at which OrbitCache and NetCache are compared, as a part of what the servers carry behind NetCache.
+    /// The load at which OrbitCache and NetCache are compared, as a part of what the servers carry
+    /// behind NetCache.
     equal_load: f64,
     /// Requests measured per load.
     requests: f64,

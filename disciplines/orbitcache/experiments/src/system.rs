@@ -49,14 +49,15 @@ impl System {
 pub struct Caches {
     /// Most items of OrbitCache. Of those few go round at a time, if values park.
     pub orbit_items: usize,
-    /// Whether values go round for ever, as in the paper: in the simulator only, since a core of this machine would have nothing else to do.
+    /// Whether values go round for ever, as in the paper: in the simulator only, since a core of
+    /// this machine would have nothing else to do.
     pub for_ever: bool,
     /// The hottest keys of which NetCache holds those that fit.
     pub limited_items: usize,
     /// Longest value that fits it, in bytes.
     pub limited_value_len: usize,
-    /// Which of the hottest keys, counted from 1, is the first whose value does not fit it: the other system's throughput hangs on it.
-    /// 0: as the seed has it.
+    /// Which of the hottest keys, counted from 1, is the first whose value does not fit it: the
+    /// other system's throughput hangs on it. 0: as the seed has it.
     pub first_unfit: usize,
 }
 
@@ -109,7 +110,8 @@ impl Caches {
         len <= self.limited_value_len
     }
 
-    /// The lengths, in a choice for each key where the hottest that does not fit is the one that was asked for.
+    /// The lengths, in a choice for each key where the hottest that does not fit is the one that
+    /// was asked for.
     fn chosen(&self, rack: &Rack, seed: u64) -> anyhow::Result<Lengths> {
         let lengths = &rack.value_len;
         let Lengths::Mix { mix, .. } = lengths else {
@@ -188,7 +190,8 @@ pub struct Bench<'a> {
     system: System,
     /// Whether the key of each of the hottest ranks is one that the system may hold.
     held: Vec<bool>,
-    /// Reads per second by which every key that is to be held is noticed, as far as the servers carry them without a cache.
+    /// Reads per second by which every key that is to be held is noticed, as far as the servers
+    /// carry them without a cache.
     noticed_rate: f64,
     is_on: bool,
 }
@@ -260,7 +263,8 @@ impl<'a> Bench<'a> {
         self.servers.bound(&shares)
     }
 
-    /// Has the system hold the hottest keys, and no others. `bound` is what the servers carry behind it.
+    /// Has the system hold the hottest keys, and no others. `bound` is what the servers carry
+    /// behind it.
     ///
     /// # Errors
     /// As [`Servers::phase`].
@@ -275,7 +279,8 @@ impl<'a> Bench<'a> {
         let held = self.held.iter().filter(|held| **held).count();
         let part = held as f64 / self.held.len() as f64;
         // Few keys are on few servers, which must not drop what fetches them.
-        // Some share a bucket that is full; and the other is measured with what it has learnt in its time.
+        // Some share a bucket that is full; and the other is measured with what it has learnt in
+        // its time.
         let (load, enough) = match self.system {
             System::Orbit => (0.1, 0.9),
             _ => (0.3, 0.0),

@@ -1,4 +1,5 @@
-//! A client of one key, which writes when it is told to and otherwise reads without a pause, and notes what it is told.
+//! A client of one key, which writes when it is told to and otherwise reads without a pause, and
+//! notes what it is told.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,6 @@
-//! Machines that stand still with all of their clocks, or go back to a snapshot: how many old values are read of their copies, and for
-//! how long. What `docs/coherence.md` says of them is held here, with what keeps it and without.
+//! Machines that stand still with all of their clocks, or go back to a snapshot: how many old
+//! values are read of their copies, and for how long. What `docs/coherence.md` says of them is held
+//! here, with what keeps it and without.
 
 mod asker;
 
@@ -125,8 +126,8 @@ impl Rack {
         self.newest = number;
     }
 
-    /// The switch stands still for so long, and nobody asks it anything; after `quiet_ns` of that the next number is written. What
-    /// stores sent meanwhile waits at the switch, or is lost.
+    /// The switch stands still for so long, and nobody asks it anything; after `quiet_ns` of that
+    /// the next number is written. What stores sent meanwhile waits at the switch, or is lost.
     fn pause(&mut self, for_ns: u64, quiet_ns: u64, waits: bool) {
         let ends_ns = self.world.now_ns() + for_ns;
         self.world.silence(BETWEEN_SWITCHES, [!waits; 2]);
@@ -140,7 +141,8 @@ impl Rack {
         self.read(true);
     }
 
-    /// Goes on for some leases, with a write in the end; what was read since `from_ns` that was old already when it was asked for.
+    /// Goes on for some leases, with a write in the end; what was read since `from_ns` that was old
+    /// already when it was asked for.
     fn old_reads(mut self, from_ns: u64) -> Old {
         let newest = self.newest;
         self.run(5 * LEASE);
@@ -184,7 +186,8 @@ impl Old {
 /// Old values that a switch serves after it stood still for so long, longer than a lease.
 fn after_a_pause(for_ns: u64, waits: bool, breaks: Option<Mutant>) -> Old {
     let mut rack = Rack::new(breaks);
-    // Not within a lease: the store would ask for the copy, and the question would wait at the switch.
+    // Not within a lease: the store would ask for the copy, and the question would wait at
+    // the switch.
     rack.pause(for_ns, 2 * LEASE, waits);
     let from_ns = rack.world.now_ns();
     rack.old_reads(from_ns)
@@ -194,7 +197,8 @@ fn after_a_pause(for_ns: u64, waits: bool, breaks: Option<Mutant>) -> Old {
 fn a_paused_switch_serves_old_values_until_it_is_renewed() {
     assert!(after_a_pause(5 * LEASE / 2, true, None).ends_within(WAY));
     assert!(after_a_pause(5 * LEASE / 2, false, None).ends_within(OFFER + WAY));
-    // The store offers leases for 30 of them, or for two if nobody signs; after that the agent asks.
+    // The store offers leases for 30 of them, or for two if nobody signs; after that the
+    // agent asks.
     assert!(after_a_pause(100 * LEASE, false, None).ends_within(LEASE));
 }
 
@@ -237,8 +241,8 @@ fn a_paused_store_makes_nothing_old() {
     }
 }
 
-/// A switch with a copy of 1 goes back to a snapshot while it has a copy of 2, without an agent: what becomes of leases is the
-/// programs' affair.
+/// A switch with a copy of 1 goes back to a snapshot while it has a copy of 2, without an agent:
+/// what becomes of leases is the programs' affair.
 fn after_a_restore(age_ns: u64, breaks: Option<Mutant>) -> Old {
     let mut rack = Rack::new(breaks);
     let agent = rack.world.process("switch1/agent").unwrap();

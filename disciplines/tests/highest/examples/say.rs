@@ -1,4 +1,5 @@
-//! Says a number for a key, and prints the highest that anybody said: `say CLUSTER TENANT KEY NUMBER`.
+//! Says a number for a key, and prints the highest that anybody said:
+//! `say CLUSTER TENANT KEY NUMBER`.
 
 use client::{Client, Options};
 use wire::Cluster;

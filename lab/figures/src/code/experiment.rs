@@ -69,7 +69,8 @@ impl Experiment {
         name.to_string_lossy().into_owned()
     }
 
-    /// Whether a file is of this experiment alone: what lies beside its own under the same name, or in a folder of that name.
+    /// Whether a file is of this experiment alone: what lies beside its own under the same name, or
+    /// in a folder of that name.
     pub fn owns(&self, path: &Path) -> bool {
         let stem = self.path.with_extension("");
         let folder = stem.parent().unwrap_or(Path::new(""));

@@ -1,8 +1,10 @@
 //! What each command runs, and in which version.
 //!
-//! An experiment's file names the disciplines and programs that run beside the rig (`runs`, and `runs_in_kernel`; `*` is every discipline). What
-//! names no discipline has it from the registry. From them and from the experiment's own crate [`reach`] follows the dependencies in the `Cargo.toml` files. What no dependency shows stands in
-//! `[package.metadata.figures]` of the crate that knows it:
+//! An experiment's file names the disciplines and programs that run beside the rig (`runs`, and
+//! `runs_in_kernel`; `*` is every discipline). What names no discipline has it from the registry.
+//! From them and from the experiment's own crate [`reach`] follows the dependencies in the
+//! `Cargo.toml` files. What no dependency shows stands in `[package.metadata.figures]` of the crate
+//! that knows it:
 //!
 //! ```toml
 //! [package.metadata.figures]
@@ -14,7 +16,8 @@
 //! files = ["src/rig/kernel"]  # count in this world only; may be another crate's
 //! ```
 //!
-//! A crate that some `runs` names counts for those alone that name it, though others may be linked with it.
+//! A crate that some `runs` names counts for those alone that name it, though others may be linked
+//! with it.
 
 mod experiment;
 mod lock;
@@ -40,7 +43,8 @@ use self::{
 };
 use crate::command::{Command, World};
 
-/// The versions of all that a command runs: crates, the experiment's file, and what comes from elsewhere.
+/// The versions of all that a command runs: crates, the experiment's file, and what comes from
+/// elsewhere.
 pub type Versions = BTreeMap<String, String>;
 
 /// The experiments' and the programs' code as it lies in a project's folder.

@@ -7,7 +7,8 @@ use anyhow::Context;
 use super::manifest::Manifest;
 use crate::command::World;
 
-/// From these on, over dependencies: in this world, and without parts that only something else runs. What a part depends on is of that part.
+/// From these on, over dependencies: in this world, and without parts that only something else
+/// runs. What a part depends on is of that part.
 ///
 /// # Errors
 /// A crate that is named and not there.

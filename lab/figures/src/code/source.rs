@@ -32,7 +32,8 @@ impl Source {
     }
 }
 
-/// Those of a crate, in order: all files but documents, tests, and its `Cargo.toml`, of which not everything counts.
+/// Those of a crate, in order: all files but documents, tests, and its `Cargo.toml`, of which not
+/// everything counts.
 ///
 /// # Errors
 /// One cannot be read.
@@ -95,7 +96,8 @@ fn look(
 /// What begins a module of tests.
 const TEST: &str = "#[cfg(test)]";
 
-/// The text without modules of tests that stand in it. As the formatter leaves them, they begin and end at the margin.
+/// The text without modules of tests that stand in it. As the formatter leaves them, they begin and
+/// end at the margin.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines().peekable();

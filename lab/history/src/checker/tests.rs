@@ -206,8 +206,8 @@ fn values_that_live_for_a_while_end_then_and_not_before() {
     }
 }
 
-/// The same history for stateright. A lapse is two operations of nobody: at the first the value goes, if it is there, but may still be
-/// read from a copy; at the second no longer.
+/// The same history for stateright. A lapse is two operations of nobody: at the first the value
+/// goes, if it is there, but may still be read from a copy; at the second no longer.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     state: Option<u64>,
@@ -306,7 +306,8 @@ fn stateright_says(history: &[Operation]) -> bool {
     tester.is_consistent()
 }
 
-/// Random histories of up to 8 operations of 4 clients, each ending in at most one open operation with no condition.
+/// Random histories of up to 8 operations of 4 clients, each ending in at most one open operation
+/// with no condition.
 fn histories() -> impl Strategy<Value = Vec<Operation>> {
     let need = prop_oneof![
         2 => Just(Need::Any), 1 => Just(Need::Absent), 1 => Just(Need::Present),
@@ -333,7 +334,8 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
                 1 => Effect::Write(i as u64 % 5),
                 _ => Effect::Delete,
             };
-            // Stateright lets an open operation take part only as its specification allows without a return.
+            // Stateright lets an open operation take part only as its specification allows without
+            // a return.
             let need = if is_open { Need::Any } else { need };
             let effect = if is_open {
                 Effect::Write(i as u64 % 5)
@@ -356,8 +358,9 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
     })
 }
 
-/// What four clients of one real key see: each operation takes effect at some moment between call and return, values with a time to
-/// live end at some moment, and for a while after it a copy may still be read. Without a mistake of the checker's such a history is good.
+/// What four clients of one real key see: each operation takes effect at some moment between call
+/// and return, values with a time to live end at some moment, and for a while after it a copy may
+/// still be read. Without a mistake of the checker's such a history is good.
 fn lived(rng: &mut SeededRng) -> Vec<Operation> {
     let mut busy_until = [0u64; 4];
     let mut history: Vec<Operation> = vec![];
@@ -439,7 +442,8 @@ fn lived(rng: &mut SeededRng) -> Vec<Operation> {
     history
 }
 
-/// Whether the reference, which tries orders one by one, is done with a history within its lifetime: of what has no end it tries all.
+/// Whether the reference, which tries orders one by one, is done with a history within its
+/// lifetime: of what has no end it tries all.
 fn is_quick_for_stateright(history: &[Operation]) -> bool {
     let open = |operation: &Operation| {
         let lapse = operation.lapse.filter(|lapse| lapse.until_ns.is_none());

@@ -1,4 +1,5 @@
-//! What a tenant with a valid secret can send that no honest client does. Every packet is well-formed and rightly signed.
+//! What a tenant with a valid secret can send that no honest client does. Every packet is
+//! well-formed and rightly signed.
 
 use rand::RngExt;
 use seed::SeededRng;
@@ -24,7 +25,8 @@ const JUST_HOT: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attack {
-    /// A read that claims to come by a switch that wants the value, then a write that has to wait for that switch.
+    /// A read that claims to come by a switch that wants the value, then a write that has to wait
+    /// for that switch.
     MadeUpGrants,
     /// Such reads of endless keys, every other one of them absent.
     EndlessGrants,

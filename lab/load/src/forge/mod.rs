@@ -1,5 +1,5 @@
-//! Requests that nobody is entitled to send: what a guesser of numbers and tags would try, and what a tenant with a valid secret could
-//! ([`hostile`]).
+//! Requests that nobody is entitled to send: what a guesser of numbers and tags would try, and what
+//! a tenant with a valid secret could ([`hostile`]).
 
 mod hostile;
 
@@ -25,7 +25,8 @@ pub(super) fn spoil(bytes: &mut [u8], rng: &mut SeededRng) {
     bytes[TAG].copy_from_slice(&rng.random::<u64>().to_be_bytes());
 }
 
-/// Counts an answer to a forged request: a refusal says "who are you?", everything else gives something away.
+/// Counts an answer to a forged request: a refusal says "who are you?", everything else gives
+/// something away.
 pub(super) fn take_answer(result: &mut PhaseResult, packet: &Packet, sent: &Sent) {
     let accepted = !matches!(packet.header.status, Status::Denied);
     result.forged_accepted += u64::from(accepted);

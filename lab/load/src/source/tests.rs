@@ -47,7 +47,8 @@ fn answer(datagram: &[u8], version: u64, lengths: &Lengths) -> Vec<u8> {
 /// What was sent when, and the result.
 type Ran = (Vec<(u64, Vec<u8>)>, anyhow::Result<PhaseResult>);
 
-/// Runs a phase in virtual time: each answer takes as long as `delay_ns` says, by number of the request; none: it is lost.
+/// Runs a phase in virtual time: each answer takes as long as `delay_ns` says, by number of the
+/// request; none: it is lost.
 fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>) -> Ran {
     let begin = 1_000 * MS;
     let lengths = source.config.value_len.clone();
@@ -239,7 +240,8 @@ fn many_keys_are_asked_for_without_a_table() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
-    /// Whatever is lost or late: a phase ends, within the timeout after its end, and counts each request once.
+    /// Whatever is lost or late: a phase ends, within the timeout after its end, and counts each
+    /// request once.
     #[test]
     fn a_phase_ends_and_counts_each_request_once(
         delays in prop::collection::vec(prop::option::weighted(0.8, 0..400 * MS), 1..20), closed: bool,

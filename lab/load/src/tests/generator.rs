@@ -1,7 +1,7 @@
 //! The load generator against stores of a few lines: what it counts and what it notices.
 //!
-//! In a time of its own, where what comes back and when does not depend on the machine; and on loopback, where of numbers only
-//! that is looked at which is so however late answers are.
+//! In a time of its own, where what comes back and when does not depend on the machine; and on
+//! loopback, where of numbers only that is looked at which is so however late answers are.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -92,8 +92,8 @@ fn answer_to(
     Some(bytes)
 }
 
-/// Runs phases of these tenants against a stand-in that takes 100 us for each answer, in a time of their own: what is lost is
-/// what it does not answer.
+/// Runs phases of these tenants against a stand-in that takes 100 us for each answer, in a time of
+/// their own: what is lost is what it does not answer.
 fn measure_all(
     ids: &[u32],
     mut answer: impl FnMut(&Packet, u64) -> Option<(Header, Vec<u8>)>,
@@ -262,7 +262,8 @@ fn another_keys_value_is_noticed() {
 
 #[test]
 fn a_write_that_reads_do_not_see_is_noticed() {
-    // Writes are acknowledged with rising versions and forgotten: reads go on as if nothing was written.
+    // Writes are acknowledged with rising versions and forgotten: reads go on as if nothing
+    // was written.
     let forgetful = |packet: &Packet, count| match packet.header.op {
         Op::WriteRequest => Some((reply(packet, count + 1), vec![])),
         _ => honest(packet, count),

@@ -129,7 +129,8 @@ impl Permutation {
     }
 }
 
-/// A permutation without a table: a Feistel network, walked until it ends inside the key space; then what churn changed.
+/// A permutation without a table: a Feistel network, walked until it ends inside the key space;
+/// then what churn changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Computed {
     n: u32,

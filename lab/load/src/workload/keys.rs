@@ -20,7 +20,8 @@ pub struct KeySpace {
     n: usize,
     tenant: u32,
     secret: Secret,
-    /// All of them; none where there are more than [`MOST_IN_MEMORY`], which are made when they are asked for.
+    /// All of them; none where there are more than [`MOST_IN_MEMORY`], which are made when they are
+    /// asked for.
     keys: Vec<Key>,
 }
 

@@ -1,7 +1,8 @@
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-/// Lengths of values in bytes, each with its weight. Empty: every value has the length that its key was populated with.
+/// Lengths of values in bytes, each with its weight. Empty: every value has the length that its key
+/// was populated with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ValueMix {
@@ -61,7 +62,8 @@ pub fn populated_value(key: &[u8], len: usize) -> Vec<u8> {
 }
 
 /// Fills `value` as a write does: the key, a mark, then the stamp again and again up to the end, so
-/// that a torn copy shows. Values too short for key, mark and one stamp are filled as populated ones.
+/// that a torn copy shows. Values too short for key, mark and one stamp are filled as
+/// populated ones.
 pub fn write_value(key: &[u8], stamp: Stamp, value: &mut [u8]) {
     if value.len() < key.len() + 16 {
         value

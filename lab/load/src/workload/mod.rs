@@ -12,5 +12,6 @@ pub use keys::{KEY_LEN, Key, KeySpace};
 pub use mix::{Check, Stamp, ValueMix, check_value, populated_value, write_value};
 pub use popularity::{Popularity, Ranks};
 
-/// Key spaces up to this size have tables with an entry per key; of larger ones everything is computed when it is needed.
+/// Key spaces up to this size have tables with an entry per key; of larger ones everything is
+/// computed when it is needed.
 pub const MOST_IN_MEMORY: usize = 4_000_000;

@@ -60,7 +60,8 @@ impl Popularity {
 /// Ranks whose weights are summed one by one.
 const SUMMED: usize = 100_000;
 
-/// The sum of `r^-theta` over the ranks beyond [`SUMMED`] up to `n`: Euler's and Maclaurin's formula, right to twelve digits there.
+/// The sum of `r^-theta` over the ranks beyond [`SUMMED`] up to `n`: Euler's and Maclaurin's
+/// formula, right to twelve digits there.
 fn tail_of_zipf(theta: f64, n: usize) -> f64 {
     if n <= SUMMED {
         return 0.0;

@@ -4,10 +4,11 @@ use experiments::{Backend, Options, World};
 
 use super::experiment::{find, run_in};
 
-/// Put whole systems in the simulator under every fault, seed after seed, until something is wrong or it is stopped.
+/// Put whole systems in the simulator under every fault, seed after seed, until something is wrong
+/// or it is stopped.
 ///
-/// The experiment `coherence` in the simulator, without an end: what fails leaves its plan, the smallest that still fails, and the line that
-/// runs it again.
+/// The experiment `coherence` in the simulator, without an end: what fails leaves its plan, the
+/// smallest that still fails, and the line that runs it again.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab hunt\n  shortstop-lab hunt --seed 5000 --seeds 1000"

@@ -20,10 +20,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use commands::command_line::CommandLine;
 
-/// Racks of network namespaces on this machine: try shortstop out, measure it, reproduce the papers.
+/// Racks of network namespaces on this machine: try shortstop out, measure it, reproduce
+/// the papers.
 ///
-/// Labs need root and iproute2; most experiments also run in the simulator, without privilege. Everything a lab makes is removed
-/// when it ends, also after a crash.
+/// Labs need root and iproute2; most experiments also run in the simulator, without privilege.
+/// Everything a lab makes is removed when it ends, also after a crash.
 #[derive(Parser)]
 #[command(
     name = "shortstop-lab",

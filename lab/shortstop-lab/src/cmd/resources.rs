@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use shortstop::cmd::table::table;
 
-/// What disciplines would need on a switch chip, computed from their tables, beside what papers publish.
+/// What disciplines would need on a switch chip, computed from their tables, beside what
+/// papers publish.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop-lab resources\n  shortstop-lab resources --items 10000 --value-bytes 64 --json"

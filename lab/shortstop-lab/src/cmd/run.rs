@@ -19,8 +19,8 @@ use super::experiment::{find, run_in};
 pub struct Args {
     /// The experiment; see `shortstop-lab list`.
     name: String,
-    /// Where: kernel (namespaces and processes of this machine) or sim (in virtual time, without privilege). By default
-    /// the kernel where this process may, else the simulator.
+    /// Where: kernel (namespaces and processes of this machine) or sim (in virtual time, without
+    /// privilege). By default the kernel where this process may, else the simulator.
     #[arg(long, value_parser = world)]
     world: Option<World>,
     /// The short version, done within 45 seconds.
@@ -29,7 +29,8 @@ pub struct Args {
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many seeds, from that one on (for experiments that hunt; in the simulator 200 if nothing is said, else 1).
+    /// So many seeds, from that one on (for experiments that hunt; in the simulator 200 if nothing
+    /// is said, else 1).
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
     /// Another value for one of its parameters, as `rack.keys=1000`; they are in the JSON.
@@ -41,7 +42,8 @@ pub struct Args {
     /// Directory for the plots.
     #[arg(long, value_name = "DIR", default_value = "lab-out")]
     out: PathBuf,
-    /// What holds the data: embedded, redis or memcached (the latter two with real servers, fewer of them).
+    /// What holds the data: embedded, redis or memcached (the latter two with real servers, fewer
+    /// of them).
     #[arg(long, default_value = "embedded", value_parser = backend)]
     backend: Backend,
     /// What the switches do, instead of what the experiment says.

@@ -8,7 +8,8 @@ use emulated::{Emulated, Later, Pace, Populate, Rate};
 use shortstop::cmd::store::{Serve, serve};
 use store::{BackendConfig, Config, backend::Backend};
 
-/// Serve keys as `shortstop store` does, as a server that is not there would: with data from the start, and at its pace.
+/// Serve keys as `shortstop store` does, as a server that is not there would: with data from the
+/// start, and at its pace.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab store --listen 127.0.0.1:7117 --populate 1000:128\n  \
@@ -20,14 +21,16 @@ pub struct Args {
     /// Requests per second that the server of each partition has time for; none: as many as come.
     #[arg(long, value_name = "REQ_PER_S")]
     rate_limit: Option<f64>,
-    /// So many seconds after the first request it has time for so many requests per second instead: a server that turns slow while it runs.
+    /// So many seconds after the first request it has time for so many requests per second instead:
+    /// a server that turns slow while it runs.
     #[arg(long, value_name = "SECONDS:REQ_PER_S", requires = "rate_limit")]
     rate_later: Option<Later>,
     /// Requests that may wait for it.
     #[arg(long, value_name = "N", default_value_t = Rate::QUEUE, requires = "rate_limit")]
     queue_limit: u32,
-    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on; of several stores each has those that are its own. Of several
-    /// lengths with weights, as 64x82,1024x18, each key's hash chooses one.
+    /// Begin with N items of VALUE_LEN bytes: key0000000000000 and so on; of several stores each
+    /// has those that are its own. Of several lengths with weights, as 64x82,1024x18, each key's
+    /// hash chooses one.
     #[arg(long, value_name = "N:VALUE_LEN")]
     populate: Option<Populate>,
 }

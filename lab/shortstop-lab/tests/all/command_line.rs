@@ -1,4 +1,5 @@
-//! The command line from outside: help with examples, and one clear line for every kind of bad input.
+//! The command line from outside: help with examples, and one clear line for every kind of
+//! bad input.
 
 use std::process::{Output, Stdio};
 

@@ -1,4 +1,5 @@
-//! The program of labs from outside, and by it `shortstop` in racks: real processes in network namespaces.
+//! The program of labs from outside, and by it `shortstop` in racks: real processes in network
+//! namespaces.
 
 mod bench;
 mod command_line;

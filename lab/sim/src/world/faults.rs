@@ -47,7 +47,8 @@ impl World {
         }
     }
 
-    /// Lets a stopped process go on: what waited reaches it at once, and timers that are late go off.
+    /// Lets a stopped process go on: what waited reaches it at once, and timers that are late
+    /// go off.
     pub fn cont(&mut self, process: ProcessId) {
         let slot = &mut self.slots[process.0 as usize];
         if slot.state == State::Stopped {
@@ -56,7 +57,8 @@ impl World {
         }
     }
 
-    /// Suspends a machine: nothing on it goes on, its ports take nothing, and its monotonic clock stands.
+    /// Suspends a machine: nothing on it goes on, its ports take nothing, and its monotonic
+    /// clock stands.
     pub fn suspend(&mut self, machine: MachineId) {
         let at = &mut self.machines[machine.0 as usize];
         if !at.suspended {
@@ -65,8 +67,8 @@ impl World {
         }
     }
 
-    /// Halts a machine with all of its clocks, as when the virtual machine that it is is paused. What comes waits at its ports, as far
-    /// as there is room.
+    /// Halts a machine with all of its clocks, as when the virtual machine that it is is paused.
+    /// What comes waits at its ports, as far as there is room.
     pub fn halt(&mut self, machine: MachineId) {
         self.suspend(machine);
         let at = &mut self.machines[machine.0 as usize];
@@ -103,8 +105,9 @@ impl World {
         })
     }
 
-    /// Puts a switch back to a snapshot of it: tables and clocks. Its processes would go back with it and cannot: they are killed before
-    /// the snapshot, or the switch has an agent that remembers what its tables do not.
+    /// Puts a switch back to a snapshot of it: tables and clocks. Its processes would go back with
+    /// it and cannot: they are killed before the snapshot, or the switch has an agent that
+    /// remembers what its tables do not.
     ///
     /// # Panics
     /// If its tables are others now.
@@ -124,7 +127,8 @@ impl World {
         self.attach(machine);
     }
 
-    /// Switches a machine off: what runs there is killed, tables are gone, and its ports take nothing.
+    /// Switches a machine off: what runs there is killed, tables are gone, and its ports
+    /// take nothing.
     pub fn power_off(&mut self, machine: MachineId) {
         for process in self.processes_of(machine) {
             self.kill(process);
@@ -134,7 +138,8 @@ impl World {
         self.suspend(machine);
     }
 
-    /// Switches it on again: its clocks begin, but for the wall clock. Its processes are started by whoever wants them.
+    /// Switches it on again: its clocks begin, but for the wall clock. Its processes are started by
+    /// whoever wants them.
     pub fn power_on(&mut self, machine: MachineId) {
         let at = &mut self.machines[machine.0 as usize];
         at.clock.restart(self.now_ns);
@@ -173,8 +178,9 @@ impl World {
         self.network.is_up(link)
     }
 
-    /// Makes a link lose everything that goes from its first end to its second, and back, or no more of it than its spec says. Its
-    /// carrier stays, so no kernel and no routing daemon notices.
+    /// Makes a link lose everything that goes from its first end to its second, and back, or no
+    /// more of it than its spec says. Its carrier stays, so no kernel and no routing
+    /// daemon notices.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) {
         let LinkSpec {
             delay_ns, fault, ..

@@ -23,7 +23,8 @@ use crate::{
     spec::{ForwardSpec, Spec},
 };
 
-/// The index of the port by which packets are sent round, as programs know it. The others have their own, counted from 1.
+/// The index of the port by which packets are sent round, as programs know it. The others have
+/// their own, counted from 1.
 pub(crate) const ROUND: u32 = 60_000;
 /// The same port's far end, by which they come back.
 const ROUND_BACK: u32 = ROUND + 1;
@@ -216,7 +217,8 @@ impl World {
         forwarding.map(counts).unwrap_or_default()
     }
 
-    /// A frame at a port of a switch. It is looked at when it comes, and leaves when the switch's core had time for it.
+    /// A frame at a port of a switch. It is looked at when it comes, and leaves when the switch's
+    /// core had time for it.
     pub(super) fn forward(&mut self, machine: MachineId, port: PortId, frame: FrameId) {
         let at = &mut self.machines[machine.0 as usize];
         let Some(forwarding) = &mut at.forwarding else {
@@ -266,7 +268,8 @@ impl World {
         let Some(forwarding) = forwarding else {
             return self.frames.give(frame);
         };
-        // The port carries it at its own pace; whoever shares cores has no other for what comes back.
+        // The port carries it at its own pace; whoever shares cores has no other for what
+        // comes back.
         let taken_ns = match forwarding.is_shared {
             true => self.shared_cores.take(self.now_ns),
             false => Some(self.now_ns),

@@ -11,7 +11,8 @@ use crate::{
 };
 
 impl World {
-    /// A frame at a port of a machine that does not forward, or that the machine's kernel found to be its own.
+    /// A frame at a port of a machine that does not forward, or that the machine's kernel found to
+    /// be its own.
     #[inline]
     pub(super) fn take_in(&mut self, machine: MachineId, port: PortId, frame: FrameId) {
         // Out of the pool while it is read: who reads it may write others.

@@ -134,8 +134,9 @@ impl Progress {
 /// Somebody who is told how far a world has come.
 type Told = Box<dyn FnMut(&Progress)>;
 
-/// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done to it. It stays on the thread that made
-/// it: hash maps take their order from the seed there ([`wire::maps::seed_for_simulation`]).
+/// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done
+/// to it. It stays on the thread that made it: hash maps take their order from the seed there
+/// ([`wire::maps::seed_for_simulation`]).
 pub struct World {
     spec: Spec,
     seed: u64,
@@ -326,7 +327,8 @@ impl World {
         }
     }
 
-    /// A hash of everything that happened: the same for the same spec, the same seed and the same things done at the same times.
+    /// A hash of everything that happened: the same for the same spec, the same seed and the same
+    /// things done at the same times.
     pub fn trace_hash(&self) -> u64 {
         self.trace.hash()
     }
@@ -436,7 +438,8 @@ impl World {
         body.downcast_ref()
     }
 
-    /// Does something with a process, if it lives and is of this kind; what it sends and asks for is done.
+    /// Does something with a process, if it lives and is of this kind; what it sends and asks for
+    /// is done.
     pub fn with<P: Process, R>(
         &mut self,
         process: ProcessId,

@@ -351,7 +351,8 @@ impl Process for Burst {
     }
 }
 
-/// How long a hundred frames take over two switches, in microseconds from the first switch on, where a core takes a frame in one.
+/// How long a hundred frames take over two switches, in microseconds from the first switch on,
+/// where a core takes a frame in one.
 fn burst_us(is_shared: bool, cores: u32) -> u64 {
     let switch = |name| {
         let mut switch = MachineSpec::switch(name, vec![]);
@@ -391,7 +392,8 @@ fn burst_us(is_shared: bool, cores: u32) -> u64 {
 
 #[test]
 fn switches_of_one_machine_have_the_time_of_one() {
-    // Where each has its own the last frame passes the first one, 10 us of a link, and then the second one.
+    // Where each has its own the last frame passes the first one, 10 us of a link, and then the
+    // second one.
     assert_eq!(burst_us(false, 1), 111);
     assert_eq!(burst_us(true, 1), 200);
     assert_eq!(burst_us(true, 2), 100);

@@ -1,4 +1,5 @@
-//! What becomes of a call whose datagram the system does not send, for it is longer than the interface carries.
+//! What becomes of a call whose datagram the system does not send, for it is longer than the
+//! interface carries.
 
 use std::io;
 
@@ -119,7 +120,8 @@ fn what_cannot_be_shorter_is_an_error_that_says_how_long_it_is() {
     );
 }
 
-/// A value beside a long key that the store says needs more room than the interface carries, whole or in parts.
+/// A value beside a long key that the store says needs more room than the interface carries, whole
+/// or in parts.
 #[test]
 fn a_read_that_cannot_be_shorter_is_not_sent_again_at_once() {
     let rules = rules();

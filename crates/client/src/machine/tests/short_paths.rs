@@ -1,4 +1,5 @@
-//! Paths that carry less than an Ethernet frame: what is longer vanishes, requests and answers alike, and nobody says so.
+//! Paths that carry less than an Ethernet frame: what is longer vanishes, requests and answers
+//! alike, and nobody says so.
 
 use super::*;
 use crate::tests::fake::State;
@@ -281,7 +282,8 @@ fn reads_of_small_values_are_not_padded_to_the_largest_for_ever() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the path carries, of 1280 bytes on, and whatever was read before: each value is read, whole and right.
+    /// Whatever the path carries, of 1280 bytes on, and whatever was read before: each value is
+    /// read, whole and right.
     #[test]
     fn every_value_is_read_over_every_path(
         secret in any::<bool>(), longest in 1280 - 28..=wire::MAX_PAYLOAD,

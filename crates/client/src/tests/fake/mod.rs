@@ -1,5 +1,6 @@
-//! A store for tests: one task on a loopback socket that loses, duplicates, delays and reorders by a seed,
-//! and that can be told to answer wrongly. It applies each (client, request) once, as a store must.
+//! A store for tests: one task on a loopback socket that loses, duplicates, delays and reorders by
+//! a seed, and that can be told to answer wrongly. It applies each (client, request) once, as a
+//! store must.
 
 pub mod parts;
 
@@ -16,7 +17,8 @@ use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, VERS
 /// Ends a test that hangs; nothing takes that long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// For a store that answers, on a machine that may be busy with something else: calls end by their answers, not by their deadlines.
+/// For a store that answers, on a machine that may be busy with something else: calls end by their
+/// answers, not by their deadlines.
 pub fn patient() -> crate::Options {
     crate::Options {
         deadline: PATIENCE,
@@ -37,10 +39,12 @@ pub struct Faults {
 
 /// Its life. Parts of writes must name it; whole ones may name any.
 const LIFE: u16 = 77;
-/// Losses in a row that one request may suffer; fewer than a client's tries, so that tests cannot fail by chance.
+/// Losses in a row that one request may suffer; fewer than a client's tries, so that tests cannot
+/// fail by chance.
 const MAX_LOSSES: u32 = 3;
 
-/// An answer changed on its way: the request, the honest answer, its value; the result is sent instead.
+/// An answer changed on its way: the request, the honest answer, its value; the result is
+/// sent instead.
 pub type Twist = Box<dyn FnMut(&Packet<'_>, &mut Reply) + Send>;
 
 /// A reply before it is encoded.

@@ -27,7 +27,8 @@ impl Joins {
     }
 }
 
-/// What a read is answered with, by a key that has this value and version. `room`: payload that the answer may have in bytes.
+/// What a read is answered with, by a key that has this value and version. `room`: payload that the
+/// answer may have in bytes.
 pub fn read(
     packet: &Packet<'_>,
     reply: Header,

@@ -192,7 +192,8 @@ fn what_a_recall_waits_for_and_what_it_finds() {
     use Says::{Has, Lost, Nothing};
     let lease = 1000 + 1000 / 64;
     let (a, b) = (Has("a", BASE + 1), Has("b", BASE + 2));
-    // (owner, keeper, when it is over, what is put, whether the keeper tells what it kept and whether anything is lost)
+    // (owner, keeper, when it is over, what is put, whether the keeper tells what it kept and
+    // whether anything is lost)
     type Row = (Says, Says, u64, &'static [&'static str], (bool, bool));
     let rows: &[Row] = &[
         (a, b, 10, &["b"], (true, false)),

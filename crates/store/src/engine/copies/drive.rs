@@ -89,7 +89,8 @@ impl ForeignCopies {
         let mut header = Header::new(Op::FetchRequest);
         let rooms = held.reads.values().map(|read| read.origin.room);
         let mut room = rooms.max().unwrap_or(0);
-        // A home that has lent the key away answers no question for a copy, and calls the key back for one of a reader.
+        // A home that has lent the key away answers no question for a copy, and calls the key back
+        // for one of a reader.
         let is_for_reads = !held.reads.is_empty() && held.asked != 0;
         if pulls && !joins && !is_for_reads {
             room = wire::MAX_PAYLOAD;
@@ -119,8 +120,9 @@ impl ForeignCopies {
         self.fetch_of(cx, id, home, &key, header, room);
     }
 
-    /// The same of a key that need not be held. Of the open tenant a question is as long as its answer may be: a packet at most, and no
-    /// longer than what it passes on, or whoever reads a little would have much sent between stores.
+    /// The same of a key that need not be held. Of the open tenant a question is as long as its
+    /// answer may be: a packet at most, and no longer than what it passes on, or whoever reads a
+    /// little would have much sent between stores.
     pub(super) fn fetch_of(
         &mut self,
         cx: &mut Context<'_>,

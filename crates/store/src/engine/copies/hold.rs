@@ -13,7 +13,8 @@ impl ForeignCopies {
         let Some((id, home)) = self.abroad(cx, tenant, key) else {
             return false;
         };
-        // The home refuses it, too; a controller that knows other stores would have us ask for ever.
+        // The home refuses it, too; a controller that knows other stores would have us ask
+        // for ever.
         if !self.me.is_some_and(|me| cx.may_hold(me, tenant)) {
             return false;
         }
@@ -108,7 +109,8 @@ impl ForeignCopies {
         Some(((tenant, hash), (home, address)))
     }
 
-    /// Tenants have changed: a key whose home is another store now is held as a new one, a key whose home we are not at all.
+    /// Tenants have changed: a key whose home is another store now is held as a new one, a key
+    /// whose home we are not at all.
     pub fn tenants_changed(&mut self, cx: &mut Context<'_>) {
         let held = self.held.iter();
         let all: Vec<_> = held

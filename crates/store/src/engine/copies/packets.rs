@@ -1,4 +1,5 @@
-//! What homes and switches say to a store that holds copies: invalidations, leases, grants and updates.
+//! What homes and switches say to a store that holds copies: invalidations, leases, grants
+//! and updates.
 
 use bytes::Bytes;
 use wire::{Epoch, Flags, Header, NODE_STORE, Op, Packet, Status, TENANT_SYSTEM};
@@ -147,7 +148,8 @@ impl ForeignCopies {
         cx.send(header, packet.key, &[], peer);
     }
 
-    /// Says that this epoch was taken, that a push would be installed, and the write whose value is here already.
+    /// Says that this epoch was taken, that a push would be installed, and the write whose value is
+    /// here already.
     fn ack_of(&self, id: KeyId, epoch: u64, would_take: bool, write: Option<WriteId>) -> Header {
         let (client, request) = write.unwrap_or_default();
         Header {
@@ -214,7 +216,8 @@ impl ForeignCopies {
         }
     }
 
-    /// Invalidates a copy under this epoch, and keeps what a write brings. Whether the home may push.
+    /// Invalidates a copy under this epoch, and keeps what a write brings. Whether the home
+    /// may push.
     fn keep_candidate(
         &mut self,
         cx: &mut Context<'_>,
@@ -400,7 +403,8 @@ impl ForeignCopies {
 }
 
 impl ForeignCopy {
-    /// It is of no use to ask for a copy now. What reads are told before it is asked for again makes that no later.
+    /// It is of no use to ask for a copy now. What reads are told before it is asked for again
+    /// makes that no later.
     fn pull_later(&mut self, now_ns: Nanos) {
         if now_ns < self.pull_ns {
             return;
@@ -409,8 +413,8 @@ impl ForeignCopy {
         self.later_ns = (2 * self.later_ns).min(LATER_MOST_NS);
     }
 
-    /// The copy was invalidated: its home may push the next value, and is asked only if that does not come. False: nothing would be
-    /// installed.
+    /// The copy was invalidated: its home may push the next value, and is asked only if that does
+    /// not come. False: nothing would be installed.
     fn waits_for_push(&mut self, now_ns: Nanos) -> bool {
         if self.reads.is_empty() {
             self.backoff_ns = ASK_FIRST_NS;
@@ -418,7 +422,8 @@ impl ForeignCopy {
         } else if self.asked == 0 {
             self.next_ask_ns = now_ns;
         }
-        // What reads wait for is not put off: invalidations might come for ever, each before the question would be due, and no push.
+        // What reads wait for is not put off: invalidations might come for ever, each before the
+        // question would be due, and no push.
         if !self.no_room {
             self.pull_ns = 0;
         }

@@ -1,4 +1,5 @@
-//! Copies of values that no packet carries: the first part is granted, the others are read under its version.
+//! Copies of values that no packet carries: the first part is granted, the others are read under
+//! its version.
 
 use wire::{Header, Op, PART, PART_BYTES, Packet, Status};
 
@@ -65,7 +66,8 @@ impl ForeignCopies {
         }
     }
 
-    /// Takes a part that was asked for; the value is installed when it is whole. False: it is none, or of another version.
+    /// Takes a part that was asked for; the value is installed when it is whole. False: it is none,
+    /// or of another version.
     pub(super) fn join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) -> bool {
         let header = &packet.header;
         let Some(held) = self.held.get_mut(&id) else {

@@ -40,7 +40,8 @@ impl ForeignCopies {
         };
         let len = copy.value.len();
         if origin.fits(key.bytes, len) && !origin.takes_whole(key.bytes, len) {
-            // It came here in one piece, so its version need not tell it from another whose parts are read at its home.
+            // It came here in one piece, so its version need not tell it from another whose parts
+            // are read at its home.
             return self.pass_on(cx, origin, key.bytes);
         }
         held.confirm_ns = cx.now_ns + CONFIRM_MOST_NS;
@@ -85,7 +86,8 @@ impl ForeignCopies {
         self.drive(cx, id);
     }
 
-    /// A read of a part: its version says what it is to be answered with, so nobody else's answer does.
+    /// A read of a part: its version says what it is to be answered with, so nobody else's
+    /// answer does.
     fn pass_part_on(
         &mut self,
         cx: &mut Context<'_>,
@@ -168,7 +170,8 @@ impl ForeignCopies {
         }
     }
 
-    /// A home has said what a key holds, in answer to this request: reads that came before it was asked are answered so.
+    /// A home has said what a key holds, in answer to this request: reads that came before it was
+    /// asked are answered so.
     pub(super) fn answer_older(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) {
         let asked = packet.header.request;
         let Some(held) = self.held.get_mut(&id) else {

@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl Keys {
-    /// Whether a write that names this life of its key is new. One that is not is answered here, or ignored.
+    /// Whether a write that names this life of its key is new. One that is not is answered here,
+    /// or ignored.
     pub fn is_new(
         &mut self,
         cx: &mut Context<'_>,

@@ -33,7 +33,8 @@ impl Keys {
     pub(super) fn grant_known(&mut self, cx: &mut Context<'_>, at: Place, origin: &Origin) -> bool {
         let switch = origin.epoch.switch();
         let is_store = switch & NODE_STORE != 0;
-        // Its key may have moved to another store since it was asked for: what is called back for that is not granted again.
+        // Its key may have moved to another store since it was asked for: what is called back for
+        // that is not granted again.
         if !cx.is_home_of(origin.tenant, origin.key_hash) {
             self.counters.grants_moved += 1;
             return false;
@@ -74,8 +75,8 @@ impl Keys {
         false
     }
 
-    /// The directory has no more room for a tenant: calls the copies of its oldest key back, or of whoever has the places that
-    /// it lacks. `not` is being worked on.
+    /// The directory has no more room for a tenant: calls the copies of its oldest key back, or of
+    /// whoever has the places that it lacks. `not` is being worked on.
     fn recall_oldest(&mut self, cx: &mut Context<'_>, tenant: u32, not: Place) {
         let oldest = cx.directory.oldest(cx.directory.who_gives(tenant));
         let Some(at) = oldest.filter(|at| *at != not) else {

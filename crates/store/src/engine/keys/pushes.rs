@@ -1,4 +1,5 @@
-//! A key's home and the stores that hold copies of it: what they are pushed after a write (docs/coherence.md, "ForeignCopies").
+//! A key's home and the stores that hold copies of it: what they are pushed after a write
+//! (docs/coherence.md, "ForeignCopies").
 
 use wire::{Flags, Header, KeyHash, NODE_STORE, Op, Secret};
 
@@ -13,7 +14,8 @@ use crate::{
     mutants::{Mutant, mutant},
 };
 
-/// What two stores compare instead of a value that both have: 64 bits, under a secret that no client has.
+/// What two stores compare instead of a value that both have: 64 bits, under a secret that no
+/// client has.
 pub(in crate::engine) fn digest_of(system: &Secret, tenant: u32, value: &[u8]) -> [u8; 8] {
     let KeyHash(hash) = system.key_hash(tenant, value);
     *hash.first_chunk().expect("16 bytes")
@@ -33,8 +35,8 @@ pub(super) fn ask_in(cx: &Context<'_>, header: &Header) -> Option<Ask> {
 }
 
 impl Keys {
-    /// No write waits: stores that have asked are granted the newest value, by a read in the name of each. Then the key may
-    /// be at rest.
+    /// No write waits: stores that have asked are granted the newest value, by a read in the name
+    /// of each. Then the key may be at rest.
     pub(super) fn push_asked(&mut self, cx: &mut Context<'_>, at: Place) {
         let taken = cx.directory.update(at, |e| {
             if e.asks.is_empty() {

@@ -1,4 +1,5 @@
-//! Copies that are called back because others changed what they are of, or because a key has moved: some at a time.
+//! Copies that are called back because others changed what they are of, or because a key has moved:
+//! some at a time.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -83,9 +84,10 @@ impl Recalls {
         self.next_ns = cx.now_ns + RECALLS_EVERY_NS;
     }
 
-    /// Calls the copies of a key back that another has changed. A reply with a grant that is on its way, or that waits for
-    /// the backend, counts as a copy: granted(X) was raised before the backend was asked, so X's acknowledgement
-    /// proves that it will not install it. If a write of ours or a recall goes on, the copies are going already.
+    /// Calls the copies of a key back that another has changed. A reply with a grant that is on its
+    /// way, or that waits for the backend, counts as a copy: granted(X) was raised before the
+    /// backend was asked, so X's acknowledgement proves that it will not install it. If a write of
+    /// ours or a recall goes on, the copies are going already.
     fn recall_changed(&mut self, keys: &mut Keys, cx: &mut Context<'_>, id: KeyId) {
         let Some(at) = cx.directory.find(&id) else {
             return;

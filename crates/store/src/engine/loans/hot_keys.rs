@@ -7,14 +7,15 @@ use crate::{coherence::Nanos, directory::KeyId, shares::Shares};
 /// A key is hot with so many writes within this time at least.
 const WRITES: u64 = 8;
 const WITHIN_NS: Nanos = 1_000_000_000;
-/// While a key is lent its keeper is asked for the newest so often within the bound, and that is written to the backend: a loan has to spare the
-/// store as many writes at least.
+/// While a key is lent its keeper is asked for the newest so often within the bound, and that is
+/// written to the backend: a loan has to spare the store as many writes at least.
 const ASKED: u64 = 2;
 /// A key that is lent is cold with fewer writes than this part of what makes one hot.
 const COLD: u64 = 2;
 /// Keys that are counted at once.
 const KEYS: usize = 4096;
-/// A key that was called back is not lent again within this time; each loan that lives shorter than it doubles it, up to the longest.
+/// A key that was called back is not lent again within this time; each loan that lives shorter than
+/// it doubles it, up to the longest.
 const REST_NS: Nanos = 1_000_000_000;
 const REST_MOST_NS: Nanos = 60_000_000_000;
 
@@ -39,7 +40,8 @@ impl WritePace {
         }
     }
 
-    /// The keeper's newest has this version: whether there were too few writes of late to leave the key lent.
+    /// The keeper's newest has this version: whether there were too few writes of late to leave the
+    /// key lent.
     pub fn is_cold(&mut self, version: u64, hot_from: u64, now_ns: Nanos) -> bool {
         let time_ns = now_ns.saturating_sub(self.since_ns);
         if time_ns < WITHIN_NS {

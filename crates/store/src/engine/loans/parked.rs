@@ -1,5 +1,6 @@
-//! Writes that an owner or the store may have to decide: those that name a loan wait until it is over and its keeper has said
-//! whether it kept them; those that name the life before it are sent on to it.
+//! Writes that an owner or the store may have to decide: those that name a loan wait until it is
+//! over and its keeper has said whether it kept them; those that name the life before it are sent
+//! on to it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,7 +41,8 @@ pub(super) struct ParkedWrite {
 }
 
 impl Loans {
-    /// A write that names a loan, new to this store's window: it waits. The loan is called back for it.
+    /// A write that names a loan, new to this store's window: it waits. The loan is called back
+    /// for it.
     pub(in crate::engine) fn park(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,8 +197,9 @@ impl Loans {
         cx.leave(Effect::Submit(Box::new((job, key, epoch))));
     }
 
-    /// A write that names the life before a loan, while the owner answers: it is the owner's from now on, and never applied here
-    /// under that life. One that is not new is given back with what is known of it.
+    /// A write that names the life before a loan, while the owner answers: it is the owner's from
+    /// now on, and never applied here under that life. One that is not new is given back with what
+    /// is known of it.
     pub(super) fn move_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -207,7 +210,8 @@ impl Loans {
         let id = (key.tenant, key.hash);
         let lent = self.open.get(&id);
         if !lent.is_some_and(|lent| lent.loan.is_lent()) {
-            // Either the owner has not begun, as far as is known, or it will soon be the store's again.
+            // Either the owner has not begun, as far as is known, or it will soon be the
+            // store's again.
             self.counters.dropped_lent += 1;
             return None;
         }
@@ -225,8 +229,8 @@ impl Loans {
         cx.reply(origin, key, &outcome.answer());
     }
 
-    /// The owner has begun: the writes that waited for it are its own from now on. If it could not absorb them all, the key is
-    /// called back.
+    /// The owner has begun: the writes that waited for it are its own from now on. If it could not
+    /// absorb them all, the key is called back.
     pub fn begun(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! What is lent no more: because a tenant changes, or the store ends; and what the status says of loans.
+//! What is lent no more: because a tenant changes, or the store ends; and what the status says
+//! of loans.
 
 use super::Loans;
 use crate::{
@@ -6,8 +7,8 @@ use crate::{
 };
 
 impl Loans {
-    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no write-back now, or another bound, and
-    /// those that are another store's.
+    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no
+    /// write-back now, or another bound, and those that are another store's.
     pub fn recall_unlendable(&mut self, cx: &mut Context<'_>) {
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             self.recall_if_unlendable(cx, id);
@@ -15,7 +16,8 @@ impl Loans {
         }
     }
 
-    /// Calls a key back that is not to be lent any more; what follows from that is left to [`Loans::poll`].
+    /// Calls a key back that is not to be lent any more; what follows from that is left to
+    /// [`Loans::poll`].
     pub(super) fn recall_if_unlendable(&mut self, cx: &mut Context<'_>, id: KeyId) {
         let bound_ns = cx.tenants.write_back_ns(id.0);
         let lendable = bound_ns > 0 && cx.is_home_of(id.0, id.1) && !self.stopping;
@@ -44,7 +46,8 @@ impl Loans {
         if wait { self.open.len() } else { 0 }
     }
 
-    /// Why no key is lent, where a tenant has write-back. `watch`: what becomes of others' writes to the backend.
+    /// Why no key is lent, where a tenant has write-back. `watch`: what becomes of others' writes
+    /// to the backend.
     pub fn none_because(&self, config: &Config, watch: Watch) -> Option<&'static str> {
         let tenants = &config.cluster.tenants;
         if !tenants.iter().any(|tenant| tenant.write_back_ms > 0) {

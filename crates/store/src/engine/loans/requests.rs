@@ -34,7 +34,8 @@ fn is_moved_to(verdict: &Verdict<WriteOutcome>, life: u16) -> bool {
 }
 
 impl Loans {
-    /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again finds the owner, or the key here.
+    /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again
+    /// finds the owner, or the key here.
     pub fn may_read(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
         let id = (key.tenant, key.hash);
         if self.proceeds(&id) != Whereabouts::Away || mutant(Mutant::ReadWhileLent) {
@@ -58,7 +59,8 @@ impl Loans {
         false
     }
 
-    /// Somebody wants a lent key here; unless that was on its way when it was lent, it is called back. Whether it is.
+    /// Somebody wants a lent key here; unless that was on its way when it was lent, it is called
+    /// back. Whether it is.
     pub(super) fn wanted(&mut self, cx: &mut Context<'_>, id: KeyId) -> bool {
         let lent = self.open.get(&id);
         let is_new = |lent_ns: u64| cx.now_ns < lent_ns + GRACE_NS;

@@ -1,4 +1,5 @@
-//! What a loan has done here: the journal, its key's copies and value, and what comes back to the backend.
+//! What a loan has done here: the journal, its key's copies and value, and what comes back to
+//! the backend.
 
 use bytes::Bytes;
 
@@ -64,7 +65,8 @@ impl Loans {
         cx.leave(Effect::Hold(id, lent.key.clone()));
     }
 
-    /// No copy of a key that is held is left, and no write of it is under way: its value is what will be lent.
+    /// No copy of a key that is held is left, and no write of it is under way: its value is what
+    /// will be lent.
     pub fn cleared(&mut self, cx: &mut Context<'_>, id: KeyId) {
         let Some(lent) = self.open.get_mut(&id) else {
             return;

@@ -220,7 +220,8 @@ fn parts_of_a_value_that_fits_a_packet_are_of_one_value_too() {
     let (_, bytes) = before.ask(nth(2, rest(50)), b"k").unwrap();
     assert_eq!(bytes, [1; 276], "it is held");
 
-    // Who begins to read is answered by the backend, where others have written what has the same version.
+    // Who begins to read is answered by the backend, where others have written what has the
+    // same version.
     assert_eq!(before.ask(nth(3, begins()), b"k"), None);
     assert_eq!(before.reads(), 1);
     let (first, bytes) = before.gives(&[2; 1300], 50).unwrap();
@@ -301,7 +302,8 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
     }
     assert_eq!(before.reads(), 1);
     assert_eq!(before.store.engine.counters().read.dropped_part_reads, 3);
-    // It was asked before the write is over: not to be held, though it is of the version that the write will have.
+    // It was asked before the write is over: not to be held, though it is of the version that the
+    // write will have.
     let (reply, _) = before.gives(&value(2), 60).unwrap();
     assert_eq!((reply.part, reply.version), (0, 60));
     assert_eq!(before.store.engine.facts.values.bytes(), 0);
@@ -343,7 +345,8 @@ fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one(
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
     before.happens(OutsideEvent::Everything);
-    // One begins to read, another goes on, both while the version is 50; by now others have written a value of the same length.
+    // One begins to read, another goes on, both while the version is 50; by now others have written
+    // a value of the same length.
     before.ask(read(), b"k");
     before.ask(nth(1, part(1, 50)), b"k");
     let next = before.store.engine.facts.versions.newest + 1;
@@ -438,7 +441,8 @@ fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
         before.ask(wanted(read(), 12), b"k");
     };
     let lost: Then = |before| before.happens(OutsideEvent::Everything);
-    // (watch, whether the first read wanted a grant, what happens before the answer, whether later parts are granted)
+    // (watch, whether the first read wanted a grant, what happens before the answer, whether later
+    // parts are granted)
     let rows: [(Watch, bool, Then, bool); 7] = [
         (Watch::Tracked, true, nothing, true),
         (Watch::Tracked, false, nothing, false),

@@ -1,7 +1,8 @@
-//! Write-back: a store, the owner and keeper of a key, and clients, over a network that does what the test says.
+//! Write-back: a store, the owner and keeper of a key, and clients, over a network that does what
+//! the test says.
 //!
-//! Among the slowest tests, some five seconds each: what a network may do to a loan is looked for by hundreds of seeds, and each way to break
-//! the rules needs some of them to show.
+//! Among the slowest tests, some five seconds each: what a network may do to a loan is looked for
+//! by hundreds of seeds, and each way to break the rules needs some of them to show.
 
 mod switch;
 pub(super) mod world;
@@ -234,8 +235,9 @@ fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
     }
 }
 
-/// One run of everything at random: clients that read and write on both paths, packets that get lost, come twice or late, and
-/// one thing that dies. Returns what was not linearizable, and how much of what the run is for took place.
+/// One run of everything at random: clients that read and write on both paths, packets that get
+/// lost, come twice or late, and one thing that dies. Returns what was not linearizable, and how
+/// much of what the run is for took place.
 fn at_random(seed: u64) -> (Result<(), String>, Seen) {
     let mut world = World::new(seed, 40);
     let mut seen = Seen::default();

@@ -411,7 +411,8 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
 
 #[test]
 fn the_epoch_of_each_part_is_compared() {
-    // The switch was granted epoch 10, and this one after the first part. (epochs of the parts, whether the write waits)
+    // The switch was granted epoch 10, and this one after the first part. (epochs of the parts,
+    // whether the write waits)
     let rows = [
         ([9, 11], 0, false),
         ([11, 9], 0, false),

@@ -12,7 +12,8 @@ use emulated::{Emulated, Pace, Populate, Rate};
 use store::{Config, Handle, Server, UpdateError};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
-/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with something else.
+/// Ends a test that hangs; nothing takes that long, also on a machine that is busy with
+/// something else.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A store that runs in a thread of its own until it is dropped.
@@ -140,7 +141,8 @@ impl Client {
         let mut buffer = [0; 2048];
         for _ in 0..PATIENCE.as_secs() {
             self.socket.send(&bytes).unwrap();
-            // What comes late for an earlier request is no reason to ask again: that would be answered twice, and so on.
+            // What comes late for an earlier request is no reason to ask again: that would be
+            // answered twice, and so on.
             while let Ok(len) = self.socket.recv(&mut buffer) {
                 let packet = Packet::decode(&buffer[..len]).unwrap();
                 if packet.header.request != self.request {
@@ -193,7 +195,8 @@ impl Client {
         whole
     }
 
-    /// Writes a value in parts, the last of them first, and again while the store says to try again; the last answer.
+    /// Writes a value in parts, the last of them first, and again while the store says to try
+    /// again; the last answer.
     pub fn write_parts(&mut self, key: &[u8], value: &[u8]) -> Reply {
         loop {
             let reply = self.write_parts_once(key, value);
@@ -244,7 +247,8 @@ impl Client {
     }
 }
 
-/// A store that had no life before this one and may wait for its backend, with leases that do not lapse while a machine is busy.
+/// A store that had no life before this one and may wait for its backend, with leases that do not
+/// lapse while a machine is busy.
 pub fn loopback() -> Config {
     at("127.0.0.1:0".parse().unwrap())
 }

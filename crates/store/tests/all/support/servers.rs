@@ -1,4 +1,5 @@
-//! Real servers. They run on a free port of the loopback in a directory of their own and are killed when the test ends.
+//! Real servers. They run on a free port of the loopback in a directory of their own and are killed
+//! when the test ends.
 
 use std::process::{Child, Command, Stdio};
 

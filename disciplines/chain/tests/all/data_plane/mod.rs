@@ -1,5 +1,5 @@
-//! Packets through the compiled programs: several switches, each with its own tables, hand each other what leaves them. In the kernel
-//! and in this process.
+//! Packets through the compiled programs: several switches, each with its own tables, hand each
+//! other what leaves them. In the kernel and in this process.
 
 mod acks;
 mod malformed;

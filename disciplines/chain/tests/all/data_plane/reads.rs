@@ -62,7 +62,8 @@ fn only_the_tail_answers_in_netchain() {
     assert_eq!(net.ask(listed(0, &[1])).header.status, Status::Moved);
 }
 
-/// In either protocol: who sends a read on and knows what is committed needs no word of it, however long ago it was written.
+/// In either protocol: who sends a read on and knows what is committed needs no word of it, however
+/// long ago it was written.
 fn a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only() {
     let read_later = |net: &Net| {
         let clock = || net.switches[0].switch.leases.now_ns();

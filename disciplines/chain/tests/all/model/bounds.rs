@@ -14,7 +14,8 @@ const LEASE_MS: u32 = 250;
 /// A lease outlives one step of time, not two.
 const STEP_NS: u64 = 150 * MS;
 const BEGIN_NS: u64 = 1_000 * MS;
-/// When the first members confirmed their view to each other: they hold nothing any more at the beginning.
+/// When the first members confirmed their view to each other: they hold nothing any more at the
+/// beginning.
 pub const SETTLED_NS: u64 = BEGIN_NS - 20 * MS;
 const FIRST: u64 = 1 << 48 | 5;
 

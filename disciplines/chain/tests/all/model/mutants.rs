@@ -1,4 +1,5 @@
-//! Each part of a rule is broken in turn, in the C, and a small world must show that something is wrong.
+//! Each part of a rule is broken in turn, in the C, and a small world must show that something
+//! is wrong.
 
 use dataplane::native::Mutant;
 use stateright::{Checker, HasDiscoveries, Model};

@@ -64,7 +64,8 @@ fn to_switch(message: Message, from: SocketAddr, slot: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a client sends for an operation of its script. Its writes are in one place, one after the other.
+/// What a client sends for an operation of its script. Its writes are in one place, one after
+/// the other.
 pub fn request(client: usize, operation: usize, call: Call, view: &View, slot: usize) -> Vec<u8> {
     let is_read = call == Call::Read;
     let op = if is_read {

@@ -124,7 +124,8 @@ impl Real {
             bytes[at..at + 4].fill(0);
             let record = at + item.before();
             if number == 0 {
-                // Always long ago: so what waits for that may happen, and where it does not, that is as a loss.
+                // Always long ago: so what waits for that may happen, and where it does not, that
+                // is as a loss.
                 bytes[record + RECORD_TIMES..record + RECORD_TIMES + 8].fill(0);
             }
             at = record + item.record_len;

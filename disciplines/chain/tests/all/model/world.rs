@@ -149,7 +149,8 @@ impl World {
         }
     }
 
-    /// A packet sets out. The way to a client who will not ask again takes no time: what he is told late says less.
+    /// A packet sets out. The way to a client who will not ask again takes no time: what he is told
+    /// late says less.
     pub fn fly(&self, state: &mut State, packet: u32) {
         if !self.matters(state, packet) {
             return;
@@ -168,8 +169,8 @@ impl World {
         self.switches().destination(packet)
     }
 
-    /// A client sends the operation that it waits for. The way to the switch takes no time: it could as well be sent later. A write may
-    /// come again later, too.
+    /// A client sends the operation that it waits for. The way to the switch takes no time: it
+    /// could as well be sent later. A write may come again later, too.
     pub fn send(&self, state: &mut State, client: usize, view: u8, slot: u8) {
         let operation = state.clients[client].begun - 1;
         let call = self.call(client, operation);

@@ -1,5 +1,5 @@
-//! Chains of switches in the simulator: the C, the control half and the halves in agents together, against a client that does one
-//! thing after another.
+//! Chains of switches in the simulator: the C, the control half and the halves in agents together,
+//! against a client that does one thing after another.
 
 mod client;
 mod forgetting;
@@ -56,7 +56,8 @@ fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
     }
 }
 
-/// Members hear each other where an agent's packets leave with another address than the one that the switch is known by.
+/// Members hear each other where an agent's packets leave with another address than the one that
+/// the switch is known by.
 #[test]
 fn a_chain_in_a_line_stays_whole() {
     for discipline in ["netcraq", "netchain"] {
@@ -70,7 +71,8 @@ fn a_chain_in_a_line_stays_whole() {
     }
 }
 
-/// Whichever member fails in whichever way, the chain goes on without it, and with it again once it is back.
+/// Whichever member fails in whichever way, the chain goes on without it, and with it again once it
+/// is back.
 #[test]
 fn a_member_that_fails_leaves_and_is_filled_again() {
     let faults = [
@@ -114,7 +116,8 @@ fn a_member_that_fails_leaves_and_is_filled_again() {
     }
 }
 
-/// Another member fails while its chain goes over to what the failure of the first one made necessary.
+/// Another member fails while its chain goes over to what the failure of the first one made
+/// necessary.
 #[test]
 fn a_member_that_fails_soon_after_another_is_missed_as_shortly() {
     let mut all = vec![];
@@ -132,8 +135,9 @@ fn a_member_that_fails_soon_after_another_is_missed_as_shortly() {
     assert!(all.iter().all(|longest| *longest < 500), "{all:?}");
 }
 
-/// Two switches that no chain has both of lose their power at the same moment: each chain goes on with the member that it has left, and with
-/// another one soon. Whatever was written in any of them is there.
+/// Two switches that no chain has both of lose their power at the same moment: each chain goes on
+/// with the member that it has left, and with another one soon. Whatever was written in any of them
+/// is there.
 #[test]
 fn chains_over_one_set_of_switches_lose_different_members_at_once() {
     for (discipline, seed) in [("netcraq", 1), ("netchain", 2)] {
@@ -167,7 +171,8 @@ fn chains_over_one_set_of_switches_lose_different_members_at_once() {
     }
 }
 
-/// Links that lose, double and reorder, a member that goes and comes back, and another controller meanwhile: what was written is read.
+/// Links that lose, double and reorder, a member that goes and comes back, and another controller
+/// meanwhile: what was written is read.
 #[test]
 fn what_was_written_is_read_whatever_links_do() {
     for (discipline, seed) in [("netcraq", 1), ("netchain", 2), ("netcraq", 3)] {

@@ -43,7 +43,8 @@ pub fn star(switches: u16) -> Shape {
     shape
 }
 
-/// Switches in a line, each known by the address that it has towards its own host: that by which it asks others is another one.
+/// Switches in a line, each known by the address that it has towards its own host: that by which it
+/// asks others is another one.
 pub fn line(switches: u16) -> Shape {
     let mut shape = Shape::default();
     let names = (1..=switches).map(|n| format!("switch{n}"));
@@ -219,7 +220,8 @@ impl Rig {
         members.map(number).collect()
     }
 
-    /// The longest that one of the switch's packets takes to be answered now, in milliseconds: reads and writes in turn.
+    /// The longest that one of the switch's packets takes to be answered now, in milliseconds:
+    /// reads and writes in turn.
     pub fn longest_ms(&mut self, rounds: usize) -> u64 {
         let all: Vec<Do> = (0..rounds)
             .flat_map(|n| [write("k", &n.to_string()), Do::Read("k", n % 3)])

@@ -1,4 +1,5 @@
-//! All switches lose their power, and their tables with it: what was kept of the keys is there again.
+//! All switches lose their power, and their tables with it: what was kept of the keys is
+//! there again.
 
 use wire::Status;
 

@@ -1,5 +1,5 @@
-//! A member that stood still with all of its clocks, as a virtual machine that is paused, and is none any more when it goes on: what it
-//! still answers to somebody who does not know that either.
+//! A member that stood still with all of its clocks, as a virtual machine that is paused, and is
+//! none any more when it goes on: what it still answers to somebody who does not know that either.
 
 use dataplane::native::{Mutant, choose};
 use sim::ServiceSpec;
@@ -13,8 +13,8 @@ use super::{
 /// Members' leases.
 const LEASE_MS: u64 = 250;
 
-/// For how many milliseconds after it went on the middle of three answers a read with what was overwritten meanwhile, with this rule
-/// broken or none; a second is looked at.
+/// For how many milliseconds after it went on the middle of three answers a read with what was
+/// overwritten meanwhile, with this rule broken or none; a second is looked at.
 fn answers_for_ms(breaks: Option<&'static str>) -> u64 {
     let mutant = |name| Mutant::list().iter().find(|mutant| mutant.name == name);
     choose(breaks.map(|name| mutant(name).expect("one of the list")));
@@ -27,7 +27,8 @@ fn answers_for_ms(breaks: Option<&'static str>) -> u64 {
     let agent = rig.world.process(&format!("{middle}/agent")).unwrap();
     rig.world.kill(agent);
     rig.world.halt(machine);
-    // Before it is left out a write would be passed to it, and wait there: the key would not be clean.
+    // Before it is left out a write would be passed to it, and wait there: the key would not
+    // be clean.
     rig.pass(2000);
     let written = rig.ask(&[write("k", "two")], 5000);
     assert_eq!(written[0].status, Status::Ok);

@@ -1,4 +1,5 @@
-//! Both kinds of items beside each other: copies, which the switch answers from, and records of replicas.
+//! Both kinds of items beside each other: copies, which the switch answers from, and records of
+//! replicas.
 
 use dataplane::Event;
 use harness::{Switch, message::secret_of, switch::on_roads};
@@ -48,7 +49,8 @@ const ASKS: Step = (
 );
 const WRITE_HERE: &[&str] = &["write", "write_invalidated", "forward"];
 
-/// What a copy does not answer is counted as reads of cold keys are, and reported as of a key with an item.
+/// What a copy does not answer is counted as reads of cold keys are, and reported as of a key with
+/// an item.
 fn what_a_copy_does_not_answer_is_reported() {
     let mut w = world();
     both(&mut w);

@@ -1,5 +1,6 @@
-//! kvswitch's data plane as a table: one row is a story of packets, and what must come of each. Rows run in the kernel on the
-//! compiled programs and in this process; `world` plays the recirculation port.
+//! kvswitch's data plane as a table: one row is a story of packets, and what must come of each.
+//! Rows run in the kernel on the compiled programs and in this process; `world` plays the
+//! recirculation port.
 
 mod cold;
 mod hybrid;

@@ -1,4 +1,5 @@
-//! Several racks: what a switch at the top of one makes of what a spine chose, and how a spine chooses.
+//! Several racks: what a switch at the top of one makes of what a spine chose, and how a
+//! spine chooses.
 
 use harness::message::address;
 

@@ -1,4 +1,5 @@
-//! The kernel's own loop: sockets of a client and of stores, each store behind a port of the switch, and its recirculation port.
+//! The kernel's own loop: sockets of a client and of stores, each store behind a port of the
+//! switch, and its recirculation port.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +23,16 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::world::*;
 
-/// For how long packets are waited for at first, before all is sent again; a machine that has other things to do gets more each time.
+/// For how long packets are waited for at first, before all is sent again; a machine that has other
+/// things to do gets more each time.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// In all 90 s.
 const TRIES: u32 = 24;
 const CLIENT: u8 = 1;
 /// A store behind the client's own port.
 const BESIDE: u16 = SIX;
-/// Every host, by the port that it is behind: the home alone, a replica alone, two of them, and one beside the client.
+/// Every host, by the port that it is behind: the home alone, a replica alone, two of them, and one
+/// beside the client.
 const PORTS: [&[u8]; 4] = [&[2], &[3], &[4, 5], &[CLIENT, 6]];
 
 /// What came to a host.
@@ -44,7 +47,8 @@ struct Far {
 
 fn run_far(number: usize, hosts: &[u8], ready: &Receiver<()>) {
     ready.recv().expect("the link");
-    // The client and a store live in one namespace: what comes from the one to the other comes from outside.
+    // The client and a store live in one namespace: what comes from the one to the other comes
+    // from outside.
     sysctl("ipv4/conf/all/accept_local", "1");
     ip("link set lo up");
     ip(&format!("link set f{number} up"));
@@ -116,7 +120,8 @@ fn far(number: usize, mode: Mode, came: Sender<Came>, stop: Arc<AtomicBool>) -> 
         let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
         namespace.send(path).expect("waits");
         run_far(number, hosts, &ready);
-        // The far end of a native program must be native as well: a switch without tenants passes all.
+        // The far end of a native program must be native as well: a switch without tenants
+        // passes all.
         let end = Switch::load(&[], &[]);
         let attached = end.dataplane().attach(&format!("f{number}"), mode);
         attached.expect("attaching");
@@ -174,7 +179,8 @@ impl Rack {
         says.send((from, to, message.payload())).expect("it runs");
     }
 
-    /// Sends a request home until somebody has it; who has it then, with what op and node. What comes late of others is left out.
+    /// Sends a request home until somebody has it; who has it then, with what op and node. What
+    /// comes late of others is left out.
     fn ask(&mut self, message: &Message, enough: usize) -> Vec<(u8, Op, u16)> {
         for patience in (1..=TRIES).map(|n| PATIENCE * n) {
             self.number += 1;

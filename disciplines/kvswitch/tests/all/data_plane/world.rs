@@ -39,8 +39,8 @@ pub const KEY: &[u8] = b"key0000000000042";
 pub const THRESHOLD: u32 = 4;
 pub const KVSWITCH: u32 = 3;
 
-/// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an IPv6 address, nobody knows the
-/// Ethernet address of `END`.
+/// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an
+/// IPv6 address, nobody knows the Ethernet address of `END`.
 pub const HOME: u16 = 0x8000;
 pub const A: u16 = 0x8001;
 pub const B: u16 = 0x8002;
@@ -118,7 +118,8 @@ pub fn server_at(holder: u16, address: IpAddr) -> Server {
     }
 }
 
-/// Makes the key hot: these replicas, these turns after them, and all of them valid. Addresses are IPv6 if the first replica is [`SIX`].
+/// Makes the key hot: these replicas, these turns after them, and all of them valid. Addresses are
+/// IPv6 if the first replica is [`SIX`].
 pub fn hot_key(w: &mut World, tenant: u32, key: &[u8], replicas: &[u16], again: &[u16]) {
     hot_from(w, tenant, key, HOME, replicas, again);
 }
@@ -209,7 +210,8 @@ pub enum Leaves {
     Answered(&'static [u8]),
 }
 
-/// A packet that comes in, what leaves in this order, and every counter that moves, once for each time.
+/// A packet that comes in, what leaves in this order, and every counter that moves, once for
+/// each time.
 pub type Step = (
     fn(&World) -> Message,
     &'static [Leaves],
@@ -221,7 +223,8 @@ pub struct Row {
     pub name: &'static str,
     pub given: fn(&mut World),
     pub steps: &'static [Step],
-    /// By holder: requests and updates sent to it and replies that came from it; all others have none. Updates are those of the steps.
+    /// By holder: requests and updates sent to it and replies that came from it; all others have
+    /// none. Updates are those of the steps.
     pub loads: &'static [(u16, u64, u64)],
 }
 

@@ -1,4 +1,5 @@
-//! A key that is lent to the switch, of a tenant of the discipline: `crates/dataplane/tests/all/lent` has the rest.
+//! A key that is lent to the switch, of a tenant of the discipline:
+//! `crates/dataplane/tests/all/lent` has the rest.
 
 use super::world::*;
 

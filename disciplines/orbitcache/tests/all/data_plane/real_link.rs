@@ -27,7 +27,8 @@ const ROUNDS: u64 = 300;
 const AT_FIRST: Duration = Duration::from_millis(200);
 /// Enough of these for whatever else the machine does meanwhile.
 const TRIES: u32 = 450;
-/// For how long an answer is waited for later: longer than a switch lets a read wait, so that what is asked again was lost.
+/// For how long an answer is waited for later: longer than a switch lets a read wait, so that what
+/// is asked again was lost.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Receives an answer; its number.
@@ -72,8 +73,8 @@ fn ask(ipv6: bool) -> u64 {
     again
 }
 
-/// How long a read waits for a value that went round for nobody until now, in microseconds: the first read wakes it, the second
-/// waits. Median of many, from one answer to the other.
+/// How long a read waits for a value that went round for nobody until now, in microseconds: the
+/// first read wakes it, the second waits. Median of many, from one answer to the other.
 fn wake_us() -> u128 {
     let socket = connected(false, PATIENCE);
     let mut took = vec![];
@@ -124,7 +125,8 @@ fn goes_round(mode: Mode) {
         let again = Arc::new(AtomicU64::new(0));
         let asked_again = again.clone();
         let there = move || {
-            // The far end of a native program must be native as well: a switch without tenants passes all.
+            // The far end of a native program must be native as well: a switch without tenants
+            // passes all.
             let far = Switch::load(&[], &[]);
             far.dataplane().attach("in1", mode).expect("attaching");
             for ipv6 in [false, true] {
@@ -171,7 +173,8 @@ fn goes_round(mode: Mode) {
     });
 }
 
-/// The port is gone, and its name is another's: what goes round no more is answered from where it lies.
+/// The port is gone, and its name is another's: what goes round no more is answered from where
+/// it lies.
 #[test]
 fn without_a_port_reads_are_answered_from_the_cells() {
     in_namespace(|| {

@@ -200,7 +200,8 @@ fn no_more_wait_than_may() {
     ]);
 }
 
-/// More items than values can go round at a time: the others' reads go to the store, and say so, until something parks.
+/// More items than values can go round at a time: the others' reads go to the store, and say so,
+/// until something parks.
 fn more_items_than_go_round() {
     const ITEMS: u64 = 320;
     const GO_ROUND: u64 = 256;

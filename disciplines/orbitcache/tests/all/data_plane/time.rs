@@ -1,13 +1,14 @@
-//! Time as a story has it: it passes where a step says so, however long the machine takes in between. Before each packet what the programs
-//! noted of the kernel's clock is moved, as if only that had passed since.
+//! Time as a story has it: it passes where a step says so, however long the machine takes in
+//! between. Before each packet what the programs noted of the kernel's clock is moved, as if only
+//! that had passed since.
 
 use std::collections::HashMap;
 
 use harness::Switch;
 
 const ORBITS: &str = "orbitcache_orbits";
-/// In `struct orbit`: `generation`, 0 where nothing ever went round; `seen_ns`, `busy_ns`; `waiting`, how many of `queue` wait from `first` on, and
-/// in each of these `since_ns`.
+/// In `struct orbit`: `generation`, 0 where nothing ever went round; `seen_ns`, `busy_ns`;
+/// `waiting`, how many of `queue` wait from `first` on, and in each of these `since_ns`.
 const GENERATION: usize = 4;
 const SEEN_NS: usize = 24;
 const BUSY_NS: usize = 32;
@@ -24,7 +25,8 @@ const AHEAD_NS: u64 = 600_000_000_000;
 #[derive(Default)]
 pub struct Time {
     now_ns: u64,
-    /// By place in the table and byte: the note as it was last found or moved, and when that was in the story.
+    /// By place in the table and byte: the note as it was last found or moved, and when that was in
+    /// the story.
     noted: HashMap<(u32, usize), (u64, u64)>,
 }
 

@@ -196,7 +196,8 @@ impl Orbit {
         self.moved.retain(|(name, _)| *name != "recirculate");
     }
 
-    /// What the answers since the start say of themselves: where each part begins, and whether the next one follows.
+    /// What the answers since the start say of themselves: where each part begins, and whether the
+    /// next one follows.
     pub fn told(&self) -> Vec<(u16, bool)> {
         let told = |frame: &Vec<u8>| {
             let seen = SeenFrame::read(frame).expect("right checksums");

@@ -354,7 +354,8 @@ pub fn unforgiving() -> Options {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The version of the last write that was answered: no read that begins later may give an older one.
+    /// The version of the last write that was answered: no read that begins later may give an
+    /// older one.
     newest: AtomicU64,
     reads: AtomicU64,
     hits: AtomicU64,

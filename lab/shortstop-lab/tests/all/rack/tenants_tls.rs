@@ -9,7 +9,8 @@ use super::support::{Kind, Rack, needs_root, until};
 /// Where the rack's controller is reached from everywhere.
 const CONTROLLER: &str = "10.0.1.254";
 
-/// Writes an authority's certificate, and one of the controller's with its key, into the lab's directory.
+/// Writes an authority's certificate, and one of the controller's with its key, into the lab's
+/// directory.
 fn certify(rack: &Rack) {
     let write = |name: &str, text: String| fs::write(rack.lab.dir().join(name), text).unwrap();
     let mut params = CertificateParams::new(vec![]).unwrap();

@@ -50,7 +50,8 @@ fn pings_streams_and_datagrams_cross_the_switch(kind: Kind) {
             (0..20).for_each(|_| caller.round_trip(len));
         }
     }
-    // The rack still answers, and the switch has counted what was not its business; a soft one never sees it.
+    // The rack still answers, and the switch has counted what was not its business; a soft one
+    // never sees it.
     rack.until_cached("client1", "key0000000000001");
     assert_eq!(rack.count("pass_not_ours") > 0, kind == Kind::Kernel);
 }

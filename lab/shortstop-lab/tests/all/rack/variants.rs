@@ -15,7 +15,8 @@ fn native_mode_answers_and_forwards() {
         Kind::Kernel,
         &[("\"--mode\", \"generic\"", "\"--mode\", \"native\"")],
     );
-    // A veth takes in what is redirected to it only if its far end polls; any native program makes it.
+    // A veth takes in what is redirected to it only if its far end polls; any native program
+    // makes it.
     let far_ends = ["client1", "client2", "server"];
     let _programs = far_ends.map(|host| attach_pass(&rack.lab.namespace(host), "eth0", true));
     rack.start();

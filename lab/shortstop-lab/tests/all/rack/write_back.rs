@@ -1,5 +1,5 @@
-//! Write-back with real processes: keys are lent to two switches while they are written, and then something ends. Every write that was answered
-//! is there afterwards.
+//! Write-back with real processes: keys are lent to two switches while they are written, and then
+//! something ends. Every write that was answered is there afterwards.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -311,7 +311,8 @@ fn switches_that_are_ended_one_after_the_other_lose_nothing(kind: Kind) {
         match kind {
             // The programs go on by themselves.
             Kind::Kernel => writers.wait(500),
-            // With the process everything that the switch had is gone, and what it was lent comes back from the other.
+            // With the process everything that the switch had is gone, and what it was lent comes
+            // back from the other.
             Kind::Soft => until("the loans are back", || {
                 let loans = &store_status(&rack)?["loans"];
                 (loans["lent"] == 0 && loans["returning"] == 0).then_some(())

@@ -28,8 +28,8 @@ fn halves<T>(pointer: *const T) -> [u32; 2] {
     }
 }
 
-/// Attaches a program that passes every packet to an interface, for as long as the result lives. In native
-/// mode it makes a veth take in what its peer sends back in native mode.
+/// Attaches a program that passes every packet to an interface, for as long as the result lives. In
+/// native mode it makes a veth take in what its peer sends back in native mode.
 pub fn attach_pass(space: &str, interface: &str, native: bool) -> OwnedFd {
     const PROG_LOAD: i64 = 5;
     const LINK_CREATE: i64 = 28;

@@ -1,4 +1,5 @@
-//! What others may say to a store that holds copies, and to a home of some: what moved, late answers, forged names, too much of all.
+//! What others may say to a store that holds copies, and to a home of some: what moved, late
+//! answers, forged names, too much of all.
 
 use wire::{Epoch, Flags, Header, NodeId, Op, Packet, Secret, Status};
 

@@ -1,4 +1,5 @@
-//! A key's home, two stores that hold copies of it, a switch that sends reads to them, a network, and clients.
+//! A key's home, two stores that hold copies of it, a switch that sends reads to them, a network,
+//! and clients.
 
 use std::{
     net::SocketAddr,
@@ -71,7 +72,8 @@ pub struct Client {
 struct Store {
     engine: Option<Engine>,
     backend: Shared,
-    /// What its backend has done and not said yet, in order; and what is on its way, with when it comes.
+    /// What its backend has done and not said yet, in order; and what is on its way, with when
+    /// it comes.
     answers: Arc<Mutex<Vec<Completion>>>,
     coming: Vec<(u64, Completion)>,
     born: u64,

@@ -1,4 +1,5 @@
-//! A switch as far as loans go: an owner, a keeper, or one that is passed. As `bpf/lent` does it, without copies, in plain words.
+//! A switch as far as loans go: an owner, a keeper, or one that is passed. As `bpf/lent` does it,
+//! without copies, in plain words.
 
 use std::collections::HashSet;
 

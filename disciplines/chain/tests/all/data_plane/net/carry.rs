@@ -26,7 +26,8 @@ impl Net {
         slots.find(|slot| host(*slot, self.six) == to.ip())
     }
 
-    /// Sends a packet to the switch of its address; what comes of it in all of them, until nothing moves, and leaves for others.
+    /// Sends a packet to the switch of its address; what comes of it in all of them, until nothing
+    /// moves, and leaves for others.
     pub fn send(&self, message: Message) -> Vec<Came> {
         let at = self.slot_of(message.to).expect("a switch's address");
         self.send_by(at, message)

@@ -1,4 +1,5 @@
-//! Switches that are a chain, without a link between them: what leaves one for another one's address comes in there.
+//! Switches that are a chain, without a link between them: what leaves one for another one's
+//! address comes in there.
 
 mod carry;
 mod look;
@@ -61,7 +62,8 @@ pub struct Net {
     /// Packets pass the switches between, and clients are at the first one's end.
     pub in_line: bool,
     pub counted: RefCell<Vec<(usize, &'static str, u64)>>,
-    /// Which switches had a packet, each time, since a test last looked; also their own that went round.
+    /// Which switches had a packet, each time, since a test last looked; also their own that
+    /// went round.
     pub had: RefCell<Vec<usize>>,
     loses: RefCell<Option<Loses>>,
     next: Cell<u64>,
