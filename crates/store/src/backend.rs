@@ -92,7 +92,7 @@ pub enum Change {
 
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadOutcome {
     /// The item.
     Item(Item<Vec<u8>>),
     /// It is longer than [`Backend::longest`]; its version.
@@ -116,7 +116,7 @@ pub enum Answer<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// To `get`.
-    Get(Ticket, Found),
+    Get(Ticket, ReadOutcome),
     /// To `put` or `delete`.
     Change(Ticket, Change),
     /// To nothing: something that others did in the backend.

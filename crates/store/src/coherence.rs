@@ -19,7 +19,7 @@
 //! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are
 //! that side of the rules. Values in parts need no rule of their own: [`Parts`],
 //! [`version_of_part`].
-//! What others write to the backend behind the store's back is no part of the rules: [`Outside`].
+//! What others write to the backend behind the store's back is no part of the rules: [`OutsideWatch`].
 //! A key that is written often may be lent to a switch, which answers reads and writes then:
 //! [`Loan`], and [`judge`] for the lives that its writes name (docs/coherence.md, "Write-back").
 //!
@@ -29,6 +29,7 @@
 //! cut off blocks every write for ever; without 7 a write whose answer was lost undoes what others
 //! wrote since.
 
+mod asks;
 mod lease;
 mod lives;
 mod loan;
@@ -40,11 +41,11 @@ mod window;
 
 use std::collections::VecDeque;
 
-pub use crate::asks::{Ask, Asks};
+pub use asks::{Ask, Asks};
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, judge};
 pub use loan::{Act, End, Loan, RecordAnswer, Role, Terms, VERSIONS, Whereabouts};
-pub use outside::{Outside, Watch};
+pub use outside::{OutsideWatch, Watch};
 pub use parts::{Parts, version_of_part};
 pub use replica::{BorrowedLease, CopiedValue, Epochs, Replica, WriteId, answers};
 use untold::UntoldStores;

@@ -9,9 +9,8 @@ use slab::Slab;
 use wire::{KeyHash, maps::HashMap};
 
 use crate::{
-    asks::Asks,
     backend::Key,
-    coherence::{KeyState, Leases, Nanos, SwitchId},
+    coherence::{Asks, KeyState, Leases, Nanos, SwitchId},
     shares::Shares,
 };
 
@@ -56,7 +55,7 @@ impl<W> Entry<W> {
 pub(crate) struct Directory<W> {
     places: HashMap<KeyId, Place>,
     entries: Slab<Entry<W>>,
-    by_tenant: HashMap<u32, Owned>,
+    by_tenant: HashMap<u32, TenantEntries>,
     copies: Shares,
     /// Where the next sweep goes on.
     swept: usize,
@@ -65,7 +64,7 @@ pub(crate) struct Directory<W> {
 
 /// A tenant's entries.
 #[derive(Default)]
-struct Owned {
+struct TenantEntries {
     entries: usize,
     /// In the order in which they came; stale ones are skipped.
     order: VecDeque<Place>,

@@ -8,7 +8,6 @@
 //! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it
 //! listens on.
 
-mod asks;
 pub mod backend;
 mod clients;
 mod clock;

@@ -19,18 +19,18 @@ pub struct Report {
     pub report: Bytes,
 }
 
-type Newest = BTreeMap<(&'static str, u32), Bytes>;
+type NewestReports = BTreeMap<(&'static str, u32), Bytes>;
 
 /// The newest report of each half about each tenant. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Reports(Arc<(Mutex<Kept>, Notify)>);
+pub(crate) struct Reports(Arc<(Mutex<ReportBooks>, Notify)>);
 
 #[derive(Default)]
-struct Kept {
+struct ReportBooks {
     /// Not taken yet.
-    newest: Newest,
+    newest: NewestReports,
     /// Taken; whether they arrived is not known.
-    taken: Newest,
+    taken: NewestReports,
 }
 
 impl Reports {
@@ -42,7 +42,7 @@ impl Reports {
 
     /// What was taken may be lost: it is to be taken again, but for what is newer.
     pub fn again(&self) {
-        let Kept { newest, taken } = &mut *self.kept();
+        let ReportBooks { newest, taken } = &mut *self.kept();
         let older = std::mem::take(taken);
         for (about, report) in older {
             newest.entry(about).or_insert(report);
@@ -52,7 +52,7 @@ impl Reports {
 
     /// Forgets what concerns these tenants.
     pub fn forget(&self, tenants: &BTreeSet<u32>) {
-        let Kept { newest, taken } = &mut *self.kept();
+        let ReportBooks { newest, taken } = &mut *self.kept();
         for reports in [newest, taken] {
             reports.retain(|(_, tenant), _| !tenants.contains(tenant));
         }
@@ -71,7 +71,7 @@ impl Reports {
 
     /// Takes all there are.
     pub fn take_now(&self) -> Vec<Report> {
-        let Kept { newest, taken } = &mut *self.kept();
+        let ReportBooks { newest, taken } = &mut *self.kept();
         let now = std::mem::take(newest);
         taken.extend(now.clone());
         let report = |((half, tenant), report)| Report {
@@ -82,7 +82,7 @@ impl Reports {
         now.into_iter().map(report).collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ReportBooks> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

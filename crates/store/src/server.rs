@@ -444,14 +444,17 @@ fn open_journal(config: &Config) -> anyhow::Result<OpenedJournal> {
     Ok((Some(Box::new(journal)), Some(journaled)))
 }
 
-type Opened = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
+type BackendWithCompletions = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
 
-async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<Opened> {
+async fn open_backend(
+    config: &Config,
+    incarnation: Incarnation,
+) -> anyhow::Result<BackendWithCompletions> {
     let base_version = incarnation.first_version();
     let within = config.backend_within;
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => {
-            let embedded = embedded::Embedded::new(config.memory_limit);
+            let embedded = embedded::EmbeddedBackend::new(config.memory_limit);
             return Ok((Box::new(embedded), None));
         }
         BackendConfig::Redis(url) => {

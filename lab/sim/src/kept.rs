@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use store::backend::{
-    Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
+    Answer, Backend, Change, Completion, Condition, Item, Key, Put, ReadOutcome, Ticket,
 };
 use wire::KeyHash;
 
@@ -94,7 +94,7 @@ impl Server {
 
     /// Puts a command at the end, to be carried out after about the usual time.
     fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
-        // Found out when it is there again: of more failures than that histories of open writes
+        // ReadOutcome out when it is there again: of more failures than that histories of open writes
         // grow that nobody can decide.
         let begun_ns = now_ns.max(self.down_until_ns);
         if now_ns < self.down_until_ns {
@@ -135,18 +135,21 @@ impl Server {
     fn carry_out(&mut self, command: &Command) -> Completion {
         let (key, now_ns, ticket) = (command.key.key(), command.due_ns, command.ticket);
         let change = match &command.verb {
-            Verb::LostGet => return Completion::Get(ticket, Found::Failed),
+            Verb::LostGet => return Completion::Get(ticket, ReadOutcome::Failed),
             Verb::LostChange => return Completion::Change(ticket, Change::Failed),
             Verb::Get => {
                 let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
-                    return Completion::Get(ticket, Found::Failed);
+                    return Completion::Get(ticket, ReadOutcome::Failed);
                 };
                 let found = found.map(|item| Item {
                     value: item.value.to_vec(),
                     version: item.version,
                     expiry_ms: item.expiry_ms,
                 });
-                return Completion::Get(ticket, found.map_or(Found::Absent, Found::Item));
+                return Completion::Get(
+                    ticket,
+                    found.map_or(ReadOutcome::Absent, ReadOutcome::Item),
+                );
             }
             Verb::Put {
                 value,
@@ -347,7 +350,7 @@ impl Backend for Kept {
 
 #[cfg(test)]
 mod tests {
-    use store::backend::embedded::Embedded;
+    use store::backend::embedded::EmbeddedBackend;
 
     use super::*;
 
@@ -360,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_value_lives_as_long_as_it_was_to_over_the_lives_of_stores() {
-        let data = KeptData::new(Box::new(Embedded::new(1 << 20)), 0, 1);
+        let data = KeptData::new(Box::new(EmbeddedBackend::new(1 << 20)), 0, 1);
         // (the world's time at the life's beginning, the store's clock, whether the value is there)
         let lives = [
             (5 * S, S, true),

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use hashbrown::HashSet;
 use store::backend::{
-    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::Embedded,
+    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::EmbeddedBackend,
 };
 use wire::Lengths;
 
@@ -21,7 +21,7 @@ pub struct Populated {
     lengths: Lengths,
     version: u64,
     touched: HashSet<u64>,
-    written: Embedded,
+    written: EmbeddedBackend,
     /// The value that was read last.
     value: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Populated {
             lengths,
             version,
             touched: HashSet::new(),
-            written: Embedded::new(memory_limit),
+            written: EmbeddedBackend::new(memory_limit),
             value: vec![],
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     fn nobody_can_tell_it_from_memory() {
         let (count, version) = (40, 7 << 32);
         let lengths: Lengths = "20x1,50x1".parse().unwrap();
-        let mut real = Embedded::new(1 << 30);
+        let mut real = EmbeddedBackend::new(1 << 30);
         let populate = Populate {
             count,
             value_len: lengths.clone(),

@@ -11,7 +11,7 @@ use api::proto::{
 use emulated::{Emulated, Later, Pace};
 use store::{
     Half,
-    backend::{Backend, embedded::Embedded},
+    backend::{Backend, embedded::EmbeddedBackend},
     engine::Engine,
     net::{Outbox, Peer},
 };
@@ -93,7 +93,7 @@ impl StoreHost {
         let slept_ns = started_ns - birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
             match &spec.populate {
-                None => Box::new(Embedded::new(spec.memory_limit)),
+                None => Box::new(EmbeddedBackend::new(spec.memory_limit)),
                 Some((count, len)) => {
                     let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;

@@ -24,7 +24,7 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// The embedded backend.
 #[derive(Default)]
-pub struct Embedded {
+pub struct EmbeddedBackend {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -78,12 +78,12 @@ impl Slot {
     }
 }
 
-impl Embedded {
+impl EmbeddedBackend {
     /// An empty backend that holds at most `memory_limit` bytes, overhead included.
-    pub fn new(memory_limit: u64) -> Embedded {
-        Embedded {
+    pub fn new(memory_limit: u64) -> EmbeddedBackend {
+        EmbeddedBackend {
             memory_limit,
-            ..Embedded::default()
+            ..EmbeddedBackend::default()
         }
     }
 
@@ -231,7 +231,7 @@ impl Embedded {
     }
 }
 
-impl Backend for Embedded {
+impl Backend for EmbeddedBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, _: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let Some(at) = self.find_live(key, now_ns) else {
             return Answer::Now(None);

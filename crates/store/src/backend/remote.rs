@@ -23,7 +23,8 @@ use tokio::sync::mpsc;
 use wire::KeyHash;
 
 use super::{
-    Answer, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent, Put, Ticket,
+    Answer, Backend, Change, Completion, Condition, Item, Key, OutsideEvent, Put, ReadOutcome,
+    Ticket,
 };
 use crate::{clock::boot_ns, coherence::Watch};
 
@@ -508,14 +509,14 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
         return Completion::Get(
             ticket,
             match outcome {
-                Outcome::Value { value, expiry_ms } => Found::Item(Item {
+                Outcome::Value { value, expiry_ms } => ReadOutcome::Item(Item {
                     value,
                     version,
                     expiry_ms,
                 }),
-                Outcome::Absent => Found::Absent,
-                Outcome::TooLarge | Outcome::Large(_) => Found::TooLarge(version),
-                _ => Found::Failed,
+                Outcome::Absent => ReadOutcome::Absent,
+                Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),
+                _ => ReadOutcome::Failed,
             },
         );
     }
@@ -635,9 +636,9 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(90);
 
     /// A task that ends before its time: a bug, or something that it could not foresee.
-    struct Broken;
+    struct PanickingProtocol;
 
-    impl Protocol for Broken {
+    impl Protocol for PanickingProtocol {
         async fn execute(&mut self, _: &[Command]) -> anyhow::Result<Vec<Outcome>> {
             panic!("the test's own panic");
         }
@@ -648,16 +649,26 @@ mod tests {
     #[tokio::test]
     async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
         let (completions, mut done) = mpsc::unbounded_channel();
-        let mut remote = Remote::start(Broken, Watch::Unneeded, 1, completions, PATIENCE);
+        let mut remote =
+            Remote::start(PanickingProtocol, Watch::Unneeded, 1, completions, PATIENCE);
         // The first is under way when the task ends, others wait behind it, and one comes when it
         // has ended.
         for ticket in 0..2 {
             assert_eq!(remote.get(key(1), 0, ticket), Answer::Later);
         }
-        assert_eq!(done.recv().await, Some(Completion::Get(0, Found::Failed)));
-        assert_eq!(done.recv().await, Some(Completion::Get(1, Found::Failed)));
+        assert_eq!(
+            done.recv().await,
+            Some(Completion::Get(0, ReadOutcome::Failed))
+        );
+        assert_eq!(
+            done.recv().await,
+            Some(Completion::Get(1, ReadOutcome::Failed))
+        );
         assert_eq!(remote.get(key(1), 0, 2), Answer::Later);
-        assert_eq!(done.recv().await, Some(Completion::Get(2, Found::Failed)));
+        assert_eq!(
+            done.recv().await,
+            Some(Completion::Get(2, ReadOutcome::Failed))
+        );
         let deleted = remote.delete(key(1), Condition::Always, 2, 0, 3);
         assert_eq!(deleted, Answer::Later);
         let failed = Completion::Change(3, Change::Failed);
@@ -720,7 +731,7 @@ mod tests {
         remote.get(named(7, b"s"), 0, 32);
         let mut order = vec![];
         while order.len() < 33 {
-            let Some(Completion::Get(ticket, Found::Item(item))) = done.recv().await else {
+            let Some(Completion::Get(ticket, ReadOutcome::Item(item))) = done.recv().await else {
                 panic!("all are answered");
             };
             assert_eq!(item.value.len(), if ticket == 32 { 1 } else { MIB });
@@ -772,7 +783,7 @@ mod tests {
             remote.get(named(7, b"l"), 0, ticket);
         }
         let first = done.recv().await.unwrap();
-        assert!(matches!(first, Completion::Get(0, Found::Item(_))));
+        assert!(matches!(first, Completion::Get(0, ReadOutcome::Item(_))));
         let put = Put {
             value: &Bytes::from(vec![1; 2000]),
             ttl_ms: 0,
@@ -807,7 +818,7 @@ mod tests {
         remote.get(named(7, b"l"), 0, 1);
         assert_eq!(
             done.recv().await,
-            Some(Completion::Get(1, Found::TooLarge(5)))
+            Some(Completion::Get(1, ReadOutcome::TooLarge(5)))
         );
     }
 

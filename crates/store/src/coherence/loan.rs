@@ -32,7 +32,7 @@ pub enum Role {
 
 /// When the owner's lease is over, beside by lapsing in this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Lent {
+enum OwnerLease {
     /// It was lent in this term.
     In(u64),
     /// By a former life of the store: it is over at this time.
@@ -134,7 +134,7 @@ enum Phase {
     Recording,
     Clearing,
     Beginning(Role),
-    Lent,
+    OwnerLease,
     Recalling,
     Flushing,
     Closing,
@@ -152,15 +152,15 @@ struct Party {
 
 /// Something that is asked until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asking {
+struct Inquiry {
     since_ns: Nanos,
     next_ns: Nanos,
     backoff_ns: Nanos,
 }
 
-impl Asking {
-    fn from(now_ns: Nanos) -> Asking {
-        Asking {
+impl Inquiry {
+    fn from(now_ns: Nanos) -> Inquiry {
+        Inquiry {
             since_ns: now_ns,
             next_ns: now_ns,
             backoff_ns: BACKOFF_FIRST_NS,
@@ -191,11 +191,11 @@ struct BackendState {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loan<V> {
     terms: Terms,
-    lent: Lent,
+    lent: OwnerLease,
     owner: Party,
     keeper: Party,
     phase: Phase,
-    asking: Asking,
+    asking: Inquiry,
     /// Of the phase, where it is not asking: the caller has been told.
     told: bool,
     /// The owner may have begun, from then on.
@@ -215,7 +215,7 @@ impl<V: Clone> Loan<V> {
     pub fn new(terms: Terms, term: u64, now_ns: Nanos) -> Loan<V> {
         Loan::make(
             terms,
-            Lent::In(term),
+            OwnerLease::In(term),
             Phase::Preparing(Role::Keeper),
             now_ns,
         )
@@ -224,12 +224,12 @@ impl<V: Clone> Loan<V> {
     /// A loan that a former life of the store made, which is called back now. Whatever leases it
     /// lent are over at `over_ns`.
     pub fn found(terms: Terms, over_ns: Nanos, now_ns: Nanos) -> Loan<V> {
-        let mut loan = Loan::make(terms, Lent::Until(over_ns), Phase::Recalling, now_ns);
+        let mut loan = Loan::make(terms, OwnerLease::Until(over_ns), Phase::Recalling, now_ns);
         loan.away_since_ns = Some(now_ns);
         loan
     }
 
-    fn make(terms: Terms, lent: Lent, phase: Phase, now_ns: Nanos) -> Loan<V> {
+    fn make(terms: Terms, lent: OwnerLease, phase: Phase, now_ns: Nanos) -> Loan<V> {
         let party = |switch| Party {
             switch,
             ..Party::default()
@@ -239,7 +239,7 @@ impl<V: Clone> Loan<V> {
             owner: party(terms.owner),
             keeper: party(terms.keeper),
             phase,
-            asking: Asking::from(now_ns),
+            asking: Inquiry::from(now_ns),
             told: false,
             away_since_ns: None,
             newest: None,
@@ -277,7 +277,7 @@ impl<V: Clone> Loan<V> {
 
     /// Whether the owner answers, as far as is known.
     pub fn is_lent(&self) -> bool {
-        self.phase == Phase::Lent
+        self.phase == Phase::OwnerLease
     }
 
     /// Whether it is being called back, or was.
@@ -288,7 +288,7 @@ impl<V: Clone> Loan<V> {
 
     fn enter(&mut self, phase: Phase, now_ns: Nanos) {
         self.phase = phase;
-        self.asking = Asking::from(now_ns);
+        self.asking = Inquiry::from(now_ns);
         self.told = false;
     }
 
@@ -354,7 +354,7 @@ impl<V: Clone> Loan<V> {
         }
         let next = match role {
             Role::Keeper => Phase::Beginning(Role::Owner),
-            Role::Owner => Phase::Lent,
+            Role::Owner => Phase::OwnerLease,
         };
         self.pull_ns = now_ns + self.terms.bound_ns / 2;
         self.enter(next, now_ns);
@@ -369,8 +369,8 @@ impl<V: Clone> Loan<V> {
             self.offered(taken.version, value);
         }
         match self.phase {
-            Phase::Lent if !taken.found || taken.sealed => self.recall(now_ns),
-            Phase::Lent if role == Role::Keeper && self.pulling => {
+            Phase::OwnerLease if !taken.found || taken.sealed => self.recall(now_ns),
+            Phase::OwnerLease if role == Role::Keeper && self.pulling => {
                 self.pulling = false;
                 self.pull_ns = self.asking.since_ns + self.terms.bound_ns / 2;
             }
@@ -385,7 +385,7 @@ impl<V: Clone> Loan<V> {
     /// A value that one of the two has.
     fn offered(&mut self, version: u64, value: V) {
         let base = self.terms.base;
-        let is_found = matches!(self.lent, Lent::Until(_));
+        let is_found = matches!(self.lent, OwnerLease::Until(_));
         let of_loan = version > base && (is_found || version - base < VERSIONS);
         let is_kept = |newest: &(u64, V)| newest.0 > self.terms.base;
         let newest = self.newest.as_ref();
@@ -433,7 +433,9 @@ impl<V: Clone> Loan<V> {
             Phase::Beginning(Role::Owner) if self.away_since_ns.is_none() => {
                 self.enter(Phase::Closing, now_ns);
             }
-            Phase::Beginning(Role::Owner) | Phase::Lent => self.enter(Phase::Recalling, now_ns),
+            Phase::Beginning(Role::Owner) | Phase::OwnerLease => {
+                self.enter(Phase::Recalling, now_ns)
+            }
             // The journal's answer must come first; what is asked for is lent for a moment then.
             Phase::Recording => {}
             Phase::Recalling | Phase::Flushing | Phase::Closing | Phase::Over => {}
@@ -466,7 +468,7 @@ impl<V: Clone> Loan<V> {
             Phase::Recording => self.tell(Act::Record, out),
             Phase::Clearing => self.tell(Act::Clear, out),
             Phase::Beginning(role) => self.begin(role, leases, now_ns, out),
-            Phase::Lent => self.pull(leases, now_ns, out),
+            Phase::OwnerLease => self.pull(leases, now_ns, out),
             Phase::Recalling => self.take_back(leases, now_ns, out),
             Phase::Flushing => self.flush(now_ns, out),
             Phase::Closing if self.asking.next_ns > now_ns => self.asking.next_ns,
@@ -530,15 +532,15 @@ impl<V: Clone> Loan<V> {
 
     fn owner_serves<A>(&self, leases: &Leases<A>, now_ns: Nanos) -> bool {
         match self.lent {
-            Lent::In(term) => leases.holds(self.owner.switch, term, now_ns),
-            Lent::Until(until_ns) => now_ns < until_ns,
+            OwnerLease::In(term) => leases.holds(self.owner.switch, term, now_ns),
+            OwnerLease::Until(until_ns) => now_ns < until_ns,
         }
     }
 
     fn owner_until_ns<A>(&self, leases: &Leases<A>) -> Nanos {
         match self.lent {
-            Lent::In(_) => leases.until_ns(self.owner.switch).unwrap_or(0),
-            Lent::Until(until_ns) => until_ns,
+            OwnerLease::In(_) => leases.until_ns(self.owner.switch).unwrap_or(0),
+            OwnerLease::Until(until_ns) => until_ns,
         }
     }
 
@@ -556,7 +558,7 @@ impl<V: Clone> Loan<V> {
         }
         if !self.pulling && now_ns >= self.pull_ns {
             self.pulling = true;
-            self.asking = Asking::from(now_ns);
+            self.asking = Inquiry::from(now_ns);
         }
         if self.pulling && self.asking.is_due(now_ns) {
             out.push(Act::Take {
@@ -605,7 +607,7 @@ impl<V: Clone> Loan<V> {
             self.owner.answer.is_some() || !serves || mutant(Mutant::OwnerNotWaitedFor);
         if owner_done {
             self.owner_done_ns.get_or_insert(now_ns);
-        } else if let Lent::In(term) = self.lent
+        } else if let OwnerLease::In(term) = self.lent
             && now_ns.saturating_sub(self.asking.since_ns) > leases.length_ns() / 2
         {
             // Rule 6: one that does not answer is not renewed, or it would hold the key for ever.

@@ -2,7 +2,7 @@
 //! a write has made old.
 //!
 //! The store knows a time up to which it has heard of everything that happened in the backend
-//! ([`Outside::seen`]), and the keys that it is calling back because of what it heard. A lease is
+//! ([`OutsideWatch::seen`]), and the keys that it is calling back because of what it heard. A lease is
 //! lent from that time, not from now: whatever breaks, a copy is served for at most one lease after
 //! the write that made it old.
 
@@ -28,7 +28,7 @@ pub enum Watch {
 
 /// What the store knows of outside writes, and what it has not finished doing about them.
 #[derive(Clone, Debug)]
-pub struct Outside<K> {
+pub struct OutsideWatch<K> {
     watch: Watch,
     seen_ns: Nanos,
     /// Keys that are being called back; everything since then may be missing from their copies.
@@ -39,10 +39,10 @@ pub struct Outside<K> {
     all_since_ns: Option<Nanos>,
 }
 
-impl<K: Hash + Eq> Outside<K> {
+impl<K: Hash + Eq> OutsideWatch<K> {
     /// At a time when no copy exists.
-    pub fn new(watch: Watch, now_ns: Nanos) -> Outside<K> {
-        Outside {
+    pub fn new(watch: Watch, now_ns: Nanos) -> OutsideWatch<K> {
+        OutsideWatch {
             watch,
             seen_ns: now_ns,
             open: HashMap::new(),
@@ -94,12 +94,12 @@ impl<K: Hash + Eq> Outside<K> {
         }
     }
 
-    /// Everything may have been changed: no grants until [`Outside::all_opened`].
+    /// Everything may have been changed: no grants until [`OutsideWatch::all_opened`].
     pub fn all_changed(&mut self) {
         self.all_since_ns = Some(self.all_since_ns.unwrap_or(self.seen_ns));
     }
 
-    /// Every key that has copies has been [`Outside::opened`] since [`Outside::all_changed`].
+    /// Every key that has copies has been [`OutsideWatch::opened`] since [`OutsideWatch::all_changed`].
     pub fn all_opened(&mut self) {
         self.all_since_ns = None;
     }
@@ -136,8 +136,8 @@ mod tests {
 
     const LENGTH: Nanos = 1000;
 
-    fn tracked() -> Outside<u8> {
-        Outside::new(Watch::Tracked, 0)
+    fn tracked() -> OutsideWatch<u8> {
+        OutsideWatch::new(Watch::Tracked, 0)
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(outside.lendable_ns(LENGTH, 600, |_| true), Some(900));
         assert_eq!(outside.lendable_ns(LENGTH, 1000, |_| true), Some(500));
         assert_eq!(outside.lendable_ns(LENGTH, 1001, |_| true), None);
-        let unneeded: Outside<u8> = Outside::new(Watch::Unneeded, 0);
+        let unneeded: OutsideWatch<u8> = OutsideWatch::new(Watch::Unneeded, 0);
         assert_eq!(
             unneeded.lendable_ns(LENGTH, 1_000_000, |_| true),
             Some(LENGTH)
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn too_many_keys_count_for_every_switch() {
-        let mut outside: Outside<usize> = Outside::new(Watch::Tracked, 0);
+        let mut outside: OutsideWatch<usize> = OutsideWatch::new(Watch::Tracked, 0);
         outside.seen(100);
         (0..=LOOKED_AT).for_each(|key| outside.opened(key));
         outside.seen(400);
@@ -211,7 +211,7 @@ mod tests {
             (Watch::Impossible, false, false),
         ];
         for (watch, reads, writes) in rows {
-            let outside: Outside<u8> = Outside::new(watch, 0);
+            let outside: OutsideWatch<u8> = OutsideWatch::new(watch, 0);
             assert_eq!(
                 (outside.may_grant_reads(), outside.may_grant_writes()),
                 (reads, writes),

@@ -18,7 +18,7 @@ use super::{
     replies::Origin,
 };
 use crate::{
-    backend::{Answer, Found, Key},
+    backend::{Answer, Key, ReadOutcome},
     coherence::Nanos,
     config::Half,
     counters::HalfCounters,
@@ -230,17 +230,19 @@ impl Halves {
 
     /// The backend has answered what was read for a half, later. If it failed the request
     /// ends here.
-    pub fn found(&mut self, cx: &mut Context<'_>, request: Request, found: Found) {
+    pub fn found(&mut self, cx: &mut Context<'_>, request: Request, found: ReadOutcome) {
         let Some(half) = self.open.get(&request).map(|open| open.half) else {
             return;
         };
         let value = match &found {
             // Halves are told of values that go in one packet only.
-            Found::Item(item) if item.value.len() > wire::max_value(0) => Err(Status::TooLarge),
-            Found::Item(item) => Ok(Some((&item.value[..], item.version))),
-            Found::TooLarge(_) => Err(Status::TooLarge),
-            Found::Absent => Ok(None),
-            Found::Failed => Err(Status::BackendError),
+            ReadOutcome::Item(item) if item.value.len() > wire::max_value(0) => {
+                Err(Status::TooLarge)
+            }
+            ReadOutcome::Item(item) => Ok(Some((&item.value[..], item.version))),
+            ReadOutcome::TooLarge(_) => Err(Status::TooLarge),
+            ReadOutcome::Absent => Ok(None),
+            ReadOutcome::Failed => Err(Status::BackendError),
         };
         let status = match value {
             Ok(value) => {

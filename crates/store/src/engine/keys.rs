@@ -25,9 +25,8 @@ use super::{
     replies::Answer,
 };
 use crate::{
-    asks::Ask,
     backend::{Answer as Reply, Change, Put},
-    coherence::{Invalidate, Nanos, Step, Submission, Whereabouts, Write},
+    coherence::{Ask, Invalidate, Nanos, Step, Submission, Whereabouts, Write},
     counters::KeyCounters,
     directory::{KeyId, Place},
     mutants::{Mutant, mutant},

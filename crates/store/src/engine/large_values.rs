@@ -66,8 +66,8 @@ pub(super) struct ForgottenVersion {
 
 /// The values, and what is known of those that are held no more.
 pub(super) struct LargeValues {
-    values: Recent<Value>,
-    digests: Recent<Digest>,
+    values: RecencyTable<Value>,
+    digests: RecencyTable<Digest>,
     hashing: Hashing,
     /// Keys that are being read anew because somebody asked for a part of what is not held.
     missed: HashSet<KeyId>,
@@ -78,8 +78,8 @@ impl LargeValues {
     /// Room for `limit` bytes, shared by `tenants` tenants.
     pub fn new(limit: usize, tenants: usize) -> LargeValues {
         LargeValues {
-            values: Recent::new(limit, tenants),
-            digests: Recent::new(DIGESTS, tenants),
+            values: RecencyTable::new(limit, tenants),
+            digests: RecencyTable::new(DIGESTS, tenants),
             hashing: Hashing::default(),
             missed: HashSet::default(),
             next_look_ns: 0,
@@ -246,7 +246,7 @@ impl LargeValues {
 }
 
 /// A table of bounded size that tenants share and that knows what was used last.
-struct Recent<V> {
+struct RecencyTable<V> {
     entries: HashMap<KeyId, Entry<V>>,
     /// Of each tenant, by when they were used last.
     order: BTreeMap<u32, BTreeMap<u64, KeyId>>,
@@ -260,9 +260,9 @@ struct Entry<V> {
     used: u64,
 }
 
-impl<V> Recent<V> {
-    fn new(limit: usize, tenants: usize) -> Recent<V> {
-        Recent {
+impl<V> RecencyTable<V> {
+    fn new(limit: usize, tenants: usize) -> RecencyTable<V> {
+        RecencyTable {
             entries: HashMap::default(),
             order: BTreeMap::new(),
             shares: Shares::new(limit, tenants),

@@ -11,7 +11,7 @@ use super::{
     replies::{Answer, NamedPart, Origin, Replies},
 };
 use crate::{
-    backend::{Answer as Reply, Found, Item, Key},
+    backend::{Answer as Reply, Item, Key, ReadOutcome},
     coherence::{Watch, version_of_part},
     counters::{ReadCounters, RequestCounters},
     net::Outbox,
@@ -98,7 +98,7 @@ impl Reads {
     }
 
     /// The backend has answered a read that it was asked earlier.
-    pub fn found(&mut self, cx: &mut Context<'_>, origin: &Origin, key: &[u8], found: Found) {
+    pub fn found(&mut self, cx: &mut Context<'_>, origin: &Origin, key: &[u8], found: ReadOutcome) {
         cx.values.answered((origin.tenant, origin.key_hash));
         let found = self.item_of(cx, origin, key, found);
         let most = cx.config.cluster.max_value;
@@ -119,23 +119,23 @@ impl Reads {
         cx: &mut Context<'_>,
         origin: &Origin,
         key: &[u8],
-        found: Found,
+        found: ReadOutcome,
     ) -> Result<Option<Item<Bytes>>, Answer<'static>> {
         let mut item = match found {
-            Found::Item(item) => Item {
+            ReadOutcome::Item(item) => Item {
                 value: Bytes::from(item.value),
                 version: item.version,
                 expiry_ms: item.expiry_ms,
             },
-            Found::Absent => return Ok(None),
-            Found::TooLarge(version) => {
+            ReadOutcome::Absent => return Ok(None),
+            ReadOutcome::TooLarge(version) => {
                 cx.counters.refused_too_large += 1;
                 return Err(Answer {
                     version,
                     ..Answer::status(Status::TooLarge)
                 });
             }
-            Found::Failed => {
+            ReadOutcome::Failed => {
                 cx.counters.backend_errors += 1;
                 return Err(Answer::status(Status::BackendError));
             }

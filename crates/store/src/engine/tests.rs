@@ -17,7 +17,7 @@ mod shares;
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
     Config, Incarnation,
-    backend::embedded::Embedded,
+    backend::embedded::EmbeddedBackend,
     net::{Outbox, Peer},
 };
 
@@ -141,7 +141,7 @@ impl Store {
             .push(wire::Tenant::new(KEYED, "09".repeat(16)));
         config.cluster.system_secret = Some("05".repeat(16));
         change(&mut config);
-        let backend = Box::new(Embedded::new(config.memory_limit));
+        let backend = Box::new(EmbeddedBackend::new(config.memory_limit));
         Store {
             engine: Engine::new(
                 Arc::new(config),

@@ -1,3 +1,5 @@
+//! The journal in a folder: what it finds again, and what a disk that refuses does to it.
+
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
@@ -21,16 +23,16 @@ fn entry(key: &[u8]) -> Entry {
     }
 }
 
-struct Opened {
+struct OpenJournal {
     journal: FileJournal,
     done: UnboundedReceiver<Completion>,
 }
 
-impl Opened {
-    fn at(directory: &Path) -> Opened {
+impl OpenJournal {
+    fn at(directory: &Path) -> OpenJournal {
         let (sender, done) = unbounded_channel();
         let journal = FileJournal::open(directory, sender).unwrap();
-        Opened { journal, done }
+        OpenJournal { journal, done }
     }
 
     fn begin(&mut self, entry: &Entry) -> bool {
@@ -45,7 +47,7 @@ impl Opened {
 
     /// Its thread ends, and lets go of the file.
     fn close(self) {
-        let Opened { journal, mut done } = self;
+        let OpenJournal { journal, mut done } = self;
         drop(journal);
         assert!(done.blocking_recv().is_none());
     }
@@ -59,9 +61,9 @@ impl Opened {
 }
 
 /// Opens it as the next life of the store: the former one's thread has let go of it.
-fn found(opened: Opened, directory: &Path) -> Vec<Entry> {
+fn found(opened: OpenJournal, directory: &Path) -> Vec<Entry> {
     opened.close();
-    let mut next = Opened::at(directory);
+    let mut next = OpenJournal::at(directory);
     let found = next.journal.found();
     next.close();
     found
@@ -71,7 +73,7 @@ fn found(opened: Opened, directory: &Path) -> Vec<Entry> {
 fn what_was_begun_and_not_ended_is_found() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("new/state");
-    let mut opened = Opened::at(&directory);
+    let mut opened = OpenJournal::at(&directory);
     let (a, b, c) = (entry(b"a"), entry(&[0xff; 250]), entry(b"c"));
     assert!(opened.begin(&a) && opened.begin(&b) && opened.end(&a) && opened.begin(&c));
     assert!(opened.end(&a), "twice is as good");
@@ -83,19 +85,19 @@ fn what_was_begun_and_not_ended_is_found() {
 #[test]
 fn a_line_that_is_torn_anywhere_is_none_and_the_others_are_there() {
     let home = tempfile::tempdir().unwrap();
-    let mut opened = Opened::at(home.path());
+    let mut opened = OpenJournal::at(home.path());
     assert!(opened.begin(&entry(b"a")) && opened.begin(&entry(b"b")));
     drop(found(opened, home.path()));
     let file = home.path().join(FILE);
     let whole = std::fs::read(&file).unwrap();
     for cut in [SLOT, SLOT + 1, SLOT + 17, SLOT + 300, 2 * SLOT - 1] {
         std::fs::write(&file, &whole[..cut]).unwrap();
-        let opened = Opened::at(home.path());
+        let opened = OpenJournal::at(home.path());
         assert_eq!(found(opened, home.path()), [entry(b"a")], "{cut}");
         let mut mixed = whole.clone();
         mixed[cut..].fill(0);
         std::fs::write(&file, &mixed).unwrap();
-        let opened = Opened::at(home.path());
+        let opened = OpenJournal::at(home.path());
         assert_eq!(found(opened, home.path()), [entry(b"a")], "{cut}");
     }
 }
@@ -103,7 +105,7 @@ fn a_line_that_is_torn_anywhere_is_none_and_the_others_are_there() {
 #[test]
 fn errors_name_the_file() {
     let home = tempfile::tempdir().unwrap();
-    let taken = Opened::at(home.path());
+    let taken = OpenJournal::at(home.path());
     let error = |directory: &Path| {
         let result = FileJournal::open(directory, unbounded_channel().0);
         format!("{:#}", result.err().expect("an error"))

@@ -9,26 +9,26 @@ use store::{BackendConfig, Config};
 use wire::{Flags, Header, Op, Status};
 
 use super::support::{
-    self, Client, PATIENCE, Running,
+    self, Client, PATIENCE, StoreThread,
     servers::{memcached, redis, redis_command, start_at},
 };
 
-fn store_over(backend: &str) -> Running {
+fn store_over(backend: &str) -> StoreThread {
     store_of(backend, wire::MAX_VALUE_DEFAULT)
 }
 
 /// A store of values of at most so many bytes.
-fn store_of(backend: &str, max_value: u32) -> Running {
+fn store_of(backend: &str, max_value: u32) -> StoreThread {
     let mut config = Config {
         backend: backend.parse::<BackendConfig>().unwrap(),
         ..support::loopback()
     };
     config.cluster.max_value = max_value;
-    Running::start(config)
+    StoreThread::start(config)
 }
 
 /// What every backend must do.
-fn behaves(store: &Running) {
+fn behaves(store: &StoreThread) {
     let mut client = Client::to(store.address);
     assert_eq!(client.read(b"a").header.status, Status::NotFound);
     let first = client.write(b"a", b"1");

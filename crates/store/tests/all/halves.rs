@@ -12,7 +12,7 @@ use store::{Config, Half, Report, TellError};
 use wire::{Cluster, Header, KeyHash, Op, Packet, Secret, Secrets, Status, Store, Tenant};
 
 use super::support::{
-    self, Client, PATIENCE, Running,
+    self, Client, PATIENCE, StoreThread,
     servers::{memcached, redis},
 };
 
@@ -113,7 +113,7 @@ fn config() -> Config {
     config
 }
 
-fn tenants_client(store: &Running) -> Client {
+fn tenants_client(store: &StoreThread) -> Client {
     Client {
         secrets: Secrets::one(SECRET),
         ..Client::to(store.address)
@@ -136,7 +136,7 @@ fn a_half_reads_and_answers_whatever_the_backend() {
         format!("memcached://127.0.0.1:{}", memcached.port),
     ];
     for backend in backends {
-        let store = Running::start(Config {
+        let store = StoreThread::start(Config {
             backend: backend.parse().unwrap(),
             ..config()
         });
@@ -170,7 +170,7 @@ fn a_half_reads_and_answers_whatever_the_backend() {
 fn a_backend_that_fails_is_the_stores_answer() {
     let server = redis();
     let backend = format!("redis://127.0.0.1:{}", server.port);
-    let store = Running::start(Config {
+    let store = StoreThread::start(Config {
         backend: backend.parse().unwrap(),
         ..config()
     });
@@ -185,7 +185,7 @@ fn a_backend_that_fails_is_the_stores_answer() {
 
 #[test]
 fn who_asks_is_checked_first() {
-    let store = Running::start(config());
+    let store = StoreThread::start(config());
     let ask = |header, secrets| {
         let mut client = Client {
             secrets,
@@ -224,7 +224,7 @@ fn who_asks_is_checked_first() {
 
 #[test]
 fn who_needs_no_secret_gets_no_more_than_he_sent() {
-    let store = Running::start(config());
+    let store = StoreThread::start(config());
     let mut client = Client::to(store.address);
     let header = Header::new(Op::DisciplineRequest);
     let bare = client.ask(header, b"k", &[], 0);
@@ -258,7 +258,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
         };
         config.identity = Some(me);
         config.halves = vec![measurer(wanted)];
-        let store = Running::start(config);
+        let store = StoreThread::start(config);
         let mut client = tenants_client(&store);
         for key in 0..16u8 {
             let own = wire::partition_of(SECRET.key_hash(TENANT, &[key]), 2) == 0;
@@ -278,7 +278,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
 
 #[test]
 fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
-    let store = Running::start(config());
+    let store = StoreThread::start(config());
     let target = UdpSocket::bind("127.0.0.1:0").unwrap();
     target.set_read_timeout(Some(PATIENCE)).unwrap();
     let to = target.local_addr().unwrap().to_string();
@@ -305,7 +305,7 @@ fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
 
 #[test]
 fn messages_come_in_and_the_newest_reports_go_out() {
-    let store = Running::start(config());
+    let store = StoreThread::start(config());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -346,7 +346,7 @@ fn messages_come_in_and_the_newest_reports_go_out() {
 
 #[test]
 fn a_half_is_told_of_the_reads_that_it_watches() {
-    let store = Running::start(config());
+    let store = StoreThread::start(config());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

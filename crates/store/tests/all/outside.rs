@@ -13,7 +13,7 @@ use store::{Config, OutsideWrites};
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_SYSTEM};
 
 use super::support::{
-    self, Client, PATIENCE, Running, SHORT_MS,
+    self, Client, PATIENCE, SHORT_MS, StoreThread,
     servers::{Process, redis, redis_command, start_at},
 };
 
@@ -211,7 +211,7 @@ fn config(server: &Process) -> Config {
 #[test]
 fn every_way_to_change_a_key_calls_its_copy_back() {
     let server = redis();
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut switch = Switch::to(store.address);
     let mut other = Outsider::of(&server);
     let rows = [
@@ -247,7 +247,7 @@ fn a_tenants_key_is_found_by_its_name() {
         .cluster
         .tenants
         .push(wire::Tenant::new(7, secret));
-    let store = Running::start(with_tenant);
+    let store = StoreThread::start(with_tenant);
     let mut other = Outsider::of(&server);
     other.command("SET shortstop:7:k v");
     let mut switch = Switch::to(store.address);
@@ -278,7 +278,7 @@ fn a_tenants_key_is_found_by_its_name() {
 #[test]
 fn our_own_writes_call_back_once_and_are_never_grants() {
     let server = redis();
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut client = Client::to(store.address);
     client.write(b"k", b"1");
     let mut switch = Switch::to(store.address);
@@ -302,7 +302,7 @@ fn our_own_writes_call_back_once_and_are_never_grants() {
 #[test]
 fn when_the_connection_is_lost_every_copy_is_called_back_before_anything_is_granted() {
     let server = redis();
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut switch = Switch::to(store.address);
     let mut other = Outsider::of(&server);
     for round in 0..5 {
@@ -323,7 +323,7 @@ fn when_the_connection_is_lost_every_copy_is_called_back_before_anything_is_gran
 fn while_redis_does_not_answer_no_lease_goes_beyond_what_was_seen() {
     const LEASE_MS: u64 = SHORT_MS as u64;
     let server = redis();
-    let store = Running::start(Config {
+    let store = StoreThread::start(Config {
         cluster: support::with_short_leases().cluster,
         backend_within: Duration::from_secs(1),
         ..config(&server)
@@ -368,7 +368,7 @@ fn large_values_in_redis_cost_no_more_than_small_ones() {
         let len = other.command(&format!("SETRANGE large{n} 33554431 x"));
         assert_eq!(len, ":33554432\r\n");
     }
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut switch = Switch::to(store.address);
     assert_eq!(switch.copy(b"small"), b"v");
     let crowd = Switch::to(store.address);
@@ -410,14 +410,14 @@ fn without_tracking_nothing_is_granted_unless_outside_writes_are_ignored() {
     other.command("SET k v");
     // As with a managed Redis whose users may not use it.
     other.command("ACL SETUSER default -client|tracking");
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut switch = Switch::to(store.address);
     switch.hold_lease();
     let (header, value) = switch.fetch(b"k");
     assert_eq!((header.status, &value[..]), (Status::Ok, &b"v"[..]));
     assert!(!header.flags.has(Flags::GRANT));
     drop(store);
-    let store = Running::start(Config {
+    let store = StoreThread::start(Config {
         outside_writes: OutsideWrites::Ignore,
         ..config(&server)
     });
@@ -430,7 +430,7 @@ fn when_redis_forgets_a_key_its_copy_is_called_back() {
     let mut other = Outsider::of(&server);
     other.command("CONFIG SET tracking-table-max-keys 1");
     other.command("MSET a 1 b 2 c 3");
-    let store = Running::start(config(&server));
+    let store = StoreThread::start(config(&server));
     let mut switch = Switch::to(store.address);
     let mut lost = vec![];
     for key in [b"a", b"b", b"c"] {

@@ -11,7 +11,7 @@ use decide::{StoreAction, StoreHalf, StoreMaker};
 use store::{Config, Half};
 use wire::{Cluster, Header, NODE_ALL, NODE_STORE, NodeId, Op, Secret, Status, TENANT_OPEN};
 
-use super::support::{self, Client, PATIENCE, Running};
+use super::support::{self, Client, PATIENCE, StoreThread};
 
 /// The second store's number.
 const HOLDER: NodeId = NODE_STORE | 1;
@@ -67,7 +67,7 @@ fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
     cluster
 }
 
-fn start(cluster: &Cluster, at: usize, directory: &Path) -> Running {
+fn start(cluster: &Cluster, at: usize, directory: &Path) -> StoreThread {
     let address = cluster.stores[at].address;
     let listen = Config {
         cluster: cluster.clone(),
@@ -76,7 +76,7 @@ fn start(cluster: &Cluster, at: usize, directory: &Path) -> Running {
         halves: vec![half()],
         ..support::at(address)
     };
-    Running::start(listen)
+    StoreThread::start(listen)
 }
 
 /// A key whose home is the first store.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Header, Op, Packet, Secret};
 
-use super::support::{self, Client, Running};
+use super::support::{self, Client, StoreThread};
 
 /// Items that are there from the start.
 const ITEMS: u32 = 1_000_000;
@@ -14,7 +14,7 @@ const ITEMS: u32 = 1_000_000;
 #[ignore = "prints times, checks none"]
 fn requests_per_second() {
     let begun = Instant::now();
-    let store = Running::populated(support::loopback(), ITEMS.into(), 128);
+    let store = StoreThread::populated(support::loopback(), ITEMS.into(), 128);
     println!("started with {ITEMS} items after {:?}", begun.elapsed());
     run(&store, "read", Op::ReadRequest, &[]);
     Client::to(store.address).write(b"key0000000000000", &[7; 128]);
@@ -22,7 +22,7 @@ fn requests_per_second() {
 }
 
 /// Asks for two seconds, with 256 requests outstanding.
-fn run(store: &Running, name: &str, op: Op, value: &[u8]) {
+fn run(store: &StoreThread, name: &str, op: Op, value: &[u8]) {
     let mut requests: Vec<Vec<u8>> = (0..65_536_u32)
         .map(|i| {
             let key = format!("key{:013}", i.wrapping_mul(7919) % ITEMS);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use store::{Config, UpdateError};
 use wire::{Cluster, Header, Op, Secret, Secrets, Status, Store, Tenant};
 
-use super::support::{self, Client, Reply, Running};
+use super::support::{self, Client, Reply, StoreThread};
 
 const OLD: Secret = Secret([1; 16]);
 const NEW: Secret = Secret([2; 16]);
@@ -16,7 +16,7 @@ fn hex(secret: Secret) -> String {
 }
 
 /// A client of the tenant that signs with one secret; keys are hashed with [`OLD`].
-fn client(store: &Running, tag: Secret) -> Client {
+fn client(store: &StoreThread, tag: Secret) -> Client {
     let secrets = Secrets {
         tag,
         ..Secrets::one(OLD)
@@ -49,7 +49,7 @@ fn read(client: &mut Client) -> (Status, bool) {
 fn a_secret_is_rotated_without_losing_a_key() {
     let config = support::loopback();
     let cluster = config.cluster.clone();
-    let store = Running::start(config);
+    let store = StoreThread::start(config);
     let with = |tenant: Tenant| Cluster {
         tenants: vec![tenant],
         ..cluster.clone()
@@ -98,7 +98,7 @@ fn a_store_takes_the_partitions_that_it_holds_for_a_tenant() {
         stores: vec![part(me, 0, 7), part(other, 8, 15)],
         ..Cluster::single(me, 16)
     };
-    let store = Running::start(Config {
+    let store = StoreThread::start(Config {
         cluster: cluster.clone(),
         identity: Some(me),
         ..support::loopback()
@@ -128,7 +128,7 @@ fn a_store_takes_the_partitions_that_it_holds_for_a_tenant() {
 fn what_cannot_change_is_refused_and_changes_nothing() {
     let config = support::loopback();
     let mut cluster = config.cluster.clone();
-    let store = Running::start(config);
+    let store = StoreThread::start(config);
     cluster.tenants = vec![Tenant::new(TENANT, hex(OLD))];
     store.update(cluster.clone()).unwrap();
     // (what changes, the error that says so)

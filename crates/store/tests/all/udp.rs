@@ -7,11 +7,11 @@ use emulated::{Populate, Rate};
 use store::Config;
 use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
-use super::support::{self, Client, PATIENCE, Running, SHORT_MS};
+use super::support::{self, Client, PATIENCE, SHORT_MS, StoreThread};
 
 #[test]
 fn reads_writes_and_deletes() {
-    let store = Running::start(support::loopback());
+    let store = StoreThread::start(support::loopback());
     let mut client = Client::to(store.address);
     assert_eq!(client.read(b"k").header.status, Status::NotFound);
     let written = client.write(b"k", b"hello");
@@ -32,7 +32,7 @@ fn reads_writes_and_deletes() {
 
 #[test]
 fn populated_items_are_there_and_padding_is_asked_for() {
-    let store = Running::populated(support::loopback(), 1000, 128);
+    let store = StoreThread::populated(support::loopback(), 1000, 128);
     let mut client = Client::to(store.address);
     let read = client.read(b"key0000000000999");
     assert_eq!(read.value, b"key0000000000999".repeat(8));
@@ -47,7 +47,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
 #[test]
 fn ipv6_works_too() {
     let listen = "[::1]:0".parse().unwrap();
-    let store = Running::populated(support::at(listen), 1, 5);
+    let store = StoreThread::populated(support::at(listen), 1, 5);
     assert_eq!(
         Client::to(store.address).read(b"key0000000000000").value,
         b"key00"
@@ -57,7 +57,7 @@ fn ipv6_works_too() {
 #[test]
 fn a_wildcard_address_answers_from_where_it_was_asked() {
     let listen = "0.0.0.0:0".parse().unwrap();
-    let store = Running::populated(support::at(listen), 1, 5);
+    let store = StoreThread::populated(support::at(listen), 1, 5);
     // A connected client socket takes nothing from any other source address.
     let asked = SocketAddr::from(([127, 0, 0, 9], store.address.port()));
     assert_eq!(Client::to(asked).read(b"key0000000000000").value, b"key00");
@@ -65,7 +65,7 @@ fn a_wildcard_address_answers_from_where_it_was_asked() {
 
 #[test]
 fn a_wrong_key_hash_is_denied() {
-    let store = Running::start(support::loopback());
+    let store = StoreThread::start(support::loopback());
     let mut client = Client::to(store.address);
     let header = Header {
         tenant: 5,
@@ -138,7 +138,7 @@ impl Switch {
 
 #[test]
 fn a_write_waits_until_the_switch_that_holds_a_copy_acknowledges() {
-    let store = Running::start(support::loopback());
+    let store = StoreThread::start(support::loopback());
     let mut client = Client::to(store.address);
     assert_eq!(client.write(b"k", b"old").header.status, Status::Ok);
     let switch = Switch::at(store.address);
@@ -185,7 +185,7 @@ fn a_write_waits_until_the_switch_that_holds_a_copy_acknowledges() {
 
 #[test]
 fn a_write_through_the_switch_is_granted_with_its_answer() {
-    let store = Running::start(support::loopback());
+    let store = StoreThread::start(support::loopback());
     Client::to(store.address).write(b"other", b"");
     let switch = Switch::at(store.address);
     switch.lease(9, 60_000);
@@ -220,7 +220,7 @@ fn a_write_through_the_switch_is_granted_with_its_answer() {
 
 #[test]
 fn a_mute_switch_delays_a_write_by_its_lease_at_most() {
-    let store = Running::start(support::with_short_leases());
+    let store = StoreThread::start(support::with_short_leases());
     let mut client = Client::to(store.address);
     client.write(b"k", b"old");
     let switch = Switch::at(store.address);
@@ -246,7 +246,7 @@ fn leases_are_offered_and_the_status_socket_tells() {
     // An offer comes three times in the length of a lease, and goes on for two more once it
     // has lapsed.
     let config = support::loopback();
-    let store = Running::start(Config {
+    let store = StoreThread::start(Config {
         status_socket: Some(path.clone()),
         cluster: config.cluster.clone().with_lease_ms(3000),
         ..config
@@ -282,7 +282,7 @@ fn a_rate_limit_drops_what_is_too_much() {
         status_socket: Some(path.clone()),
         ..support::loopback()
     };
-    let store = Running::emulated(config, Some(populate), Some(rate));
+    let store = StoreThread::emulated(config, Some(populate), Some(rate));
     let switch = Switch::at(store.address);
     let began = Instant::now();
     for _ in 0..50 {

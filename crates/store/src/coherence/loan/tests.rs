@@ -181,7 +181,7 @@ fn a_write_that_failed_is_done_again_when_it_cannot_take_place_any_more() {
 
 /// Who answers a recall at 10 ms, and how: it has its record, it lost it, or it is silent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Says {
+enum RecallAnswer {
     Has(&'static str, u64),
     Lost,
     Nothing,
@@ -189,12 +189,18 @@ enum Says {
 
 #[test]
 fn what_a_recall_waits_for_and_what_it_finds() {
-    use Says::{Has, Lost, Nothing};
+    use RecallAnswer::{Has, Lost, Nothing};
     let lease = 1000 + 1000 / 64;
     let (a, b) = (Has("a", BASE + 1), Has("b", BASE + 2));
     // (owner, keeper, when it is over, what is put, whether the keeper tells what it kept and
     // whether anything is lost)
-    type Row = (Says, Says, u64, &'static [&'static str], (bool, bool));
+    type Row = (
+        RecallAnswer,
+        RecallAnswer,
+        u64,
+        &'static [&'static str],
+        (bool, bool),
+    );
     let rows: &[Row] = &[
         (a, b, 10, &["b"], (true, false)),
         (b, a, 10, &["b"], (true, false)),

@@ -5,7 +5,7 @@ use wire::{Flags, Header, KeyHash, NODE_STORE, Op, Secret};
 
 use super::{Keys, settle};
 use crate::{
-    asks::Ask,
+    coherence::Ask,
     directory::Place,
     engine::{
         context::{Context, Effect},

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Loans, packets, switch_of};
 use crate::{
-    backend::{Answer as Reply, Change, Condition, Found, Put, Ticket},
+    backend::{Answer as Reply, Change, Condition, Put, ReadOutcome, Ticket},
     coherence::VERSIONS,
     directory::KeyId,
     engine::{
@@ -101,13 +101,15 @@ impl Loans {
     }
 
     /// The backend has answered a question of a loan; maybe of one that is over.
-    pub fn read(&mut self, cx: &mut Context<'_>, id: KeyId, ticket: Ticket, found: Found) {
+    pub fn read(&mut self, cx: &mut Context<'_>, id: KeyId, ticket: Ticket, found: ReadOutcome) {
         let lent = self.open.get(&id);
         if lent.is_none_or(|lent| lent.reading != Some(ticket)) {
             return;
         }
         let value = match found {
-            Found::Item(item) if item.expiry_ms == 0 => Some((item.version, item.value.into())),
+            ReadOutcome::Item(item) if item.expiry_ms == 0 => {
+                Some((item.version, item.value.into()))
+            }
             _ => None,
         };
         self.value_to_lend(cx, id, value);

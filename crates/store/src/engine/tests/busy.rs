@@ -4,7 +4,7 @@ use wire::KeyHash;
 
 use super::Engine;
 use crate::backend::{
-    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch, embedded::Embedded,
+    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch, embedded::EmbeddedBackend,
 };
 
 /// A server that takes requests of all partitions one after the other.
@@ -19,7 +19,7 @@ struct Busy {
 
 /// From now on the engine's server has time for so many requests per second, and `queue` may wait.
 pub fn make_busy(engine: &mut Engine, per_s: u64, queue: u64) {
-    let data = std::mem::replace(&mut engine.facts.backend, Box::new(Embedded::new(0)));
+    let data = std::mem::replace(&mut engine.facts.backend, Box::new(EmbeddedBackend::new(0)));
     engine.facts.backend = Box::new(Busy {
         data,
         cost_ns: 1_000_000_000 / per_s,

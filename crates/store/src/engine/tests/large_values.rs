@@ -7,15 +7,15 @@ use wire::{KeyHash, PART, PART_BYTES};
 use super::*;
 use crate::{
     backend::{
-        Answer as Reply, Backend, Change, Completion, Condition, Found, Item, Key, OutsideEvent,
-        Put, Ticket,
+        Answer as Reply, Backend, Change, Completion, Condition, Item, Key, OutsideEvent, Put,
+        ReadOutcome, Ticket,
     },
     coherence::Watch,
 };
 
 /// What a backend was asked, and the versions that it was told.
 #[derive(Default)]
-struct Asked {
+struct BackendQuestions {
     reads: Vec<Ticket>,
     writes: Vec<Ticket>,
     raised: Vec<(u32, u64, u64)>,
@@ -24,12 +24,12 @@ struct Asked {
 }
 
 /// A backend that answers when the test does.
-struct Elsewhere {
-    asked: Arc<Mutex<Asked>>,
+struct RemoteBackend {
+    asked: Arc<Mutex<BackendQuestions>>,
     watch: Watch,
 }
 
-impl Backend for Elsewhere {
+impl Backend for RemoteBackend {
     fn get(&mut self, _: Key<'_>, _: u64, ticket: Ticket) -> Reply<Option<Item<&[u8]>>> {
         asked(&self.asked, |asked| asked.reads.push(ticket));
         Reply::Later
@@ -67,26 +67,26 @@ impl Backend for Elsewhere {
     }
 }
 
-fn asked<R>(all: &Mutex<Asked>, look: impl FnOnce(&mut Asked) -> R) -> R {
+fn asked<R>(all: &Mutex<BackendQuestions>, look: impl FnOnce(&mut BackendQuestions) -> R) -> R {
     look(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A store before a backend elsewhere.
-struct Before {
+struct StoreBeforeBackend {
     store: Store,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<BackendQuestions>>,
     now_ns: u64,
 }
 
-impl Before {
-    fn new(watch: Watch) -> Before {
-        Before::with(watch, |_| {})
+impl StoreBeforeBackend {
+    fn new(watch: Watch) -> StoreBeforeBackend {
+        StoreBeforeBackend::with(watch, |_| {})
     }
 
-    fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> Before {
+    fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> StoreBeforeBackend {
         let mut store = Store::with(change);
-        let all = Arc::new(Mutex::new(Asked::default()));
-        store.engine.facts.backend = Box::new(Elsewhere {
+        let all = Arc::new(Mutex::new(BackendQuestions::default()));
+        store.engine.facts.backend = Box::new(RemoteBackend {
             asked: all.clone(),
             watch,
         });
@@ -96,7 +96,7 @@ impl Before {
             ..Header::new(Op::LeaseRequest)
         };
         store.ask(lease, &[]);
-        Before {
+        StoreBeforeBackend {
             store,
             asked: all,
             now_ns: LATER_NS,
@@ -130,7 +130,7 @@ impl Before {
             version,
             expiry_ms: 0,
         };
-        let get = Completion::Get(ticket, Found::Item(item));
+        let get = Completion::Get(ticket, ReadOutcome::Item(item));
         let (engine, out) = (&mut self.store.engine, &mut self.store.out);
         engine.complete(get, self.now_ns, out);
         self.answer()
@@ -210,7 +210,7 @@ fn rest(version: u64) -> Header {
 
 #[test]
 fn parts_of_a_value_that_fits_a_packet_are_of_one_value_too() {
-    let mut before = Before::new(Watch::Impossible);
+    let mut before = StoreBeforeBackend::new(Watch::Impossible);
     assert_eq!(before.ask(nth(1, begins()), b"k"), None);
     let (first, bytes) = before.gives(&[1; 1300], 50).unwrap();
     assert_eq!(
@@ -234,7 +234,7 @@ fn parts_of_a_value_that_fits_a_packet_are_of_one_value_too() {
 
 #[test]
 fn several_may_begin_to_read_at_once() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     for client in [1, 2] {
         let header = Header { client, ..begins() };
         assert_eq!(before.ask(header, b"k"), None);
@@ -245,7 +245,7 @@ fn several_may_begin_to_read_at_once() {
 
 #[test]
 fn a_value_is_read_once_for_all_its_parts() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     assert_eq!(before.ask(read(), b"k"), None);
     let (first, bytes) = before.gives(&value(1), 50).unwrap();
     assert_eq!(
@@ -265,7 +265,7 @@ fn a_value_is_read_once_for_all_its_parts() {
 
 #[test]
 fn a_read_that_comes_again_asks_the_backend_once() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     for _ in 0..3 {
         before.ask(read(), b"k");
     }
@@ -287,7 +287,7 @@ fn a_read_that_comes_again_asks_the_backend_once() {
 
 #[test]
 fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
     let write = Header {
@@ -319,7 +319,7 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
 
 #[test]
 fn another_value_under_the_same_version_gets_another_version() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     let next = before.store.engine.facts.versions.newest + 1;
     for (byte, version) in [(1, 50), (1, 50), (2, next)] {
         before.ask(read(), b"k");
@@ -341,7 +341,7 @@ fn another_value_under_the_same_version_gets_another_version() {
 
 #[test]
 fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one() {
-    let mut before = Before::new(Watch::Tracked);
+    let mut before = StoreBeforeBackend::new(Watch::Tracked);
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
     before.happens(OutsideEvent::Everything);
@@ -358,7 +358,7 @@ fn a_part_that_was_asked_before_the_value_changed_is_not_taken_from_another_one(
 
 #[test]
 fn a_value_that_others_wrote_before_a_write_of_ours_gets_no_version() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
     // Two begin to read before the key has the version of a write.
@@ -379,7 +379,7 @@ fn a_value_that_others_wrote_before_a_write_of_ours_gets_no_version() {
 
 #[test]
 fn nobody_asks_for_it_any_more() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
     for _ in 0..3 {
@@ -405,7 +405,7 @@ fn nobody_asks_for_it_any_more() {
 
 #[test]
 fn what_is_held_dies_with_its_key() {
-    let mut before = Before::new(Watch::Unneeded);
+    let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     let ticket = asked(&before.asked, |asked| asked.reads.remove(0));
     let item = Item {
@@ -413,7 +413,7 @@ fn what_is_held_dies_with_its_key() {
         version: 50,
         expiry_ms: 700,
     };
-    let get = Completion::Get(ticket, Found::Item(item));
+    let get = Completion::Get(ticket, ReadOutcome::Item(item));
     let (engine, out) = (&mut before.store.engine, &mut before.store.out);
     engine.complete(get, LATER_NS, out);
     before.now_ns += 300_500_000;
@@ -424,15 +424,15 @@ fn what_is_held_dies_with_its_key() {
 
 #[test]
 fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
-    type Then = fn(&mut Before);
-    let changed = |before: &mut Before| {
+    type Occurrence = fn(&mut StoreBeforeBackend);
+    let changed = |before: &mut StoreBeforeBackend| {
         before.happens(OutsideEvent::Changed {
             tenant: KEYED,
             key: b"k".to_vec(),
         });
     };
-    let nothing: Then = |_| {};
-    let recalled: Then = |before| {
+    let nothing: Occurrence = |_| {};
+    let recalled: Occurrence = |before| {
         before.happens(OutsideEvent::Changed {
             tenant: KEYED,
             key: b"k".to_vec(),
@@ -440,10 +440,10 @@ fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
         before.store.hand_in(ack(11, 10), b"k");
         before.ask(wanted(read(), 12), b"k");
     };
-    let lost: Then = |before| before.happens(OutsideEvent::Everything);
+    let lost: Occurrence = |before| before.happens(OutsideEvent::Everything);
     // (watch, whether the first read wanted a grant, what happens before the answer, whether later
     // parts are granted)
-    let rows: [(Watch, bool, Then, bool); 7] = [
+    let rows: [(Watch, bool, Occurrence, bool); 7] = [
         (Watch::Tracked, true, nothing, true),
         (Watch::Tracked, false, nothing, false),
         (Watch::Tracked, true, changed, false),
@@ -453,7 +453,7 @@ fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
         (Watch::Unneeded, false, nothing, true),
     ];
     for (at, (watch, wants, then, granted)) in rows.into_iter().enumerate() {
-        let mut before = Before::new(watch);
+        let mut before = StoreBeforeBackend::new(watch);
         let first = if wants { wanted(read(), 10) } else { read() };
         before.ask(first, b"k");
         then(&mut before);
@@ -474,7 +474,7 @@ fn what_others_change_is_not_held() {
             key: b"k".to_vec(),
         },
     ] {
-        let mut before = Before::new(Watch::Tracked);
+        let mut before = StoreBeforeBackend::new(Watch::Tracked);
         before.ask(read(), b"k");
         before.gives(&value(1), 50);
         before.happens(event);
@@ -484,7 +484,8 @@ fn what_others_change_is_not_held() {
 
 #[test]
 fn a_tenant_that_reads_much_leaves_the_others_room() {
-    let mut before = Before::with(Watch::Unneeded, |config| config.parts_limit = 64 << 10);
+    let mut before =
+        StoreBeforeBackend::with(Watch::Unneeded, |config| config.parts_limit = 64 << 10);
     let mut refused = 0;
     for n in 0..20u8 {
         before.ask(read(), &[n]);

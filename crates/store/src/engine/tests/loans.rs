@@ -8,7 +8,7 @@ mod switch;
 pub(super) mod world;
 
 use super::*;
-use world::{ClientOp, Faults, To, World};
+use world::{ClientOp, Faults, Stop, World};
 
 const MS: u64 = 1_000_000;
 
@@ -125,8 +125,8 @@ fn any_one_that_dies_loses_nothing() {
         |world| world.keeper().crash(),
         |world| world.owner().mute = true,
         |world| world.keeper().mute = true,
-        |world| world.cut = vec![To::X],
-        |world| world.cut = vec![To::Y],
+        |world| world.cut = vec![Stop::X],
+        |world| world.cut = vec![Stop::Y],
         |world| {
             world.kill_store();
             world.start();
@@ -238,9 +238,9 @@ fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
 /// One run of everything at random: clients that read and write on both paths, packets that get
 /// lost, come twice or late, and one thing that dies. Returns what was not linearizable, and how
 /// much of what the run is for took place.
-fn at_random(seed: u64) -> (Result<(), String>, Seen) {
+fn at_random(seed: u64) -> (Result<(), String>, Tally) {
     let mut world = World::new(seed, 40);
-    let mut seen = Seen::default();
+    let mut seen = Tally::default();
     world.run(1_500);
     world.faults = Faults {
         lose: (seed % 3 * 20) as u32,
@@ -274,8 +274,8 @@ fn at_random(seed: u64) -> (Result<(), String>, Seen) {
                 3 => world.keeper().crash(),
                 4 => world.owner().mute = true,
                 5 => world.keeper().mute = true,
-                6 => world.cut = vec![To::X],
-                _ => world.cut = vec![To::Y],
+                6 => world.cut = vec![Stop::X],
+                _ => world.cut = vec![Stop::Y],
             }
         }
         if round == back_at {
@@ -302,7 +302,7 @@ fn at_random(seed: u64) -> (Result<(), String>, Seen) {
 
 /// What took place in a run.
 #[derive(Debug, Default)]
-struct Seen {
+struct Tally {
     loans: u64,
     found: u64,
     kept: u64,
@@ -311,7 +311,7 @@ struct Seen {
     absorbed: u64,
 }
 
-impl Seen {
+impl Tally {
     fn add(&mut self, world: &World) {
         if !world.is_up() {
             return;
@@ -340,7 +340,7 @@ fn every_mutant_of_loans_is_found() {
 
 #[test]
 fn whatever_the_network_does_and_one_thing_that_dies_clients_see_one_copy() {
-    let mut all = Seen::default();
+    let mut all = Tally::default();
     for seed in 0..SEEDS {
         let (verdict, seen) = at_random(seed);
         if let Err(what) = verdict {

@@ -17,26 +17,26 @@ use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A store that runs in a thread of its own until it is dropped.
-pub struct Running {
+pub struct StoreThread {
     pub address: SocketAddr,
     handle: Handle,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
 }
 
-impl Running {
-    pub fn start(config: Config) -> Running {
-        Running::emulated(config, None, None)
+impl StoreThread {
+    pub fn start(config: Config) -> StoreThread {
+        StoreThread::emulated(config, None, None)
     }
 
     /// One that has keys from the start.
-    pub fn populated(config: Config, count: u64, value_len: usize) -> Running {
+    pub fn populated(config: Config, count: u64, value_len: usize) -> StoreThread {
         let value_len = value_len.into();
-        Running::emulated(config, Some(Populate { count, value_len }), None)
+        StoreThread::emulated(config, Some(Populate { count, value_len }), None)
     }
 
     /// Likewise, at the pace of a server.
-    pub fn emulated(config: Config, populate: Option<Populate>, rate: Option<Rate>) -> Running {
+    pub fn emulated(config: Config, populate: Option<Populate>, rate: Option<Rate>) -> StoreThread {
         let (tell_address, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let builder = std::thread::Builder::new().name("store".into());
@@ -59,7 +59,7 @@ impl Running {
             })
         });
         let (address, handle) = address.recv().expect("the store starts");
-        Running {
+        StoreThread {
             address,
             handle,
             stop: Some(stop),
@@ -79,7 +79,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for StoreThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::super::loans::world::Shared;
+use super::super::loans::world::LastingBackend;
 use crate::backend::{
-    Answer, Backend, Change, Completion, Condition, Found, Item, Key, Put, Ticket,
+    Answer, Backend, Change, Completion, Condition, Item, Key, Put, ReadOutcome, Ticket,
 };
 
 /// A backend in another process: it does what it is asked in order, and answers later.
 pub struct Slow {
-    pub inner: Shared,
+    pub inner: LastingBackend,
     pub answers: Arc<Mutex<Vec<Completion>>>,
 }
 
@@ -23,12 +23,12 @@ impl Slow {
 impl Backend for Slow {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let found = match self.inner.get(key, now_ns, ticket) {
-            Answer::Now(Some(item)) => Found::Item(Item {
+            Answer::Now(Some(item)) => ReadOutcome::Item(Item {
                 value: item.value.to_vec(),
                 version: item.version,
                 expiry_ms: item.expiry_ms,
             }),
-            _ => Found::Absent,
+            _ => ReadOutcome::Absent,
         };
         self.later(Completion::Get(ticket, found))
     }

@@ -10,13 +10,17 @@ use history::Operation;
 use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, NODE_ALL, NODE_STORE, NodeId, Op, Packet};
 
 use super::{
-    super::{Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, loans::world::Shared},
+    super::{
+        Engine, Incarnation, KEYED, Outbox, Peer, SECRET, SYSTEM, loans::world::LastingBackend,
+    },
     MS,
     slow::Slow,
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Backend, Change, Completion, Condition, Key, Put, embedded::Embedded},
+    backend::{
+        Answer, Backend, Change, Completion, Condition, Key, Put, embedded::EmbeddedBackend,
+    },
 };
 
 /// The home, and two others.
@@ -71,7 +75,7 @@ pub struct Client {
 
 struct Store {
     engine: Option<Engine>,
-    backend: Shared,
+    backend: LastingBackend,
     /// What its backend has done and not said yet, in order; and what is on its way, with when
     /// it comes.
     answers: Arc<Mutex<Vec<Completion>>>,
@@ -165,7 +169,7 @@ impl World {
         };
         let store = |at: usize| Store {
             engine: None,
-            backend: Shared(Arc::new(Mutex::new(Embedded::new(1 << 20)))),
+            backend: LastingBackend(Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20)))),
             answers: Arc::default(),
             coming: vec![],
             born: 0,

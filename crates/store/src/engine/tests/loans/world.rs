@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Backend, Condition, Key, Put, Ticket, embedded::Embedded},
+    backend::{Answer, Backend, Condition, Key, Put, Ticket, embedded::EmbeddedBackend},
     journal::{Entry, Journal},
 };
 
@@ -35,7 +35,7 @@ pub enum ClientOp {
 
 /// Where a packet is going to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Stop {
     X,
     Y,
     /// On the other path; it holds copies.
@@ -47,7 +47,7 @@ pub enum To {
 #[derive(Clone, Debug)]
 struct Flying {
     at_ns: u64,
-    to: To,
+    to: Stop,
     /// Towards the store.
     up: bool,
     /// Said by the store to a switch, or by a switch to it.
@@ -88,7 +88,7 @@ pub struct World {
     now_ns: u64,
     store: Option<Engine>,
     config: Arc<Config>,
-    backend: Shared,
+    backend: LastingBackend,
     journal: Memory,
     born: u64,
     outbox: Outbox,
@@ -98,7 +98,7 @@ pub struct World {
     flying: Vec<Flying>,
     clients: Vec<Client>,
     pub faults: Faults,
-    pub cut: Vec<To>,
+    pub cut: Vec<Stop>,
     random: u64,
     history: Vec<Operation>,
     unanswered: u32,
@@ -108,9 +108,9 @@ pub struct World {
 
 /// A backend that outlives the store.
 #[derive(Clone)]
-pub struct Shared(pub Arc<Mutex<Embedded>>);
+pub struct LastingBackend(pub Arc<Mutex<EmbeddedBackend>>);
 
-impl Backend for Shared {
+impl Backend for LastingBackend {
     fn get(
         &mut self,
         key: Key<'_>,
@@ -222,10 +222,15 @@ impl Cache {
     }
 
     /// What becomes of a packet: where it goes, and whether towards the store.
-    fn pass(&mut self, packet: &Packet<'_>, up: bool, now_ns: u64) -> Option<(To, bool, Vec<u8>)> {
+    fn pass(
+        &mut self,
+        packet: &Packet<'_>,
+        up: bool,
+        now_ns: u64,
+    ) -> Option<(Stop, bool, Vec<u8>)> {
         let header = packet.header;
         let on = |header| {
-            let to = if up { To::Store } else { To::Client };
+            let to = if up { Stop::Store } else { Stop::Client };
             Some((to, up, bytes_of(header, packet.key, packet.value)))
         };
         match header.op {
@@ -242,7 +247,7 @@ impl Cache {
                     epoch: self.take_epoch(),
                     ..header
                 };
-                Some((To::Store, true, bytes_of(ack, KEY, &[])))
+                Some((Stop::Store, true, bytes_of(ack, KEY, &[])))
             }
             Op::ReadRequest => {
                 let copy = self.copy.as_ref();
@@ -262,7 +267,7 @@ impl Cache {
                     version: *version,
                     ..header
                 };
-                Some((To::Client, false, bytes_of(reply, KEY, value)))
+                Some((Stop::Client, false, bytes_of(reply, KEY, value)))
             }
             Op::WriteRequest | Op::DeleteRequest => {
                 let epoch = self.take_epoch();
@@ -289,7 +294,7 @@ impl World {
             ..wire::Tenant::new(KEYED, "09".repeat(16))
         });
         config.cluster.system_secret = Some("05".repeat(16));
-        let backend = Shared(Arc::new(Mutex::new(Embedded::new(1 << 20))));
+        let backend = LastingBackend(Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20))));
         let mut world = World {
             now_ns: 0,
             store: None,
@@ -474,7 +479,7 @@ impl World {
                 vec![]
             };
             let around = matches!(call.op, ClientOp::WriteAround | ClientOp::ReadAround);
-            let to = if around { To::Z } else { To::X };
+            let to = if around { Stop::Z } else { Stop::X };
             let bytes = padded(bytes_of(header, KEY, &value), 200);
             self.fly(to, true, false, bytes, peer_of(number as u64));
         }
@@ -569,7 +574,7 @@ impl World {
     // -----------------------------------------------------------------------------------------------------------
     // The network.
 
-    fn fly(&mut self, to: To, up: bool, direct: bool, bytes: Vec<u8>, from: Peer) {
+    fn fly(&mut self, to: Stop, up: bool, direct: bool, bytes: Vec<u8>, from: Peer) {
         let Faults {
             lose,
             duplicate,
@@ -614,11 +619,11 @@ impl World {
         for (bytes, peer) in messages {
             let op = Packet::decode(&bytes).unwrap().header.op;
             let (to, direct) = match peer {
-                peer if peer == peer_of(X_AT) => (To::X, true),
-                peer if peer == peer_of(Y_AT) => (To::Y, true),
-                peer if peer == peer_of(Z_AT) => (To::Z, true),
-                peer if self.goes_around(peer) => (To::Z, false),
-                _ => (To::Y, false),
+                peer if peer == peer_of(X_AT) => (Stop::X, true),
+                peer if peer == peer_of(Y_AT) => (Stop::Y, true),
+                peer if peer == peer_of(Z_AT) => (Stop::Z, true),
+                peer if self.goes_around(peer) => (Stop::Z, false),
+                _ => (Stop::Y, false),
             };
             if op != Op::LeaseOffer {
                 self.fly(to, false, direct, bytes, peer);
@@ -656,7 +661,7 @@ impl World {
         if self.now_ns >= self.next_lease_ns {
             self.next_lease_ns = self.now_ns + LEASE_MS * MS / 4;
             let bytes = bytes_of(self.z.switch.lease_request(self.now_ns), &[], &[]);
-            self.fly(To::Store, true, true, bytes, peer_of(Z_AT));
+            self.fly(Stop::Store, true, true, bytes, peer_of(Z_AT));
             for (switch, at) in [(&self.x, X_AT), (&self.y, Y_AT)] {
                 let header = switch.lease_request(self.now_ns);
                 let bytes = bytes_of(header, &[], &[]);
@@ -664,7 +669,7 @@ impl World {
                 if !switch.mute || switch.id == 1 {
                     self.flying.push(Flying {
                         at_ns: self.now_ns + 40_000,
-                        to: To::Store,
+                        to: Stop::Store,
                         up: true,
                         direct: true,
                         bytes,
@@ -691,14 +696,14 @@ impl World {
         let packet = Packet::decode(&bytes).unwrap();
         let header = packet.header;
         match flying.to {
-            To::Store => {
+            Stop::Store => {
                 if let Some(store) = &mut self.store {
                     store.receive(&bytes, flying.from, self.now_ns, &mut self.outbox);
                     self.drain_outbox();
                 }
             }
-            To::Client => self.answered(&packet),
-            To::Z => {
+            Stop::Client => self.answered(&packet),
+            Stop::Z => {
                 if let Some((to, up, bytes)) = self.z.pass(&packet, flying.up, self.now_ns) {
                     let from = if flying.direct {
                         peer_of(Z_AT)
@@ -709,9 +714,9 @@ impl World {
                     self.fly(to, up, flying.direct, padded(bytes, len), from);
                 }
             }
-            to @ (To::X | To::Y) => {
+            to @ (Stop::X | Stop::Y) => {
                 let now_ns = self.now_ns;
-                let at_x = to == To::X;
+                let at_x = to == Stop::X;
                 let switch = if at_x { &mut self.x } else { &mut self.y };
                 if flying.direct {
                     if header.op == Op::LeaseReply {
@@ -724,7 +729,7 @@ impl World {
                     if let Some((header, value)) = switch.told(&packet, now_ns) {
                         let from = peer_of(if at_x { X_AT } else { Y_AT });
                         let bytes = bytes_of(header, KEY, &value);
-                        self.fly(To::Store, true, true, bytes, from);
+                        self.fly(Stop::Store, true, true, bytes, from);
                     }
                     return;
                 }
@@ -734,10 +739,10 @@ impl World {
                     Fate::Back(header, value) => (header, value, !flying.up),
                 };
                 let next = match (at_x, up) {
-                    (true, true) => To::Y,
-                    (true, false) => To::Client,
-                    (false, true) => To::Store,
-                    (false, false) => To::X,
+                    (true, true) => Stop::Y,
+                    (true, false) => Stop::Client,
+                    (false, true) => Stop::Store,
+                    (false, false) => Stop::X,
                 };
                 let bytes = padded(bytes_of(header, KEY, &value), flying.bytes.len());
                 self.fly(next, up, false, bytes, flying.from);

@@ -3,7 +3,7 @@
 
 use wire::{Epoch, NodeId};
 
-use crate::coherence::{BACKOFF_FIRST_NS, Nanos, WriteId};
+use super::{BACKOFF_FIRST_NS, Nanos, WriteId};
 
 /// One store would take a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
