@@ -14,8 +14,8 @@
 //!
 //! Beside the two halves the network half ([`network`]) tells of interfaces and installs the
 //! controller's routes. When the agent dies the programs go on serving: tables, links and leases do
-//! not need it. Those of a soft switch are a part of it ([`ProgramPlace::Soft`]) and end with it. What a
-//! switch tells about itself is the same for both ([`status`]).
+//! not need it. Those of a soft switch are a part of it ([`ProgramPlace::Soft`]) and end with it.
+//! What a switch tells about itself is the same for both ([`status`]).
 
 mod configurations;
 mod courier;

@@ -48,8 +48,8 @@ pub enum StoreNews {
 ///
 /// `take` is given each cluster, the one in force first, and each message; a message is
 /// acknowledged once `take` returns, whatever became of it. `reports` waits until there is
-/// something to report; what it returned is lost with a stream that ends, so [`StoreNews::Began`] should
-/// make it return the newest again. Nothing may be lost if it is given up while it waits.
+/// something to report; what it returned is lost with a stream that ends, so [`StoreNews::Began`]
+/// should make it return the newest again. Nothing may be lost if it is given up while it waits.
 pub async fn follow(
     endpoint: &ControlEndpoint,
     hello: &StoreHello,

@@ -19,9 +19,10 @@
 //! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are
 //! that side of the rules. Values in parts need no rule of their own: [`Parts`],
 //! [`version_of_part`].
-//! What others write to the backend behind the store's back is no part of the rules: [`OutsideWatch`].
-//! A key that is written often may be lent to a switch, which answers reads and writes then:
-//! [`Loan`], and [`judge`] for the lives that its writes name (docs/coherence.md, "Write-back").
+//! What others write to the backend behind the store's back is no part of the rules:
+//! [`OutsideWatch`]. A key that is written often may be lent to a switch, which answers reads and
+//! writes then: [`Loan`], and [`judge`] for the lives that its writes name (docs/coherence.md,
+//! "Write-back").
 //!
 //! Why each is needed: without 3's epochs a late acknowledgement ends the wait for a younger copy;
 //! without 4's comparison a grant that overtook the write on another path survives it; without 5's

@@ -1,5 +1,5 @@
-//! What a store is told at its start: where it listens, whose data it has, what holds that, how much
-//! of everything it remembers. The command line and tests make it.
+//! What a store is told at its start: where it listens, whose data it has, what holds that, how
+//! much of everything it remembers. The command line and tests make it.
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 

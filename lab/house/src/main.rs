@@ -39,7 +39,6 @@ const LATER: &[&str] = &[
     "crates/commands/",
     "crates/decide/",
     "crates/shortstop/",
-    "crates/store/",
     "crates/wire/",
     "disciplines/",
     "lab/emulated/",
@@ -58,8 +57,7 @@ const LATER: &[&str] = &[
 const CHECKS: &[(Check, &[&str])] = &[
     (circles::check, LATER),
     (arrows::check, &[]),
-    // Until the engine of the store is apart.
-    (sequencers::check, &[""]),
+    (sequencers::check, &[]),
     (names::check, LATER),
     (docs::check, LATER),
     (columns::check, LATER),

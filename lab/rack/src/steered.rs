@@ -30,8 +30,8 @@ pub struct Seat<'a> {
     pub nice: i32,
 }
 
-/// What a discipline adds to the hidden commands of `shortstop-lab`: a process that is told more on its standard input, and answers
-/// on its standard output.
+/// What a discipline adds to the hidden commands of `shortstop-lab`: a process that is told more on
+/// its standard input, and answers on its standard output.
 pub struct Program {
     /// The command.
     pub command: &'static str,

@@ -42,7 +42,8 @@ pub struct Tenant {
     pub also_secret: Option<String>,
     /// Seeds key hashes; stays when the secret is rotated.
     pub hash_secret: Option<String>,
-    /// What an operator gave it for good, where it has given pages back by itself; none: the quota. It may ask for no more.
+    /// What an operator gave it for good, where it has given pages back by itself; none: the quota.
+    /// It may ask for no more.
     pub given: Option<u32>,
     /// Parts of the quota that end.
     pub timed: Vec<TimedQuota>,

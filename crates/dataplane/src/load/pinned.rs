@@ -12,8 +12,8 @@ use crate::{
     maps::{bpffs::Home, mapped::SharedArray, sketch::PIPES, tally::TALLIES},
 };
 
-/// Maps that belong to one loading. Programs of different loadings do not meet there: what is loaded already keeps its own
-/// until the last link runs what is loaded now.
+/// Maps that belong to one loading. Programs of different loadings do not meet there: what is
+/// loaded already keeps its own until the last link runs what is loaded now.
 pub(crate) const OF_ONE_LOADING: [&str; 3] = ["work_area", "programs", "known_tenants"];
 pub(crate) const TENANTS: &str = "tenants";
 /// Maps that only count: made anew where their layout changed.
@@ -51,7 +51,8 @@ pub(crate) fn configure(
     Ok(())
 }
 
-/// Whether a map is as this build has it, if it is pinned already: only one that counts may be otherwise.
+/// Whether a map is as this build has it, if it is pinned already: only one that counts may be
+/// otherwise.
 fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool, Error> {
     let path = home.map(name);
     if !path.exists() || OF_ONE_LOADING.contains(&name) {

@@ -2,9 +2,9 @@
 //! a write has made old.
 //!
 //! The store knows a time up to which it has heard of everything that happened in the backend
-//! ([`OutsideWatch::seen`]), and the keys that it is calling back because of what it heard. A lease is
-//! lent from that time, not from now: whatever breaks, a copy is served for at most one lease after
-//! the write that made it old.
+//! ([`OutsideWatch::seen`]), and the keys that it is calling back because of what it heard. A lease
+//! is lent from that time, not from now: whatever breaks, a copy is served for at most one lease
+//! after the write that made it old.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -99,7 +99,8 @@ impl<K: Hash + Eq> OutsideWatch<K> {
         self.all_since_ns = Some(self.all_since_ns.unwrap_or(self.seen_ns));
     }
 
-    /// Every key that has copies has been [`OutsideWatch::opened`] since [`OutsideWatch::all_changed`].
+    /// Every key that has copies has been [`OutsideWatch::opened`] since
+    /// [`OutsideWatch::all_changed`].
     pub fn all_opened(&mut self) {
         self.all_since_ns = None;
     }
