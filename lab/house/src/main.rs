@@ -7,11 +7,13 @@
 //! | [`circles`] | which file of a crate names what of which other | files that use one another in a circle |
 //! | [`arrows`] | members' `Cargo.toml`, the arrows in `docs/architecture.md` | what differs between the two |
 //! | [`sequencers`] | `impl` blocks | a type that only sequences, with methods in several files |
+//! | [`attributes`] | the words of files of what runs on machines | a tenant's attribute that too many files name |
 //! | [`names`] | the names of types | those that are no nouns |
 //! | [`docs`] | the beginnings of files | files that do not say what they are for |
 //! | [`columns`] | lines with comments | those that are too long |
 
 mod arrows;
+mod attributes;
 mod circles;
 mod columns;
 mod crates;
@@ -58,6 +60,7 @@ const CHECKS: &[(Check, &[&str])] = &[
     (circles::check, LATER),
     (arrows::check, &[]),
     (sequencers::check, &[]),
+    (attributes::check, &[]),
     (names::check, LATER),
     (docs::check, LATER),
     (columns::check, LATER),

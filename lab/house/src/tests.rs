@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fs};
 
 use tempfile::TempDir;
 
-use crate::{arrows, circles, columns, docs, finding::Finding, names, sequencers, tree::Tree};
+use crate::{
+    arrows, attributes, circles, columns, docs, finding::Finding, names, sequencers, tree::Tree,
+};
 
 /// A tree that holds these files.
 fn tree(files: &[(&str, &str)]) -> anyhow::Result<(TempDir, Tree)> {
@@ -184,6 +186,28 @@ fn a_sequencer_has_its_methods_in_one_file() -> anyhow::Result<()> {
         ])?;
         assert_eq!(places(&sequencers::check(&tree)?), expected);
     }
+    Ok(())
+}
+
+#[test]
+fn an_attribute_of_a_tenant_is_named_in_few_files() -> anyhow::Result<()> {
+    let names = |count: usize| -> anyhow::Result<usize> {
+        let others = (0..count).map(|n| format!("crates/a/src/b{n}.rs"));
+        let others: Vec<String> = others.collect();
+        let mut files = vec![
+            ("crates/api/src/types/terms.rs", "//! rate: over_rate.\n"),
+            (
+                "crates/a/src/c.rs",
+                "//! over_rate_of others, and never over_rates.\n",
+            ),
+            ("crates/a/tests/all/d.rs", "//! over_rate.\n"),
+            ("lab/a/src/e.rs", "//! over_rate.\n"),
+        ];
+        files.extend(others.iter().map(|path| (&**path, "//! Of over_rate.\n")));
+        let (_root, tree) = tree(&files)?;
+        Ok(attributes::check(&tree)?.len())
+    };
+    assert_eq!((names(11)?, names(12)?), (0, 1));
     Ok(())
 }
 
