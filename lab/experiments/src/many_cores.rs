@@ -92,7 +92,7 @@ impl Point for ManyCores {
         servers: &mut Servers<'_>,
         _: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let what = format!("{} cores, {} writes", self.cores, percent(self.write_ratio));
         let phase = |rate, warmup, seconds| Phase {
             write_ratio: self.write_ratio,
@@ -101,11 +101,11 @@ impl Point for ManyCores {
         };
         let bound = self.bound(&self.hardware()?);
         let point = servers.saturate(bound, &what, &self.search, phase)?;
-        Ok(Some(Figures::new(json!({
+        Ok(vec![Figures::new(json!({
             "rate": point.rate,
             "hit_ratio": point.result.hit_ratio(),
             "is_confirmed": point.is_confirmed,
             "wrong_values": point.result.wrong(),
-        }))))
+        }))])
     }
 }

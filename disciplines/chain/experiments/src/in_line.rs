@@ -120,7 +120,7 @@ impl Point for Asked {
         bench: &mut Bench,
         run: &Run<'_>,
         before: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let mut phase = self.phase(bench)?;
         let (mut most, mut wrong) = (None, 0);
         if let Some(load) = self.load {
@@ -147,7 +147,7 @@ impl Point for Asked {
         };
         wrong += result.wrong + result.not_found;
         let answered = result.read_rate() + result.write_rate();
-        Ok(Some(
+        Ok(vec![
             Figures::new(json!({ "reads_per_s": result.read_rate() }))
                 .aside("writes_per_s", written.unwrap_or(result.write_rate()))
                 .aside("answers_per_s", answered)
@@ -164,6 +164,6 @@ impl Point for Asked {
                 .aside("whose", self.core.name(run.options.world))
                 .aside("series", self.core.series(self.protocol))
                 .aside("of_core", self.core.named("")),
-        ))
+        ])
     }
 }

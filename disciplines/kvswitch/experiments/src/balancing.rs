@@ -257,7 +257,7 @@ impl Point for Balancing {
         bench: &mut Bench<'_>,
         _: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let (popularity, write_ratio) = (self.popularity, self.write_ratio);
         bench.learn(popularity, write_ratio)?;
         let accuracy = self
@@ -276,7 +276,7 @@ impl Point for Balancing {
         if !self.throughput_of.is_empty() {
             figures = figures.with("rate", self.throughput(bench)?);
         }
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 
     fn finish(&self, run: &Run<'_>, _: &Points, report: &mut Report) -> anyhow::Result<()> {

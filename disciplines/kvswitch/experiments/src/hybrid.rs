@@ -96,7 +96,7 @@ impl Point for Together {
         bench: &mut Bench<'_>,
         _: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let (popularity, write_ratio) = (self.popularity, self.write_ratio);
         bench.learn(popularity, write_ratio)?;
         let what = format!("workload {}, {}", self.workload.name, self.system.name());
@@ -121,7 +121,7 @@ impl Point for Together {
             "wrong_values": point.result.wrong(),
         });
         let figures = Figures::new(row).aside("hit_ratio", point.result.hit_ratio());
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 }
 

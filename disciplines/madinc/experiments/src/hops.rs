@@ -74,7 +74,7 @@ impl Point for Hops {
         (stage, id): &mut (Stage<'_>, u32),
         run: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         *id += 1;
         run.progress.say(self.popularity.title());
         let tenants = [TenantSpec {
@@ -109,7 +109,7 @@ impl Point for Hops {
             .aside("shares", shares)
             .aside("round_trip_cdf_ms", cdf)
             .aside("wrong", result.wrong() as f64);
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 
     fn finish(&self, _: &Run<'_>, points: &Points, report: &mut Report) -> anyhow::Result<()> {

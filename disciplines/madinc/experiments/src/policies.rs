@@ -67,7 +67,7 @@ impl Point for Policies {
         (stage, id): &mut (Stage<'_>, u32),
         run: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         *id += 1;
         let (popularity, policy) = (self.popularity, self.policy);
         run.progress
@@ -108,6 +108,6 @@ impl Point for Policies {
             .aside("store_share", steady.share_of(0))
             .aside("spread", spread)
             .aside("wrong", wrong as f64);
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 }

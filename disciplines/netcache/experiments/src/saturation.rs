@@ -161,7 +161,7 @@ impl Point for Saturation {
         bench: &mut Bench<'_>,
         run: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let (ratio, writes) = (self.write_ratio, self.writes);
         let discipline = match self.system {
             System::None => "none",
@@ -192,13 +192,13 @@ impl Point for Saturation {
             .servers
             .saturate(expected, &what, &self.search, phase)?;
         if writes.is_none() {
-            return Ok(Some(self.figures(discipline, &point, expected)));
+            return Ok(vec![self.figures(discipline, &point, expected)]);
         }
         match without {
-            Some(none) => Ok(Some(self.both(discipline, &bench.without[none].2, &point))),
+            Some(none) => Ok(vec![self.both(discipline, &bench.without[none].2, &point)]),
             None => {
                 bench.without.push((writes, ratio, point));
-                Ok(None)
+                Ok(vec![])
             }
         }
     }

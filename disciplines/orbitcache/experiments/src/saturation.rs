@@ -174,7 +174,7 @@ impl Point for Saturation {
         bench: &mut Bench<'_>,
         _: &Run<'_>,
         _: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         let one = bench.saturate(&self.what(), &self.search, self.mix())?;
         let (rack, result) = (self.rack(), one.result());
         let counted = &one.point.counted;
@@ -189,7 +189,7 @@ impl Point for Saturation {
             // The least loaded first, and what each can take.
             .aside("loads", loads)
             .aside("limit", rack.server_rate / rack.factor);
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 }
 

@@ -88,8 +88,8 @@ pub trait Point: Serialize + DeserializeOwned {
     /// It cannot be built.
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Self::Bench<'a>>;
 
-    /// Measures this point; none: nothing is told of it. `before` are those that were measured
-    /// already.
+    /// Measures this point: what is told of it, most often one row of figures. `before` is what was
+    /// measured already.
     ///
     /// # Errors
     /// A process that dies, an interruption.
@@ -98,7 +98,7 @@ pub trait Point: Serialize + DeserializeOwned {
         bench: &mut Self::Bench<'_>,
         run: &Run<'_>,
         before: &Points,
-    ) -> anyhow::Result<Option<Figures>>;
+    ) -> anyhow::Result<Vec<Figures>>;
 
     /// Tells what no file can say, when all else is told. Called for the first point.
     ///
@@ -186,8 +186,8 @@ pub(crate) fn run<P: Point>(
                 built.insert((of, point.build(run)?))
             }
         };
-        if let Some(figures) = point.measure(bench, run, &points)? {
-            points.add(at, figures, &shape.rows);
+        for figures in point.measure(bench, run, &points)? {
+            points.add(at.clone(), figures, &shape.rows);
         }
     }
     drop(built);

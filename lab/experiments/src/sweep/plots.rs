@@ -103,7 +103,7 @@ impl Plot {
         let (x, y) = (self.x.as_str(), self.y.as_str());
         match self.shape {
             Outline::Bars => self.bars(title, points, all, &series),
-            Outline::Lines => plot::lines(title, x, y, &each(&series, |s| s.line(&self.over))),
+            Outline::Lines => plot::lines(title, x, y, &each(&series, |s| s.line(&self.over, all))),
             Outline::Curves => plot::lines(title, x, y, &each(&series, Drawn::curve)),
             Outline::Steps => plot::distribution(title, x, y, &each(&series, Drawn::curve)),
             Outline::Panels => {
@@ -180,10 +180,13 @@ impl Drawn<'_> {
         Some(point.number(&self.series.of)? * self.series.times)
     }
 
-    fn line(&self, over: &str) -> Vec<(f64, f64)> {
+    /// Through its points: along an axis in its order, else in theirs.
+    fn line(&self, over: &str, all: &Points) -> Vec<(f64, f64)> {
         let at = |point: &&Measured| Some((point.number(over)?, self.number(point)?));
         let mut line: Vec<(f64, f64)> = self.points.iter().filter_map(at).collect();
-        line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if all.is_axis(over) {
+            line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
         line
     }
 

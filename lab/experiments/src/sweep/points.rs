@@ -120,11 +120,16 @@ impl Points {
         named.unwrap_or(wanted)
     }
 
-    /// The other point that is where this one is but on the axes of these conditions, and there as
-    /// they say.
+    /// The other point that is where this one is but on the axes of these conditions, and is as
+    /// they say; `@same` is what this one has.
     pub fn other(&self, point: &Measured, conditions: &Conditions) -> Option<&Measured> {
+        let own = conditions.iter().map(|(path, wanted)| {
+            let own = (wanted == "@same").then(|| point.get(path)).flatten();
+            (path.clone(), own.unwrap_or(wanted).clone())
+        });
+        let conditions: Conditions = own.collect();
         let mut others = self.at_others(point, |axis| conditions.contains_key(axis));
-        others.find(|other| self.is(other, conditions))
+        others.find(|other| self.is(other, &conditions))
     }
 
     /// The other points along an axis.
@@ -133,17 +138,23 @@ impl Points {
     }
 
     /// Other points that are where this one is on every axis but these.
-    fn at_others(
-        &self,
+    fn at_others<'p>(
+        &'p self,
         point: &Measured,
         is_free: impl Fn(&str) -> bool,
-    ) -> impl Iterator<Item = &Measured> {
+    ) -> impl Iterator<Item = &'p Measured> {
         let free: Vec<bool> = self.axes.iter().map(|axis| is_free(&axis.name)).collect();
         let at = point.at.clone();
+        let own: *const Measured = point;
         self.all.iter().filter(move |other| {
             let places = at.iter().zip(&other.at).zip(&free);
-            other.at != at && places.into_iter().all(|((a, b), free)| *free || a == b)
+            !std::ptr::eq(*other, own) && places.into_iter().all(|((a, b), free)| *free || a == b)
         })
+    }
+
+    /// Whether there is an axis of this name.
+    pub fn is_axis(&self, name: &str) -> bool {
+        self.axes.iter().any(|axis| axis.name == name)
     }
 
     /// Leaves of all points along an axis the first that has most of something.

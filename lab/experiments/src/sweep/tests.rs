@@ -42,14 +42,14 @@ impl Point for Some {
         (built_for, times): &mut (String, u32),
         _: &Run<'_>,
         before: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         *times += 1;
         let rate = self.load * self.size.factor * if self.system == "none" { 1.0 } else { 2.0 };
         let figures = Figures::new(json!({ "rate": rate, "times": times, "built_for": built_for }));
         let figures = figures
             .aside("before", before.all().len())
             .aside("wrong", 1);
-        Ok((self.load < 100.0).then_some(figures))
+        Ok((self.load < 100.0).then_some(figures).into_iter().collect())
     }
 }
 
@@ -74,6 +74,7 @@ percent = ["load", "hundredths"]
 "gain_{load:hundredths}_{size}" = { of = "rate", at = { system = "other" }, over = { system = "none" } }
 "up_{load}_from_{over.load}" = { of = "rate", at = { system = "none", size = "S" }, over = { load = "@first" } }
 "best_{size}" = { of = "rate", at = { load = 1 }, not_at = { system = "none" }, over_best = "system" }
+twice = { of = "rate", at = { system = "other" }, over = { system = "none", load = "@same", size = "@last" }, fold = "least" }
 least = { of = "rate", fold = "least" }
 spread = { of = "rate", fold = "least-over-most" }
 most_at = { of = "rate", fold = { of-most = "load" } }
@@ -154,7 +155,7 @@ fn it_is_told_as_the_file_says() {
         "gain_100_S": 2.0, "gain_100_L": 2.0, "gain_200_S": 2.0, "gain_200_L": 2.0,
         "up_2_from_1": 2.0,
         "best_S": 2.0, "best_L": 2.0,
-        "least": 10.0, "spread": 0.083, "most_at": 2.0, "wrong": 8, "rates": 360.0,
+        "twice": 0.667, "least": 10.0, "spread": 0.083, "most_at": 2.0, "wrong": 8, "rates": 360.0,
     });
     assert_eq!(serde_json::Value::Object(report.summary), expected);
     assert!(

@@ -117,7 +117,7 @@ impl Point for WriteBack {
         bench: &mut Bench<'_>,
         _: &Run<'_>,
         before: &Points,
-    ) -> anyhow::Result<Option<Figures>> {
+    ) -> anyhow::Result<Vec<Figures>> {
         // Latencies are compared at the load that was carried without.
         let mut before = before.all().iter();
         let same = before.find(|point| point.number("write_ratio") == Some(self.write_ratio));
@@ -131,7 +131,7 @@ impl Point for WriteBack {
             .aside("loans_lost", counted.of_store("loans_lost"))
             .aside("load", self.load)
             .aside("wrong", wrong);
-        Ok(Some(figures))
+        Ok(vec![figures])
     }
 }
 
