@@ -25,7 +25,7 @@ pub const EXPERIMENTS: &[Registered] = &[
     },
     Registered {
         toml: on_the_rack!("../orbit-latency.toml"),
-        kind: &Kind::of::<latency::LatencyOverLoad>("orbit-latency"),
+        kind: &Kind::sweep::<latency::LatencyOverLoad>(),
     },
     Registered {
         toml: on_the_rack!("../orbit-writes.toml"),
