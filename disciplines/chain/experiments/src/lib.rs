@@ -39,7 +39,7 @@ pub const EXPERIMENTS: &[Registered] = &[
     },
     Registered {
         toml: include_str!("../craq-locks.toml"),
-        kind: &Kind::of::<locks::OfLocks>("craq-locks"),
+        kind: &Kind::sweep::<locks::OfLocks>(),
     },
     Registered {
         toml: include_str!("../coord-vs-etcd.toml"),

@@ -3,10 +3,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use chain_loads::{CoordLoad, Exclusion, Locks, Phase, PhaseResult};
 use experiments::{
-    Measure, Report, Run, World,
+    Run, World,
     params::{part, positive},
-    plot,
-    table::{Table, micros, thousands},
+    sweep::{Figures, Point, Points},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -59,7 +58,29 @@ struct Seen {
     troubles: usize,
 }
 
-impl Measure for OfLocks {
+impl Seen {
+    fn figures(&self) -> Figures {
+        let result = &self.result;
+        let exclusion = Exclusion::of(&result.accesses);
+        Figures::new(json!({
+            "system": self.name,
+            "locks": self.locks,
+            "taken_per_s": result.locks.count as f64 / result.seconds,
+            "waits": result.locks,
+            "fenced": exclusion.fenced,
+            "refused": result.failed,
+            "violations": exclusion.violations,
+            "failures": self.troubles,
+        }))
+        .aside("taken", exclusion.taken)
+        .aside("group", format!("locks: {}", self.locks))
+    }
+}
+
+impl Point for OfLocks {
+    /// Each part has its own.
+    type Bench<'a> = ();
+
     fn check(&self) -> anyhow::Result<()> {
         one_beside(self.length, self.switches)?;
         ensure!(
@@ -81,11 +102,14 @@ impl Measure for OfLocks {
         ])
     }
 
-    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+    fn build<'a>(&self, _: &Run<'a>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn measure(&self, (): &mut (), run: &Run<'_>, _: &Points) -> anyhow::Result<Vec<Figures>> {
         let mut all = self.in_peace(run)?;
         all.extend(self.in_trouble(run)?);
-        self.tell(run, report, &all);
-        Ok(())
+        Ok(all.iter().map(Seen::figures).collect())
     }
 }
 
@@ -170,95 +194,6 @@ impl OfLocks {
         }
         Ok(troubles)
     }
-
-    fn tell(&self, run: &Run<'_>, report: &mut Report, all: &[Seen]) {
-        let mut table = Table::new(&[
-            "",
-            "locks",
-            "taken/s",
-            "p50",
-            "p99",
-            "fenced",
-            "refused",
-            "two at once",
-            "failures",
-        ]);
-        let mut sum = Exclusion::default();
-        for seen in all {
-            let result = &seen.result;
-            let exclusion = Exclusion::of(&result.accesses);
-            sum.violations += exclusion.violations;
-            sum.fenced += exclusion.fenced;
-            sum.taken += exclusion.taken;
-            let rate = rate(result);
-            table.row([
-                seen.name.into(),
-                seen.locks.to_string(),
-                thousands(rate),
-                micros(result.locks.p50_us),
-                micros(result.locks.p99_us),
-                exclusion.fenced.to_string(),
-                result.failed.to_string(),
-                exclusion.violations.to_string(),
-                seen.troubles.to_string(),
-            ]);
-            report.rows.push(json!({
-                "system": seen.name, "locks": seen.locks, "taken_per_s": rate, "waits": result.locks,
-                "fenced": exclusion.fenced, "refused": result.failed, "violations": exclusion.violations,
-                "failures": seen.troubles,
-            }));
-        }
-        report.count("mutual_exclusion_violations", sum.violations);
-        report.count("fenced", sum.fenced);
-        report.count("taken", sum.taken);
-        report.count(
-            "failures",
-            all.iter().map(|seen| seen.troubles as u64).sum(),
-        );
-        let of = |name: &str, locks: u32| {
-            let seen = all.iter().find(|s| s.name == name && s.locks == locks);
-            seen.map(|seen| rate(&seen.result))
-        };
-        let mut least = f64::INFINITY;
-        for locks in self.locks.iter().copied() {
-            let own = of(OWN, locks).unwrap_or(0.0);
-            report.summarize(format!("acquisitions_per_s_{locks}"), own);
-            if let Some(etcd) = of(ETCD, locks) {
-                least = f64::min(least, own / etcd);
-                report.summarize(format!("acquisitions_over_etcd_{locks}"), own / etcd);
-            }
-        }
-        if least.is_finite() {
-            report.summarize("acquisitions_over_etcd", least);
-        }
-        report.text = format!(
-            "{}\nfenced: accesses that the store refused, because it had seen a higher token\n",
-            table.render()
-        );
-        let groups: Vec<String> = self.locks.iter().map(|n| format!("locks: {n}")).collect();
-        let bars = |name| {
-            self.locks
-                .iter()
-                .map(|n| of(name, *n).unwrap_or(0.0))
-                .collect::<Vec<_>>()
-        };
-        let names = [ETCD, OWN, WITH_FAULTS].into_iter();
-        let there = names.filter(|name| all.iter().any(|seen| seen.name == *name));
-        let series: Vec<(&str, Vec<f64>)> = there.map(|name| (name, bars(name))).collect();
-        let svg = plot::grouped_bars(&plot::GroupedBars {
-            title: "Locks taken and given back",
-            y: "per second",
-            groups: &groups,
-            series: &series,
-            marks: None,
-        });
-        report.plot(run.name, svg);
-    }
-}
-
-/// Locks taken per second.
-fn rate(result: &PhaseResult) -> f64 {
-    result.locks.count as f64 / result.seconds
 }
 
 fn finish(load: &mut CoordLoad) -> anyhow::Result<PhaseResult> {
