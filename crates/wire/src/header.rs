@@ -1,3 +1,9 @@
+//! The fixed header that every packet begins with, as a value: its fields, its 80 bytes, and the
+//! small types that stand in it (flags, status, the number of an invalidation).
+//!
+//! [`crate::Packet`] reads and writes it with key and value behind it; everybody who handles packets
+//! looks at its fields. `bpf/wire.h` is the same layout for the data plane.
+
 use crate::{DecodeError, HEADER_LEN, KeyHash, MAGIC_VERSION, Op};
 
 /// Marks in the low half of the flags byte.
@@ -272,7 +278,7 @@ impl Header {
             client: u64::from_be_bytes(be(bytes, 8)),
             request: u64::from_be_bytes(be(bytes, 16)),
             key_hash: KeyHash(be(bytes, 24)),
-            op: Op::try_from(bytes[40])?,
+            op: Op::from_number(bytes[40]).ok_or(DecodeError::UnknownOp(bytes[40]))?,
             flags: Flags::from_bits(bytes[41]),
             status: Status::from_bits(bytes[41] >> 4)?,
             value_len: u16::from_be_bytes(be(bytes, 42)),

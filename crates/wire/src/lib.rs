@@ -7,6 +7,7 @@
 //! same layout for the data plane, and both check the vectors in `vectors.json`.
 
 mod cluster;
+mod error;
 mod hash;
 mod header;
 mod lengths;
@@ -26,13 +27,14 @@ pub use cluster::{
     Cluster, ClusterError, OverRate, Secrets, Store, SwitchPlace, Tenant, WRITE_BACK_MS,
     check_write_back,
 };
+pub use error::{DecodeError, EncodeError};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
 pub use lengths::Lengths;
 pub use life::{GoesOn, goes_on, life_of_key, life_of_store};
 pub use mixed::mixed;
 pub use op::Op;
-pub use packet::{DecodeError, EncodeError, Packet};
+pub use packet::Packet;
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;

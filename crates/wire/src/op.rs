@@ -1,4 +1,7 @@
-use crate::DecodeError;
+//! What a packet asks or answers: every op with its number, and what of a key and a value it takes.
+//!
+//! One table, from which all else about an op follows. [`crate::Header`] reads and writes the
+//! number, [`crate::Packet`] checks key and value by it, and each receiver's `match` begins with it.
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = $number:literal, key: $key:expr, value: $value:expr;)*) => {
@@ -17,12 +20,10 @@ macro_rules! ops {
 
             /// Whether a packet of this op may carry a value.
             pub const fn may_have_value(self) -> bool { match self { $(Op::$name => $value,)* } }
-        }
 
-        impl TryFrom<u8> for Op {
-            type Error = DecodeError;
-            fn try_from(number: u8) -> Result<Op, DecodeError> {
-                match number { $($number => Ok(Op::$name),)* _ => Err(DecodeError::UnknownOp(number)) }
+            /// The op with this number; `None` if it is not assigned.
+            pub const fn from_number(number: u8) -> Option<Op> {
+                match number { $($number => Some(Op::$name),)* _ => None }
             }
         }
     };

@@ -71,7 +71,7 @@ const STATUSES: &[(u8, &str)] = &[
 
 #[test]
 fn ops_and_statuses_have_the_numbers_that_they_had() {
-    let ops = (0..=u8::MAX).filter_map(|number| Op::try_from(number).ok());
+    let ops = (0..=u8::MAX).filter_map(Op::from_number);
     let ops = ops.map(|op| {
         let name = format!("{op:?}");
         (op as u8, name, op.has_key(), op.may_have_value())
