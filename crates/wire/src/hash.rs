@@ -1,3 +1,9 @@
+//! What is derived from secrets: the tag that signs a packet, and the hash that a key is known by.
+//!
+//! [`crate::Packet`] signs and checks with it; clients, stores and controllers hash keys here, and
+//! the partition of a hash chooses the store. The data plane computes the same in C
+//! (`bpf/siphash.h`).
+
 use std::hash::Hasher;
 
 use siphasher::{

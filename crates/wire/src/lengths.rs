@@ -1,3 +1,8 @@
+//! Lengths of values in experiments, as command lines and files state them.
+//!
+//! The load generator, the simulator and whoever fills a store for them ask here, each by itself,
+//! how long the value of a key is: it follows from the key's hash, so all agree without a table.
+
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
@@ -144,12 +149,12 @@ mod tests {
             assert_eq!(read.to_string(), text);
         }
         #[derive(Deserialize)]
-        struct Some {
+        struct File {
             len: Lengths,
         }
-        let read: Some = toml::from_str("len = 128").unwrap();
+        let read: File = toml::from_str("len = 128").unwrap();
         assert_eq!(read.len, Lengths::One(128));
-        let read: Some = toml::from_str("len = { mix = [[64, 82], [1024, 18.0]] }").unwrap();
+        let read: File = toml::from_str("len = { mix = [[64, 82], [1024, 18.0]] }").unwrap();
         assert_eq!(read.len, "64x82,1024x18".parse().unwrap());
         for wrong in ["", "x", "64x", "64x0", "64x1,", "64x1@y", "-1"] {
             assert!(wrong.parse::<Lengths>().is_err(), "{wrong}");

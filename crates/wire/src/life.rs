@@ -1,3 +1,9 @@
+//! What a refusal that names another life means to the write that was refused.
+//!
+//! A life is a number that a store draws when it starts, and that a key gets when it moves, by which
+//! a repeated write is told from a new one (rule 7 of `docs/coherence.md`). The client library and
+//! the load generator both decide here how a write goes on.
+
 use crate::{Flags, Header, LIFE_MOVED, LIFE_UNKNOWN, Status};
 
 /// How a write goes on that was refused because it named another life ([`goes_on`]).

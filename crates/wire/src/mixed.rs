@@ -1,3 +1,6 @@
+//! Numbers that look random and can be computed again: seeds of sketches, order among switches, the
+//! length of a wait.
+
 /// A number that looks drawn, and follows from this one (the finalizer of SplitMix64).
 pub fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
