@@ -1,8 +1,8 @@
 //! The fixed header that every packet begins with, as a value: its fields, its 80 bytes, and the
 //! small types that stand in it (flags, status, the number of an invalidation).
 //!
-//! [`crate::Packet`] reads and writes it with key and value behind it; everybody who handles packets
-//! looks at its fields. `bpf/wire.h` is the same layout for the data plane.
+//! [`crate::Packet`] reads and writes it with key and value behind it; everybody who handles
+//! packets looks at its fields. `bpf/wire.h` is the same layout for the data plane.
 
 use crate::{DecodeError, HEADER_LEN, KeyHash, MAGIC_VERSION, Op};
 

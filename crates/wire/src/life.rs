@@ -1,8 +1,8 @@
 //! What a refusal that names another life means to the write that was refused.
 //!
-//! A life is a number that a store draws when it starts, and that a key gets when it moves, by which
-//! a repeated write is told from a new one (rule 7 of `docs/coherence.md`). The client library and
-//! the load generator both decide here how a write goes on.
+//! A life is a number that a store draws when it starts, and that a key gets when it moves, by
+//! which a repeated write is told from a new one (rule 7 of `docs/coherence.md`). The client
+//! library and the load generator both decide here how a write goes on.
 
 use crate::{Flags, Header, LIFE_MOVED, LIFE_UNKNOWN, Status};
 

@@ -1,7 +1,8 @@
 //! What a packet asks or answers: every op with its number, and what of a key and a value it takes.
 //!
 //! One table, from which all else about an op follows. [`crate::Header`] reads and writes the
-//! number, [`crate::Packet`] checks key and value by it, and each receiver's `match` begins with it.
+//! number, [`crate::Packet`] checks key and value by it, and each receiver's `match` begins
+//! with it.
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = $number:literal, key: $key:expr, value: $value:expr;)*) => {

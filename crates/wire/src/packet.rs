@@ -2,7 +2,8 @@
 //!
 //! Whoever receives or sends goes through here: stores, clients, controllers, the agent's probes,
 //! simulators and fuzzers. Lengths are checked against the bytes once, so that everybody behind can
-//! slice without a check; the tag is checked apart, since only its reader knows whose secret counts.
+//! slice without a check; the tag is checked apart, since only its reader knows whose
+//! secret counts.
 
 use crate::{DecodeError, EncodeError, HEADER_LEN, Header, MAX_KEY, PART, Secret};
 
