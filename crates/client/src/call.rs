@@ -24,11 +24,11 @@ use crate::{
     answer::Request,
     fit::Fit,
     operation::check_key,
-    paths::short_payload,
+    payload::{max_payload, short_payload},
     pull::{Pull, Pulled},
     push::Push,
     routes::Range,
-    rules::{Id, Rules, max_payload},
+    rules::{Id, Rules},
     timing::Backoff,
     waiting::Reply,
 };

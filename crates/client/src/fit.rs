@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use wire::{Flags, HEADER_LEN, Header, Op, PART_BYTES, Secret, VERSION_PRESENT};
 
 use crate::{
-    paths::short_payload,
-    rules::{Rules, max_payload},
+    payload::{max_payload, short_payload},
+    rules::Rules,
 };
 
 /// Silences after which a request is made shorter: of one that is long, where no long one was

@@ -40,6 +40,7 @@ mod memory;
 mod operation;
 mod options;
 mod paths;
+mod payload;
 mod port;
 mod pull;
 mod push;

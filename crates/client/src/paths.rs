@@ -7,25 +7,12 @@
 //! path that is found short is taken for one for a minute; then long ones are tried again, for a
 //! loss may have been taken for a short path, and paths change.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
-};
-
-use crate::rules::max_payload;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Losses of long datagrams in a row after which a path is short: a single one happens on any path.
 const LOST: u8 = 2;
 /// How long what was found out counts.
 const MEMORY_NS: u64 = 60_000_000_000;
-
-/// Longest UDP payload in bytes that a path carries which is short: in an IP packet of 1280 bytes,
-/// which IPv6 demands of all links, and all usual tunnels carry.
-pub(crate) const fn short_payload(store: SocketAddr) -> usize {
-    const LONG: usize = 1500;
-    const SHORT: usize = 1280;
-    max_payload(store) - (LONG - SHORT)
-}
 
 /// What is known of the paths to all stores. Times are in nanoseconds, 0: never.
 pub(crate) struct Paths(Box<[Path]>);
@@ -48,7 +35,8 @@ impl Paths {
         Paths((0..stores).map(|_| Path::default()).collect())
     }
 
-    /// Whether nothing longer than [`short_payload`] is to be sent there.
+    /// Whether nothing longer than [`short_payload`](crate::payload::short_payload) is to be
+    /// sent there.
     pub fn is_short(&self, window: usize, now_ns: u64) -> bool {
         now_ns < self.0[window].short_until_ns.load(Relaxed)
     }
@@ -65,7 +53,8 @@ impl Paths {
         heard_ns > 0 && now_ns < heard_ns + MEMORY_NS
     }
 
-    /// A datagram was answered; `long`: it or its answer is longer than [`short_payload`].
+    /// A datagram was answered; `long`: it or its answer is longer than
+    /// [`short_payload`](crate::payload::short_payload).
     pub fn heard(&self, window: usize, long: bool, now_ns: u64) {
         let path = &self.0[window];
         if !long {

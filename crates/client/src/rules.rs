@@ -1,7 +1,6 @@
 //! What all calls of a client share, and what they learn for one another. No sockets, no clocks.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use wire::{Cluster, MAX_PAYLOAD, Secret, Secrets, TENANT_SYSTEM};
+use wire::{Cluster, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
     Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, paths::Paths,
@@ -124,15 +123,5 @@ impl Rules {
         Error::TooManyInFlight {
             limit: self.options.max_in_flight,
         }
-    }
-}
-
-/// Longest UDP payload in bytes to this store that fits an Ethernet frame of 1500 bytes.
-pub const fn max_payload(store: SocketAddr) -> usize {
-    const IPV6_HEADER_EXCESS: usize = 20;
-    if store.is_ipv6() {
-        MAX_PAYLOAD - IPV6_HEADER_EXCESS
-    } else {
-        MAX_PAYLOAD
     }
 }
