@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use wire::{Flags, Header, Status};
 
-use crate::{About, Error, Reserved, Value};
+use crate::{Error, Metadata, Reservation, Value};
 
 /// A final answer to an [`Operation`](crate::Operation). Its methods read it; each belongs to one
 /// kind of operation.
@@ -66,9 +66,9 @@ impl Answer {
     ///
     /// # Errors
     /// The store's refusal.
-    pub fn about(self) -> Result<Option<About>, Error> {
+    pub fn about(self) -> Result<Option<Metadata>, Error> {
         let len = self.len;
-        Ok(self.found()?.map(|value| About {
+        Ok(self.found()?.map(|value| Metadata {
             len,
             version: value.version,
             expires_in: value.expires_in,
@@ -112,7 +112,7 @@ impl Answer {
     }
 
     /// The same with a value that gives this memory back when it is dropped.
-    pub(crate) fn holding(mut self, reserved: Option<Reserved>) -> Answer {
+    pub(crate) fn holding(mut self, reserved: Option<Reservation>) -> Answer {
         if let Some(reserved) = reserved {
             self.value = reserved.hold(self.value);
         }

@@ -1,7 +1,7 @@
 //! One call from its first datagram to its answer: when to send, what, and when to give up.
 //!
 //! A state machine without sockets or clocks. Whoever drives it sends what [`Call::next`] gives and
-//! comes back with what happened: a reply that [`Waiting`](crate::waiting::Waiting) found for it,
+//! comes back with what happened: a reply that [`RequestTable`](crate::waiting::RequestTable) found for it,
 //! or that the time has come. [`Client`](crate::Client) drives it with sockets and tokio's clock,
 //! [`Machine`](crate::Machine) with whatever its owner says the time is.
 //!
@@ -20,12 +20,12 @@ use nix::libc::EMSGSIZE;
 use wire::{Flags, GoesOn, HEADER_LEN, Header, LIFE_UNKNOWN, Op, PART_BYTES, Secret, Status};
 
 use crate::{
-    Answer, Error, Operation, Reserved,
+    Answer, Error, Operation, Reservation,
     answer::Request,
     fit::Fit,
     operation::check_key,
     payload::{max_payload, short_payload},
-    pull::{Pull, Pulled},
+    pull::{Progress, Pull},
     push::Push,
     routes::Range,
     rules::{Id, Rules},
@@ -91,7 +91,7 @@ pub(crate) struct Call {
     parts: Parts,
     fit: Fit,
     /// For the value that is read or written in parts.
-    reserved: Option<Reserved>,
+    reserved: Option<Reservation>,
     /// Times that the value changed while its parts were read.
     changes: u32,
     /// When the request that is under way is to be sent again, or for the first time after it was
@@ -367,7 +367,7 @@ impl Call {
             rules.counters.put_off.add_one();
             self.put_off = true;
         }
-        if matches!(pulled, Pulled::Changed | Pulled::Begin) {
+        if matches!(pulled, Progress::Changed | Progress::Begin) {
             rules.counters.changed.add_one();
             self.changes += 1;
             if self.changes > MAX_CHANGES {
@@ -375,14 +375,14 @@ impl Call {
             }
         }
         match pulled {
-            Pulled::More => self.go(rules, now_ns),
-            Pulled::Whole(header, value) => {
+            Progress::More => self.go(rules, now_ns),
+            Progress::Whole(header, value) => {
                 let answer = self.answer(rules, header, Bytes::from(value));
                 Step::Done(answer.map(|answer| answer.holding(self.reserved.take())))
             }
-            Pulled::Changed => self.pull(rules, header, &value, now_ns),
-            Pulled::Begin => self.begin(rules, now_ns),
-            Pulled::Final => Step::Done(self.answer(rules, header, value)),
+            Progress::Changed => self.pull(rules, header, &value, now_ns),
+            Progress::Begin => self.begin(rules, now_ns),
+            Progress::Final => Step::Done(self.answer(rules, header, value)),
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::{sync::Semaphore, time::timeout_at};
 use wire::Cluster;
 
 use crate::{
-    About, Answer, Condition, Counts, Error, Operation, Options, Value,
+    Answer, Condition, Counts, Error, Metadata, Operation, Options, Value,
     call::{Call, Step},
     clock,
     port::Port,
@@ -89,7 +89,7 @@ impl Client {
     ///
     /// # Errors
     /// As for `get`.
-    pub async fn about(&self, key: impl AsRef<[u8]>) -> Result<Option<About>, Error> {
+    pub async fn about(&self, key: impl AsRef<[u8]>) -> Result<Option<Metadata>, Error> {
         let key = key.as_ref();
         self.call(Operation::About { key }).await?.about()
     }
@@ -228,23 +228,23 @@ impl Inner {
         let port = port
             .as_ref()
             .expect("a socket was opened for each family in the cluster");
-        let mut expected = port.expect();
+        let mut inbox = port.inbox();
         let mut step = call.start(rules, id, clock::now_ns());
         loop {
             if let Step::Done(result) = step {
                 return result;
             }
             while let Some(outgoing) = call.next(rules, clock::now_ns(), rand::random()) {
-                expected.answers_to(&outgoing, store);
+                inbox.answers_to(&outgoing, store);
                 let datagram = &outgoing.datagram;
                 if let Err(error) = port.send(datagram, store, call.deadline_ns()).await {
                     call.not_sent(rules, &outgoing, error, clock::now_ns())?;
                 }
             }
             let until = clock::timer(call.until_ns());
-            step = match timeout_at(until, expected.reply()).await {
+            step = match timeout_at(until, inbox.reply()).await {
                 Ok(reply) => call.reply(rules, reply, clock::now_ns(), rand::random()),
-                Err(_) => call.timer(rules, expected.was_denied(), clock::now_ns()),
+                Err(_) => call.timer(rules, inbox.was_denied(), clock::now_ns()),
             };
         }
     }

@@ -1,6 +1,6 @@
 use std::{io, net::SocketAddr};
 
-use crate::NotOpened;
+use crate::OpenError;
 
 /// Why a call has no result. Every message is one line that says what to do where there is
 /// something.
@@ -193,7 +193,7 @@ pub enum Error {
         /// Whether a switch answered in its place.
         from_switch: bool,
         /// What is wrong with it.
-        why: NotOpened,
+        why: OpenError,
     },
     /// An answer that makes no sense for its request.
     #[error("{store} answered a request with {what}; expected an answer of protocol version {}", wire::MAGIC_VERSION & 0xf)]

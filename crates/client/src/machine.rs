@@ -14,7 +14,7 @@ use crate::{
     Answer, Counts, Error, Operation, Options,
     call::{Call, Outgoing, Step},
     rules::Rules,
-    waiting::{Incoming, Waiting, Whom},
+    waiting::{Incoming, Recipient, RequestTable},
     window::Writes,
 };
 
@@ -31,8 +31,8 @@ use crate::{
 pub struct Machine {
     rules: Rules,
     rng: Xoshiro256PlusPlus,
-    waiting: Waiting<Asker>,
-    calls: BTreeMap<u64, Running>,
+    waiting: RequestTable<Asker>,
+    calls: BTreeMap<u64, RunningCall>,
     next_call: u64,
     /// (when, call).
     timers: BTreeSet<(u64, u64)>,
@@ -54,7 +54,7 @@ struct Window {
     queue: VecDeque<u64>,
 }
 
-struct Running {
+struct RunningCall {
     call: Call,
     stage: Stage,
     /// Ids of its requests.
@@ -70,7 +70,7 @@ struct Asker {
     many: bool,
 }
 
-impl Whom for Asker {
+impl Recipient for Asker {
     fn again(&self) -> Option<Asker> {
         self.many.then_some(*self)
     }
@@ -102,7 +102,7 @@ impl Machine {
         let rules = Rules::new(cluster, tenant, options, rng.random())?;
         Ok(Machine {
             rng,
-            waiting: Waiting::new(rules.routes.stores.clone()),
+            waiting: RequestTable::new(rules.routes.stores.clone()),
             calls: BTreeMap::new(),
             next_call: 0,
             timers: BTreeSet::new(),
@@ -127,7 +127,7 @@ impl Machine {
             Ok(call) => {
                 let until_ns = call.deadline_ns();
                 let stage = Stage::Nothing;
-                let running = Running {
+                let running = RunningCall {
                     call,
                     stage,
                     requests: vec![],
@@ -234,7 +234,7 @@ impl Machine {
         let Some(running) = self.calls.remove(&number) else {
             return;
         };
-        let Running { call, stage, .. } = running;
+        let RunningCall { call, stage, .. } = running;
         self.free += usize::from(stage != Stage::Nothing);
         for request in running.requests {
             self.waiting.remove(request);

@@ -17,7 +17,7 @@ pub struct Memory {
 
 /// Bytes reserved; given back when dropped.
 #[derive(Debug)]
-pub struct Reserved {
+pub struct Reservation {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -33,10 +33,10 @@ impl Memory {
 
     /// Reserves this many bytes, or `None` when they are not free: nobody waits for memory, because
     /// those who hold it may be waiting too.
-    pub fn reserve(&self, bytes: usize) -> Option<Reserved> {
+    pub fn reserve(&self, bytes: usize) -> Option<Reservation> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
         let _permit = self.free.clone().try_acquire_many_owned(units).ok()?;
-        Some(Reserved { _permit })
+        Some(Reservation { _permit })
     }
 
     /// Bytes reserved now, and in all.
@@ -48,20 +48,20 @@ impl Memory {
     }
 }
 
-impl Reserved {
+impl Reservation {
     /// Gives this memory back when the bytes are.
     pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held(bytes, self))
+        Bytes::from_owner(ValueOwner(bytes, self))
     }
 }
 
 /// A value with the memory that is reserved for it.
-struct Held(
+struct ValueOwner(
     Bytes,
-    #[expect(dead_code, reason = "given back when dropped")] Reserved,
+    #[expect(dead_code, reason = "given back when dropped")] Reservation,
 );
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ValueOwner {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

@@ -26,7 +26,7 @@ use crate::{
     clock,
     counters::Counters,
     rules::Rules,
-    waiting::{Incoming, Reply, Waiting, Whom},
+    waiting::{Incoming, Recipient, Reply, RequestTable},
 };
 
 /// Receive buffers handed to the kernel at once. The memory is touched only as far as it is filled.
@@ -38,16 +38,16 @@ const SOCKET_BUFFER: usize = 4 << 20;
 
 /// The socket of one address family.
 pub(crate) struct Port {
-    shared: Arc<Shared>,
+    endpoint: Arc<Endpoint>,
     receiver: AbortHandle,
 }
 
-struct Shared {
+struct Endpoint {
     socket: UdpSocket,
     batched: UdpSocketState,
     secret: Secret,
     counters: Arc<Counters>,
-    waiting: Mutex<Waiting<Sender>>,
+    waiting: Mutex<RequestTable<Sender>>,
 }
 
 impl Port {
@@ -61,20 +61,20 @@ impl Port {
             let batched = UdpSocketState::new((&socket).into())?;
             Ok((UdpSocket::from_std(socket.into())?, batched))
         })?;
-        let shared = Arc::new(Shared {
+        let endpoint = Arc::new(Endpoint {
             socket,
             batched,
             secret: rules.secrets.tag,
             counters: rules.counters.clone(),
-            waiting: Mutex::new(Waiting::new(rules.routes.stores.clone())),
+            waiting: Mutex::new(RequestTable::new(rules.routes.stores.clone())),
         });
-        let receiver = tokio::spawn(receive(shared.clone())).abort_handle();
-        Ok(Port { shared, receiver })
+        let receiver = tokio::spawn(receive(endpoint.clone())).abort_handle();
+        Ok(Port { endpoint, receiver })
     }
 
     /// A place for the answers to a call's requests.
-    pub fn expect(&self) -> Expected<'_> {
-        Expected {
+    pub fn inbox(&self) -> Inbox<'_> {
+        Inbox {
             port: self,
             requests: vec![],
             once: None,
@@ -89,8 +89,8 @@ impl Port {
         store: SocketAddr,
         deadline_ns: u64,
     ) -> io::Result<()> {
-        self.shared.counters.sent.add_one();
-        let socket = &self.shared.socket;
+        self.endpoint.counters.sent.add_one();
+        let socket = &self.endpoint.socket;
         loop {
             match socket.try_send_to(datagram, store) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -126,7 +126,7 @@ enum Sender {
     },
 }
 
-impl Whom for Sender {
+impl Recipient for Sender {
     fn again(&self) -> Option<Sender> {
         match self {
             Sender::Many {
@@ -152,7 +152,7 @@ impl Sender {
 
 /// A call's places in the table of waiting requests, given up when dropped: a cancelled call
 /// leaves nothing.
-pub(crate) struct Expected<'a> {
+pub(crate) struct Inbox<'a> {
     port: &'a Port,
     requests: Vec<u64>,
     /// Of a call with one request under way: the usual case, which costs no queue.
@@ -160,7 +160,7 @@ pub(crate) struct Expected<'a> {
     many: Option<(mpsc::Sender<Reply>, mpsc::Receiver<Reply>)>,
 }
 
-impl Expected<'_> {
+impl Inbox<'_> {
     /// Makes answers to this request arrive here.
     pub fn answers_to(&mut self, outgoing: &Outgoing, store: SocketAddr) {
         let Outgoing {
@@ -176,7 +176,7 @@ impl Expected<'_> {
                 return; // sent again: its answer is waited for
             }
             // It was not sent after all, and goes in another form now, which has several.
-            self.port.shared.waiting().remove(request);
+            self.port.endpoint.waiting().remove(request);
             self.once = None;
         }
         // A call with a second request beside or after its first takes all of them from one queue.
@@ -191,7 +191,7 @@ impl Expected<'_> {
                 several: many,
             }
         };
-        let mut waiting = self.port.shared.waiting();
+        let mut waiting = self.port.endpoint.waiting();
         waiting.insert(request, datagram.clone(), store, sender);
     }
 
@@ -221,15 +221,15 @@ impl Expected<'_> {
     /// Whether somebody who cannot sign in this tenant's name denied a request: a store that has
     /// another secret, or a forger.
     pub fn was_denied(&self) -> bool {
-        let waiting = self.port.shared.waiting();
+        let waiting = self.port.endpoint.waiting();
         let mut requests = self.requests.iter();
         requests.any(|request| waiting.was_denied(*request))
     }
 }
 
-impl Drop for Expected<'_> {
+impl Drop for Inbox<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.port.shared.waiting();
+        let mut waiting = self.port.endpoint.waiting();
         for request in &self.requests {
             waiting.remove(*request);
         }
@@ -269,17 +269,17 @@ fn bind(v6: bool) -> io::Result<socket2::Socket> {
     Ok(socket)
 }
 
-async fn receive(shared: Arc<Shared>) {
+async fn receive(endpoint: Arc<Endpoint>) {
     let mut memory = vec![0; BATCH * SLOT];
     let mut metas = [RecvMeta::default(); BATCH];
     loop {
-        match shared.receive_batch(&mut memory, &mut metas).await {
+        match endpoint.receive_batch(&mut memory, &mut metas).await {
             Ok(count) => {
                 for (buffer, meta) in memory.chunks(SLOT).zip(&metas[..count]) {
                     let filled = &buffer[..meta.len];
                     filled
                         .chunks(meta.stride.max(1))
-                        .for_each(|d| shared.take(d, meta.addr));
+                        .for_each(|d| endpoint.take(d, meta.addr));
                 }
             }
             // Errors of earlier sends surface here; calls notice by their deadline. The pause keeps
@@ -292,8 +292,8 @@ async fn receive(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting<Sender>> {
+impl Endpoint {
+    fn waiting(&self) -> MutexGuard<'_, RequestTable<Sender>> {
         // Nothing panics while it holds the lock, so a poisoned one holds a whole table.
         self.waiting
             .lock()

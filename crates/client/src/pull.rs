@@ -27,7 +27,7 @@ pub(crate) struct Pull {
     /// The lowest part that was never asked for.
     next: usize,
     /// By request id.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, PartRequest>,
     flow: Flow,
     /// A switch sends parts unasked.
     stream: Option<Stream>,
@@ -42,7 +42,7 @@ struct Stream {
 }
 
 /// A request for a part.
-struct Asked {
+struct PartRequest {
     part: usize,
     datagram: Bytes,
     /// When it was sent, if that was only once.
@@ -52,7 +52,7 @@ struct Asked {
 }
 
 /// What an answer was.
-pub(crate) enum Pulled {
+pub(crate) enum Progress {
     /// One of the parts, or nothing of meaning; others are missing.
     More,
     /// The last part that was missing.
@@ -103,7 +103,7 @@ impl Pull {
     }
 
     /// An answer about the right key came.
-    pub fn take(&mut self, rules: &Rules, header: &Header, value: Bytes, now_ns: u64) -> Pulled {
+    pub fn take(&mut self, rules: &Rules, header: &Header, value: Bytes, now_ns: u64) -> Progress {
         let asked = self.asked.get(&header.request);
         if let Some(sent_ns) = asked.and_then(|asked| asked.once_ns) {
             let time = Duration::from_nanos(now_ns.saturating_sub(sent_ns));
@@ -118,30 +118,30 @@ impl Pull {
         }
         // What is late, or comes unasked, says nothing that counts.
         if asked.is_none() {
-            return Pulled::More;
+            return Progress::More;
         }
         match header.status {
             Status::TryAgain => {
                 self.put_off(header.request, now_ns);
-                Pulled::More
+                Progress::More
             }
-            Status::Ok if header.part > 0 => Pulled::Begin,
-            Status::Ok if header.is_part() => Pulled::Changed,
-            Status::NeedPadding => Pulled::Begin,
-            _ => Pulled::Final,
+            Status::Ok if header.part > 0 => Progress::Begin,
+            Status::Ok if header.is_part() => Progress::Changed,
+            Status::NeedPadding => Progress::Begin,
+            _ => Progress::Final,
         }
     }
 
-    fn part_came(&mut self, rules: &Rules, header: &Header, value: Bytes, now_ns: u64) -> Pulled {
+    fn part_came(&mut self, rules: &Rules, header: &Header, value: Bytes, now_ns: u64) -> Progress {
         let from = usize::from(header.part) * PART;
         let part = from / PART_BYTES;
         let len = (self.first.total as usize - from.min(self.first.total as usize)).min(PART_BYTES);
         if !from.is_multiple_of(PART_BYTES) || value.len() != len || len == 0 {
-            return Pulled::Begin;
+            return Progress::Begin;
         }
         self.asked.retain(|_, asked| asked.part != part);
         if self.has(part) {
-            return Pulled::More;
+            return Progress::More;
         }
         self.from_switch &= header.flags.has(Flags::CACHED);
         self.flow.came();
@@ -164,12 +164,12 @@ impl Pull {
                     total: 0,
                     ..self.first
                 };
-                return Pulled::Whole(header, std::mem::take(&mut self.joined));
+                return Progress::Whole(header, std::mem::take(&mut self.joined));
             }
         }
         let joined = self.joined.len() / PART_BYTES;
         self.stream.take_if(|stream| joined >= stream.parts);
-        Pulled::More
+        Progress::More
     }
 
     fn put_off(&mut self, request: u64, now_ns: u64) {
@@ -217,7 +217,7 @@ impl Pull {
             version: self.first.version,
             ..Header::new(wire::Op::ReadRequest)
         });
-        let asked = Asked {
+        let asked = PartRequest {
             part,
             datagram: datagram.clone(),
             once_ns: Some(now_ns),

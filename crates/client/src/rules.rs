@@ -11,8 +11,8 @@ use std::{
 use wire::{Cluster, Secret, Secrets, TENANT_SYSTEM};
 
 use crate::{
-    Error, Options, Reserved, counters::Counters, envelope::Envelope, lives::Lives, paths::Paths,
-    routes::Routes, sizes::Sizes, timing::RoundTrip,
+    Error, Options, Reservation, counters::Counters, envelope::Envelope, lives::Lives,
+    paths::Paths, routes::Routes, sizes::Sizes, timing::RoundTrip,
 };
 
 /// What ties an answer to its request.
@@ -111,7 +111,7 @@ impl Rules {
     }
 
     /// Memory for a value that no packet holds; none: no bound is set.
-    pub fn reserve(&self, len: usize) -> Result<Option<Reserved>, Error> {
+    pub fn reserve(&self, len: usize) -> Result<Option<Reservation>, Error> {
         let Some(memory) = &self.options.memory else {
             return Ok(None);
         };

@@ -116,12 +116,12 @@ impl TenantSeal {
     ///
     /// # Errors
     /// Why it does not open; nothing of its contents is given away then.
-    pub fn open(&self, key: &HiddenKey, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
+    pub fn open(&self, key: &HiddenKey, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         let (nonce, rest) = match sealed.split_first() {
-            Some((&FORMAT, rest)) => rest.split_first_chunk().ok_or(NotOpened::NotSealed)?,
-            _ => return Err(NotOpened::NotSealed),
+            Some((&FORMAT, rest)) => rest.split_first_chunk().ok_or(OpenError::NotSealed)?,
+            _ => return Err(OpenError::NotSealed),
         };
-        let (ciphertext, tag) = rest.split_last_chunk().ok_or(NotOpened::NotSealed)?;
+        let (ciphertext, tag) = rest.split_last_chunk().ok_or(OpenError::NotSealed)?;
         let mut value = ciphertext.to_vec();
         self.cipher
             .decrypt_inout_detached(
@@ -130,7 +130,7 @@ impl TenantSeal {
                 value.as_mut_slice().into(),
                 &Tag::from(*tag as [u8; TAG_BYTES]),
             )
-            .map_err(|_| NotOpened::Refused)?;
+            .map_err(|_| OpenError::Refused)?;
         Ok(value)
     }
 
@@ -173,7 +173,7 @@ impl AsRef<[u8]> for HiddenKey {
 
 /// Why a value does not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOpened {
+pub enum OpenError {
     /// Too short for a sealed value, or of a format that is not known here.
     #[error(
         "it is no sealed value of format {FORMAT}: it was written by something that does not seal, or by a newer version"

@@ -18,8 +18,8 @@ const ALL_MEMORY: u16 = 256;
 
 /// Room that answers are likely to need. Lengths are in bytes, of values as they travel.
 pub(crate) struct Sizes {
-    groups: Box<[Longest]>,
-    all: Longest,
+    groups: Box<[RecentMaximum]>,
+    all: RecentMaximum,
     /// What reads always leave room for.
     least: usize,
     /// Whether some value ever came in parts.
@@ -30,8 +30,8 @@ impl Sizes {
     /// Nothing is known. Reads leave room for `least` bytes, whatever comes.
     pub fn new(least: usize) -> Sizes {
         Sizes {
-            groups: (0..GROUPS).map(|_| Longest::default()).collect(),
-            all: Longest::default(),
+            groups: (0..GROUPS).map(|_| RecentMaximum::default()).collect(),
+            all: RecentMaximum::default(),
             least,
             any_in_parts: AtomicBool::new(false),
         }
@@ -66,7 +66,7 @@ impl Sizes {
         self.all.saw(room as u16, ALL_MEMORY);
     }
 
-    fn group(&self, key: &KeyHash) -> &Longest {
+    fn group(&self, key: &KeyHash) -> &RecentMaximum {
         // Not from the hash's beginning, which says which store has the key.
         let [.., high, low] = key.0;
         &self.groups[usize::from(u16::from_be_bytes([high, low])) % GROUPS]
@@ -76,11 +76,11 @@ impl Sizes {
 /// The longest of the values seen last, in one word: what is lost to a race costs a round trip
 /// later on. Where all values are of one length it is written once.
 #[derive(Default)]
-struct Longest(AtomicU64);
+struct RecentMaximum(AtomicU64);
 
-/// What the word says. All zero: nothing was seen.
+/// What was seen, as the word says it. All zero: nothing was.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct History {
     any: bool,
     longest: u16,
     /// The longest of those that came since the longest did, and how many they are.
@@ -88,40 +88,40 @@ struct Seen {
     shorter: u16,
 }
 
-impl Longest {
+impl RecentMaximum {
     fn read(&self) -> Option<usize> {
-        let seen = Seen::of(self.0.load(Relaxed));
-        seen.any.then_some(usize::from(seen.longest))
+        let history = History::of(self.0.load(Relaxed));
+        history.any.then_some(usize::from(history.longest))
     }
 
     fn saw(&self, len: u16, memory: u16) {
-        let before = Seen::of(self.0.load(Relaxed));
-        let mut seen = before;
-        if !seen.any || len >= seen.longest {
-            seen = Seen {
+        let before = History::of(self.0.load(Relaxed));
+        let mut history = before;
+        if !history.any || len >= history.longest {
+            history = History {
                 any: true,
                 longest: len,
                 next: 0,
                 shorter: 0,
             };
         } else {
-            seen.next = seen.next.max(len);
-            seen.shorter += 1;
-            if seen.shorter >= memory {
-                seen.longest = seen.next;
-                seen.next = 0;
-                seen.shorter = 0;
+            history.next = history.next.max(len);
+            history.shorter += 1;
+            if history.shorter >= memory {
+                history.longest = history.next;
+                history.next = 0;
+                history.shorter = 0;
             }
         }
-        if seen != before {
-            self.0.store(seen.word(), Relaxed);
+        if history != before {
+            self.0.store(history.word(), Relaxed);
         }
     }
 }
 
-impl Seen {
-    fn of(word: u64) -> Seen {
-        Seen {
+impl History {
+    fn of(word: u64) -> History {
+        History {
             any: word >> 48 != 0,
             longest: (word >> 32) as u16,
             next: (word >> 16) as u16,

@@ -18,7 +18,7 @@ pub struct Value {
 
 /// What a read found, without the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct Metadata {
     /// Length of the value in bytes.
     pub len: usize,
     /// As of [`Value::version`].

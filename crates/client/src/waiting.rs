@@ -30,14 +30,14 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Whom to tell of an answer.
-pub(crate) trait Whom: Sized {
+/// Who is told of an answer.
+pub(crate) trait Recipient: Sized {
     /// The same, if more answers to the same request are to be told.
     fn again(&self) -> Option<Self>;
 }
 
 /// The requests that wait for answers, each with whom to tell.
-pub(crate) struct Waiting<T> {
+pub(crate) struct RequestTable<T> {
     requests: HashMap<u64, Request<T>>,
     /// The cluster's, in its order: one that a switch chose for a read answers in its own name.
     stores: Arc<[SocketAddr]>,
@@ -49,25 +49,25 @@ struct Request<T> {
     store: SocketAddr,
     /// An answer without a valid tag said that the request was denied.
     denied: bool,
-    whom: T,
+    recipient: T,
 }
 
-impl<T: Whom> Waiting<T> {
+impl<T: Recipient> RequestTable<T> {
     /// None, to these stores.
-    pub fn new(stores: Arc<[SocketAddr]>) -> Waiting<T> {
-        Waiting {
+    pub fn new(stores: Arc<[SocketAddr]>) -> RequestTable<T> {
+        RequestTable {
             requests: HashMap::new(),
             stores,
         }
     }
 
     /// From now on answers to the request with this id are waited for, if they are not already.
-    pub fn insert(&mut self, request: u64, datagram: Bytes, store: SocketAddr, whom: T) {
+    pub fn insert(&mut self, request: u64, datagram: Bytes, store: SocketAddr, recipient: T) {
         self.requests.entry(request).or_insert(Request {
             datagram,
             store,
             denied: false,
-            whom,
+            recipient,
         });
     }
 
@@ -99,11 +99,11 @@ impl<T: Whom> Waiting<T> {
             waiting.denied = true;
             return None;
         }
-        let whom = match waiting.whom.again() {
-            Some(whom) => whom,
-            None => self.requests.remove(&request)?.whom,
+        let recipient = match waiting.recipient.again() {
+            Some(recipient) => recipient,
+            None => self.requests.remove(&request)?.recipient,
         };
-        Some((whom, reply))
+        Some((recipient, reply))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, str::FromStr, time::Duration};
 
 use bytes::Bytes;
-use client::{Memory, Reserved, Seal, TenantSeal};
+use client::{Memory, Reservation, Seal, TenantSeal};
 use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, Value, aio::MultiplexedConnection};
 use tokio::sync::Mutex;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
@@ -263,7 +263,7 @@ impl Direct {
         self.backend_of(&stored).write(&command).await.map(drop)
     }
 
-    fn reserve(&self, len: usize) -> DataResult<Reserved> {
+    fn reserve(&self, len: usize) -> DataResult<Reservation> {
         self.memory.reserve(len).ok_or_else(|| {
             ErrorLine(format!(
                 "OOM a value of {len} bytes: the gateway's memory for large requests (--max-memory) is in use"
@@ -293,7 +293,7 @@ impl Direct {
         key: &[u8],
         value: Value,
         len: usize,
-        reserved: Reserved,
+        reserved: Reservation,
     ) -> DataResult<Option<Bytes>> {
         match value {
             Value::Nil => Ok(None),

@@ -152,7 +152,7 @@ impl Store {
 
 /// Whom a datagram reaches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum To {
+enum Destination {
     Store(usize),
     Client(usize),
 }
@@ -185,7 +185,7 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
         .collect();
     clients[0].rules.joins_any_version = mutant;
     let mut begun: BTreeMap<(usize, u64), (u64, Option<u64>)> = BTreeMap::new();
-    let mut arrivals: BTreeSet<(u64, u64, To, Vec<u8>)> = BTreeSet::new();
+    let mut arrivals: BTreeSet<(u64, u64, Destination, Vec<u8>)> = BTreeSet::new();
     let (mut now, mut number, mut last_stamp) = (0, 0, 1);
     let (mut outcome, mut succeeded, mut impossible) = (Outcome::default(), vec![], vec![]);
     let mut restart_ns = faults.restart_ms * MS;
@@ -251,7 +251,7 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
                     let at = now + rng.random_range(50..=faults.longest_us.max(50)) * US;
                     number += 1;
                     if !rng.random_ratio(faults.lose, 100) {
-                        arrivals.insert((at, number, To::Store(who), datagram.to_vec()));
+                        arrivals.insert((at, number, Destination::Store(who), datagram.to_vec()));
                     }
                 }
             }
@@ -267,8 +267,8 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
                 let (at, _, to, bytes) = arrivals.pop_first().unwrap();
                 now = at;
                 match to {
-                    To::Client(who) => clients[who].take(&bytes, address(), now),
-                    To::Store(who) => {
+                    Destination::Client(who) => clients[who].take(&bytes, address(), now),
+                    Destination::Store(who) => {
                         let packet = Packet::decode(&bytes).unwrap();
                         let try_again = rng.random_ratio(faults.try_again, 100);
                         let (header, value) = store.answer(&packet, bytes.len(), now, try_again);
@@ -278,7 +278,7 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
                         let at = now + rng.random_range(50..=faults.longest_us.max(50)) * US;
                         number += 1;
                         if !rng.random_ratio(faults.lose + faults.lose_answers, 100) {
-                            arrivals.insert((at, number, To::Client(who), reply));
+                            arrivals.insert((at, number, Destination::Client(who), reply));
                         }
                     }
                 }
@@ -397,7 +397,7 @@ fn no_more_is_held_than_has_arrived() {
     };
     machine.take(&first(1 << 20), address(), MS);
     assert_eq!(std::iter::from_fn(|| machine.next_datagram()).count(), 32);
-    let Some(Running { call, .. }) = machine.calls.get(&0) else {
+    let Some(RunningCall { call, .. }) = machine.calls.get(&0) else {
         panic!("it goes on");
     };
     assert!(call.held_bytes() < 2 * PART_BYTES, "{}", call.held_bytes());

@@ -33,7 +33,7 @@ proptest! {
         let mut sealed = seal.seal(&hidden, &value);
         let at = at.index(sealed.len());
         sealed[at] ^= 1u8 << bit;
-        let expected = if at == 0 { NotOpened::NotSealed } else { NotOpened::Refused };
+        let expected = if at == 0 { OpenError::NotSealed } else { OpenError::Refused };
         prop_assert_eq!(seal.open(&hidden, &sealed), Err(expected));
     }
 
@@ -57,17 +57,17 @@ proptest! {
         let sealed = a.seal(&a.hide(&keys.0), &value);
         if keys.0 != keys.1 {
             prop_assert_ne!(a.hide(&keys.0), a.hide(&keys.1));
-            prop_assert_eq!(a.open(&a.hide(&keys.1), &sealed), Err(NotOpened::Refused));
+            prop_assert_eq!(a.open(&a.hide(&keys.1), &sealed), Err(OpenError::Refused));
         }
         if tenants.0 != tenants.1 {
             prop_assert_ne!(a.hide(&keys.0), b.hide(&keys.0));
-            prop_assert_eq!(b.open(&b.hide(&keys.0), &sealed), Err(NotOpened::Refused));
+            prop_assert_eq!(b.open(&b.hide(&keys.0), &sealed), Err(OpenError::Refused));
             // Nor under the other tenant's hidden key, should somebody copy that along.
-            prop_assert_eq!(b.open(&a.hide(&keys.0), &sealed), Err(NotOpened::Refused));
+            prop_assert_eq!(b.open(&a.hide(&keys.0), &sealed), Err(OpenError::Refused));
         }
         let other = Seal::new([8; 32]).of_tenant(tenants.0);
         prop_assert_ne!(other.hide(&keys.0), a.hide(&keys.0));
-        prop_assert_eq!(other.open(&a.hide(&keys.0), &sealed), Err(NotOpened::Refused));
+        prop_assert_eq!(other.open(&a.hide(&keys.0), &sealed), Err(OpenError::Refused));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Client, Condition, Error, NotOpened, Options, Seal};
+use crate::{Client, Condition, Error, OpenError, Options, Seal};
 use wire::{Flags, Op};
 
 use super::fake::{FakeStore, Faults, patient};
@@ -33,7 +33,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-fn not_opened(result: Result<Option<crate::Value>, Error>) -> (NotOpened, bool) {
+fn not_opened(result: Result<Option<crate::Value>, Error>) -> (OpenError, bool) {
     match result {
         Err(Error::NotOpened {
             why, from_switch, ..
@@ -125,7 +125,7 @@ async fn what_a_switch_answers_opens_as_well() {
         text.contains("switch before") && !text.contains('\n'),
         "{text}"
     );
-    assert_eq!(not_opened(Err(error)), (NotOpened::Refused, true));
+    assert_eq!(not_opened(Err(error)), (OpenError::Refused, true));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn what_was_not_sealed_for_this_key_is_not_returned() {
     }
     assert_eq!(
         not_opened(client.get(KEY).await),
-        (NotOpened::Refused, false)
+        (OpenError::Refused, false)
     );
 
     client.set(KEY, VALUE, None).await.unwrap();
@@ -153,7 +153,7 @@ async fn what_was_not_sealed_for_this_key_is_not_returned() {
     }
     assert_eq!(
         not_opened(client.get(KEY).await),
-        (NotOpened::NotSealed, false)
+        (OpenError::NotSealed, false)
     );
 }
 

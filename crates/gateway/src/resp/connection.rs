@@ -32,7 +32,7 @@ use super::{
     table::{self, Spec},
 };
 use crate::{data::Data, shared::GatewayState};
-use client::Reserved;
+use client::Reservation;
 
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
@@ -50,7 +50,7 @@ pub(crate) struct Connection<D> {
     /// Bytes that came and are no command yet.
     input: BytesMut,
     /// For what the command in `input` needs beyond the connection's own share.
-    input_memory: Option<(usize, Reserved)>,
+    input_memory: Option<(usize, Reservation)>,
     /// A command that waits for its keys, or for room.
     next: Option<Command>,
     /// Answers to come, in order.
@@ -61,7 +61,7 @@ pub(crate) struct Connection<D> {
     working_bytes: usize,
     output: BytesMut,
     /// Memory of the answers in `output`.
-    output_memory: Vec<Reserved>,
+    output_memory: Vec<Reservation>,
     /// Large values in `output`: they keep their own memory reserved.
     output_values: Vec<Bytes>,
 }
@@ -72,7 +72,7 @@ struct Command {
     spec: Option<&'static Spec>,
     /// Bytes that count towards the connection's share.
     bytes: usize,
-    memory: Option<Reserved>,
+    memory: Option<Reservation>,
 }
 
 /// An answer with what must be cleaned up once it is given.
@@ -81,7 +81,7 @@ struct Answer {
     protocol: Protocol,
     keys: Vec<Bytes>,
     bytes: usize,
-    memory: [Option<Reserved>; 2],
+    memory: [Option<Reservation>; 2],
 }
 
 /// An answer to come. Most are: the others do not pay for a box.
@@ -308,7 +308,7 @@ impl<D: Data> Connection<D> {
     /// An answer that is known already; in its place behind those to come. It counts until it has
     /// left: a small one towards the connection's share, a large one in the memory of all. `memory`
     /// is what its command holds.
-    fn ready(&mut self, reply: Reply, bytes: usize, memory: Option<Reserved>) {
+    fn ready(&mut self, reply: Reply, bytes: usize, memory: Option<Reservation>) {
         let len = reply.size_bytes();
         if len <= self.shared.limits.output_bytes {
             return self.ready_within(reply, bytes.max(len), None);
@@ -324,7 +324,7 @@ impl<D: Data> Connection<D> {
         }
     }
 
-    fn ready_within(&mut self, reply: Reply, bytes: usize, memory: Option<Reserved>) {
+    fn ready_within(&mut self, reply: Reply, bytes: usize, memory: Option<Reservation>) {
         let answer = Answer {
             reply,
             protocol: self.session.protocol,
