@@ -1,9 +1,9 @@
 //! One call from its first datagram to its answer: when to send, what, and when to give up.
 //!
 //! A state machine without sockets or clocks. Whoever drives it sends what [`Call::next`] gives and
-//! comes back with what happened: a reply that [`RequestTable`](crate::waiting::RequestTable) found for it,
-//! or that the time has come. [`Client`](crate::Client) drives it with sockets and tokio's clock,
-//! [`Machine`](crate::Machine) with whatever its owner says the time is.
+//! comes back with what happened: a reply that [`RequestTable`](crate::waiting::RequestTable) found
+//! for it, or that the time has come. [`Client`](crate::Client) drives it with sockets and tokio's
+//! clock, [`Machine`](crate::Machine) with whatever its owner says the time is.
 //!
 //! A value that no packet holds goes in parts: those of a read are [`Pull`]'s affair, those of a
 //! write [`Push`]'s. Deadline, life, refusals and outcome are the call's, whatever the length. How

@@ -1,3 +1,10 @@
+//! The client that applications hold: its methods, and how one call is driven with sockets and the
+//! system's clock.
+//!
+//! What to send and when is the affair of the call's own state machine ([`crate::call`]); here a
+//! call finds its place among those in flight and among its store's writes, and a task sends, waits
+//! and hands over what came. [`crate::machine`] drives the same calls without either.
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;

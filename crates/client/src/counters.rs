@@ -1,3 +1,8 @@
+//! What a client counts while it works, by which a caller sees why calls took long.
+//!
+//! Calls and sockets add one at a time; [`crate::Client::counts`] and [`crate::Machine::counts`]
+//! read.
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {

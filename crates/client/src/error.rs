@@ -1,3 +1,9 @@
+//! Why a call has no result, as the caller is told.
+//!
+//! Every call ends with one of these or an answer. Tools and the gateway print the messages as they
+//! are, so each names the store, what happened, whether anything can have been written, and what to
+//! do about it. A discipline's own client returns the same.
+
 use std::{io, net::SocketAddr};
 
 use crate::OpenError;

@@ -1,3 +1,8 @@
+//! What a client is asked for, as a value, and what of it stands in the header of its request.
+//!
+//! [`crate::Client`]'s methods and the drivers of a [`crate::Machine`] make operations; a call
+//! reads its key, value and header from there. So does a discipline's own client.
+
 use std::time::Duration;
 
 use wire::{Flags, Header, MAX_KEY, Op};

@@ -1,3 +1,8 @@
+//! How a client behaves: deadlines, waits, room for values, memory, the seal.
+//!
+//! Whoever makes a client fills this in: applications, the gateway, the lab, `shortstop`. It is
+//! checked once, before anything is opened ([`crate::rules`]).
+
 use std::time::Duration;
 
 use crate::{Error, Memory, Seal};

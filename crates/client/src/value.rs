@@ -1,3 +1,7 @@
+//! What reads give back, and what a write may demand of what is there.
+//!
+//! [`crate::Answer`] makes values of replies; [`crate::Operation`] puts conditions into requests.
+
 use std::time::Duration;
 
 use bytes::Bytes;

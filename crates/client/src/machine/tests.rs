@@ -1,3 +1,6 @@
+//! Single calls of a [`Machine`], step by step: what is sent, when, under which id, and how the
+//! call ends when answers are late, refused or missing.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

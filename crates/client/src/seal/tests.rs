@@ -1,3 +1,6 @@
+//! What is sealed opens for its key and tenant and for nothing else, the format of sealed values
+//! stays, and neither secrets nor files of others get through.
+
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use proptest::{collection::vec, prelude::*};
