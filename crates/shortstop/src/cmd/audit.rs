@@ -1,3 +1,7 @@
+//! `shortstop audit`: what was changed on the controller, by whom and when.
+//!
+//! Reads `/v1/audit` in as many requests as it takes, and writes a table, or JSON.
+
 use std::process::ExitCode;
 
 use api::types::AuditEntry;

@@ -1,3 +1,8 @@
+//! `shortstop control`: the controller as a server, and `control status`, which asks one.
+//!
+//! Here options become what the crate `control` is started with; what a server then does, and the
+//! state it keeps, are that crate's affair.
+
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};

@@ -1,3 +1,7 @@
+//! `shortstop delete`: removes one key.
+//!
+//! The exit status tells scripts whether there was such a key; that of a failure is [`super`]'s.
+
 use std::process::ExitCode;
 
 use commands::target::{Target, not_found};

@@ -1,3 +1,8 @@
+//! `shortstop gateway`: Redis clients on one side, a cluster on the other.
+//!
+//! Here options become what the crate `gateway` is started with, and what can be said of them
+//! before a socket is opened is said.
+
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -1,3 +1,7 @@
+//! `shortstop get`: prints the value of one key.
+//!
+//! The exit status tells scripts whether there was such a key; that of a failure is [`super`]'s.
+
 use std::process::ExitCode;
 
 use commands::{target::Target, value::print};

@@ -1,3 +1,6 @@
+//! Commands that are those of `shortstop-lab` now, under their names of before: `lab`, `bench` and
+//! `resources`. Help does not show them; scripts that have them go on working.
+
 use std::{ffi::OsString, os::unix::process::CommandExt, process::ExitCode};
 
 use anyhow::anyhow;

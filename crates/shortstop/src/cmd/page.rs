@@ -1,3 +1,6 @@
+//! `shortstop page`: which tenant holds which pages of the switches' memory, and asking for pages
+//! and giving them back, by the controller's `/v1/pages` and `/v1/tenants/ID/pages`.
+
 use std::process::ExitCode;
 
 use api::types::{PageGrant, PageId, PageRequest, PageView, ReturnPages};

@@ -1,3 +1,6 @@
+//! `shortstop route`: the routes that the controller keeps on the switches, or leaves to a routing
+//! daemon, by its `/v1/routes`.
+
 use std::process::ExitCode;
 
 use api::types::{RouteSettings, RouteTable, RouteView};

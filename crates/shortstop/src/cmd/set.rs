@@ -1,3 +1,6 @@
+//! `shortstop set`: writes the value of one key, under a condition if one is given, and prints the
+//! version that it has then.
+
 use std::{process::ExitCode, time::Duration};
 
 use client::Condition;

@@ -1,3 +1,10 @@
+//! `shortstop switch`: the agent that makes a machine a switch, and what is asked of switches on
+//! this machine: `status`, `detach`, and which programs the kernel takes (`--check`).
+//!
+//! Here options become what the crate `agent` is started with, and what it reports becomes text.
+//! `status` and `detach` do without a running agent where the programs are the kernel's, for these
+//! outlive it.
+
 use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Options, ProgramPlace, status::Mode};

@@ -1,3 +1,6 @@
+//! `shortstop tenant`: who shares the switches' memory, on which terms and with which secret, by
+//! the controller's `/v1/tenants`.
+
 use std::{net::SocketAddr, process::ExitCode};
 
 use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView, Terms};

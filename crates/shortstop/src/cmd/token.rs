@@ -1,3 +1,8 @@
+//! `shortstop token`: makes a token that the controller will accept, and the lines for its
+//! token file.
+//!
+//! Works without a controller: the file, which has a hash only, and the token go different ways.
+
 use std::process::ExitCode;
 
 use anyhow::bail;

@@ -1,3 +1,6 @@
+//! `shortstop topology`: switches, links and networks as the controller knows them, by its
+//! `/v1/topology`; declaring them from a file, and forgetting a switch.
+
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
