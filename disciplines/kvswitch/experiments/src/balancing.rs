@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
 use crate::{
-    bench::{Balance, Bench, Measured, System},
+    bench::{Balance, Bench, Measurement, System},
     cost,
 };
 
@@ -180,7 +180,7 @@ impl Balancing {
         Ok(Some(point.rate))
     }
 
-    fn figures(&self, one: &Measured) -> Figures {
+    fn figures(&self, one: &Measurement) -> Figures {
         let (items, loads) = (self.rack().items as f64, &one.counted.served);
         let mut figures = Figures::new(one.row().into())
             .aside("items", self.rack().items)

@@ -109,7 +109,7 @@ impl Balance {
 }
 
 /// What was measured of one system under one load.
-pub struct Measured {
+pub struct Measurement {
     /// Of what.
     pub system: System,
     /// As the load saw it.
@@ -120,7 +120,7 @@ pub struct Measured {
     pub figures: BTreeMap<String, f64>,
 }
 
-impl Measured {
+impl Measurement {
     /// How far the servers' loads are from each other: the mean deviation over the mean (equation
     /// 2).
     pub fn imbalance(&self) -> f64 {
@@ -367,7 +367,7 @@ impl<'a> Bench<'a> {
         popularity: Popularity,
         write_ratio: f64,
         rate: Option<f64>,
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<Measurement> {
         let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
         let requests = match self.system {
             // It is so far from balance that fewer show it.
@@ -380,7 +380,7 @@ impl<'a> Bench<'a> {
             ..Phase::reads(popularity, rate, 0.0, seconds)
         };
         let (result, counted) = self.servers.counting(&phase)?;
-        Ok(Measured {
+        Ok(Measurement {
             system: self.system,
             result,
             counted,

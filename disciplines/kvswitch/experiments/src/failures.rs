@@ -43,27 +43,27 @@ pub struct Failures {
 
 /// What happened to the server.
 #[derive(Clone, Copy, PartialEq)]
-enum Happened {
+enum ServerEvent {
     Nothing,
     Died,
     CameBack,
     IsSlow,
 }
 
-impl Happened {
-    const ALL: [Happened; 4] = [
-        Happened::Nothing,
-        Happened::Died,
-        Happened::CameBack,
-        Happened::IsSlow,
+impl ServerEvent {
+    const ALL: [ServerEvent; 4] = [
+        ServerEvent::Nothing,
+        ServerEvent::Died,
+        ServerEvent::CameBack,
+        ServerEvent::IsSlow,
     ];
 
     fn name(self) -> &'static str {
         match self {
-            Happened::Nothing => "before",
-            Happened::Died => "died",
-            Happened::CameBack => "back",
-            Happened::IsSlow => "slow",
+            ServerEvent::Nothing => "before",
+            ServerEvent::Died => "died",
+            ServerEvent::CameBack => "back",
+            ServerEvent::IsSlow => "slow",
         }
     }
 }
@@ -81,7 +81,7 @@ struct Stretch {
 
 /// What was seen after something happened.
 struct Stage {
-    happened: Happened,
+    happened: ServerEvent,
     stretches: Vec<Stretch>,
     result: PhaseResult,
     /// Requests that nobody answered in their time, beyond those for keys that only the dead
@@ -136,7 +136,7 @@ impl Measure for Failures {
         };
         let mut bench = Bench::new(run, &rack, &self.balance, System::Replicas)?;
         bench.learn(popularity, 0.0)?;
-        let stages = Happened::ALL.map(|happened| self.watch(&mut bench, popularity, happened));
+        let stages = ServerEvent::ALL.map(|happened| self.watch(&mut bench, popularity, happened));
         let stages = stages.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.tell(report, run, &stages);
         Ok(())
@@ -148,16 +148,16 @@ impl Failures {
         &self,
         bench: &mut Bench<'_>,
         popularity: Popularity,
-        happened: Happened,
+        happened: ServerEvent,
     ) -> anyhow::Result<Stage> {
         let rate = bench.rate(popularity, 0.0);
         let phase = Phase::reads(popularity, rate, 0.0, self.seconds);
-        if happened == Happened::CameBack {
+        if happened == ServerEvent::CameBack {
             // Its first request comes at once: it is slow from the next stage on.
             let later = Some((self.seconds, self.slow));
             bench.servers.start_server(self.server, later)?;
         }
-        let (server, dies) = (self.server, happened == Happened::Died);
+        let (server, dies) = (self.server, happened == ServerEvent::Died);
         let (result, all) = bench.servers.watching(&phase, self.stretch_s, |servers| {
             if dies {
                 servers.stop_server(server)?;
@@ -181,7 +181,7 @@ impl Failures {
         })
     }
 
-    fn stretch(&self, happened: Happened, at_s: f64, counted: Counted) -> Stretch {
+    fn stretch(&self, happened: ServerEvent, at_s: f64, counted: Counted) -> Stretch {
         let dropped: f64 = counted.dropped.iter().sum();
         let served: f64 = counted.served.iter().sum();
         let mut loads = counted.served;
@@ -189,7 +189,7 @@ impl Failures {
         match happened {
             // Of the slow one it matters only that it drops nothing: keys without replicas may be
             // as much as it can.
-            Happened::Died | Happened::IsSlow => {
+            ServerEvent::Died | ServerEvent::IsSlow => {
                 loads.remove(self.server);
             }
             _ => {}
@@ -216,7 +216,7 @@ impl Failures {
         for stage in stages {
             let name = stage.happened.name();
             let after_s = stage.balanced_after_s(is_bad);
-            if stage.happened != Happened::Nothing {
+            if stage.happened != ServerEvent::Nothing {
                 slowest = slowest.zip(after_s).map(|(a, b)| a.max(b));
                 if let Some(after_s) = after_s {
                     report.summarize(format!("rebalanced_ms_{name}"), after_s * 1e3);
@@ -234,7 +234,7 @@ impl Failures {
             if let Some(last) = stage
                 .stretches
                 .last()
-                .filter(|_| stage.happened == Happened::IsSlow)
+                .filter(|_| stage.happened == ServerEvent::IsSlow)
             {
                 // Over the average: one that does as much as others was not slow, and nothing
                 // was seen.

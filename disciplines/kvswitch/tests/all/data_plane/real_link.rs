@@ -35,17 +35,17 @@ const BESIDE: u16 = SIX;
 /// beside the client.
 const PORTS: [&[u8]; 4] = [&[2], &[3], &[4, 5], &[CLIENT, 6]];
 
-/// What came to a host.
-type Came = (u8, Vec<u8>);
+/// A packet that came to a host, and to which.
+type Arrival = (u8, Vec<u8>);
 
 /// Everything behind one port, in a namespace of its own.
-struct Far {
+struct FarEnd {
     thread: JoinHandle<()>,
     /// Tells it to send something: from which of its hosts, to whom, what.
     says: Sender<(u8, u8, Vec<u8>)>,
 }
 
-fn run_far(number: usize, hosts: &[u8], ready: &Receiver<()>) {
+fn run_far_end(number: usize, hosts: &[u8], ready: &Receiver<()>) {
     ready.recv().expect("the link");
     // The client and a store live in one namespace: what comes from the one to the other comes
     // from outside.
@@ -65,7 +65,7 @@ fn run_far(number: usize, hosts: &[u8], ready: &Receiver<()>) {
 
 fn serve(
     hosts: &'static [u8],
-    came: &Sender<Came>,
+    came: &Sender<Arrival>,
     says: &Receiver<(u8, u8, Vec<u8>)>,
     stop: &AtomicBool,
 ) {
@@ -94,7 +94,7 @@ fn serve(
 }
 
 /// Makes the port and what is behind it.
-fn far(number: usize, mode: Mode, came: Sender<Came>, stop: Arc<AtomicBool>) -> Far {
+fn far_end(number: usize, mode: Mode, came: Sender<Arrival>, stop: Arc<AtomicBool>) -> FarEnd {
     let hosts = PORTS[number];
     ip(&format!("link add h{number} type veth peer name f{number}"));
     ip(&format!(
@@ -119,7 +119,7 @@ fn far(number: usize, mode: Mode, came: Sender<Came>, stop: Arc<AtomicBool>) -> 
         let thread = nix::unistd::gettid();
         let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
         namespace.send(path).expect("waits");
-        run_far(number, hosts, &ready);
+        run_far_end(number, hosts, &ready);
         // The far end of a native program must be native as well: a switch without tenants
         // passes all.
         let end = Switch::load(&[], &[]);
@@ -132,14 +132,14 @@ fn far(number: usize, mode: Mode, came: Sender<Came>, stop: Arc<AtomicBool>) -> 
     ip(&format!("link set f{number} netns {path}"));
     link_is_there.send(()).expect("waits");
     is_ready.recv().expect("a host");
-    Far { thread, says }
+    FarEnd { thread, says }
 }
 
 /// A switch between the client and its stores.
 struct Rack {
     w: World,
-    fars: Vec<Far>,
-    came: Receiver<Came>,
+    far_ends: Vec<FarEnd>,
+    came: Receiver<Arrival>,
     stop: Arc<AtomicBool>,
     number: u64,
 }
@@ -152,8 +152,8 @@ impl Rack {
         tell_at(&w, SIGNED, BESIDE, address(false, 6));
         let (tell, came) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let make = |number| far(number, mode, tell.clone(), stop.clone());
-        let fars: Vec<Far> = (0..PORTS.len()).map(make).collect();
+        let make = |number| far_end(number, mode, tell.clone(), stop.clone());
+        let far_ends: Vec<FarEnd> = (0..PORTS.len()).map(make).collect();
         let attach = |number: usize| {
             let attached = w.switch.dataplane().attach(&format!("h{number}"), mode);
             attached.expect("attaching")
@@ -166,7 +166,7 @@ impl Rack {
         assert!(made.expect("a port"));
         Rack {
             w,
-            fars,
+            far_ends,
             came,
             stop,
             number: 0,
@@ -175,7 +175,7 @@ impl Rack {
 
     fn say(&self, from: u8, to: u8, message: &Message) {
         let at = PORTS.iter().position(|hosts| hosts.contains(&from));
-        let says = &self.fars[at.expect("a host")].says;
+        let says = &self.far_ends[at.expect("a host")].says;
         says.send((from, to, message.payload())).expect("it runs");
     }
 
@@ -215,7 +215,7 @@ impl Rack {
 
     fn end(self) {
         self.stop.store(true, Relaxed);
-        for far in self.fars {
+        for far in self.far_ends {
             far.thread.join().expect("it did not panic");
         }
     }
