@@ -201,7 +201,7 @@ fn plural(users: usize) -> String {
 }
 
 /// The uniform distribution over links that lose frames, where the thesis lost reports and inserts.
-fn lossy(line: &Line, params: &Users, run: &Run<'_>) -> anyhow::Result<Seen> {
+fn lossy(line: &Line, params: &Users, run: &Run<'_>) -> anyhow::Result<Filling> {
     let line = Line {
         fault: Some(Fault {
             loss: params.loss,
@@ -221,7 +221,7 @@ fn lossy(line: &Line, params: &Users, run: &Run<'_>) -> anyhow::Result<Seen> {
 }
 
 /// One filling of the cache and what came after.
-struct Seen {
+struct Filling {
     popularity: Popularity,
     what: String,
     users: usize,
@@ -232,7 +232,7 @@ struct Seen {
     sweep: PhaseResult,
 }
 
-impl Seen {
+impl Filling {
     fn phases(&self) -> impl Iterator<Item = &PhaseResult> {
         let last = [&self.steady, &self.sweep];
         self.settled.phases.iter().chain(last)
@@ -327,7 +327,7 @@ impl<'a> Switch<'a> {
         users: usize,
         popularity: Popularity,
         what: &str,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Filling> {
         let params = self.params;
         let (tenants, mut load) = self.newcomers(users, params.tenancy.quota)?;
         let phase = Phase::reads(popularity, params.rate, 0.0, params.round_s);
@@ -341,7 +341,7 @@ impl<'a> Switch<'a> {
         let (answered, sweep) = sweep(&mut load)?;
         drop(load);
         self.stage.rig.remove_tenants(&tenants)?;
-        Ok(Seen {
+        Ok(Filling {
             popularity,
             what: what.into(),
             users,
