@@ -24,7 +24,7 @@ const INTERVAL_MS: u64 = 2;
 /// Throughput over time while popularity changes every few seconds.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Churning {
+pub struct ThroughputUnderChurn {
     rack: Rack,
     /// Zipf's exponent.
     theta: f64,
@@ -54,7 +54,7 @@ pub struct Churning {
     scan_s: f64,
 }
 
-impl Measure for Churning {
+impl Measure for ThroughputUnderChurn {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         exponent(self.theta)?;
@@ -125,7 +125,7 @@ impl Measure for Churning {
 
 /// The rack under change.
 struct Churns<'a> {
-    params: &'a Churning,
+    params: &'a ThroughputUnderChurn,
     run: &'a Run<'a>,
     popularity: Popularity,
     rate: f64,
@@ -244,18 +244,18 @@ impl Churns<'_> {
         schedule: ChurnSchedule,
         changes: usize,
         report: &mut Report,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<RackRecoveries> {
         self.run.progress.say(format!("{name}: {changes} changes"));
         let every_s = schedule.every_s;
         let seconds = every_s * (changes as f64 + 0.98);
         let result = self.servers.phase(&self.phase(seconds, Some(schedule)))?;
         self.wrong += result.wrong();
         let of = |watched: Watched| Recoveries::of(&result, every_s * 1000.0, &watched);
-        let seen = Seen {
+        let seen = RackRecoveries {
             answers: of(Watched::answers(self.answers)),
             hits: of(Watched::hits(self.hits)),
         };
-        let Seen { answers, hits } = &seen;
+        let RackRecoveries { answers, hits } = &seen;
         self.table.row([
             name.into(),
             answers.ms.len().to_string(),
@@ -312,7 +312,7 @@ impl Churns<'_> {
 const SOON_MS: f64 = 400.0;
 
 /// How a rack took changes, by what was answered and by what the switch answered.
-struct Seen {
+struct RackRecoveries {
     answers: Recoveries,
     hits: Recoveries,
 }

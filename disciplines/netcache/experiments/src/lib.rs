@@ -12,7 +12,7 @@ const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 pub const EXPERIMENTS: &[Registered] = &[
     Registered {
         toml: include_str!("../netcache-churn.toml"),
-        kind: &Kind::of::<churn::Churning>("churn"),
+        kind: &Kind::of::<churn::ThroughputUnderChurn>("churn"),
     },
     Registered {
         toml: include_str!("../netcache-skew.toml"),

@@ -25,9 +25,9 @@ fn goes_on(reads: u32, least: u32, begun: Instant, seen: impl Fn() -> bool) -> b
 }
 
 /// Tells the other CPU that all is over, also when this one panics: it would go on for ever.
-struct Done<'a>(&'a AtomicBool);
+struct EndSignal<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for EndSignal<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
@@ -82,7 +82,7 @@ fn a_value_is_never_torn() {
         });
         let read = Message::read(SIGNED, KEY).over_ipv6(); // its checksum is verified, too
         let mut out = vec![];
-        let _done = Done(&done);
+        let _done = EndSignal(&done);
         let begun = Instant::now();
         while goes_on(reads, READS, begun, || {
             answered.iter().all(|count| *count > 0)
@@ -160,7 +160,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
         let read = Message::read(SIGNED, KEY);
         let mut out = vec![];
         let torn = || w.switch.counters.get("bypass_torn").expect("counters");
-        let _done = Done(&done);
+        let _done = EndSignal(&done);
         let begun = Instant::now();
         let seen = |answered: &[u32; 2]| answered.iter().all(|count| *count > 0) && torn() > 0;
         while goes_on(reads, READS, begun, || seen(&answered)) {
@@ -203,7 +203,7 @@ fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             pin_to_cpu(1);
-            let _done = Done(&done);
+            let _done = EndSignal(&done);
             let begun = Instant::now();
             let mut rounds = keys.iter().cycle().zip(0..);
             while let Some((key, round)) = rounds.next()
