@@ -19,7 +19,7 @@ use crate::system::{Bench, Caches, Mix, System, overflow_ratio};
 /// places again and again (figure 18).
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Churning {
+pub struct ThroughputUnderChurn {
     rack: Rack,
     #[serde(default)]
     caches: Caches,
@@ -41,7 +41,7 @@ pub struct Churning {
     stretch_s: f64,
 }
 
-impl Measure for Churning {
+impl Measure for ThroughputUnderChurn {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         self.caches.check(&self.rack)?;
@@ -87,7 +87,7 @@ impl Measure for Churning {
     }
 }
 
-impl Churning {
+impl ThroughputUnderChurn {
     fn tell(
         &self,
         report: &mut Report,

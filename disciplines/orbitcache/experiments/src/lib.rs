@@ -49,7 +49,7 @@ pub const EXPERIMENTS: &[Registered] = &[
     },
     Registered {
         toml: include_str!("../orbit-churn.toml"),
-        kind: &Kind::of::<churn::Churning>("orbit-churn"),
+        kind: &Kind::of::<churn::ThroughputUnderChurn>("orbit-churn"),
     },
 ];
 

@@ -294,13 +294,18 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// As [`Servers::phase`].
-    pub fn saturate(&mut self, what: &str, search: &Search, mix: Mix) -> anyhow::Result<Measured> {
+    pub fn saturate(
+        &mut self,
+        what: &str,
+        search: &Search,
+        mix: Mix,
+    ) -> anyhow::Result<Measurement> {
         let bound = self.bound(mix);
         self.preload(bound)?;
         let what = format!("{what}, {}", self.system.name());
         let phase = |rate, warmup, seconds| mix.phase(rate, warmup, seconds);
         let point = self.servers.saturate(bound, &what, search, phase)?;
-        Ok(Measured {
+        Ok(Measurement {
             system: self.system,
             bound,
             point,
@@ -309,7 +314,7 @@ impl<'a> Bench<'a> {
 }
 
 /// What was measured at the point of saturation.
-pub struct Measured {
+pub struct Measurement {
     /// Of what.
     pub system: System,
     /// What the servers would carry.
@@ -318,7 +323,7 @@ pub struct Measured {
     pub point: Saturation,
 }
 
-impl Measured {
+impl Measurement {
     /// Requests per second.
     pub fn rate(&self) -> f64 {
         self.point.rate
