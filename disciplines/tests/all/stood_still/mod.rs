@@ -143,14 +143,14 @@ impl Rack {
 
     /// Goes on for some leases, with a write in the end; what was read since `from_ns` that was old
     /// already when it was asked for.
-    fn old_reads(mut self, from_ns: u64) -> Old {
+    fn old_reads(mut self, from_ns: u64) -> OldReads {
         let newest = self.newest;
         self.run(5 * LEASE);
         let since = |read: &&Read| read.asked_ns >= from_ns;
         let all: Vec<Read> = self.seen().iter().filter(since).copied().collect();
         let old = all.iter().filter(|read| read.number < newest);
         let for_ns = old.clone().map(|read| read.told_ns - from_ns).max();
-        let old = Old {
+        let old = OldReads {
             reads: old.count(),
             of: all.len(),
             for_ns: for_ns.unwrap_or(0),
@@ -165,14 +165,14 @@ impl Rack {
 
 /// What was read that was old.
 #[derive(Debug)]
-struct Old {
+struct OldReads {
     reads: usize,
     of: usize,
     /// How long after the switch went on the last of it came.
     for_ns: u64,
 }
 
-impl Old {
+impl OldReads {
     /// Whether old values were read, and for this long at the most.
     fn ends_within(&self, most_ns: u64) -> bool {
         assert!(
@@ -184,7 +184,7 @@ impl Old {
 }
 
 /// Old values that a switch serves after it stood still for so long, longer than a lease.
-fn after_a_pause(for_ns: u64, waits: bool, breaks: Option<Mutant>) -> Old {
+fn after_a_pause(for_ns: u64, waits: bool, breaks: Option<Mutant>) -> OldReads {
     let mut rack = Rack::new(breaks);
     // Not within a lease: the store would ask for the copy, and the question would wait at
     // the switch.
@@ -243,7 +243,7 @@ fn a_paused_store_makes_nothing_old() {
 
 /// A switch with a copy of 1 goes back to a snapshot while it has a copy of 2, without an agent:
 /// what becomes of leases is the programs' affair.
-fn after_a_restore(age_ns: u64, breaks: Option<Mutant>) -> Old {
+fn after_a_restore(age_ns: u64, breaks: Option<Mutant>) -> OldReads {
     let mut rack = Rack::new(breaks);
     let agent = rack.world.process("switch1/agent").unwrap();
     rack.world.kill(agent);
