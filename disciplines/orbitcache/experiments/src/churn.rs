@@ -1,3 +1,6 @@
+//! What a rack behind OrbitCache answers while the hottest keys change, and how many requests for
+//! cached items overflow to servers meanwhile (figure 18).
+
 use experiments::{
     Measure, Options, Report, Run,
     params::{exponent, positive},

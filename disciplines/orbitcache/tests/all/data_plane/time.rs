@@ -80,7 +80,8 @@ impl Time {
 
 /// Where an orbit has its notes of the clock.
 fn notes(orbit: &[u8]) -> impl Iterator<Item = usize> + use<> {
-    let (many, first) = (usize::from(orbit[MANY]), usize::from(orbit[FIRST])); // their low bytes: both are small
+    // Their low bytes: both are small.
+    let (many, first) = (usize::from(orbit[MANY]), usize::from(orbit[FIRST]));
     let queue = (first..first + many).map(|n| QUEUE + n % QUEUE_LEN * WAITING);
     let of_queue = queue.map(|waiting| waiting + SINCE_NS);
     [SEEN_NS, BUSY_NS].into_iter().chain(of_queue)
