@@ -1,3 +1,6 @@
+//! How soon servers are in balance again, and what clients lose, when one of them dies, comes back
+//! empty, and becomes slow: four stretches of the same load, each looked at in short steps.
+
 use anyhow::ensure;
 use experiments::{
     Measure, Options, Report, Run,
