@@ -37,12 +37,7 @@ type Check = fn(&Tree) -> anyhow::Result<Vec<Finding>>;
 
 /// Folders that are not held to the checks yet, for other work is under way there.
 const LATER: &[&str] = &[
-    "crates/client/",
-    "crates/commands/",
-    "crates/decide/",
-    "crates/shortstop/",
-    "crates/wire/",
-    "disciplines/",
+    "disciplines/chain/",
     "lab/emulated/",
     "lab/experiments/",
     "lab/figures/",
