@@ -249,6 +249,9 @@ impl Engine {
         }
         let epoch = origin.epoch;
         self.keys.part_passed(cx, (key.tenant, key.hash), epoch);
+        // What that released goes before this write.
+        self.finish(now_ns, out);
+        let cx = &mut self.facts.at(now_ns, out);
         let total = packet.header.total;
         if total > cx.config.cluster.max_value {
             cx.counters.refused_too_large += 1;
@@ -292,9 +295,13 @@ impl Engine {
         let cx = &mut self.facts.at(now_ns, out);
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
+        if !cx.ledger.has_room(key.tenant) {
+            return put_off(cx, &job, key.bytes);
+        }
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
             put_off(cx, &job, key.bytes);
-        } else if proceeds == Whereabouts::Away {
+        }
+        if proceeds == Whereabouts::Away {
             self.loans.recall(cx, id);
         }
     }
@@ -321,8 +328,10 @@ impl Engine {
             Effect::Hold(id, key) => self.keys.hold(cx, id, &key),
             Effect::Release(id) => self.keys.release(cx, id),
             Effect::Begun(id) => {
-                let queued = self.keys.take_movable(cx, id);
-                self.loans.begun(cx, id, queued);
+                if self.loans.is_open(&id) {
+                    let queued = self.keys.take_movable(cx, id);
+                    self.loans.begun(cx, id, queued);
+                }
             }
             Effect::Submit(write) => {
                 let (job, key, epoch) = *write;
@@ -387,10 +396,12 @@ impl Engine {
         self.recalls.tick(&mut self.keys, cx);
         self.loans.tick(cx);
         self.replicas.tick(cx);
-        if self.lessor.offer(cx) {
+        let is_offered = self.lessor.offer(cx);
+        // What is due of a key is seen there before it is swept away.
+        self.keys.tick(cx);
+        if is_offered {
             self.keys.sweep(cx);
         }
-        self.keys.tick(cx);
         self.halves.tick(cx);
         cx.ledger.tick(now_ns);
         cx.values.tick(now_ns);

@@ -134,7 +134,7 @@ enum Phase {
     Recording,
     Clearing,
     Beginning(Role),
-    OwnerLease,
+    Lent,
     Recalling,
     Flushing,
     Closing,
@@ -277,7 +277,7 @@ impl<V: Clone> Loan<V> {
 
     /// Whether the owner answers, as far as is known.
     pub fn is_lent(&self) -> bool {
-        self.phase == Phase::OwnerLease
+        self.phase == Phase::Lent
     }
 
     /// Whether it is being called back, or was.
@@ -354,7 +354,7 @@ impl<V: Clone> Loan<V> {
         }
         let next = match role {
             Role::Keeper => Phase::Beginning(Role::Owner),
-            Role::Owner => Phase::OwnerLease,
+            Role::Owner => Phase::Lent,
         };
         self.pull_ns = now_ns + self.terms.bound_ns / 2;
         self.enter(next, now_ns);
@@ -369,8 +369,8 @@ impl<V: Clone> Loan<V> {
             self.offered(taken.version, value);
         }
         match self.phase {
-            Phase::OwnerLease if !taken.found || taken.sealed => self.recall(now_ns),
-            Phase::OwnerLease if role == Role::Keeper && self.pulling => {
+            Phase::Lent if !taken.found || taken.sealed => self.recall(now_ns),
+            Phase::Lent if role == Role::Keeper && self.pulling => {
                 self.pulling = false;
                 self.pull_ns = self.asking.since_ns + self.terms.bound_ns / 2;
             }
@@ -433,9 +433,7 @@ impl<V: Clone> Loan<V> {
             Phase::Beginning(Role::Owner) if self.away_since_ns.is_none() => {
                 self.enter(Phase::Closing, now_ns);
             }
-            Phase::Beginning(Role::Owner) | Phase::OwnerLease => {
-                self.enter(Phase::Recalling, now_ns)
-            }
+            Phase::Beginning(Role::Owner) | Phase::Lent => self.enter(Phase::Recalling, now_ns),
             // The journal's answer must come first; what is asked for is lent for a moment then.
             Phase::Recording => {}
             Phase::Recalling | Phase::Flushing | Phase::Closing | Phase::Over => {}
@@ -468,7 +466,7 @@ impl<V: Clone> Loan<V> {
             Phase::Recording => self.tell(Act::Record, out),
             Phase::Clearing => self.tell(Act::Clear, out),
             Phase::Beginning(role) => self.begin(role, leases, now_ns, out),
-            Phase::OwnerLease => self.pull(leases, now_ns, out),
+            Phase::Lent => self.pull(leases, now_ns, out),
             Phase::Recalling => self.take_back(leases, now_ns, out),
             Phase::Flushing => self.flush(now_ns, out),
             Phase::Closing if self.asking.next_ns > now_ns => self.asking.next_ns,

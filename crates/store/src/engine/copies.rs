@@ -1,5 +1,5 @@
 //! Copies of other stores' keys that disciplines want held here (docs/coherence.md,
-//! "ForeignCopies"): this store follows the rules as a switch does, and answers reads that a switch
+//! "Replicas"): this store follows the rules as a switch does, and answers reads that a switch
 //! sends it in the place of a key's home.
 //!
 //! A read of a copy that may not be served now is passed on: the home is asked, once for all reads

@@ -56,9 +56,6 @@ impl Keys {
         epoch: Epoch,
         proceeds: Whereabouts,
     ) -> Option<PendingWrite> {
-        if !cx.ledger.has_room(key.tenant) {
-            return Some(job);
-        }
         let write = Write {
             epoch,
             told_stores: job.told_stores,

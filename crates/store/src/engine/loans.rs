@@ -160,6 +160,11 @@ impl Loans {
         [timer, asks].into_iter().flatten().min()
     }
 
+    /// Whether a key is lent, or going to be, or on its way back.
+    pub fn is_open(&self, id: &KeyId) -> bool {
+        self.open.contains_key(id)
+    }
+
     /// What may be done with a key, if it is lent or going to be.
     pub fn proceeds(&self, id: &KeyId) -> Whereabouts {
         if self.open.is_empty() {

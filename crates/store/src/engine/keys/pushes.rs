@@ -1,5 +1,5 @@
 //! A key's home and the stores that hold copies of it: what they are pushed after a write
-//! (docs/coherence.md, "ForeignCopies").
+//! (docs/coherence.md, "Replicas").
 
 use wire::{Flags, Header, KeyHash, NODE_STORE, Op, Secret};
 
@@ -46,7 +46,11 @@ impl Keys {
             Some((e.id, e.key.clone(), due, next_ns, e.asks.last()))
         });
         let Some(Some((id, key, due, next_ns, last))) = taken else {
-            return settle(cx, at);
+            // What was left before may be a push of this very key.
+            return match cx.effects.is_empty() {
+                true => settle(cx, at),
+                false => cx.leave(Effect::Pushed(at)),
+            };
         };
         if let Some(next_ns) = next_ns {
             self.set_timer(cx, at, next_ns);

@@ -235,6 +235,17 @@ fn a_delete_and_a_write_by_another_path_end_a_loan_and_take_place() {
     }
 }
 
+#[test]
+fn a_write_that_finds_no_place_in_the_queue_calls_its_key_back_all_the_same() {
+    let mut world = with_an_unflushed_write();
+    let engine = world.engine().0;
+    Arc::make_mut(&mut engine.facts.config).key_queue_limit = 0;
+    world.op(1, ClientOp::WriteAround);
+    world.run(50);
+    assert_eq!(world.counters().loans.loans_returned, 1);
+    assert!(world.is_idle(1), "it came again, and found the key here");
+}
+
 /// One run of everything at random: clients that read and write on both paths, packets that get
 /// lost, come twice or late, and one thing that dies. Returns what was not linearizable, and how
 /// much of what the run is for took place.
