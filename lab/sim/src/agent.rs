@@ -25,7 +25,7 @@ use decide::Registration;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::{
-    follow::{Followed, Following},
+    follow::{FollowEvent, Follower},
     network::{Network, link_of},
     packet::Datagram,
     process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
@@ -40,7 +40,7 @@ const QUEUE: usize = 256;
 const CAME_MAX: usize = 256;
 
 /// The tables of a machine: made by its first agent, gone when the machine starts anew.
-pub type Loaded = Arc<Mutex<Option<Arc<Switch>>>>;
+pub type SwitchSlot = Arc<Mutex<Option<Arc<Switch>>>>;
 
 /// What makes the agent of a switch, each time that it starts.
 pub(crate) fn maker(
@@ -48,7 +48,7 @@ pub(crate) fn maker(
     network: &Network,
     machine: usize,
     agent: AgentSpec,
-    loaded: Loaded,
+    loaded: SwitchSlot,
     controllers: Vec<ProcessId>,
 ) -> Maker {
     let name = spec.machines[machine].name.clone();
@@ -144,7 +144,7 @@ pub struct AgentHost {
     tick_ns: u64,
     /// When packets are looked for before that.
     listen_ns: u64,
-    following: Following,
+    following: Follower,
     greeting: Greeting,
     probes: Probes,
     port: u16,
@@ -190,7 +190,7 @@ impl AgentHost {
             zero,
             tick_ns: birth.clock.monotonic_ns,
             listen_ns: u64::MAX,
-            following: Following::new(controllers),
+            following: Follower::new(controllers),
             greeting: Greeting::default(),
             probes: Probes::default(),
             port: birth.port,
@@ -404,7 +404,7 @@ impl Process for AgentHost {
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
-            Followed::Began(stream) => {
+            FollowEvent::Began(stream) => {
                 let hello = self.hello(io);
                 io.say(stream, Message::FromSwitch(hello));
                 // What the tables reported in the meantime is worthless to this stream.
@@ -414,8 +414,8 @@ impl Process for AgentHost {
                 self.now(io);
                 self.tables.attached();
             }
-            Followed::Message(Message::ToSwitch(message)) => self.take(message, io),
-            Followed::Message(_) | Followed::Nothing => {}
+            FollowEvent::Message(Message::ToSwitch(message)) => self.take(message, io),
+            FollowEvent::Message(_) | FollowEvent::Nothing => {}
         }
         self.pass_on(io);
     }

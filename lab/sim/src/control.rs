@@ -55,7 +55,7 @@ enum Peer {
 }
 
 /// A batch that is being written.
-struct Writing {
+struct BatchWrite {
     batch: Batch,
     position: u64,
     done_ns: u64,
@@ -67,7 +67,7 @@ pub struct ControlHost {
     term: u64,
     disk: Disk,
     write_ns: u64,
-    writing: Option<Writing>,
+    writing: Option<BatchWrite>,
     peers: BTreeMap<StreamId, Peer>,
     started_ns: u64,
     pump_ns: u64,
@@ -158,7 +158,7 @@ impl ControlHost {
         if batch.is_empty() {
             return;
         }
-        self.writing = Some(Writing {
+        self.writing = Some(BatchWrite {
             batch,
             position,
             done_ns: now_ns + self.write_ns,

@@ -7,7 +7,7 @@ use api::Pauses;
 use crate::process::{Io, Message, ProcessId, StreamEvent, StreamId};
 
 /// What became of something that happened on a stream.
-pub enum Followed {
+pub enum FollowEvent {
     /// It begins: say hello.
     Began(StreamId),
     /// The controller said something.
@@ -18,7 +18,7 @@ pub enum Followed {
 
 /// Where it stands.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum FollowState {
     /// Nobody is there to follow.
     Nowhere,
     /// Tried again at this time.
@@ -31,22 +31,22 @@ enum At {
 
 /// A stream to one of several controllers, made again whenever it ends.
 #[derive(Debug)]
-pub struct Following {
+pub struct Follower {
     controllers: Vec<ProcessId>,
     /// The one that is tried next.
     turn: usize,
     pauses: Pauses,
-    at: At,
+    at: FollowState,
 }
 
-impl Following {
+impl Follower {
     /// Follows one of these, from the first wake on.
-    pub fn new(controllers: Vec<ProcessId>) -> Following {
+    pub fn new(controllers: Vec<ProcessId>) -> Follower {
         let at = match controllers.is_empty() {
-            true => At::Nowhere,
-            false => At::Waiting(0),
+            true => FollowState::Nowhere,
+            false => FollowState::Waiting(0),
         };
-        Following {
+        Follower {
             controllers,
             turn: 0,
             pauses: Pauses::default(),
@@ -57,7 +57,7 @@ impl Following {
     /// The stream, while there is one.
     pub fn stream(&self) -> Option<StreamId> {
         match self.at {
-            At::Open(stream, _) => Some(stream),
+            FollowState::Open(stream, _) => Some(stream),
             _ => None,
         }
     }
@@ -65,33 +65,35 @@ impl Following {
     /// When it has to be woken.
     pub fn next_wake_ns(&self) -> Option<u64> {
         match self.at {
-            At::Waiting(at_ns) => Some(at_ns),
+            FollowState::Waiting(at_ns) => Some(at_ns),
             _ => None,
         }
     }
 
     /// Tries again, if it is time to.
     pub fn wake(&mut self, io: &mut Io<'_>) {
-        if let At::Waiting(at_ns) = self.at
+        if let FollowState::Waiting(at_ns) = self.at
             && at_ns <= io.now_ns()
         {
             let turn = self.turn % self.controllers.len();
-            self.at = At::Opening(io.open(self.controllers[turn]));
+            self.at = FollowState::Opening(io.open(self.controllers[turn]));
         }
     }
 
     /// Something happened on a stream.
-    pub fn take(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) -> Followed {
+    pub fn take(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) -> FollowEvent {
         match (self.at, event) {
-            (At::Opening(at), StreamEvent::Opened(_)) if at == stream => {
-                self.at = At::Open(stream, io.now_ns());
-                Followed::Began(stream)
+            (FollowState::Opening(at), StreamEvent::Opened(_)) if at == stream => {
+                self.at = FollowState::Open(stream, io.now_ns());
+                FollowEvent::Began(stream)
             }
-            (At::Open(at, _), StreamEvent::Message(message)) if at == stream => {
-                Followed::Message(message)
+            (FollowState::Open(at, _), StreamEvent::Message(message)) if at == stream => {
+                FollowEvent::Message(message)
             }
-            (At::Open(at, _) | At::Opening(at), StreamEvent::Closed) if at == stream => {
-                if let At::Open(_, since_ns) = self.at {
+            (FollowState::Open(at, _) | FollowState::Opening(at), StreamEvent::Closed)
+                if at == stream =>
+            {
+                if let FollowState::Open(_, since_ns) = self.at {
                     let lasted_ns = io.now_ns() - since_ns;
                     self.pauses.lasted(Duration::from_nanos(lasted_ns));
                 }
@@ -101,10 +103,10 @@ impl Following {
                     0 => self.pauses.next_pause().as_nanos() as u64,
                     _ => 1,
                 };
-                self.at = At::Waiting(io.now_ns() + pause_ns);
-                Followed::Nothing
+                self.at = FollowState::Waiting(io.now_ns() + pause_ns);
+                FollowEvent::Nothing
             }
-            _ => Followed::Nothing,
+            _ => FollowEvent::Nothing,
         }
     }
 }

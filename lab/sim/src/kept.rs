@@ -259,21 +259,21 @@ impl Way {
 }
 
 /// The backend of one life of a store.
-pub struct Kept {
+pub struct KeptBackend {
     way: Way,
     /// The value that was read last.
     value: Vec<u8>,
 }
 
-impl Kept {
+impl KeptBackend {
     /// By this way.
-    pub fn new(way: Way) -> Kept {
+    pub fn new(way: Way) -> KeptBackend {
         let value = vec![];
-        Kept { way, value }
+        KeptBackend { way, value }
     }
 }
 
-impl Backend for Kept {
+impl Backend for KeptBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
@@ -372,7 +372,7 @@ mod tests {
             (9 * S, 2 * S, false),
             (2 * S, 0, false),
         ];
-        let mut first = Kept::new(Way::new(data.clone(), 0));
+        let mut first = KeptBackend::new(Way::new(data.clone(), 0));
         let put = Put {
             value: &Bytes::from_static(b"v"),
             ttl_ms: 10_000,
@@ -381,7 +381,7 @@ mod tests {
         };
         assert_eq!(first.put(KEY, put, S, 1), Answer::Now(Change::Done(1)));
         for (world_ns, now_ns, is_there) in lives {
-            let mut kept = Kept::new(Way::new(data.clone(), world_ns));
+            let mut kept = KeptBackend::new(Way::new(data.clone(), world_ns));
             let found = kept.get(KEY, now_ns, 2);
             let found = matches!(found, Answer::Now(Some(_)));
             assert_eq!(found, is_there, "{world_ns} + {now_ns}");

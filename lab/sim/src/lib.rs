@@ -51,4 +51,4 @@ pub use spec::{
 };
 pub use store::StoreHost;
 pub use topologies::Shape;
-pub use world::{ForwardCounts, Programs, Progress, Refused, Snapshot, State, World};
+pub use world::{ForwardCounts, Programs, Progress, RefusedFrames, Snapshot, State, World};

@@ -19,7 +19,7 @@ const HOPS: u8 = 64;
 
 /// Why a host does not take a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusalReason {
     /// No IP, or no UDP in it: not for any process here.
     Other,
     /// Lengths that do not fit, or a checksum that is wrong.
@@ -135,9 +135,9 @@ fn be16(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
+fn ip(frame: &[u8]) -> Result<Ip<'_>, RefusalReason> {
     if frame.len() < ETHERNET + IPV4 {
-        return Err(Refused::Other);
+        return Err(RefusalReason::Other);
     }
     let packet = &frame[ETHERNET..];
     match [frame[12], frame[13]] {
@@ -145,10 +145,10 @@ fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
             let head = usize::from(packet[0] & 0xf) * 4;
             let len = be16(packet, 2);
             if packet[0] >> 4 != 4 || head < IPV4 || len < head || len > packet.len() {
-                return Err(Refused::Broken);
+                return Err(RefusalReason::Broken);
             }
             if fold(sum(&packet[..head])) != 0 {
-                return Err(Refused::Broken);
+                return Err(RefusalReason::Broken);
             }
             let address = |at| {
                 let octets: [u8; 4] = packet[at..at + 4].try_into().expect("4 bytes");
@@ -165,11 +165,11 @@ fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
         }
         TYPE_IPV6 => {
             if packet.len() < IPV6 || packet[0] >> 4 != 6 {
-                return Err(Refused::Broken);
+                return Err(RefusalReason::Broken);
             }
             let len = IPV6 + be16(packet, 4);
             if len > packet.len() {
-                return Err(Refused::Broken);
+                return Err(RefusalReason::Broken);
             }
             let address = |at| {
                 let octets: [u8; 16] = packet[at..at + 16].try_into().expect("16 bytes");
@@ -183,34 +183,34 @@ fn ip(frame: &[u8]) -> Result<Ip<'_>, Refused> {
                 payload: &packet[IPV6..len],
             })
         }
-        _ => Err(Refused::Other),
+        _ => Err(RefusalReason::Other),
     }
 }
 
 /// Reads a frame as the host does that it is for: every length and checksum is verified.
 ///
 /// # Errors
-/// [`Refused`].
-pub fn read(frame: &[u8]) -> Result<Datagram<'_>, Refused> {
+/// [`RefusalReason`].
+pub fn read(frame: &[u8]) -> Result<Datagram<'_>, RefusalReason> {
     let ip = ip(frame)?;
     if !ip.is_udp {
-        return Err(Refused::Other);
+        return Err(RefusalReason::Other);
     }
     let udp = ip.payload;
     if udp.len() < UDP {
-        return Err(Refused::Broken);
+        return Err(RefusalReason::Broken);
     }
     let len = be16(udp, 4);
     if len < UDP || len > udp.len() {
-        return Err(Refused::Broken);
+        return Err(RefusalReason::Broken);
     }
     let has_check = be16(udp, 6) != 0;
     // IPv6 has no other checksum, so there must be one.
     if !has_check && ip.to.is_ipv6() {
-        return Err(Refused::Broken);
+        return Err(RefusalReason::Broken);
     }
     if has_check && fold(pseudo(ip.addresses, len) + sum(&udp[..len])) != 0 {
-        return Err(Refused::Broken);
+        return Err(RefusalReason::Broken);
     }
     Ok(Datagram {
         from: SocketAddr::new(ip.from, be16(udp, 0) as u16),
@@ -222,8 +222,8 @@ pub fn read(frame: &[u8]) -> Result<Datagram<'_>, Refused> {
 /// Where a frame's packet is to go, as a router's kernel sees it.
 ///
 /// # Errors
-/// [`Refused`]: it is no packet that a router passes on.
-pub fn destination(frame: &[u8]) -> Result<IpAddr, Refused> {
+/// [`RefusalReason`]: it is no packet that a router passes on.
+pub fn destination(frame: &[u8]) -> Result<IpAddr, RefusalReason> {
     Ok(ip(frame)?.to)
 }
 

@@ -15,7 +15,7 @@ const PREFIX: &[u8] = b"key";
 const DIGITS: usize = 13;
 
 /// The backend.
-pub struct Populated {
+pub struct PopulatedBackend {
     tenant: u32,
     count: u64,
     lengths: Lengths,
@@ -26,7 +26,7 @@ pub struct Populated {
     value: Vec<u8>,
 }
 
-impl Populated {
+impl PopulatedBackend {
     /// The first `count` keys of a tenant, with values of these lengths at this version; what is
     /// written takes at most `memory_limit` bytes.
     pub fn new(
@@ -35,8 +35,8 @@ impl Populated {
         lengths: Lengths,
         version: u64,
         memory_limit: u64,
-    ) -> Populated {
-        Populated {
+    ) -> PopulatedBackend {
+        PopulatedBackend {
             tenant,
             count,
             lengths,
@@ -86,7 +86,7 @@ impl Populated {
     }
 }
 
-impl Backend for Populated {
+impl Backend for PopulatedBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         if self.untouched(key).is_none() {
             return self.written.get(key, now_ns, ticket);
@@ -163,7 +163,7 @@ mod tests {
             value_len: lengths.clone(),
         };
         populate.put_all(&mut real, &Secret::NONE, version, |_| true);
-        let mut made = Populated::new(TENANT, count, lengths, version, 1 << 30);
+        let mut made = PopulatedBackend::new(TENANT, count, lengths, version, 1 << 30);
         let mut rng = rng(1, "backends");
         for step in 0..20_000 {
             let now_ns = step * 1_000_000;
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn many_keys_take_no_memory() {
-        let mut made = Populated::new(TENANT, 100_000_000, 128.into(), 1, 1 << 20);
+        let mut made = PopulatedBackend::new(TENANT, 100_000_000, 128.into(), 1, 1 << 20);
         let name = b"key0000099999999";
         let hash = Secret::NONE.key_hash(TENANT, name);
         let key = Key {

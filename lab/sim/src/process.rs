@@ -98,14 +98,14 @@ pub struct Birth {
 pub type Maker = Box<dyn FnMut(Birth) -> anyhow::Result<Box<dyn Process>>>;
 
 /// What a process asks of streams. Streams get their numbers in the order in which they are opened.
-pub(crate) enum Asked {
+pub(crate) enum StreamAction {
     Open(ProcessId),
     Say(StreamId, Message),
     Close(StreamId),
 }
 
 /// A frame that a process sends, out of this port; none: to the machine itself.
-pub(crate) struct Sent {
+pub(crate) struct SentFrame {
     pub frame: FrameId,
     pub port: PortId,
     pub to_itself: bool,
@@ -113,9 +113,9 @@ pub(crate) struct Sent {
 
 /// What processes did in the callback that runs.
 #[derive(Default)]
-pub(crate) struct Done {
-    pub sent: Vec<Sent>,
-    pub asked: Vec<Asked>,
+pub(crate) struct Effects {
+    pub sent: Vec<SentFrame>,
+    pub asked: Vec<StreamAction>,
     /// Datagrams that had no way to go.
     pub unreachable: u64,
     /// The machine's routes before those of its routing daemon, by link: the index of the port that
@@ -134,7 +134,7 @@ pub struct Io<'a> {
     pub(crate) streams: &'a Streams,
     pub(crate) network: &'a Network,
     pub(crate) frames: &'a mut Frames,
-    pub(crate) done: &'a mut Done,
+    pub(crate) done: &'a mut Effects,
 }
 
 impl Io<'_> {
@@ -164,7 +164,7 @@ impl Io<'_> {
         };
         let macs = [out.mac, far.mac];
         packet::write(self.frames.at(frame), macs, from, to, payload);
-        self.done.sent.push(Sent {
+        self.done.sent.push(SentFrame {
             frame,
             port,
             to_itself,
@@ -173,26 +173,26 @@ impl Io<'_> {
 
     /// Opens a stream to a process; what becomes of it is said later.
     pub fn open(&mut self, to: ProcessId) -> StreamId {
-        let is_open = |asked: &&Asked| matches!(asked, Asked::Open(_));
+        let is_open = |asked: &&StreamAction| matches!(asked, StreamAction::Open(_));
         let opened = self.done.asked.iter().filter(is_open).count();
-        self.done.asked.push(Asked::Open(to));
+        self.done.asked.push(StreamAction::Open(to));
         self.streams.next(opened)
     }
 
     /// Says something on a stream. Nothing is lost, and everything comes in order, unless the
     /// stream ends.
     pub fn say(&mut self, stream: StreamId, message: Message) {
-        self.done.asked.push(Asked::Say(stream, message));
+        self.done.asked.push(StreamAction::Say(stream, message));
     }
 
     /// Ends a stream; the other end is told.
     pub fn close(&mut self, stream: StreamId) {
-        self.done.asked.push(Asked::Close(stream));
+        self.done.asked.push(StreamAction::Close(stream));
     }
 
     /// Whether a stream of this process takes another message without keeping it waiting.
     pub fn has_room(&self, stream: StreamId) -> bool {
-        let on = |asked: &&Asked| matches!(asked, Asked::Say(at, _) if *at == stream);
+        let on = |asked: &&StreamAction| matches!(asked, StreamAction::Say(at, _) if *at == stream);
         let said = self.done.asked.iter().filter(on).count();
         let under_way = self.streams.under_way(stream, self.process);
         under_way.is_some_and(|count| count + said < ROOM)

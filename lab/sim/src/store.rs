@@ -17,12 +17,12 @@ use store::{
 };
 
 use crate::{
-    follow::{Followed, Following},
+    follow::{FollowEvent, Follower},
     journal::KeptJournal,
-    kept::{Kept, KeptData, Way},
+    kept::{KeptBackend, KeptData, Way},
     network::Network,
     packet::Datagram,
-    populated::Populated,
+    populated::PopulatedBackend,
     process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
     spec::{Data, Spec, StoreSpec},
 };
@@ -58,7 +58,7 @@ pub(crate) fn maker(
 }
 
 /// The data of a store that was killed, and its journal, where they outlive it.
-struct Left(KeptData, KeptJournal);
+struct StoreRemains(KeptData, KeptJournal);
 
 /// A store that runs.
 pub struct StoreHost {
@@ -72,7 +72,7 @@ pub struct StoreHost {
     /// For how long the machine was suspended before, as far as this process has noticed: its
     /// timers go by the monotonic clock.
     slept_ns: u64,
-    following: Following,
+    following: Follower,
     /// To the data that outlives it.
     way: Option<Way>,
     /// There if the data is elsewhere.
@@ -98,12 +98,20 @@ impl StoreHost {
                     let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;
                     let limit = spec.memory_limit;
-                    Box::new(Populated::new(tenant, *count, len.clone(), version, limit))
+                    Box::new(PopulatedBackend::new(
+                        tenant,
+                        *count,
+                        len.clone(),
+                        version,
+                        limit,
+                    ))
                 }
             }
         };
         let kept = |delay_ns| {
-            let left = birth.remains.and_then(|left| left.downcast::<Left>().ok());
+            let left = birth
+                .remains
+                .and_then(|left| left.downcast::<StoreRemains>().ok());
             let (data, journal) = match left {
                 Some(left) => (left.0, left.1),
                 None => (
@@ -121,7 +129,7 @@ impl StoreHost {
         .unzip();
         let backend = match &way {
             None => new(),
-            Some(way) => Box::new(Kept::new(way.clone())),
+            Some(way) => Box::new(KeptBackend::new(way.clone())),
         };
         let pace = Arc::new(Mutex::new(Pace::new(spec.rate)));
         let backend = Box::new(Emulated::new(backend, pace.clone()));
@@ -137,7 +145,7 @@ impl StoreHost {
             config: config.clone(),
             started_ns,
             slept_ns,
-            following: Following::new(controllers),
+            following: Follower::new(controllers),
             way,
             journal,
         }
@@ -273,7 +281,7 @@ impl Process for StoreHost {
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
         match self.following.take(stream, event, io) {
-            Followed::Began(stream) => {
+            FollowEvent::Began(stream) => {
                 self.engine.report_again();
                 let name = self.config.listen.to_string();
                 let hello = StoreHello {
@@ -283,8 +291,8 @@ impl Process for StoreHost {
                 let body = Some(from_store::Body::Hello(hello));
                 io.say(stream, Message::FromStore(FromStore { body }));
             }
-            Followed::Message(Message::ToStore(message)) => self.told(stream, message, io),
-            Followed::Message(_) | Followed::Nothing => {}
+            FollowEvent::Message(Message::ToStore(message)) => self.told(stream, message, io),
+            FollowEvent::Message(_) | FollowEvent::Nothing => {}
         }
         self.send(io);
     }
@@ -298,7 +306,7 @@ impl Process for StoreHost {
         let left = way.zip(journal);
         left.map(|(way, journal)| {
             journal.crash();
-            Box::new(Left(way.into_data(), journal)) as _
+            Box::new(StoreRemains(way.into_data(), journal)) as _
         })
     }
 }

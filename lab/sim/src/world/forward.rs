@@ -380,11 +380,11 @@ impl World {
         }
         let to = match packet::destination(bytes) {
             Ok(to) => to,
-            Err(packet::Refused::Broken) => {
+            Err(packet::RefusalReason::Broken) => {
                 refused.broken += 1;
                 return self.frames.give(frame);
             }
-            Err(packet::Refused::Other) => {
+            Err(packet::RefusalReason::Other) => {
                 refused.not_mine += 1;
                 return self.frames.give(frame);
             }

@@ -36,11 +36,11 @@ impl World {
         }
         let datagram = match packet::read(bytes) {
             Ok(datagram) => datagram,
-            Err(packet::Refused::Broken) => {
+            Err(packet::RefusalReason::Broken) => {
                 at.refused.broken += 1;
                 return false;
             }
-            Err(packet::Refused::Other) => {
+            Err(packet::RefusalReason::Other) => {
                 at.refused.not_mine += 1;
                 return false;
             }

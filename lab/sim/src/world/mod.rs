@@ -15,12 +15,12 @@ use rand::RngExt;
 use seed::{SeededRng, rng};
 
 use crate::{
-    agent::Loaded,
+    agent::SwitchSlot,
     clock::{Clock, Reading},
     frames::{FrameId, Frames},
     link::{Counts, Direction},
     network::{Network, PortId},
-    process::{Birth, Done, Io, MachineId, Maker, Process, ProcessId, Remains, StreamId},
+    process::{Birth, Effects, Io, MachineId, Maker, Process, ProcessId, Remains, StreamId},
     queue::Queue,
     service::Service,
     spec::{Role, Spec},
@@ -63,12 +63,12 @@ struct Machine {
     waiting: Option<Vec<(PortId, FrameId)>>,
     forwarding: Option<Forwarding>,
     listeners: Vec<(u16, ProcessId)>,
-    refused: Refused,
+    refused: RefusedFrames,
 }
 
 /// Frames that a machine did not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedFrames {
     /// For other hardware addresses, or not UDP.
     pub not_mine: u64,
     /// With lengths or checksums that are wrong.
@@ -132,7 +132,7 @@ impl Progress {
 }
 
 /// Somebody who is told how far a world has come.
-type Told = Box<dyn FnMut(&Progress)>;
+type ProgressObserver = Box<dyn FnMut(&Progress)>;
 
 /// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done
 /// to it. It stays on the thread that made it: hash maps take their order from the seed there
@@ -152,18 +152,18 @@ pub struct World {
     shared_cores: Service,
     machines: Vec<Machine>,
     /// By machine: what its switch is made of, once it is.
-    loaded: Vec<Loaded>,
+    loaded: Vec<SwitchSlot>,
     slots: Vec<Slot>,
     streams: Streams,
     /// Decides which segments of streams are lost.
     stream_rng: SeededRng,
-    done: Done,
+    done: Effects,
     trace: Trace,
     events: u64,
     packets: u64,
     programs: Programs,
     began: Instant,
-    on_progress: Option<Told>,
+    on_progress: Option<ProgressObserver>,
 }
 
 impl World {
@@ -190,7 +190,7 @@ impl World {
             waiting: None,
             forwarding: machine.forwards.map(|spec| Forwarding::new(spec, ports(i))),
             listeners: vec![],
-            refused: Refused::default(),
+            refused: RefusedFrames::default(),
         };
         let machines = (0..).zip(&spec.machines).map(machine).collect();
         let mut world = World {
@@ -202,12 +202,16 @@ impl World {
             network,
             directions,
             shared_cores: forward::shared_cores(&spec),
-            loaded: spec.machines.iter().map(|_| Loaded::default()).collect(),
+            loaded: spec
+                .machines
+                .iter()
+                .map(|_| SwitchSlot::default())
+                .collect(),
             machines,
             slots: vec![],
             streams: Streams::default(),
             stream_rng: rng(seed, "streams"),
-            done: Done::default(),
+            done: Effects::default(),
             trace: Trace::default(),
             events: 0,
             packets: 0,
@@ -423,7 +427,7 @@ impl World {
     }
 
     /// What a machine did not take.
-    pub fn refused(&self, machine: MachineId) -> Refused {
+    pub fn refused(&self, machine: MachineId) -> RefusedFrames {
         self.machines[machine.0 as usize].refused
     }
 

@@ -4,7 +4,7 @@ use rand::RngExt;
 
 use super::{Event, State, World};
 use crate::{
-    process::{Asked, ProcessId, StreamEvent, StreamId},
+    process::{ProcessId, StreamAction, StreamEvent, StreamId},
     streams::{OVERHEAD_NS, PATIENCE_NS, RETRY_NS},
 };
 
@@ -13,11 +13,11 @@ impl World {
     pub(super) fn do_asked(&mut self, process: ProcessId) {
         for asked in std::mem::take(&mut self.done.asked) {
             match asked {
-                Asked::Open(to) => self.open(process, to),
-                Asked::Say(stream, message) => {
+                StreamAction::Open(to) => self.open(process, to),
+                StreamAction::Say(stream, message) => {
                     self.say(stream, process, StreamEvent::Message(message));
                 }
-                Asked::Close(stream) => self.end_stream(stream, process),
+                StreamAction::Close(stream) => self.end_stream(stream, process),
             }
         }
     }
