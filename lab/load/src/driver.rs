@@ -17,12 +17,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{LoadConfig, Phase, PhaseResult};
 
 /// What a phase of a load is told by.
-pub trait Timed: Serialize {
+pub trait LoadPhase: Serialize {
     /// How long it takes, in seconds.
     fn seconds(&self) -> f64;
 }
 
-impl Timed for Phase {
+impl LoadPhase for Phase {
     fn seconds(&self) -> f64 {
         self.warmup_s + self.seconds
     }
@@ -33,7 +33,7 @@ pub trait Loads: Serialize {
     /// The command of `shortstop-lab` that it runs as.
     const COMMAND: &str;
     /// What it is told.
-    type Phase: Timed;
+    type Phase: LoadPhase;
     /// What it measures.
     type Result: DeserializeOwned;
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use anyhow::anyhow;
 use wire::{Packet, Status};
 
-use super::{Arrivals, window::Sent};
+use super::{Arrivals, window::SentRequest};
 
 /// A request without an answer is sent again after so long.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
@@ -89,7 +89,7 @@ impl EachKey {
     }
 
     /// Whether this answer refuses; then it is to be asked for again, a little later.
-    pub fn is_refused(&mut self, packet: &Packet, sent: &Sent, now_ns: u64) -> bool {
+    pub fn is_refused(&mut self, packet: &Packet, sent: &SentRequest, now_ns: u64) -> bool {
         let status = packet.header.status;
         if matches!(status, Status::Ok | Status::NotFound) {
             return false;

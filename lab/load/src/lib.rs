@@ -38,7 +38,7 @@ pub mod workload;
 
 pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
-pub use driver::{LoadDriver, Loads, Timed};
+pub use driver::{LoadDriver, LoadPhase, Loads};
 pub use forge::Attack;
 pub use generator::{Generator, run};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};

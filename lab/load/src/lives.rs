@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use wire::{Flags, GoesOn, Header, LIFE_UNKNOWN, Op, Status};
 
-use crate::{tenant::Tenant, window::Sent};
+use crate::{tenant::Tenant, window::SentRequest};
 
 /// A write that was refused so often is lost.
 const MOST_MOVES: u8 = 4;
@@ -45,14 +45,14 @@ impl Lives {
 
 /// What a write names; of a read, nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Named {
+pub(super) struct NamedLife {
     pub life: u16,
     /// It passes the switch that its key is lent to.
     past_owner: bool,
     moves: u8,
 }
 
-impl Named {
+impl NamedLife {
     pub fn flags(self) -> Flags {
         match self.past_owner {
             true => Flags::ALL,
@@ -62,7 +62,7 @@ impl Named {
 }
 
 /// What an answer is to the request that it names.
-pub(super) enum Heard {
+pub(super) enum AnswerKind {
     /// The answer.
     Answer,
     /// One to what the request named before.
@@ -72,45 +72,50 @@ pub(super) enum Heard {
 }
 
 /// What a write of this key names.
-pub(super) fn of_write(tenant: &Tenant, key: u32) -> Named {
+pub(super) fn of_write(tenant: &Tenant, key: u32) -> NamedLife {
     let Some(lives) = &tenant.lives else {
-        return Named::default();
+        return NamedLife::default();
     };
     let own = lives.keys.get(&key).copied();
-    Named {
+    NamedLife {
         life: own.unwrap_or_else(|| lives.stores[tenant.store_of(&tenant.keys.get(key))]),
-        ..Named::default()
+        ..NamedLife::default()
     }
 }
 
 /// Takes note of what an answer says of lives, and decides whether its write goes on.
-pub(super) fn hear(tenants: &mut [Tenant], sent: &mut Sent, reply: &Header, now_ns: u64) -> Heard {
+pub(super) fn hear(
+    tenants: &mut [Tenant],
+    sent: &mut SentRequest,
+    reply: &Header,
+    now_ns: u64,
+) -> AnswerKind {
     let tenant = &mut tenants[usize::from(sent.tenant)];
     let store = tenant.store_of(&tenant.keys.get(sent.key));
     let Some(lives) = &mut tenant.lives else {
-        return Heard::Answer;
+        return AnswerKind::Answer;
     };
     if !sent.is_write() || reply.op != Op::WriteReply {
-        return Heard::Answer;
+        return AnswerKind::Answer;
     }
     lives.heard(store, sent.key, sent.named.life, reply);
     let refused = reply.status == Status::OtherLife;
     if !refused || reply.life <= LIFE_UNKNOWN || sent.named.moves >= MOST_MOVES {
-        return Heard::Answer;
+        return AnswerKind::Answer;
     }
     if reply.life == sent.named.life {
-        return Heard::Late;
+        return AnswerKind::Late;
     }
     match go_on(sent, reply, now_ns) {
         Some(named) => sent.named = named,
-        None => return Heard::Answer,
+        None => return AnswerKind::Answer,
     }
-    Heard::Again
+    AnswerKind::Again
 }
 
 /// How a refused write goes on; `None`: whether it was done is not known.
-fn go_on(sent: &Sent, reply: &Header, now_ns: u64) -> Option<Named> {
-    let Named {
+fn go_on(sent: &SentRequest, reply: &Header, now_ns: u64) -> Option<NamedLife> {
+    let NamedLife {
         life,
         past_owner,
         moves,
@@ -122,7 +127,7 @@ fn go_on(sent: &Sent, reply: &Header, now_ns: u64) -> Option<Named> {
         GoesOn::Unknown => return None,
         GoesOn::In(other) => (other, false),
     };
-    Some(Named {
+    Some(NamedLife {
         life,
         past_owner,
         moves: moves + 1,
@@ -131,7 +136,7 @@ fn go_on(sent: &Sent, reply: &Header, now_ns: u64) -> Option<Named> {
 
 /// Whether the store may have asked a keeper before it answered this write: the version of the
 /// answer is then no value's.
-pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &Sent, reply: &Header) -> bool {
+pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &SentRequest, reply: &Header) -> bool {
     let Some(lives) = &tenant.lives else {
         return false;
     };
@@ -171,13 +176,13 @@ mod tests {
             (LIFE_UNKNOWN, refusal(78, 0, Flags::NONE), Some((78, false))),
         ];
         for (life, refusal, expected) in rows {
-            let sent = Sent {
+            let sent = SentRequest {
                 at_ns: 5 * MS,
-                named: Named {
+                named: NamedLife {
                     life,
-                    ..Named::default()
+                    ..NamedLife::default()
                 },
-                ..Sent::default()
+                ..SentRequest::default()
             };
             let on = go_on(&sent, &refusal, 15 * MS);
             let on = on.map(|named| (named.life, named.past_owner));

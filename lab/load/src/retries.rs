@@ -55,16 +55,16 @@ fn after_ns(first_ns: u64) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::Sent;
+    use crate::window::SentRequest;
 
     #[test]
     fn a_request_is_sent_again_until_it_is_answered() {
         let mut retries = Retries::new(Some(10), 35);
         let mut window = Window::new(8);
         let ids = [0, 5].map(|ms| {
-            window.push(Sent {
+            window.push(SentRequest {
                 at_ns: ms * 1_000_000,
-                ..Sent::default()
+                ..SentRequest::default()
             })
         });
         let mut at = |window: &Window, ms: u64| {

@@ -78,7 +78,7 @@ const CONFIRMATIONS: usize = 5;
 
 /// What a search has found.
 #[derive(Clone, Debug)]
-pub struct Found<T> {
+pub struct SearchResult<T> {
     /// The rate, offered.
     pub rate: f64,
     /// What was measured there: the second time, where it passed twice. The best of many
@@ -100,7 +100,7 @@ pub fn saturation<T>(
     start: f64,
     limits: &Limits,
     mut measure: impl FnMut(f64) -> anyhow::Result<(f64, Duration, T)>,
-) -> anyhow::Result<Found<T>> {
+) -> anyhow::Result<SearchResult<T>> {
     let mut spent = Duration::ZERO;
     let mut points = vec![];
     let mut rate = start.min(limits.max_rate);
@@ -134,7 +134,7 @@ pub fn saturation<T>(
         }
     }
     let (point, measured) = best.expect("there was at least one measurement");
-    let mut found = Found {
+    let mut found = SearchResult {
         rate: point.rate,
         measured,
         is_confirmed: false,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn one_bad_moment_does_not_send_the_search_far_down() {
         let mut measured = 0;
-        let Found { rate, points, .. } = saturation(400.0, &limits(), |rate| {
+        let SearchResult { rate, points, .. } = saturation(400.0, &limits(), |rate| {
             measured += 1;
             let loss = if measured == 1 || rate > 500.0 {
                 0.5
@@ -247,7 +247,7 @@ mod tests {
             let shares = [hot, (1.0 - hot) / 2.0, (1.0 - hot) / 2.0];
             let truth = crate::model::saturation(&shares, 100.0, 0.02);
             let measure = |load| Ok((lost(load, &shares, 100.0), Duration::ZERO, ()));
-            let Found { rate, is_confirmed, .. } = saturation(truth * start, &limits(), measure).unwrap();
+            let SearchResult { rate, is_confirmed, .. } = saturation(truth * start, &limits(), measure).unwrap();
             prop_assert!(is_confirmed);
             prop_assert!(rate <= truth * 1.0001 && rate >= truth * 0.97, "{rate} of {truth}");
         }

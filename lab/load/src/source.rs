@@ -15,12 +15,12 @@ use super::{
     TenantResult,
     each_key::{AGAIN_NS, EachKey},
     forge::{self, Attacks},
-    lives::{self, Heard, Named},
+    lives::{self, AnswerKind, NamedLife},
     results::{Histograms, cdf},
     retries::Retries,
     tenant::{Tenant, is_foreign, stamp},
     versions::POPULATED,
-    window::{Sent, Window},
+    window::{SentRequest, Window},
 };
 use crate::workload::{
     Check, KEY_LEN, Key, Ranks, Stamp, check_value, populated_value, write_value,
@@ -317,12 +317,12 @@ impl Source {
             return;
         }
         match lives::hear(&mut self.tenants, sent, &packet.header, now_ns) {
-            Heard::Answer => {}
-            Heard::Late => {
+            AnswerKind::Answer => {}
+            AnswerKind::Late => {
                 run.result.late += 1;
                 return;
             }
-            Heard::Again => return self.again.push(request),
+            AnswerKind::Again => return self.again.push(request),
         }
         if is_refusal(&packet.header) && run.is_retried() && self.retries.any() {
             // Another try may be taken.
@@ -526,7 +526,7 @@ impl Source {
             run.phase.values.longest(default)
         };
         let interval = if now_ns < run.measured_from_ns {
-            Sent::UNCOUNTED
+            SentRequest::UNCOUNTED
         } else {
             let interval_ns = self.config.interval_ms * 1_000_000;
             ((now_ns - run.measured_from_ns) / interval_ns) as u32
@@ -538,7 +538,7 @@ impl Source {
             run.result.tenants[tenant].sent += 1;
         }
         let forged = run.phase.kind == PhaseKind::Forge;
-        let what = Wanted {
+        let what = NextRequest {
             tenant,
             key,
             is_write,
@@ -565,12 +565,12 @@ impl Source {
                 break;
             };
             let value_len = self.tenants[usize::from(tenant)].value_len(key);
-            let what = Wanted {
+            let what = NextRequest {
                 tenant: tenant.into(),
                 key,
                 is_write: run.phase.kind == PhaseKind::Fill,
                 value_len,
-                interval: Sent::UNCOUNTED,
+                interval: SentRequest::UNCOUNTED,
                 forged: false,
             };
             run.result.sent += 1;
@@ -584,18 +584,18 @@ impl Source {
     /// Sends what was due then, now.
     fn send(
         &mut self,
-        what: &Wanted,
+        what: &NextRequest,
         [due_ns, now_ns]: [u64; 2],
         send: &mut impl FnMut(usize, &[u8]),
     ) {
         let tenant = &self.tenants[what.tenant];
-        let (mut written, mut named) = (POPULATED, Named::default());
+        let (mut written, mut named) = (POPULATED, NamedLife::default());
         if what.is_write {
             self.written = self.written.wrapping_add(1);
             written = stamp(tenant.id, self.written);
             named = lives::of_write(tenant, what.key);
         }
-        let request = self.window.push(Sent {
+        let request = self.window.push(SentRequest {
             at_ns: now_ns,
             due_ns,
             floor: tenant.versions.floor(what.key),
@@ -605,7 +605,7 @@ impl Source {
             value_len: what.value_len as u16,
             named,
             interval: what.interval,
-            ..Sent::default()
+            ..SentRequest::default()
         });
         self.transmit(request, what.forged, send);
     }
@@ -647,7 +647,13 @@ fn is_refusal(header: &Header) -> bool {
 
 /// Whether an answer may come from there, as clients see it: from its key's home, and of a read
 /// from the store that it names.
-fn may_answer(cluster: &Cluster, home: usize, sent: &Sent, node: NodeId, from: SocketAddr) -> bool {
+fn may_answer(
+    cluster: &Cluster,
+    home: usize,
+    sent: &SentRequest,
+    node: NodeId,
+    from: SocketAddr,
+) -> bool {
     let chosen = store_at(node).filter(|_| !sent.is_write());
     let stores = [Some(home), chosen].into_iter().flatten();
     let mut stores = stores.filter_map(|at| cluster.stores.get(at));
@@ -655,7 +661,7 @@ fn may_answer(cluster: &Cluster, home: usize, sent: &Sent, node: NodeId, from: S
 }
 
 /// One request to be made.
-struct Wanted {
+struct NextRequest {
     /// Index of the tenant.
     tenant: usize,
     key: u32,
@@ -692,7 +698,7 @@ fn change_every_ns(churn: &ChurnSchedule) -> u64 {
 }
 
 /// Counts one answer in a phase through every key.
-fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &Sent) {
+fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &SentRequest) {
     let cached = u64::from(packet.header.flags.has(Flags::CACHED));
     if packet.header.status == Status::NotFound {
         return;
@@ -725,7 +731,7 @@ fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret:
 }
 
 /// Counts one answer and checks it against everything that is known of its key.
-fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent, now: u64) {
+fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &SentRequest, now: u64) {
     let header = &packet.header;
     let refused = is_refusal(header);
     // All keys are there: "no such key" is no answer.
@@ -778,7 +784,7 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &Sent,
 }
 
 /// Counts what must never be: another key, a value of nobody, of another tenant, or of the past.
-fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &Sent) {
+fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &SentRequest) {
     let header = &packet.header;
     let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
     let key = tenant.keys.get(sent.key);

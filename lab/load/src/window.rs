@@ -1,8 +1,8 @@
-use crate::lives::Named;
+use crate::lives::NamedLife;
 
 /// What is remembered of a request until it is answered or lost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentRequest {
     /// When it was sent first: from here on it can be lost.
     pub at_ns: u64,
     /// When it was to be sent: from here on whoever wanted it waits.
@@ -17,14 +17,14 @@ pub(super) struct Sent {
     /// Bytes of the value, or of room for one.
     pub value_len: u16,
     /// What a write names of rule 7.
-    pub named: Named,
-    /// Interval of the measured part it was sent in; [`Sent::UNCOUNTED`] in a warm-up.
+    pub named: NamedLife,
+    /// Interval of the measured part it was sent in; [`SentRequest::UNCOUNTED`] in a warm-up.
     pub interval: u32,
     /// Set by [`Window::push`].
     pub open: bool,
 }
 
-impl Sent {
+impl SentRequest {
     pub const UNCOUNTED: u32 = u32::MAX;
 
     pub fn is_write(&self) -> bool {
@@ -35,7 +35,7 @@ impl Sent {
 /// Requests on their way, in a ring indexed by request id. Ids rise by one, so the oldest are
 /// found without a search, and an answer without a hash.
 pub(super) struct Window {
-    slots: Vec<Sent>,
+    slots: Vec<SentRequest>,
     oldest: u64,
     next: u64,
     open: usize,
@@ -46,14 +46,14 @@ impl Window {
     pub fn new(capacity: usize) -> Window {
         assert!(capacity.is_power_of_two() && capacity < 1 << 31);
         Window {
-            slots: vec![Sent::default(); capacity],
+            slots: vec![SentRequest::default(); capacity],
             oldest: 1,
             next: 1,
             open: 0,
         }
     }
 
-    fn slot(&mut self, id: u64) -> &mut Sent {
+    fn slot(&mut self, id: u64) -> &mut SentRequest {
         let mask = self.slots.len() - 1;
         &mut self.slots[id as usize & mask]
     }
@@ -69,16 +69,16 @@ impl Window {
     }
 
     /// Remembers a request and gives it its id. The window must not be full.
-    pub fn push(&mut self, sent: Sent) -> u64 {
+    pub fn push(&mut self, sent: SentRequest) -> u64 {
         let id = self.next;
-        *self.slot(id) = Sent { open: true, ..sent };
+        *self.slot(id) = SentRequest { open: true, ..sent };
         self.next = id + 1;
         self.open += 1;
         id
     }
 
     /// The request with this id, if it is neither answered nor lost.
-    pub fn get(&mut self, id: u64) -> Option<&mut Sent> {
+    pub fn get(&mut self, id: u64) -> Option<&mut SentRequest> {
         if !(self.oldest..self.next).contains(&id) {
             return None;
         }
@@ -86,7 +86,7 @@ impl Window {
     }
 
     /// Likewise; it is now answered.
-    pub fn take(&mut self, id: u64) -> Option<Sent> {
+    pub fn take(&mut self, id: u64) -> Option<SentRequest> {
         let slot = self.get(id)?;
         let sent = *slot;
         slot.open = false;
@@ -131,7 +131,7 @@ impl Window {
 
     /// The oldest open request if it was sent before `deadline_ns` (or the window is full); it is
     /// now lost.
-    pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<Sent> {
+    pub fn pop_lost(&mut self, deadline_ns: u64) -> Option<SentRequest> {
         let full = self.is_full();
         let oldest = self.oldest_ns()?;
         if oldest >= deadline_ns && !full {
@@ -145,10 +145,10 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn at(ns: u64) -> Sent {
-        Sent {
+    fn at(ns: u64) -> SentRequest {
+        SentRequest {
             at_ns: ns,
-            ..Sent::default()
+            ..SentRequest::default()
         }
     }
 

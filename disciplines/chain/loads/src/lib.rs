@@ -20,7 +20,7 @@ use std::{
 
 use experiments::rig::BoxedDriver;
 use lab::steered::Program;
-use load::{Latency, Loads, Timed};
+use load::{Latency, LoadPhase, Loads};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -217,7 +217,7 @@ pub struct PhaseResult {
     pub members: Vec<SocketAddr>,
 }
 
-impl Timed for Phase {
+impl LoadPhase for Phase {
     fn seconds(&self) -> f64 {
         self.warmup_s + self.seconds
     }

@@ -165,7 +165,7 @@ impl Servers<'_> {
             };
             Ok((loss, self.rig.now() - begun, (result, counted)))
         })?;
-        let search::Found {
+        let search::SearchResult {
             rate,
             measured: (result, counted),
             is_confirmed,

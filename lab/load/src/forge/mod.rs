@@ -10,7 +10,7 @@ use rand::RngExt;
 use seed::SeededRng;
 use wire::{Packet, Status, TENANT_OPEN, TENANT_SYSTEM};
 
-use super::{PhaseResult, window::Sent};
+use super::{PhaseResult, window::SentRequest};
 
 /// Where the tenant's number and the tag stand in a request.
 const TENANT: std::ops::Range<usize> = 4..8;
@@ -27,7 +27,7 @@ pub(super) fn spoil(bytes: &mut [u8], rng: &mut SeededRng) {
 
 /// Counts an answer to a forged request: a refusal says "who are you?", everything else gives
 /// something away.
-pub(super) fn take_answer(result: &mut PhaseResult, packet: &Packet, sent: &Sent) {
+pub(super) fn take_answer(result: &mut PhaseResult, packet: &Packet, sent: &SentRequest) {
     let accepted = !matches!(packet.header.status, Status::Denied);
     result.forged_accepted += u64::from(accepted);
     if let Some(counts) = result.intervals.get_mut(sent.interval as usize) {

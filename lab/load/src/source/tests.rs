@@ -45,11 +45,11 @@ fn answer(datagram: &[u8], version: u64, lengths: &Lengths) -> Vec<u8> {
 }
 
 /// What was sent when, and the result.
-type Ran = (Vec<(u64, Vec<u8>)>, anyhow::Result<PhaseResult>);
+type PhaseRun = (Vec<(u64, Vec<u8>)>, anyhow::Result<PhaseResult>);
 
 /// Runs a phase in virtual time: each answer takes as long as `delay_ns` says, by number of the
 /// request; none: it is lost.
-fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>) -> Ran {
+fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>) -> PhaseRun {
     let begin = 1_000 * MS;
     let lengths = source.config.value_len.clone();
     source.begin(phase, begin).unwrap();

@@ -53,7 +53,7 @@ enum Kind {
     /// The key of each rank.
     Table(Vec<u32>),
     /// For more than [`MOST_IN_MEMORY`] keys: computed from the rank.
-    Computed(Computed),
+    Computed(ComputedPermutation),
 }
 
 impl Kind {
@@ -71,7 +71,7 @@ impl Permutation {
     pub fn new(n: usize, seed: u64) -> Permutation {
         let mut rng = rng(seed, "permutation");
         if n > MOST_IN_MEMORY {
-            return Permutation(Kind::Computed(Computed::new(n, &mut rng)));
+            return Permutation(Kind::Computed(ComputedPermutation::new(n, &mut rng)));
         }
         let mut key_of_rank: Vec<u32> = (0..n as u32).collect();
         key_of_rank.shuffle(&mut rng);
@@ -132,7 +132,7 @@ impl Permutation {
 /// A permutation without a table: a Feistel network, walked until it ends inside the key space;
 /// then what churn changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Computed {
+struct ComputedPermutation {
     n: u32,
     /// Bits of half a number.
     half_bits: u32,
@@ -143,10 +143,10 @@ struct Computed {
     moved: HashMap<u32, u32>,
 }
 
-impl Computed {
-    fn new(n: usize, rng: &mut SeededRng) -> Computed {
+impl ComputedPermutation {
+    fn new(n: usize, rng: &mut SeededRng) -> ComputedPermutation {
         let n = u32::try_from(n).expect("keys are numbered with 32 bits");
-        Computed {
+        ComputedPermutation {
             n,
             half_bits: (u32::BITS - n.leading_zeros()).div_ceil(2),
             rounds: rng.random(),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn computed(n: usize, seed: u64) -> Permutation {
-        Permutation(Kind::Computed(Computed::new(
+        Permutation(Kind::Computed(ComputedPermutation::new(
             n,
             &mut rng(seed, "permutation"),
         )))
