@@ -13,23 +13,23 @@ use std::sync::{Arc, Mutex};
 use store::backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch};
 use wire::KeyHash;
 
-pub use pace::{Later, Pace, Rate};
+pub use pace::{Pace, Rate, RateChange};
 pub use populate::Populate;
 
 /// A backend at the pace of a server.
-pub struct Emulated {
+pub struct EmulatedBackend {
     data: Box<dyn Backend>,
     pace: Arc<Mutex<Pace>>,
 }
 
-impl Emulated {
+impl EmulatedBackend {
     /// This data, at this pace, which whoever has a share of it may change later.
-    pub fn new(data: Box<dyn Backend>, pace: Arc<Mutex<Pace>>) -> Emulated {
-        Emulated { data, pace }
+    pub fn new(data: Box<dyn Backend>, pace: Arc<Mutex<Pace>>) -> EmulatedBackend {
+        EmulatedBackend { data, pace }
     }
 }
 
-impl Backend for Emulated {
+impl Backend for EmulatedBackend {
     fn admit(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
         let mut pace = self.pace.lock().expect("nobody panics with it");
         pace.admit(partition, now_ns)

@@ -35,17 +35,17 @@ impl Rate {
 
 /// Another speed, so long after the first request: of a server that turns slow while it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Later {
+pub struct RateChange {
     /// Seconds after the first request.
     pub after_s: f64,
     /// Requests per second from then on.
     pub requests_per_s: f64,
 }
 
-impl FromStr for Later {
+impl FromStr for RateChange {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Later, String> {
+    fn from_str(text: &str) -> Result<RateChange, String> {
         let read = |text: &str| {
             text.parse()
                 .ok()
@@ -53,7 +53,7 @@ impl FromStr for Later {
         };
         let pair = text.split_once(':');
         pair.and_then(|(after, rate)| {
-            Some(Later {
+            Some(RateChange {
                 after_s: read(after)?,
                 requests_per_s: read(rate)?,
             })
@@ -98,7 +98,7 @@ impl Pace {
     }
 
     /// So long after the next request every server has this speed, whatever it was before.
-    pub fn change_later(&mut self, later: Later) {
+    pub fn change_later(&mut self, later: RateChange) {
         self.change = Some(Change {
             after_ns: (later.after_s * 1e9) as u64,
             cost_ns: cost_ns(later.requests_per_s),

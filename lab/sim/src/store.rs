@@ -8,7 +8,7 @@ use std::{
 use api::proto::{
     FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore, from_store, to_store,
 };
-use emulated::{Emulated, Later, Pace};
+use emulated::{EmulatedBackend, Pace, RateChange};
 use store::{
     Half,
     backend::{Backend, embedded::EmbeddedBackend},
@@ -132,7 +132,7 @@ impl StoreHost {
             Some(way) => Box::new(KeptBackend::new(way.clone())),
         };
         let pace = Arc::new(Mutex::new(Pace::new(spec.rate)));
-        let backend = Box::new(Emulated::new(backend, pace.clone()));
+        let backend = Box::new(EmulatedBackend::new(backend, pace.clone()));
         let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
         let mut outbox = Outbox::default();
         if let Some(journal) = &journal {
@@ -167,7 +167,7 @@ impl StoreHost {
     }
 
     /// So long after the next request it has another speed, in this life.
-    pub fn change_pace(&mut self, later: Later) {
+    pub fn change_pace(&mut self, later: RateChange) {
         let mut pace = self.pace.lock().expect("nobody panics with it");
         pace.change_later(later);
     }

@@ -1,6 +1,6 @@
 //! The pace of servers that stores stand for in experiments.
 
-use emulated::{Later, Pace, Rate};
+use emulated::{Pace, Rate, RateChange};
 
 fn thousand_per_s() -> Pace {
     Pace::new(Some(Rate {
@@ -56,7 +56,7 @@ fn without_a_limit_everything_leaves_at_once() {
 #[test]
 fn what_is_no_change_of_speed_says_what_was_expected() {
     for text in ["", "3", "0:5", "1:-2", "x:y"] {
-        let error = text.parse::<Later>().unwrap_err();
+        let error = text.parse::<RateChange>().unwrap_err();
         assert!(error.contains("SECONDS:REQ_PER_S"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use emulated::{Emulated, Later, Pace, Populate, Rate};
+use emulated::{EmulatedBackend, Pace, Populate, Rate, RateChange};
 use shortstop::cmd::store::{Serve, serve};
 use store::{BackendConfig, Config, backend::Backend};
 
@@ -24,7 +24,7 @@ pub struct Args {
     /// So many seconds after the first request it has time for so many requests per second instead:
     /// a server that turns slow while it runs.
     #[arg(long, value_name = "SECONDS:REQ_PER_S", requires = "rate_limit")]
-    rate_later: Option<Later>,
+    rate_later: Option<RateChange>,
     /// Requests that may wait for it.
     #[arg(long, value_name = "N", default_value_t = Rate::QUEUE, requires = "rate_limit")]
     queue_limit: u32,
@@ -59,7 +59,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 );
                 populate.fill(&mut *data, &config.cluster, config.identity, version)?;
             }
-            Ok(Box::new(Emulated::new(data, Arc::new(Mutex::new(pace)))))
+            Ok(Box::new(EmulatedBackend::new(
+                data,
+                Arc::new(Mutex::new(pace)),
+            )))
         },
     )
 }

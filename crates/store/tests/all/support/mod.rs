@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use emulated::{Emulated, Pace, Populate, Rate};
+use emulated::{EmulatedBackend, Pace, Populate, Rate};
 use store::{Config, Handle, Server, UpdateError};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
@@ -51,7 +51,7 @@ impl StoreThread {
                         populate.fill(&mut *data, cluster, identity, version)?;
                     }
                     let pace = Arc::new(Mutex::new(Pace::new(rate)));
-                    Ok(Box::new(Emulated::new(data, pace)))
+                    Ok(Box::new(EmulatedBackend::new(data, pace)))
                 });
                 let server = server.await?;
                 tell_address.send((server.local_address()?, server.handle()))?;

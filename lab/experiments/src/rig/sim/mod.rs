@@ -18,7 +18,7 @@ use control::{
     core::{Core, RequestOrigin},
 };
 use dataplane::{PageItems, Table};
-use emulated::Later;
+use emulated::RateChange;
 use lab::{
     interrupt,
     roles::{Role, Store},
@@ -166,7 +166,7 @@ impl Machines for Sim {
         }) = &seated.role
         {
             world.with(process, |store: &mut StoreHost, _| {
-                store.change_pace(Later {
+                store.change_pace(RateChange {
                     after_s: later.0,
                     requests_per_s: later.1,
                 })
