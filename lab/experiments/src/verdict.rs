@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use history::{CHECKER, Effect, Operation, Recorded, Verdict, check, shrink};
+use history::{CHECKER, ClientRecord, Effect, Operation, Verdict, check, shrink};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -14,7 +14,7 @@ use crate::table::{Table, thousands};
 ///
 /// # Errors
 /// A key that nobody was told to use, or a history that cannot be decided.
-pub fn judge(report: &mut Report, recorded: &Recorded, keys: usize) -> anyhow::Result<()> {
+pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyhow::Result<()> {
     let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in &recorded.operations {
         by_key.entry(operation.key).or_default().push(*operation);

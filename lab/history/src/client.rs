@@ -14,7 +14,7 @@ use client::{Answer, Client, Error, Operation, Options};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
-use super::{Lives, Recorded, Recorder};
+use super::{ClientRecord, Lives, Recorder};
 
 /// What a process of clients does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub fn clients_of<C: Connection>(
         let _ = input.read_line(&mut String::new());
         stop.store(true, Relaxed);
     });
-    let mut recorded = Recorded::default();
+    let mut recorded = ClientRecord::default();
     runtime.block_on(async {
         let ids = match config.tenants.as_slice() {
             [] => &[wire::TENANT_OPEN],
@@ -156,7 +156,7 @@ async fn record(
     connections: Vec<impl Connection>,
     stopped: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
-) -> Recorded {
+) -> ClientRecord {
     while !stopped.load(Relaxed) {
         let asked = recorder.next(now_ns());
         let result = connections[asked.tenant].call(asked.operation()).await;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check, check_within};
 pub use client::{ClientsConfig, Connection, clients, clients_of, now_ns};
-pub use recorder::{Asked, Lives, Recorded, Recorder};
+pub use recorder::{ClientRecord, Lives, Question, Recorder};
 pub use shrink::shrink;
 
 /// What holds for a key when an operation takes effect.

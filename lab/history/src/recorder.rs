@@ -16,7 +16,7 @@ const DRIFT: u64 = 50;
 
 /// What clients have seen.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct ClientRecord {
     /// Everything that may have had an effect.
     pub operations: Vec<Operation>,
     /// Reads answered by a switch.
@@ -27,9 +27,9 @@ pub struct Recorded {
     pub torn: u64,
 }
 
-impl Recorded {
+impl ClientRecord {
     /// Adds what others have seen.
-    pub fn add(&mut self, mut other: Recorded) {
+    pub fn add(&mut self, mut other: ClientRecord) {
         self.operations.append(&mut other.operations);
         self.cached += other.cached;
         self.unanswered += other.unanswered;
@@ -67,26 +67,26 @@ pub struct Recorder {
     written: u64,
     /// Per key, the last version seen and its value.
     known: HashMap<u32, (u64, u64)>,
-    asked: Option<Asked>,
-    seen: Recorded,
+    asked: Option<Question>,
+    seen: ClientRecord,
 }
 
 /// What a client asks.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Question {
     /// In whose name: its place in the configuration's list of tenants.
     pub tenant: usize,
     /// The key's name, which tenants share. A value that reaches the wrong tenant's was never
     /// written to that key, and the checker finds it.
     pub key: String,
-    what: What,
+    what: Action,
     /// The key's number in the record.
     number: u32,
     call_ns: u64,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum Action {
     Read,
     Write {
         number: u64,
@@ -98,13 +98,13 @@ enum What {
     Delete,
 }
 
-impl Asked {
+impl Question {
     /// The operation to carry out.
     pub fn operation(&self) -> client::Operation<'_> {
         let key = self.key.as_bytes();
         match &self.what {
-            What::Read => client::Operation::Get { key },
-            What::Write {
+            Action::Read => client::Operation::Get { key },
+            Action::Write {
                 value,
                 ttl,
                 condition,
@@ -115,7 +115,7 @@ impl Asked {
                 ttl: *ttl,
                 condition: *condition,
             },
-            What::Delete => client::Operation::Delete {
+            Action::Delete => client::Operation::Delete {
                 key,
                 condition: Condition::Always,
             },
@@ -124,7 +124,7 @@ impl Asked {
 }
 
 /// What a client was told: what it says about the key, or that it says nothing certain.
-enum Said {
+enum Statement {
     Certain(Need, Effect),
     Open(Need, Effect),
     Nothing,
@@ -144,12 +144,12 @@ impl Recorder {
             written: 0,
             known: HashMap::new(),
             asked: None,
-            seen: Recorded::default(),
+            seen: ClientRecord::default(),
         }
     }
 
     /// What it asks next. What was asked before and never answered is forgotten.
-    pub fn next(&mut self, now_ns: u64) -> &Asked {
+    pub fn next(&mut self, now_ns: u64) -> &Question {
         // Squared: some keys are far hotter than others, and become cached; others after a while,
         // so that those are evicted.
         let draw: f64 = self.rng.random();
@@ -160,24 +160,24 @@ impl Recorder {
         // No draw where there is no such part: the seeds of other runs go on as they did.
         let plain = self.plain > 0.0 && self.rng.random_bool(self.plain);
         let what = match self.rng.random_range(0..100) {
-            0..50 if plain => What::Read,
+            0..50 if plain => Action::Read,
             _ if plain => self.write_with(None, Condition::Always, Need::Any),
-            0..72 => What::Read,
+            0..72 => Action::Read,
             72..84 => self.write(Condition::Always, Need::Any),
             84..92 => match self.known.get(&number).copied() {
                 Some((version, value)) => {
                     self.write(Condition::Version(version), Need::Value(value))
                 }
-                None => What::Read,
+                None => Action::Read,
             },
             92..95 => self.write(Condition::Absent, Need::Absent),
             95..97 => self.write(Condition::Present, Need::Present),
             _ => {
                 self.known.remove(&number);
-                What::Delete
+                Action::Delete
             }
         };
-        self.asked.insert(Asked {
+        self.asked.insert(Question {
             tenant,
             key: format!("key{key:013}"),
             what,
@@ -186,7 +186,7 @@ impl Recorder {
         })
     }
 
-    fn write(&mut self, condition: Condition, need: Need) -> What {
+    fn write(&mut self, condition: Condition, need: Need) -> Action {
         let lives = self.lives.filter(|lives| lives.part > 0.0);
         let ttl = lives.and_then(|lives| {
             let lives_on = self.rng.random::<f64>() >= lives.part;
@@ -196,10 +196,10 @@ impl Recorder {
         self.write_with(ttl, condition, need)
     }
 
-    fn write_with(&mut self, ttl: Option<Duration>, condition: Condition, need: Need) -> What {
+    fn write_with(&mut self, ttl: Option<Duration>, condition: Condition, need: Need) -> Action {
         self.written += 1;
         let number = (u64::from(self.number) << 40) | self.written;
-        What::Write {
+        Action::Write {
             number,
             value: encode(number, self.longest_value),
             ttl,
@@ -215,13 +215,13 @@ impl Recorder {
             return false;
         };
         let said = match &asked.what {
-            What::Read => self.read(asked.number, result),
-            What::Delete => match result.and_then(Answer::removed) {
-                Ok(true) => Said::Certain(Need::Present, Effect::Delete),
-                Ok(false) => Said::Certain(Need::Absent, Effect::Keep),
+            Action::Read => self.read(asked.number, result),
+            Action::Delete => match result.and_then(Answer::removed) {
+                Ok(true) => Statement::Certain(Need::Present, Effect::Delete),
+                Ok(false) => Statement::Certain(Need::Absent, Effect::Keep),
                 Err(error) => failed(&error, Need::Present, Effect::Delete),
             },
-            What::Write {
+            Action::Write {
                 number,
                 condition,
                 need,
@@ -229,9 +229,9 @@ impl Recorder {
             } => self.wrote(asked.number, *number, *condition, *need, result),
         };
         let (need, effect, return_ns) = match said {
-            Said::Certain(need, effect) => (need, effect, Some(now_ns)),
-            Said::Open(need, effect) => (need, effect, None),
-            Said::Nothing => {
+            Statement::Certain(need, effect) => (need, effect, Some(now_ns)),
+            Statement::Open(need, effect) => (need, effect, None),
+            Statement::Nothing => {
                 self.seen.unanswered += 1;
                 return false;
             }
@@ -249,16 +249,16 @@ impl Recorder {
     }
 
     /// What it has seen.
-    pub fn into_recorded(self) -> Recorded {
+    pub fn into_recorded(self) -> ClientRecord {
         self.seen
     }
 
-    fn read(&mut self, number: u32, result: Result<Answer, Error>) -> Said {
+    fn read(&mut self, number: u32, result: Result<Answer, Error>) -> Statement {
         let Ok(found) = result.and_then(Answer::found) else {
-            return Said::Nothing;
+            return Statement::Nothing;
         };
         let Some(value) = found else {
-            return Said::Certain(Need::Absent, Effect::Keep);
+            return Statement::Certain(Need::Absent, Effect::Keep);
         };
         self.seen.cached += u64::from(value.from_switch);
         let decoded = decode(&value.bytes, self.longest_value).unwrap_or_else(|| {
@@ -266,7 +266,7 @@ impl Recorder {
             u64::MAX // never written: the checker will find it
         });
         self.known.insert(number, (value.version, decoded));
-        Said::Certain(Need::Value(decoded), Effect::Keep)
+        Statement::Certain(Need::Value(decoded), Effect::Keep)
     }
 
     fn wrote(
@@ -276,21 +276,21 @@ impl Recorder {
         condition: Condition,
         need: Need,
         result: Result<Answer, Error>,
-    ) -> Said {
+    ) -> Statement {
         let effect = Effect::Write(value);
         match result.and_then(Answer::written) {
             Ok(version) => {
                 self.known.insert(key, (version, value));
-                Said::Certain(need, effect)
+                Statement::Certain(need, effect)
             }
             Err(Error::Mismatch { .. }) => match condition {
-                Condition::Absent => Said::Certain(Need::Present, Effect::Keep),
-                Condition::Present => Said::Certain(Need::Absent, Effect::Keep),
+                Condition::Absent => Statement::Certain(Need::Present, Effect::Keep),
+                Condition::Present => Statement::Certain(Need::Absent, Effect::Keep),
                 _ => {
                     // A store that restarted knows the same value by a younger version: nothing is
                     // certain but that nothing was written.
                     self.known.remove(&key);
-                    Said::Certain(Need::Any, Effect::Keep)
+                    Statement::Certain(Need::Any, Effect::Keep)
                 }
             },
             Err(error) => failed(&error, need, effect),
@@ -299,8 +299,8 @@ impl Recorder {
 
     /// When the value that was written ends. The store counts from when it wrote: between call
     /// and return.
-    fn lapse(&self, asked: &Asked, effect: Effect, return_ns: Option<u64>) -> Option<Lapse> {
-        let (What::Write { ttl: Some(ttl), .. }, Effect::Write(_)) = (&asked.what, effect) else {
+    fn lapse(&self, asked: &Question, effect: Effect, return_ns: Option<u64>) -> Option<Lapse> {
+        let (Action::Write { ttl: Some(ttl), .. }, Effect::Write(_)) = (&asked.what, effect) else {
             return None;
         };
         let ttl_ns = ttl.as_nanos() as u64;
@@ -314,13 +314,13 @@ impl Recorder {
 }
 
 /// A write that was not answered may take effect at any time; unless it was not sent, or not whole.
-fn failed(error: &Error, need: Need, effect: Effect) -> Said {
+fn failed(error: &Error, need: Need, effect: Effect) -> Statement {
     match error {
         Error::Socket { .. }
         | Error::TooManyInFlight { .. }
         | Error::NotWhole { .. }
-        | Error::NoMemory { .. } => Said::Nothing,
-        _ => Said::Open(need, effect),
+        | Error::NoMemory { .. } => Statement::Nothing,
+        _ => Statement::Open(need, effect),
     }
 }
 

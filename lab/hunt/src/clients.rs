@@ -7,7 +7,7 @@ use std::{
 };
 
 use client::Error;
-use history::{ClientsConfig, Recorded, Recorder};
+use history::{ClientRecord, ClientsConfig, Recorder};
 use rand::RngExt;
 use seed::SeededRng;
 use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
@@ -18,11 +18,15 @@ use crate::connection::{Connect, Connection};
 /// What makes the clients of a host, each time that they start: with the records of their
 /// earlier lives.
 pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64) -> Maker {
-    Box::new(move |birth| Ok(Box::new(Asking::new(&config, connect, pause_us, birth)?)))
+    Box::new(move |birth| {
+        Ok(Box::new(ClientsHost::new(
+            &config, connect, pause_us, birth,
+        )?))
+    })
 }
 
 /// Clients that run. All of a tenant's share a connection.
-pub struct Asking {
+pub struct ClientsHost {
     tenants: Vec<u32>,
     /// One per tenant.
     connections: Vec<Box<dyn Connection>>,
@@ -39,25 +43,27 @@ pub struct Asking {
 }
 
 /// What is left of killed clients: their records.
-struct Left(Vec<Recorder>);
+struct Recorders(Vec<Recorder>);
 
-impl Asking {
+impl ClientsHost {
     fn new(
         config: &ClientsConfig,
         connect: Connect,
         pause_us: u64,
         birth: Birth,
-    ) -> anyhow::Result<Asking> {
+    ) -> anyhow::Result<ClientsHost> {
         let connection = |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i));
         let connections = (0..).zip(&config.tenants).map(connection);
         let numbers = config.first..config.first + config.clients;
-        let earlier = birth.remains.and_then(|left| left.downcast::<Left>().ok());
+        let earlier = birth
+            .remains
+            .and_then(|left| left.downcast::<Recorders>().ok());
         let recorders = match earlier {
             Some(left) => left.0,
             None => numbers.map(|n| Recorder::new(config, n)).collect(),
         };
         let now_ns = birth.clock.boottime_ns;
-        Ok(Asking {
+        Ok(ClientsHost {
             tenants: config.tenants.clone(),
             connections: connections.collect::<Result<_, _>>()?,
             waiting: BTreeMap::new(),
@@ -84,15 +90,15 @@ impl Asking {
         self.operations
     }
 
-    /// Whether nothing is under way any more, after [`Asking::stop`].
+    /// Whether nothing is under way any more, after [`ClientsHost::stop`].
     pub fn is_over(&self) -> bool {
         self.stopped && self.waiting.is_empty()
     }
 
     /// What all of them have recorded. What is under way may take effect at any time.
-    pub fn take_recorded(&mut self) -> Recorded {
+    pub fn take_recorded(&mut self) -> ClientRecord {
         self.give_up();
-        let mut all = Recorded::default();
+        let mut all = ClientRecord::default();
         for recorder in self.recorders.drain(..) {
             all.add(recorder.into_recorded());
         }
@@ -146,7 +152,7 @@ impl Asking {
     }
 }
 
-impl Process for Asking {
+impl Process for ClientsHost {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
         let tenant = Packet::decode(datagram.payload).map(|packet| packet.header.tenant);
         let asked = |tenant| self.tenants.iter().position(|id| *id == tenant);
@@ -179,7 +185,7 @@ impl Process for Asking {
 
     fn remains(mut self: Box<Self>) -> Remains {
         self.give_up();
-        let left: Box<dyn Any + Send> = Box::new(Left(self.recorders));
+        let left: Box<dyn Any + Send> = Box::new(Recorders(self.recorders));
         Some(left)
     }
 }

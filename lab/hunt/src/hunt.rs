@@ -11,7 +11,7 @@ use crate::{Disciplines, Limits, Outcome, Plan, run};
 
 /// A seed in which something came about that must not, or that could not be run to its end.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Failure {
     /// The plan.
     pub plan: Plan,
     /// What came of it, or why nothing did.
@@ -20,7 +20,7 @@ pub struct Found {
 
 /// What a hunt came to.
 #[derive(Clone, Debug, Default)]
-pub struct Hunted {
+pub struct HuntResult {
     /// Seeds that were run.
     pub seeds: u64,
     /// Operations in all records.
@@ -49,7 +49,7 @@ pub struct Hunted {
     /// Seeds in which keys were lent and stores were granted copies.
     pub both: u64,
     /// What was found, in order of seeds.
-    pub found: Vec<Found>,
+    pub found: Vec<Failure>,
 }
 
 /// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
@@ -68,7 +68,7 @@ pub fn is_of_replicas(name: &str) -> bool {
     name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 
-/// Everything that goes wrong in enough seeds, by its name in [`Hunted::faults`]; and bits that
+/// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
 pub const KINDS: [&str; 15] = [
     "lost",
@@ -88,7 +88,7 @@ pub const KINDS: [&str; 15] = [
     "write_back_changed",
 ];
 
-impl Hunted {
+impl HuntResult {
     /// How often each of [`KINDS`] came about, and whatever else did.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut all: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
@@ -125,7 +125,7 @@ impl Hunted {
             }
         }
         if outcome.as_ref().map_or(true, |o| o.complaint().is_some()) {
-            self.found.push(Found { plan, outcome });
+            self.found.push(Failure { plan, outcome });
         }
     }
 }
@@ -137,10 +137,10 @@ pub fn hunt(
     disciplines: Disciplines,
     limits: Limits,
     threads: usize,
-    goes_on: impl Fn(&Hunted) -> bool + Sync,
-) -> Hunted {
+    goes_on: impl Fn(&HuntResult) -> bool + Sync,
+) -> HuntResult {
     let seeds = Mutex::new(seeds);
-    let hunted = Mutex::new(Hunted::default());
+    let hunted = Mutex::new(HuntResult::default());
     let is_over = AtomicBool::new(false);
     let busy_ns = AtomicU64::new(0);
     let may_go_on = || goes_on(&hunted.lock().unwrap_or_else(PoisonError::into_inner));

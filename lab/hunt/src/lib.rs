@@ -20,12 +20,12 @@ mod run;
 mod shrink;
 mod write_back;
 
-pub use clients::{Asking, maker as clients};
+pub use clients::{ClientsHost, maker as clients};
 pub use connection::{Connect, Connection, stores};
 pub use copies::hold_copies;
-pub use hunt::{Found, Hunted, KINDS, REPLICAS, hunt, is_of_replicas};
-pub use measure::{Alone, measure};
-pub use never::Never;
+pub use hunt::{Failure, HuntResult, KINDS, REPLICAS, hunt, is_of_replicas};
+pub use measure::{ProgramCost, measure};
+pub use never::ForbiddenCounts;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, PROBATION, Violation, run};
 pub use shrink::shrink;

@@ -5,7 +5,7 @@ const PLANS: u64 = 8;
 
 /// What switches' programs alone take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Alone {
+pub struct ProgramCost {
     /// Packets that were measured.
     pub packets: u64,
     /// Nanoseconds for one, on one core.
@@ -16,7 +16,7 @@ pub struct Alone {
 ///
 /// # Errors
 /// As [`run`](crate::run).
-pub fn measure(seed: u64, disciplines: Disciplines) -> anyhow::Result<Alone> {
+pub fn measure(seed: u64, disciplines: Disciplines) -> anyhow::Result<ProgramCost> {
     let (mut packets, mut ns) = (0, 0.0);
     for seed in (0..PLANS).map(|n| seed.wrapping_add(n)) {
         let plan = Plan::draw(seed, disciplines, Limits::default());
@@ -27,7 +27,7 @@ pub fn measure(seed: u64, disciplines: Disciplines) -> anyhow::Result<Alone> {
         };
         run_with(&plan, disciplines, sim::World::time_programs, over)?;
     }
-    Ok(Alone {
+    Ok(ProgramCost {
         packets,
         program_ns: ns / (packets as f64).max(1.0),
     })

@@ -38,7 +38,7 @@ const MALFORMED: [&str; 10] = [
 
 /// What must never be counted, whatever else goes wrong; and how often it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Never {
+pub struct ForbiddenCounts {
     /// Links flip bits: packets that are none are no wonder.
     bits_flip: bool,
     /// Links hold packets back for long.
@@ -51,7 +51,7 @@ pub struct Never {
     counts: BTreeMap<String, u64>,
 }
 
-impl Never {
+impl ForbiddenCounts {
     /// A link does this to its packets from now on: what is no wonder then is not counted.
     pub fn expect(&mut self, fault: &Fault) {
         self.bits_flip |= fault.flip > 0.0;
@@ -80,7 +80,7 @@ impl Never {
         }
     }
 
-    /// As [`Never::look`], of a JSON object of numbers.
+    /// As [`ForbiddenCounts::look`], of a JSON object of numbers.
     pub fn look_at(&mut self, counters: &serde_json::Value) {
         let all = counters.as_object().into_iter().flatten();
         self.look(all.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))));
@@ -136,13 +136,13 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_said() {
-        let mut never = Never::default();
+        let mut never = ForbiddenCounts::default();
         never.look([("reads", 7), ("duplicates_too_old", 0)]);
         assert_eq!(never.complaint(), None);
         never.look([("duplicates_too_old", 2), ("drop_truncated", 1)]);
         let said = "drop_truncated = 1, duplicates_too_old = 2: must be 0";
         assert_eq!(never.complaint().as_deref(), Some(said));
-        let mut faulty = Never::default();
+        let mut faulty = ForbiddenCounts::default();
         faulty.expect(&Fault {
             flip: 0.1,
             reorder: 0.1,
@@ -156,7 +156,7 @@ mod tests {
             ("leases_refused_mute", 1),
         ]);
         assert_eq!(faulty.complaint(), None);
-        let mut provoked = Never::default();
+        let mut provoked = ForbiddenCounts::default();
         provoked.leave("drop_truncated");
         provoked.look([("drop_truncated", 1), ("wrong_partition", 1)]);
         let said = "wrong_partition = 1: must be 0";

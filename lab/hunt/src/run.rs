@@ -2,14 +2,14 @@ use std::{collections::BTreeMap, ops::Range};
 
 use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
-use history::{ClientsConfig, Lives, Operation, Recorded, Verdict, check_within};
+use history::{ClientRecord, ClientsConfig, Lives, Operation, Verdict, check_within};
 use serde::{Deserialize, Serialize};
 use sim::{AgentHost, ControlHost, MachineId, Progress, ServiceSpec, State, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
-    Deed, Disciplines, Never, Plan, Store,
-    clients::{Asking, maker},
+    Deed, Disciplines, ForbiddenCounts, Plan, Store,
+    clients::{ClientsHost, maker},
     connection::stores,
     hunt::is_of_replicas,
     layout,
@@ -73,7 +73,7 @@ pub struct Outcome {
     /// What stores and switches counted of loans.
     pub loans: BTreeMap<String, u64>,
     /// What must never have been counted, and was.
-    pub never: Never,
+    pub never: ForbiddenCounts,
     /// The first key whose history is impossible, if one is.
     pub violation: Option<Violation>,
 }
@@ -93,10 +93,10 @@ impl Outcome {
 }
 
 /// A plan under way.
-struct Running<'a> {
+struct PlanRun<'a> {
     plan: &'a Plan,
     world: World,
-    never: Never,
+    never: ForbiddenCounts,
     /// What the controller was asked for and did not refuse.
     granted: BTreeMap<&'static str, u64>,
     /// What stores and switches counted of loans.
@@ -129,10 +129,10 @@ pub(crate) fn run_with(
 ) -> anyhow::Result<Outcome> {
     wire::maps::seed_for_simulation(plan.seed);
     let spec = plan.spec(disciplines)?;
-    let mut running = Running {
+    let mut running = PlanRun {
         plan,
         world: World::new(&spec, plan.seed)?,
-        never: Never::default(),
+        never: ForbiddenCounts::default(),
         granted: BTreeMap::new(),
         loans: BTreeMap::new(),
         replicas: BTreeMap::new(),
@@ -155,7 +155,7 @@ pub(crate) fn run_with(
     Ok(outcome)
 }
 
-impl Running<'_> {
+impl PlanRun<'_> {
     fn run_for(&mut self, ms: u64) {
         let until_ns = self.world.now_ns() + ms * MS;
         self.world.run_until(until_ns);
@@ -475,12 +475,16 @@ impl Running<'_> {
         }
         for process in self.asking()? {
             self.world
-                .with(process, |clients: &mut Asking, _| clients.stop());
+                .with(process, |clients: &mut ClientsHost, _| clients.stop());
         }
         let deadline_ns = self.world.now_ns() + END_MS * MS;
         let asking = self.asking()?;
         self.world.run_while(20 * MS, |world| {
-            let is_over = |p: &sim::ProcessId| world.get::<Asking>(*p).is_none_or(Asking::is_over);
+            let is_over = |p: &sim::ProcessId| {
+                world
+                    .get::<ClientsHost>(*p)
+                    .is_none_or(ClientsHost::is_over)
+            };
             world.now_ns() < deadline_ns && !asking.iter().all(is_over)
         });
         Ok(())
@@ -493,12 +497,12 @@ impl Running<'_> {
             .collect()
     }
 
-    fn recorded(&mut self) -> anyhow::Result<Recorded> {
-        let mut all = Recorded::default();
+    fn recorded(&mut self) -> anyhow::Result<ClientRecord> {
+        let mut all = ClientRecord::default();
         for process in self.asking()? {
-            let of = self
-                .world
-                .with(process, |clients: &mut Asking, _| clients.take_recorded());
+            let of = self.world.with(process, |clients: &mut ClientsHost, _| {
+                clients.take_recorded()
+            });
             all.add(of.context("the clients do not run")?);
         }
         for (process, name) in self.world.processes() {
@@ -518,7 +522,7 @@ impl Running<'_> {
         Ok(all)
     }
 
-    fn judge(&self, recorded: &Recorded) -> anyhow::Result<Outcome> {
+    fn judge(&self, recorded: &ClientRecord) -> anyhow::Result<Outcome> {
         let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
         for operation in &recorded.operations {
             by_key.entry(operation.key).or_default().push(*operation);

@@ -9,7 +9,7 @@ use seed::rng;
 use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
 
 /// What stores and switches count of loans; each comes about in enough seeds
-/// ([`Hunted::loans`](crate::Hunted::loans)).
+/// ([`HuntResult::loans`](crate::HuntResult::loans)).
 pub const LOANS: [&str; 10] = [
     "loans",
     "loans_returned",

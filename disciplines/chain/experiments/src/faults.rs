@@ -10,7 +10,7 @@ use experiments::{
     table::{Table, thousands},
     verdict::judge,
 };
-use history::{ClientsConfig, Recorded};
+use history::{ClientRecord, ClientsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub struct Faults {
 /// What came of one protocol.
 struct Seen {
     protocol: Protocol,
-    recorded: Recorded,
+    recorded: ClientRecord,
     troubles: Vec<Trouble>,
 }
 
@@ -126,7 +126,7 @@ impl Faults {
         let mut table = Table::new(&["protocol", "trouble", "member", "unavailable", "replaced"]);
         let mut longest: BTreeMap<Kind, f64> = BTreeMap::new();
         let mut per_protocol = vec![];
-        let mut together = Recorded::default();
+        let mut together = ClientRecord::default();
         for (number, seen) in (0..).zip(all) {
             let mut of = BTreeMap::new();
             for trouble in &seen.troubles {

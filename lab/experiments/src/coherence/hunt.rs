@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use history::{ClientsConfig, Lives, Recorded};
+use history::{ClientRecord, ClientsConfig, Lives};
 use lab::{interrupt, link::Counts, namespace, process::command_in};
 use wire::Cluster;
 
@@ -366,7 +366,7 @@ impl Hunt {
     ///
     /// # Errors
     /// A record that cannot be read, of the clients or of a link.
-    pub fn finish(&mut self) -> anyhow::Result<Recorded> {
+    pub fn finish(&mut self) -> anyhow::Result<ClientRecord> {
         self.faults.add("evictions", self.evictions());
         let all = self.clients.finish()?;
         let switches = SWITCHES.map(|(_, name)| name);

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use ::hunt::{
-    self as hunting, Found, Hunted, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt, measure,
-    shrink,
+    self as hunting, Failure, HuntResult, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt,
+    measure, shrink,
 };
 use anyhow::Context;
 use lab::interrupt;
@@ -35,7 +35,7 @@ pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begun = Instant::now();
-    let goes_on = |so_far: &Hunted| {
+    let goes_on = |so_far: &HuntResult| {
         run.progress.say(format!(
             "{} seeds, {} operations, {:.2} simulated hours, {} violations",
             so_far.seeds,
@@ -65,11 +65,11 @@ pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     speed(run, report, &hunted, wall_s)
 }
 
-fn hours(hunted: &Hunted) -> f64 {
+fn hours(hunted: &HuntResult) -> f64 {
     hunted.world_ns as f64 / 3.6e12
 }
 
-fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
+fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
     for (name, count) in [
         ("seeds", hunted.seeds),
         ("operations", hunted.operations),
@@ -133,7 +133,7 @@ fn tell(report: &mut Report, hunted: &Hunted, holds_copies: bool) {
 }
 
 /// What a seed that fails leaves: its plan, the smallest one that fails, and the history that shows it.
-fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()> {
+fn keep(run: &Run<'_>, report: &mut Report, found: &Failure) -> anyhow::Result<()> {
     let seed = found.plan.seed;
     let name = |what: &str| format!("{}-{what}-seed{seed}.json", run.name);
     let plan = |plan| serde_json::to_string_pretty(plan).context("a plan");
@@ -163,7 +163,12 @@ fn keep(run: &Run<'_>, report: &mut Report, found: &Found) -> anyhow::Result<()>
 }
 
 /// How fast that was, beside what the switches' programs alone take.
-fn speed(run: &Run<'_>, report: &mut Report, hunted: &Hunted, wall_s: f64) -> anyhow::Result<()> {
+fn speed(
+    run: &Run<'_>,
+    report: &mut Report,
+    hunted: &HuntResult,
+    wall_s: f64,
+) -> anyhow::Result<()> {
     let alone = measure(run.options.seed, run.options.disciplines)?;
     let rate = hunted.packets as f64 / wall_s.max(1e-9);
     report.summarize("wall_seconds", wall_s);

@@ -1,6 +1,6 @@
 //! All of a rig's clients that record what they see.
 
-use history::Recorded;
+use history::ClientRecord;
 
 use super::machines::Recording;
 
@@ -27,8 +27,8 @@ impl Clients {
     ///
     /// # Errors
     /// A record that cannot be read.
-    pub fn finish(&mut self) -> anyhow::Result<Recorded> {
-        let mut all = Recorded::default();
+    pub fn finish(&mut self) -> anyhow::Result<ClientRecord> {
+        let mut all = ClientRecord::default();
         self.groups.iter_mut().for_each(|group| group.stop());
         for group in &mut self.groups {
             all.add(group.finish()?);

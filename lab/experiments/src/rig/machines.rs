@@ -3,7 +3,7 @@
 use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
 use api::types::LinkView;
-use history::Recorded;
+use history::ClientRecord;
 use lab::rack::Lab;
 use load::{Phase, PhaseResult};
 use serde_json::Value;
@@ -209,5 +209,5 @@ pub trait Records {
     ///
     /// # Errors
     /// A record that cannot be read.
-    fn finish(&mut self) -> anyhow::Result<Recorded>;
+    fn finish(&mut self) -> anyhow::Result<ClientRecord>;
 }

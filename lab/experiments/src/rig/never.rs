@@ -2,14 +2,14 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use hunt::Never;
+use hunt::ForbiddenCounts;
 use load::{Phase, PhaseResult};
 use serde_json::Value;
 
 use super::{Driver, Load, Rig};
 
 /// What all rigs and generators of a run have seen.
-pub(crate) type Seen = Rc<RefCell<Never>>;
+pub(crate) type Seen = Rc<RefCell<ForbiddenCounts>>;
 
 /// A generator whose results are looked at.
 pub(super) struct Counting {

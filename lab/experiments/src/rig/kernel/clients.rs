@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use history::{ClientsConfig, Recorded};
+use history::{ClientRecord, ClientsConfig};
 use lab::{
     rack::Lab,
     steered::{Seat, SteeredProcess},
@@ -47,7 +47,7 @@ impl Records for Group {
         self.process.close();
     }
 
-    fn finish(&mut self) -> anyhow::Result<Recorded> {
+    fn finish(&mut self) -> anyhow::Result<ClientRecord> {
         // The lines end when the process does; the last one is the record.
         while let Ok(Some(line)) = self.process.hear(Duration::from_secs(30)) {
             self.last = line;

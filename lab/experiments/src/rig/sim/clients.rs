@@ -3,8 +3,8 @@
 use std::{cell::RefCell, rc::Rc};
 
 use anyhow::Context;
-use history::{ClientsConfig, Recorded};
-use hunt::{Asking, Connect};
+use history::{ClientRecord, ClientsConfig};
+use hunt::{ClientsHost, Connect};
 use lab::steered::Seat;
 use sim::{ProcessId, World};
 
@@ -40,9 +40,9 @@ impl Group {
         Ok(Group { world, process })
     }
 
-    fn with<R>(&self, work: impl FnOnce(&mut Asking) -> R) -> anyhow::Result<R> {
+    fn with<R>(&self, work: impl FnOnce(&mut ClientsHost) -> R) -> anyhow::Result<R> {
         let mut world = self.world.borrow_mut();
-        let done = world.with(self.process, |clients: &mut Asking, _| work(clients));
+        let done = world.with(self.process, |clients: &mut ClientsHost, _| work(clients));
         done.context("the clients are gone")
     }
 }
@@ -53,19 +53,21 @@ impl Records for Group {
     }
 
     fn stop(&mut self) {
-        let _ = self.with(Asking::stop);
+        let _ = self.with(ClientsHost::stop);
     }
 
-    fn finish(&mut self) -> anyhow::Result<Recorded> {
+    fn finish(&mut self) -> anyhow::Result<ClientRecord> {
         let process = self.process;
         {
             let mut world = self.world.borrow_mut();
             let deadline_ns = world.now_ns() + END_NS;
             world.run_while(LOOK_NS, |world| {
-                let is_over = world.get::<Asking>(process).is_none_or(Asking::is_over);
+                let is_over = world
+                    .get::<ClientsHost>(process)
+                    .is_none_or(ClientsHost::is_over);
                 world.now_ns() < deadline_ns && !is_over
             });
         }
-        self.with(Asking::take_recorded)
+        self.with(ClientsHost::take_recorded)
     }
 }
