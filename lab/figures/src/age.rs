@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{code::Versions, result::Kept};
+use crate::{code::Versions, result::RunResult};
 
 /// How a result and the code at hand differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Age {
 
 impl Age {
     /// Of a result, if what runs has these versions now.
-    pub fn of(kept: Option<&Kept>, now: &Versions) -> Age {
+    pub fn of(kept: Option<&RunResult>, now: &Versions) -> Age {
         let Some(kept) = kept else {
             return Age::Never;
         };
@@ -64,7 +64,7 @@ mod tests {
     fn what_changed_is_said_by_name() {
         let now = versions(&[("a", "1"), ("b", "2"), ("new", "3")]);
         let of = |code| {
-            let kept = Kept {
+            let kept = RunResult {
                 command: "c".into(),
                 commit: "abc".into(),
                 machine: "m".into(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     command::Command,
-    result::{Kept, Results},
+    result::{Results, RunResult},
 };
 
 const BEGIN: &str = "<!-- figures";
@@ -146,7 +146,7 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
 }
 
 /// A line with `{NAME}` and `{NAME:FORMAT}` replaced.
-fn fill(line: &str, command: Option<&Command>, kept: Option<&Kept>) -> anyhow::Result<String> {
+fn fill(line: &str, command: Option<&Command>, kept: Option<&RunResult>) -> anyhow::Result<String> {
     let mut filled = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('{') {
@@ -211,7 +211,7 @@ mod tests {
     fn results(dir: &Path) -> Results {
         let mut results = Results::at(dir.into());
         let figures = json!({"a": 0.349, "n": 1234567});
-        let kept = Kept {
+        let kept = RunResult {
             command: "shortstop-lab run x".into(),
             commit: "abc".into(),
             machine: "a machine".into(),

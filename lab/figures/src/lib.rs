@@ -45,7 +45,7 @@ use self::{
     command::Command,
     document::Document,
     measure::Task,
-    queue::{Expected, Sum},
+    queue::{Estimate, Sum},
     result::Results,
 };
 
@@ -61,14 +61,14 @@ use self::{
 )]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: Action,
     /// The project's folder.
     #[arg(long, value_name = "DIR", default_value = ".", global = true)]
     project: PathBuf,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Action {
     /// Lists the commands whose figures the documents show.
     List,
     /// Runs those that are stale, keeps what came out, and writes it into the documents.
@@ -107,14 +107,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let project = &args.project;
     let mut results = Results::at(project.join("docs/figures"));
     match args.what {
-        What::List => {
+        Action::List => {
             for command in commands(&Document::all(project)?) {
                 say(command.text())?;
             }
         }
-        What::Run(asked) => return measure(project, asked, results),
-        What::Write => write(project, &mut results)?,
-        What::Check => return check(project, &mut results),
+        Action::Run(asked) => return measure(project, asked, results),
+        Action::Write => write(project, &mut results)?,
+        Action::Check => return check(project, &mut results),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -147,7 +147,7 @@ fn write(project: &Path, results: &mut Results) -> anyhow::Result<()> {
 /// All commands with what they run now, and those of them that are stale with why.
 struct Stock {
     versions: BTreeMap<Command, Versions>,
-    stale: BTreeMap<Command, (Age, Expected)>,
+    stale: BTreeMap<Command, (Age, Estimate)>,
 }
 
 impl Stock {
@@ -164,7 +164,7 @@ impl Stock {
         for command in commands {
             let versions = code.versions(&command)?;
             let kept = results.get(&command)?;
-            let (age, expected) = (Age::of(kept, &versions), Expected::of(&command, kept));
+            let (age, expected) = (Age::of(kept, &versions), Estimate::of(&command, kept));
             if age != Age::Current {
                 stock.stale.insert(command.clone(), (age, expected));
             }
@@ -190,7 +190,7 @@ fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<E
     let mut waiting = vec![];
     for command in chosen {
         if asked.again || stock.stale.contains_key(command) {
-            let expected = Expected::of(command, results.get(command)?);
+            let expected = Estimate::of(command, results.get(command)?);
             waiting.push((command.clone(), expected));
         }
     }

@@ -15,8 +15,8 @@ use crate::{
     code::Versions,
     command::{self, Command, World},
     commit,
-    queue::{Expected, Queue},
-    result::{Kept, Results, machine},
+    queue::{Estimate, Queue},
+    result::{Results, RunResult, machine},
 };
 
 /// Simulated runs that go side by side: what else runs changes nothing of what they say.
@@ -27,7 +27,7 @@ pub struct Task {
     /// What each of them runs, as it was before the first began: what was built.
     pub versions: BTreeMap<Command, Versions>,
     /// How long each will take.
-    pub waiting: Vec<(Command, Expected)>,
+    pub waiting: Vec<(Command, Estimate)>,
     /// When the last has to be done.
     pub limit: Option<Duration>,
 }
@@ -37,7 +37,7 @@ pub struct Outcome {
     /// So many runs failed.
     pub failed: usize,
     /// What was not begun.
-    pub left: Vec<(Command, Expected)>,
+    pub left: Vec<(Command, Estimate)>,
 }
 
 /// Simulated runs first, then those in the kernel, each alone.
@@ -69,7 +69,7 @@ pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Resu
                         continue;
                     }
                 };
-                let kept = Kept {
+                let kept = RunResult {
                     command: command.text(),
                     commit: commit.clone(),
                     machine: machine(),
@@ -139,7 +139,7 @@ mod tests {
         let commands = ["good", "bad --world sim", "long --world sim"];
         let commands = commands.map(|c| Command::parse(&format!("shortstop-lab run {c}")).unwrap());
         let versions = Versions::from([("wire".into(), "0123456789ab".into())]);
-        let expected = |command: &Command| Expected {
+        let expected = |command: &Command| Estimate {
             time: Duration::from_secs(if command.name().starts_with("long") {
                 3601
             } else {

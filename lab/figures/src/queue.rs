@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{command::Command, result::Kept};
+use crate::{command::Command, result::RunResult};
 
 /// What a run takes that was never made: about what such runs took on two cores.
 const QUICK: Duration = Duration::from_secs(45);
@@ -11,30 +11,30 @@ const WHOLE: Duration = Duration::from_secs(1200);
 
 /// How long a run will take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Expected {
+pub struct Estimate {
     /// So long.
     pub time: Duration,
     /// Whether it took that long the last time; otherwise it is a guess.
     pub is_known: bool,
 }
 
-impl Expected {
+impl Estimate {
     /// Of a command, by what is kept of its last run.
-    pub fn of(command: &Command, kept: Option<&Kept>) -> Expected {
+    pub fn of(command: &Command, kept: Option<&RunResult>) -> Estimate {
         let guess = match command.experiment() {
             None => BENCH,
             Some(_) if command.is_quick() => QUICK,
             Some(_) => WHOLE,
         };
         let known = kept.map(|kept| kept.seconds);
-        Expected {
+        Estimate {
             time: known.map_or(guess, Duration::from_secs),
             is_known: known.is_some(),
         }
     }
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for Estimate {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let about = if self.is_known { "" } else { "about " };
         write!(to, "{about}{} minutes", minutes(self.time))
@@ -51,7 +51,7 @@ pub struct Sum {
 
 impl Sum {
     /// Of these.
-    pub fn of(all: impl Iterator<Item = Expected>) -> Sum {
+    pub fn of(all: impl Iterator<Item = Estimate>) -> Sum {
         let mut sum = Sum::default();
         for one in all {
             sum.count += 1;
@@ -82,20 +82,20 @@ fn minutes(time: Duration) -> String {
 /// Commands that wait, the longest first: so those that run side by side end at about the
 /// same time.
 pub struct Queue {
-    waiting: Vec<(Command, Expected)>,
+    waiting: Vec<(Command, Estimate)>,
     limit: Option<Duration>,
 }
 
 impl Queue {
     /// Of these; with a limit nothing is begun that would not be done within it.
-    pub fn new(mut waiting: Vec<(Command, Expected)>, limit: Option<Duration>) -> Queue {
+    pub fn new(mut waiting: Vec<(Command, Estimate)>, limit: Option<Duration>) -> Queue {
         waiting.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
         Queue { waiting, limit }
     }
 
     /// The next, when so much time is gone.
     pub fn next(&mut self, gone: Duration) -> Option<Command> {
-        let fits = |expected: &Expected| {
+        let fits = |expected: &Estimate| {
             let end = gone + expected.time;
             self.limit.is_none_or(|limit| end <= limit)
         };
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// What was not begun.
-    pub fn left(&self) -> &[(Command, Expected)] {
+    pub fn left(&self) -> &[(Command, Estimate)] {
         &self.waiting
     }
 }
@@ -116,13 +116,13 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn waiting(seconds: &[u64]) -> Vec<(Command, Expected)> {
+    fn waiting(seconds: &[u64]) -> Vec<(Command, Estimate)> {
         let one = |seconds: &u64| {
             let command = Command::parse(&format!("shortstop-lab run x{seconds}")).unwrap();
             let time = Duration::from_secs(*seconds);
             (
                 command,
-                Expected {
+                Estimate {
                     time,
                     is_known: true,
                 },
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_runs_take_is_said_in_minutes_and_what_is_a_guess_too() {
-        let of = |seconds, is_known| Expected {
+        let of = |seconds, is_known| Estimate {
             time: Duration::from_secs(seconds),
             is_known,
         };
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_never_timed_is_guessed() {
-        let of = |text: &str| Expected::of(&Command::parse(text).unwrap(), None);
+        let of = |text: &str| Estimate::of(&Command::parse(text).unwrap(), None);
         let all = ["run x --quick", "bench", "run x"];
         let all = all.map(|words| of(&format!("shortstop-lab {words}")));
         assert!(

@@ -14,7 +14,7 @@ use crate::{code::Versions, command::Command};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct RunResult {
     /// As a user types it.
     pub command: String,
     /// Of the code that was measured, for people.
@@ -32,7 +32,7 @@ pub struct Kept {
 /// All that is kept, a file for each command.
 pub struct Results {
     dir: PathBuf,
-    known: BTreeMap<Command, Option<Kept>>,
+    known: BTreeMap<Command, Option<RunResult>>,
 }
 
 impl Results {
@@ -48,7 +48,7 @@ impl Results {
     ///
     /// # Errors
     /// The file is there and cannot be read.
-    pub fn get(&mut self, command: &Command) -> anyhow::Result<Option<&Kept>> {
+    pub fn get(&mut self, command: &Command) -> anyhow::Result<Option<&RunResult>> {
         if !self.known.contains_key(command) {
             let path = self.dir.join(command.file());
             let kept = match fs::read_to_string(&path) {
@@ -67,7 +67,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep(&mut self, command: &Command, kept: Kept) -> anyhow::Result<()> {
+    pub fn keep(&mut self, command: &Command, kept: RunResult) -> anyhow::Result<()> {
         let path = self.dir.join(command.file());
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         let text = serde_json::to_string_pretty(&kept)? + "\n";
@@ -114,7 +114,7 @@ mod tests {
         let command = Command::parse("shortstop-lab run x").unwrap();
         let results = || Results::at(dir.path().into());
         assert!(results().get(&command).unwrap().is_none());
-        let kept = Kept {
+        let kept = RunResult {
             command: command.text(),
             commit: "a".into(),
             machine: "m".into(),

@@ -15,7 +15,7 @@ use crate::command::World;
 
 #[derive(Deserialize)]
 struct File {
-    package: About,
+    package: PackageTable,
     #[serde(default)]
     dependencies: Table,
     #[serde(default, rename = "build-dependencies")]
@@ -25,7 +25,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-struct About {
+struct PackageTable {
     name: String,
     #[serde(default)]
     metadata: Metadata,
@@ -44,14 +44,14 @@ struct Figures {
     disciplines: Vec<String>,
     runs: Vec<String>,
     about: BTreeMap<String, String>,
-    kernel: Only,
-    sim: Only,
+    kernel: WorldParts,
+    sim: WorldParts,
 }
 
 /// What counts in one world only.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Only {
+pub struct WorldParts {
     /// Crates that run there.
     pub crates: Vec<String>,
     /// Files and folders, from the project's folder.
@@ -74,20 +74,20 @@ pub struct Manifest {
     pub runs: Vec<String>,
     /// The discipline of commands that name none, if it is the registry.
     pub about: BTreeMap<String, String>,
-    kernel: Only,
-    sim: Only,
+    kernel: WorldParts,
+    sim: WorldParts,
 }
 
 impl Manifest {
     /// What counts in this world only.
-    pub fn only(&self, world: World) -> &Only {
+    pub fn only(&self, world: World) -> &WorldParts {
         match world {
             World::Kernel => &self.kernel,
             World::Sim => &self.sim,
         }
     }
 
-    fn of(file: File, folder: &Path, shared: &Shared) -> Manifest {
+    fn of(file: File, folder: &Path, shared: &WorkspaceManifest) -> Manifest {
         let mut manifest = Manifest {
             folder: folder.into(),
             crates: BTreeSet::new(),
@@ -130,7 +130,7 @@ impl Manifest {
 pub fn find(
     project: &Path,
     at: &Path,
-    shared: &Shared,
+    shared: &WorkspaceManifest,
     found: &mut BTreeMap<String, Manifest>,
 ) -> anyhow::Result<()> {
     let here = project.join(at);
@@ -168,7 +168,7 @@ fn plain(path: &Path) -> PathBuf {
 
 /// What the project's `Cargo.toml` says for all crates.
 #[derive(Deserialize)]
-pub struct Shared {
+pub struct WorkspaceManifest {
     workspace: Workspace,
     #[serde(default)]
     profile: Table,
@@ -180,12 +180,12 @@ struct Workspace {
     dependencies: Table,
 }
 
-impl Shared {
+impl WorkspaceManifest {
     /// Reads it.
     ///
     /// # Errors
     /// It is not there, or is something else.
-    pub fn read(path: &Path) -> anyhow::Result<Shared> {
+    pub fn read(path: &Path) -> anyhow::Result<WorkspaceManifest> {
         super::read_toml(path)
     }
 

@@ -38,7 +38,7 @@ use anyhow::Context;
 use self::{
     experiment::Experiment,
     lock::Lock,
-    manifest::{Manifest, Shared},
+    manifest::{Manifest, WorkspaceManifest},
     source::Source,
 };
 use crate::command::{Command, World};
@@ -55,7 +55,7 @@ pub struct Code {
     experiments: BTreeMap<String, Experiment>,
     /// Crates that count only where something names them.
     parts: BTreeSet<String>,
-    shared: Shared,
+    shared: WorkspaceManifest,
     lock: Lock,
 }
 
@@ -65,7 +65,7 @@ impl Code {
     /// # Errors
     /// A file that cannot be read, or is not what its name says.
     pub fn read(project: &Path) -> anyhow::Result<Code> {
-        let shared = Shared::read(&project.join("Cargo.toml"))?;
+        let shared = WorkspaceManifest::read(&project.join("Cargo.toml"))?;
         let mut crates = BTreeMap::new();
         for top in ["bpf", "crates", "disciplines", "lab"] {
             manifest::find(project, Path::new(top), &shared, &mut crates)?;
