@@ -32,7 +32,7 @@ pub struct Args {
 
 /// One discipline on the chip.
 #[derive(Serialize)]
-struct Computed {
+struct DisciplineUsage {
     discipline: &'static str,
     #[serde(flatten)]
     usage: Usage,
@@ -41,7 +41,7 @@ struct Computed {
 #[derive(Serialize)]
 struct Resources {
     items: Items,
-    computed: Vec<Computed>,
+    computed: Vec<DisciplineUsage>,
     published: Vec<&'static PublishedUsage>,
 }
 
@@ -66,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn computed(only: Option<&str>, items: Items) -> anyhow::Result<Vec<Computed>> {
+fn computed(only: Option<&str>, items: Items) -> anyhow::Result<Vec<DisciplineUsage>> {
     let all = disciplines::all().iter();
     let declared = all.filter_map(|r| Some((r.name, disciplines_experiments::pipeline(r.name)?)));
     let chosen: Vec<_> = declared
@@ -80,7 +80,7 @@ fn computed(only: Option<&str>, items: Items) -> anyhow::Result<Vec<Computed>> {
     }
     let place = |(discipline, pipeline): (&'static str, rmt::Pipeline)| {
         let usage = rmt::place(&pipeline(items), 8 * items.key_bytes, &Chip::TOFINO)?;
-        Ok(Computed { discipline, usage })
+        Ok(DisciplineUsage { discipline, usage })
     };
     chosen.into_iter().map(place).collect()
 }
@@ -101,7 +101,7 @@ fn show(resources: &Resources, with_tables: bool) -> String {
     } = resources.items;
     let items = format!("{count} of {key_bytes} + {value_bytes} bytes");
     let mut rows: Vec<Vec<String>> = vec![];
-    for Computed { discipline, usage } in &resources.computed {
+    for DisciplineUsage { discipline, usage } in &resources.computed {
         rows.push(vec![
             (*discipline).into(),
             "computed".into(),
@@ -133,7 +133,7 @@ fn show(resources: &Resources, with_tables: bool) -> String {
     ];
     let mut text = table(&head, &rows);
     if with_tables {
-        for Computed { usage, .. } in &resources.computed {
+        for DisciplineUsage { usage, .. } in &resources.computed {
             text += &format!("\n{}", tables(usage));
         }
     }

@@ -12,11 +12,11 @@ fn typed(words: &[&str]) -> Output {
 }
 
 /// A lab by `lab up`, removed when dropped.
-struct Up(String);
+struct DetachedLab(String);
 
-impl Up {
-    fn rack() -> (Up, String) {
-        let up = Up(unique_name());
+impl DetachedLab {
+    fn rack() -> (DetachedLab, String) {
+        let up = DetachedLab(unique_name());
         let output = typed(&["up", "rack", "--name", &up.0]);
         assert!(output.status.success(), "{output:?}");
         (up, String::from_utf8(output.stdout).unwrap())
@@ -27,7 +27,7 @@ impl Up {
     }
 }
 
-impl Drop for Up {
+impl Drop for DetachedLab {
     fn drop(&mut self) {
         typed(&["down", "--name", &self.0]);
     }
@@ -45,7 +45,7 @@ fn complaint(output: Output) -> String {
 #[test]
 fn what_lab_up_suggests_works_as_it_stands() {
     needs_root();
-    let (up, said) = Up::rack();
+    let (up, said) = DetachedLab::rack();
     let name = up.0.clone();
     let suggested: Vec<Vec<&str>> = said
         .lines()
@@ -97,7 +97,7 @@ fn what_lab_up_suggests_works_as_it_stands() {
 #[test]
 fn with_several_labs_one_has_to_be_named() {
     needs_root();
-    let ((first, _), (second, _)) = (Up::rack(), Up::rack());
+    let ((first, _), (second, _)) = (DetachedLab::rack(), DetachedLab::rack());
     for words in [vec!["down"], vec!["exec", "client1", "--", "true"]] {
         let said = complaint(typed(&words));
         for part in [&first.0, &second.0, "--name"] {

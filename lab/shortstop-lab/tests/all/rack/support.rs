@@ -38,7 +38,7 @@ pub struct Rack {
 
 /// What a read by command line gave.
 #[derive(Debug)]
-pub struct Got {
+pub struct ReadAnswer {
     pub value: Option<String>,
     pub version: u64,
     pub from_switch: bool,
@@ -185,12 +185,12 @@ impl Rack {
     }
 
     /// `shortstop get --json`.
-    pub fn get(&self, host: &str, key: &str) -> Got {
+    pub fn get(&self, host: &str, key: &str) -> ReadAnswer {
         self.get_as(host, key, &[])
     }
 
     /// `shortstop get --json` with more options.
-    pub fn get_as(&self, host: &str, key: &str, options: &[&str]) -> Got {
+    pub fn get_as(&self, host: &str, key: &str, options: &[&str]) -> ReadAnswer {
         let options = [&["--timeout", "60s"], options].concat();
         let (json, output) = self.json(host, &self.shortstop("get", key, &options));
         assert!(json.is_object(), "get {key} on {host}: {output:?}");
@@ -199,7 +199,7 @@ impl Rack {
             !json["value"].is_null(),
             "{output:?}"
         );
-        Got {
+        ReadAnswer {
             value: json["value"].as_str().map(String::from),
             version: json["version"].as_u64().unwrap_or(0),
             from_switch: json["from"] == "switch",
@@ -241,7 +241,7 @@ impl Rack {
     }
 
     /// Reads a key until the switch answers; gives that answer.
-    pub fn until_cached(&self, host: &str, key: &str) -> Got {
+    pub fn until_cached(&self, host: &str, key: &str) -> ReadAnswer {
         until(&format!("{key} answered by the switch"), || {
             Some(self.get(host, key)).filter(|got| got.from_switch)
         })
@@ -299,7 +299,7 @@ impl Rack {
     pub fn keep_reading(&self, host: &str, key: &str, options: Options) -> Reader {
         let space = self.lab.namespace(host);
         let text = std::fs::read_to_string(self.cluster()).expect("the cluster file");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ReaderState::default());
         let (key, own) = (key.to_string(), shared.clone());
         let thread = std::thread::spawn(move || {
             use_client(&space, &text, wire::TENANT_OPEN, options, async |client| {
@@ -352,7 +352,7 @@ pub fn unforgiving() -> Options {
 }
 
 #[derive(Default)]
-struct Shared {
+struct ReaderState {
     stop: AtomicBool,
     /// The version of the last write that was answered: no read that begins later may give an
     /// older one.
@@ -363,7 +363,7 @@ struct Shared {
 
 /// A client that reads one key all the time.
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderState>,
     thread: JoinHandle<Result<u64, String>>,
 }
 
@@ -398,7 +398,7 @@ impl Reader {
     }
 }
 
-async fn read_on(client: &Client, key: &str, shared: &Shared) -> Result<u64, String> {
+async fn read_on(client: &Client, key: &str, shared: &ReaderState) -> Result<u64, String> {
     while !shared.stop.load(SeqCst) {
         let newest = shared.newest.load(SeqCst);
         let value = client.get(key).await.map_err(|e| e.to_string())?;

@@ -107,7 +107,7 @@ fn rack(kind: Kind, backend: Backend) -> Rack {
 
 /// What is known of one key's writes: numbers that rise.
 #[derive(Default)]
-struct Written {
+struct WriteProgress {
     answered: AtomicU64,
     tried: AtomicU64,
 }
@@ -115,7 +115,7 @@ struct Written {
 /// Clients that write one key each as fast as they are answered, until one write is not.
 struct Writers {
     stop: Arc<AtomicBool>,
-    keys: Vec<(Arc<Written>, JoinHandle<()>)>,
+    keys: Vec<(Arc<WriteProgress>, JoinHandle<()>)>,
 }
 
 impl Writers {
@@ -123,7 +123,7 @@ impl Writers {
         let stop = Arc::new(AtomicBool::new(false));
         let cluster = std::fs::read_to_string(rack.cluster()).unwrap();
         let writer = |key: &'static str| {
-            let written = Arc::new(Written::default());
+            let written = Arc::new(WriteProgress::default());
             written.answered.store(from, SeqCst);
             let (own, stop) = (written.clone(), stop.clone());
             let (space, cluster) = (rack.lab.namespace("client"), cluster.clone());
@@ -152,7 +152,7 @@ impl Writers {
     }
 
     fn answered(&self) -> u64 {
-        let answered = |(written, _): &(Arc<Written>, _)| written.answered.load(SeqCst);
+        let answered = |(written, _): &(Arc<WriteProgress>, _)| written.answered.load(SeqCst);
         self.keys.iter().map(answered).sum()
     }
 
