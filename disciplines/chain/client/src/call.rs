@@ -10,7 +10,7 @@ use client::{
 };
 use wire::{Flags, HEADER_LEN, Header, KeyHash, Op, Packet, Secret};
 
-use crate::{Options, names::Names, watch::Seen};
+use crate::{Options, names::Names, watch::WatchMemory};
 
 /// First wait after a switch put a request off; then it doubles.
 const PUT_OFF: Duration = Duration::from_millis(1);
@@ -22,16 +22,16 @@ const FULL_TRIES: u32 = 8;
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum CallKind {
     Read,
     Write,
     Delete,
-    Watch(Seen),
+    Watch(WatchMemory),
 }
 
 /// A call under way.
 pub(super) struct Call {
-    pub what: What,
+    pub what: CallKind,
     /// As it travels.
     pub key: Bytes,
     pub hash: KeyHash,
@@ -85,13 +85,13 @@ impl Call {
         now_ns: u64,
     ) -> Result<Call, Error> {
         let (what, condition) = match *operation {
-            Operation::Get { .. } | Operation::About { .. } => (What::Read, Condition::Always),
+            Operation::Get { .. } | Operation::About { .. } => (CallKind::Read, Condition::Always),
             Operation::Set {
                 ttl: None,
                 condition,
                 ..
-            } => (What::Write, condition),
-            Operation::Delete { condition, .. } => (What::Delete, condition),
+            } => (CallKind::Write, condition),
+            Operation::Delete { condition, .. } => (CallKind::Delete, condition),
             Operation::Set { .. } => return Err(unsupported("a time to live")),
             Operation::Ask { .. } => return Err(unsupported("a discipline's request")),
         };
@@ -110,13 +110,13 @@ impl Call {
     pub fn watch(names: &Names, options: &Options, key: &[u8], now_ns: u64) -> Result<Call, Error> {
         let name = names.name(key)?;
         let key = Bytes::copy_from_slice(name.as_ref());
-        let what = What::Watch(Seen::default());
+        let what = CallKind::Watch(WatchMemory::default());
         let mut call = Call::of(names, options, what, key, now_ns);
         call.deadline_ns = u64::MAX;
         Ok(call)
     }
 
-    fn of(names: &Names, options: &Options, what: What, key: Bytes, now_ns: u64) -> Call {
+    fn of(names: &Names, options: &Options, what: CallKind, key: Bytes, now_ns: u64) -> Call {
         Call {
             what,
             hash: names.hash(&key),
@@ -146,11 +146,11 @@ impl Call {
 
     /// Whether it may change its key.
     pub fn is_write(&self) -> bool {
-        matches!(self.what, What::Write | What::Delete)
+        matches!(self.what, CallKind::Write | CallKind::Delete)
     }
 
     pub fn is_watch(&self) -> bool {
-        matches!(self.what, What::Watch(_))
+        matches!(self.what, CallKind::Watch(_))
     }
 
     /// The op that its answers have.
@@ -208,9 +208,9 @@ impl Call {
         self.check_len(names, list.len(), to)?;
         let (condition_flag, condition) = self.condition.in_header();
         let (flags, value) = match self.what {
-            What::Read => (Flags::NONE, list),
-            What::Watch(_) => (Flags::GRANT, list),
-            What::Write | What::Delete => {
+            CallKind::Read => (Flags::NONE, list),
+            CallKind::Watch(_) => (Flags::GRANT, list),
+            CallKind::Write | CallKind::Delete => {
                 let ask = Ask {
                     session: names.session,
                     condition,
@@ -222,7 +222,7 @@ impl Call {
             }
         };
         let flags = match self.what {
-            What::Delete => flags.with(Flags::ALL),
+            CallKind::Delete => flags.with(Flags::ALL),
             _ => flags,
         };
         let header = Header {

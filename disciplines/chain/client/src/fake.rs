@@ -106,7 +106,13 @@ impl Chains {
     }
 
     /// What the network sends for this datagram: from which switch to which client.
-    fn take(&mut self, to: SocketAddr, from: SocketAddr, bytes: &[u8], busy: bool) -> Vec<Sent> {
+    fn take(
+        &mut self,
+        to: SocketAddr,
+        from: SocketAddr,
+        bytes: &[u8],
+        busy: bool,
+    ) -> Vec<Datagram> {
         let IpAddr::V4(ip) = to.ip() else {
             return vec![];
         };
@@ -270,7 +276,7 @@ impl Chains {
 }
 
 /// From, to, what.
-type Sent = (SocketAddr, SocketAddr, Vec<u8>);
+type Datagram = (SocketAddr, SocketAddr, Vec<u8>);
 
 /// Whether a read finds its key dirty, so that the tail answers it.
 fn is_dirty(request: u64) -> bool {

@@ -41,7 +41,7 @@ pub use machine::Machine;
 pub use options::{Options, Reads};
 pub use sockets::{Client, Watch};
 pub use virtual_time::{Tasks, Virtual};
-pub use watch::Watched;
+pub use watch::KeyState;
 
 #[cfg(test)]
 mod fake;

@@ -13,12 +13,12 @@ use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 use wire::{Cluster, Header, Packet, Secret, Status, TENANT_SYSTEM};
 
 use crate::{
-    Counts, Options, Reads, Watched,
-    call::{Call, What},
+    Counts, KeyState, Options, Reads,
+    call::{Call, CallKind},
     names::Names,
-    near::Near,
+    near::RoundTrips,
     slots::Slots,
-    view::{Learnt, View},
+    view::{Novelty, View},
 };
 
 /// Between two looks of a watch at its key, in nanoseconds, beside which the switches tell it at
@@ -38,7 +38,7 @@ pub struct Machine {
     names: Names,
     options: Options,
     view: View,
-    near: Near,
+    near: RoundTrips,
     rng: Xoshiro256PlusPlus,
     slots: Slots,
     next_read: u64,
@@ -55,7 +55,7 @@ pub struct Machine {
     largest: usize,
     datagrams: VecDeque<(SocketAddr, Bytes)>,
     finished: VecDeque<(u64, Result<Answer, Error>)>,
-    watched: VecDeque<(u64, Watched)>,
+    watched: VecDeque<(u64, KeyState)>,
     counts: Counts,
 }
 
@@ -83,7 +83,7 @@ impl Machine {
             names: Names::new(tenant, secrets, envelope, rng.random()),
             options,
             view: View::default(),
-            near: Near::default(),
+            near: RoundTrips::default(),
             rng,
             slots: Slots::new(),
             next_read: READ_BIT,
@@ -168,7 +168,7 @@ impl Machine {
     }
 
     /// The next thing that a watch tells.
-    pub fn next_watched(&mut self) -> Option<(u64, Watched)> {
+    pub fn next_watched(&mut self) -> Option<(u64, KeyState)> {
         self.watched.pop_front()
     }
 
@@ -276,9 +276,9 @@ impl Machine {
         };
         match self.view.learn(&route) {
             // Whoever said so lags behind, or another answer was faster: the timer goes on.
-            Learnt::Nothing => return,
-            Learnt::News => {}
-            Learnt::Generation => self.begin_anew(),
+            Novelty::Nothing => return,
+            Novelty::News => {}
+            Novelty::Generation => self.begin_anew(),
         }
         if let Some(call) = self.calls.get_mut(&number) {
             call.begin_waits(&self.options);
@@ -370,10 +370,10 @@ impl Machine {
             };
             call.rest(now_ns + every_ns, &self.options);
         }
-        if let What::Watch(seen) = &mut call.what
+        if let CallKind::Watch(seen) = &mut call.what
             && seen.is_news(&header, newest)
         {
-            let watched = Watched {
+            let watched = KeyState {
                 version: header.version,
                 value: found.map(|value| value.bytes),
             };

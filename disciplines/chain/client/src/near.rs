@@ -10,11 +10,11 @@ const SILENT_NS: u64 = 100_000_000;
 
 /// Smoothed round trips in nanoseconds.
 #[derive(Default)]
-pub(super) struct Near {
+pub(super) struct RoundTrips {
     trips: BTreeMap<SocketAddr, u64>,
 }
 
-impl Near {
+impl RoundTrips {
     /// One exchange took so long.
     pub fn measured(&mut self, member: SocketAddr, ns: u64) {
         let trip = self.trips.entry(member).or_insert(ns);
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_fastest_is_asked_and_the_others_now_and_then() {
         let members: Vec<SocketAddr> = (1..4).map(|n| ([10, 0, 0, n], 7117).into()).collect();
-        let mut near = Near::default();
+        let mut near = RoundTrips::default();
         for (at, ns) in [(0, 900), (1, 300), (2, 700)] {
             assert_eq!(near.choose(&members, 0.5), at, "not measured yet");
             near.measured(members[at], ns);

@@ -17,12 +17,12 @@ use std::future::Future;
 use bytes::Bytes;
 use client::{Answer, Condition, Error, Operation};
 
-use crate::Watched;
+use crate::KeyState;
 
 pub use barrier::Barrier;
 pub use counter::Counter;
 pub use election::{Candidate, Leader, leader};
-pub use lock::{Held, Lock, LockOptions};
+pub use lock::{HeldLock, Lock, LockOptions};
 
 /// Whoever carries operations out for a recipe, and knows what time it is.
 pub trait Asks: Clone {
@@ -34,7 +34,7 @@ pub trait Asks: Clone {
     fn watch(
         &self,
         key: &[u8],
-        tell: impl FnMut(Watched) -> bool,
+        tell: impl FnMut(KeyState) -> bool,
         until_ns: u64,
     ) -> impl Future<Output = Result<(), Error>>;
 

@@ -19,7 +19,7 @@ use tokio::{
 };
 use wire::Cluster;
 
-use crate::{Counts, Machine, Options, Watched, recipes::Asks};
+use crate::{Counts, KeyState, Machine, Options, recipes::Asks};
 
 /// Longest datagram in bytes.
 const LONGEST: usize = 2048;
@@ -35,11 +35,11 @@ pub struct Client {
 }
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<Endpoint>,
     tasks: Vec<AbortHandle>,
 }
 
-struct Shared {
+struct Endpoint {
     state: Mutex<State>,
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
@@ -52,7 +52,7 @@ struct State {
     /// When the timer task wakes.
     wakes_ns: u64,
     calls: HashMap<u64, oneshot::Sender<Result<Answer, Error>>>,
-    watches: HashMap<u64, Arc<Unheard>>,
+    watches: HashMap<u64, Arc<Mailbox>>,
 }
 
 impl Client {
@@ -72,7 +72,7 @@ impl Client {
             made.transpose()
         };
         let (v4, v6) = (open(false)?, open(true)?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Endpoint {
             state: Mutex::new(State {
                 machine: Machine::new(cluster, tenant, options, rand::random())?,
                 wakes_ns: 0,
@@ -135,7 +135,7 @@ impl Client {
     /// Watches a key: its state now, and each that follows as far as it can be told before the
     /// next.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Watch {
-        let unheard = Arc::new(Unheard::default());
+        let unheard = Arc::new(Mailbox::default());
         let number = self.inner.shared.with(|state, now_ns| {
             let number = state.machine.watch(key.as_ref(), now_ns);
             state.watches.insert(number, unheard.clone());
@@ -169,23 +169,23 @@ impl Drop for Inner {
 pub struct Watch {
     client: Client,
     number: u64,
-    unheard: Arc<Unheard>,
+    unheard: Arc<Mailbox>,
 }
 
 /// What whoever watches has not heard yet: one state, the newest.
 #[derive(Default)]
-struct Unheard {
-    state: Mutex<Option<Result<Watched, Error>>>,
+struct Mailbox {
+    state: Mutex<Option<Result<KeyState, Error>>>,
     is_there: Notify,
 }
 
-impl Unheard {
-    fn put(&self, state: Result<Watched, Error>) {
+impl Mailbox {
+    fn put(&self, state: Result<KeyState, Error>) {
         *self.lock() = Some(state);
         self.is_there.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Result<Watched, Error>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<KeyState, Error>>> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -199,7 +199,7 @@ impl Watch {
     /// # Errors
     /// The key is not possible, or its value does not open ([`Error::NotOpened`]); nothing follows
     /// then.
-    pub async fn next(&mut self) -> Result<Watched, Error> {
+    pub async fn next(&mut self) -> Result<KeyState, Error> {
         loop {
             if let Some(state) = self.unheard.lock().take() {
                 return state;
@@ -217,12 +217,12 @@ impl Drop for Watch {
 }
 
 /// A call; ended when it is dropped.
-struct Begun<'a> {
-    shared: &'a Shared,
+struct CallGuard<'a> {
+    shared: &'a Endpoint,
     number: u64,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.shared.end(self.number);
     }
@@ -237,7 +237,7 @@ impl Asks for Client {
             state.calls.insert(number, sender);
             number
         });
-        let _begun = Begun { shared, number };
+        let _begun = CallGuard { shared, number };
         // The sender lives as long as the call, and the machine ends each call at its deadline.
         answer
             .await
@@ -247,7 +247,7 @@ impl Asks for Client {
     async fn watch(
         &self,
         key: &[u8],
-        mut tell: impl FnMut(Watched) -> bool,
+        mut tell: impl FnMut(KeyState) -> bool,
         until_ns: u64,
     ) -> Result<(), Error> {
         let mut watch = Client::watch(self, key);
@@ -273,7 +273,7 @@ impl Asks for Client {
     }
 }
 
-impl Shared {
+impl Endpoint {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that was begun under the lock is left half done if it panics: the machine is one
         // value.
@@ -332,7 +332,7 @@ impl Shared {
 }
 
 /// Calls the machine's timers when they are due.
-async fn timers(shared: Arc<Shared>) {
+async fn timers(shared: Arc<Endpoint>) {
     loop {
         let next_ns = {
             let mut state = shared.lock();
@@ -353,7 +353,7 @@ async fn timers(shared: Arc<Shared>) {
 }
 
 /// Hands what arrives to the machine.
-async fn receive(shared: Arc<Shared>, v6: bool) {
+async fn receive(shared: Arc<Endpoint>, v6: bool) {
     let Some(socket) = shared.socket(v6) else {
         return;
     };

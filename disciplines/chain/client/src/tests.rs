@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use client::{Condition, Error, Operation, Seal};
 
 use crate::{
-    Options, Reads, Virtual, Watched,
+    KeyState, Options, Reads, Virtual,
     fake::{Chains, Faults, MS, World, options, switch},
     recipes::Asks,
 };
@@ -235,7 +235,7 @@ fn a_watch_tells_what_comes_and_nothing_old() {
         let (w, out) = (watcher.clone(), told.clone());
         let until_ns = world.now_ns + 10_000 * MS;
         watcher.spawn(async move {
-            let tell = |watched: Watched| {
+            let tell = |watched: KeyState| {
                 let last = watched.value.as_deref() == Some(&b"9"[..]);
                 out.borrow_mut().push(watched.version);
                 !last

@@ -32,7 +32,7 @@ pub(super) struct View {
 
 /// What came of being told of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Learnt {
+pub(super) enum Novelty {
     /// Nothing.
     Nothing,
     /// Something.
@@ -55,7 +55,7 @@ impl View {
     }
 
     /// A switch says which chain a key has.
-    pub fn learn(&mut self, route: &Route) -> Learnt {
+    pub fn learn(&mut self, route: &Route) -> Novelty {
         let Route {
             number,
             chain,
@@ -63,7 +63,7 @@ impl View {
             ..
         } = *route;
         if number < self.number || number == 0 {
-            return Learnt::Nothing;
+            return Novelty::Nothing;
         }
         let began_anew = self.number != 0 && number >> 48 != self.number >> 48;
         let members = route.members.iter().map(|ip| (*ip, PORT).into());
@@ -80,9 +80,9 @@ impl View {
         self.reads_anywhere = route.protocol == READS_ANYWHERE;
         self.known.insert(chain, news);
         match (began_anew, is_news) {
-            (true, _) => Learnt::Generation,
-            (_, true) => Learnt::News,
-            (_, false) => Learnt::Nothing,
+            (true, _) => Novelty::Generation,
+            (_, true) => Novelty::News,
+            (_, false) => Novelty::Nothing,
         }
     }
 }
@@ -111,16 +111,16 @@ mod tests {
     #[test]
     fn higher_numbers_replace_and_lower_ones_teach_nothing() {
         let mut view = View::default();
-        assert_eq!(view.learn(&route(7, 1, &[1, 2])), Learnt::News);
-        assert_eq!(view.learn(&route(7, 1, &[1, 2])), Learnt::Nothing);
-        assert_eq!(view.learn(&route(6, 1, &[3])), Learnt::Nothing);
+        assert_eq!(view.learn(&route(7, 1, &[1, 2])), Novelty::News);
+        assert_eq!(view.learn(&route(7, 1, &[1, 2])), Novelty::Nothing);
+        assert_eq!(view.learn(&route(6, 1, &[3])), Novelty::Nothing);
         assert_eq!(view.chain_of(hash(0x7f)).unwrap().members.len(), 2);
-        assert_eq!(view.learn(&route(8, 1, &[2])), Learnt::News);
+        assert_eq!(view.learn(&route(8, 1, &[2])), Novelty::News);
         assert_eq!(view.chain_of(hash(0x40)).unwrap().members.len(), 1);
-        assert_eq!(view.learn(&route(8, 0, &[5])), Learnt::News);
-        assert_eq!(view.learn(&route(9, 0, &[5])), Learnt::News);
+        assert_eq!(view.learn(&route(8, 0, &[5])), Novelty::News);
+        assert_eq!(view.learn(&route(9, 0, &[5])), Novelty::News);
         assert_eq!(view.chain_of(hash(0x40)).unwrap().number, 8);
-        assert_eq!(view.learn(&route(9, 1, &[2])), Learnt::News);
+        assert_eq!(view.learn(&route(9, 1, &[2])), Novelty::News);
         assert_eq!(view.chain_of(hash(0x40)).unwrap().number, 9);
         assert!(view.chain_of(hash(0x80)).is_none());
         assert!(view.has(([10, 0, 0, 5], PORT).into()));
@@ -130,8 +130,8 @@ mod tests {
     fn another_generation_is_told_apart() {
         let mut view = View::default();
         view.learn(&route(1 << 48 | 3, 1, &[1]));
-        assert_eq!(view.learn(&route(2 << 48, 1, &[1])), Learnt::Generation);
-        assert_eq!(view.learn(&route(0, 1, &[1])), Learnt::Nothing);
+        assert_eq!(view.learn(&route(2 << 48, 1, &[1])), Novelty::Generation);
+        assert_eq!(view.learn(&route(0, 1, &[1])), Novelty::Nothing);
         assert_eq!(view.number, 2 << 48);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use client::{Answer, Error, Operation};
 
-use crate::{Counts, Machine, Watched, recipes::Asks};
+use crate::{Counts, KeyState, Machine, recipes::Asks};
 
 /// A client in virtual time, whose operations are futures. Clones are the same client.
 ///
@@ -23,14 +23,14 @@ use crate::{Counts, Machine, Watched, recipes::Asks};
 /// thousands.
 #[derive(Clone)]
 pub struct Virtual {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<State>>,
 }
 
-struct Shared {
+struct State {
     machine: Machine,
     now_ns: u64,
     finished: BTreeMap<u64, Result<Answer, Error>>,
-    watched: BTreeMap<u64, VecDeque<Watched>>,
+    watched: BTreeMap<u64, VecDeque<KeyState>>,
     /// When tasks that wait for nothing but the time want to go on.
     alarms: Vec<u64>,
     spawned: Vec<Task>,
@@ -47,7 +47,7 @@ pub struct Tasks {
 impl Virtual {
     /// A client, and what runs its tasks.
     pub fn new(machine: Machine, now_ns: u64) -> (Virtual, Tasks) {
-        let shared = Rc::new(RefCell::new(Shared {
+        let shared = Rc::new(RefCell::new(State {
             machine,
             now_ns,
             finished: BTreeMap::new(),
@@ -69,10 +69,10 @@ impl Virtual {
     }
 
     /// Begins a call or a watch.
-    fn begin(&self, begin: impl FnOnce(&mut Machine, u64) -> u64) -> Begun {
+    fn begin(&self, begin: impl FnOnce(&mut Machine, u64) -> u64) -> Guard {
         let mut shared = self.shared.borrow_mut();
         let now_ns = shared.now_ns;
-        Begun {
+        Guard {
             number: begin(&mut shared.machine, now_ns),
             client: self.clone(),
         }
@@ -155,7 +155,7 @@ impl Tasks {
     }
 }
 
-impl Shared {
+impl State {
     /// Puts what the machine has to say where tasks look for it; whether there was anything.
     fn collect(&mut self) -> bool {
         let mut any = false;
@@ -172,12 +172,12 @@ impl Shared {
 }
 
 /// A call or a watch of a task; ended when the task drops it.
-struct Begun {
+struct Guard {
     client: Virtual,
     number: u64,
 }
 
-impl Drop for Begun {
+impl Drop for Guard {
     fn drop(&mut self) {
         let mut shared = self.client.shared.borrow_mut();
         let now_ns = shared.now_ns;
@@ -204,7 +204,7 @@ impl Asks for Virtual {
     async fn watch(
         &self,
         key: &[u8],
-        mut tell: impl FnMut(Watched) -> bool,
+        mut tell: impl FnMut(KeyState) -> bool,
         until_ns: u64,
     ) -> Result<(), Error> {
         let begun = self.begin(|machine, now_ns| machine.watch(key, now_ns));

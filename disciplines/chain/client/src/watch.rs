@@ -5,7 +5,7 @@ use wire::{Header, Status};
 
 /// What a key is now, as a watch tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct KeyState {
     /// Its version; 0: it is absent, and nobody knows that it ever was anything else.
     pub version: u64,
     /// Its value; none: it is absent.
@@ -14,19 +14,19 @@ pub struct Watched {
 
 /// What was told last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    last: Option<Last>,
+pub(super) struct WatchMemory {
+    last: Option<Notice>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct Notice {
     version: u64,
     is_there: bool,
     /// The newest request that was sent when it was told.
     request: u64,
 }
 
-impl Seen {
+impl WatchMemory {
     /// Whether this answer, to request `request` of which `newest` is the newest, is news.
     ///
     /// Packets overtake one another. Versions say which is the newer one; but an absent key whose
@@ -42,7 +42,7 @@ impl Seen {
         };
         if is_news {
             let before = self.last.map_or(0, |last| last.version);
-            self.last = Some(Last {
+            self.last = Some(Notice {
                 version: version.max(before),
                 is_there,
                 request: newest,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use wire::Op;
 
-    fn told(seen: &mut Seen, version: u64, request: u64, newest: u64) -> bool {
+    fn told(seen: &mut WatchMemory, version: u64, request: u64, newest: u64) -> bool {
         let status = match version {
             0 => Status::NotFound,
             _ => Status::Ok,
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn nothing_old_is_told_after_something_new() {
-        let mut seen = Seen::default();
+        let mut seen = WatchMemory::default();
         assert!(told(&mut seen, 0, 1, 1), "the first answer");
         assert!(!told(&mut seen, 0, 2, 2), "still absent");
         assert!(told(&mut seen, 5, 1, 3));

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use chain_client::{
     Client,
-    recipes::{Candidate, Held, Leader, LockOptions, leader},
+    recipes::{Candidate, HeldLock, Leader, LockOptions, leader},
 };
 use commands::{
     command_line::end_when_unread,
@@ -174,7 +174,11 @@ fn start(command: &[String], token: u64) -> anyhow::Result<Child> {
 }
 
 /// Renews while the command runs; ends it if the lock is lost.
-async fn run(held: &mut Held<Client>, child: &mut Child, key: &str) -> anyhow::Result<ExitStatus> {
+async fn run(
+    held: &mut HeldLock<Client>,
+    child: &mut Child,
+    key: &str,
+) -> anyhow::Result<ExitStatus> {
     let lost = tokio::select! {
         status = ended(child, None) => return status,
         kept = held.keep_until(u64::MAX) => !matches!(kept, Ok(true)),

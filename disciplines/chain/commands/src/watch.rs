@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use chain_client::Watched;
+use chain_client::KeyState;
 use commands::{command_line::end_when_unread, common::stopped};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn print(state: &Watched, as_json: bool) -> anyhow::Result<()> {
+fn print(state: &KeyState, as_json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let text = state.value.as_deref().map(String::from_utf8_lossy);
     match (as_json, text) {

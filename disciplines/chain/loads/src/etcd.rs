@@ -17,7 +17,7 @@ use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 use tokio::task::LocalSet;
 
-use crate::{Doing, Phase, PhaseResult, source::name};
+use crate::{Activity, Phase, PhaseResult, source::name};
 
 /// Length in seconds of the leases that locks are taken under.
 const LEASE_S: i64 = 10;
@@ -39,7 +39,7 @@ pub struct Config {
 }
 
 /// What clients of one phase see.
-struct Seen {
+struct Tally {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
     locks: Histogram<u64>,
@@ -78,7 +78,7 @@ async fn measure(
 ) -> anyhow::Result<PhaseResult> {
     let from = Instant::now() + Duration::from_secs_f64(phase.warmup_s);
     let end = from + Duration::from_secs_f64(phase.seconds);
-    let seen = Rc::new(RefCell::new(Seen {
+    let seen = Rc::new(RefCell::new(Tally {
         reads: histogram(3),
         writes: histogram(3),
         locks: histogram(3),
@@ -122,7 +122,7 @@ struct One {
     phase: Phase,
     client: Client,
     draw: SeededRng,
-    seen: Rc<RefCell<Seen>>,
+    seen: Rc<RefCell<Tally>>,
     from: Instant,
     end: Instant,
 }
@@ -130,14 +130,14 @@ struct One {
 impl One {
     /// `keys`: those that it writes, of a phase that writes all.
     async fn run(mut self, keys: Vec<usize>) {
-        if self.phase.doing == Doing::Fill {
+        if self.phase.doing == Activity::Fill {
             for key in keys {
                 while self.write(key).await.is_err() && Instant::now() < self.end {}
             }
             return;
         }
         let lease = match self.phase.doing {
-            Doing::Lock => self.client.lease_grant(LEASE_S, None).await.ok(),
+            Activity::Lock => self.client.lease_grant(LEASE_S, None).await.ok(),
             _ => None,
         };
         let lease = lease.map_or(0, |lease| lease.id());
@@ -145,7 +145,7 @@ impl One {
             let key = self.draw.random_range(0..self.config.keys);
             let writes = self.phase.writes;
             let done = match self.phase.doing {
-                Doing::Lock => self.lock(lease).await,
+                Activity::Lock => self.lock(lease).await,
                 _ if writes > 0.0 && self.draw.random_bool(writes.min(1.0)) => {
                     self.write(key).await
                 }
@@ -192,7 +192,7 @@ impl One {
         Ok(())
     }
 
-    fn record(&self, begun: Instant, of: impl FnOnce(&mut Seen) -> &mut Histogram<u64>) {
+    fn record(&self, begun: Instant, of: impl FnOnce(&mut Tally) -> &mut Histogram<u64>) {
         let now = Instant::now();
         if now >= self.from && now < self.end {
             let mut seen = self.seen.borrow_mut();

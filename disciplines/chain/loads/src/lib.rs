@@ -85,7 +85,7 @@ pub struct Config {
 /// What a phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doing {
+pub enum Activity {
     /// Writes every key once.
     Fill,
     /// Reads and writes keys drawn at random.
@@ -124,7 +124,7 @@ pub struct Access {
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     /// What it does.
-    pub doing: Doing,
+    pub doing: Activity,
     /// The switch that reads are sent to; none: each member of a key's chain alike.
     pub at: Option<SocketAddr>,
     /// Keys that it uses, from the first; 0: all.
@@ -148,7 +148,7 @@ impl Phase {
     /// Writes every key, within a minute.
     pub fn fill() -> Phase {
         Phase {
-            doing: Doing::Fill,
+            doing: Activity::Fill,
             outstanding: 4,
             ..Phase::load(0.0, 60.0)
         }
@@ -157,7 +157,7 @@ impl Phase {
     /// Each client taking locks.
     pub fn lock(locks: Locks, seconds: f64) -> Phase {
         Phase {
-            doing: Doing::Lock,
+            doing: Activity::Lock,
             locks,
             ..Phase::load(0.0, seconds)
         }
@@ -166,7 +166,7 @@ impl Phase {
     /// Each client with one operation under way, at all members.
     pub fn load(writes: f64, seconds: f64) -> Phase {
         Phase {
-            doing: Doing::Load,
+            doing: Activity::Load,
             at: None,
             keys: 0,
             writes,

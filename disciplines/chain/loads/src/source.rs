@@ -14,7 +14,7 @@ use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
-use crate::{Config, Doing, Phase, PhaseResult, contend::Contend};
+use crate::{Activity, Config, Phase, PhaseResult, contend::Contend};
 
 /// Bytes of a value that say which write it is, after its key's name.
 const STAMP: usize = 8;
@@ -28,7 +28,7 @@ pub struct Source {
     config: Config,
     machines: Vec<Machine>,
     by_id: HashMap<u64, usize>,
-    under_way: HashMap<(usize, u64), Asked>,
+    under_way: HashMap<(usize, u64), PendingOperation>,
     /// How many each client has.
     counts: Vec<usize>,
     /// Clients that may begin something.
@@ -44,7 +44,7 @@ pub struct Source {
 }
 
 /// An operation under way.
-struct Asked {
+struct PendingOperation {
     key: usize,
     write: bool,
     begun_ns: u64,
@@ -124,7 +124,7 @@ impl Source {
         );
         let from_ns = now_ns + (phase.warmup_s * 1e9) as u64;
         let end_ns = from_ns + (phase.seconds * 1e9) as u64;
-        if phase.doing == Doing::Lock {
+        if phase.doing == Activity::Lock {
             let (machines, seed) = (self.new_machines()?, self.ids.random());
             let times = [now_ns, from_ns, end_ns];
             self.contend = Some(Contend::new(machines, &phase.locks, seed, times));
@@ -147,8 +147,8 @@ impl Source {
             end_ns,
             arrival_ns: now_ns as f64,
             left: match phase.doing {
-                Doing::Fill => (0..keys).collect(),
-                Doing::Load | Doing::Lock => VecDeque::new(),
+                Activity::Fill => (0..keys).collect(),
+                Activity::Load | Activity::Lock => VecDeque::new(),
             },
             before: self.sum(),
             reads: histogram(3),
@@ -173,8 +173,8 @@ impl Source {
         let begin = match (run.phase.rate, run.phase.doing) {
             // Not a part of a nanosecond before: nothing would begin then, and the time would stand
             // still.
-            (Some(_), Doing::Load) => run.arrival_ns.ceil() as u64,
-            (_, Doing::Fill) if run.left.is_empty() => u64::MAX,
+            (Some(_), Activity::Load) => run.arrival_ns.ceil() as u64,
+            (_, Activity::Fill) if run.left.is_empty() => u64::MAX,
             _ if self.free.is_empty() => u64::MAX,
             _ => 0,
         };
@@ -239,8 +239,8 @@ impl Source {
             return Ok(None);
         };
         let over = match run.phase.doing {
-            Doing::Fill => run.left.is_empty() && self.under_way.is_empty(),
-            Doing::Load | Doing::Lock => now_ns >= run.end_ns,
+            Activity::Fill => run.left.is_empty() && self.under_way.is_empty(),
+            Activity::Load | Activity::Lock => now_ns >= run.end_ns,
         };
         if !over && now_ns >= run.end_ns {
             let left = run.left.len() + self.under_way.len();
@@ -300,9 +300,9 @@ impl Source {
     fn next_to_begin(&mut self, now_ns: u64) -> Option<usize> {
         let run = self.run.as_mut()?;
         match (run.phase.doing, run.phase.rate) {
-            (Doing::Fill, _) if run.left.is_empty() => None,
-            (Doing::Load | Doing::Lock, _) if now_ns >= run.end_ns => None,
-            (Doing::Load, Some(rate)) => {
+            (Activity::Fill, _) if run.left.is_empty() => None,
+            (Activity::Load | Activity::Lock, _) if now_ns >= run.end_ns => None,
+            (Activity::Load, Some(rate)) => {
                 if run.arrival_ns > now_ns as f64 {
                     return None;
                 }
@@ -345,7 +345,7 @@ impl Source {
             let key = name.as_bytes();
             self.machines[at].begin(&Operation::Get { key }, now_ns)
         };
-        let asked = Asked {
+        let asked = PendingOperation {
             key,
             write,
             begun_ns: now_ns,
@@ -384,7 +384,12 @@ impl Source {
 
 impl Run {
     /// Takes what came of an operation; whether it is to be done again.
-    fn take(&mut self, asked: &Asked, result: Result<client::Answer, Error>, now_ns: u64) -> bool {
+    fn take(
+        &mut self,
+        asked: &PendingOperation,
+        result: Result<client::Answer, Error>,
+        now_ns: u64,
+    ) -> bool {
         let measured = (self.from_ns..self.end_ns).contains(&now_ns);
         let took_ns = now_ns.saturating_sub(asked.begun_ns);
         let out = &mut self.result;
@@ -399,7 +404,7 @@ impl Run {
                 Err(error) => {
                     out.unknown += u64::from(measured);
                     out.error = error.to_string();
-                    self.phase.doing == Doing::Fill
+                    self.phase.doing == Activity::Fill
                 }
             };
         }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use client::Error;
 use rand::RngExt;
 
-use super::{Machine, What};
-use crate::{Counts, Reads, call::Call, near::Near, view::Chain};
+use super::{CallKind, Machine};
+use crate::{Counts, Reads, call::Call, near::RoundTrips, view::Chain};
 
 /// Requests of a watch whose answers still count: what the switches were registered with for the
 /// last seconds.
@@ -107,21 +107,21 @@ fn member(
     chain: &Chain,
     anywhere: bool,
     reads: Reads,
-    near: &Near,
+    near: &RoundTrips,
     random: f64,
 ) -> usize {
     let all = &chain.members;
     let tail = all.len() - 1;
     let place = |at| all.iter().position(|member| *member == at);
     let first = match (&call.what, reads) {
-        (What::Write | What::Delete, _) => return 0,
-        (What::Watch(_), _) => return tail,
+        (CallKind::Write | CallKind::Delete, _) => return 0,
+        (CallKind::Watch(_), _) => return tail,
         // Another member passes it on.
-        (What::Read, Reads::At(at)) if !anywhere => return place(at).unwrap_or(tail),
-        (What::Read, _) if !anywhere => return tail,
-        (What::Read, Reads::Near) => near.choose(all, random),
-        (What::Read, Reads::Spread) => (random * all.len() as f64) as usize,
-        (What::Read, Reads::At(at)) => place(at).unwrap_or(0),
+        (CallKind::Read, Reads::At(at)) if !anywhere => return place(at).unwrap_or(tail),
+        (CallKind::Read, _) if !anywhere => return tail,
+        (CallKind::Read, Reads::Near) => near.choose(all, random),
+        (CallKind::Read, Reads::Spread) => (random * all.len() as f64) as usize,
+        (CallKind::Read, Reads::At(at)) => place(at).unwrap_or(0),
     };
     (first + call.skip) % all.len()
 }

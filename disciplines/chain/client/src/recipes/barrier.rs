@@ -4,7 +4,7 @@ use bytes::Bytes;
 use client::Error;
 
 use super::{Asks, Counter, counter::Number};
-use crate::Watched;
+use crate::KeyState;
 
 /// A place where so many parties wait for one another, again and again.
 pub struct Barrier<A> {
@@ -35,7 +35,7 @@ impl<A: Asks> Barrier<A> {
         let mut count = place;
         while count < full && self.asks.now_ns() < until_ns {
             let mut seen = Ok(count);
-            let tell = |watched: Watched| {
+            let tell = |watched: KeyState| {
                 seen = Number::parse(watched.value.as_deref()).map(|number| number.count);
                 matches!(seen, Ok(count) if count < full)
             };

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use client::Error;
 
-use super::{Asks, Held, Lock, LockOptions};
-use crate::Watched;
+use super::{Asks, HeldLock, Lock, LockOptions};
+use crate::KeyState;
 
 /// Bytes before the name in a lock's value: a nonce and the length of its lease.
 const NAME_AT: usize = 12;
@@ -31,12 +31,12 @@ impl<A: Asks> Candidate<A> {
         }
     }
 
-    /// Waits until it leads; none: others did until the patience was over. [`Held::token`] is the
+    /// Waits until it leads; none: others did until the patience was over. [`HeldLock::token`] is the
     /// term: higher than each before.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].
-    pub async fn campaign(&self) -> Result<Option<Held<A>>, Error> {
+    pub async fn campaign(&self) -> Result<Option<HeldLock<A>>, Error> {
         self.lock.acquire().await
     }
 }
@@ -53,7 +53,7 @@ pub async fn leader(
     until_ns: u64,
 ) -> Result<(), Error> {
     let mut last: Option<Option<Bytes>> = None;
-    let heard = |watched: Watched| {
+    let heard = |watched: KeyState| {
         let name = |value: Bytes| value.slice(NAME_AT.min(value.len())..);
         // Renewals tell nothing new; the nonce tells whether the same one leads.
         let who = watched

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use client::{Condition, Error, Operation};
 
 use super::{Asks, read, write};
-use crate::Watched;
+use crate::KeyState;
 
 /// How a lock is taken and kept.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Lock<A> {
 }
 
 /// A lock that is held, until it is released, or nobody renews it.
-pub struct Held<A> {
+pub struct HeldLock<A> {
     asks: A,
     key: Bytes,
     options: LockOptions,
@@ -67,7 +67,7 @@ impl<A: Asks> Lock<A> {
     ///
     /// # Errors
     /// Reads or writes that fail, and not only because their outcome is unknown.
-    pub async fn acquire(&self) -> Result<Option<Held<A>>, Error> {
+    pub async fn acquire(&self) -> Result<Option<HeldLock<A>>, Error> {
         let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
         let (mut version, mut value) = read(&self.asks, &self.key).await?;
         // Since when this version stood there by this clock: its holder's lease began before.
@@ -111,7 +111,7 @@ impl<A: Asks> Lock<A> {
         until_ns: u64,
     ) -> Result<(u64, Option<Bytes>), Error> {
         let mut now = (version, value);
-        let same = |watched: Watched| {
+        let same = |watched: KeyState| {
             let is_same = watched.value.is_some() && watched.version == version;
             if !is_same {
                 now = (watched.version, watched.value);
@@ -123,7 +123,7 @@ impl<A: Asks> Lock<A> {
     }
 
     /// Tries to write that the lock is this caller's.
-    async fn take(&self, condition: Condition) -> Result<Option<Held<A>>, Error> {
+    async fn take(&self, condition: Condition) -> Result<Option<HeldLock<A>>, Error> {
         let owner = Owner {
             nonce: self.asks.nonce(),
             lease_ms: self.options.lease.as_millis() as u32,
@@ -138,7 +138,7 @@ impl<A: Asks> Lock<A> {
             }
             Err(error) => return Err(error),
         };
-        Ok(version.map(|version| Held {
+        Ok(version.map(|version| HeldLock {
             asks: self.asks.clone(),
             key: self.key.clone(),
             options: self.options.clone(),
@@ -150,7 +150,7 @@ impl<A: Asks> Lock<A> {
     }
 }
 
-impl<A: Asks> Held<A> {
+impl<A: Asks> HeldLock<A> {
     /// The fencing token: higher than that of everybody who had the lock before.
     pub fn token(&self) -> u64 {
         self.token
@@ -215,7 +215,7 @@ impl<A: Asks> Held<A> {
     /// says.
     ///
     /// # Errors
-    /// As for [`Held::renew`], once the lease is over.
+    /// As for [`HeldLock::renew`], once the lease is over.
     pub async fn keep_until(&mut self, end_ns: u64) -> Result<bool, Error> {
         while self.asks.now_ns() < end_ns {
             let renew_ns = self.renew_ns().max(self.asks.now_ns());

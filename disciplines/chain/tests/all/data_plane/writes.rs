@@ -195,7 +195,7 @@ fn a_full_ring_takes_no_more() {
     assert_eq!(outcome(&net, net.write(0, b"1")), (Status::Ok, 1));
     let second = net.write(0, b"2");
     let came = net.send(second.clone());
-    let is_told = |came: &Came| came.header.status == Status::TryAgain;
+    let is_told = |came: &Arrival| came.header.status == Status::TryAgain;
     assert!(
         came.iter().all(is_told),
         "or it took so long already: {came:?}"

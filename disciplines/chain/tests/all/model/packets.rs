@@ -38,7 +38,7 @@ pub fn session_hash(client: usize) -> u64 {
 
 /// Where something in flight arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Destination {
     Switch {
         slot: usize,
         /// It is a read for that client's operation.
@@ -141,7 +141,7 @@ pub fn beat(from: usize, to: usize, number: u64, now_ns: u64) -> Vec<u8> {
 }
 
 /// Where a frame goes that left a switch; `None`: to nobody whom it tells anything.
-pub fn destination(frame: &[u8], switches: usize) -> Option<To> {
+pub fn destination(frame: &[u8], switches: usize) -> Option<Destination> {
     let seen = SeenFrame::read(frame).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
     if let Some(slot) = (0..switches).find(|slot| host(*slot) == seen.to.ip()) {
@@ -151,7 +151,7 @@ pub fn destination(frame: &[u8], switches: usize) -> Option<To> {
         let is_read = packet.header.op == Op::ChainRead;
         let reads = is_read.then(|| operation_of(&packet.header));
         return (!(packet.header.op == Op::PeerMessage && copied))
-            .then_some(To::Switch { slot, reads });
+            .then_some(Destination::Switch { slot, reads });
     }
     if seen.to.ip() != address(false, CLIENT_HOST) {
         return None;
@@ -170,7 +170,7 @@ pub fn destination(frame: &[u8], switches: usize) -> Option<To> {
         _ => return None,
     };
     let (client, operation) = operation_of(&packet.header);
-    Some(To::Client {
+    Some(Destination::Client {
         client,
         operation,
         number: packet.header.epoch.0,

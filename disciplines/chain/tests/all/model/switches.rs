@@ -14,7 +14,7 @@ use decide::{AgentAction, Configuration, Item};
 use harness::{Names, message::secret_of};
 
 use super::{
-    packets::{self, TENANT, To},
+    packets::{self, Destination, TENANT},
     real::{self, PLACE, Real},
 };
 
@@ -32,17 +32,17 @@ pub struct Switches {
     real: Real,
     tables: Names,
     packets: Names,
-    destinations: Vec<Option<To>>,
+    destinations: Vec<Option<Destination>>,
     ran: HashMap<(Site, u32, u64), (u32, Vec<u32>)>,
     sent: HashMap<(Site, u64), Vec<u32>>,
-    seen: HashMap<u32, Seen>,
+    seen: HashMap<u32, TableContents>,
     /// Tables of a member, and of one that is still to be filled.
     fresh: [u32; 2],
 }
 
 /// What there is to see of tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct TableContents {
     /// The key and every session are filled under this number, or a later one.
     pub filled: u64,
     /// A write is there twice.
@@ -97,7 +97,7 @@ impl Switches {
         number
     }
 
-    pub fn destination(&self, packet: u32) -> Option<To> {
+    pub fn destination(&self, packet: u32) -> Option<Destination> {
         self.destinations[packet as usize]
     }
 
@@ -190,7 +190,7 @@ impl Switches {
     }
 
     /// What there is to see of tables.
-    pub fn look(&mut self, tables: u32) -> Seen {
+    pub fn look(&mut self, tables: u32) -> TableContents {
         if let Some(seen) = self.seen.get(&tables) {
             return *seen;
         }
@@ -205,7 +205,7 @@ impl Switches {
         while oldest > 1 && key.version(oldest - 1).is_some() {
             oldest -= 1;
         }
-        let seen = Seen {
+        let seen = TableContents {
             filled: key.filled.min(filled.unwrap_or(u64::MAX)),
             twice: (1..writes.len()).any(|at| writes[..at].contains(&writes[at])),
             last: key.last,

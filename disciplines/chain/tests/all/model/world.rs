@@ -9,7 +9,7 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use super::{
     bounds::{Bounds, SETTLED_NS, now_ns},
     key::{Call, Key},
-    packets::{self, To},
+    packets::{self, Destination},
     switches::{Site, Switches},
 };
 
@@ -133,12 +133,12 @@ impl World {
     fn matters(&self, state: &State, packet: u32) -> bool {
         match self.destination(packet) {
             None => false,
-            Some(To::Switch { reads: None, .. }) => true,
+            Some(Destination::Switch { reads: None, .. }) => true,
             Some(
-                To::Client {
+                Destination::Client {
                     client, operation, ..
                 }
-                | To::Switch {
+                | Destination::Switch {
                     reads: Some((client, operation)),
                     ..
                 },
@@ -155,7 +155,7 @@ impl World {
         if !self.matters(state, packet) {
             return;
         }
-        if let Some(To::Client { client, .. }) = self.destination(packet)
+        if let Some(Destination::Client { client, .. }) = self.destination(packet)
             && state.clients[client].retries == 0
         {
             return self.arrive(state, packet);
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    fn destination(&self, packet: u32) -> Option<To> {
+    fn destination(&self, packet: u32) -> Option<Destination> {
         self.switches().destination(packet)
     }
 
@@ -187,7 +187,7 @@ impl World {
     pub fn arrive(&self, state: &mut State, packet: u32) {
         match self.destination(packet) {
             None => {}
-            Some(To::Switch { slot, .. }) => {
+            Some(Destination::Switch { slot, .. }) => {
                 let now_ns = now_ns(state.step);
                 let site = &mut state.sites[slot];
                 let leaves = self.switches().deliver(site, packet, now_ns);
@@ -195,7 +195,7 @@ impl World {
                     self.fly(state, packet);
                 }
             }
-            Some(To::Client {
+            Some(Destination::Client {
                 client,
                 number,
                 said,

@@ -18,7 +18,7 @@ const PADDED: usize = 400;
 
 /// What the client is to do.
 #[derive(Clone, Debug)]
-pub enum Do {
+pub enum Command {
     /// Write a value; with a condition only if the key has that version.
     Write(&'static str, String, Option<u64>),
     Delete(&'static str),
@@ -28,7 +28,7 @@ pub enum Do {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct Response {
     pub status: Status,
     pub version: u64,
     pub value: String,
@@ -44,12 +44,12 @@ pub struct Asker {
     pub switches: Vec<IpAddr>,
     pub number: u64,
     pub routes: BTreeMap<u16, Route>,
-    pub to_do: VecDeque<Do>,
+    pub to_do: VecDeque<Command>,
     pub request: u64,
     pub began_ns: u64,
     pub again_ns: u64,
     pub tries: usize,
-    pub done: Vec<Done>,
+    pub done: Vec<Response>,
 }
 
 pub const CLIENT: u64 = 0xc11e;
@@ -61,7 +61,7 @@ pub fn hash_of(key: &[u8]) -> KeyHash {
 impl Asker {
     fn key(&self) -> Option<&'static str> {
         Some(match self.to_do.front()? {
-            Do::Write(key, ..) | Do::Delete(key) | Do::Read(key, _) => key,
+            Command::Write(key, ..) | Command::Delete(key) | Command::Read(key, _) => key,
         })
     }
 
@@ -86,14 +86,14 @@ impl Asker {
         };
         let place = match (route, &self.to_do[0]) {
             (None, _) => 0,
-            (_, Do::Read(_, place)) => *place,
-            (_, Do::Delete(_)) => {
+            (_, Command::Read(_, place)) => *place,
+            (_, Command::Delete(_)) => {
                 header.op = Op::ChainWrite;
                 header.flags = Flags::ALL;
                 value.extend(ask.encode());
                 0
             }
-            (_, Do::Write(_, text, condition)) => {
+            (_, Command::Write(_, text, condition)) => {
                 header.op = Op::ChainWrite;
                 if let Some(version) = condition {
                     ask.condition = *version;
@@ -147,7 +147,7 @@ impl Process for Asker {
             }
             Status::TryAgain | Status::NoSession | Status::NoRoom => {}
             status => {
-                self.done.push(Done {
+                self.done.push(Response {
                     status,
                     version: header.version,
                     value: String::from_utf8_lossy(packet.value).into(),
@@ -179,11 +179,11 @@ impl Process for Asker {
     }
 }
 
-pub fn write(key: &'static str, value: &str) -> Do {
-    Do::Write(key, value.into(), None)
+pub fn write(key: &'static str, value: &str) -> Command {
+    Command::Write(key, value.into(), None)
 }
 
 /// What came of each, without how long it took.
-pub fn seen(done: &[Done]) -> Vec<(Status, u64)> {
+pub fn seen(done: &[Response]) -> Vec<(Status, u64)> {
     done.iter().map(|d| (d.status, d.version)).collect()
 }

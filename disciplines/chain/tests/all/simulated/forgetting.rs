@@ -4,7 +4,7 @@ use sim::ControlHost;
 use wire::Status;
 
 use super::{
-    client::{Asker, Do, write},
+    client::{Asker, Command, write},
     rig::Rig,
 };
 
@@ -38,8 +38,8 @@ fn clients_and_keys_that_are_gone_take_no_room() {
             // One is deleted, and one was never written: its condition does not hold.
             let all = [
                 write(key(n), "x"),
-                Do::Delete(key(n)),
-                Do::Write(key(1000 + n), "x".into(), Some(5)),
+                Command::Delete(key(n)),
+                Command::Write(key(1000 + n), "x".into(), Some(5)),
             ];
             let done = rig.ask(&all, 5000);
             let statuses: Vec<Status> = done.iter().map(|d| d.status).collect();
@@ -56,7 +56,7 @@ fn clients_and_keys_that_are_gone_take_no_room() {
         "{most:?}"
     );
     assert!(most.iter().all(|(_, after)| *after <= CLIENTS), "{most:?}");
-    let read = rig.ask(&[Do::Read("kept", 0), Do::Read(key(0), 0)], 1000);
+    let read = rig.ask(&[Command::Read("kept", 0), Command::Read(key(0), 0)], 1000);
     assert_eq!(
         (read[0].status, &*read[0].value, read[1].status),
         (Status::Ok, "1", Status::NotFound)

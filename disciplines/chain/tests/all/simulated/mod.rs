@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use wire::Status;
 
 use self::{
-    client::{Do, seen, write},
+    client::{Command, seen, write},
     rig::{Fault, Rig},
 };
 
@@ -32,17 +32,17 @@ fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
         );
         println!("{discipline}: written in {} us", done[1].ns / 1000);
         let places = if discipline == "netcraq" { 0..3 } else { 2..3 };
-        let reads: Vec<Do> = places.map(|place| Do::Read("k", place)).collect();
+        let reads: Vec<Command> = places.map(|place| Command::Read("k", place)).collect();
         for done in rig.ask(&reads, 1000) {
             let seen = (done.status, done.version, &*done.value);
             assert_eq!(seen, (Status::Ok, 2, "two"), "{discipline}");
         }
         let done = rig.ask(
             &[
-                Do::Write("k", "no".into(), Some(1)),
-                Do::Write("k", "three".into(), Some(2)),
-                Do::Delete("k"),
-                Do::Read("k", 2),
+                Command::Write("k", "no".into(), Some(1)),
+                Command::Write("k", "three".into(), Some(2)),
+                Command::Delete("k"),
+                Command::Read("k", 2),
             ],
             1000,
         );

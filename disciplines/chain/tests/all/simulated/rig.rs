@@ -16,7 +16,7 @@ use wire::{Secret, Status};
 
 use super::{
     MS, S, TENANT,
-    client::{Asker, CLIENT, Do, Done, SECRET, write},
+    client::{Asker, CLIENT, Command, Response, SECRET, write},
 };
 
 static DISCIPLINES: [Registration; 2] = [NETCRAQ, NETCHAIN];
@@ -147,7 +147,7 @@ impl Rig {
     }
 
     /// Does these, one after the other, within so long.
-    pub fn ask(&mut self, all: &[Do], within_ms: u64) -> Vec<Done> {
+    pub fn ask(&mut self, all: &[Command], within_ms: u64) -> Vec<Response> {
         let begun = self.world.with(self.client, |asker: &mut Asker, io| {
             asker.done.clear();
             asker.to_do.extend(all.iter().cloned());
@@ -223,8 +223,8 @@ impl Rig {
     /// The longest that one of the switch's packets takes to be answered now, in milliseconds:
     /// reads and writes in turn.
     pub fn longest_ms(&mut self, rounds: usize) -> u64 {
-        let all: Vec<Do> = (0..rounds)
-            .flat_map(|n| [write("k", &n.to_string()), Do::Read("k", n % 3)])
+        let all: Vec<Command> = (0..rounds)
+            .flat_map(|n| [write("k", &n.to_string()), Command::Read("k", n % 3)])
             .collect();
         let done = self.ask(&all, 20_000);
         assert_eq!(done.len(), all.len());
@@ -292,7 +292,7 @@ const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 impl Rig {
     /// What all keys of [`Rig::keys`] have.
     pub fn values(&mut self) -> Vec<String> {
-        let done = self.ask(&KEYS.map(|key| Do::Read(key, 1)), 10_000);
+        let done = self.ask(&KEYS.map(|key| Command::Read(key, 1)), 10_000);
         done.into_iter().map(|done| done.value).collect()
     }
 
@@ -300,8 +300,8 @@ impl Rig {
     pub fn keys(&mut self, rounds: usize) -> u64 {
         let key = |n: usize| KEYS[n % KEYS.len()];
         let all =
-            (0..rounds).flat_map(|n| [write(key(n), &n.to_string()), Do::Read(key(n), n % 3)]);
-        let all: Vec<Do> = all.collect();
+            (0..rounds).flat_map(|n| [write(key(n), &n.to_string()), Command::Read(key(n), n % 3)]);
+        let all: Vec<Command> = all.collect();
         let done = self.ask(&all, 60_000);
         assert_eq!(done.len(), all.len());
         for (n, pair) in done.chunks(2).enumerate() {

@@ -4,7 +4,7 @@
 use wire::Status;
 
 use super::{
-    client::{Do, Done, seen, write},
+    client::{Command, Response, seen, write},
     rig::{Fault, Rig},
 };
 
@@ -30,8 +30,8 @@ fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more()
     for (discipline, with_controller) in [("netcraq", false), ("netchain", true)] {
         let mut rig = Rig::new(discipline, 3, &[("chains", 4), ("snapshot", 2)]);
         let keys = ["a", "b", "c", "d", "e", "f"];
-        let mut all: Vec<Do> = keys.map(|key| write(key, key)).into();
-        all.extend([write("a", "newer"), Do::Delete("b")]);
+        let mut all: Vec<Command> = keys.map(|key| write(key, key)).into();
+        all.extend([write("a", "newer"), Command::Delete("b")]);
         let before = rig.ask(&all, 5000);
         assert_eq!(before.len(), all.len(), "{discipline}");
         // Twice the interval, so that it is kept.
@@ -40,11 +40,11 @@ fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more()
         assert_eq!(seen(&late)[0], (Status::Ok, 3), "{discipline}");
         rig.power_fails(3, with_controller);
 
-        let reads: Vec<Do> = ["a", "b", "c", "d", "e", "f", "g"]
-            .map(|key| Do::Read(key, 2))
+        let reads: Vec<Command> = ["a", "b", "c", "d", "e", "f", "g"]
+            .map(|key| Command::Read(key, 2))
             .into();
         let read = rig.ask(&reads, 5000);
-        let state = |done: &Done| (done.status, done.value.clone());
+        let state = |done: &Response| (done.status, done.value.clone());
         let ok = |value: &str| (Status::Ok, value.to_string());
         let states: Vec<_> = read.iter().map(state).collect();
         let none = (Status::NotFound, String::new());
@@ -69,7 +69,14 @@ fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more()
         // Once more: what was restored was kept, under its new numbers.
         rig.pass(4000);
         rig.power_fails(3, !with_controller);
-        let twice = rig.ask(&[Do::Read("a", 2), write("a", "y"), Do::Read("c", 2)], 5000);
+        let twice = rig.ask(
+            &[
+                Command::Read("a", 2),
+                write("a", "y"),
+                Command::Read("c", 2),
+            ],
+            5000,
+        );
         assert_eq!(state(&twice[0]), ok("x"), "{discipline}");
         assert!(twice[1].version > again[0].version + (1 << 31));
         assert_eq!(state(&twice[2]), ok("c"), "{discipline}");
@@ -92,7 +99,7 @@ fn nothing_is_restored_over_a_member_that_has_its_tables() {
         rig.pass(12_000);
         rig.recovers(away, Fault::Silent);
         rig.pass(8000);
-        let read = rig.ask(&[Do::Read("a", 0)], 5000);
+        let read = rig.ask(&[Command::Read("a", 0)], 5000);
         assert_eq!(
             (read[0].status, &*read[0].value),
             (Status::Ok, "new"),

@@ -6,7 +6,7 @@ use sim::ServiceSpec;
 use wire::Status;
 
 use super::{
-    client::{Asker, Do, write},
+    client::{Asker, Command, write},
     rig::Rig,
 };
 
@@ -35,7 +35,7 @@ fn answers_for_ms(breaks: Option<&'static str>) -> u64 {
     rig.pass(60_000);
     rig.world.resume(machine);
     let begin = |asker: &mut Asker, io: &mut sim::Io<'_>| {
-        asker.to_do = vec![Do::Read("k", 1); 100_000].into();
+        asker.to_do = vec![Command::Read("k", 1); 100_000].into();
         asker.next(io);
     };
     rig.world.with(reader, begin).unwrap();

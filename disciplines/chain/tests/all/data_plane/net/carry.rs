@@ -9,11 +9,11 @@ use harness::{
 };
 use wire::{Epoch, Flags, Packet, Status};
 
-use super::{CLIENT_HOST, Came, Going, Message, Net, TENANT, host};
+use super::{Arrival, CLIENT_HOST, Hop, Message, Net, TENANT, host};
 
 impl Net {
     /// From now on packets between switches are lost of which this says so.
-    pub fn lose(&self, loses: impl FnMut(&Going<'_>) -> bool + 'static) {
+    pub fn lose(&self, loses: impl FnMut(&Hop<'_>) -> bool + 'static) {
         *self.loses.borrow_mut() = Some(Box::new(loses));
     }
 
@@ -28,13 +28,13 @@ impl Net {
 
     /// Sends a packet to the switch of its address; what comes of it in all of them, until nothing
     /// moves, and leaves for others.
-    pub fn send(&self, message: Message) -> Vec<Came> {
+    pub fn send(&self, message: Message) -> Vec<Arrival> {
         let at = self.slot_of(message.to).expect("a switch's address");
         self.send_by(at, message)
     }
 
     /// Likewise to another switch than the one that it is for.
-    pub fn send_by(&self, at: usize, message: Message) -> Vec<Came> {
+    pub fn send_by(&self, at: usize, message: Message) -> Vec<Arrival> {
         self.counted.borrow_mut().clear();
         let mut coming = VecDeque::from([(at, message.frame().bytes(), false)]);
         let mut came = vec![];
@@ -75,7 +75,7 @@ impl Net {
         seen: SeenFrame,
         frame: Vec<u8>,
         coming: &mut VecDeque<(usize, Vec<u8>, bool)>,
-        came: &mut Vec<Came>,
+        came: &mut Vec<Arrival>,
     ) {
         let packet = Packet::decode(&seen.payload).expect("a packet of ours");
         let is_system = packet.header.op.is_system();
@@ -88,7 +88,7 @@ impl Net {
             TENANT
         });
         let is_signed = packet.tag_is_valid(&secret);
-        let going = Going {
+        let going = Hop {
             to,
             packet: &packet,
         };
@@ -105,7 +105,7 @@ impl Net {
         };
         match next {
             Some(to) => coming.push_back((to, frame, false)),
-            None => came.push(Came {
+            None => came.push(Arrival {
                 from: seen.from,
                 to: seen.to,
                 header: packet.header,
@@ -116,7 +116,7 @@ impl Net {
     }
 
     /// Sends a request to which one answer comes.
-    pub fn ask(&self, message: Message) -> Came {
+    pub fn ask(&self, message: Message) -> Arrival {
         let request = message.header.request;
         let mut came = self.send(message);
         assert_eq!(came.len(), 1, "{came:?} {:?}", self.counted.borrow());
@@ -146,7 +146,7 @@ impl Net {
     }
 
     /// A route as the answer says it.
-    pub fn route_in(&self, came: &Came) -> Route {
+    pub fn route_in(&self, came: &Arrival) -> Route {
         assert_eq!(came.header.status, Status::Moved);
         Route::decode(&came.value).expect("a route")
     }

@@ -38,7 +38,7 @@ const FIRST: u64 = 1 << 48 | 5;
 
 /// A packet that came to nobody's address here.
 #[derive(Clone, Debug)]
-pub struct Came {
+pub struct Arrival {
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub header: Header,
@@ -48,12 +48,12 @@ pub struct Came {
 }
 
 /// What a packet is: which switch is to get it, what it says.
-pub struct Going<'a> {
+pub struct Hop<'a> {
     pub to: Option<usize>,
     pub packet: &'a Packet<'a>,
 }
 
-type Loses = Box<dyn FnMut(&Going<'_>) -> bool>;
+type Loses = Box<dyn FnMut(&Hop<'_>) -> bool>;
 
 pub struct Net {
     pub switches: Vec<World>,
