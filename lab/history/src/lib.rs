@@ -11,14 +11,16 @@
 
 mod checker;
 mod client;
+mod config;
 mod recorder;
 mod shrink;
 
 use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check, check_within};
-pub use client::{ClientsConfig, Connection, clients, clients_of, now_ns};
-pub use recorder::{ClientRecord, Lives, Question, Recorder};
+pub use client::{Connection, clients, clients_of, now_ns};
+pub use config::{ClientsConfig, Lives};
+pub use recorder::{ClientRecord, Question, Recorder};
 pub use shrink::shrink;
 
 /// What holds for a key when an operation takes effect.

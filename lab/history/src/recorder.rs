@@ -1,3 +1,7 @@
+//! The client that records: it draws what is asked, by its seed and by what it was told before, and
+//! notes each operation with what its outcome says of the key. It has neither network nor clock:
+//! `clients_of` drives it on sockets, and the hunt in the simulator.
+
 use std::{collections::HashMap, time::Duration};
 
 use client::{Answer, Condition, Error};
@@ -5,7 +9,7 @@ use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use super::{ClientsConfig, Effect, Lapse, Need, Operation};
+use super::{ClientsConfig, Effect, Lapse, Lives, Need, Operation};
 
 /// How long the hottest key stays the hottest.
 const HOT_FOR_NS: u64 = 2_000_000_000;
@@ -35,20 +39,6 @@ impl ClientRecord {
         self.unanswered += other.unanswered;
         self.torn += other.torn;
     }
-}
-
-/// Which written values live for a while only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lives {
-    /// Part of the writes, 0 to 1.
-    pub part: f64,
-    /// Shortest time to live in milliseconds, at least 1.
-    pub least_ms: u64,
-    /// Longest.
-    pub most_ms: u64,
-    /// How long after its end a value may still be read, for what else stands still or goes wrong:
-    /// beside the two percent and 50 ms that clocks may differ by.
-    pub overdue_ms: u64,
 }
 
 /// One recording client: one operation at a time, asked and answered by whoever drives it.

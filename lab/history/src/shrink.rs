@@ -1,3 +1,6 @@
+//! A history that is not linearizable is long, and most of it beside the point: what experiments
+//! show of it is what is left here.
+
 use super::{Effect, Need, Operation, Verdict, check};
 
 /// Cuts a history of one key that is not linearizable down to operations that still are not: all

@@ -1,10 +1,26 @@
-//! Stores that hold copies of one another's keys, in a plan: disciplines that have that, and few
-//! keys that many read and write.
+//! Stores that hold copies of one another's keys: in a plan, for disciplines that have that, with few
+//! keys that many read and write; and what stores count of them.
 
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 
 use crate::{Deed, Disciplines, Plan, Shape, Store, plan::one_in};
+
+/// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
+/// discipline has some held.
+pub const REPLICAS: [&str; 6] = [
+    "replica_reads",
+    "replica_confirms",
+    "replica_reads_passed",
+    "replica_updates",
+    "replica_invalidations",
+    "pushes",
+];
+
+/// Whether a counter of a store is about copies of other stores' keys.
+pub fn is_of_replicas(name: &str) -> bool {
+    name.starts_with("replica_") || REPLICAS.contains(&name)
+}
 
 /// Whether there is a discipline among these that has stores hold copies.
 pub fn hold_copies(disciplines: Disciplines) -> bool {

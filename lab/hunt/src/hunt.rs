@@ -44,28 +44,12 @@ pub struct HuntResult {
     /// What stores and switches counted of loans: [`LOANS`](crate::LOANS), and what they lost where
     /// they may.
     pub loans: BTreeMap<String, u64>,
-    /// What stores counted of copies of other stores' keys, [`REPLICAS`] among it.
+    /// What stores counted of copies of other stores' keys, [`REPLICAS`](crate::REPLICAS) among it.
     pub replicas: BTreeMap<String, u64>,
     /// Seeds in which keys were lent and stores were granted copies.
     pub both: u64,
     /// What was found, in order of seeds.
     pub found: Vec<Failure>,
-}
-
-/// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
-/// discipline has some held.
-pub const REPLICAS: [&str; 6] = [
-    "replica_reads",
-    "replica_confirms",
-    "replica_reads_passed",
-    "replica_updates",
-    "replica_invalidations",
-    "pushes",
-];
-
-/// Whether a counter of a store is about them.
-pub fn is_of_replicas(name: &str) -> bool {
-    name.starts_with("replica_") || REPLICAS.contains(&name)
 }
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that

@@ -22,8 +22,8 @@ mod write_back;
 
 pub use clients::{ClientsHost, maker as clients};
 pub use connection::{Connect, Connection, stores};
-pub use copies::hold_copies;
-pub use hunt::{Failure, HuntResult, KINDS, REPLICAS, hunt, is_of_replicas};
+pub use copies::{REPLICAS, hold_copies, is_of_replicas};
+pub use hunt::{Failure, HuntResult, KINDS, hunt};
 pub use measure::{ProgramCost, measure};
 pub use never::ForbiddenCounts;
 pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};

@@ -11,7 +11,7 @@ use crate::{
     Deed, Disciplines, ForbiddenCounts, Plan, Store,
     clients::{ClientsHost, maker},
     connection::stores,
-    hunt::is_of_replicas,
+    copies::is_of_replicas,
     layout,
     lost::gone_back,
     write_back::{LOST, is_of_loans},

@@ -94,8 +94,8 @@ impl Server {
 
     /// Puts a command at the end, to be carried out after about the usual time.
     fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
-        // ReadOutcome out when it is there again: of more failures than that histories of open writes
-        // grow that nobody can decide.
+        // Found out when it is there again: of more failures than that histories of open
+        // writes grow that nobody can decide.
         let begun_ns = now_ns.max(self.down_until_ns);
         if now_ns < self.down_until_ns {
             verb = match verb {

@@ -10,7 +10,6 @@ use anyhow::Context;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::lock::Package;
 use crate::command::World;
 
 #[derive(Deserialize)]
@@ -189,14 +188,13 @@ impl WorkspaceManifest {
         super::read_toml(path)
     }
 
-    /// Of how these are built for a release.
-    pub fn version(&self, crates: &BTreeSet<String>, others: &BTreeSet<&Package>) -> String {
+    /// Of how these crates of the project, and packages from elsewhere of these names, are built
+    /// for a release.
+    pub fn version(&self, crates: &BTreeSet<String>, others: &BTreeSet<&str>) -> String {
         let release = self.profile.get("release").and_then(Value::as_table);
         let mut release = release.cloned().unwrap_or_default();
         if let Some(Value::Table(packages)) = release.get_mut("package") {
-            let is_built = |name: &str| {
-                crates.contains(name) || others.iter().any(|package| package.name == name)
-            };
+            let is_built = |name: &str| crates.contains(name) || others.contains(name);
             packages.retain(|name, _| is_built(name));
         }
         let mut hash = blake3::Hasher::new();

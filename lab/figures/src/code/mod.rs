@@ -156,10 +156,9 @@ impl Code {
             versions.insert(file, self.file_version(experiment)?);
         }
         let elsewhere = self.lock.reached(&self.crates, &reached);
-        versions.insert(
-            "Cargo.toml".into(),
-            self.shared.version(&reached, &elsewhere),
-        );
+        let names = elsewhere.iter().map(|package| package.name.as_str());
+        let text = self.shared.version(&reached, &names.collect());
+        versions.insert("Cargo.toml".into(), text);
         versions.insert("Cargo.lock".into(), lock::version(&elsewhere));
         Ok(versions)
     }

@@ -1,3 +1,7 @@
+//! The checker against histories written by hand, each with one thing that it must see or must not
+//! mind, and against random ones, for which Stateright's checker of linearizability says what is
+//! true.
+
 use proptest::prelude::*;
 use rand::RngExt;
 use seed::{SeededRng, rng};

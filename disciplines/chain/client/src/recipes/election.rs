@@ -31,8 +31,8 @@ impl<A: Asks> Candidate<A> {
         }
     }
 
-    /// Waits until it leads; none: others did until the patience was over. [`HeldLock::token`] is the
-    /// term: higher than each before.
+    /// Waits until it leads; none: others did until the patience was over. [`HeldLock::token`] is
+    /// the term: higher than each before.
     ///
     /// # Errors
     /// As for [`Lock::acquire`].
