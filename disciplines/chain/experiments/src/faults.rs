@@ -1,3 +1,6 @@
+//! Whether chains stay linearizable, and for how long nobody is answered, while members fail under
+//! a load that is recorded. `craq-faults.toml` is run by this.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;

@@ -1,3 +1,6 @@
+//! How many locks a chain gives out, how long clients wait for one, and whether two ever had the
+//! same. `craq-locks.toml` is run by this.
+
 use std::time::Duration;
 
 use anyhow::ensure;
