@@ -1,5 +1,5 @@
-//! Stores that hold copies of one another's keys: in a plan, for disciplines that have that, with few
-//! keys that many read and write; and what stores count of them.
+//! Stores that hold copies of one another's keys: in a plan, for disciplines that have that, with
+//! few keys that many read and write; and what stores count of them.
 
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};

@@ -1,3 +1,6 @@
+//! Many seeds, one after another on all cores, and what came of all of them together. The
+//! experiment `coherence` hunts with it in the simulator, and so do the disciplines' tests.
+
 use std::{
     collections::BTreeMap,
     sync::{

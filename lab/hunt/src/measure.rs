@@ -1,3 +1,7 @@
+//! How long the switches' own programs take for a packet, on the packets that a hunt really sends:
+//! the experiment `coherence` shows it beside its rate, for what the rest of the simulator costs is
+//! then seen.
+
 use crate::{Disciplines, Limits, Plan, run::run_with};
 
 /// Plans that are measured.

@@ -1,3 +1,6 @@
+//! Counters that stay at 0 as long as everybody keeps to the rules, whatever is lost, cut or
+//! killed. A plan's run has one of these, and so have the experiments' rigs; both fail by it.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,6 @@
+//! What a hunt does, as data: drawn from a seed, made smaller by `shrink`, and written to a file by
+//! experiments, so that it can be run again.
+
 use std::collections::BTreeMap;
 
 use rand::{Rng, RngExt, seq::IndexedRandom};

@@ -1,3 +1,7 @@
+//! One plan, carried out in a world of its own, and judged: the clients' record key by key, the
+//! counters that must be 0, and the loans that may have lost something. `hunt` runs each seed with
+//! it, `shrink` each smaller plan, and the disciplines' tests plans in which a rule is broken.
+
 use std::{collections::BTreeMap, ops::Range};
 
 use anyhow::{Context, ensure};

@@ -1,3 +1,6 @@
+//! A plan that fails is long, and most of it beside the point: the experiment `coherence`, and
+//! tests, show the smallest that they find here.
+
 use crate::{Disciplines, Faults, Plan, Shape, run};
 
 /// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent;

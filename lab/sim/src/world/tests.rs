@@ -1,3 +1,6 @@
+//! Small worlds, a client and a store: what links, machines and their clocks do to what runs on
+//! them, when something goes wrong on purpose and when nothing does.
+
 use std::net::SocketAddr;
 
 use lab::topology::Fault;
