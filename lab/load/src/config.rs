@@ -1,3 +1,6 @@
+//! What a generator of load is told: once, what stays the same, and then phase by phase.
+//! Experiments and tests write both; the generator and its source read them.
+
 use serde::{Deserialize, Serialize};
 use wire::{Cluster, Lengths};
 

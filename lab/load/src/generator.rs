@@ -1,3 +1,6 @@
+//! A source of requests on sockets, with the machine's clock: `shortstop-lab load` is this. In the
+//! simulator the crate `sim` drives the same source.
+
 use std::{
     io::{BufRead, Write},
     time::Instant,

@@ -1,3 +1,6 @@
+//! What a generator tells of a phase, as JSON: experiments make their tables and plots of it. Which
+//! answer counts how is decided by the source.
+
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;

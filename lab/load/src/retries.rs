@@ -1,3 +1,6 @@
+//! When a request without an answer is sent again. The source asks for what is due, each time that
+//! it may send.
+
 use crate::window::Window;
 
 /// What is sent again, and when: each request that is still open, after so long, and then after

@@ -1,3 +1,6 @@
+//! The tenants that a generator asks for: for each its keys, which of them are hot, and what was
+//! heard of them. The source has one of these per tenant of its configuration.
+
 use anyhow::Context;
 use wire::{Lengths, Secret, TENANT_OPEN, partition_of};
 

@@ -1,3 +1,6 @@
+//! The newest value of each key that a generator knows of: by this it notices old values while it
+//! measures, without a record of everything that it asked.
+
 use std::collections::HashMap;
 
 use crate::workload::{MOST_IN_MEMORY, Stamp};

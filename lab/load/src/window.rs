@@ -1,3 +1,6 @@
+//! The requests that a generator waits for: the source puts each in when it is sent, and takes it
+//! out when it is answered or has been waited for long enough.
+
 use crate::lives::NamedLife;
 
 /// What is remembered of a request until it is answered or lost.

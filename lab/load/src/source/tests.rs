@@ -1,3 +1,6 @@
+//! The source of requests, driven by hand in virtual time: what it sends when, and how it counts
+//! answers that are good, late, wrong, or never come.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

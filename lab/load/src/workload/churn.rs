@@ -1,3 +1,6 @@
+//! Which keys are hot, and how that changes while load runs: a source draws ranks, and finds here
+//! the keys that have them. Experiments say when which change comes.
+
 use std::collections::HashMap;
 
 use rand::{RngExt, seq::SliceRandom};

@@ -1,3 +1,6 @@
+//! Names of keys and their hashes, made before they are needed or, of very many, when they are. A
+//! generator has them for each tenant; experiments that ask by hand take them from here, too.
+
 use wire::{KeyHash, Secret, partition_of};
 
 use super::MOST_IN_MEMORY;

@@ -1,3 +1,6 @@
+//! Values: how long they are, what stands in them, and whether one that was read is what was
+//! written to its key. Sources write and check with it, experiments fill servers with it.
+
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,6 @@
+//! How likely each rank is asked for, and drawing by that. Sources draw; experiments and the
+//! analytic model take the chances themselves.
+
 use anyhow::ensure;
 use rand::{
     Rng, RngExt,
