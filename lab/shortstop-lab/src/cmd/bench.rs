@@ -1,3 +1,5 @@
+//! `shortstop-lab bench`: what the data plane costs, as the crate `bench` measures it.
+
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;

@@ -1,3 +1,5 @@
+//! `shortstop-lab compare`: whether the simulator gives what the kernel gives, for one experiment.
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,

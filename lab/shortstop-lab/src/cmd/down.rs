@@ -1,3 +1,5 @@
+//! `shortstop-lab down`: the end of what `shortstop-lab up` left running.
+
 use std::process::ExitCode;
 
 use anyhow::bail;

@@ -1,3 +1,6 @@
+//! `shortstop-lab exec`: a command inside a running lab, in the network namespace of one of
+//! its hosts.
+
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use anyhow::{Context, bail};

@@ -1,3 +1,5 @@
+//! `shortstop-lab hunt`: the crate `hunt` for as long as somebody likes.
+
 use std::process::ExitCode;
 
 use experiments::{Backend, Options, World};

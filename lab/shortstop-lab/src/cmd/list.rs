@@ -1,3 +1,5 @@
+//! `shortstop-lab list`: what there is to run, and what runs.
+
 use std::process::ExitCode;
 
 use commands::command_line::end_when_unread;

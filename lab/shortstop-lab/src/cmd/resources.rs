@@ -1,3 +1,6 @@
+//! `shortstop-lab resources`: the tables that disciplines declare, placed on a switch chip by the
+//! crate `rmt`.
+
 use std::process::ExitCode;
 
 use anyhow::anyhow;

@@ -1,3 +1,6 @@
+//! `shortstop-lab run`: one experiment of the crate `experiments` in the world that is asked for,
+//! and what becomes of its report.
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,

@@ -1,3 +1,6 @@
+//! `shortstop-lab store`: `shortstop store` with the data and the pace of the crate `emulated`.
+//! Labs start it in place of servers that one machine has no room for.
+
 use std::{
     process::ExitCode,
     sync::{Arc, Mutex},

@@ -1,3 +1,5 @@
+//! `shortstop-lab up`: a topology with all of its processes, to try things in by hand.
+
 use std::process::ExitCode;
 
 use anyhow::Context;
