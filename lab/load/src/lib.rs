@@ -35,6 +35,7 @@ mod tests;
 mod versions;
 mod window;
 pub mod workload;
+mod writes;
 
 pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};

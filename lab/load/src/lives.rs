@@ -1,12 +1,9 @@
 //! The lives that writes name (rule 7 of `docs/coherence.md`): a store's own, or a key's that is
-//! lent, or was. A write that is refused in one goes on in another as a client's does, but that it
-//! is not sent again otherwise.
+//! lent, or was; and in which life a write goes on that is refused in one.
 
 use std::collections::HashMap;
 
-use wire::{Flags, GoesOn, Header, LIFE_UNKNOWN, Op, Status};
-
-use crate::{tenant::Tenant, window::SentRequest};
+use wire::{Flags, GoesOn, Header, LIFE_UNKNOWN};
 
 /// A write that was refused so often is lost.
 const MOST_MOVES: u8 = 4;
@@ -27,7 +24,18 @@ impl Lives {
         }
     }
 
-    fn heard(&mut self, store: usize, key: u32, named: u16, reply: &Header) {
+    /// A key's own life, if one was heard of.
+    pub fn of_key(&self, key: u32) -> Option<u16> {
+        self.keys.get(&key).copied()
+    }
+
+    /// A store's life.
+    pub fn of_store(&self, store: usize) -> u16 {
+        self.stores[store]
+    }
+
+    /// Takes note of what the answer to a write of this key says, that named this life.
+    pub fn heard(&mut self, store: usize, key: u32, named: u16, reply: &Header) {
         match wire::life_of_key(reply) {
             Some(Some(own)) => {
                 self.keys.insert(key, own);
@@ -53,100 +61,48 @@ pub(super) struct NamedLife {
 }
 
 impl NamedLife {
+    /// What a write names that was not sent before.
+    pub fn first(life: u16) -> NamedLife {
+        NamedLife {
+            life,
+            ..NamedLife::default()
+        }
+    }
+
     pub fn flags(self) -> Flags {
         match self.past_owner {
             true => Flags::ALL,
             false => Flags::NONE,
         }
     }
-}
 
-/// What an answer is to the request that it names.
-pub(super) enum AnswerKind {
-    /// The answer.
-    Answer,
-    /// One to what the request named before.
-    Late,
-    /// It says that the request goes on in another life.
-    Again,
-}
+    /// Whether a write that was refused in this life may go on in that one: it is one, and the
+    /// write was not refused too often.
+    pub fn may_move_to(self, life: u16) -> bool {
+        life > LIFE_UNKNOWN && self.moves < MOST_MOVES
+    }
 
-/// What a write of this key names.
-pub(super) fn of_write(tenant: &Tenant, key: u32) -> NamedLife {
-    let Some(lives) = &tenant.lives else {
-        return NamedLife::default();
-    };
-    let own = lives.keys.get(&key).copied();
-    NamedLife {
-        life: own.unwrap_or_else(|| lives.stores[tenant.store_of(&tenant.keys.get(key))]),
-        ..NamedLife::default()
+    /// How a write goes on that was refused by `reply`, so long after it was sent first; `None`:
+    /// whether it was done is not known.
+    pub fn after(self, reply: &Header, waited_ns: u64) -> Option<NamedLife> {
+        // Nobody has the unknown life.
+        let risked_ns = (self.life != LIFE_UNKNOWN).then_some(waited_ns);
+        let (life, past_owner) = match wire::goes_on(reply, self.past_owner, risked_ns) {
+            GoesOn::PastOwner => (self.life, true),
+            GoesOn::Unknown => return None,
+            GoesOn::In(other) => (other, false),
+        };
+        Some(NamedLife {
+            life,
+            past_owner,
+            moves: self.moves + 1,
+        })
     }
-}
-
-/// Takes note of what an answer says of lives, and decides whether its write goes on.
-pub(super) fn hear(
-    tenants: &mut [Tenant],
-    sent: &mut SentRequest,
-    reply: &Header,
-    now_ns: u64,
-) -> AnswerKind {
-    let tenant = &mut tenants[usize::from(sent.tenant)];
-    let store = tenant.store_of(&tenant.keys.get(sent.key));
-    let Some(lives) = &mut tenant.lives else {
-        return AnswerKind::Answer;
-    };
-    if !sent.is_write() || reply.op != Op::WriteReply {
-        return AnswerKind::Answer;
-    }
-    lives.heard(store, sent.key, sent.named.life, reply);
-    let refused = reply.status == Status::OtherLife;
-    if !refused || reply.life <= LIFE_UNKNOWN || sent.named.moves >= MOST_MOVES {
-        return AnswerKind::Answer;
-    }
-    if reply.life == sent.named.life {
-        return AnswerKind::Late;
-    }
-    match go_on(sent, reply, now_ns) {
-        Some(named) => sent.named = named,
-        None => return AnswerKind::Answer,
-    }
-    AnswerKind::Again
-}
-
-/// How a refused write goes on; `None`: whether it was done is not known.
-fn go_on(sent: &SentRequest, reply: &Header, now_ns: u64) -> Option<NamedLife> {
-    let NamedLife {
-        life,
-        past_owner,
-        moves,
-    } = sent.named;
-    // Nobody has the unknown life.
-    let risked_ns = (life != LIFE_UNKNOWN).then(|| now_ns.saturating_sub(sent.at_ns));
-    let (life, past_owner) = match wire::goes_on(reply, past_owner, risked_ns) {
-        GoesOn::PastOwner => (life, true),
-        GoesOn::Unknown => return None,
-        GoesOn::In(other) => (other, false),
-    };
-    Some(NamedLife {
-        life,
-        past_owner,
-        moves: moves + 1,
-    })
-}
-
-/// Whether the store may have asked a keeper before it answered this write: the version of the
-/// answer is then no value's.
-pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &SentRequest, reply: &Header) -> bool {
-    let Some(lives) = &tenant.lives else {
-        return false;
-    };
-    let store = lives.stores[tenant.store_of(&tenant.keys.get(sent.key))];
-    !reply.flags.has(Flags::CACHED) && sent.named.life != store
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::LIFE_MOVED;
+    use wire::{LIFE_MOVED, Op, Status};
 
     use super::*;
 
@@ -176,15 +132,7 @@ mod tests {
             (LIFE_UNKNOWN, refusal(78, 0, Flags::NONE), Some((78, false))),
         ];
         for (life, refusal, expected) in rows {
-            let sent = SentRequest {
-                at_ns: 5 * MS,
-                named: NamedLife {
-                    life,
-                    ..NamedLife::default()
-                },
-                ..SentRequest::default()
-            };
-            let on = go_on(&sent, &refusal, 15 * MS);
+            let on = NamedLife::first(life).after(&refusal, 10 * MS);
             let on = on.map(|named| (named.life, named.past_owner));
             assert_eq!(on, expected, "{life}, {refusal:?}");
         }

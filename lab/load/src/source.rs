@@ -15,12 +15,13 @@ use super::{
     TenantResult,
     each_key::{AGAIN_NS, EachKey},
     forge::{self, Attacks},
-    lives::{self, AnswerKind, NamedLife},
+    lives::NamedLife,
     results::{Histograms, cdf},
     retries::Retries,
     tenant::{Tenant, is_foreign, stamp},
     versions::POPULATED,
     window::{SentRequest, Window},
+    writes::{self, AnswerKind},
 };
 use crate::workload::{
     Check, KEY_LEN, Key, Ranks, Stamp, check_value, populated_value, write_value,
@@ -316,7 +317,7 @@ impl Source {
             run.result.strays += 1;
             return;
         }
-        match lives::hear(&mut self.tenants, sent, &packet.header, now_ns) {
+        match writes::hear(&mut self.tenants, sent, &packet.header, now_ns) {
             AnswerKind::Answer => {}
             AnswerKind::Late => {
                 run.result.late += 1;
@@ -593,7 +594,7 @@ impl Source {
         if what.is_write {
             self.written = self.written.wrapping_add(1);
             written = stamp(tenant.id, self.written);
-            named = lives::of_write(tenant, what.key);
+            named = writes::named_by(tenant, what.key);
         }
         let request = self.window.push(SentRequest {
             at_ns: now_ns,
@@ -811,7 +812,7 @@ fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &
         };
         let foreign = stamp.is_some_and(|stamp| is_foreign(tenant.id, stamp));
         // A write that only its keeper kept is answered under a version that is no value's.
-        let tells_version = !(is_write && lives::may_be_asked_for(tenant, sent, header));
+        let tells_version = !(is_write && writes::may_be_asked_for(tenant, sent, header));
         let fits = stamp.is_some_and(|stamp| {
             if !tells_version {
                 return true;

@@ -3,9 +3,9 @@
 
 use rand::RngExt;
 use seed::SeededRng;
-use serde::{Deserialize, Serialize};
 use wire::{Epoch, Flags, Header, KeyHash, Op, PART_BYTES, Packet, Secret};
 
+use super::Attack;
 use crate::{
     tenant::Tenant,
     workload::{KEY_LEN, Key},
@@ -20,53 +20,6 @@ const LARGE: u64 = 128;
 const PASSES: u64 = 32;
 /// How often a key is asked for to be just about hot.
 const JUST_HOT: u64 = 8;
-
-/// A kind of attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Attack {
-    /// A read that claims to come by a switch that wants the value, then a write that has to wait
-    /// for that switch.
-    MadeUpGrants,
-    /// Such reads of endless keys, every other one of them absent.
-    EndlessGrants,
-    /// Fetches, which only agents send.
-    Fetches,
-    /// Values too large for a switch, many at once, all of them hot.
-    TooLarge,
-    /// Endless keys, each just about hot; every other one under a hash that is not its own.
-    JustHot,
-    /// Writes of clients that are made up, each its own.
-    MadeUpClients,
-    /// Writes of large values, of each one part.
-    HalfSent,
-}
-
-impl Attack {
-    /// Every kind, in the order in which they take turns.
-    pub const ALL: [Attack; 7] = [
-        Attack::MadeUpGrants,
-        Attack::EndlessGrants,
-        Attack::Fetches,
-        Attack::TooLarge,
-        Attack::JustHot,
-        Attack::MadeUpClients,
-        Attack::HalfSent,
-    ];
-
-    /// Its name in results and configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Attack::MadeUpGrants => "made_up_grants",
-            Attack::EndlessGrants => "endless_grants",
-            Attack::Fetches => "fetches",
-            Attack::TooLarge => "too_large",
-            Attack::JustHot => "just_hot",
-            Attack::MadeUpClients => "made_up_clients",
-            Attack::HalfSent => "half_sent",
-        }
-    }
-}
 
 /// One packet of an attack.
 pub(crate) struct Hostile {

@@ -1,9 +1,10 @@
 //! Requests that nobody is entitled to send: what a guesser of numbers and tags would try, and what
 //! a tenant with a valid secret could ([`hostile`]).
 
+mod attack;
 mod hostile;
 
-pub use hostile::Attack;
+pub use attack::Attack;
 pub(super) use hostile::Attacks;
 
 use rand::RngExt;
