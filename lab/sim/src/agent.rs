@@ -26,10 +26,12 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::{
     follow::{FollowEvent, Follower},
+    ids::{ProcessId, StreamId},
     network::{Network, link_of},
     packet::Datagram,
-    process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
+    process::{Birth, Io, Maker, Process, Remains},
     spec::{AgentSpec, Spec},
+    streams::{Message, StreamEvent},
     world::forward::{ROUND, Routes as KernelRoutes},
 };
 

@@ -14,9 +14,11 @@ use control::{
 use decide::{Limits, Registration};
 
 use crate::{
+    ids::StreamId,
     packet::Datagram,
-    process::{Birth, Io, Maker, Message, Process, Remains, StreamEvent, StreamId},
+    process::{Birth, Io, Maker, Process, Remains},
     spec::{ControlSpec, Spec},
+    streams::{Message, StreamEvent},
 };
 
 /// What makes the controller of a machine, each time that it starts.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use api::Pauses;
 
-use crate::process::{Io, Message, ProcessId, StreamEvent, StreamId};
+use crate::ids::{ProcessId, StreamId};
+use crate::process::Io;
+use crate::streams::{Message, StreamEvent};
 
 /// What became of something that happened on a stream.
 pub enum FollowEvent {

@@ -17,6 +17,7 @@ mod control;
 mod follow;
 mod frames;
 mod generator;
+mod ids;
 mod journal;
 mod kept;
 mod line;
@@ -39,16 +40,16 @@ pub use agent::AgentHost;
 pub use clock::{ClockSpec, Reading};
 pub use control::ControlHost;
 pub use generator::{Generator, generator};
+pub use ids::{MachineId, ProcessId, StreamId};
 pub use lab::topology::Fault;
 pub use link::LinkSpec;
-pub use process::{
-    Birth, Io, MachineId, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
-};
+pub use process::{Birth, Io, Maker, Process, Remains};
 pub use round::RoundCounts;
 pub use spec::{
     AgentSpec, ControlSpec, Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec,
     StoreSpec,
 };
 pub use store::StoreHost;
+pub use streams::{Message, StreamEvent};
 pub use topologies::Shape;
 pub use world::{ForwardCounts, Programs, Progress, RefusedFrames, Snapshot, State, World};

@@ -3,51 +3,14 @@
 
 use std::{any::Any, collections::BTreeMap, net::SocketAddr};
 
-use api::proto::{FromStore, FromSwitch, ToStore, ToSwitch};
-
 use crate::{
     clock::Reading,
     frames::{FrameId, Frames},
+    ids::{ProcessId, StreamId},
     network::{Network, PortId},
     packet,
-    streams::Streams,
+    streams::{Message, StreamEvent, Streams},
 };
-
-/// Names a process, for as long as the world lasts: one that is restarted keeps its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId(pub u32);
-
-/// Names a machine, by its place in [`crate::Spec::machines`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MachineId(pub u32);
-
-/// Names a stream between two processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId(pub u32);
-
-/// What goes over a stream.
-#[derive(Clone, Debug)]
-pub enum Message {
-    /// From a controller to a switch's agent.
-    ToSwitch(ToSwitch),
-    /// From a switch's agent to a controller.
-    FromSwitch(FromSwitch),
-    /// From a controller to a store.
-    ToStore(ToStore),
-    /// From a store to a controller.
-    FromStore(FromStore),
-}
-
-/// What happens on a stream.
-#[derive(Clone, Debug)]
-pub enum StreamEvent {
-    /// It is there, between this process and that one.
-    Opened(ProcessId),
-    /// Something came.
-    Message(Message),
-    /// It is there no longer, or could not be opened.
-    Closed,
-}
 
 /// Code that runs as a process. Times are those of its machine's monotonic clock, in nanoseconds.
 pub trait Process: Any {

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use decide::Registration;
 use wire::{Cluster, Lengths, PORT};
 
-use crate::{clock::ClockSpec, link::LinkSpec, network::Network, process::ProcessId};
+use crate::{clock::ClockSpec, ids::ProcessId, link::LinkSpec, network::Network};
 
 /// Most links: each has subnets of its own.
 const MAX_LINKS: usize = 65_000;

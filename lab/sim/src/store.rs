@@ -18,13 +18,15 @@ use store::{
 
 use crate::{
     follow::{FollowEvent, Follower},
+    ids::{ProcessId, StreamId},
     journal::KeptJournal,
     kept::{KeptBackend, KeptData, Way},
     network::Network,
     packet::Datagram,
     populated::PopulatedBackend,
-    process::{Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId},
+    process::{Birth, Io, Maker, Process, Remains},
     spec::{Data, Spec, StoreSpec},
+    streams::{Message, StreamEvent},
 };
 
 /// What makes the store of a machine, each time that it starts.

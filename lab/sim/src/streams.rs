@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::process::{ProcessId, StreamEvent, StreamId};
+use api::proto::{FromStore, FromSwitch, ToStore, ToSwitch};
+
+use crate::ids::{ProcessId, StreamId};
 
 /// Beside what links take: two kernels and two processes that wake up.
 pub const OVERHEAD_NS: u64 = 60_000;
@@ -14,6 +16,30 @@ pub const OVERHEAD_NS: u64 = 60_000;
 pub const RETRY_NS: u64 = 200_000_000;
 /// A stream without a way for so long has ended: two intervals of the keep-alive.
 pub const PATIENCE_NS: u64 = 20_000_000_000;
+
+/// What goes over a stream.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// From a controller to a switch's agent.
+    ToSwitch(ToSwitch),
+    /// From a switch's agent to a controller.
+    FromSwitch(FromSwitch),
+    /// From a controller to a store.
+    ToStore(ToStore),
+    /// From a store to a controller.
+    FromStore(FromStore),
+}
+
+/// What happens on a stream.
+#[derive(Clone, Debug)]
+pub enum StreamEvent {
+    /// It is there, between this process and that one.
+    Opened(ProcessId),
+    /// Something came.
+    Message(Message),
+    /// It is there no longer, or could not be opened.
+    Closed,
+}
 
 /// One direction of a stream.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use lab::topology::Fault;
 use super::{Event, State, World};
 use crate::{
     clock::Reading,
+    ids::{MachineId, ProcessId},
     link::LinkSpec,
-    process::{MachineId, ProcessId},
 };
 
 /// A switch as it was at one moment.

@@ -14,10 +14,10 @@ use dataplane::{
 use super::{Event, World};
 use crate::{
     frames::FrameId,
+    ids::MachineId,
     line::Line,
     network::{Network, PortId, Ways},
     packet::{self, Mac},
-    process::MachineId,
     round::{RoundCounts, RoundPort},
     service::Service,
     spec::{ForwardSpec, Spec},

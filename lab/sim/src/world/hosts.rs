@@ -5,9 +5,9 @@ use dataplane::native::Frame;
 use super::{Event, State, World};
 use crate::{
     frames::FrameId,
+    ids::{MachineId, ProcessId},
     network::PortId,
     packet,
-    process::{MachineId, ProcessId},
 };
 
 impl World {

@@ -4,7 +4,9 @@ use rand::RngExt;
 
 use super::{Event, State, World};
 use crate::{
-    process::{ProcessId, StreamAction, StreamEvent, StreamId},
+    ids::{ProcessId, StreamId},
+    process::StreamAction,
+    streams::StreamEvent,
     streams::{OVERHEAD_NS, PATIENCE_NS, RETRY_NS},
 };
 
