@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::World;
 
-/// Bounds of a number of the summary, in whichever world and however short the run unless it says which: beyond them the run has failed.
+/// Bounds of a number of the summary, in whichever world and however short the run unless it says
+/// which: beyond them the run has failed.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {

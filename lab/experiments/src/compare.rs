@@ -1,8 +1,9 @@
 //! One experiment in both worlds: what they say, side by side.
 //!
-//! Judged is what does not depend on how fast a machine is: throughput (the servers' rates are given), the part that switches
-//! answered, and how unevenly servers are loaded. The rest is printed only: times in microseconds are a machine's own, and which
-//! of several switches answers depends on when their windows began, from run to run of one world too.
+//! Judged is what does not depend on how fast a machine is: throughput (the servers' rates are
+//! given), the part that switches answered, and how unevenly servers are loaded. The rest is
+//! printed only: times in microseconds are a machine's own, and which of several switches answers
+//! depends on when their windows began, from run to run of one world too.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +13,8 @@ use crate::{
     table::{Table, percent},
 };
 
-/// What is judged, by what a figure's name has in it. These fields of rows are compared beside the summary.
+/// What is judged, by what a figure's name has in it. These fields of rows are compared beside
+/// the summary.
 const JUDGED: &[&str] = &["throughput", "hit_ratio", "imbalance"];
 
 /// One number of an experiment, as each world has it.

@@ -10,10 +10,12 @@ use crate::{
     table::{Table, bars, micros, percent, thousands},
 };
 
-/// Real servers of the demonstration with another backend, and what each may take: two CPUs carry no more.
+/// Real servers of the demonstration with another backend, and what each may take: two CPUs carry
+/// no more.
 const REAL_SERVERS: u32 = 4;
 const REAL_RATE: f64 = 4000.0;
-/// The load at which latencies are compared, as a part of what the rack carries without a cache, and for how long in seconds.
+/// The load at which latencies are compared, as a part of what the rack carries without a cache,
+/// and for how long in seconds.
 const COMMON_LOAD: f64 = 0.8;
 const COMMON_S: f64 = 1.5;
 
@@ -59,7 +61,8 @@ impl Demo {
         let phase = |rate, warmup, seconds| Phase::reads(popularity, rate, warmup, seconds);
         let expected = servers.bound(&servers.shares(popularity, 0.0, popularity, 0));
         let none = servers.saturate(expected, "without the cache", search, phase)?;
-        // Near what it can just carry, a queue waits somewhere on either side: how long says nothing about the other. So at one rate, that both carry.
+        // Near what it can just carry, a queue waits somewhere on either side: how long says
+        // nothing about the other. So at one rate, that both carry.
         let common = none.rate * COMMON_LOAD;
         let same = phase(common, search.warmup_s, COMMON_S);
         let none_same = servers.phase(&same)?;

@@ -14,13 +14,14 @@ use crate::{
     sweep::{self, Point, Shape},
 };
 
-/// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its `Deserialize` refuses
-/// fields that it does not have (`deny_unknown_fields`).
+/// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its
+/// `Deserialize` refuses fields that it does not have (`deny_unknown_fields`).
 pub trait Measure: Serialize + DeserializeOwned {
     /// Whether one run goes through as many seeds as [`Options::seeds`] says.
     const TAKES_SEEDS: bool = false;
 
-    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's world as well.
+    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's
+    /// world as well.
     const TOO_LARGE: Option<&'static str> = None;
 
     /// Checks ranges.
@@ -275,8 +276,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Gives a parameter another value, in every kind of run. `path` may lead into a table, as `rack.keys` does; the value is
-    /// as TOML has it, and what is no TOML is text.
+    /// Gives a parameter another value, in every kind of run. `path` may lead into a table, as
+    /// `rack.keys` does; the value is as TOML has it, and what is no TOML is text.
     ///
     /// # Errors
     /// A parameter that does not exist or has the wrong type or range.
@@ -300,8 +301,8 @@ impl Experiment {
         self.params(World::Kernel, false).map(drop)
     }
 
-    /// The same parameters in the simulator as in the kernel, to be compared; and where a kind searches, longer looks, so that chance
-    /// does not decide.
+    /// The same parameters in the simulator as in the kernel, to be compared; and where a kind
+    /// searches, longer looks, so that chance does not decide.
     pub fn same_in_both(&mut self) {
         self.sim.clear();
         self.sim_quick.clear();

@@ -1,4 +1,5 @@
-//! Puts the populated keys, with the lengths of their values, into real servers, as `store --populate` does into its own table.
+//! Puts the populated keys, with the lengths of their values, into real servers, as
+//! `store --populate` does into its own table.
 
 use std::{
     io::{Read, Write},

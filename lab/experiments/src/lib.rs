@@ -10,7 +10,8 @@
 //! name = "some-skew"
 //! kind = "skew"
 //! title = "Throughput under skew"
-//! runs = ["some"]              # disciplines and programs beside the rig: `figures` measures again when they change
+//! runs = ["some"]              # disciplines and programs beside the rig; when one of them changes,
+//!                              # `figures` measures again
 //! runs_in_kernel = ["gateway"] # those that no simulated run has
 //! [params.rack]
 //! keys = 1000000
@@ -23,9 +24,10 @@
 //! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
 //! ```
 //!
-//! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or off; and [`tenants`],
-//! switches in a line that tenants share. A paper's own experiments are built on these in its discipline's folder;
-//! nothing here names a discipline. Called by those and by `shortstop-lab run`.
+//! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or
+//! off; and [`tenants`], switches in a line that tenants share. A paper's own experiments are built
+//! on these in its discipline's folder; nothing here names a discipline. Called by those and by
+//! `shortstop-lab run`.
 
 mod claim;
 mod coherence;

@@ -1,8 +1,9 @@
-//! Another client writes directly to the Redis behind a store, while hot keys are answered in the switch: how old is what
-//! readers get, with everything well and with things broken?
+//! Another client writes directly to the Redis behind a store, while hot keys are answered in the
+//! switch: how old is what readers get, with everything well and with things broken?
 //!
-//! Every value carries its number. Reader and writer run in this process, on one clock: a read is stale by the time between
-//! the acknowledgement of the write that replaced its value and the sending of the read, if that came later.
+//! Every value carries its number. Reader and writer run in this process, on one clock: a read is
+//! stale by the time between the acknowledgement of the write that replaced its value and the
+//! sending of the read, if that came later.
 
 use std::{
     collections::HashMap,
@@ -36,7 +37,8 @@ const READS_PER_MS: u64 = 8;
 const LOST_AFTER: Duration = Duration::from_secs(1);
 /// Outside writes per second over all hot keys.
 const WRITES_PER_S: u32 = 200;
-/// How often the store's connection is killed, and how long the store stands still, in those phases.
+/// How often the store's connection is killed, and how long the store stands still, in
+/// those phases.
 const KILL_EVERY: Duration = Duration::from_millis(500);
 const STAND_STILL: Duration = Duration::from_millis(1500);
 /// Digits of a value's number, after the key.
@@ -46,7 +48,8 @@ const DIGITS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Redis closes the store's connection, so that it does not hear of writes until it is connected again.
+    /// Redis closes the store's connection, so that it does not hear of writes until it is
+    /// connected again.
     ConnectionKilled,
     /// The store neither hears nor says anything: the switch is on its own.
     StoreStopped,

@@ -222,9 +222,10 @@ pub fn part<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
 const SHORT: usize = 64;
 const LONG: usize = 1024;
 
-/// Lengths of the values of such a trace, of which the part `short` has short ones, and of which the part `cacheable` is what a cache of values of
-/// `fits` bytes and less may have. A short value that is not (its key would be too long) has one byte more than fits: keys of the
-/// lab are all of 16 bytes. Of long values none fits.
+/// Lengths of the values of such a trace, of which the part `short` has short ones, and of which
+/// the part `cacheable` is what a cache of values of `fits` bytes and less may have. A short value
+/// that is not (its key would be too long) has one byte more than fits: keys of the lab are all of
+/// 16 bytes. Of long values none fits.
 pub fn lengths_of_trace(cacheable: f64, short: f64, fits: usize) -> Lengths {
     let fitting = cacheable.min(short);
     let parts = [

@@ -7,13 +7,14 @@ use crate::World;
 /// In the place of a name: whatever this build knows.
 const ANY: &str = "*";
 
-/// Disciplines and programs by name, for one run. The figures of an experiment are measured again when one of these changes, so a rig runs no
-/// other.
+/// Disciplines and programs by name, for one run. The figures of an experiment are measured again
+/// when one of these changes, so a rig runs no other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts(Vec<String>);
 
 impl Parts {
-    /// Those of a run in this world, about this discipline: another one than the file's is of whoever asked for it.
+    /// Those of a run in this world, about this discipline: another one than the file's is of
+    /// whoever asked for it.
     pub fn of(runs: &[String], in_kernel: &[String], world: World, about: &str) -> Parts {
         let in_kernel = in_kernel.iter().filter(|_| world == World::Kernel);
         let named = runs.iter().chain(in_kernel).cloned();

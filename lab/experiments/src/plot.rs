@@ -326,7 +326,8 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
     })
 }
 
-/// Draws the load of each server, one panel above the other on the same scale, with a line at what a server can take.
+/// Draws the load of each server, one panel above the other on the same scale, with a line at what
+/// a server can take.
 pub fn server_load(
     title: &str,
     servers: &[String],

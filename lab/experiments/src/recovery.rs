@@ -9,13 +9,14 @@ pub struct Watched {
     pub count: fn(&Interval) -> u32,
     /// The part of the requests that counts once the rack has learnt everything there is to learn.
     pub optimum: f64,
-    /// Length in milliseconds of a stretch that has to reach the optimum, soon after a change and later. Short ones tell times apart, long ones
-    /// forgive what arrivals and a busy machine do.
+    /// Length in milliseconds of a stretch that has to reach the optimum, soon after a change and
+    /// later. Short ones tell times apart, long ones forgive what arrivals and a busy machine do.
     pub stretch_ms: [f64; 2],
 }
 
 impl Watched {
-    /// Requests that were answered, of which the rack answers this part when it has learnt everything.
+    /// Requests that were answered, of which the rack answers this part when it has learnt
+    /// everything.
     pub fn answers(optimum: f64) -> Watched {
         Watched {
             count: |interval| interval.answered,
@@ -24,7 +25,8 @@ impl Watched {
         }
     }
 
-    /// Requests that a switch answered. Chance makes their part differ more from one stretch to the next.
+    /// Requests that a switch answered. Chance makes their part differ more from one stretch to
+    /// the next.
     pub fn hits(optimum: f64) -> Watched {
         Watched {
             count: |interval| interval.cached,
@@ -52,8 +54,9 @@ const SOON_MS: f64 = 200.0;
 /// All changes of a phase together.
 #[derive(Debug, PartialEq)]
 pub struct Recoveries {
-    /// Milliseconds from each change until the first moment from which on, up to the next change, every stretch reached 95 % of the optimum; the
-    /// shortest first. As long as the period if there is none.
+    /// Milliseconds from each change until the first moment from which on, up to the next change,
+    /// every stretch reached 95 % of the optimum; the shortest first. As long as the period if
+    /// there is none.
     pub ms: Vec<f64>,
     /// Their median.
     pub p50: f64,
@@ -61,7 +64,8 @@ pub struct Recoveries {
     pub p95: f64,
     /// The least part of the optimum that a (longer) stretch reached after a change.
     pub lowest: f64,
-    /// The part of the optimum that was reached, mean over all changes: (milliseconds since the change, part).
+    /// The part of the optimum that was reached, mean over all changes: (milliseconds since the
+    /// change, part).
     pub curve: Vec<(f64, f64)>,
 }
 
@@ -93,8 +97,8 @@ impl Recoveries {
         }
     }
 
-    /// The part of the optimum that was reached from `ms` after the changes on, for a twentieth of a second; the mean over all changes. NaN if there is no
-    /// such time.
+    /// The part of the optimum that was reached from `ms` after the changes on, for a twentieth of
+    /// a second; the mean over all changes. NaN if there is no such time.
     pub fn after(&self, ms: f64) -> f64 {
         let from = self.curve.iter().position(|(at, _)| *at >= ms);
         let steps = self.curve.get(from.unwrap_or(usize::MAX)..).unwrap_or(&[]);
@@ -111,7 +115,8 @@ fn stretch(ms: f64, step: f64) -> usize {
     ((ms / step).round() as usize).max(1)
 }
 
-/// When the rack was itself again in a period that begins with a change, which came so far `into` the first interval.
+/// When the rack was itself again in a period that begins with a change, which came so far `into`
+/// the first interval.
 fn recovered(period: &[Interval], step: f64, into: f64, watched: &Watched) -> f64 {
     let is_bad = |at: &usize| {
         let is_soon = *at as f64 * step < SOON_MS;
@@ -148,7 +153,8 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Intervals of 2 ms with a hundred requests each, of which these many were answered; changes at 100 ms and 600 ms.
+    /// Intervals of 2 ms with a hundred requests each, of which these many were answered; changes
+    /// at 100 ms and 600 ms.
     fn watched(answered: &dyn Fn(usize) -> u32) -> Recoveries {
         let interval = |i| Interval {
             sent: 100,
@@ -166,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_dip_is_as_long_as_it_is() {
-        // 30 ms of nothing after the first change: but for one interval that chance could take away.
+        // 30 ms of nothing after the first change: but for one interval that chance could
+        // take away.
         let seen = watched(&|i| if (50..65).contains(&i) { 0 } else { 100 });
         assert_eq!(seen.ms, [0.0, 30.0]);
         assert_eq!((seen.p50, seen.p95), (0.0, 30.0));

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::Report;
 use crate::table::{Table, thousands};
 
-/// Checks each of at most `keys` keys; a violation makes the report a failure, with the smallest history that shows it beside.
-/// Adds a row per key and a table.
+/// Checks each of at most `keys` keys; a violation makes the report a failure, with the smallest
+/// history that shows it beside. Adds a row per key and a table.
 ///
 /// # Errors
 /// A key that nobody was told to use, or a history that cannot be decided.

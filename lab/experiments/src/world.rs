@@ -38,7 +38,8 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The world; beside it, where nobody asked for the simulator, the line that says why it is that.
+    /// The world; beside it, where nobody asked for the simulator, the line that says why it
+    /// is that.
     ///
     /// # Errors
     /// What was asked for is not possible; what to do instead.

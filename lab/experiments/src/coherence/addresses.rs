@@ -1,4 +1,5 @@
-//! Client hosts with two addresses of each family: what they send comes from the one, then from the other.
+//! Client hosts with two addresses of each family: what they send comes from the one, then from
+//! the other.
 
 use anyhow::Context;
 use lab::{namespace, topology::Interface};
@@ -39,7 +40,8 @@ impl Movable {
         for (address, length) in new.addresses().into_iter().zip(["24", "64"]) {
             let dev = &new.own.name;
             let with = format!("{address}/{length}");
-            // An address of IPv6 is there at once only without the search for others that have it: the lab has that off.
+            // An address of IPv6 is there at once only without the search for others that have it:
+            // the lab has that off.
             namespace::ip(&["-n", &host, "addr", "add", &with, "dev", dev])?;
             let (dev, mac) = (&new.switch.name, &new.own.mac);
             let neighbour = ["neigh", "replace", &address, "lladdr", mac, "dev", dev];

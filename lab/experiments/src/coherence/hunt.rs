@@ -37,20 +37,24 @@ const LEASES: [u32; 3] = [1500, 2000, 1000];
 const STAND_STILL: Duration = Duration::from_millis(2300);
 /// The longest value in bytes. Most fit one packet, some have a few parts, a few have up to 64.
 const LONGEST_VALUE: usize = 64 << 10;
-/// A part of the values lives for a while only. Redis counts their lives, and stands still for nobody.
+/// A part of the values lives for a while only. Redis counts their lives, and stands still
+/// for nobody.
 const LIVES: Lives = Lives {
     part: 0.15,
     least_ms: 50,
     most_ms: 1500,
     overdue_ms: 100,
 };
-/// How old an answered write of the tenant with write-back may be that its store does not have, in milliseconds.
+/// How old an answered write of the tenant with write-back may be that its store does not have, in
+/// milliseconds.
 const WRITE_BACK_MS: u32 = 200;
-/// Part of the operations that are reads and writes without a condition, of which switches may answer both.
+/// Part of the operations that are reads and writes without a condition, of which switches may
+/// answer both.
 const PLAIN: f64 = 0.5;
 /// How long another way to the server may take to be found; the hunt goes on without one.
 const REROUTE: Duration = Duration::from_secs(4);
-/// How long one try to reach the server takes. Some are lost with their frames: the next one is soon.
+/// How long one try to reach the server takes. Some are lost with their frames: the next one
+/// is soon.
 const REACH: Duration = Duration::from_millis(40);
 /// A port where nobody listens: its refusal has come all the way.
 const NOBODY: u16 = 9;
@@ -71,8 +75,8 @@ pub(super) struct Hunt {
     pub ownership: Ownership,
     looked: Instant,
     movable: Vec<Movable>,
-    /// From each cut until the first switch had another way, and until the client behind it reached the server again; none:
-    /// not within the time that it may take.
+    /// From each cut until the first switch had another way, and until the client behind it reached
+    /// the server again; none: not within the time that it may take.
     pub rerouted: Vec<Option<Rerouted>>,
 }
 
@@ -143,8 +147,9 @@ impl Hunt {
         Ok(hunt)
     }
 
-    /// Moves pages and a client's address, and does the next of: kill a store, a switch's agent, the controller, the other switch
-    /// with all of its tables, a Redis (each is started again), cut a link, let a store and clients stand still.
+    /// Moves pages and a client's address, and does the next of: kill a store, a switch's agent,
+    /// the controller, the other switch with all of its tables, a Redis (each is started again),
+    /// cut a link, let a store and clients stand still.
     ///
     /// # Errors
     /// What was killed does not start again.
@@ -178,7 +183,8 @@ impl Hunt {
         Ok(())
     }
 
-    /// Kills a store, writes leases of another length into the cluster file, and starts it again. The longest one stays in the file.
+    /// Kills a store, writes leases of another length into the cluster file, and starts it again.
+    /// The longest one stays in the file.
     fn kill_store(&mut self, server: &str, time: usize) -> anyhow::Result<()> {
         let lease_ms = LEASES[time % LEASES.len()];
         self.rig.stop(server, "store", libc::SIGKILL)?;
@@ -193,7 +199,8 @@ impl Hunt {
         Ok(())
     }
 
-    /// The first time, gives each tenant another secret. Its clients go on with theirs, which stays good beside the new one.
+    /// The first time, gives each tenant another secret. Its clients go on with theirs, which stays
+    /// good beside the new one.
     fn rotate_secrets(&mut self, time: u32) -> anyhow::Result<()> {
         let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
         for id in named.filter(|_| time == 0) {
@@ -264,7 +271,8 @@ impl Hunt {
         self.pages = pages;
     }
 
-    /// Compares what the controller says with the switches' memory, if the last time is long enough ago.
+    /// Compares what the controller says with the switches' memory, if the last time is long
+    /// enough ago.
     pub fn look_at_owners(&mut self) {
         if self.looked.elapsed() < LOOK_EVERY {
             return;
@@ -274,7 +282,8 @@ impl Hunt {
         self.looked = Instant::now();
     }
 
-    /// Cuts the link between the two switches of the line, lets the network find another way, and mends it.
+    /// Cuts the link between the two switches of the line, lets the network find another way, and
+    /// mends it.
     fn cut_link(&mut self) -> anyhow::Result<()> {
         let server = self.rig.topology().address_of(SERVERS[0]);
         let server = server.context("a server without an address")?;
@@ -297,8 +306,8 @@ impl Hunt {
         Ok(())
     }
 
-    /// Waits until the first switch has a way to an address that is as it should be; returns how long after
-    /// `since`; none: that took too long.
+    /// Waits until the first switch has a way to an address that is as it should be; returns how
+    /// long after `since`; none: that took too long.
     fn wait_for_hop(
         &self,
         address: Ipv4Addr,
@@ -316,7 +325,8 @@ impl Hunt {
         Ok(None)
     }
 
-    /// Waits until the client behind the first switch is answered by a host; returns how long after `since`.
+    /// Waits until the client behind the first switch is answered by a host; returns how long
+    /// after `since`.
     fn wait_for_answer(
         &self,
         address: Ipv4Addr,
@@ -346,7 +356,8 @@ impl Hunt {
         next_hop_of(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// What stores and switches have counted of this about loans and copies in stores, when it has come to an end.
+    /// What stores and switches have counted of this about loans and copies in stores, when it has
+    /// come to an end.
     pub fn counted(&self, name: &str) -> u64 {
         self.rig.counted(name)
     }

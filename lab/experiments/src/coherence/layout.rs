@@ -20,12 +20,13 @@ pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
 /// Index of the link that is cut: between the two switches of the line.
 pub(super) const CUT: usize = 0;
 
-/// Index of the link that flips bits: between the second switch and its server. One only: two flips in one packet may leave its checksum
-/// as it is.
+/// Index of the link that flips bits: between the second switch and its server. One only: two flips
+/// in one packet may leave its checksum as it is.
 const FLIPS: u64 = 1;
 
-/// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 - switch3 - switch2, a detour;
-/// server6 - switch1; server2 - switch2. The controller has a link of its own to each switch. Every link is faulty.
+/// client1 - switch1 - switch2 - server; client2 - switch2, around the first switch; switch1 -
+/// switch3 - switch2, a detour; server6 - switch1; server2 - switch2. The controller has a link of
+/// its own to each switch. Every link is faulty.
 const LINKS: [(&str, &str); 11] = [
     (FIRST, SECOND),
     (SECOND, SERVERS[0]),
@@ -97,7 +98,8 @@ fn control_from(switch: &str, topology: &Topology) -> String {
 
 fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<Seated> {
     match node {
-        // Data must outlive the store: a real server behind it, which loses nothing that it answered either.
+        // Data must outlive the store: a real server behind it, which loses nothing that it
+        // answered either.
         host if SERVERS.contains(&host) => {
             let redis = Redis {
                 socket: data_of(host),

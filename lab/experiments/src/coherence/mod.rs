@@ -1,7 +1,9 @@
-//! Everything goes wrong at once, and no client may notice: two switches in a line, a path around the first, a detour over a
-//! third, faulty links, three stores by different families of addresses, tenants of all disciplines, processes that are killed or stand still in turn, backends that
-//! restart, clients whose address changes, tenants whose pages move and whose secrets change, a link that is cut. What the clients
-//! saw must be linearizable, key by key; tenants' keys have the same names.
+//! Everything goes wrong at once, and no client may notice: two switches in a line, a path around
+//! the first, a detour over a third, faulty links, three stores by different families of addresses,
+//! tenants of all disciplines, processes that are killed or stand still in turn, backends that
+//! restart, clients whose address changes, tenants whose pages move and whose secrets change, a
+//! link that is cut. What the clients saw must be linearizable, key by key; tenants' keys have the
+//! same names.
 
 mod addresses;
 mod hunt;
@@ -40,7 +42,8 @@ const FAULT_EVERY: [Duration; 2] = [Duration::from_millis(1500), Duration::from_
 /// In whose names the clients ask: the open tenant, and three with secrets.
 const TENANTS: [u32; 4] = [wire::TENANT_OPEN, 7, 8, 9];
 
-/// Those of these with write-back. For the last one only clients ask whose packets pass both switches: its keys are lent for longer.
+/// Those of these with write-back. For the last one only clients ask whose packets pass both
+/// switches: its keys are lent for longer.
 const LENT: [u32; 2] = [8, 9];
 /// What has to come about of loans, by the counters' names.
 const LOANS: [&str; 5] = [
@@ -122,8 +125,8 @@ fn are_copies(discipline: &Registration) -> bool {
     !discipline.object.is_empty() && discipline.items == Items::Copies
 }
 
-/// The disciplines of the tenants: the experiment's for the open one, and for each of the others another of this build, the newest
-/// first.
+/// The disciplines of the tenants: the experiment's for the open one, and for each of the others
+/// another of this build, the newest first.
 fn disciplines(run: &Run<'_>) -> [&'static Registration; TENANTS.len()] {
     let known = run.options.disciplines.iter().filter(|d| are_copies(d));
     let (own, others): (Vec<_>, Vec<_>) = known.partition(|d| d.name == run.discipline);

@@ -132,7 +132,8 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
     report.text = table.render();
 }
 
-/// What a seed that fails leaves: its plan, the smallest one that fails, and the history that shows it.
+/// What a seed that fails leaves: its plan, the smallest one that fails, and the history that
+/// shows it.
 fn keep(run: &Run<'_>, report: &mut Report, found: &Failure) -> anyhow::Result<()> {
     let seed = found.plan.seed;
     let name = |what: &str| format!("{}-{what}-seed{seed}.json", run.name);

@@ -1,4 +1,5 @@
-//! Clients by shortstop's protocol: the same calls over a socket of a namespace, and in the simulator.
+//! Clients by shortstop's protocol: the same calls over a socket of a namespace, and in the
+//! simulator.
 
 use std::{
     collections::BTreeMap,

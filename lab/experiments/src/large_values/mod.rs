@@ -1,8 +1,10 @@
-//! Values of 64 bytes to 1 MiB: how many a second, and how long one takes, by each way that leads to them.
+//! Values of 64 bytes to 1 MiB: how many a second, and how long one takes, by each way that leads
+//! to them.
 //!
-//! A few clients read and write a few keys, each the next thing when the last is answered. Every value says in each of its words which
-//! one it is, so that a mixture of two shows. Then a thousand writes are sent by half: the memory that they take has a bound, and is
-//! free again when their clients' time is over.
+//! A few clients read and write a few keys, each the next thing when the last is answered. Every
+//! value says in each of its words which one it is, so that a mixture of two shows. Then a thousand
+//! writes are sent by half: the memory that they take has a bound, and is free again when their
+//! clients' time is over.
 
 mod asking;
 mod half_sent;
@@ -42,7 +44,8 @@ const TENANT: u32 = 1;
 const PAGES: u32 = 64;
 /// How long a gateway may take to listen.
 const READY: Duration = Duration::from_secs(10);
-/// How long what is under way may take in the simulator after the clients have stopped, in nanoseconds.
+/// How long what is under way may take in the simulator after the clients have stopped, in
+/// nanoseconds.
 const END_NS: u64 = 3_000_000_000;
 
 /// Parameters of large values.

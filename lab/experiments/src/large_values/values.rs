@@ -26,7 +26,8 @@ pub(super) struct Seen {
     pub failed: u64,
     /// Values of which not all words say the same.
     pub torn: u64,
-    /// Values of another key or length, or older than a write that was acknowledged before they were asked for.
+    /// Values of another key or length, or older than a write that was acknowledged before they
+    /// were asked for.
     pub wrong: u64,
 }
 
@@ -40,7 +41,8 @@ impl Seen {
     }
 }
 
-/// Values of some keys, each of which has one writer at a time. Every word of a value says its key and its number.
+/// Values of some keys, each of which has one writer at a time. Every word of a value says its key
+/// and its number.
 pub(super) struct Values {
     way: usize,
     len: usize,
@@ -58,7 +60,8 @@ struct Key {
 }
 
 impl Values {
-    /// Of `keys` keys, `len` bytes each, which are asked for by the way of this number; this part of what is asked are writes.
+    /// Of `keys` keys, `len` bytes each, which are asked for by the way of this number; this part
+    /// of what is asked are writes.
     pub fn new(way: usize, keys: usize, len: usize, writes: f64, seed: u64) -> Values {
         Values {
             way,
@@ -70,8 +73,8 @@ impl Values {
         }
     }
 
-    /// A key's name. Each length has its own keys, and so has each way: two of them may lead to one server, and what another has left
-    /// there would be read until the first write is done.
+    /// A key's name. Each length has its own keys, and so has each way: two of them may lead to one
+    /// server, and what another has left there would be read until the first write is done.
     pub fn name(&self, key: usize) -> String {
         format!("way{}-{:07}-{key:03}", self.way, self.len)
     }

@@ -26,7 +26,8 @@ pub fn switch(number: usize) -> String {
     format!("switch{number}")
 }
 
-/// Switches in a line for tenants: clients and controllers at the first, the server at the last. One switch makes a star.
+/// Switches in a line for tenants: clients and controllers at the first, the server at the last.
+/// One switch makes a star.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Switches in the line.
@@ -153,7 +154,8 @@ impl Line {
             url: Some(url(number)),
             discipline: Some(self.discipline.clone()),
             window_ms: Some(self.window_ms),
-            // A page holds some 128 items; the limit is there for safety, pages are what counts here.
+            // A page holds some 128 items; the limit is there for safety, pages are what
+            // counts here.
             max_items: Some((self.pages as usize * 256).clamp(1, 1_000_000)),
             settings: self.settings.clone(),
             options: self.control_args.clone(),

@@ -12,8 +12,8 @@ use wire::Tenant;
 
 use super::{PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
 
-/// What a rig is made of, in one world: its nodes with what runs there, the network between them, and its time. Nodes and
-/// roles are named as in the plan.
+/// What a rig is made of, in one world: its nodes with what runs there, the network between them,
+/// and its time. Nodes and roles are named as in the plan.
 pub trait Machines {
     /// Time since the rig was begun.
     fn now(&self) -> Duration;
@@ -33,7 +33,8 @@ pub trait Machines {
     /// It does not start; its log is part of the message.
     fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()>;
 
-    /// Whether an agent that was started has loaded its programs, which takes the kernel some seconds.
+    /// Whether an agent that was started has loaded its programs, which takes the kernel
+    /// some seconds.
     fn has_loaded(&self, switch: &str) -> bool;
 
     /// Whether a role that was started runs still.
@@ -63,8 +64,8 @@ pub trait Machines {
     /// The kernel refuses.
     fn set_link(&self, link: usize, is_up: bool) -> anyhow::Result<()>;
 
-    /// Makes a link lose everything from its first end to its second, and back, or nothing more: its carrier stays. Only links with
-    /// a fault can.
+    /// Makes a link lose everything from its first end to its second, and back, or nothing more:
+    /// its carrier stays. Only links with a fault can.
     ///
     /// # Errors
     /// It cannot.
@@ -123,8 +124,8 @@ pub trait Machines {
     /// It does not say.
     fn store_status(&self, host: &str) -> anyhow::Result<StoreStatus>;
 
-    /// Creates a tenant with clients at these addresses; returns its entry in a cluster file, with the secret that the
-    /// controller chose.
+    /// Creates a tenant with clients at these addresses; returns its entry in a cluster file, with
+    /// the secret that the controller chose.
     ///
     /// # Errors
     /// The controller refuses.
@@ -163,7 +164,8 @@ pub type Load = Box<dyn Driver>;
 
 /// Tells a load generator phase by phase what to do.
 pub trait Driver<P = Phase, R = PhaseResult> {
-    /// Begins a phase; [`Driver::finish`] has its result. Several generators can so run at the same time.
+    /// Begins a phase; [`Driver::finish`] has its result. Several generators can so run at the
+    /// same time.
     ///
     /// # Errors
     /// The generator's death; its log is part of the message.
@@ -178,7 +180,8 @@ pub trait Driver<P = Phase, R = PhaseResult> {
     /// Waits for the result of the phase that was begun.
     ///
     /// # Errors
-    /// An interruption, the generator's death (its log is part of the message), or a phase that does not end.
+    /// An interruption, the generator's death (its log is part of the message), or a phase that
+    /// does not end.
     fn finish(&mut self) -> anyhow::Result<R>;
 
     /// Runs one phase.

@@ -1,6 +1,6 @@
-//! The rig: what every experiment runs on. A [`Plan`] goes in; a [`Rig`] gives load, clients, what the controller says,
-//! and ways to break things. Experiments know nothing of how it is made: of namespaces and processes ([`kernel`]), or
-//! simulated. Its time is the only one that they go by.
+//! The rig: what every experiment runs on. A [`Plan`] goes in; a [`Rig`] gives load, clients, what
+//! the controller says, and ways to break things. Experiments know nothing of how it is made: of
+//! namespaces and processes ([`kernel`]), or simulated. Its time is the only one that they go by.
 
 mod clients;
 mod kernel;
@@ -48,9 +48,11 @@ use kernel::Kernel;
 use never::Counting;
 use sim::Sim;
 
-/// CPU of the load generator that is measured. What it sends is handled by the switches on the same CPU.
+/// CPU of the load generator that is measured. What it sends is handled by the switches on the
+/// same CPU.
 pub const CLIENT_CPU: usize = 0;
-/// CPU of the stores, the agents' and controllers' more frequent one, and of generators that disturb.
+/// CPU of the stores, the agents' and controllers' more frequent one, and of generators
+/// that disturb.
 pub const OTHER_CPU: usize = 1;
 /// How long load waits for an answer unless something else is said, in milliseconds.
 pub const TIMEOUT_MS: u64 = 200;
@@ -91,8 +93,8 @@ fn begin(seated: &Seated, parts: &Parts) -> anyhow::Result<()> {
 }
 
 impl Rig {
-    /// Builds and starts all of it in the run's world, and waits until the stores take writes and, if controllers start
-    /// with the rig, every switch is attached to one.
+    /// Builds and starts all of it in the run's world, and waits until the stores take writes and,
+    /// if controllers start with the rig, every switch is attached to one.
     ///
     /// # Errors
     /// It cannot be built, or something does not start; its log is part of the message.
@@ -206,7 +208,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Its memory is there sooner than its programs, so it answers its status before it does anything for packets.
+    /// Its memory is there sooner than its programs, so it answers its status before it does
+    /// anything for packets.
     fn wait_for_agent(&mut self, switch: &str) -> anyhow::Result<()> {
         let what = format!("{switch}-agent to load its programs");
         self.wait_for(&what, Duration::from_secs(60), |rig| {
@@ -237,14 +240,16 @@ impl Rig {
         self.start(node, role)
     }
 
-    /// Kills a switch's agent, takes its tables away, and starts it again: its disk is all that is left.
+    /// Kills a switch's agent, takes its tables away, and starts it again: its disk is all that
+    /// is left.
     ///
     /// # Errors
     /// As [`Rig::stop`] and [`Rig::start`].
     pub fn reboot(&mut self, switch: &str) -> anyhow::Result<()> {
         self.stop(switch, "agent", libc::SIGKILL)?;
         self.forget_tables(switch);
-        // The kernel lets go of an unpinned program a little later; until then the agent refuses to start.
+        // The kernel lets go of an unpinned program a little later; until then the agent refuses
+        // to start.
         let begun = self.now();
         while let Err(error) = self.start(switch, "agent") {
             ensure!(self.now() - begun < Duration::from_secs(5), error);
@@ -273,8 +278,8 @@ impl Rig {
         self.machines.set_link(link, is_up)
     }
 
-    /// Makes a link lose everything from its first end to its second, and back, or nothing more: its carrier stays. The plan has to give
-    /// the link a fault.
+    /// Makes a link lose everything from its first end to its second, and back, or nothing more:
+    /// its carrier stays. The plan has to give the link a fault.
     ///
     /// # Errors
     /// It has none.
@@ -368,7 +373,8 @@ impl Rig {
         self.machines.store_status(host)
     }
 
-    /// The status of the controller that leads: standbys have one too, which says nothing of switches.
+    /// The status of the controller that leads: standbys have one too, which says nothing of
+    /// switches.
     ///
     /// # Errors
     /// None leads, or it does not say.
@@ -490,8 +496,8 @@ impl Rig {
         Ok(Box::new(Counting { load, seen }))
     }
 
-    /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is not in its owner's
-    /// page does not count.
+    /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is
+    /// not in its owner's page does not count.
     ///
     /// # Errors
     /// A switch that does not say.
@@ -591,8 +597,8 @@ pub struct Generating<'a> {
     pub number: u64,
 }
 
-/// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that a switch answered, and
-/// what was seen.
+/// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that
+/// a switch answered, and what was seen.
 ///
 /// # Errors
 /// They are not answered within a minute.
@@ -602,8 +608,8 @@ pub fn sweep(load: &mut Load) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
     Ok((result.tenants.iter().map(share).collect(), result))
 }
 
-/// Writes every key of every tenant of a generator, and waits until all are acknowledged. The first writes are refused
-/// until the store has heard of the tenants.
+/// Writes every key of every tenant of a generator, and waits until all are acknowledged. The first
+/// writes are refused until the store has heard of the tenants.
 ///
 /// # Errors
 /// They are not acknowledged within a minute.

@@ -1,4 +1,5 @@
-//! What must never have been counted, wherever a rig counts it: by stores, by switches, and by whoever asks.
+//! What must never have been counted, wherever a rig counts it: by stores, by switches, and by
+//! whoever asks.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -85,7 +86,8 @@ impl Rig {
         }
     }
 
-    /// What was counted of loans, of items on probation or of copies in stores under this name, as far as it was taken down.
+    /// What was counted of loans, of items on probation or of copies in stores under this name, as
+    /// far as it was taken down.
     pub fn counted(&self, name: &str) -> u64 {
         self.counted.get(name).copied().unwrap_or(0)
     }

@@ -16,8 +16,8 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Compares what the controller that leads says with the memory of these switches, given by id and name. Where one of
-    /// them does not answer, as between two leaders, it is no look.
+    /// Compares what the controller that leads says with the memory of these switches, given by id
+    /// and name. Where one of them does not answer, as between two leaders, it is no look.
     pub fn look(&mut self, rig: &Rig, switches: &[(u16, String)]) {
         let Ok(before) = rig.pages() else {
             return;
@@ -58,8 +58,9 @@ impl Ownership {
     }
 }
 
-/// Pages with two holders: the controller lists two, or a switch has the page for somebody else than whom the controller had
-/// given it to before and after the switch was asked. A page that is just being taken away has none at the controller.
+/// Pages with two holders: the controller lists two, or a switch has the page for somebody else
+/// than whom the controller had given it to before and after the switch was asked. A page that is
+/// just being taken away has none at the controller.
 fn double_owned(before: &[PageRow], memory: &[(u16, SwitchPage)], after: &[PageRow]) -> u64 {
     let holders = |rows: &[PageRow]| {
         let mut all: BTreeMap<(u16, u32), Vec<u32>> = BTreeMap::new();

@@ -24,20 +24,23 @@ pub struct Plan {
     pub is_open: bool,
     /// Whether switches and stores sign what they say to each other.
     pub is_signed: bool,
-    /// Whether the cluster file names the switch that each store is linked to as the one at the top of its rack.
+    /// Whether the cluster file names the switch that each store is linked to as the one at the top
+    /// of its rack.
     pub tells_racks: bool,
     /// What switches and links are made of in the simulator; none: each switch is one core.
     pub hardware: Option<Hardware>,
 }
 
-/// Switches like chips, and their links, in the simulator; the kernel's world is as fast as the machine is. Other times than these do not
-/// come from here: those of stores are their roles', those of clients and controllers are none.
+/// Switches like chips, and their links, in the simulator; the kernel's world is as fast as the
+/// machine is. Other times than these do not come from here: those of stores are their roles',
+/// those of clients and controllers are none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
     /// Packets per second that a switch takes by each of its ports, or with each core.
     pub switch_rate: f64,
-    /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is a chip.
+    /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is
+    /// a chip.
     #[serde(default)]
     pub cores: Option<u32>,
     /// Whether all switches share those cores, as processes of one machine do.
@@ -55,7 +58,8 @@ pub struct Hardware {
     /// How long a packet is on its way between two machines, in microseconds, beside waiting.
     #[serde(default = "link_us")]
     pub link_us: f64,
-    /// What the port carries in Gbit/s by which switches send packets round; none: as many packets as a core.
+    /// What the port carries in Gbit/s by which switches send packets round; none: as many packets
+    /// as a core.
     #[serde(default)]
     pub round_gbit: Option<f64>,
 }
@@ -65,7 +69,8 @@ fn link_us() -> f64 {
 }
 
 impl Hardware {
-    /// One core for all switches, at the pace that each has a core to itself where nothing is said of hardware.
+    /// One core for all switches, at the pace that each has a core to itself where nothing is said
+    /// of hardware.
     pub fn shared_core() -> Hardware {
         let core = ForwardSpec::default();
         Hardware {

@@ -69,7 +69,8 @@ impl TenantSpec {
     }
 }
 
-/// The entry of a tenant in a cluster file, as its clients need it, from what the controller said of it.
+/// The entry of a tenant in a cluster file, as its clients need it, from what the controller said
+/// of it.
 pub(super) fn entry_of(id: u32, said: &Value) -> anyhow::Result<Tenant> {
     let text = |name: &str| said[name].as_str().map(String::from);
     Ok(Tenant {

@@ -19,7 +19,8 @@ pub(super) const CONTROL: &str = "control";
 /// Where the controller keeps its state.
 pub(super) const CONTROL_STATE: &str = "{dir}/control";
 
-/// client - switch - servers, with the controller on the switch; or client and controller - switch - switches - servers.
+/// client - switch - servers, with the controller on the switch; or client and controller -
+/// switch - switches - servers.
 pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     let servers: Vec<String> = match (backend, params.servers) {
         (Backend::Embedded, _) if !params.apart => vec!["server".into()],
@@ -115,7 +116,8 @@ fn top(rack: usize) -> String {
     format!("top{}", rack + 1)
 }
 
-/// All switches that forward: the one at which everybody is, or that is above the racks' own, first.
+/// All switches that forward: the one at which everybody is, or that is above the racks'
+/// own, first.
 pub(super) fn switches(params: &Rack) -> Vec<String> {
     let tops = (0..params.racks as usize).filter(|_| params.racks > 1);
     [SWITCH.to_owned()]

@@ -1,5 +1,5 @@
-//! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside what an ideal cache of
-//! the same size would let it carry for the same map of keys to servers.
+//! A rack of servers behind one switch, with a cache that is on or off: what it can carry, beside
+//! what an ideal cache of the same size would let it carry for the same map of keys to servers.
 
 mod layout;
 mod rack;
@@ -161,7 +161,8 @@ impl<'a> Servers<'a> {
         self.rig.stop(&host, "store", libc::SIGKILL)
     }
 
-    /// Starts a server that was killed again. So many seconds after its first request it is so many times as fast as before.
+    /// Starts a server that was killed again. So many seconds after its first request it is so many
+    /// times as fast as before.
     ///
     /// # Errors
     /// As [`Rig::start`].
@@ -179,7 +180,8 @@ impl<'a> Servers<'a> {
         Ok(())
     }
 
-    /// Requests that each server has taken, and dropped, since it started; 0 of those that were stopped.
+    /// Requests that each server has taken, and dropped, since it started; 0 of those that
+    /// were stopped.
     fn taken(&self) -> anyhow::Result<[Vec<f64>; 2]> {
         let mut served = vec![0.0; self.params.servers as usize];
         let mut dropped = served.clone();
@@ -309,7 +311,8 @@ impl<'a> Servers<'a> {
         Ok((result, self.counted()?.since(&before)))
     }
 
-    /// Runs one phase of load, and does something as soon as it has begun; beside its result what was counted in each stretch of so many seconds.
+    /// Runs one phase of load, and does something as soon as it has begun; beside its result what
+    /// was counted in each stretch of so many seconds.
     ///
     /// # Errors
     /// As [`Servers::counting`].
@@ -386,7 +389,8 @@ impl<'a> Servers<'a> {
             .collect()
     }
 
-    /// The rate at which servers of these shares, or the switch before them, lose as much as is allowed.
+    /// The rate at which servers of these shares, or the switch before them, lose as much as
+    /// is allowed.
     pub fn bound(&self, shares: &[f64]) -> f64 {
         let Rack { factor, loss, .. } = self.params;
         let servers = model::saturation(shares, self.params.server_rate / factor, loss);
@@ -397,7 +401,8 @@ impl<'a> Servers<'a> {
         servers.min(switch / (1.0 - loss))
     }
 
-    /// The part of an offered load that servers of these shares answer, were everything else perfect.
+    /// The part of an offered load that servers of these shares answer, were everything
+    /// else perfect.
     pub fn answered(&self, shares: &[f64], offered: f64) -> f64 {
         let Rack {
             factor,

@@ -18,24 +18,26 @@ use crate::{
 pub struct Rack {
     /// Number of keys, 16 bytes each.
     pub keys: usize,
-    /// Lengths of values: one, or a table `{ mix = [[64, 82], [1024, 18]] }` of lengths with their weights, of which each key has one.
+    /// Lengths of values: one, or a table `{ mix = [[64, 82], [1024, 18]] }` of lengths with their
+    /// weights, of which each key has one.
     pub value_len: Lengths,
     /// Number of servers, each one partition.
     pub servers: u32,
-    /// Racks, in which the servers stand in equal numbers, each with a switch at its top, below one to which clients and controller are linked. One: all
-    /// stand below that one.
+    /// Racks, in which the servers stand in equal numbers, each with a switch at its top, below one
+    /// to which clients and controller are linked. One: all stand below that one.
     pub racks: u32,
     /// Whether that one does anything but forward, where there are racks.
     pub spine: bool,
-    /// Whether each server is a host of its own, with an address of its own, and hears the controller; otherwise one host has the partitions of
-    /// all of them.
+    /// Whether each server is a host of its own, with an address of its own, and hears the
+    /// controller; otherwise one host has the partitions of all of them.
     pub apart: bool,
     /// Requests per second that each server takes.
     pub server_rate: f64,
     /// What switch and links are in the simulator; none: one core, and links of 10 us.
     pub hardware: Option<Hardware>,
-    /// By this the rates of servers and hardware are divided, and the hardware's times multiplied: the same rack with fewer requests in
-    /// each second, so that one of fast machines can be simulated. What is measured is so much slower, too; ratios are the same.
+    /// By this the rates of servers and hardware are divided, and the hardware's times multiplied:
+    /// the same rack with fewer requests in each second, so that one of fast machines can be
+    /// simulated. What is measured is so much slower, too; ratios are the same.
     pub factor: f64,
     /// Requests that wait at a server before it drops more.
     pub queue_limit: u32,
@@ -153,8 +155,9 @@ pub struct Search {
     pub precision: f64,
     /// Most steps.
     pub steps: usize,
-    /// Seconds for which the servers' loads are measured, at nine tenths of the rate that is expected: the same rate in every run,
-    /// and long enough that chance does not decide. 0: as the best step had them.
+    /// Seconds for which the servers' loads are measured, at nine tenths of the rate that is
+    /// expected: the same rate in every run, and long enough that chance does not decide. 0: as the
+    /// best step had them.
     pub loads_s: f64,
 }
 

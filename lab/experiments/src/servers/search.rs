@@ -12,7 +12,8 @@ use load::{
 use super::{Counted, Search, Servers};
 use crate::table::thousands;
 
-/// A cache that takes nothing more for so long is full: a key that found no room is asked for again after a second.
+/// A cache that takes nothing more for so long is full: a key that found no room is asked for again
+/// after a second.
 const STALLED: Duration = Duration::from_secs(3);
 
 /// One point of saturation.
@@ -23,7 +24,8 @@ pub struct Saturation {
     pub is_confirmed: bool,
     /// What was measured there, the second time.
     pub result: PhaseResult,
-    /// Requests that each server took meanwhile, or where that was asked for, at nine tenths of what was expected.
+    /// Requests that each server took meanwhile, or where that was asked for, at nine tenths of
+    /// what was expected.
     pub server_load: Vec<f64>,
     /// What was counted meanwhile.
     pub counted: Counted,
@@ -66,8 +68,10 @@ impl Servers<'_> {
         Ok(last)
     }
 
-    /// Asks for as many of the hottest keys as the cache may hold, each alike, until so large a part of that is there: what the hottest
-    /// are need not be learned first. Where no more come, `enough` of that part is enough. A read that found its value there, but no place to wait for it, counts as well.
+    /// Asks for as many of the hottest keys as the cache may hold, each alike, until so large a
+    /// part of that is there: what the hottest are need not be learned first. Where no more come,
+    /// `enough` of that part is enough. A read that found its value there, but no place to wait for
+    /// it, counts as well.
     ///
     /// # Errors
     /// As [`Servers::phase`], or the time to learn is over and keys are missing.

@@ -1,4 +1,5 @@
-//! Two leaves below two spines: clients at the first leaf, the server and other clients at the second.
+//! Two leaves below two spines: clients at the first leaf, the server and other clients at
+//! the second.
 
 use lab::{
     roles::{CONTROL_PORT, Control, Role, Store, Switch},
@@ -12,13 +13,16 @@ pub(super) const SERVER: &str = "server";
 const CONTROL: &str = "control";
 /// Beside the first leaf, and beside the store.
 pub(super) const CLIENT_HOSTS: [&str; 2] = ["client1", "client2"];
-/// By their ids, from 1. Of two ways of the same length packets take the lower one: the first spine's.
+/// By their ids, from 1. Of two ways of the same length packets take the lower one: the
+/// first spine's.
 const SWITCHES: [&str; 4] = ["leaf1", "leaf2", "spine1", "spine2"];
-/// The link that falls silent, by its place and by the ids of its ends: on the usual way from the first leaf.
+/// The link that falls silent, by its place and by the ids of its ends: on the usual way from the
+/// first leaf.
 pub(super) const SILENT: usize = 0;
 pub(super) const SILENT_ENDS: [u16; 2] = [1, 3];
 
-/// Nobody's way to the controller leads through a spine: an agent whose only one is silent cannot be told of another.
+/// Nobody's way to the controller leads through a spine: an agent whose only one is silent cannot
+/// be told of another.
 const LINKS: [(&str, &str); 11] = [
     ("leaf1", "spine1"),
     ("leaf2", "spine1"),

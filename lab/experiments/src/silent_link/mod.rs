@@ -1,8 +1,9 @@
-//! A link between two switches loses everything and keeps its carrier: both ways, or one of them. No kernel notices; probes between
-//! the switches do, and the controller has packets go another way. How long has any client no answer, and is what they saw
-//! linearizable?
+//! A link between two switches loses everything and keeps its carrier: both ways, or one of them.
+//! No kernel notices; probes between the switches do, and the controller has packets go another
+//! way. How long has any client no answer, and is what they saw linearizable?
 //!
-//! With `--set probes=false` nobody notices, and the experiment fails: the clients behind the link are cut off for as long as it is silent.
+//! With `--set probes=false` nobody notices, and the experiment fails: the clients behind the link
+//! are cut off for as long as it is silent.
 
 mod layout;
 
@@ -138,7 +139,8 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// Silences the link for a while; returns after how many milliseconds the controller knew, if it ever did. It knows of the end before this returns.
+/// Silences the link for a while; returns after how many milliseconds the controller knew, if it
+/// ever did. It knows of the end before this returns.
 fn silence(rig: &mut Rig, ways: [bool; 2], time: Duration) -> anyhow::Result<Option<f64>> {
     let begun = rig.now();
     rig.silence(SILENT, ways)?;
@@ -156,7 +158,8 @@ fn silence(rig: &mut Rig, ways: [bool; 2], time: Duration) -> anyhow::Result<Opt
     Ok(noticed)
 }
 
-/// The longest time in milliseconds that each client had no answer, of those from its first to anybody's last.
+/// The longest time in milliseconds that each client had no answer, of those from its first to
+/// anybody's last.
 fn longest_ms(operations: &[Operation]) -> BTreeMap<u32, f64> {
     let mut answers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for operation in operations {

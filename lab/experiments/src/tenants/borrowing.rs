@@ -1,9 +1,10 @@
-//! Idle memory works: an owner that uses a fifth of its quota beside a tenant whose working set exceeds its own; then the owner wakes up and
-//! wants all of its pages back.
+//! Idle memory works: an owner that uses a fifth of its quota beside a tenant whose working set
+//! exceeds its own; then the owner wakes up and wants all of its pages back.
 //!
-//! What is possible is measured as well: the same load of a tenant that is guaranteed, for itself, all pages but those that the idle owner uses. Whose a page is
-//! says the switch's memory, by the items in it: what a controller has decided is nobody's gain before that. An owner has its pages back when nothing of
-//! the borrower is left in them.
+//! What is possible is measured as well: the same load of a tenant that is guaranteed, for itself,
+//! all pages but those that the idle owner uses. Whose a page is says the switch's memory, by the
+//! items in it: what a controller has decided is nobody's gain before that. An owner has its pages
+//! back when nothing of the borrower is left in them.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use crate::{
     table::{Table, percent, thousands},
 };
 
-/// The owner, a tenant that may use its own pages only, one that borrows, and one that has all that could be borrowed.
+/// The owner, a tenant that may use its own pages only, one that borrows, and one that has all that
+/// could be borrowed.
 const OWNER: u32 = 1;
 const OWN_ONLY: u32 = 2;
 const BORROWER: u32 = 3;
@@ -44,7 +46,8 @@ pub struct Borrowing {
     own_quota: u32,
     /// Requests per second offered in all.
     rate: f64,
-    /// Deadline in seconds for everything of the owner to be cached, and the time that a cache has to settle.
+    /// Deadline in seconds for everything of the owner to be cached, and the time that a cache has
+    /// to settle.
     settle_s: f64,
     /// Returns of the owner.
     rounds: usize,
@@ -64,7 +67,8 @@ impl Measure for Borrowing {
         ])
     }
 
-    /// All pages that could be had, then owned pages only, then borrowing, then the owner's return, again and again.
+    /// All pages that could be had, then owned pages only, then borrowing, then the owner's return,
+    /// again and again.
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
     }
@@ -230,7 +234,8 @@ fn count(pages: &[SwitchPage], tenant: u32) -> usize {
     pages.iter().filter(of).count()
 }
 
-/// When the borrower had first left all pages but these. What a page that it left is filled with, and how soon, is the owner's own affair.
+/// When the borrower had first left all pages but these. What a page that it left is filled with,
+/// and how soon, is the owner's own affair.
 fn reclaimed(series: &[Look], others: usize) -> Option<f64> {
     let look = series.iter().find(|look| look.borrower <= others)?;
     Some(look.ms)
@@ -309,7 +314,8 @@ impl Shared<'_> {
         Ok(used)
     }
 
-    /// Lets another tenant work, beside the idle owner if there is one, until the cache has settled, then measures it.
+    /// Lets another tenant work, beside the idle owner if there is one, until the cache has
+    /// settled, then measures it.
     fn beside(
         &mut self,
         tenant: &TenantSpec,
@@ -385,7 +391,8 @@ impl Shared<'_> {
         let rate = params.rate * (1.0 - OWNER_LOAD);
         load.begin(&Phase::reads(self.popularity(), rate, 0.0, params.round_s))?;
         let burst = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
-        // The generator sends its first request a little after this, and the switch is asked for all its pages: what is measured includes that.
+        // The generator sends its first request a little after this, and the switch is asked for
+        // all its pages: what is measured includes that.
         let begun = self.stage.rig.now();
         owning.begin(&burst)?;
         let mut series = vec![];

@@ -1,5 +1,6 @@
-//! Several controllers with their state in etcd, and the one that leads killed again and again, under load with writes. Switches
-//! go on serving; what stops for a while is decisions about what to cache. How long, and does anything else give way?
+//! Several controllers with their state in etcd, and the one that leads killed again and again,
+//! under load with writes. Switches go on serving; what stops for a while is decisions about what
+//! to cache. How long, and does anything else give way?
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -132,7 +133,8 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
         .count() as u64;
     tell(report, run, params, &kills, &decisions);
     let failed = recorded.unanswered + unknown;
-    // A client sends again for a while before its request has failed: what it waits meanwhile is no less a failure to its user.
+    // A client sends again for a while before its request has failed: what it waits meanwhile is no
+    // less a failure to its user.
     let took =
         |operation: &Operation| Some((operation.return_ns? - operation.call_ns) as f64 / 1e6);
     let slowest = recorded.operations.iter().filter_map(took);

@@ -1,13 +1,16 @@
-//! A tenant with a valid secret that does to everything that tenants share whatever its secret allows, beside a well-behaved one:
-//! reads that claim to come by some switch, and writes that have to wait for it; such reads of endless keys; fetches, which
-//! only agents send; values too large for a switch; endless keys that are just about hot, some under hashes that are not
-//! theirs; clients that are made up ([`load::PhaseKind::Hostile`]). It asks from both ends of the line, in the name of a tenant with
-//! pages, of one that has none anywhere, and of the open tenant.
+//! A tenant with a valid secret that does to everything that tenants share whatever its secret
+//! allows, beside a well-behaved one: reads that claim to come by some switch, and writes that have
+//! to wait for it; such reads of endless keys; fetches, which only agents send; values too large
+//! for a switch; endless keys that are just about hot, some under hashes that are not theirs;
+//! clients that are made up ([`load::PhaseKind::Hostile`]). It asks from both ends of the line, in
+//! the name of a tenant with pages, of one that has none anywhere, and of the open tenant.
 //!
-//! The well-behaved tenant reads, writes, and changes which of its keys are hot, so that it needs what is attacked: leases, copies,
-//! reports of hot keys. What it gets is compared with what it gets in a second run beside a *harmless* neighbour: the same tenants on the
-//! same hosts, which send as many packets, all of them honest. Until caches are warm both runs are the same. So what packets cost whoever shares a machine's cores with them is no effect of the attack.
-//! In the simulator every node has its own cores, and the answer is the attack's alone.
+//! The well-behaved tenant reads, writes, and changes which of its keys are hot, so that it needs
+//! what is attacked: leases, copies, reports of hot keys. What it gets is compared with what it
+//! gets in a second run beside a *harmless* neighbour: the same tenants on the same hosts, which
+//! send as many packets, all of them honest. Until caches are warm both runs are the same. So what
+//! packets cost whoever shares a machine's cores with them is no effect of the attack. In the
+//! simulator every node has its own cores, and the answer is the attack's alone.
 
 use anyhow::ensure;
 use lab::steered::Seat;
@@ -136,7 +139,8 @@ impl Seen {
         count(&self.after) - count(&self.before)
     }
 
-    /// Terms that began anew, and renewals that switches were refused for an invalidation that they left unanswered.
+    /// Terms that began anew, and renewals that switches were refused for an invalidation that they
+    /// left unanswered.
     fn leases_lost(&self) -> u64 {
         self.count("lease_terms") + self.count("leases_refused_mute")
     }
@@ -184,7 +188,8 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-/// What the victim sees on a rack of its own with one of the neighbours, which is harmless until caches are warm.
+/// What the victim sees on a rack of its own with one of the neighbours, which is harmless until
+/// caches are warm.
 fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Seen> {
     let tenancy = &params.tenancy;
     let line = Line {

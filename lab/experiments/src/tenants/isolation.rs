@@ -1,22 +1,27 @@
-//! What a well-behaved tenant notices of others on the same switch: one at many times its rate, one that guesses tenants and
-//! tags, one whose hot keys change all the time.
+//! What a well-behaved tenant notices of others on the same switch: one at many times its rate, one
+//! that guesses tenants and tags, one whose hot keys change all the time.
 //!
-//! There are two racks of the same shape, each with the same tenants, and three situations in turn, many short ones, since what else a machine does comes and
-//! goes:
+//! There are two racks of the same shape, each with the same tenants, and three situations in turn,
+//! many short ones, since what else a machine does comes and goes:
 //!
 //! - *alone*: the victim alone, nothing else going on;
-//! - *elsewhere*: the disturber does its worst to the other rack, which has a switch, a store and a controller of its own;
+//! - *elsewhere*: the disturber does its worst to the other rack, which has a switch, a store and a
+//!   controller of its own;
 //! - *beside*: it does the same on the victim's switch.
 //!
-//! `victim_p99_ratio` is beside over alone, `victim_p99_over_elsewhere` beside over elsewhere: the medians of the rounds' ratios. `victim_throughput_share` is
-//! beside over alone, over all rounds together: arrivals are random, and a short round's number of them is not even. Each is that of the disturber for
-//! which it is worst.
+//! `victim_p99_ratio` is beside over alone, `victim_p99_over_elsewhere` beside over elsewhere: the
+//! medians of the rounds' ratios. `victim_throughput_share` is beside over alone, over all rounds
+//! together: arrivals are random, and a short round's number of them is not even. Each is that of
+//! the disturber for which it is worst.
 //!
-//! In the simulator a switch has a core to itself, which takes so many packets a second (`hardware`); the victim alone uses half of that, and
-//! `switch_load_alone` says so. What is claimed of latency is claimed there. In the kernel all share two CPUs: what the victim sends is handled by the switch on the
-//! victim's own CPU, the disturbers run, niced, on the other one, with the store; a second busy CPU slows the first whatever it does, by caches
-//! and often a core that they share. That is the machine's and not the switch's; elsewhere tells the two apart, for there only the switch (and its
-//! controller and store) is not shared. Rates are low there, so that no generator waits for its CPU.
+//! In the simulator a switch has a core to itself, which takes so many packets a second
+//! (`hardware`); the victim alone uses half of that, and `switch_load_alone` says so. What is
+//! claimed of latency is claimed there. In the kernel all share two CPUs: what the victim sends is
+//! handled by the switch on the victim's own CPU, the disturbers run, niced, on the other one, with
+//! the store; a second busy CPU slows the first whatever it does, by caches and often a core that
+//! they share. That is the machine's and not the switch's; elsewhere tells the two apart, for there
+//! only the switch (and its controller and store) is not shared. Rates are low there, so that no
+//! generator waits for its CPU.
 
 use anyhow::ensure;
 use lab::steered::Seat;
@@ -63,7 +68,8 @@ enum Situation {
     Beside,
 }
 
-/// The situations of a round: to and fro, so that what drifts over time tells for each of them alike.
+/// The situations of a round: to and fro, so that what drifts over time tells for each of
+/// them alike.
 fn order(round: usize) -> [Situation; 3] {
     let mut order = [Situation::Alone, Situation::Elsewhere, Situation::Beside];
     if round % 2 == 1 {
@@ -328,7 +334,8 @@ fn disturbers(
         };
         let mut load = stage.generator(seat, std::slice::from_ref(tenant), keys)?;
         if name != "guessing" {
-            // Over its rate, a tenant's writes are dropped like everything else: that is what rates are for.
+            // Over its rate, a tenant's writes are dropped like everything else: that is what rates
+            // are for.
             let pace = if name == "greedy" { 4 } else { 64 };
             load.run(&Phase {
                 arrivals: Arrivals::Closed(pace),
@@ -358,8 +365,8 @@ fn over(results: &[PhaseResult], what: impl Fn(&PhaseResult) -> f64) -> f64 {
     median(&results.iter().map(what).collect::<Vec<_>>())
 }
 
-/// What the victim saw in one situation over what it saw in another: the median of the rounds, which are short against
-/// most of what else happens on the machine.
+/// What the victim saw in one situation over what it saw in another: the median of the rounds,
+/// which are short against most of what else happens on the machine.
 fn ratio(one: &Seen, other: &Seen, what: impl Fn(&PhaseResult) -> f64) -> f64 {
     let rounds = one.victim.iter().zip(&other.victim);
     median(

@@ -1,4 +1,5 @@
-//! Tenants that share switches in a line: the set-up of experiments about them, and what each notices of the others.
+//! Tenants that share switches in a line: the set-up of experiments about them, and what each
+//! notices of the others.
 
 mod borrowing;
 mod failover;
@@ -34,7 +35,8 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// A line of switches as the parameters have them, to be changed where an experiment needs it otherwise.
+    /// A line of switches as the parameters have them, to be changed where an experiment needs it
+    /// otherwise.
     pub fn line(run: &Run<'_>, tenancy: &Tenancy, switches: usize) -> Line {
         Line {
             window_ms: tenancy.window_ms,
@@ -132,7 +134,8 @@ impl<'a> Stage<'a> {
         self.load_on(CLIENT_CPU, "load", tenants)
     }
 
-    /// Offers load until every key of the tenants is cached, as the switches' memory has it, or the deadline is over.
+    /// Offers load until every key of the tenants is cached, as the switches' memory has it, or the
+    /// deadline is over.
     ///
     /// # Errors
     /// The generator died, or a switch does not say.

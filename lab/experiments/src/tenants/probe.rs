@@ -1,5 +1,5 @@
-//! Makes one fresh key after the other hot, and notes when a switch answers it first: how long cache decisions take, and
-//! when none are made.
+//! Makes one fresh key after the other hot, and notes when a switch answers it first: how long
+//! cache decisions take, and when none are made.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -27,7 +27,8 @@ pub(super) struct Probe {
     pub cluster: Cluster,
     /// In whose name.
     pub tenant: u32,
-    /// How many keys there are, all of them written; the probe ends early when none is fresh any more.
+    /// How many keys there are, all of them written; the probe ends early when none is fresh
+    /// any more.
     pub keys: usize,
     /// Length of their values in bytes.
     pub value_len: usize,
@@ -160,7 +161,8 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// For how long after `from` no key that was first asked for after it was cached, in milliseconds; none: as long as was looked.
+/// For how long after `from` no key that was first asked for after it was cached, in milliseconds;
+/// none: as long as was looked.
 pub(super) fn unavailable_ms(from: Instant, decisions: &[Decision]) -> Option<f64> {
     let first = decisions
         .iter()

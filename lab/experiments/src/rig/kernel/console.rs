@@ -21,8 +21,8 @@ impl<'a> Console<'a> {
         Console { lab, hosts }
     }
 
-    /// Runs `shortstop ARGUMENTS --json` beside the first controller that answers, and reads what it says; nothing said is
-    /// null.
+    /// Runs `shortstop ARGUMENTS --json` beside the first controller that answers, and reads what
+    /// it says; nothing said is null.
     ///
     /// # Errors
     /// What each controller had to say.
@@ -47,7 +47,8 @@ impl<'a> Console<'a> {
             .with_context(|| format!("{host}: `{}`", words.join(" ")))
     }
 
-    /// The status of the controller that leads: standbys have one too, which says nothing of switches.
+    /// The status of the controller that leads: standbys have one too, which says nothing of
+    /// switches.
     ///
     /// # Errors
     /// What each controller had to say.

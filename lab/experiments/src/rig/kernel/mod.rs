@@ -1,4 +1,5 @@
-//! The rig in the kernel: namespaces of this machine ([`lab`]), real processes in them, asked through their command lines.
+//! The rig in the kernel: namespaces of this machine ([`lab`]), real processes in them, asked
+//! through their command lines.
 
 mod clients;
 mod console;

@@ -36,7 +36,8 @@ use super::{
 };
 use crate::Run;
 
-/// Longest stretch of the world's time without a look at whether somebody interrupts, in nanoseconds.
+/// Longest stretch of the world's time without a look at whether somebody interrupts, in
+/// nanoseconds.
 const STRETCH_NS: u64 = 10_000_000;
 
 /// Simulated machines.

@@ -69,7 +69,8 @@ pub(super) fn of(
     Ok(spec)
 }
 
-/// Packets that a chip's memory holds for the port by which they go round: thousands, whichever chip.
+/// Packets that a chip's memory holds for the port by which they go round: thousands,
+/// whichever chip.
 const CHIP_QUEUE: u32 = 16_384;
 
 /// How switches forward: as one core does, or as a chip whose ports take so many each.
