@@ -3,14 +3,14 @@
 
 mod resources;
 
-use experiments::{Experiment, Registered};
+use experiments::{Definition, Experiment};
 use lab::steered::Program;
 
 pub use self::resources::{PIPELINES, pipeline, published};
 
 /// Those of papers, each with the discipline that they are about; a discipline without experiments
 /// has no line.
-const OF_PAPERS: &[(&[Registered], &str)] = &[
+const OF_PAPERS: &[(&[Definition], &str)] = &[
     (netcache_experiments::EXPERIMENTS, "netcache"),
     (madinc_experiments::EXPERIMENTS, "madinc"),
     (orbitcache_experiments::EXPERIMENTS, "orbitcache"),
@@ -19,7 +19,7 @@ const OF_PAPERS: &[(&[Registered], &str)] = &[
 ];
 
 /// Those of no paper, each with the discipline that it is run with unless told otherwise.
-pub const OF_NO_PAPER: &[(Registered, &str)] = &[
+pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::DEMO, "netcache"),
     (experiments::OUTSIDE_WRITES, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),

@@ -10,7 +10,7 @@ use crate::{
     Report, World,
     claim::Claim,
     parts::Parts,
-    rig::Seen,
+    rig::NeverCounts,
     sweep::{self, Point, Shape},
 };
 
@@ -49,13 +49,13 @@ pub struct Kind {
     takes_seeds: bool,
     too_large: Option<&'static str>,
     /// Reads and checks parameters, and gives all of them.
-    parameters: fn(&Given<'_>) -> anyhow::Result<Value>,
-    needs: fn(&Given<'_>, &Options) -> anyhow::Result<Option<&'static str>>,
-    run: fn(&Given<'_>, &Run<'_>, &mut Report) -> anyhow::Result<()>,
+    parameters: fn(&Input<'_>) -> anyhow::Result<Value>,
+    needs: fn(&Input<'_>, &Options) -> anyhow::Result<Option<&'static str>>,
+    run: fn(&Input<'_>, &Run<'_>, &mut Report) -> anyhow::Result<()>,
 }
 
 /// What a file gives its kind.
-struct Given<'f> {
+struct Input<'f> {
     params: toml::Table,
     sweep: Option<&'f Shape>,
 }
@@ -89,13 +89,13 @@ impl Kind {
     }
 }
 
-impl Given<'_> {
+impl Input<'_> {
     fn shape(&self) -> anyhow::Result<&Shape> {
         self.sweep.context("kind = \"sweep\": [sweep] is missing")
     }
 }
 
-fn read<M: Measure>(given: &Given<'_>) -> anyhow::Result<M> {
+fn read<M: Measure>(given: &Input<'_>) -> anyhow::Result<M> {
     let table = toml::Value::Table(given.params.clone());
     let parameters: M = table.try_into().context("parameters")?;
     parameters.check()?;
@@ -104,7 +104,7 @@ fn read<M: Measure>(given: &Given<'_>) -> anyhow::Result<M> {
 
 /// An experiment that this build knows: its file's text, and the kind that it is of.
 #[derive(Clone, Copy)]
-pub struct Registered {
+pub struct Definition {
     /// What it is, in TOML.
     pub toml: &'static str,
     /// Who measures it.
@@ -227,7 +227,7 @@ pub struct Run<'a> {
     /// What its file says that it runs.
     pub(crate) parts: Parts,
     /// What must never have been counted, and was.
-    pub(crate) seen: Seen,
+    pub(crate) seen: NeverCounts,
 }
 
 impl Experiment {
@@ -235,7 +235,7 @@ impl Experiment {
     ///
     /// # Errors
     /// What is wrong with its file, parameters included.
-    pub fn of(registered: &Registered, discipline: &str) -> anyhow::Result<Experiment> {
+    pub fn of(registered: &Definition, discipline: &str) -> anyhow::Result<Experiment> {
         let file: File = toml::from_str(registered.toml).context("experiment file")?;
         let File { name, kind, .. } = &file;
         let known = registered.kind.name;
@@ -319,7 +319,7 @@ impl Experiment {
         }
     }
 
-    fn given(&self, world: World, quick: bool) -> Given<'_> {
+    fn given(&self, world: World, quick: bool) -> Input<'_> {
         let mut table = self.params.clone();
         if quick {
             overlay(&mut table, &self.quick);
@@ -329,7 +329,7 @@ impl Experiment {
             (World::Sim, false) => overlay(&mut table, &self.sim),
             (World::Kernel, _) => {}
         }
-        Given {
+        Input {
             params: table,
             sweep: self.sweep.as_ref(),
         }
@@ -389,7 +389,7 @@ impl Experiment {
                 options.world,
                 &self.discipline,
             ),
-            seen: Seen::default(),
+            seen: NeverCounts::default(),
         };
         let given = self.given(options.world, options.quick);
         (self.kind.run)(&given, &run, &mut report)?;
@@ -427,7 +427,7 @@ mod tests {
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
-    struct Some {
+    struct Example {
         keys: usize,
         items: usize,
         inner: Inner,
@@ -440,9 +440,9 @@ mod tests {
         many: u32,
     }
 
-    impl Default for Some {
-        fn default() -> Some {
-            Some {
+    impl Default for Example {
+        fn default() -> Example {
+            Example {
                 keys: 10,
                 items: 1,
                 inner: Inner::default(),
@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    impl Measure for Some {
+    impl Measure for Example {
         fn check(&self) -> anyhow::Result<()> {
             ensure!(self.keys > 0, "keys = 0: at least one is needed");
             Ok(())
@@ -462,12 +462,12 @@ mod tests {
         }
     }
 
-    const KIND: Kind = Kind::of::<Some>("some");
+    const KIND: Kind = Kind::of::<Example>("some");
 
     fn parse(params: &str) -> anyhow::Result<Experiment> {
         let text = format!("name = \"x\"\nkind = \"some\"\ntitle = \"t\"\n[params]\n{params}");
         let toml = Box::leak(text.into_boxed_str());
-        Experiment::of(&Registered { toml, kind: &KIND }, "d")
+        Experiment::of(&Definition { toml, kind: &KIND }, "d")
     }
 
     #[test]
@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn a_file_of_another_kind_is_refused() {
         let toml = "name = \"x\"\nkind = \"other\"\ntitle = \"t\"\n";
-        let registered = Registered { toml, kind: &KIND };
+        let registered = Definition { toml, kind: &KIND };
         let error = Experiment::of(&registered, "d").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("other"), "{error}");
     }

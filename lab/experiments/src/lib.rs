@@ -1,6 +1,6 @@
 //! Experiments: what they run on, and those of no single paper.
 //!
-//! A [`Registered`] experiment is a TOML file beside its [`Kind`]. Where some systems are measured
+//! A [`Definition`] experiment is a TOML file beside its [`Kind`]. Where some systems are measured
 //! along some axes, that is [`sweep`]: the file says what is gone through and what is told of it,
 //! and code how one point is measured. Of another kind it is a struct of parameters with the run
 //! that measures ([`Measure`]). Either way a rack is planned and runs on the [`rig`], and rows, a
@@ -55,72 +55,72 @@ mod world;
 mod write_back;
 
 pub use compare::{Comparison, Figure};
-pub use experiment::{Backend, Experiment, Kind, Measure, Options, Registered, Run};
+pub use experiment::{Backend, Definition, Experiment, Kind, Measure, Options, Run};
 pub use report::Report;
 pub use world::{Choice, World};
 
 /// One distribution, without and with the cache, told to a newcomer.
-pub const DEMO: Registered = Registered {
+pub const DEMO: Definition = Definition {
     toml: include_str!("demo.toml"),
     kind: &Kind::of::<demo::Demo>("demo"),
 };
 
 /// Staleness of reads while another client writes to the Redis behind a store.
-pub const OUTSIDE_WRITES: Registered = Registered {
+pub const OUTSIDE_WRITES: Definition = Definition {
     toml: include_str!("outside_writes.toml"),
     kind: &Kind::of::<outside_writes::OutsideWrites>("outside-writes"),
 };
 
 /// Values longer than a packet, by each way that leads to them.
-pub const LARGE_VALUES: Registered = Registered {
+pub const LARGE_VALUES: Definition = Definition {
     toml: include_str!("large_values/large_values.toml"),
     kind: &Kind::of::<large_values::LargeValues>("large-values"),
 };
 
 /// Whether clients can tell the copies from one value while everything goes wrong.
-pub const COHERENCE: Registered = Registered {
+pub const COHERENCE: Definition = Definition {
     toml: include_str!("coherence/coherence.toml"),
     kind: &Kind::of::<coherence::Coherence>("coherence"),
 };
 
 /// A well-behaved tenant beside others that are not.
-pub const TENANT_ISOLATION: Registered = Registered {
+pub const TENANT_ISOLATION: Definition = Definition {
     toml: include_str!("tenants/isolation.toml"),
     kind: &Kind::of::<tenants::Isolation>("isolation"),
 };
 
 /// Idle memory of one tenant beside another that could use it.
-pub const WORK_CONSERVING: Registered = Registered {
+pub const WORK_CONSERVING: Definition = Definition {
     toml: include_str!("tenants/borrowing.toml"),
     kind: &Kind::of::<tenants::Borrowing>("borrowing"),
 };
 
 /// Several controllers, the leader killed again and again.
-pub const CONTROLLER_FAILOVER: Registered = Registered {
+pub const CONTROLLER_FAILOVER: Definition = Definition {
     toml: include_str!("tenants/failover.toml"),
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
 /// A well-behaved tenant beside one that attacks what tenants share.
-pub const HOSTILE: Registered = Registered {
+pub const HOSTILE: Definition = Definition {
     toml: include_str!("tenants/hostile.toml"),
     kind: &Kind::of::<tenants::Hostile>("hostile"),
 };
 
 /// A link between two switches that loses everything and keeps its carrier.
-pub const SILENT_LINK: Registered = Registered {
+pub const SILENT_LINK: Definition = Definition {
     toml: include_str!("silent_link/silent_link.toml"),
     kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
 };
 
 /// What write-back gains over the part of the requests that writes.
-pub const WRITE_BACK: Registered = Registered {
+pub const WRITE_BACK: Definition = Definition {
     toml: include_str!("write_back/write_back.toml"),
     kind: &Kind::sweep::<write_back::WriteBack>(),
 };
 
 /// A switch of many cores.
-pub const MANY_CORES: Registered = Registered {
+pub const MANY_CORES: Definition = Definition {
     toml: include_str!("many_cores.toml"),
     kind: &Kind::sweep::<many_cores::ManyCores>(),
 };

@@ -57,18 +57,18 @@ enum Fault {
 
 /// One read's answer: key, number of the value, when it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct ReadAnswer {
     key: usize,
     number: usize,
     asked: Instant,
 }
 
 /// For each key, when write number n was acknowledged.
-type Written = Vec<Vec<Instant>>;
+type AckTimes = Vec<Vec<Instant>>;
 
 #[derive(Default)]
 struct Reads {
-    seen: Vec<Seen>,
+    seen: Vec<ReadAnswer>,
     cached: u64,
     unanswered: u64,
     wrong_values: u64,
@@ -248,7 +248,7 @@ struct Writer {
     keys: KeySpace,
     value_len: usize,
     rng: StdRng,
-    written: Written,
+    written: AckTimes,
 }
 
 impl Writer {
@@ -425,7 +425,7 @@ impl Reader {
             match number_of(&self.keys.get(key as u32).bytes, packet.value) {
                 Some(number) => {
                     self.reads.cached += u64::from(packet.header.flags.has(Flags::CACHED));
-                    self.reads.seen.push(Seen { key, number, asked });
+                    self.reads.seen.push(ReadAnswer { key, number, asked });
                 }
                 None => self.reads.wrong_values += 1,
             }
@@ -448,8 +448,8 @@ fn number_of(key: &[u8], value: &[u8]) -> Option<usize> {
 }
 
 /// How stale each stale read was, in milliseconds.
-fn staleness_ms(seen: &[Seen], written: &Written) -> Vec<f64> {
-    let stale = |read: &Seen| {
+fn staleness_ms(seen: &[ReadAnswer], written: &AckTimes) -> Vec<f64> {
+    let stale = |read: &ReadAnswer| {
         let replaced = *written.get(read.key)?.get(read.number + 1)?;
         let ago = read.asked.checked_duration_since(replaced)?;
         (!ago.is_zero()).then_some(ago.as_secs_f64() * 1000.0)
@@ -488,7 +488,7 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let written = vec![vec![at(0), at(10), at(20)]];
-        let read = |number, ms| Seen {
+        let read = |number, ms| ReadAnswer {
             key: 0,
             number,
             asked: at(ms),

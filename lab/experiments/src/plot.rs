@@ -22,7 +22,7 @@ const COLORS: [RGBColor; 6] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Bars in groups, a color per series, with optional marks above them.
 pub struct GroupedBars<'a> {
@@ -38,7 +38,7 @@ pub struct GroupedBars<'a> {
     pub marks: Option<(&'a str, Vec<f64>)>,
 }
 
-fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> String {
+fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> DrawResult) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
@@ -183,7 +183,7 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
     })
 }
 
-fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Drawn
+fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> DrawResult
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,

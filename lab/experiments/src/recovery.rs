@@ -4,7 +4,7 @@ use load::{Interval, PhaseResult};
 
 /// What of the requests is looked at, and how closely.
 #[derive(Clone, Copy, Debug)]
-pub struct Watched {
+pub struct Criterion {
     /// What of an interval's requests counts.
     pub count: fn(&Interval) -> u32,
     /// The part of the requests that counts once the rack has learnt everything there is to learn.
@@ -14,11 +14,11 @@ pub struct Watched {
     pub stretch_ms: [f64; 2],
 }
 
-impl Watched {
+impl Criterion {
     /// Requests that were answered, of which the rack answers this part when it has learnt
     /// everything.
-    pub fn answers(optimum: f64) -> Watched {
-        Watched {
+    pub fn answers(optimum: f64) -> Criterion {
+        Criterion {
             count: |interval| interval.answered,
             optimum,
             stretch_ms: [20.0, 100.0],
@@ -27,8 +27,8 @@ impl Watched {
 
     /// Requests that a switch answered. Chance makes their part differ more from one stretch to
     /// the next.
-    pub fn hits(optimum: f64) -> Watched {
-        Watched {
+    pub fn hits(optimum: f64) -> Criterion {
+        Criterion {
             count: |interval| interval.cached,
             optimum,
             stretch_ms: [200.0, 200.0],
@@ -71,7 +71,7 @@ pub struct Recoveries {
 
 impl Recoveries {
     /// Of a phase with a change every so many milliseconds.
-    pub fn of(result: &PhaseResult, every_ms: f64, watched: &Watched) -> Recoveries {
+    pub fn of(result: &PhaseResult, every_ms: f64, watched: &Criterion) -> Recoveries {
         let step = result.interval_ms as f64;
         // The last interval is cut short by the end of the phase.
         let end = result.intervals.len().saturating_sub(1);
@@ -117,7 +117,7 @@ fn stretch(ms: f64, step: f64) -> usize {
 
 /// When the rack was itself again in a period that begins with a change, which came so far `into`
 /// the first interval.
-fn recovered(period: &[Interval], step: f64, into: f64, watched: &Watched) -> f64 {
+fn recovered(period: &[Interval], step: f64, into: f64, watched: &Criterion) -> f64 {
     let is_bad = |at: &usize| {
         let is_soon = *at as f64 * step < SOON_MS;
         let ms = watched.stretch_ms[usize::from(!is_soon)];
@@ -131,7 +131,7 @@ fn recovered(period: &[Interval], step: f64, into: f64, watched: &Watched) -> f6
     last.map_or(0.0, |at| ((at + 1) as f64 * step - into).max(0.0))
 }
 
-fn curve(periods: &[(f64, &[Interval])], step: f64, watched: &Watched) -> Vec<(f64, f64)> {
+fn curve(periods: &[(f64, &[Interval])], step: f64, watched: &Criterion) -> Vec<(f64, f64)> {
     let shortest = periods.iter().map(|(_, period)| period.len()).min();
     let at = |i: usize| {
         let all: Vec<Interval> = periods.iter().map(|(_, period)| period[i]).collect();
@@ -167,7 +167,7 @@ mod tests {
             changes_ms: vec![100.0, 600.0],
             ..PhaseResult::default()
         };
-        Recoveries::of(&result, 500.0, &Watched::answers(1.0))
+        Recoveries::of(&result, 500.0, &Criterion::answers(1.0))
     }
 
     #[test]

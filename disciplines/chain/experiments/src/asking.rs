@@ -19,7 +19,7 @@ use crate::{
 /// be full with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asking {
+pub struct Demand {
     /// Clients, and operations that each has under way.
     pub clients: usize,
     pub outstanding: usize,
@@ -32,7 +32,7 @@ pub struct Asking {
     pub seconds: f64,
 }
 
-impl Asking {
+impl Demand {
     /// Checks ranges.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl InLine {
         run: &Run<'_>,
         (protocol, cores): (Protocol, Cores),
         switches: u16,
-        asking: &Asking,
+        asking: &Demand,
     ) -> anyhow::Result<InLine> {
         let name = protocol.name();
         let whose = cores.name(run.options.world);

@@ -45,7 +45,7 @@ pub struct BesideEtcd {
 const GENERATORS: usize = 2;
 
 /// What came of one system.
-struct Seen {
+struct SystemResult {
     name: &'static str,
     /// Reads of one client, and its writes.
     one: [PhaseResult; 2],
@@ -53,7 +53,7 @@ struct Seen {
     all: [Vec<PhaseResult>; 2],
 }
 
-impl Seen {
+impl SystemResult {
     /// Reads and writes of all clients per second.
     fn rates(&self) -> [f64; 2] {
         let [reads, writes] = &self.all;
@@ -142,7 +142,7 @@ impl BesideEtcd {
         one: &mut CoordLoad,
         all: &mut [CoordLoad],
         outstanding: fn(usize) -> usize,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<SystemResult> {
         let phase = |writes: f64, outstanding: usize| Phase {
             warmup_s: self.warmup_s,
             outstanding,
@@ -154,14 +154,14 @@ impl BesideEtcd {
             }
             all.iter_mut().map(|load| load.finish()).collect()
         };
-        Ok(Seen {
+        Ok(SystemResult {
             name,
             one: [one.run(&phase(0.0, 1))?, one.run(&phase(1.0, 1))?],
             all: [together(0.0)?, together(1.0)?],
         })
     }
 
-    fn tell(&self, run: &Run<'_>, report: &mut Report, seen: &[Seen; 2]) {
+    fn tell(&self, run: &Run<'_>, report: &mut Report, seen: &[SystemResult; 2]) {
         let mut table = Table::new(&[
             "",
             "read p50",
@@ -194,7 +194,7 @@ impl BesideEtcd {
             report.summarize(format!("{name}_over_etcd"), own / etcd);
         }
         let of = |what: fn(&PhaseResult) -> u64| {
-            let all = seen.iter().flat_map(Seen::results);
+            let all = seen.iter().flat_map(SystemResult::results);
             all.map(what).sum::<u64>()
         };
         report.count("wrong_values", of(|r| r.wrong + r.not_found));

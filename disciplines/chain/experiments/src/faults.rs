@@ -49,7 +49,7 @@ pub struct Faults {
 }
 
 /// What came of one protocol.
-struct Seen {
+struct ProtocolResult {
     protocol: Protocol,
     recorded: ClientRecord,
     troubles: Vec<Trouble>,
@@ -79,7 +79,7 @@ impl Measure for Faults {
 }
 
 impl Faults {
-    fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<Seen> {
+    fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<ProtocolResult> {
         let chances = [self.loss, self.duplicate, self.reorder];
         let layout = Layout::star(self.switches).faulty(chances, run.options.seed);
         let mut clients = Clients::default();
@@ -118,14 +118,19 @@ impl Faults {
         while clients.operations()? < self.operations / 2 {
             bench.rig.wait(time)?;
         }
-        Ok(Seen {
+        Ok(ProtocolResult {
             protocol,
             recorded: clients.finish()?,
             troubles,
         })
     }
 
-    fn tell(&self, run: &Run<'_>, report: &mut Report, all: &[Seen]) -> anyhow::Result<()> {
+    fn tell(
+        &self,
+        run: &Run<'_>,
+        report: &mut Report,
+        all: &[ProtocolResult],
+    ) -> anyhow::Result<()> {
         let mut table = Table::new(&["protocol", "trouble", "member", "unavailable", "replaced"]);
         let mut longest: BTreeMap<Kind, f64> = BTreeMap::new();
         let mut per_protocol = vec![];

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    asking::{Asking, InLine},
+    asking::{Demand, InLine},
     bench::Protocol,
     layout::Cores,
 };
@@ -22,8 +22,8 @@ const MOST: &str = "netchain_reads_per_s";
 /// One chain, asked in one way.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
-    asking: Asking,
+pub struct LinePoint {
+    asking: Demand,
     protocol: Protocol,
     /// Whose time switches take, in the simulator.
     #[serde(default)]
@@ -64,7 +64,7 @@ pub struct Bench {
     writer: Option<CoordLoad>,
 }
 
-impl Asked {
+impl LinePoint {
     /// What is asked of the chain.
     fn phase(&self, bench: &Bench) -> anyhow::Result<Phase> {
         let last = usize::from(self.members) - 1;
@@ -81,7 +81,7 @@ impl Asked {
     }
 }
 
-impl Point for Asked {
+impl Point for LinePoint {
     type Bench<'a> = Bench;
 
     fn check(&self) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 
 use chain::ranked;
 use experiments::World;
-use experiments::rig::{Hardware, Plan, Seated, Site, client, switch};
+use experiments::rig::{Hardware, Plan, SeatedRole, Site, client, switch};
 use lab::{
     roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
     topology::{Fault, Link},
@@ -186,7 +186,7 @@ impl Layout {
             .collect()
     }
 
-    fn role_of(&self, host: &str) -> Vec<Seated> {
+    fn role_of(&self, host: &str) -> Vec<SeatedRole> {
         let role = match host {
             CONTROL => Role::Control(Control {
                 state: format!("{{dir}}/{CONTROL}"),
@@ -207,7 +207,7 @@ impl Layout {
             }),
             _ => return vec![],
         };
-        vec![Seated::new(role)]
+        vec![SeatedRole::new(role)]
     }
 
     fn members_of_etcd(&self) -> Vec<(String, String)> {
@@ -244,7 +244,7 @@ fn agent(id: u16) -> Site {
         says_address: true,
         ..Switch::default()
     });
-    Site::new(node, vec![Seated::new(role)])
+    Site::new(node, vec![SeatedRole::new(role)])
 }
 
 fn control_url() -> String {

@@ -10,38 +10,38 @@ mod layout;
 mod locks;
 mod trouble;
 
-use experiments::{Kind, Registered};
+use experiments::{Definition, Kind};
 
 /// A line of switches, asked as the file says.
-const IN_LINE: Kind = Kind::sweep::<in_line::Asked>();
+const IN_LINE: Kind = Kind::sweep::<in_line::LinePoint>();
 
 /// All of them: the paper's figures in their order, then the others.
-pub const EXPERIMENTS: &[Registered] = &[
-    Registered {
+pub const EXPERIMENTS: &[Definition] = &[
+    Definition {
         toml: include_str!("../craq-distance.toml"),
         kind: &IN_LINE,
     },
-    Registered {
+    Definition {
         toml: include_str!("../craq-latency.toml"),
         kind: &IN_LINE,
     },
-    Registered {
+    Definition {
         toml: include_str!("../craq-mixed.toml"),
         kind: &IN_LINE,
     },
-    Registered {
+    Definition {
         toml: include_str!("../craq-scale.toml"),
         kind: &IN_LINE,
     },
-    Registered {
+    Definition {
         toml: include_str!("../craq-faults.toml"),
         kind: &Kind::of::<faults::Faults>("craq-faults"),
     },
-    Registered {
+    Definition {
         toml: include_str!("../craq-locks.toml"),
         kind: &Kind::sweep::<locks::OfLocks>(),
     },
-    Registered {
+    Definition {
         toml: include_str!("../coord-vs-etcd.toml"),
         kind: &Kind::of::<etcd::BesideEtcd>("coord-vs-etcd"),
     },

@@ -54,14 +54,14 @@ pub struct OfLocks {
 }
 
 /// What came of one number of locks.
-struct Seen {
+struct LockResult {
     name: &'static str,
     locks: u32,
     result: PhaseResult,
     troubles: usize,
 }
 
-impl Seen {
+impl LockResult {
     fn figures(&self) -> Figures {
         let result = &self.result;
         let exclusion = Exclusion::of(&result.accesses);
@@ -112,7 +112,7 @@ impl Point for OfLocks {
     fn measure(&self, (): &mut (), run: &Run<'_>, _: &Points) -> anyhow::Result<Vec<Figures>> {
         let mut all = self.in_peace(run)?;
         all.extend(self.in_trouble(run)?);
-        Ok(all.iter().map(Seen::figures).collect())
+        Ok(all.iter().map(LockResult::figures).collect())
     }
 }
 
@@ -130,7 +130,7 @@ impl OfLocks {
         }
     }
 
-    fn in_peace(&self, run: &Run<'_>) -> anyhow::Result<Vec<Seen>> {
+    fn in_peace(&self, run: &Run<'_>) -> anyhow::Result<Vec<LockResult>> {
         let with_etcd = run.options.world == World::Kernel;
         let layout = Layout {
             etcds: if with_etcd { ETCDS } else { 0 },
@@ -151,7 +151,7 @@ impl OfLocks {
                     outstanding: self.clients,
                     ..self.phase(locks, self.seconds)
                 };
-                all.push(Seen {
+                all.push(LockResult {
                     name,
                     locks,
                     result: load.run(&phase)?,
@@ -162,7 +162,7 @@ impl OfLocks {
         Ok(all)
     }
 
-    fn in_trouble(&self, run: &Run<'_>) -> anyhow::Result<Vec<Seen>> {
+    fn in_trouble(&self, run: &Run<'_>) -> anyhow::Result<Vec<LockResult>> {
         let chances = [self.loss, self.duplicate, self.reorder];
         let layout = Layout::star(self.switches).faulty(chances, run.options.seed);
         let mut bench = Bench::new(run, layout, Protocol::Netcraq, self.length)?;
@@ -173,7 +173,7 @@ impl OfLocks {
                 .say(format!("{locks} locks while members fail"));
             load.begin(&self.phase(locks, self.troubled_s))?;
             let troubles = self.make_trouble(&mut bench)?;
-            all.push(Seen {
+            all.push(LockResult {
                 name: WITH_FAULTS,
                 locks,
                 result: finish(&mut load)?,

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use experiments::{
     Run,
     params::positive,
-    servers::{Counted, Rack, Saturation, Search, Servers},
+    servers::{Counts, Rack, Saturation, Search, Servers},
 };
 use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ pub struct Measurement {
     /// As the load saw it.
     pub result: PhaseResult,
     /// What servers and switch counted.
-    pub counted: Counted,
+    pub counted: Counts,
     /// What the control half said at the end.
     pub figures: BTreeMap<String, f64>,
 }

@@ -6,7 +6,7 @@ use experiments::{
     Measure, Options, Report, Run,
     params::{exponent, positive},
     plot,
-    servers::{Counted, Rack},
+    servers::{Counts, Rack},
     table::{Table, percent},
 };
 use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
@@ -184,7 +184,7 @@ impl Failures {
         })
     }
 
-    fn stretch(&self, happened: ServerEvent, at_s: f64, counted: Counted) -> Stretch {
+    fn stretch(&self, happened: ServerEvent, at_s: f64, counted: Counts) -> Stretch {
         let dropped: f64 = counted.dropped.iter().sum();
         let served: f64 = counted.served.iter().sum();
         let mut loads = counted.served;

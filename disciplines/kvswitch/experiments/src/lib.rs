@@ -6,7 +6,7 @@ pub mod cost;
 mod failures;
 mod hybrid;
 
-use experiments::{Kind, Registered};
+use experiments::{Definition, Kind};
 
 /// An experiment's file, with what it has in common with the others.
 macro_rules! on_the_rack {
@@ -19,36 +19,36 @@ macro_rules! on_the_rack {
 const BALANCING: Kind = Kind::sweep::<balancing::Balancing>();
 
 /// All of them, in the order of the paper's figures.
-pub const EXPERIMENTS: &[Registered] = &[
-    Registered {
+pub const EXPERIMENTS: &[Definition] = &[
+    Definition {
         toml: on_the_rack!("../kv-skew.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../kv-accuracy.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../kv-threshold.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../kv-valuesize.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../kv-writes.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: include_str!("../kv-scale.toml"),
         kind: &BALANCING,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../kv-failures.toml"),
         kind: &Kind::of::<failures::Failures>("kv-failures"),
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../hybrid.toml"),
         kind: &Kind::sweep::<hybrid::Together>(),
     },

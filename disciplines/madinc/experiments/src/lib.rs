@@ -4,19 +4,19 @@ mod hops;
 mod policies;
 mod users;
 
-use experiments::{Kind, Registered};
+use experiments::{Definition, Kind};
 
 /// All of them, by name.
-pub const EXPERIMENTS: &[Registered] = &[
-    Registered {
+pub const EXPERIMENTS: &[Definition] = &[
+    Definition {
         toml: include_str!("../madinc-hops.toml"),
         kind: &Kind::sweep::<hops::Hops>(),
     },
-    Registered {
+    Definition {
         toml: include_str!("../madinc-policies.toml"),
         kind: &Kind::sweep::<policies::Policies>(),
     },
-    Registered {
+    Definition {
         toml: include_str!("../madinc-users.toml"),
         kind: &Kind::of::<users::Users>("users"),
     },
@@ -45,10 +45,10 @@ mod tests {
             (2, "users = [1, 2, 3]", "users = [0]", "users = [0]"),
             (2, "rounds = 7\n", "", "rounds"),
         ] {
-            let Registered { toml, kind } = EXPERIMENTS[number];
+            let Definition { toml, kind } = EXPERIMENTS[number];
             assert!(toml.contains(from), "{from}");
             let toml = toml.replacen(from, to, 1).leak();
-            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = Experiment::of(&Definition { toml, kind }, "some");
             let error = format!("{:#}", error.map(|_| ()).unwrap_err());
             assert!(
                 error.contains(expected),

@@ -6,7 +6,7 @@ use experiments::{
     Measure, Options, Report, Run,
     params::{self, exponent, positive},
     plot,
-    recovery::{Recoveries, Watched},
+    recovery::{Criterion, Recoveries},
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
@@ -250,10 +250,10 @@ impl Churns<'_> {
         let seconds = every_s * (changes as f64 + 0.98);
         let result = self.servers.phase(&self.phase(seconds, Some(schedule)))?;
         self.wrong += result.wrong();
-        let of = |watched: Watched| Recoveries::of(&result, every_s * 1000.0, &watched);
+        let of = |watched: Criterion| Recoveries::of(&result, every_s * 1000.0, &watched);
         let seen = RackRecoveries {
-            answers: of(Watched::answers(self.answers)),
-            hits: of(Watched::hits(self.hits)),
+            answers: of(Criterion::answers(self.answers)),
+            hits: of(Criterion::hits(self.hits)),
         };
         let RackRecoveries { answers, hits } = &seen;
         self.table.row([

@@ -3,22 +3,22 @@
 mod churn;
 mod saturation;
 
-use experiments::{Kind, Registered};
+use experiments::{Definition, Kind};
 
 /// What a rack carries, over whatever the file says.
 const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 
 /// All of them, by name.
-pub const EXPERIMENTS: &[Registered] = &[
-    Registered {
+pub const EXPERIMENTS: &[Definition] = &[
+    Definition {
         toml: include_str!("../netcache-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("churn"),
     },
-    Registered {
+    Definition {
         toml: include_str!("../netcache-skew.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: include_str!("../netcache-writes.toml"),
         kind: &SATURATION,
     },
@@ -50,10 +50,10 @@ mod tests {
             (2, ratios, "write_ratio = [2.0]", "write_ratio"),
             (2, ratios, "", "axes.write_ratio"),
         ] {
-            let Registered { toml, kind } = EXPERIMENTS[number];
+            let Definition { toml, kind } = EXPERIMENTS[number];
             assert!(toml.contains(from), "{from}");
             let toml = toml.replacen(from, to, 1).leak();
-            let error = Experiment::of(&Registered { toml, kind }, "some");
+            let error = Experiment::of(&Definition { toml, kind }, "some");
             let error = format!("{:#}", error.map(|_| ()).unwrap_err());
             assert!(
                 error.contains(expected),

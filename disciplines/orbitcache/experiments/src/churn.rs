@@ -5,8 +5,8 @@ use experiments::{
     Measure, Options, Report, Run,
     params::{exponent, positive},
     plot,
-    recovery::{Recoveries, Watched},
-    servers::{Counted, Rack},
+    recovery::{Criterion, Recoveries},
+    servers::{Counts, Rack},
     table::{Table, percent, thousands},
 };
 use load::{
@@ -97,10 +97,10 @@ impl ThroughputUnderChurn {
         run: &Run<'_>,
         rate: f64,
         result: &PhaseResult,
-        stretches: &[Counted],
+        stretches: &[Counts],
     ) {
         // Below what the rack can carry, everything can be answered.
-        let watched = Watched::answers(1.0);
+        let watched = Criterion::answers(1.0);
         let Recoveries {
             lowest,
             ms: times,

@@ -5,7 +5,7 @@ mod latency;
 mod saturation;
 mod system;
 
-use experiments::{Kind, Registered};
+use experiments::{Definition, Kind};
 
 /// An experiment's file, with what it has in common with the others.
 macro_rules! on_the_rack {
@@ -18,36 +18,36 @@ macro_rules! on_the_rack {
 const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 
 /// All of them, in the order of the paper's figures.
-pub const EXPERIMENTS: &[Registered] = &[
-    Registered {
+pub const EXPERIMENTS: &[Definition] = &[
+    Definition {
         toml: on_the_rack!("../orbit-skew.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-latency.toml"),
         kind: &Kind::sweep::<latency::LatencyOverLoad>(),
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-writes.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-servers.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-production.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-cachesize.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: on_the_rack!("../orbit-sizes.toml"),
         kind: &SATURATION,
     },
-    Registered {
+    Definition {
         toml: include_str!("../orbit-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("orbit-churn"),
     },

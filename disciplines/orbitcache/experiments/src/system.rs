@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 use experiments::{
     Run, World,
-    servers::{Counted, Rack, Saturation, Search, Servers},
+    servers::{Counts, Rack, Saturation, Search, Servers},
 };
 use load::{
     Phase, PhaseResult,
@@ -395,7 +395,7 @@ fn balancing_efficiency(loads: &[f64]) -> f64 {
 }
 
 /// Part of the requests for cached items that went to servers all the same.
-pub fn overflow_ratio(counted: &Counted) -> f64 {
+pub fn overflow_ratio(counted: &Counts) -> f64 {
     let here = ["hit", "hit_round", "wake"].map(|name| counted.switch(name));
     let overflows = counted.switch("wait_full");
     overflows / (overflows + here.iter().sum::<f64>()).max(1.0)

@@ -77,12 +77,12 @@ pub(super) struct Hunt {
     movable: Vec<Movable>,
     /// From each cut until the first switch had another way, and until the client behind it reached
     /// the server again; none: not within the time that it may take.
-    pub rerouted: Vec<Option<Rerouted>>,
+    pub rerouted: Vec<Option<RerouteTimes>>,
 }
 
 /// After a link was cut.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rerouted {
+pub(super) struct RerouteTimes {
     /// The first switch has another way.
     pub installed: Duration,
     /// A packet went to the server and its answer came back.
@@ -294,7 +294,7 @@ impl Hunt {
         let rerouted = match installed {
             Some(installed) => self
                 .wait_for_answer(server, cut)?
-                .map(|reached| Rerouted { installed, reached }),
+                .map(|reached| RerouteTimes { installed, reached }),
             None => None,
         };
         self.rerouted.push(rerouted);

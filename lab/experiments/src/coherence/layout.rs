@@ -4,7 +4,7 @@ use lab::{
 };
 use wire::PORT;
 
-use crate::rig::{Plan, Seated, Site};
+use crate::rig::{Plan, SeatedRole, Site};
 
 /// The switch that one client host goes around, and the one on every path.
 pub(super) const FIRST: &str = "switch1";
@@ -96,7 +96,7 @@ fn control_from(switch: &str, topology: &Topology) -> String {
     format!("http://{address}:{CONTROL_PORT}")
 }
 
-fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<Seated> {
+fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<SeatedRole> {
     match node {
         // Data must outlive the store: a real server behind it, which loses nothing that it
         // answered either.
@@ -105,7 +105,7 @@ fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec
                 socket: data_of(host),
                 journal: Some(format!("{host}.aof")),
             };
-            vec![Seated::new(Role::Redis(redis)), store(host, topology)]
+            vec![SeatedRole::new(Role::Redis(redis)), store(host, topology)]
         }
         CONTROL => vec![controller(discipline, items)],
         _ => {
@@ -117,8 +117,8 @@ fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec
     }
 }
 
-fn agent(id: u16, node: &str, topology: &Topology) -> Seated {
-    Seated::new(Role::Switch(Switch {
+fn agent(id: u16, node: &str, topology: &Topology) -> SeatedRole {
+    SeatedRole::new(Role::Switch(Switch {
         id,
         node: node.into(),
         control: control_from(node, topology),
@@ -133,12 +133,12 @@ fn data_of(host: &str) -> String {
 }
 
 /// The store on a server.
-fn store(host: &str, topology: &Topology) -> Seated {
+fn store(host: &str, topology: &Topology) -> SeatedRole {
     let (listen, beside) = match host == SERVERS[1] {
         true => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
         false => (format!("{{address:{host}}}:{PORT}"), SECOND),
     };
-    Seated::new(Role::Store(Store {
+    SeatedRole::new(Role::Store(Store {
         listen,
         // The switch beside the store leads to the controller.
         control: Some(control_from(beside, topology)),
@@ -154,8 +154,8 @@ fn store(host: &str, topology: &Topology) -> Seated {
 }
 
 /// The controller with this limit of items, which changes when it is killed.
-pub(super) fn controller(discipline: &str, items: usize) -> Seated {
-    Seated::new(Role::Control(Control {
+pub(super) fn controller(discipline: &str, items: usize) -> SeatedRole {
+    SeatedRole::new(Role::Control(Control {
         state: "{dir}/control".into(),
         listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
         window_ms: Some(200),

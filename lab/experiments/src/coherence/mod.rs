@@ -20,7 +20,7 @@ use decide::{Items, Registration};
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
 
-use self::hunt::{Hunt, Rerouted};
+use self::hunt::{Hunt, RerouteTimes};
 use crate::{
     Measure, Report, Run, World,
     params::keys,
@@ -246,8 +246,8 @@ fn loans_and_copies(report: &mut Report, hunt: &Hunt, have_copies_held: bool) {
 }
 
 /// How long it took until another way was there, and until it was of use.
-fn reroutes(report: &mut Report, rerouted: &[Option<Rerouted>]) {
-    let longest = |what: fn(&Rerouted) -> Duration| {
+fn reroutes(report: &mut Report, rerouted: &[Option<RerouteTimes>]) {
+    let longest = |what: fn(&RerouteTimes) -> Duration| {
         let ms = rerouted.iter().flatten().map(what);
         ms.max().unwrap_or_default().as_secs_f64() * 1000.0
     };

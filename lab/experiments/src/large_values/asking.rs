@@ -11,10 +11,10 @@ use client::{Answer, Machine, Operation, Options};
 use sim::{Birth, Io, Process, packet::Datagram};
 use wire::Cluster;
 
-use super::values::{Ask, Seen, Values};
+use super::values::{Ask, Outcome, Values};
 
 /// Asks for values, several at a time, until it is told to stop.
-pub(super) struct Asking {
+pub(super) struct Asker {
     machine: Machine,
     values: Values,
     under_way: BTreeMap<u64, Ask>,
@@ -23,15 +23,15 @@ pub(super) struct Asking {
     port: u16,
 }
 
-impl Asking {
+impl Asker {
     pub fn new(
         cluster: &Cluster,
         tenant: u32,
         values: Values,
         workers: usize,
         seed: u64,
-    ) -> anyhow::Result<Asking> {
-        Ok(Asking {
+    ) -> anyhow::Result<Asker> {
+        Ok(Asker {
             machine: Machine::new(cluster, tenant, Options::default(), seed)?,
             values,
             under_way: BTreeMap::new(),
@@ -42,7 +42,7 @@ impl Asking {
     }
 
     /// As a process of the simulator.
-    pub fn born(mut self, birth: &Birth) -> Asking {
+    pub fn born(mut self, birth: &Birth) -> Asker {
         self.port = birth.port;
         self
     }
@@ -57,7 +57,7 @@ impl Asking {
     }
 
     /// What it has seen since it was asked last.
-    pub fn take_seen(&mut self) -> Seen {
+    pub fn take_seen(&mut self) -> Outcome {
         std::mem::take(&mut self.values.seen)
     }
 
@@ -102,7 +102,7 @@ impl Asking {
     }
 
     /// Over a socket of this process, for so long; then until all is answered.
-    pub fn run(mut self, length: Duration) -> anyhow::Result<Seen> {
+    pub fn run(mut self, length: Duration) -> anyhow::Result<Outcome> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
         let start = Instant::now();
         let mut buffer = [0; 2048];
@@ -135,7 +135,7 @@ impl Asking {
     }
 }
 
-impl Process for Asking {
+impl Process for Asker {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
         self.machine
             .take(datagram.payload, datagram.from, io.now_ns());

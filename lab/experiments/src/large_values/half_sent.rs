@@ -59,7 +59,7 @@ impl Shares {
                 let machine = world.machine("client").context("a client")?;
                 let make = Box::new(move |birth: Birth| -> anyhow::Result<Box<dyn Process>> {
                     let (datagrams, port) = (datagrams.clone(), birth.port);
-                    Ok(Box::new(Sending {
+                    Ok(Box::new(Sender {
                         store,
                         datagrams,
                         port,
@@ -122,14 +122,14 @@ fn parts(number: u32) -> Vec<Vec<u8>> {
 }
 
 /// Sends them in the simulator, some each millisecond.
-struct Sending {
+struct Sender {
     store: SocketAddr,
     datagrams: Vec<Vec<u8>>,
     port: u16,
     next_ns: Option<u64>,
 }
 
-impl Process for Sending {
+impl Process for Sender {
     fn receive(&mut self, _: &Datagram<'_>, _: &mut Io<'_>) {}
 
     fn wake(&mut self, io: &mut Io<'_>) {

@@ -34,8 +34,8 @@ use crate::{
     servers::{Rack, Servers},
     table::{Table, percent, thousands},
 };
-use asking::Asking;
-use values::{Seen, Values};
+use asking::Asker;
+use values::{Outcome, Values};
 
 /// Where the gateway listens, in the clients' namespace.
 const GATEWAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6380);
@@ -112,7 +112,7 @@ struct Point {
     way: Way,
     len: usize,
     per_s: f64,
-    seen: Seen,
+    seen: Outcome,
 }
 
 impl Measure for LargeValues {
@@ -249,11 +249,11 @@ impl LargeValues {
         rig: &Rig,
         (host, tenant): (&str, u32),
         run: &Run<'_>,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Outcome> {
         let seed = run.options.seed ^ len as u64 ^ (way as u64) << 32;
         let values = self.values(way, len, run);
         let cluster = rig.cluster(&[tenant])?;
-        let asking = Asking::new(&cluster, tenant, values, self.clients, seed)?;
+        let asking = Asker::new(&cluster, tenant, values, self.clients, seed)?;
         let length = self.length(way);
         match rig.world() {
             None => namespace::within(&rig.namespace(host)?, || asking.run(length)),
@@ -265,9 +265,9 @@ impl LargeValues {
 fn ask_simulated(
     world: &Rc<RefCell<World>>,
     host: &str,
-    asking: Asking,
+    asking: Asker,
     length: Duration,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Outcome> {
     let mut world = world.borrow_mut();
     let machine = world.machine(host).context("a client")?;
     let mut asking = Some(asking);
@@ -279,17 +279,17 @@ fn ask_simulated(
     );
     let process = world.place(machine, "client/large".into(), ServiceSpec::default(), make);
     world.start(process)?;
-    world.with(process, |asking: &mut Asking, io| {
+    world.with(process, |asking: &mut Asker, io| {
         sim::Process::wake(asking, io)
     });
     let until_ns = world.now_ns() + length.as_nanos() as u64;
     world.run_until(until_ns);
-    world.with(process, |asking: &mut Asking, _| asking.stop());
+    world.with(process, |asking: &mut Asker, _| asking.stop());
     world.run_while(1_000_000, |world| {
-        let is_over = world.get::<Asking>(process).is_none_or(Asking::is_over);
+        let is_over = world.get::<Asker>(process).is_none_or(Asker::is_over);
         world.now_ns() < until_ns + END_NS && !is_over
     });
-    let seen = world.with(process, |asking: &mut Asking, _| asking.take_seen());
+    let seen = world.with(process, |asking: &mut Asker, _| asking.take_seen());
     world.kill(process);
     seen.context("the clients are gone")
 }

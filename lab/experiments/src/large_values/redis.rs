@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::values::{Seen, Values};
+use super::values::{Outcome, Values};
 use crate::resp::{Connection, Server};
 
 /// Asks for values by so many connections for so long.
@@ -14,7 +14,7 @@ pub(super) fn run(
     values: Values,
     workers: usize,
     length: Duration,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Outcome> {
     let start = Instant::now();
     let values = Mutex::new(values);
     let locked =

@@ -17,7 +17,7 @@ pub(super) struct Ask {
 
 /// What came of one step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Outcome {
     /// How long each took that was answered, in microseconds.
     pub took_us: Vec<u64>,
     /// Reads among them that a switch answered.
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub wrong: u64,
 }
 
-impl Seen {
+impl Outcome {
     /// The 99th percentile of the times in milliseconds.
     pub fn p99_ms(&self) -> f64 {
         let mut times = self.took_us.clone();
@@ -49,7 +49,7 @@ pub(super) struct Values {
     writes: f64,
     keys: Vec<Key>,
     rng: SeededRng,
-    pub seen: Seen,
+    pub seen: Outcome,
 }
 
 #[derive(Clone, Default)]
@@ -69,7 +69,7 @@ impl Values {
             writes,
             keys: vec![Key::default(); keys],
             rng: seed::rng(seed, "large values"),
-            seen: Seen::default(),
+            seen: Outcome::default(),
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let mut check = |bytes: &[u8], expected| {
             let mut ask = values.next(now);
             ask.key = 0;
-            values.seen = Seen::default();
+            values.seen = Outcome::default();
             values.read(&ask, Some((Some(bytes), false)), now);
             assert_eq!((values.seen.torn, values.seen.wrong), expected);
         };

@@ -5,7 +5,7 @@ use lab::{
     topology::{Fault, Link},
 };
 
-use super::{Hardware, OTHER_CPU, Plan, Seated, Site};
+use super::{Hardware, OTHER_CPU, Plan, SeatedRole, Site};
 
 /// The only server.
 const SERVER: &str = "server";
@@ -112,7 +112,7 @@ impl Line {
         }
         ends.push([SERVER.into(), switch(self.switches)]);
         if with_etcd {
-            let etcd = Seated::new(Role::Etcd(Etcd::alone(format!("{{address:{ETCD}}}"))));
+            let etcd = SeatedRole::new(Role::Etcd(Etcd::alone(format!("{{address:{ETCD}}}"))));
             hosts.push(Site::new(ETCD, vec![etcd]));
             ends.push([ETCD.into(), switch(1)]);
         }
@@ -141,13 +141,13 @@ impl Line {
         }
     }
 
-    fn controller(&self, number: usize) -> Seated {
+    fn controller(&self, number: usize) -> SeatedRole {
         let state = if self.controllers > 1 {
             format!("etcd://{{address:{ETCD}}}:{}/lab", lab::roles::ETCD_PORT)
         } else {
             format!("{{dir}}/{}", control(number))
         };
-        Seated::new(Role::Control(Control {
+        SeatedRole::new(Role::Control(Control {
             state,
             listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
             name: Some(control(number)),
@@ -162,8 +162,8 @@ impl Line {
         }))
     }
 
-    fn store(&self) -> Seated {
-        let store = Seated::new(Role::Store(Store {
+    fn store(&self) -> SeatedRole {
+        let store = SeatedRole::new(Role::Store(Store {
             listen: format!("{{address:{SERVER}}}:{}", wire::PORT),
             control: Some(self.urls()),
             socket: format!("{{dir}}/{SERVER}.sock"),
@@ -175,8 +175,8 @@ impl Line {
         store.on(OTHER_CPU)
     }
 
-    fn agent(&self, number: usize) -> Seated {
-        let agent = Seated::new(Role::Switch(Switch {
+    fn agent(&self, number: usize) -> SeatedRole {
+        let agent = SeatedRole::new(Role::Switch(Switch {
             id: number as u16,
             node: switch(number),
             control: self.urls(),

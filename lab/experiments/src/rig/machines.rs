@@ -10,7 +10,7 @@ use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
 
-use super::{PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec};
+use super::{PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec};
 
 /// What a rig is made of, in one world: its nodes with what runs there, the network between them,
 /// and its time. Nodes and roles are named as in the plan.
@@ -31,7 +31,7 @@ pub trait Machines {
     ///
     /// # Errors
     /// It does not start; its log is part of the message.
-    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()>;
+    fn start(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()>;
 
     /// Whether an agent that was started has loaded its programs, which takes the kernel
     /// some seconds.

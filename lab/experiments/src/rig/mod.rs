@@ -21,10 +21,10 @@ pub use kernel::Console;
 pub use line::{Line, client, control, switch};
 pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
 pub use machines::{Driver, Load, Machines};
-pub(crate) use never::Seen;
+pub(crate) use never::NeverCounts;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
-pub use plan::{Hardware, Plan, Seated, Site};
+pub use plan::{Hardware, Plan, SeatedRole, Site};
 pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
@@ -45,7 +45,7 @@ use wire::{Cluster, Lengths, Tenant};
 
 use crate::{Run, World, parts::Parts};
 use kernel::Kernel;
-use never::Counting;
+use never::CheckedLoad;
 use sim::Sim;
 
 /// CPU of the load generator that is measured. What it sends is handled by the switches on the
@@ -71,18 +71,18 @@ pub struct Rig {
     plan: Plan,
     /// Entries of the tenants that were created, for cluster files.
     entries: BTreeMap<u32, Tenant>,
-    seen: Seen,
+    seen: NeverCounts,
     parts: Parts,
     /// What stores and switches that ended have counted of loans and of copies in stores.
     counted: BTreeMap<String, u64>,
 }
 
-fn is_agent(seated: &Seated) -> bool {
+fn is_agent(seated: &SeatedRole) -> bool {
     matches!(seated.role, Role::Switch(_))
 }
 
 /// Says what a role is about to run: controllers decide by the discipline that they are given.
-fn begin(seated: &Seated, parts: &Parts) -> anyhow::Result<()> {
+fn begin(seated: &SeatedRole, parts: &Parts) -> anyhow::Result<()> {
     match &seated.role {
         Role::Control(Control {
             discipline: Some(name),
@@ -127,7 +127,7 @@ impl Rig {
             counted: BTreeMap::new(),
         };
         run.progress.say("starting controllers, stores and agents");
-        let seats: Vec<(String, Seated)> = rig.plan.seats().collect();
+        let seats: Vec<(String, SeatedRole)> = rig.plan.seats().collect();
         for (node, seated) in seats.iter().filter(|(_, seated)| seated.autostart) {
             rig.machines.start(node, seated)?;
         }
@@ -135,7 +135,7 @@ impl Rig {
         for switch in seats.iter().filter(|(_, s)| s.autostart && is_agent(s)) {
             rig.wait_for_agent(&switch.0)?;
         }
-        let is_control = |seated: &Seated| matches!(seated.role, Role::Control(_));
+        let is_control = |seated: &SeatedRole| matches!(seated.role, Role::Control(_));
         if seats.iter().any(|(_, s)| s.autostart && is_control(s)) {
             rig.wait_for_switches()?;
         }
@@ -199,7 +199,7 @@ impl Rig {
     ///
     /// # Errors
     /// It does not start; its log is part of the message.
-    pub fn start_as(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+    pub fn start_as(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()> {
         begin(seated, &self.parts)?;
         self.machines.start(node, seated)?;
         if is_agent(seated) {
@@ -475,7 +475,7 @@ impl Rig {
     ///
     /// # Errors
     /// It does not start.
-    pub fn load(&mut self, what: &Generating) -> anyhow::Result<Load> {
+    pub fn load(&mut self, what: &GeneratorSpec) -> anyhow::Result<Load> {
         let tenants: Vec<u32> = what.tenants.iter().map(|tenant| tenant.id).collect();
         let config = LoadConfig {
             cluster: self.cluster(&tenants)?,
@@ -493,7 +493,7 @@ impl Rig {
         };
         let load = self.start_load(&what.seat, &config)?;
         let seen = self.seen.clone();
-        Ok(Box::new(Counting { load, seen }))
+        Ok(Box::new(CheckedLoad { load, seen }))
     }
 
     /// Items of each tenant in the switches' memory, as the memory itself has it; an item that is
@@ -574,7 +574,7 @@ impl Rig {
 const NO_LAB: &str = "a simulated rig has no namespaces and no processes";
 
 /// A generator to be started.
-pub struct Generating<'a> {
+pub struct GeneratorSpec<'a> {
     /// Where it runs.
     pub seat: Seat<'a>,
     /// Who asks; nobody: the open tenant.

@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::{Driver, Load, Rig};
 
 /// What all rigs and generators of a run have seen.
-pub(crate) type Seen = Rc<RefCell<ForbiddenCounts>>;
+pub(crate) type NeverCounts = Rc<RefCell<ForbiddenCounts>>;
 
 /// A generator whose results are looked at.
-pub(super) struct Counting {
+pub(super) struct CheckedLoad {
     pub load: Load,
-    pub seen: Seen,
+    pub seen: NeverCounts,
 }
 
-impl Counting {
+impl CheckedLoad {
     fn look(&self, result: &PhaseResult) {
         let mut seen = self.seen.borrow_mut();
         seen.add("wrong_keys", result.wrong_keys);
@@ -27,7 +27,7 @@ impl Counting {
     }
 }
 
-impl Driver for Counting {
+impl Driver for CheckedLoad {
     fn begin(&mut self, phase: &Phase) -> anyhow::Result<()> {
         self.load.begin(phase)
     }

@@ -106,12 +106,12 @@ pub struct Site {
     /// Its name.
     pub name: String,
     /// What runs there, in order of starting.
-    pub roles: Vec<Seated>,
+    pub roles: Vec<SeatedRole>,
 }
 
 /// A role, how it is scheduled, and when it starts.
 #[derive(Clone, Debug)]
-pub struct Seated {
+pub struct SeatedRole {
     /// What it is.
     pub role: Role,
     /// The CPU to run on; none: any.
@@ -122,10 +122,10 @@ pub struct Seated {
     pub autostart: bool,
 }
 
-impl Seated {
+impl SeatedRole {
     /// A role on any CPU that starts with the rig.
-    pub fn new(role: Role) -> Seated {
-        Seated {
+    pub fn new(role: Role) -> SeatedRole {
+        SeatedRole {
             role,
             cpu: None,
             nice: 0,
@@ -134,20 +134,20 @@ impl Seated {
     }
 
     /// On this CPU.
-    pub fn on(self, cpu: usize) -> Seated {
+    pub fn on(self, cpu: usize) -> SeatedRole {
         let cpu = Some(cpu);
-        Seated { cpu, ..self }
+        SeatedRole { cpu, ..self }
     }
 
     /// With this niceness.
-    pub fn nice(self, nice: i32) -> Seated {
-        Seated { nice, ..self }
+    pub fn nice(self, nice: i32) -> SeatedRole {
+        SeatedRole { nice, ..self }
     }
 
     /// Started only when an experiment says so.
-    pub fn later(self) -> Seated {
+    pub fn later(self) -> SeatedRole {
         let autostart = false;
-        Seated { autostart, ..self }
+        SeatedRole { autostart, ..self }
     }
 
     pub(super) fn process(&self) -> ProcessSpec {
@@ -162,7 +162,7 @@ impl Seated {
 
 impl Site {
     /// A node with these roles.
-    pub fn new(name: impl Into<String>, roles: Vec<Seated>) -> Site {
+    pub fn new(name: impl Into<String>, roles: Vec<SeatedRole>) -> Site {
         let name = name.into();
         Site { name, roles }
     }
@@ -171,7 +171,7 @@ impl Site {
     pub fn node(&self) -> Node {
         Node {
             name: self.name.clone(),
-            processes: self.roles.iter().map(Seated::process).collect(),
+            processes: self.roles.iter().map(SeatedRole::process).collect(),
         }
     }
 }
@@ -248,7 +248,7 @@ impl Plan {
     }
 
     /// Every role with its node, in order of starting.
-    pub(super) fn seats(&self) -> impl Iterator<Item = (String, Seated)> + '_ {
+    pub(super) fn seats(&self) -> impl Iterator<Item = (String, SeatedRole)> + '_ {
         let sites = self.hosts.iter().chain(&self.switches);
         sites.flat_map(|site| {
             let roles = site.roles.iter().cloned();
@@ -267,7 +267,7 @@ impl Plan {
     ///
     /// # Errors
     /// There is none.
-    pub fn seated(&self, node: &str, role: &str) -> anyhow::Result<&Seated> {
+    pub fn seated(&self, node: &str, role: &str) -> anyhow::Result<&SeatedRole> {
         let mut sites = self.hosts.iter().chain(&self.switches);
         let site = sites.find(|site| site.name == node);
         let found = site.and_then(|s| s.roles.iter().find(|s| s.role.name() == role));

@@ -9,7 +9,7 @@ use wire::PORT;
 use super::Rack;
 use crate::{
     Backend,
-    rig::{OTHER_CPU, Plan, Seated, Site},
+    rig::{OTHER_CPU, Plan, SeatedRole, Site},
 };
 
 pub(super) const CLIENT: &str = "client";
@@ -81,7 +81,7 @@ fn control_url(params: &Rack) -> String {
     }
 }
 
-pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<Seated> {
+pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<SeatedRole> {
     let data = format!("{{dir}}/{host}-data");
     let url = match backend {
         Backend::Embedded => None,
@@ -108,7 +108,9 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);
-    roles.map(|role| Seated::new(role).on(OTHER_CPU)).collect()
+    roles
+        .map(|role| SeatedRole::new(role).on(OTHER_CPU))
+        .collect()
 }
 
 /// The switch at the top of a rack, counted from 0.
@@ -132,7 +134,7 @@ pub(super) fn agent_state(switch: &str) -> String {
 }
 
 /// The agent forwards from the start; the cache learns once there is a controller.
-fn agent(params: &Rack, id: u16, switch: &str) -> Seated {
+fn agent(params: &Rack, id: u16, switch: &str) -> SeatedRole {
     let agent = Role::Switch(Switch {
         id,
         node: switch.into(),
@@ -141,10 +143,10 @@ fn agent(params: &Rack, id: u16, switch: &str) -> Seated {
         options: params.switch_args.clone(),
         ..Switch::default()
     });
-    Seated::new(agent).nice(5)
+    SeatedRole::new(agent).nice(5)
 }
 
-fn controller(params: &Rack, discipline: &str) -> Seated {
+fn controller(params: &Rack, discipline: &str) -> SeatedRole {
     let control = Role::Control(Control {
         state: CONTROL_STATE.into(),
         max_items: Some(params.items),
@@ -155,7 +157,7 @@ fn controller(params: &Rack, discipline: &str) -> Seated {
         listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
         ..Control::default()
     });
-    Seated::new(control).nice(5).later()
+    SeatedRole::new(control).nice(5).later()
 }
 
 #[cfg(test)]

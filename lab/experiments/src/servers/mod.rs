@@ -24,7 +24,7 @@ use wire::{Cluster, Secret};
 
 use crate::{
     Backend, Run, fill,
-    rig::{CLIENT_CPU, Generating, Load, OTHER_CPU, Rig},
+    rig::{CLIENT_CPU, GeneratorSpec, Load, OTHER_CPU, Rig},
 };
 use layout::{CLIENT, CONTROL_STATE, SWITCH, agent_state, plan, server, server_roles, switches};
 
@@ -48,7 +48,7 @@ pub struct Servers<'a> {
 }
 /// What was counted while load ran.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct Counts {
     /// Requests that each server took.
     pub served: Vec<f64>,
     /// Requests that each server dropped because others waited.
@@ -61,7 +61,7 @@ pub struct Counted {
     pub seconds: f64,
 }
 
-impl Counted {
+impl Counts {
     /// What one of the switch's counters counted; 0 if it has none of this name.
     pub fn switch(&self, name: &str) -> f64 {
         self.switch.get(name).copied().unwrap_or(0.0)
@@ -69,7 +69,7 @@ impl Counted {
 
     /// What was counted since then.
     #[must_use]
-    pub fn since(mut self, before: &Counted) -> Counted {
+    pub fn since(mut self, before: &Counts) -> Counts {
         // One that was started again has counted from nothing.
         let served = self.served.iter_mut().zip(&before.served);
         let dropped = self.dropped.iter_mut().zip(&before.dropped);
@@ -262,7 +262,7 @@ impl<'a> Servers<'a> {
     }
 
     fn generator(&mut self, name: &str, cpu: usize, number: u64) -> anyhow::Result<Load> {
-        self.rig.load(&Generating {
+        self.rig.load(&GeneratorSpec {
             seat: Seat {
                 host: CLIENT,
                 name,
@@ -305,7 +305,7 @@ impl<'a> Servers<'a> {
     ///
     /// # Errors
     /// As [`Servers::phase`], or nobody says what was counted.
-    pub fn counting(&mut self, phase: &Phase) -> anyhow::Result<(PhaseResult, Counted)> {
+    pub fn counting(&mut self, phase: &Phase) -> anyhow::Result<(PhaseResult, Counts)> {
         let before = self.counted()?;
         let result = self.phase(phase)?;
         Ok((result, self.counted()?.since(&before)))
@@ -321,7 +321,7 @@ impl<'a> Servers<'a> {
         phase: &Phase,
         every_s: f64,
         begun: impl FnOnce(&mut Servers<'a>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<(PhaseResult, Vec<Counted>)> {
+    ) -> anyhow::Result<(PhaseResult, Vec<Counts>)> {
         let every = Duration::from_secs_f64(every_s);
         let mut stretches = vec![];
         let mut before = self.counted()?;
@@ -342,7 +342,7 @@ impl<'a> Servers<'a> {
     ///
     /// # Errors
     /// Nobody says.
-    pub fn counted(&self) -> anyhow::Result<Counted> {
+    pub fn counted(&self) -> anyhow::Result<Counts> {
         let mut switch = BTreeMap::new();
         for name in self.agents() {
             let counters = self.rig.switch_counters(&name)?;
@@ -351,7 +351,7 @@ impl<'a> Servers<'a> {
             }
         }
         let [served, dropped] = self.taken()?;
-        Ok(Counted {
+        Ok(Counts {
             served,
             dropped,
             switch,

@@ -9,7 +9,7 @@ use load::{
     workload::Popularity,
 };
 
-use super::{Counted, Search, Servers};
+use super::{Counts, Search, Servers};
 use crate::table::thousands;
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again
@@ -28,7 +28,7 @@ pub struct Saturation {
     /// what was expected.
     pub server_load: Vec<f64>,
     /// What was counted meanwhile.
-    pub counted: Counted,
+    pub counted: Counts,
     /// Every step of the search.
     pub points: Vec<Point>,
 }

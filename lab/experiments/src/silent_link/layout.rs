@@ -7,7 +7,7 @@ use lab::{
 };
 use wire::PORT;
 
-use crate::rig::{Plan, Seated, Site};
+use crate::rig::{Plan, SeatedRole, Site};
 
 pub(super) const SERVER: &str = "server";
 const CONTROL: &str = "control";
@@ -71,7 +71,7 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
             (CONTROL, _) => controller(discipline),
             _ => continue,
         };
-        site.roles = vec![Seated::new(role)];
+        site.roles = vec![SeatedRole::new(role)];
     }
     plan
 }

@@ -55,7 +55,7 @@ mod tests;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-pub use points::{Measured, Points};
+pub use points::{MeasuredPoint, Points};
 pub(crate) use shape::Shape;
 
 use crate::{Options, Report, Run, table::Table};

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     format::{Format, fill},
-    points::{Conditions, Measured, Points},
+    points::{Conditions, MeasuredPoint, Points},
 };
 use crate::{
     Report,
@@ -86,7 +86,7 @@ fn one() -> f64 {
 impl Plot {
     /// Draws it into a report; nothing, if there are no points.
     pub fn draw(&self, name: &str, points: &Points, report: &mut Report) {
-        let all: Vec<&Measured> = points.at(&self.at).collect();
+        let all: Vec<&MeasuredPoint> = points.at(&self.at).collect();
         for points_of in split(&all, self.each.as_deref()) {
             let Some(first) = points_of.first() else {
                 continue;
@@ -97,17 +97,18 @@ impl Plot {
         }
     }
 
-    fn svg(&self, title: &str, points: &[&Measured], all: &Points) -> String {
+    fn svg(&self, title: &str, points: &[&MeasuredPoint], all: &Points) -> String {
         let series = self.series.iter();
-        let series: Vec<Drawn<'_>> = series.flat_map(|series| series.of(points, all)).collect();
+        let series: Vec<SeriesPoints<'_>> =
+            series.flat_map(|series| series.of(points, all)).collect();
         let (x, y) = (self.x.as_str(), self.y.as_str());
         match self.shape {
             Outline::Bars => self.bars(title, points, all, &series),
             Outline::Lines => plot::lines(title, x, y, &each(&series, |s| s.line(&self.over, all))),
-            Outline::Curves => plot::lines(title, x, y, &each(&series, Drawn::curve)),
-            Outline::Steps => plot::distribution(title, x, y, &each(&series, Drawn::curve)),
+            Outline::Curves => plot::lines(title, x, y, &each(&series, SeriesPoints::curve)),
+            Outline::Steps => plot::distribution(title, x, y, &each(&series, SeriesPoints::curve)),
             Outline::Panels => {
-                let panels = each(&series, Drawn::list);
+                let panels = each(&series, SeriesPoints::list);
                 let most = panels.iter().map(|(_, loads)| loads.len()).max();
                 let servers: Vec<String> = (1..=most.unwrap_or(0)).map(|n| n.to_string()).collect();
                 let limit = points.first().and_then(|point| point.number(&self.limit));
@@ -119,20 +120,20 @@ impl Plot {
     fn bars(
         &self,
         title: &str,
-        points: &[&Measured],
+        points: &[&MeasuredPoint],
         all: &Points,
-        series: &[Drawn<'_>],
+        series: &[SeriesPoints<'_>],
     ) -> String {
         let groups = Points::values(points, &self.over);
-        let of = |s: &Drawn<'_>| match &self.groups {
+        let of = |s: &SeriesPoints<'_>| match &self.groups {
             Some(_) => s.list(),
             None => s.bars(&self.over, &groups, 0.0),
         };
         let heights: Vec<(&str, Vec<f64>)> =
             series.iter().map(|s| (s.name.as_str(), of(s))).collect();
         let marks = self.marks.iter().flat_map(|marks| marks.of(points, all));
-        let marks: Vec<Drawn<'_>> = marks.collect();
-        let mark = |m: &'_ Drawn<'_>| m.bars(&self.over, &groups, f64::NAN);
+        let marks: Vec<SeriesPoints<'_>> = marks.collect();
+        let mark = |m: &'_ SeriesPoints<'_>| m.bars(&self.over, &groups, f64::NAN);
         let values = groups.iter().map(|group| self.named.cell(Some(group)));
         let names = self.groups.clone().unwrap_or_else(|| values.collect());
         plot::grouped_bars(&GroupedBars {
@@ -147,17 +148,17 @@ impl Plot {
 
 impl Series {
     /// What is drawn of these points.
-    fn of<'p>(&'p self, points: &[&'p Measured], all: &Points) -> Vec<Drawn<'p>> {
+    fn of<'p>(&'p self, points: &[&'p MeasuredPoint], all: &Points) -> Vec<SeriesPoints<'p>> {
         let own = points.iter().copied();
-        let own: Vec<&Measured> = own.filter(|point| all.is(point, &self.at)).collect();
-        let drawn = |points: Vec<&'p Measured>| {
+        let own: Vec<&MeasuredPoint> = own.filter(|point| all.is(point, &self.at)).collect();
+        let drawn = |points: Vec<&'p MeasuredPoint>| {
             let first = points.first()?;
             let by = self.by.as_deref().unwrap_or_default();
             let name = match &self.name {
                 Some(name) => fill(name, |path| first.get(path)).unwrap_or_default(),
                 None => Format::Text.cell(first.get(by)),
             };
-            Some(Drawn {
+            Some(SeriesPoints {
                 name,
                 series: self,
                 points,
@@ -169,20 +170,20 @@ impl Series {
 }
 
 /// One series.
-struct Drawn<'p> {
+struct SeriesPoints<'p> {
     name: String,
     series: &'p Series,
-    points: Vec<&'p Measured>,
+    points: Vec<&'p MeasuredPoint>,
 }
 
-impl Drawn<'_> {
-    fn number(&self, point: &Measured) -> Option<f64> {
+impl SeriesPoints<'_> {
+    fn number(&self, point: &MeasuredPoint) -> Option<f64> {
         Some(point.number(&self.series.of)? * self.series.times)
     }
 
     /// Through its points: along an axis in its order, else in theirs.
     fn line(&self, over: &str, all: &Points) -> Vec<(f64, f64)> {
-        let at = |point: &&Measured| Some((point.number(over)?, self.number(point)?));
+        let at = |point: &&MeasuredPoint| Some((point.number(over)?, self.number(point)?));
         let mut line: Vec<(f64, f64)> = self.points.iter().filter_map(at).collect();
         if all.is_axis(over) {
             line.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -222,13 +223,16 @@ impl Drawn<'_> {
 }
 
 /// The name of each series, and what is drawn of it.
-fn each<'p, T>(series: &[Drawn<'p>], of: impl Fn(&Drawn<'p>) -> T) -> Vec<(String, T)> {
+fn each<'p, T>(
+    series: &[SeriesPoints<'p>],
+    of: impl Fn(&SeriesPoints<'p>) -> T,
+) -> Vec<(String, T)> {
     let each = series.iter().map(|drawn| (drawn.name.clone(), of(drawn)));
     each.collect()
 }
 
 /// Points by their values of a figure; none: all together.
-fn split<'p>(points: &[&'p Measured], by: Option<&str>) -> Vec<Vec<&'p Measured>> {
+fn split<'p>(points: &[&'p MeasuredPoint], by: Option<&str>) -> Vec<Vec<&'p MeasuredPoint>> {
     let Some(by) = by else {
         return vec![points.to_vec()];
     };

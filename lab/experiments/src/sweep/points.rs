@@ -16,7 +16,7 @@ pub type Conditions = BTreeMap<String, Value>;
 
 /// One point.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredPoint {
     /// The number of its value on each axis.
     at: Vec<usize>,
     /// The axes, and where it is on them.
@@ -24,7 +24,7 @@ pub struct Measured {
     figures: Figures,
 }
 
-impl Measured {
+impl MeasuredPoint {
     /// The figure at this path, or where the point is on the axis of this name.
     pub fn get(&self, path: &str) -> Option<&Value> {
         let mut names = path.split('.');
@@ -56,7 +56,7 @@ impl Measured {
 #[derive(Clone, Debug)]
 pub struct Points {
     axes: Vec<Axis>,
-    all: Vec<Measured>,
+    all: Vec<MeasuredPoint>,
 }
 
 impl Points {
@@ -73,7 +73,7 @@ impl Points {
     ) {
         let labels = self.axes.iter().zip(&at);
         let labels = labels.map(|(axis, value)| (axis.name.clone(), axis.labels[*value].clone()));
-        let mut point = Measured {
+        let mut point = MeasuredPoint {
             labels: labels.collect(),
             at,
             figures,
@@ -90,19 +90,19 @@ impl Points {
     }
 
     /// All of them.
-    pub fn all(&self) -> &[Measured] {
+    pub fn all(&self) -> &[MeasuredPoint] {
         &self.all
     }
 
     /// Those that are as these conditions say.
-    pub fn at<'p>(&'p self, conditions: &'p Conditions) -> impl Iterator<Item = &'p Measured> {
+    pub fn at<'p>(&'p self, conditions: &'p Conditions) -> impl Iterator<Item = &'p MeasuredPoint> {
         self.all
             .iter()
             .filter(move |point| self.is(point, conditions))
     }
 
     /// Whether a point is as all of these conditions say.
-    pub fn is(&self, point: &Measured, conditions: &Conditions) -> bool {
+    pub fn is(&self, point: &MeasuredPoint, conditions: &Conditions) -> bool {
         conditions.iter().all(|(path, wanted)| {
             let wanted = self.wanted(path, wanted);
             point.get(path).is_some_and(|found| same(found, wanted))
@@ -122,7 +122,7 @@ impl Points {
 
     /// The other point that is where this one is but on the axes of these conditions, and is as
     /// they say; `@same` is what this one has.
-    pub fn other(&self, point: &Measured, conditions: &Conditions) -> Option<&Measured> {
+    pub fn other(&self, point: &MeasuredPoint, conditions: &Conditions) -> Option<&MeasuredPoint> {
         let own = conditions.iter().map(|(path, wanted)| {
             let own = (wanted == "@same").then(|| point.get(path)).flatten();
             (path.clone(), own.unwrap_or(wanted).clone())
@@ -133,19 +133,23 @@ impl Points {
     }
 
     /// The other points along an axis.
-    pub fn along(&self, point: &Measured, along: &str) -> impl Iterator<Item = &Measured> {
+    pub fn along(
+        &self,
+        point: &MeasuredPoint,
+        along: &str,
+    ) -> impl Iterator<Item = &MeasuredPoint> {
         self.at_others(point, move |axis| axis == along)
     }
 
     /// Other points that are where this one is on every axis but these.
     fn at_others<'p>(
         &'p self,
-        point: &Measured,
+        point: &MeasuredPoint,
         is_free: impl Fn(&str) -> bool,
-    ) -> impl Iterator<Item = &'p Measured> {
+    ) -> impl Iterator<Item = &'p MeasuredPoint> {
         let free: Vec<bool> = self.axes.iter().map(|axis| is_free(&axis.name)).collect();
         let at = point.at.clone();
-        let own: *const Measured = point;
+        let own: *const MeasuredPoint = point;
         self.all.iter().filter(move |other| {
             let places = at.iter().zip(&other.at).zip(&free);
             !std::ptr::eq(*other, own) && places.into_iter().all(|((a, b), free)| *free || a == b)
@@ -159,8 +163,8 @@ impl Points {
 
     /// Leaves of all points along an axis the first that has most of something.
     pub(super) fn keep_best(&mut self, best: &Best) {
-        let most = |point: &Measured| point.number(&best.by).unwrap_or(f64::NEG_INFINITY);
-        let is_best = |point: &&Measured| {
+        let most = |point: &MeasuredPoint| point.number(&best.by).unwrap_or(f64::NEG_INFINITY);
+        let is_best = |point: &&MeasuredPoint| {
             self.along(point, &best.along).all(|other| {
                 most(other) < most(point) || (most(other) == most(point) && other.at > point.at)
             })
@@ -179,7 +183,7 @@ impl Points {
     }
 
     /// The values of a figure, each once, in the order of the points.
-    pub fn values<'p>(points: &[&'p Measured], path: &str) -> Vec<&'p Value> {
+    pub fn values<'p>(points: &[&'p MeasuredPoint], path: &str) -> Vec<&'p Value> {
         let mut values: Vec<&Value> = vec![];
         for value in points.iter().filter_map(|point| point.get(path)) {
             if !values.contains(&value) {

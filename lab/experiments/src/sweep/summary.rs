@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{
     format::fill,
-    points::{Conditions, Measured, Points},
+    points::{Conditions, MeasuredPoint, Points},
 };
 use crate::Report;
 
@@ -45,7 +45,7 @@ enum Fold {
 impl Sum {
     /// Adds it to a report. What was not measured is left out.
     pub fn tell(&self, name: &str, points: &Points, report: &mut Report) {
-        let mut named: Vec<(String, Vec<(&Measured, f64)>)> = vec![];
+        let mut named: Vec<(String, Vec<(&MeasuredPoint, f64)>)> = vec![];
         for point in points.at(&self.at) {
             let is_out = self
                 .not_at
@@ -69,14 +69,14 @@ impl Sum {
     }
 
     /// The sum of what are counts.
-    fn count(&self, measured: &[(&Measured, f64)]) -> Option<u64> {
+    fn count(&self, measured: &[(&MeasuredPoint, f64)]) -> Option<u64> {
         let counts = measured
             .iter()
             .map(|(point, _)| point.get(&self.of)?.as_u64());
         matches!(self.fold, Some(Fold::Sum)).then(|| counts.sum())?
     }
 
-    fn folded(&self, measured: &[(&Measured, f64)]) -> f64 {
+    fn folded(&self, measured: &[(&MeasuredPoint, f64)]) -> f64 {
         let numbers = || measured.iter().map(|(_, number)| *number);
         let least = || numbers().fold(f64::INFINITY, f64::min);
         let most = || numbers().fold(f64::NEG_INFINITY, f64::max);
@@ -94,7 +94,7 @@ impl Sum {
         }
     }
 
-    fn number(&self, point: &Measured, points: &Points) -> Option<f64> {
+    fn number(&self, point: &MeasuredPoint, points: &Points) -> Option<f64> {
         let number = point.number(&self.of)?;
         if let Some(over) = &self.over {
             return Some(number / points.other(point, over)?.number(&self.of)?);
@@ -107,7 +107,7 @@ impl Sum {
         Some(number / best.max_by(f64::total_cmp)?)
     }
 
-    fn name_of(&self, name: &str, point: &Measured, points: &Points) -> Option<String> {
+    fn name_of(&self, name: &str, point: &MeasuredPoint, points: &Points) -> Option<String> {
         let other = self.over.as_ref();
         let other = other.and_then(|over| points.other(point, over));
         fill(name, |path| match path.strip_prefix("over.") {

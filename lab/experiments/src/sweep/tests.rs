@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::{Backend, Experiment, Kind, Registered, World};
+use crate::{Backend, Definition, Experiment, Kind, World};
 
 /// Some system at some load.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Some {
+struct Example {
     system: String,
     load: f64,
     size: Size,
@@ -24,7 +24,7 @@ struct Size {
     factor: f64,
 }
 
-impl Point for Some {
+impl Point for Example {
     /// What it was built for, and how often it was measured.
     type Bench<'a> = (String, u32);
 
@@ -92,10 +92,10 @@ series = [{ of = "rate", by = "system" }]
 "#;
 
 fn experiment(params: &str, shape: &str) -> anyhow::Result<Experiment> {
-    const KIND: Kind = Kind::sweep::<Some>();
+    const KIND: Kind = Kind::sweep::<Example>();
     let head = "name = \"x\"\nkind = \"sweep\"\ntitle = \"t\"\n";
     let toml = format!("{head}{params}{shape}").leak();
-    Experiment::of(&Registered { toml, kind: &KIND }, "d")
+    Experiment::of(&Definition { toml, kind: &KIND }, "d")
 }
 
 fn report(params: &str, shape: &str) -> Report {

@@ -77,7 +77,7 @@ impl Measure for Borrowing {
 fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let line = Stage::line(run, &params.tenancy, 1);
     let name = run.options.name.clone();
-    let mut rack = Shared {
+    let mut rack = SharedStage {
         stage: Stage::start(run, &params.tenancy, &line, name)?,
         params,
         run,
@@ -248,7 +248,7 @@ fn refilled(series: &[Look], needed: usize) -> Option<f64> {
 }
 
 /// A tenant beside the idle owner.
-struct Beside {
+struct Neighbour {
     result: PhaseResult,
     pages: usize,
 }
@@ -262,13 +262,13 @@ struct Return {
     wrong: u64,
 }
 
-struct Shared<'a> {
+struct SharedStage<'a> {
     stage: Stage<'a>,
     params: &'a Borrowing,
     run: &'a Run<'a>,
 }
 
-impl Shared<'_> {
+impl SharedStage<'_> {
     fn generator(&mut self, tenant: &TenantSpec, cpu: usize) -> anyhow::Result<Load> {
         let name = format!("load{}", tenant.id);
         self.stage.load_on(cpu, &name, std::slice::from_ref(tenant))
@@ -321,7 +321,7 @@ impl Shared<'_> {
         tenant: &TenantSpec,
         mut owning: Option<&mut Load>,
         what: &str,
-    ) -> anyhow::Result<(Beside, Load)> {
+    ) -> anyhow::Result<(Neighbour, Load)> {
         let params = self.params;
         self.stage.create(std::slice::from_ref(tenant))?;
         let mut load = self.generator(tenant, CLIENT_CPU)?;
@@ -338,7 +338,7 @@ impl Shared<'_> {
                 owning.finish()?;
             }
         }
-        let beside = Beside {
+        let beside = Neighbour {
             result: measured.context("two steps were measured")?,
             pages: self.pages_of(tenant.id)?,
         };

@@ -125,7 +125,7 @@ impl Hostile {
 }
 
 /// What the victim saw beside one neighbour, and what the store counted meanwhile.
-struct Seen {
+struct Encounter {
     victim: PhaseResult,
     neighbours: Vec<PhaseResult>,
     /// Its counters then, and afterwards.
@@ -133,7 +133,7 @@ struct Seen {
     after: Value,
 }
 
-impl Seen {
+impl Encounter {
     fn count(&self, name: &str) -> u64 {
         let count = |totals: &Value| totals[name].as_u64().unwrap_or(0);
         count(&self.after) - count(&self.before)
@@ -159,7 +159,7 @@ impl Loads {
         params: &Hostile,
         is_hostile: bool,
         seconds: f64,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Encounter> {
         let before = stage.rig.store_status(SERVER)?.totals;
         for load in &mut self.neighbours {
             load.begin(&params.neighbour(is_hostile, seconds))?;
@@ -168,7 +168,7 @@ impl Loads {
         let neighbours = self.neighbours.iter_mut().map(|load| load.finish());
         let neighbours = neighbours.collect::<anyhow::Result<_>>()?;
         let after = stage.rig.store_status(SERVER)?.totals;
-        Ok(Seen {
+        Ok(Encounter {
             victim,
             neighbours,
             before,
@@ -190,7 +190,7 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
 
 /// What the victim sees on a rack of its own with one of the neighbours, which is harmless until
 /// caches are warm.
-fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Seen> {
+fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Encounter> {
     let tenancy = &params.tenancy;
     let line = Line {
         clients: 2,
@@ -235,7 +235,7 @@ fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<S
     loads.run(&stage, params, is_hostile, params.seconds)
 }
 
-fn tell(report: &mut Report, harmless: &Seen, hostile: &Seen) {
+fn tell(report: &mut Report, harmless: &Encounter, hostile: &Encounter) {
     let mut table = Table::new(&[
         "neighbour",
         "its packets/s",

@@ -203,7 +203,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         elsewhere,
     });
     for mut disturber in all {
-        let mut seen: [Seen; 3] = Default::default();
+        let mut seen: [Rounds; 3] = Default::default();
         for round in 0..params.rounds {
             for situation in order(round) {
                 run.progress.say(format!(
@@ -235,7 +235,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
             forged += result.forged_accepted;
             wrong += result.wrong();
         }
-        let told = Told::of(&seen);
+        let told = Summary::of(&seen);
         share = share.min(told.share);
         ratio = ratio.max(told.p99_ratio);
         over_elsewhere = over_elsewhere.max(told.p99_over_elsewhere);
@@ -349,13 +349,13 @@ fn disturbers(
 
 /// What was seen in one situation, round by round.
 #[derive(Default)]
-struct Seen {
+struct Rounds {
     victim: Vec<PhaseResult>,
     disturber: Vec<PhaseResult>,
 }
 
 /// Requests of the disturber that reached the victim's switch, if all did.
-fn beside_sent(seen: &[Seen; 3]) -> u64 {
+fn beside_sent(seen: &[Rounds; 3]) -> u64 {
     let beside = &seen[Situation::Beside as usize];
     beside.disturber.iter().map(|result| result.sent).sum()
 }
@@ -367,7 +367,7 @@ fn over(results: &[PhaseResult], what: impl Fn(&PhaseResult) -> f64) -> f64 {
 
 /// What the victim saw in one situation over what it saw in another: the median of the rounds,
 /// which are short against most of what else happens on the machine.
-fn ratio(one: &Seen, other: &Seen, what: impl Fn(&PhaseResult) -> f64) -> f64 {
+fn ratio(one: &Rounds, other: &Rounds, what: impl Fn(&PhaseResult) -> f64) -> f64 {
     let rounds = one.victim.iter().zip(&other.victim);
     median(
         &rounds
@@ -377,12 +377,12 @@ fn ratio(one: &Seen, other: &Seen, what: impl Fn(&PhaseResult) -> f64) -> f64 {
 }
 
 /// Answers per second of all rounds together, times their number.
-fn total(seen: &Seen) -> f64 {
+fn total(seen: &Rounds) -> f64 {
     seen.victim.iter().map(PhaseResult::throughput).sum()
 }
 
 /// Medians over the rounds, unless said otherwise.
-struct Told {
+struct Summary {
     /// Means.
     rate: f64,
     rate_alone: f64,
@@ -400,10 +400,10 @@ struct Told {
     p99_over_elsewhere: f64,
 }
 
-impl Told {
-    fn of([alone, elsewhere, beside]: &[Seen; 3]) -> Told {
-        let p99 = |seen: &Seen| over(&seen.victim, |r| r.all.p99_us);
-        Told {
+impl Summary {
+    fn of([alone, elsewhere, beside]: &[Rounds; 3]) -> Summary {
+        let p99 = |seen: &Rounds| over(&seen.victim, |r| r.all.p99_us);
+        Summary {
             share: total(beside) / total(alone),
             p99_ratio: ratio(beside, alone, |r| r.all.p99_us),
             p99_over_elsewhere: ratio(beside, elsewhere, |r| r.all.p99_us),

@@ -20,7 +20,7 @@ use load::Phase;
 use crate::{
     Run,
     params::Tenancy,
-    rig::{CLIENT_CPU, Generating, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill},
+    rig::{CLIENT_CPU, GeneratorSpec, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill},
 };
 
 /// A line of switches, and tenants as the parameters have them.
@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
         tenants: &[TenantSpec],
         keys: usize,
     ) -> anyhow::Result<Load> {
-        self.rig.load(&Generating {
+        self.rig.load(&GeneratorSpec {
             seat,
             tenants,
             keys,

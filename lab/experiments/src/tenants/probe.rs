@@ -61,7 +61,7 @@ impl Probe {
                 .secrets_of(self.tenant)
                 .context("the probe's tenant is not in the cluster's list")?;
             let store = self.cluster.stores[0].address;
-            let mut asking = Asking::new(self, secrets, store)?;
+            let mut asking = Asker::new(self, secrets, store)?;
             while !stop.load(Ordering::Relaxed) {
                 asking.ask()?;
                 asking.listen()?;
@@ -71,7 +71,7 @@ impl Probe {
     }
 }
 
-struct Asking<'a> {
+struct Asker<'a> {
     probe: &'a Probe,
     secrets: Secrets,
     socket: UdpSocket,
@@ -84,11 +84,11 @@ struct Asking<'a> {
     next_ask: Instant,
 }
 
-impl<'a> Asking<'a> {
-    fn new(probe: &'a Probe, secrets: Secrets, store: SocketAddr) -> anyhow::Result<Asking<'a>> {
+impl<'a> Asker<'a> {
+    fn new(probe: &'a Probe, secrets: Secrets, store: SocketAddr) -> anyhow::Result<Asker<'a>> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
         socket.connect(store)?;
-        Ok(Asking {
+        Ok(Asker {
             keys: KeySpace::new(probe.keys, probe.tenant, &secrets.hash),
             probe,
             secrets,

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 use super::{Answer, WriteBack};
 use crate::{
     Run,
-    rig::{CLIENT_CPU, Generating, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill, switch},
+    rig::{
+        CLIENT_CPU, GeneratorSpec, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill, switch,
+    },
     table::{percent, thousands},
 };
 
@@ -38,7 +40,7 @@ pub struct Bench<'a> {
 
 /// What was counted while load ran.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct Counts {
     /// Of the store.
     pub store: Map<String, Value>,
     /// Of both switches together.
@@ -47,9 +49,9 @@ pub(super) struct Counted {
     pub lent: u64,
 }
 
-impl Counted {
+impl Counts {
     /// The same since then.
-    fn since(mut self, before: &Counted) -> Counted {
+    fn since(mut self, before: &Counts) -> Counts {
         for (now, before) in [
             (&mut self.store, &before.store),
             (&mut self.switches, &before.switches),
@@ -74,7 +76,7 @@ fn count(value: Option<&Value>) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub result: PhaseResult,
-    pub counted: Counted,
+    pub counted: Counts,
 }
 
 impl Step {
@@ -100,7 +102,7 @@ impl Step {
 }
 
 /// What was measured of one write ratio.
-pub(super) struct Measured {
+pub(super) struct Measurement {
     /// Requests per second of which less than the limit is lost.
     pub rate: f64,
     /// Measured there.
@@ -139,7 +141,7 @@ impl<'a> Bench<'a> {
         let mut loads = vec![];
         for number in 0..params.clients as u64 {
             let name = format!("load{number}");
-            loads.push(rig.load(&Generating {
+            loads.push(rig.load(&GeneratorSpec {
                 seat: Seat {
                     host: &client(1),
                     name: &name,
@@ -175,7 +177,7 @@ impl<'a> Bench<'a> {
         &mut self,
         write_ratio: f64,
         load_rate: Option<f64>,
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<Measurement> {
         let first = self.settle(write_ratio)?;
         let params = self.params.search.clone();
         let limits = Limits {
@@ -199,7 +201,7 @@ impl<'a> Bench<'a> {
             self.params.settle_s,
             self.params.seconds,
         )?;
-        Ok(Measured {
+        Ok(Measurement {
             rate: found.measured.result.throughput(),
             saturated: found.measured,
             load_rate,
@@ -265,7 +267,7 @@ impl<'a> Bench<'a> {
         self.loads.iter_mut().map(|load| load.finish()).collect()
     }
 
-    fn counted(&self) -> anyhow::Result<Counted> {
+    fn counted(&self) -> anyhow::Result<Counts> {
         let status = self.rig.store_status(SERVER)?;
         let mut switches = Map::new();
         for number in 1..=SWITCHES {
@@ -275,7 +277,7 @@ impl<'a> Bench<'a> {
                 switches.insert(name.clone(), sum.into());
             }
         }
-        Ok(Counted {
+        Ok(Counts {
             store: status.totals.as_object().cloned().unwrap_or_default(),
             switches,
             lent: status.loans.lent,

@@ -21,7 +21,7 @@ use crate::{
     servers::Search,
     sweep::{Figures, Point, Points},
 };
-use bench::{Bench, Measured, Step};
+use bench::{Bench, Measurement, Step};
 
 /// The rack, with write-back or without, under one load.
 #[derive(Clone, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl Point for WriteBack {
     }
 }
 
-impl Measured {
+impl Measurement {
     fn figures(&self) -> Figures {
         Figures::new(json!({
             "rate": self.rate,

@@ -30,7 +30,7 @@ use serde_json::Value;
 use wire::Tenant;
 
 use super::{
-    Driver, Machines, PageRow, Policy, Seated, StoreStatus, SwitchPage, TenantSpec,
+    Driver, Machines, PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec,
     tenants::entry_of,
 };
 
@@ -111,7 +111,7 @@ impl Machines for Kernel {
         Ok(())
     }
 
-    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+    fn start(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()> {
         if let Role::Switch(_) = seated.role {
             let said = self.said(node, "agent").len();
             self.said_from.insert(node.into(), said);

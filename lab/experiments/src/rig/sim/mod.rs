@@ -32,7 +32,8 @@ use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, Stor
 use wire::{Secret, Tenant};
 
 use super::{
-    Machines, PageRow, Plan, Policy, Seated, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of,
+    Machines, PageRow, Plan, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec,
+    tenants::entry_of,
 };
 use crate::Run;
 
@@ -156,7 +157,7 @@ impl Machines for Sim {
         Ok(())
     }
 
-    fn start(&mut self, node: &str, seated: &Seated) -> anyhow::Result<()> {
+    fn start(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()> {
         let process = self.process(node, seated.role.name())?;
         let mut world = self.world.borrow_mut();
         world.start(process)?;

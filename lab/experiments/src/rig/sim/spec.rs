@@ -8,7 +8,7 @@ use sim::{AgentSpec, ControlSpec, ForwardSpec, LinkSpec, MachineSpec, Role, Spec
 
 use wire::Lengths;
 
-use crate::rig::{Plan, Seated, Site};
+use crate::rig::{Plan, SeatedRole, Site};
 
 /// Pages of a switch unless something else is said: as `shortstop switch` has it.
 const PAGES: u32 = 96;
@@ -99,7 +99,7 @@ fn forwards(plan: &Plan) -> ForwardSpec {
 }
 
 /// What a role is in the simulator.
-fn role(seated: &Seated, controllers: &[usize]) -> anyhow::Result<Role> {
+fn role(seated: &SeatedRole, controllers: &[usize]) -> anyhow::Result<Role> {
     let follows = |control: bool| match control {
         true => controllers.to_vec(),
         false => vec![],
