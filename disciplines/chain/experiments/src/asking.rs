@@ -11,8 +11,9 @@ use experiments::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bench::{Bench, Protocol},
+    bench::Bench,
     layout::{Cores, Layout},
+    protocol::Protocol,
 };
 
 /// Clients at the head's end of a line, as many operations of which are under way as switches can

@@ -13,38 +13,17 @@ use experiments::{
     rig::{Policy, Rig, TenantSpec, switch},
 };
 use lab::{roles::ETCD_PORT, steered::Seat};
-use serde::{Deserialize, Serialize};
 use wire::{Cluster, SwitchPlace};
 
-use crate::layout::{Layout, QUOTA, TENANT};
+use crate::{
+    layout::{Layout, QUOTA, TENANT},
+    protocol::Protocol,
+};
 
 /// How long a question for the members may take.
 const LOOK_S: f64 = 0.02;
 /// How long an operation may take, in milliseconds.
 const DEADLINE_MS: u64 = 5_000;
-
-/// The two protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// Each member answers reads.
-    Netcraq,
-    /// The tail does.
-    Netchain,
-}
-
-impl Protocol {
-    /// Both; in grey in plots the first, as what others are held against is everywhere.
-    pub const ALL: [Protocol; 2] = [Protocol::Netchain, Protocol::Netcraq];
-
-    /// Its discipline.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Netcraq => "netcraq",
-            Protocol::Netchain => "netchain",
-        }
-    }
-}
 
 /// A chain that runs.
 pub struct Bench {

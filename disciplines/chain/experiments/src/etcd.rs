@@ -12,10 +12,7 @@ use experiments::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{
-    bench::{Bench, Protocol},
-    layout::Layout,
-};
+use crate::{bench::Bench, layout::Layout, protocol::Protocol};
 
 /// Members of the chain, and of the etcd.
 const MEMBERS: u16 = 3;

@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, Protocol},
+    bench::Bench,
     layout::{Layout, TENANT},
+    protocol::Protocol,
     trouble::{Kind, Trouble, make, one_beside, unavailable_ms},
 };
 

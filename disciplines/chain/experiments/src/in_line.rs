@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::{
     asking::{Demand, InLine},
-    bench::Protocol,
     layout::Cores,
+    protocol::Protocol,
 };
 
 /// The name of what NetChain answers if as much is asked as can be under way.

@@ -11,7 +11,7 @@ use lab::{
 use serde::{Deserialize, Serialize};
 use wire::PORT;
 
-use crate::bench::Protocol;
+use crate::protocol::Protocol;
 
 /// The tenant whose chain it is. In a line the switches stand in the order that its chain has.
 pub const TENANT: u32 = 7;

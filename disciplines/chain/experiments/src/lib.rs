@@ -8,6 +8,7 @@ mod faults;
 mod in_line;
 mod layout;
 mod locks;
+mod protocol;
 mod trouble;
 
 use experiments::{Definition, Kind};

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, Protocol},
+    bench::Bench,
     layout::Layout,
+    protocol::Protocol,
     trouble::{Kind, Trouble, make, one_beside},
 };
 
