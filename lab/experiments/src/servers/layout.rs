@@ -128,6 +128,11 @@ pub(super) fn switches(params: &Rack) -> Vec<String> {
         .collect()
 }
 
+/// The node with the controller.
+pub(super) fn control_node(params: &Rack) -> &'static str {
+    if params.apart { CONTROL } else { SWITCH }
+}
+
 /// Where a switch's agent keeps its state.
 pub(super) fn agent_state(switch: &str) -> String {
     format!("{{dir}}/{switch}-agent")

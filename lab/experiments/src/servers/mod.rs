@@ -26,7 +26,9 @@ use crate::{
     Backend, Run, fill,
     rig::{CLIENT_CPU, GeneratorSpec, Load, OTHER_CPU, Rig},
 };
-use layout::{CLIENT, CONTROL_STATE, SWITCH, agent_state, plan, server, server_roles, switches};
+use layout::{
+    CLIENT, CONTROL_STATE, SWITCH, agent_state, control_node, plan, server, server_roles, switches,
+};
 
 /// A rack under measurement: client, switch, servers; the cache on or off.
 pub struct Servers<'a> {
@@ -46,6 +48,7 @@ pub struct Servers<'a> {
     /// Servers that were stopped, by their numbers.
     stopped: BTreeSet<usize>,
 }
+
 /// What was counted while load ran.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
@@ -208,7 +211,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It does not start.
     pub fn cache_on(&mut self) -> anyhow::Result<()> {
-        let node = self.params.controller();
+        let node = control_node(&self.params);
         self.rig.start(node, "control")
     }
 
@@ -226,7 +229,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The switch does not start again.
     pub fn cache_off(&mut self) -> anyhow::Result<()> {
-        let node = self.params.controller();
+        let node = control_node(&self.params);
         self.rig.stop(node, "control", libc::SIGTERM)?;
         self.rig.forget(CONTROL_STATE);
         for switch in self.agents() {

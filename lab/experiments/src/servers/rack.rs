@@ -6,7 +6,6 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
-use super::layout::{CONTROL, SWITCH};
 use crate::{
     params::{keys, part, positive, value_len},
     rig::{Hardware, TIMEOUT_MS},
@@ -94,11 +93,6 @@ impl Default for Rack {
 }
 
 impl Rack {
-    /// The node with the controller.
-    pub(super) fn controller(&self) -> &'static str {
-        if self.apart { CONTROL } else { SWITCH }
-    }
-
     /// Checks ranges.
     ///
     /// # Errors

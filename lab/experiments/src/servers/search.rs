@@ -8,9 +8,9 @@ use load::{
     search::{self, Limits, Point},
     workload::Popularity,
 };
+use text::table::thousands;
 
 use super::{Counts, Search, Servers};
-use crate::table::thousands;
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again
 /// after a second.
