@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::table::{micros, percent, thousands};
+use text::table::{micros, percent, thousands};
 
 /// How a figure is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

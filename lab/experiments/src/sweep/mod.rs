@@ -43,6 +43,7 @@
 //! Where something is told, a figure is named by its path in a row (`all.p50_us`) or by its name
 //! aside, an axis by its own name.
 
+mod columns;
 mod format;
 mod place;
 mod plots;
@@ -54,11 +55,12 @@ mod tests;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+use text::table::Table;
 
 pub use points::{MeasuredPoint, Points};
 pub(crate) use shape::Shape;
 
-use crate::{Options, Report, Run, table::Table};
+use crate::{Options, Report, Run};
 use place::Places;
 
 /// Parameters of one point, of which axes give some; and how it is measured. Its `Deserialize`
@@ -146,7 +148,7 @@ impl Figures {
 
 /// All parameters, axes included, if those of each place are right.
 pub(crate) fn parameters<P: Point>(params: &toml::Table, shape: &Shape) -> anyhow::Result<Value> {
-    let places = Places::new(params, shape)?;
+    let places = Places::new(params, &shape.over)?;
     for at in places.all() {
         let point: P = places.read(&at)?;
         point.check()?;
@@ -161,7 +163,7 @@ pub(crate) fn needs<P: Point>(
     shape: &Shape,
     options: &Options,
 ) -> anyhow::Result<Option<&'static str>> {
-    let places = Places::new(params, shape)?;
+    let places = Places::new(params, &shape.over)?;
     Ok(places.read::<P>(&places.first())?.needs(options))
 }
 
@@ -172,7 +174,7 @@ pub(crate) fn run<P: Point>(
     run: &Run<'_>,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let places = Places::new(params, shape)?;
+    let places = Places::new(params, &shape.over)?;
     let mut points = Points::new(places.axes());
     let mut built: Option<(Vec<usize>, P::Bench<'_>)> = None;
     for at in places.all() {

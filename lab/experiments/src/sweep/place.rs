@@ -4,8 +4,6 @@ use anyhow::{Context, ensure};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Shape;
-
 /// An axis and the names of its places.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -26,15 +24,16 @@ pub struct Places {
 const AXES: &str = "axes";
 
 impl Places {
+    /// The places of `params`, with axes over these parameters, the outermost first.
+    ///
     /// # Errors
     /// An axis without values, or values of what is no axis.
-    pub fn new(params: &toml::Table, shape: &Shape) -> anyhow::Result<Places> {
+    pub fn new(params: &toml::Table, over: &[String]) -> anyhow::Result<Places> {
         let mut params = params.clone();
         let given = match params.remove(AXES) {
             Some(toml::Value::Table(given)) => given,
             _ => toml::Table::new(),
         };
-        let over = &shape.over;
         for name in given.keys() {
             ensure!(
                 over.contains(name),

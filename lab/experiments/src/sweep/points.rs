@@ -2,17 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{
-    Figures,
-    place::Axis,
-    shape::{Best, Column},
-};
+use super::{Figures, columns::Column, place::Axis};
 
 /// Conditions: figures by their paths, and what they are to be. `@first` and `@last` are an axis's
 /// first and last value.
 pub type Conditions = BTreeMap<String, Value>;
+
+/// Of the points along an axis the one that has most of something.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    /// The axis.
+    pub along: String,
+    /// The figure.
+    pub by: String,
+}
 
 /// One point.
 #[derive(Clone, Debug)]

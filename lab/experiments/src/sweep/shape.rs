@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 use serde::Deserialize;
 
-use super::{format::Format, plots::Plot, summary::Sum};
+use super::{
+    columns::{Cell, Column},
+    plots::Plot,
+    points::Best,
+    summary::Sum,
+};
 
 /// The section `[sweep]` of a file.
 #[derive(Clone, Deserialize)]
@@ -32,55 +37,6 @@ pub(crate) struct Shape {
     pub summary: BTreeMap<String, Sum>,
     #[serde(default)]
     pub plots: Vec<Plot>,
-}
-
-/// Of the points along an axis the one that has most of something.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Best {
-    /// The axis.
-    pub along: String,
-    /// The figure.
-    pub by: String,
-}
-
-/// A column of rows.
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-pub enum Column {
-    /// Whether an axis is one.
-    Shown(bool),
-    /// A figure as it is, under another name.
-    As(String),
-    /// A figure in another form.
-    Of(String, Format),
-}
-
-/// A column of the table.
-#[derive(Clone, Deserialize)]
-#[serde(from = "CellSpec")]
-pub struct Cell {
-    pub title: String,
-    pub of: String,
-    pub format: Format,
-}
-
-/// Title and figure, and how it is written.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum CellSpec {
-    Text(String, String),
-    Formed(String, String, Format),
-}
-
-impl From<CellSpec> for Cell {
-    fn from(spec: CellSpec) -> Cell {
-        let (title, of, format) = match spec {
-            CellSpec::Text(title, of) => (title, of, Format::Text),
-            CellSpec::Formed(title, of, format) => (title, of, format),
-        };
-        Cell { title, of, format }
-    }
 }
 
 impl Shape {
