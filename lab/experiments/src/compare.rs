@@ -7,11 +7,9 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use text::table::{Table, percent};
 
-use crate::{
-    Report,
-    table::{Table, percent},
-};
+use crate::Report;
 
 /// What is judged, by what a figure's name has in it. These fields of rows are compared beside
 /// the summary.

@@ -1,13 +1,13 @@
 use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use text::table::{Table, bars, micros, percent, thousands};
 
 use crate::{
     Backend, Measure, Options, Report, Run,
     params::exponent,
     plot,
     servers::{Rack, Saturation, Search, Servers},
-    table::{Table, bars, micros, percent, thousands},
 };
 
 /// Real servers of the demonstration with another backend, and what each may take: two CPUs carry

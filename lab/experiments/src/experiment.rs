@@ -1,106 +1,21 @@
+//! An experiment: its file, with the parameters for each world and length of run, and the kind that
+//! measures it. `shortstop-lab` lists, changes and runs experiments by this.
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use decide::Registration;
 use lab::progress::Progress;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Report, World,
+    Kind, Options, Report, Run, World,
     claim::Claim,
+    kind::{Input, SWEEP},
     parts::Parts,
-    rig::NeverCounts,
-    sweep::{self, Point, Shape},
+    run::NeverCounts,
+    sweep::Shape,
 };
-
-/// What a kind of experiment measures: a struct of its parameters, beside the run with them. Its
-/// `Deserialize` refuses fields that it does not have (`deny_unknown_fields`).
-pub trait Measure: Serialize + DeserializeOwned {
-    /// Whether one run goes through as many seeds as [`Options::seeds`] says.
-    const TAKES_SEEDS: bool = false;
-
-    /// What no machine has, so that it runs in the simulator only; none: it runs in the kernel's
-    /// world as well.
-    const TOO_LARGE: Option<&'static str> = None;
-
-    /// Checks ranges.
-    ///
-    /// # Errors
-    /// The parameter, what it is, what it may be.
-    fn check(&self) -> anyhow::Result<()>;
-
-    /// What it needs and only the kernel's world has; none: it runs in the simulator as well.
-    fn needs(&self, _: &Options) -> Option<&'static str> {
-        None
-    }
-
-    /// Runs it; adds what comes out to the report.
-    ///
-    /// # Errors
-    /// A rig that cannot be built, a process that dies, an interruption. Nothing is left behind.
-    fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()>;
-}
-
-/// A kind of experiment; made of its [`Measure`], or of the [`Point`] of a sweep.
-pub struct Kind {
-    /// Its name, as files say it.
-    name: &'static str,
-    takes_seeds: bool,
-    too_large: Option<&'static str>,
-    /// Reads and checks parameters, and gives all of them.
-    parameters: fn(&Input<'_>) -> anyhow::Result<Value>,
-    needs: fn(&Input<'_>, &Options) -> anyhow::Result<Option<&'static str>>,
-    run: fn(&Input<'_>, &Run<'_>, &mut Report) -> anyhow::Result<()>,
-}
-
-/// What a file gives its kind.
-struct Input<'f> {
-    params: toml::Table,
-    sweep: Option<&'f Shape>,
-}
-
-/// The kind of experiments that are data.
-const SWEEP: &str = "sweep";
-
-impl Kind {
-    /// The kind that measures this, under the name that files have for it.
-    pub const fn of<M: Measure>(name: &'static str) -> Kind {
-        Kind {
-            name,
-            takes_seeds: M::TAKES_SEEDS,
-            too_large: M::TOO_LARGE,
-            parameters: |given| Ok(serde_json::to_value(read::<M>(given)?)?),
-            needs: |given, options| Ok(read::<M>(given)?.needs(options)),
-            run: |given, run, report| read::<M>(given)?.run(run, report),
-        }
-    }
-
-    /// The kind `sweep`, of such points.
-    pub const fn sweep<P: Point>() -> Kind {
-        Kind {
-            name: SWEEP,
-            takes_seeds: false,
-            too_large: P::TOO_LARGE,
-            parameters: |given| sweep::parameters::<P>(&given.params, given.shape()?),
-            needs: |given, options| sweep::needs::<P>(&given.params, given.shape()?, options),
-            run: |given, run, report| sweep::run::<P>(&given.params, given.shape()?, run, report),
-        }
-    }
-}
-
-impl Input<'_> {
-    fn shape(&self) -> anyhow::Result<&Shape> {
-        self.sweep.context("kind = \"sweep\": [sweep] is missing")
-    }
-}
-
-fn read<M: Measure>(given: &Input<'_>) -> anyhow::Result<M> {
-    let table = toml::Value::Table(given.params.clone());
-    let parameters: M = table.try_into().context("parameters")?;
-    parameters.check()?;
-    Ok(parameters)
-}
 
 /// An experiment that this build knows: its file's text, and the kind that it is of.
 #[derive(Clone, Copy)]
@@ -163,82 +78,15 @@ pub struct Experiment {
     sweep: Option<Shape>,
 }
 
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The short version, done within 45 seconds.
-    pub quick: bool,
-    /// Decides everything random.
-    pub seed: u64,
-    /// How many seeds from that one on, for what takes several.
-    pub seeds: u64,
-    /// What holds the data.
-    pub backend: Backend,
-    /// The lab's name; unique if absent.
-    pub name: Option<String>,
-    /// Where.
-    pub world: World,
-    /// What switches of a simulated world can do: in the kernel's, the processes know.
-    pub disciplines: &'static [Registration],
-}
-
-/// What holds the data behind the stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// The store itself; one process stands for all servers.
-    Embedded,
-    /// One Redis per server.
-    Redis,
-    /// One memcached per server.
-    Memcached,
-}
-
-impl Backend {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Embedded => "embedded",
-            Backend::Redis => "redis",
-            Backend::Memcached => "memcached",
-        }
-    }
-
-    /// As [`Measure::needs`]: what it is beside the store.
-    pub fn needs(self) -> Option<&'static str> {
-        match self {
-            Backend::Embedded => None,
-            Backend::Redis => Some("Redis"),
-            Backend::Memcached => Some("memcached"),
-        }
-    }
-}
-
-/// What a run knows beside its parameters.
-pub struct Run<'a> {
-    /// The experiment's name: of plots and files.
-    pub name: &'a str,
-    /// The discipline that is compared with `none`.
-    pub discipline: &'a str,
-    /// How to run it.
-    pub options: &'a Options,
-    /// Where to say what is being done.
-    pub progress: &'a Progress,
-    /// What its file says that it runs.
-    pub(crate) parts: Parts,
-    /// What must never have been counted, and was.
-    pub(crate) seen: NeverCounts,
-}
-
 impl Experiment {
-    /// Reads a registered experiment, about this discipline.
+    /// Reads an experiment that this build knows, about this discipline.
     ///
     /// # Errors
     /// What is wrong with its file, parameters included.
-    pub fn of(registered: &Definition, discipline: &str) -> anyhow::Result<Experiment> {
-        let file: File = toml::from_str(registered.toml).context("experiment file")?;
+    pub fn of(definition: &Definition, discipline: &str) -> anyhow::Result<Experiment> {
+        let file: File = toml::from_str(definition.toml).context("experiment file")?;
         let File { name, kind, .. } = &file;
-        let known = registered.kind.name;
+        let known = definition.kind.name;
         ensure!(
             kind == known,
             "experiment {name}: kind = {kind:?}: registered as {known:?}"
@@ -258,7 +106,7 @@ impl Experiment {
             discipline: discipline.into(),
             runs: file.runs,
             runs_in_kernel: file.runs_in_kernel,
-            kind: registered.kind,
+            kind: definition.kind,
             params: file.params,
             quick: file.quick,
             sim: file.sim,
@@ -423,7 +271,10 @@ fn overlay(table: &mut toml::Table, by: &toml::Table) {
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
+    use crate::{Backend, Measure};
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
@@ -570,8 +421,8 @@ mod tests {
     #[test]
     fn a_file_of_another_kind_is_refused() {
         let toml = "name = \"x\"\nkind = \"other\"\ntitle = \"t\"\n";
-        let registered = Definition { toml, kind: &KIND };
-        let error = Experiment::of(&registered, "d").map(|_| ()).unwrap_err();
+        let definition = Definition { toml, kind: &KIND };
+        let error = Experiment::of(&definition, "d").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("other"), "{error}");
     }
 

@@ -10,8 +10,8 @@
 //! name = "some-skew"
 //! kind = "skew"
 //! title = "Throughput under skew"
-//! runs = ["some"]              # disciplines and programs beside the rig; when one of them changes,
-//!                              # `figures` measures again
+//! runs = ["some"]   # disciplines and programs beside the rig: `figures` measures again when one
+//!                   # of them changes
 //! runs_in_kernel = ["gateway"] # those that no simulated run has
 //! [params.rack]
 //! keys = 1000000
@@ -35,8 +35,10 @@ mod compare;
 mod demo;
 mod experiment;
 mod fill;
+mod kind;
 mod large_values;
 mod many_cores;
+mod options;
 mod outside_writes;
 pub mod params;
 mod parts;
@@ -45,6 +47,7 @@ pub mod recovery;
 mod report;
 mod resp;
 pub mod rig;
+mod run;
 pub mod servers;
 mod silent_link;
 pub mod sweep;
@@ -55,8 +58,11 @@ mod world;
 mod write_back;
 
 pub use compare::{Comparison, Figure};
-pub use experiment::{Backend, Definition, Experiment, Kind, Measure, Options, Run};
+pub use experiment::{Definition, Experiment};
+pub use kind::{Kind, Measure};
+pub use options::{Backend, Options};
 pub use report::Report;
+pub use run::Run;
 pub use world::{Choice, World};
 
 /// One distribution, without and with the cache, told to a newcomer.

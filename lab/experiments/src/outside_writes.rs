@@ -19,6 +19,7 @@ use load::workload::KeySpace;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use text::table::{Table, percent, thousands};
 use wire::{Flags, Header, Op, Packet, Secret, Status};
 
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
     resp::{Connection, Server},
     rig::LEASE_MS,
     servers::{Rack, Servers},
-    table::{Table, percent, thousands},
 };
 
 /// Keys that are read and written; all of them fit the cache.

@@ -1,3 +1,6 @@
+//! What came out of an experiment: filled by whatever measures, and printed, kept and drawn by
+//! `shortstop-lab run`.
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context, ensure};
 use history::{CHECKER, ClientRecord, Effect, Operation, Verdict, check, shrink};
 use serde_json::{Value, json};
+use text::table::{Table, thousands};
 
 use super::Report;
-use crate::table::{Table, thousands};
 
 /// Checks each of at most `keys` keys; a violation makes the report a failure, with the smallest
 /// history that shows it beside. Adds a row per key and a table.

@@ -19,14 +19,10 @@ use anyhow::ensure;
 use decide::{Items, Registration};
 use lab::interrupt;
 use serde::{Deserialize, Serialize};
+use text::table::{Table, thousands};
 
 use self::hunt::{Hunt, RerouteTimes};
-use crate::{
-    Measure, Report, Run, World,
-    params::keys,
-    table::{Table, thousands},
-    verdict::judge,
-};
+use crate::{Measure, Report, Run, World, params::keys, verdict::judge};
 
 /// Client processes on each of the two client hosts, and clients in each.
 const PROCESSES: u32 = 2;

@@ -9,11 +9,9 @@ use ::hunt::{
 use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
+use text::table::{Table, thousands};
 
-use crate::{
-    Report, Run,
-    table::{Table, thousands},
-};
+use crate::{Report, Run};
 
 /// So many seeds have every kind of fault among them.
 const ENOUGH: u64 = 100;

@@ -23,6 +23,7 @@ use lab::namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sim::{ServiceSpec, World};
+use text::table::{Table, percent, thousands};
 use wire::Cluster;
 
 use crate::{
@@ -32,7 +33,6 @@ use crate::{
     resp::Server,
     rig::{Line, Plan, Rig, TenantSpec, client},
     servers::{Rack, Servers},
-    table::{Table, percent, thousands},
 };
 use asking::Asker;
 use values::{Outcome, Values};

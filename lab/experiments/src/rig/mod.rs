@@ -21,7 +21,6 @@ pub use kernel::Console;
 pub use line::{Line, client, control, switch};
 pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
 pub use machines::{Driver, Load, Machines};
-pub(crate) use never::NeverCounts;
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{Hardware, Plan, SeatedRole, Site};
@@ -43,7 +42,7 @@ use load::{LoadConfig, Phase, PhaseResult, TenantResult};
 use serde_json::Value;
 use wire::{Cluster, Lengths, Tenant};
 
-use crate::{Run, World, parts::Parts};
+use crate::{Run, World, parts::Parts, run::NeverCounts};
 use kernel::Kernel;
 use never::CheckedLoad;
 use sim::Sim;

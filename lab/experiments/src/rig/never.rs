@@ -1,16 +1,11 @@
 //! What must never have been counted, wherever a rig counts it: by stores, by switches, and by
 //! whoever asks.
 
-use std::{cell::RefCell, rc::Rc};
-
-use hunt::ForbiddenCounts;
 use load::{Phase, PhaseResult};
 use serde_json::Value;
 
 use super::{Driver, Load, Rig};
-
-/// What all rigs and generators of a run have seen.
-pub(crate) type NeverCounts = Rc<RefCell<ForbiddenCounts>>;
+use crate::run::NeverCounts;
 
 /// A generator whose results are looked at.
 pub(super) struct CheckedLoad {

@@ -13,13 +13,13 @@ use anyhow::ensure;
 use history::{ClientsConfig, Operation};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use text::table::{Table, thousands};
 
 use self::layout::{CLIENT_HOSTS, SILENT, SILENT_ENDS, plan};
 use crate::{
     Measure, Report, Run,
     params::{keys, positive},
     rig::{Clients, Rig, TenantSpec},
-    table::{Table, thousands},
     verdict::judge,
 };
 

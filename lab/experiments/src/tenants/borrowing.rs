@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use load::{Phase, PhaseResult, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use text::table::{Table, percent, thousands};
 
 use super::{Stage, median};
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     params::{Tenancy, exponent, positive},
     plot,
     rig::{CLIENT_CPU, Load, OTHER_CPU, SwitchPage, TenantSpec, switch},
-    table::{Table, percent, thousands},
 };
 
 /// The owner, a tenant that may use its own pages only, one that borrows, and one that has all that

@@ -12,6 +12,7 @@ use history::{ClientsConfig, Operation};
 use lab::{interrupt, progress::Progress, steered::Seat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use text::table::{Table, thousands};
 
 use super::{
     Stage, median,
@@ -25,7 +26,6 @@ use crate::{
         CLIENT_CPU, Clients, Console, Line, Ownership, Rig, TenantSpec, client, control, fill,
         switch,
     },
-    table::{Table, thousands},
     verdict::judge,
 };
 

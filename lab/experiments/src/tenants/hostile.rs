@@ -20,13 +20,13 @@ use load::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use text::table::{Table, percent, thousands};
 
 use super::Stage;
 use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, part, positive},
     rig::{CLIENT_CPU, Line, Load, OTHER_CPU, TenantSpec, client, fill},
-    table::{Table, percent, thousands},
 };
 
 const VICTIM: u32 = 1;

@@ -31,6 +31,7 @@ use load::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use text::table::{Table, micros, percent, thousands};
 
 use super::{Stage, median};
 use crate::{
@@ -38,7 +39,6 @@ use crate::{
     params::{Tenancy, exponent, positive},
     plot,
     rig::{CLIENT_CPU, Hardware, Line, Load, OTHER_CPU, TenantSpec, client, switch},
-    table::{Table, micros, percent, thousands},
 };
 
 const VICTIM: u32 = 1;

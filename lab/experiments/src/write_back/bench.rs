@@ -6,6 +6,7 @@ use load::{
     search::{self, Limits},
 };
 use serde_json::{Map, Value};
+use text::table::{percent, thousands};
 
 use super::{Answer, WriteBack};
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     rig::{
         CLIENT_CPU, GeneratorSpec, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill, switch,
     },
-    table::{percent, thousands},
 };
 
 const TENANT: u32 = 7;
