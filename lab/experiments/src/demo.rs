@@ -1,3 +1,7 @@
+//! The demonstration, of the kind `demo`: the same load on the same rack, without and with the
+//! cache, told to a newcomer. `shortstop-lab run demo` runs it, on emulated servers or, told of
+//! another backend, on real ones.
+
 use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

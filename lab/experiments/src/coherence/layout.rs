@@ -1,3 +1,7 @@
+//! The plan of the hunt for stale copies: three switches of which two make a line and one a detour,
+//! two client hosts and three stores, with a fault on every link. `hunt` builds its rig from it, in
+//! namespaces; the simulated hunt draws plans of its own.
+
 use lab::{
     roles::{CONTROL_PORT, Control, Redis, Role, Store, Switch},
     topology::{Fault, Link, Topology},

@@ -1,3 +1,6 @@
+//! Switches in a line, for tenants: the plan that most experiments about tenants have their rig
+//! built from, and the names that nodes have in it.
+
 use std::collections::BTreeMap;
 
 use lab::{

@@ -1,3 +1,6 @@
+//! The plan of a rig: nodes with their roles, links, and hardware. Layouts of experiments write it;
+//! the rig and both of its worlds read it, and so they start the same things under the same names.
+
 use std::net::SocketAddr;
 
 use anyhow::Context;

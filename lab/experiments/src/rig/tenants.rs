@@ -1,3 +1,6 @@
+//! Tenants as experiments create them on a rig, and what a cluster file then says of them for their
+//! clients.
+
 use std::collections::BTreeMap;
 
 use anyhow::Context;

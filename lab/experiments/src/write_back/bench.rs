@@ -1,3 +1,6 @@
+//! The rack on which write-back is measured: two switches in a line with one tenant, its clients,
+//! and the search for what it carries. Each point of the experiment builds one or measures on one.
+
 use std::time::Duration;
 
 use lab::{progress::Progress, steered::Seat};
