@@ -126,8 +126,9 @@ pub enum PhaseKind {
     /// `seconds` is how long that may take, `arrivals` how many writes are under way.
     Fill,
     /// Reads every key of every active tenant once, again until it is answered: which of them do
-    /// switches answer?
-    Sweep,
+    /// switches answer? In a configuration it is called `sweep`.
+    #[serde(rename = "sweep")]
+    Census,
     /// Reads keys in order, the coldest first, each so many times before the next: what a scan, a
     /// backup or a crawler asks for.
     Scan {
@@ -162,9 +163,9 @@ impl Phase {
     }
 
     /// Reads every key once, at most so many at a time.
-    pub fn sweep(outstanding: usize, seconds: f64) -> Phase {
+    pub fn census(outstanding: usize, seconds: f64) -> Phase {
         Phase {
-            kind: PhaseKind::Sweep,
+            kind: PhaseKind::Census,
             ..Phase::fill(outstanding, seconds)
         }
     }

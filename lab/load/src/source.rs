@@ -203,7 +203,7 @@ impl Source {
             | PhaseKind::Dry
             | PhaseKind::Forge
             | PhaseKind::Hostile { .. } => None,
-            PhaseKind::Fill | PhaseKind::Sweep => {
+            PhaseKind::Fill | PhaseKind::Census => {
                 Some(EachKey::new(phase.arrivals, active, self.config.keys)?)
             }
         };

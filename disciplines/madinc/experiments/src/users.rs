@@ -7,7 +7,7 @@ use experiments::{
     Measure, Report, Run, World,
     params::{Distributions, Tenancy, part, positive},
     plot,
-    rig::{Line, Load, TenantSpec, sweep},
+    rig::{Line, Load, TenantSpec, census},
     table::{Table, percent, thousands},
     tenants::{ReadinessProbe, Stage, median, named, rates},
 };
@@ -229,12 +229,12 @@ struct Filling {
     steady: PhaseResult,
     /// Per tenant, the part of its keys that the switch answered in the end, each asked for once.
     answered: Vec<f64>,
-    sweep: PhaseResult,
+    census: PhaseResult,
 }
 
 impl Filling {
     fn phases(&self) -> impl Iterator<Item = &PhaseResult> {
-        let last = [&self.steady, &self.sweep];
+        let last = [&self.steady, &self.census];
         self.settled.phases.iter().chain(last)
     }
 
@@ -338,7 +338,7 @@ impl<'a> Switch<'a> {
             seconds: params.step_s,
             ..phase
         })?;
-        let (answered, sweep) = sweep(&mut load)?;
+        let (answered, census) = census(&mut load)?;
         drop(load);
         self.stage.rig.remove_tenants(&tenants)?;
         Ok(Filling {
@@ -348,7 +348,7 @@ impl<'a> Switch<'a> {
             settled,
             steady,
             answered,
-            sweep,
+            census,
         })
     }
 

@@ -601,8 +601,8 @@ pub struct GeneratorSpec<'a> {
 ///
 /// # Errors
 /// They are not answered within a minute.
-pub fn sweep(load: &mut Load) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
-    let result = load.run(&Phase::sweep(FILLING, FILL_S))?;
+pub fn census(load: &mut Load) -> anyhow::Result<(Vec<f64>, PhaseResult)> {
+    let result = load.run(&Phase::census(FILLING, FILL_S))?;
     let share = |tenant: &TenantResult| tenant.cached as f64 / (tenant.answered as f64).max(1.0);
     Ok((result.tenants.iter().map(share).collect(), result))
 }

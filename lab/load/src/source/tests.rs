@@ -212,7 +212,7 @@ fn popularity_changes_on_time() {
 #[test]
 fn every_key_is_asked_for_until_it_is_answered() {
     let mut source = Source::new(config(1000), 9).unwrap();
-    for phase in [Phase::fill(32, 60.0), Phase::sweep(32, 60.0)] {
+    for phase in [Phase::fill(32, 60.0), Phase::census(32, 60.0)] {
         let every_third = |n: u64| (!n.is_multiple_of(3)).then_some(MS);
         let (sent, result) = run(&mut source, &phase, every_third);
         let result = result.unwrap();

@@ -201,7 +201,7 @@ fn on_sockets_keys_are_filled_and_swept_and_each_request_is_counted_once() {
     const PATIENCE_S: f64 = 90.0;
     let phases = [
         Phase::fill(32, PATIENCE_S),
-        Phase::sweep(32, PATIENCE_S),
+        Phase::census(32, PATIENCE_S),
         reads(Arrivals::Open(5000.0)),
         reads(Arrivals::Closed(8)),
     ];
@@ -355,7 +355,7 @@ fn another_tenants_value_is_noticed() {
 }
 
 #[test]
-fn a_sweep_reads_each_key_once() {
+fn a_census_reads_each_key_once() {
     let mut store = keeping(false);
     let caching = move |packet: &Packet, count| {
         let (mut header, value) = store(packet, count)?;
@@ -365,7 +365,7 @@ fn a_sweep_reads_each_key_once() {
         }
         Some((header, value))
     };
-    let phases = [Phase::fill(32, 10.0), Phase::sweep(32, 10.0)];
+    let phases = [Phase::fill(32, 10.0), Phase::census(32, 10.0)];
     let results = measure_all(&[7, 8], caching, &phases);
     for tenant in &results[1].tenants {
         assert_eq!(
