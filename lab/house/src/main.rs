@@ -39,7 +39,6 @@ type Check = fn(&Tree) -> anyhow::Result<Vec<Finding>>;
 const LATER: &[&str] = &[
     "disciplines/chain/",
     "lab/emulated/",
-    "lab/experiments/",
     "lab/figures/",
     "lab/history/",
     "lab/hunt/",
