@@ -37,8 +37,8 @@ struct record {
 	__u32 nack; /* of the last word to the predecessor that something is missing */
 	__u8 shift; /* there is room for 1 << shift versions */
 	__u8 unused[7];
-	__u8 ring
-		[RING_BYTES]; /* as many of struct version, of one size; a little less for some numbers of them */
+	/* as many of struct version, of one size; a little less for some numbers of them */
+	__u8 ring[RING_BYTES];
 };
 #define RECORD_HEADER 64
 _Static_assert(sizeof(struct version) == VERSION_HEADER && sizeof(struct record) == GIVEN_MAX &&
@@ -54,7 +54,8 @@ struct note {
 	__u8 refused; /* 0: applied; else the status, plus 1 */
 	__u8 absent; /* refused because there was no such key */
 	__u8 unused[2];
-	__u32 under; /* low half of the number under which this switch made the note; 0: it was copied here */
+	/* low half of the number under which this switch made the note; 0: it was copied here */
+	__u32 under;
 };
 
 struct session {

@@ -123,7 +123,8 @@ struct facts {
 	__u64 fill_number; /* of the last member, which has not all yet; 0: it has */
 	__u32 place; /* of this switch in the chain, or NOWHERE */
 	__u32 len; /* of the chain */
-	__u32 held; /* rule 6: nothing that was applied is passed on, committed, copied or answered */
+	/* rule 6: nothing that was applied is passed on, committed, copied or answered */
+	__u32 held;
 	__u32 unused;
 };
 
