@@ -51,14 +51,7 @@ fn for_kernel(source: &str) -> (PathBuf, PathBuf, PathBuf) {
     let clang = clang();
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let status = Command::new(&clang)
-        .args([
-            "-target",
-            "bpf",
-            "-O2",
-            "-g",
-            "-mcpu=v3",
-            "-fno-stack-protector",
-        ])
+        .args(["-target", "bpf", "-O2", "-g", "-mcpu=v3", "-fno-stack-protector"])
         .args(["-Wall", "-Wextra", "-Werror"])
         .args(sparing(&clang))
         .arg(format!("-D__TARGET_ARCH_{}", name_in_headers(&arch)))
@@ -99,11 +92,7 @@ fn sparing(clang: &str) -> &'static [&'static str] {
     let version = Command::new(clang).arg("-dumpversion").output();
     let version = version.map_or(vec![], |said| said.stdout);
     let major = String::from_utf8_lossy(&version);
-    match major
-        .split('.')
-        .next()
-        .and_then(|major| major.trim().parse().ok())
-    {
+    match major.split('.').next().and_then(|major| major.trim().parse().ok()) {
         Some(0..19) => &["-fno-unroll-loops"],
         _ => &[],
     }
@@ -111,8 +100,7 @@ fn sparing(clang: &str) -> &'static [&'static str] {
 
 /// Where the object of this source lies: `NAME.bpf.o`.
 fn object_of(source: &Path, out: &Path) -> PathBuf {
-    out.join(source.file_name().expect("a file"))
-        .with_extension("o")
+    out.join(source.file_name().expect("a file")).with_extension("o")
 }
 
 /// Writes an object as programs carry it, beside the object: a fourth as long.

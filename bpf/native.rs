@@ -58,9 +58,8 @@ fn is_name(c: char) -> bool {
 /// What stands before `} NAME SEC(".maps")`.
 fn tables(text: &str) -> Vec<&str> {
     let before = text.split("SEC(\".maps\")").map(str::trim_end);
-    let mut tables: Vec<&str> = before
-        .map(|part| part.rsplit(|c| !is_name(c)).next().expect("one at least"))
-        .collect();
+    let mut tables: Vec<&str> =
+        before.map(|part| part.rsplit(|c| !is_name(c)).next().expect("one at least")).collect();
     tables.pop();
     tables
 }

@@ -60,36 +60,21 @@ mod tests {
         unique(all().iter().map(|r| r.name));
         assert!(all().iter().all(|r| r.number < NO_DISCIPLINE));
         assert!(all().iter().all(|r| r.name != decide::NONE.name));
-        assert!(
-            all()
-                .iter()
-                .all(|r| find(r.name).unwrap().number == r.number)
-        );
+        assert!(all().iter().all(|r| find(r.name).unwrap().number == r.number));
     }
 
     /// They are in the pinned tables of running switches.
     #[test]
     fn numbers_stay_as_they_are() {
         let number = |name| find(name).map(|r| r.number);
-        let names = [
-            "netcache",
-            "madinc",
-            "orbitcache",
-            "kvswitch",
-            "netcraq",
-            "netchain",
-        ];
+        let names = ["netcache", "madinc", "orbitcache", "kvswitch", "netcraq", "netchain"];
         assert_eq!(names.map(number), [0, 1, 2, 3, 4, 5].map(Some));
     }
 
     #[test]
     fn an_operation_reaches_one_store_half() {
         let stores = all().iter().filter_map(|r| r.store);
-        unique(
-            stores
-                .flat_map(|store| store.operations)
-                .map(|op| *op as u8),
-        );
+        unique(stores.flat_map(|store| store.operations).map(|op| *op as u8));
     }
 
     #[test]

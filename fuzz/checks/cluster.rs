@@ -4,9 +4,7 @@
 use wire::Cluster;
 
 pub fn cluster(bytes: &[u8]) {
-    let Some(cluster) = std::str::from_utf8(bytes)
-        .ok()
-        .and_then(|text| Cluster::parse(text).ok())
+    let Some(cluster) = std::str::from_utf8(bytes).ok().and_then(|text| Cluster::parse(text).ok())
     else {
         return;
     };

@@ -9,9 +9,7 @@ pub fn decode(bytes: &[u8]) {
     };
     packet.tag_is_valid(&Secret([1; 16]));
     let mut again = vec![];
-    packet
-        .encode(&Secret::NONE, &mut again)
-        .expect("it was decoded");
+    packet.encode(&Secret::NONE, &mut again).expect("it was decoded");
     assert_eq!(again[..56], bytes[..56]);
     assert_eq!(again[64..], bytes[64..again.len()]);
 }

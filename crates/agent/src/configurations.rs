@@ -216,26 +216,14 @@ impl Configurations {
             Some(before) => before,
             None => self.find(tenant, maps)?,
         };
-        let Configuration {
-            parameters,
-            rows,
-            groups,
-        } = self.wanted[&tenant].configuration.clone();
-        let (mut now, mut troubles) = (
-            InForce {
-                maps,
-                rows: BTreeMap::new(),
-                groups: vec![],
-            },
-            vec![],
-        );
+        let Configuration { parameters, rows, groups } = self.wanted[&tenant].configuration.clone();
+        let (mut now, mut troubles) =
+            (InForce { maps, rows: BTreeMap::new(), groups: vec![] }, vec![]);
         for row in rows {
             let name = (row.map.clone(), row.key.clone());
             let written = match before.rows.get(&name) == Some(&row.value) {
                 true => Ok(()),
-                false => is_served
-                    .clone()
-                    .and_then(|()| self.write(tenant, maps, &row)),
+                false => is_served.clone().and_then(|()| self.write(tenant, maps, &row)),
             };
             match written {
                 Ok(()) => drop(now.rows.insert(name, row.value)),
@@ -243,10 +231,7 @@ impl Configurations {
             }
         }
         for group in groups {
-            match is_served
-                .clone()
-                .and_then(|()| self.set_group(maps, &group))
-            {
+            match is_served.clone().and_then(|()| self.set_group(maps, &group)) {
                 Ok(()) => now.groups.push(group),
                 Err(trouble) => troubles.push(trouble),
             }
@@ -273,8 +258,7 @@ impl Configurations {
             ));
         }
         let rows = Rows::open(self.backing(), maps, &row.map);
-        rows.and_then(|rows| rows.write(&row.key, &row.value))
-            .map_err(|e| e.to_string())
+        rows.and_then(|rows| rows.write(&row.key, &row.value)).map_err(|e| e.to_string())
     }
 
     /// Sets a group that is not another tenant's; while it is changed nobody has it.
@@ -329,11 +313,7 @@ impl Configurations {
             let its = all.filter(|(key, _)| key.starts_with(&tenant.to_ne_bytes()));
             rows.extend(its.map(|(key, value)| ((map.name().into(), key.into()), value.into())));
         }
-        Ok(InForce {
-            maps,
-            rows,
-            groups: vec![],
-        })
+        Ok(InForce { maps, rows, groups: vec![] })
     }
 
     /// Removes rows of tenants that their discipline does not serve here.
@@ -391,8 +371,7 @@ impl Configurations {
 fn changed_discipline(tenant: u32, served: &ServedCluster, before: Option<&ServedCluster>) -> bool {
     let before = before.and_then(|before| before.tenants.get(&tenant));
     let now = served.tenants.get(&tenant);
-    now.zip(before)
-        .is_some_and(|(now, before)| now.was_another(before))
+    now.zip(before).is_some_and(|(now, before)| now.was_another(before))
 }
 
 /// Maps are named after what owns them.

@@ -25,18 +25,13 @@ pub(super) struct Requests {
 
 impl Requests {
     pub fn new(courier: Box<dyn Courier>) -> Requests {
-        Requests {
-            courier,
-            buffer: vec![],
-            request: 0,
-        }
+        Requests { courier, buffer: vec![], request: 0 }
     }
 
     /// What came back.
     pub fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut all = vec![];
-        self.courier
-            .receive(&mut |from, datagram| all.push((from, datagram.into())));
+        self.courier.receive(&mut |from, datagram| all.push((from, datagram.into())));
         all
     }
 
@@ -65,11 +60,7 @@ impl Requests {
             request: self.request,
             ..Header::new(Op::FetchRequest)
         };
-        let padding = if *secret == Secret::NONE {
-            wire::MAX_PAYLOAD
-        } else {
-            0
-        };
+        let padding = if *secret == Secret::NONE { wire::MAX_PAYLOAD } else { 0 };
         self.send(store, &Packet::new(header, &key.key, &[]), padding, secret);
     }
 

@@ -41,15 +41,11 @@ impl Storage {
         };
         let fresh = path.with_extension("new");
         fs::write(&fresh, format!("{reserved}\n")).map_err(failed(&fresh))?;
-        File::open(&fresh)
-            .and_then(|file| file.sync_all())
-            .map_err(failed(&fresh))?;
+        File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed(&fresh))?;
         fs::rename(&fresh, path).map_err(failed(path))?;
         // Else a power cut could bring the older number back.
         let directory = path.parent().unwrap_or(Path::new("."));
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(failed(directory))
+        File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed(directory))
     }
 }
 
@@ -90,11 +86,7 @@ impl Reservation {
 
     fn of(kept: Storage, reserved: u64, clock: Duration) -> Reservation {
         let part = (u64::from(clock.subsec_nanos()) << 16) / 1_000_000_000;
-        Reservation {
-            kept,
-            reserved,
-            clock: (clock.as_secs() << 16) | part,
-        }
+        Reservation { kept, reserved, clock: (clock.as_secs() << 16) | part }
     }
 
     /// Where the counter must at least stand at the start: above what was reserved before, and
@@ -173,10 +165,7 @@ mod tests {
     fn one_agent_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let held = Lock::take(directory.path(), "tor").unwrap();
-        assert!(matches!(
-            Lock::take(directory.path(), "tor"),
-            Err(AgentError::Running(_))
-        ));
+        assert!(matches!(Lock::take(directory.path(), "tor"), Err(AgentError::Running(_))));
         drop(held);
         let path = directory.path().join("switch-tor.lock");
         assert!(!path.exists(), "a lock that nobody holds leaves no file");

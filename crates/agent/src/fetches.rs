@@ -56,12 +56,7 @@ impl Fetches {
     }
 
     fn push(&mut self, key: ItemKey, place: Place, due: Instant, tries: u32) {
-        self.queue.push_back(Fetch {
-            key,
-            place,
-            due,
-            tries,
-        });
+        self.queue.push_back(Fetch { key, place, due, tries });
     }
 
     /// What is due at `now`. `wants` says under which epoch an item wants its value: it may have
@@ -101,17 +96,10 @@ impl Fetches {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place {
-        page: 1,
-        cell: 0,
-        cells: 3,
-    };
+    const PLACE: Place = Place { page: 1, cell: 0, cells: 3 };
 
     fn key(name: &'static str) -> ItemKey {
-        ItemKey {
-            tenant: 7,
-            key: name.into(),
-        }
+        ItemKey { tenant: 7, key: name.into() }
     }
 
     fn wants_all(_: &ItemKey, _: Place) -> Option<Epoch> {
@@ -138,10 +126,7 @@ mod tests {
         fetches.add(key("a"), PLACE, start);
         let (sent, since) = sent_until_given_up(&mut fetches, start);
         assert_eq!((sent, since), (4, PATIENCE + FIRST_PAUSE * 15));
-        assert_eq!(
-            fetches.due(start + since * 2, wants_all),
-            FetchRound::default()
-        );
+        assert_eq!(fetches.due(start + since * 2, wants_all), FetchRound::default());
         fetches.add_again([(key("a"), PLACE)].into_iter(), start);
         assert_eq!(sent_until_given_up(&mut fetches, start).0, 2);
     }
@@ -152,19 +137,14 @@ mod tests {
         fetches.add(key("a"), PLACE, start);
         fetches.add(key("b"), PLACE, start);
         assert_eq!(fetches.due(start, wants_all), FetchRound::default());
-        let due = fetches.due(start + PATIENCE, |key, _| {
-            (key.key == "b").then(|| Epoch::new(1, 9))
-        });
+        let due =
+            fetches.due(start + PATIENCE, |key, _| (key.key == "b").then(|| Epoch::new(1, 9)));
         assert_eq!(due.send, [(key("b"), Epoch::new(1, 9))]);
         let later = start + Duration::from_secs(9);
         let due = fetches.due(later, wants_all);
         assert_eq!(due.send.len(), 1);
         fetches.add_again([(key("a"), PLACE)].into_iter(), later);
-        assert_eq!(
-            fetches.due(later, wants_all),
-            FetchRound::default(),
-            "others are under way"
-        );
+        assert_eq!(fetches.due(later, wants_all), FetchRound::default(), "others are under way");
     }
 
     #[test]

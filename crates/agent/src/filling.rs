@@ -25,10 +25,7 @@ pub(super) struct Filling {
 
 impl Filling {
     pub fn open(at: &Backing) -> Result<Filling, AgentError> {
-        Ok(Filling {
-            leases: Leases::open(at)?,
-            fetches: Fetches::default(),
-        })
+        Ok(Filling { leases: Leases::open(at)?, fetches: Fetches::default() })
     }
 
     /// The slots of the stores' leases, taken where there are none yet.
@@ -74,12 +71,8 @@ impl Filling {
         requests: &mut Requests,
     ) -> Vec<ItemKey> {
         let Some(served) = served else { return vec![] };
-        let FetchRound {
-            send,
-            without_value,
-        } = self.fetches.due(now, |key, place| {
-            memory.wants_value(key, place, &self.leases)
-        });
+        let FetchRound { send, without_value } =
+            self.fetches.due(now, |key, place| memory.wants_value(key, place, &self.leases));
         for (key, epoch) in send {
             let Some(hash) = served.hash_of(&key) else {
                 continue;

@@ -44,12 +44,7 @@ impl Halves {
     pub fn new(disciplines: &[Registration], at: Backing) -> Halves {
         let with_half = disciplines.iter().filter_map(|r| Some((r, r.agent?)));
         let made = with_half.map(|(r, make)| (r.maps_of, make()));
-        Halves {
-            at,
-            all: made.collect(),
-            known: BTreeMap::new(),
-            maps: BTreeMap::new(),
-        }
+        Halves { at, all: made.collect(), known: BTreeMap::new(), maps: BTreeMap::new() }
     }
 
     /// Whether a half serves this tenant.
@@ -156,12 +151,9 @@ impl Halves {
         while let Some(action) = actions.pop_front() {
             let mut more = vec![];
             match action {
-                AgentAction::Send {
-                    to,
-                    header,
-                    key,
-                    value,
-                } => switch.send(to, header, &key, &value),
+                AgentAction::Send { to, header, key, value } => {
+                    switch.send(to, header, &key, &value)
+                }
                 AgentAction::Look { map, key } => {
                     let value = look(&mut self.maps, &self.at, name, map, &key);
                     half.row(now_ns, map, &key, value.as_deref(), &mut more);
@@ -189,12 +181,7 @@ fn walk(
         let Some(hash) = switch.served.hash_of(&item) else {
             continue;
         };
-        let item = Item {
-            tenant,
-            key: &item.key,
-            hash,
-            record: &record,
-        };
+        let item = Item { tenant, key: &item.key, hash, record: &record };
         half.item(now_ns, item, out);
     }
     half.items_end(now_ns, tenant, next, out);
@@ -218,18 +205,12 @@ fn look(
 
 impl Switch<'_> {
     fn send(&mut self, to: SocketAddr, header: Header, key: &[u8], value: &[u8]) {
-        let item = ItemKey {
-            tenant: header.tenant,
-            key: key.to_vec().into(),
-        };
+        let item = ItemKey { tenant: header.tenant, key: key.to_vec().into() };
         let hash = match key.is_empty() {
             true => None,
             false => self.served.hash_of(&item),
         };
-        let header = Header {
-            key_hash: hash.unwrap_or_default(),
-            ..header
-        };
+        let header = Header { key_hash: hash.unwrap_or_default(), ..header };
         let secret = self.served.system_secret();
         let packet = Packet::new(header, key, value);
         self.requests.send_for_half(to, &packet, &secret);
@@ -238,11 +219,8 @@ impl Switch<'_> {
     fn report(&self, tenant: u32, report: bytes::Bytes) {
         let discipline = self.served.tenants.get(&tenant).and_then(|t| t.discipline);
         if let Some(discipline) = discipline {
-            let body = Body::Report(HalfReport {
-                discipline: discipline.name.into(),
-                tenant,
-                report,
-            });
+            let body =
+                Body::Report(HalfReport { discipline: discipline.name.into(), tenant, report });
             send(self.out, body);
         }
     }

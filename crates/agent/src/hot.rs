@@ -64,11 +64,7 @@ impl Candidates {
             return None;
         }
         let told = sketches.estimate(key.tenant, hash, window).max(1);
-        let candidate = Candidate {
-            hash,
-            told,
-            quiet: false,
-        };
+        let candidate = Candidate { hash, told, quiet: false };
         match self.by_key.get_mut(key) {
             Some(known) => *known = candidate,
             None => self.follow(key, candidate, tenants),
@@ -88,11 +84,7 @@ impl Candidates {
     ) {
         if !self.by_key.contains_key(key) {
             let reads = sketches.estimate(key.tenant, hash, self.window).max(1);
-            let candidate = Candidate {
-                hash,
-                told: QUIET * reads,
-                quiet: true,
-            };
+            let candidate = Candidate { hash, told: QUIET * reads, quiet: true };
             self.follow(key, candidate, tenants);
         }
     }
@@ -148,11 +140,7 @@ mod tests {
                 let hash = KeyHash::default();
                 candidates.follow(
                     &ItemKey { tenant, key },
-                    Candidate {
-                        hash,
-                        told: 1,
-                        quiet: false,
-                    },
+                    Candidate { hash, told: 1, quiet: false },
                     4,
                 );
             }

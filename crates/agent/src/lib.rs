@@ -185,19 +185,12 @@ impl Agent {
         let lock = Lock::take(Path::new(LOCKS), &options.name)?;
         let clock = SystemTime::now().duration_since(UNIX_EPOCH);
         let epochs = Reservation::open(&directory, clock.unwrap_or_default())?;
-        let sizes = Sizes {
-            pages: options.pages,
-        };
+        let sizes = Sizes { pages: options.pages };
         let objects = objects(options.disciplines, sizes);
         let plane = match options.at {
-            ProgramPlace::Kernel(mode) => attach(
-                &home,
-                &options.interfaces,
-                mode,
-                &objects,
-                sizes,
-                &options.loops,
-            )?,
+            ProgramPlace::Kernel(mode) => {
+                attach(&home, &options.interfaces, mode, &objects, sizes, &options.loops)?
+            }
             ProgramPlace::Soft if home.exists() => return Err(AgentError::InKernel(options.name)),
             ProgramPlace::Soft => {
                 let (name, interfaces) = (&options.name, &options.interfaces);
@@ -218,14 +211,7 @@ impl Agent {
             Plane::Soft(_) => vec![],
         };
         status::note_refused(&options.name, &refused);
-        Ok(Agent {
-            options,
-            refused,
-            plane,
-            life: table.life(),
-            _lock: lock,
-            epochs,
-        })
+        Ok(Agent { options, refused, plane, life: table.life(), _lock: lock, epochs })
     }
 
     /// The interfaces of a switch in the kernel, with the mode chosen for each and why.
@@ -267,16 +253,13 @@ impl Agent {
             }
         };
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("tables".into())
-            .spawn(move || {
-                let courier = Box::<Sockets>::default();
-                let now = Instant::now();
-                let tables =
-                    Tables::open(programs, id, disciplines, epochs, courier, to_session, now);
-                let result = tables.and_then(|tables| thread::serve(tables, &from_session));
-                let _ = ended_tx.send(result);
-            });
+        let thread = std::thread::Builder::new().name("tables".into()).spawn(move || {
+            let courier = Box::<Sockets>::default();
+            let now = Instant::now();
+            let tables = Tables::open(programs, id, disciplines, epochs, courier, to_session, now);
+            let result = tables.and_then(|tables| thread::serve(tables, &from_session));
+            let _ = ended_tx.send(result);
+        });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
         let session = session::run(&self.options, &hello, to_tables, from_tables);
         tokio::select! {

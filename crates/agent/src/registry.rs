@@ -15,9 +15,7 @@ pub(super) fn names(disciplines: &[Registration]) -> Vec<String> {
 
 /// The disciplines' programs, for a switch of that size.
 pub fn objects(disciplines: &[Registration], sizes: Sizes) -> Vec<Object> {
-    with_programs(disciplines)
-        .map(|r| Object::of(r, sizes))
-        .collect()
+    with_programs(disciplines).map(|r| Object::of(r, sizes)).collect()
 }
 
 /// Those whose programs run here: the kernel may have refused some.

@@ -83,10 +83,7 @@ impl Reporting {
             let tallies: Vec<Tally> = tallies.map(|(word, count)| Tally { word, count }).collect();
             *before = now;
             if !tallies.is_empty() {
-                all.push(TenantTallies {
-                    tenant: *tenant,
-                    tallies,
-                });
+                all.push(TenantTallies { tenant: *tenant, tallies });
             }
         }
         Ok(all)
@@ -112,10 +109,7 @@ impl Reporting {
     /// Tells of hot keys in this window.
     pub fn tell_hot(&self, counts: &[(ItemKey, u64)], window: u32, out: &Sender<FromSwitch>) {
         for chunk in counts.chunks(KEYS_PER_MESSAGE) {
-            let report = HotReports {
-                window: window.into(),
-                keys: tenant_counts(chunk),
-            };
+            let report = HotReports { window: window.into(), keys: tenant_counts(chunk) };
             send(out, Body::Hot(report));
         }
     }
@@ -124,8 +118,7 @@ impl Reporting {
     /// reported it.
     pub fn follow(&mut self, key: &ItemKey, hash: KeyHash, tenants: usize) {
         let sketches = &self.sketches;
-        self.candidates
-            .begin_to_follow(key, hash, tenants, sketches);
+        self.candidates.begin_to_follow(key, hash, tenants, sketches);
     }
 
     /// Tells of the keys that were read more often than last told; `hits` are reads in this window
@@ -155,10 +148,7 @@ impl Reporting {
             items: tenant_counts(&seen.requests),
             pages: seen.pages,
             tenants: seen.tenants,
-            held: Some(proto::Digest {
-                count: self.digest.count,
-                sum: self.digest.sum,
-            }),
+            held: Some(proto::Digest { count: self.digest.count, sum: self.digest.sum }),
             tallies: self.take_tallies()?,
         };
         send(out, Body::Counters(counters));

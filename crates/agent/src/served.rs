@@ -51,11 +51,7 @@ impl ServedCluster {
             };
             Some((setup.tenant, here))
         };
-        ServedCluster {
-            tenants: tenants.iter().filter_map(here).collect(),
-            cluster,
-            slots,
-        }
+        ServedCluster { tenants: tenants.iter().filter_map(here).collect(), cluster, slots }
     }
 
     pub fn hash_of(&self, key: &ItemKey) -> Option<KeyHash> {
@@ -70,9 +66,7 @@ impl ServedCluster {
     }
 
     pub fn system_secret(&self) -> Secret {
-        self.cluster
-            .secret_of(TENANT_SYSTEM)
-            .unwrap_or(Secret::NONE)
+        self.cluster.secret_of(TENANT_SYSTEM).unwrap_or(Secret::NONE)
     }
 
     /// What the programs are to know of the tenants, with these parameter words; 0 where there

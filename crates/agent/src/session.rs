@@ -41,10 +41,7 @@ pub(super) async fn run(
     let stream = async |link, url: &str| {
         attach(hello, link, url, &to_tables, &mut from_tables, &mut network).await
     };
-    options
-        .control
-        .keep("the cache goes on as it is", stream)
-        .await;
+    options.control.keep("the cache goes on as it is", stream).await;
 }
 
 /// The table thread is there no longer.
@@ -65,10 +62,7 @@ async fn attach(
         return ended("stream closed");
     }
     let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
-    let response = client
-        .attach(ReceiverStream::new(upstream))
-        .await
-        .map_err(|e| said(&e))?;
+    let response = client.attach(ReceiverStream::new(upstream)).await.map_err(|e| said(&e))?;
     let mut down = response.into_inner();
     info!("attached to controller {url}");
     // What the table thread reported in the meantime is worthless to this stream.
@@ -162,9 +156,7 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
         life: of.life,
         address: of.address.map(|at| at.to_string()).unwrap_or_default(),
     };
-    FromSwitch {
-        body: Some(Body::Hello(hello)),
-    }
+    FromSwitch { body: Some(Body::Hello(hello)) }
 }
 
 /// How far a stream's greeting is: a hello, and then what is held. What the tables said before they
@@ -217,13 +209,8 @@ mod tests {
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
             assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
-            say.blocking_send(message(Body::Counters(Counters::default())))
-                .unwrap();
-            say.blocking_send(message(Body::Held(Held {
-                keys: vec![],
-                last: true,
-            })))
-            .unwrap();
+            say.blocking_send(message(Body::Counters(Counters::default()))).unwrap();
+            say.blocking_send(message(Body::Held(Held { keys: vec![], last: true }))).unwrap();
             // The queues live on, or the session would end with them.
             (heard.recv(), heard, say)
         });

@@ -39,9 +39,7 @@ impl Sockets {
             if let Ok(made) = &made {
                 let _ = setsockopt(made, sockopt::RcvBufForce, &ROOM);
             }
-            *socket = made
-                .inspect_err(|e| warn!("socket towards stores: {e}"))
-                .ok();
+            *socket = made.inspect_err(|e| warn!("socket towards stores: {e}")).ok();
         }
         socket.as_ref()
     }

@@ -89,13 +89,8 @@ pub struct Round {
 impl Round {
     fn of(going: RecirculationPorts, get: impl Fn(&str) -> u64) -> Round {
         const BEGAN: [&str; 2] = ["wake", "wake_grant"];
-        const ENDED: [&str; 5] = [
-            "round_stale",
-            "round_gone",
-            "round_lapsed",
-            "round_lost",
-            "round_parked",
-        ];
+        const ENDED: [&str; 5] =
+            ["round_stale", "round_gone", "round_lapsed", "round_lost", "round_parked"];
         let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<u64>();
         Round {
             ports: going.ports,
@@ -142,21 +137,13 @@ pub fn read(name: &str) -> Result<Status, AgentError> {
     if !home.exists()
         && let Ok(stream) = UnixStream::connect(socket(name))
     {
-        return ask(stream).map_err(|source| AgentError::Status {
-            name: name.into(),
-            source,
-        });
+        return ask(stream).map_err(|source| AgentError::Status { name: name.into(), source });
     }
     let attached = dataplane::attached(&home).into_iter().map(|(name, _)| name);
     let refused = fs::read(noted(name)).unwrap_or_default();
     Ok(Status {
         refused: serde_json::from_slice(&refused).unwrap_or_default(),
-        ..of(
-            &Backing::from(&home),
-            Mode::Kernel,
-            attached.collect(),
-            None,
-        )?
+        ..of(&Backing::from(&home), Mode::Kernel, attached.collect(), None)?
     })
 }
 
@@ -169,10 +156,7 @@ fn noted(name: &str) -> PathBuf {
 /// Notes for whoever asks for the status what the kernel refused of this switch.
 pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
     let path = noted(name);
-    let all: BTreeMap<_, _> = refused
-        .iter()
-        .map(|(of, why)| (*of, why.to_string()))
-        .collect();
+    let all: BTreeMap<_, _> = refused.iter().map(|(of, why)| (*of, why.to_string())).collect();
     let done = match all.is_empty() {
         true => fs::remove_file(&path).or_else(|e| match e.kind() {
             io::ErrorKind::NotFound => Ok(()),
@@ -181,10 +165,7 @@ pub(crate) fn note_refused(name: &str, refused: &[(&str, Refusal)]) {
         false => fs::write(&path, serde_json::to_vec(&all).unwrap_or_default()),
     };
     if let Err(e) = done {
-        warn!(
-            "{}: {e}: `switch status` does not show what the kernel refuses",
-            path.display()
-        );
+        warn!("{}: {e}: `switch status` does not show what the kernel refuses", path.display());
     }
 }
 
@@ -214,10 +195,7 @@ impl StatusServer {
     /// Needs a tokio runtime, and that nobody else has the switch's name.
     pub fn open(soft: &Soft, interfaces: &[String]) -> Result<StatusServer, AgentError> {
         let path = socket(soft.switch().name());
-        let failed = |source| AgentError::State {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| AgentError::State { path: path.clone(), source };
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
@@ -264,16 +242,8 @@ fn of(
     let table = Table::open(at)?;
     let held = table.scan();
     let counters = Counters::open(at)?.read()?;
-    let get = |name: &str| {
-        counters
-            .iter()
-            .find(|(c, _)| c.name == name)
-            .map_or(0, |(_, v)| *v)
-    };
-    let hits = ["hit", "wake", "hit_round", "lent_read"]
-        .map(get)
-        .iter()
-        .sum::<u64>();
+    let get = |name: &str| counters.iter().find(|(c, _)| c.name == name).map_or(0, |(_, v)| *v);
+    let hits = ["hit", "wake", "hit_round", "lent_read"].map(get).iter().sum::<u64>();
     let going = match at {
         Backing::Pinned(home) => RecirculationPorts::of(home),
         Backing::Native(_) => RecirculationPorts::default(),
@@ -307,19 +277,12 @@ fn of(
         invalidation_epoch: table.epoch(),
         reads,
         hits,
-        hit_ratio: if reads == 0 {
-            0.0
-        } else {
-            hits as f64 / reads as f64
-        },
+        hit_ratio: if reads == 0 { 0.0 } else { hits as f64 / reads as f64 },
         leases: Leases::open(at)?.all(),
         lent: LoanCounts::of(at)?,
         round: Round::of(going, get),
         lost,
         refused: BTreeMap::new(),
-        counters: counters
-            .iter()
-            .map(|(c, value)| (c.name.clone(), *value))
-            .collect(),
+        counters: counters.iter().map(|(c, value)| (c.name.clone(), *value)).collect(),
     })
 }

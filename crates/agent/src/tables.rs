@@ -128,8 +128,7 @@ impl Tables {
             let window = self.memory.window();
             let memory = &self.memory;
             let hits = |key: &ItemKey| memory.requests_on_probation(key);
-            self.reporting
-                .tell_risen(ReportMoment::Doubled, window, hits, &self.out);
+            self.reporting.tell_risen(ReportMoment::Doubled, window, hits, &self.out);
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
@@ -215,11 +214,7 @@ impl Tables {
         let backing = self.configurations.backing();
         self.memory.begin_probation(backing, &served)?;
         self.reporting.fit(served.tenants.keys().copied())?;
-        info!(
-            "set up: {} tenants, {} stores",
-            served.tenants.len(),
-            served.slots.len()
-        );
+        info!("set up: {} tenants, {} stores", served.tenants.len(), served.slots.len());
         self.served = Some(served);
         self.pass_on_news();
         if waited {
@@ -274,9 +269,7 @@ impl Tables {
     fn tell_configured(&mut self) {
         let tenants = self.configurations.untold();
         if !tenants.is_empty() {
-            let body = Body::Configured(Configured {
-                tenants: tenants.clone(),
-            });
+            let body = Body::Configured(Configured { tenants: tenants.clone() });
             if send(&self.out, body) {
                 self.configurations.told(&tenants);
             }
@@ -310,10 +303,7 @@ impl Tables {
         }
         let last = chunks.len() - 1;
         let tell = |(n, chunk): (usize, &[&ItemKey])| {
-            let part = proto::Held {
-                keys: tenant_keys(chunk.iter().copied()),
-                last: n == last,
-            };
+            let part = proto::Held { keys: tenant_keys(chunk.iter().copied()), last: n == last };
             send(&self.out, Body::Held(part))
         };
         let all_told = chunks.into_iter().enumerate().all(tell);
@@ -360,13 +350,7 @@ impl Tables {
         let (mut hot, mut too_small) = (vec![], vec![]);
         for event in events {
             match event {
-                Event::Hot {
-                    tenant,
-                    key,
-                    window,
-                    has_item,
-                    ..
-                } => {
+                Event::Hot { tenant, key, window, has_item, .. } => {
                     let key = key.into();
                     let key = ItemKey { tenant, key };
                     // The hash is made anew: what a packet claims could hide an entry from writes.
@@ -378,11 +362,7 @@ impl Tables {
                         hot.push((key, count));
                     }
                 }
-                Event::TooLarge {
-                    tenant,
-                    key,
-                    value_len,
-                } => {
+                Event::TooLarge { tenant, key, value_len } => {
                     let key = key.into();
                     too_small.push((ItemKey { tenant, key }, usize::from(value_len)));
                 }
@@ -398,14 +378,11 @@ impl Tables {
         let window = self.memory.window();
         let memory = &self.memory;
         let hits = |key: &ItemKey| memory.requests_on_probation(key);
-        self.reporting
-            .tell_risen(ReportMoment::AtEnd, window, hits, &self.out);
+        self.reporting.tell_risen(ReportMoment::AtEnd, window, hits, &self.out);
         let seen = self.memory.end_window();
-        self.filling
-            .fetch_missing(&seen.requests, &self.memory, self.now);
+        self.filling.fetch_missing(&seen.requests, &self.memory, self.now);
         let window_ms = self.window.as_millis() as u32;
-        self.reporting
-            .tell_window(window, window_ms, seen, &self.out)?;
+        self.reporting.tell_window(window, window_ms, seen, &self.out)?;
         self.memory.apply_pages(self.served.as_ref())?;
         self.pass_on_news();
         self.confirm_pages();
@@ -435,8 +412,7 @@ impl Tables {
     fn ask_for_leases(&mut self) {
         if let Some(served) = &self.served {
             let switch = self.memory.switch_id();
-            self.filling
-                .ask_for_leases(switch, served, &mut self.requests);
+            self.filling.ask_for_leases(switch, served, &mut self.requests);
         }
     }
 

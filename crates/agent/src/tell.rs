@@ -34,10 +34,7 @@ pub(super) fn tenant_keys<'a>(keys: impl IntoIterator<Item = &'a ItemKey>) -> Ve
 pub(super) fn tenant_counts(counts: &[(ItemKey, u64)]) -> Vec<TenantCounts> {
     let mut tenants: BTreeMap<u32, Vec<_>> = BTreeMap::new();
     for (ItemKey { tenant, key }, count) in counts {
-        tenants.entry(*tenant).or_default().push(KeyCount {
-            key: key.clone(),
-            count: *count,
-        });
+        tenants.entry(*tenant).or_default().push(KeyCount { key: key.clone(), count: *count });
     }
     let of = |(tenant, keys)| TenantCounts { tenant, keys };
     tenants.into_iter().map(of).collect()
@@ -48,10 +45,7 @@ mod tests {
     use super::*;
 
     fn key(tenant: u32, key: &'static str) -> ItemKey {
-        ItemKey {
-            tenant,
-            key: key.into(),
-        }
+        ItemKey { tenant, key: key.into() }
     }
 
     #[test]

@@ -47,9 +47,7 @@ impl Interceptor for Bearer {
         mut request: tonic::Request<()>,
     ) -> Result<tonic::Request<()>, tonic::Status> {
         if let Some(value) = &self.0 {
-            request
-                .metadata_mut()
-                .insert("authorization", value.clone());
+            request.metadata_mut().insert("authorization", value.clone());
         }
         Ok(request)
     }
@@ -60,15 +58,11 @@ impl Interceptor for Bearer {
 /// # Errors
 /// One line: the part that is no URL of a controller.
 pub(crate) fn parse_urls(text: &str) -> Result<Vec<String>, String> {
-    let urls: Vec<String> = text
-        .split(',')
-        .map(|url| url.trim().trim_end_matches('/').to_string())
-        .collect();
+    let urls: Vec<String> =
+        text.split(',').map(|url| url.trim().trim_end_matches('/').to_string()).collect();
     for url in &urls {
-        let host = url
-            .strip_prefix("http://")
-            .or_else(|| url.strip_prefix("https://"))
-            .unwrap_or("");
+        let host =
+            url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or("");
         let good =
             !host.is_empty() && !host.contains('/') && Endpoint::from_shared(url.clone()).is_ok();
         if !good {
@@ -86,10 +80,7 @@ impl ControlEndpoint {
     /// # Errors
     /// One line: the part that is no URL of a controller.
     pub fn new(urls: &str) -> Result<ControlEndpoint, String> {
-        Ok(ControlEndpoint {
-            urls: parse_urls(urls)?,
-            ..ControlEndpoint::default()
-        })
+        Ok(ControlEndpoint { urls: parse_urls(urls)?, ..ControlEndpoint::default() })
     }
 
     /// Connects to the controller at `url`, for example where one said that the leader is.

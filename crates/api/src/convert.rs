@@ -61,8 +61,7 @@ fn each<A, B>(all: &[A], one: impl Fn(&A) -> Result<B, String>) -> Result<Vec<B>
 }
 
 fn address(text: &String) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("store {text:?}: expected an address with a port"))
+    text.parse().map_err(|_| format!("store {text:?}: expected an address with a port"))
 }
 
 fn store_to(store: &Store) -> proto::Store {
@@ -80,19 +79,13 @@ fn store(store: &proto::Store) -> Result<Store, String> {
         first: store.first,
         last: store.last,
         rack: u16::try_from(store.rack).map_err(|_| {
-            format!(
-                "store {}: rack {}: no switch has this id",
-                store.address, store.rack
-            )
+            format!("store {}: rack {}: no switch has this id", store.address, store.rack)
         })?,
     })
 }
 
 fn switch_to(switch: &SwitchPlace) -> proto::SwitchPlace {
-    proto::SwitchPlace {
-        name: switch.name.clone(),
-        address: switch.address.to_string(),
-    }
+    proto::SwitchPlace { name: switch.name.clone(), address: switch.address.to_string() }
 }
 
 fn switch(switch: &proto::SwitchPlace) -> Result<SwitchPlace, String> {
@@ -126,11 +119,7 @@ fn tenant(tenant: &proto::Tenant) -> Result<Tenant, String> {
         also_secret: secret(&tenant.also_secret),
         hash_secret: secret(&tenant.hash_secret),
         rate: tenant.rate,
-        over_rate: if tenant.drop_over_rate {
-            OverRate::Drop
-        } else {
-            OverRate::Forward
-        },
+        over_rate: if tenant.drop_over_rate { OverRate::Drop } else { OverRate::Forward },
         stores: each(&tenant.stores, address)?,
         write_back_ms: tenant.write_back_ms,
     })
@@ -166,19 +155,13 @@ impl From<OverRate> for types::OverRate {
 
 impl From<&ItemKey> for proto::Key {
     fn from(key: &ItemKey) -> proto::Key {
-        proto::Key {
-            tenant: key.tenant,
-            key: key.key.clone(),
-        }
+        proto::Key { tenant: key.tenant, key: key.key.clone() }
     }
 }
 
 impl From<proto::Key> for ItemKey {
     fn from(key: proto::Key) -> ItemKey {
-        ItemKey {
-            tenant: key.tenant,
-            key: key.key,
-        }
+        ItemKey { tenant: key.tenant, key: key.key }
     }
 }
 
@@ -194,15 +177,11 @@ pub fn command(seq: u64, key: &ItemKey, change: &Change) -> proto::Command {
             },
         }),
         Change::Remove => Body::Remove(key.into()),
-        Change::RemoveIf(begins) => Body::RemoveIf(proto::RemoveIf {
-            key: Some(key.into()),
-            begins: begins.clone(),
-        }),
+        Change::RemoveIf(begins) => {
+            Body::RemoveIf(proto::RemoveIf { key: Some(key.into()), begins: begins.clone() })
+        }
     };
-    proto::Command {
-        seq,
-        body: Some(body),
-    }
+    proto::Command { seq, body: Some(body) }
 }
 
 /// What a command says; `None` if it says nothing.
@@ -318,10 +297,7 @@ mod tests {
 
     #[test]
     fn changes_and_configurations_survive_theirs() {
-        let key = ItemKey {
-            tenant: 7,
-            key: Bytes::from_static(b"k"),
-        };
+        let key = ItemKey { tenant: 7, key: Bytes::from_static(b"k") };
         for before in [
             Change::Remove,
             Change::RemoveIf(Bytes::from_static(b"rec")),
@@ -334,16 +310,8 @@ mod tests {
         }
         let before = Configuration {
             parameters: [1, 2],
-            rows: vec![Row {
-                map: "m".into(),
-                key: Bytes::from_static(b"k"),
-                value: Bytes::new(),
-            }],
-            groups: vec![Group {
-                map: "g".into(),
-                index: 3,
-                ports: vec!["eth0".into()],
-            }],
+            rows: vec![Row { map: "m".into(), key: Bytes::from_static(b"k"), value: Bytes::new() }],
+            groups: vec![Group { map: "g".into(), index: 3, ports: vec!["eth0".into()] }],
         };
         assert_eq!(configuration(&configuration_to(7, 1, &before)), before);
     }

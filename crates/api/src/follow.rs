@@ -104,17 +104,8 @@ impl Uplink {
             Some(to_store::Body::Placements(message)) => {
                 take(StoreNews::Placements(crate::convert::placements(&message))).await;
             }
-            Some(to_store::Body::Message(HalfMessage {
-                seq,
-                discipline,
-                tenant,
-                message,
-            })) => {
-                let told = StoreNews::Message {
-                    discipline,
-                    tenant,
-                    message,
-                };
+            Some(to_store::Body::Message(HalfMessage { seq, discipline, tenant, message })) => {
+                let told = StoreNews::Message { discipline, tenant, message };
                 take(told).await;
                 // It says all that an earlier one said.
                 self.waiting.retain(|body| !matches!(body, Body::Ack(_)));
@@ -130,8 +121,6 @@ impl Uplink {
         let Ok(room) = self.sender.reserve().await else {
             return std::future::pending().await;
         };
-        room.send(FromStore {
-            body: self.waiting.pop_front(),
-        });
+        room.send(FromStore { body: self.waiting.pop_front() });
     }
 }

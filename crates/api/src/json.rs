@@ -68,9 +68,7 @@ impl AdminRequest {
         &self,
         mut link: Link,
     ) -> Result<(StatusCode, String), Box<dyn std::error::Error + Send + Sync>> {
-        let request = http::Request::builder()
-            .method(&self.method)
-            .uri(&self.path);
+        let request = http::Request::builder().method(&self.method).uri(&self.path);
         let request = match &self.body {
             Some((kind, text)) => request
                 .header(header::CONTENT_TYPE, *kind)

@@ -42,9 +42,7 @@ impl ControlEndpoint {
                 break;
             }
             let which = first.wrapping_add(turn) % self.urls.len();
-            let url = redirected
-                .take()
-                .unwrap_or_else(|| self.urls[which].clone());
+            let url = redirected.take().unwrap_or_else(|| self.urls[which].clone());
             let heard = match self.connect_to(&url).await {
                 Ok(link) => ask(link, &url).await,
                 Err(line) => ControllerAnswer::Later(line),
@@ -79,8 +77,7 @@ impl ControlEndpoint {
     /// # Errors
     /// As [`ControlEndpoint::connect_to`], of the last one.
     pub async fn connect(&self, first: usize) -> Result<(Link, usize), String> {
-        self.leader(first, async |link, _| ControllerAnswer::Done(link))
-            .await
+        self.leader(first, async |link, _| ControllerAnswer::Done(link)).await
     }
 
     /// Keeps a stream to the controller that leads, for as long as this is polled. `stream` begins

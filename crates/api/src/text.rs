@@ -6,11 +6,8 @@ const SHOWN: usize = 400;
 /// `text` on one line: runs of white space and control characters become one space; cut when it
 /// is long.
 pub fn one_line(text: &str) -> String {
-    let visible: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(SHOWN)
-        .collect();
+    let visible: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

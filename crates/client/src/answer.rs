@@ -34,13 +34,7 @@ impl Answer {
     /// The answer that one packet is: its header, with a whole value that is opened already;
     /// `store` has sent it, or the switch that answers in its place.
     pub fn new(store: SocketAddr, request: Request, header: Header, value: Bytes) -> Answer {
-        Answer {
-            store,
-            request,
-            header,
-            len: value.len(),
-            value,
-        }
+        Answer { store, request, header, len: value.len(), value }
     }
 
     /// What a read found; none: there is no such key.
@@ -122,23 +116,14 @@ impl Answer {
     /// The error for a status that is no success of this operation.
     fn refusal(&self) -> Error {
         let store = self.store;
-        let Request {
-            tenant,
-            value_len: len,
-            is_write: write,
-        } = self.request;
+        let Request { tenant, value_len: len, is_write: write } = self.request;
         match self.header.status {
-            Status::Mismatch if write => Error::Mismatch {
-                current: self.header.version,
-            },
+            Status::Mismatch if write => Error::Mismatch { current: self.header.version },
             Status::WrongPartition => Error::WrongPartition { store },
             Status::TooLarge => Error::TooLarge { store, len, write },
             Status::BackendError => Error::Backend { store, write },
             Status::Denied => Error::Denied { store, tenant },
-            _ => Error::BadReply {
-                store,
-                what: "a status that does not belong to it",
-            },
+            _ => Error::BadReply { store, what: "a status that does not belong to it" },
         }
     }
 }

@@ -123,11 +123,8 @@ impl Call {
     /// What is asked for fits no packet.
     pub fn new(rules: &Rules, operation: &Operation<'_>, now_ns: u64) -> Result<Call, Error> {
         let header = operation.header()?;
-        let limit = if header.op.is_write() {
-            rules.write_deadline
-        } else {
-            rules.options.deadline
-        };
+        let limit =
+            if header.op.is_write() { rules.write_deadline } else { rules.options.deadline };
         check_key(operation.key())?;
         let name = rules.envelope.name(operation.key());
         let key = name.as_ref();
@@ -296,9 +293,7 @@ impl Call {
         now_ns: u64,
         random: f64,
     ) -> Step {
-        if let State::Asked {
-            once_ns: Some(sent_ns),
-        } = self.state
+        if let State::Asked { once_ns: Some(sent_ns) } = self.state
             && header.request == self.header.request
         {
             let time = Duration::from_nanos(now_ns.saturating_sub(sent_ns));
@@ -427,9 +422,7 @@ impl Call {
         if header.life <= LIFE_UNKNOWN {
             return self.bad("another life without a name");
         }
-        let risked_ns = self
-            .risked_ns
-            .map(|since_ns| now_ns.saturating_sub(since_ns));
+        let risked_ns = self.risked_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         match wire::goes_on(header, self.past_owner(), risked_ns) {
             GoesOn::PastOwner => self.header.flags = self.header.flags.with(Flags::ALL),
             GoesOn::Unknown => return Step::Done(Err(self.timed_out(rules))),
@@ -532,11 +525,7 @@ impl Call {
                     (request, write(&rules.secrets.tag, header, key, &[], len))
                 };
                 let (request, datagram, again) = pull.next(rules, now_ns, random, of_part)?;
-                let outgoing = Outgoing {
-                    request,
-                    datagram,
-                    many: false,
-                };
+                let outgoing = Outgoing { request, datagram, many: false };
                 (outgoing, again, true)
             }
             Parts::Push(push) => {
@@ -560,8 +549,7 @@ impl Call {
             rules.counters.retransmitted.add_one();
         }
         self.tries += 1;
-        self.fit
-            .sent(outgoing.request, outgoing.datagram.len(), now_ns);
+        self.fit.sent(outgoing.request, outgoing.datagram.len(), now_ns);
         if known && all {
             self.risked_ns.get_or_insert(now_ns);
         }
@@ -663,14 +651,9 @@ impl Call {
                 denied,
                 short_path,
             },
-            _ if self.header.op.is_write() => Error::OutcomeUnknown {
-                store,
-                after_ms,
-                tries,
-                try_again,
-                denied,
-                short_path,
-            },
+            _ if self.header.op.is_write() => {
+                Error::OutcomeUnknown { store, after_ms, tries, try_again, denied, short_path }
+            }
             _ => Error::Timeout {
                 store,
                 after_ms,
@@ -684,10 +667,7 @@ impl Call {
     }
 
     fn cannot_send(&self, source: io::Error) -> Error {
-        Error::Socket {
-            what: format!("cannot send to {}", self.store),
-            source,
-        }
+        Error::Socket { what: format!("cannot send to {}", self.store), source }
     }
 
     fn bad(&self, what: &'static str) -> Step {
@@ -710,9 +690,7 @@ impl Call {
     fn ask(&mut self, rules: &Rules, now_ns: u64) -> Step {
         let first = rules.round_trip.timeout();
         self.waits = Backoff::new(first, rules.options.max_timeout);
-        self.state = State::Asked {
-            once_ns: Some(now_ns),
-        };
+        self.state = State::Asked { once_ns: Some(now_ns) };
         if let Parts::None { due } = &mut self.parts {
             *due = true;
         }
@@ -785,9 +763,7 @@ impl Call {
     /// Makes the request's datagram anew under its id: stores must see copies of the one before as
     /// the same request.
     fn sign_again(&mut self, rules: &Rules, now_ns: u64) {
-        let Header {
-            client, request, ..
-        } = self.header;
+        let Header { client, request, .. } = self.header;
         self.sign(rules, Id { client, request }, now_ns);
     }
 
@@ -800,11 +776,7 @@ impl Call {
         let mut datagram = Vec::from(mem::take(&mut self.datagram));
         let len = HEADER_LEN + key_len + usize::from(self.header.value_len);
         datagram.resize(len.max(room), 0);
-        let head = head(
-            &rules.secrets.tag,
-            self.header,
-            &datagram[HEADER_LEN..][..key_len],
-        );
+        let head = head(&rules.secrets.tag, self.header, &datagram[HEADER_LEN..][..key_len]);
         datagram[..HEADER_LEN].copy_from_slice(&head);
         self.datagram = datagram.into();
     }

@@ -51,25 +51,15 @@ impl Client {
         options: Options,
     ) -> Result<Client, Error> {
         let rules = Rules::new(cluster, tenant, options, rand::random())?;
-        let open = |v6| {
-            rules
-                .routes
-                .has_family(v6)
-                .then(|| Port::open(v6, &rules))
-                .transpose()
-        };
+        let open = |v6| rules.routes.has_family(v6).then(|| Port::open(v6, &rules)).transpose();
         let inner = Inner {
             v4: open(false)?,
             v6: open(true)?,
             free: Semaphore::new(rules.options.max_in_flight),
-            windows: (0..rules.routes.windows)
-                .map(|_| WriteWindow::new())
-                .collect(),
+            windows: (0..rules.routes.windows).map(|_| WriteWindow::new()).collect(),
             rules,
         };
-        Ok(Client {
-            inner: Arc::new(inner),
-        })
+        Ok(Client { inner: Arc::new(inner) })
     }
 
     /// Carries out any operation.
@@ -105,11 +95,7 @@ impl Client {
     /// most half of `Options::max_in_flight` of them, so that other calls find a place.
     pub async fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<Value>, Error>> {
         let window = (self.inner.rules.options.max_in_flight / 2).max(1);
-        stream::iter(keys)
-            .map(|key| self.get(key))
-            .buffered(window)
-            .collect()
-            .await
+        stream::iter(keys).map(|key| self.get(key)).buffered(window).collect().await
     }
 
     /// Writes a value, to be forgotten after `ttl` if given, and returns its new version.
@@ -136,8 +122,7 @@ impl Client {
         expected: u64,
         value: impl AsRef<[u8]>,
     ) -> Result<u64, Error> {
-        self.set_if(key, value, None, Condition::Version(expected))
-            .await
+        self.set_if(key, value, None, Condition::Version(expected)).await
     }
 
     /// Writes a value if a condition holds, and returns the new version.
@@ -152,12 +137,7 @@ impl Client {
         ttl: Option<Duration>,
         condition: Condition,
     ) -> Result<u64, Error> {
-        let set = Operation::Set {
-            key: key.as_ref(),
-            value: value.as_ref(),
-            ttl,
-            condition,
-        };
+        let set = Operation::Set { key: key.as_ref(), value: value.as_ref(), ttl, condition };
         self.call(set).await?.written()
     }
 
@@ -180,9 +160,7 @@ impl Client {
         condition: Condition,
     ) -> Result<bool, Error> {
         let key = key.as_ref();
-        self.call(Operation::Delete { key, condition })
-            .await?
-            .removed()
+        self.call(Operation::Delete { key, condition }).await?.removed()
     }
 
     /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and
@@ -198,11 +176,7 @@ impl Client {
         number: u64,
         value: impl AsRef<[u8]>,
     ) -> Result<(u64, Bytes), Error> {
-        let ask = Operation::Ask {
-            key: key.as_ref(),
-            number,
-            value: value.as_ref(),
-        };
+        let ask = Operation::Ask { key: key.as_ref(), number, value: value.as_ref() };
         self.call(ask).await?.said()
     }
 
@@ -219,9 +193,7 @@ impl Inner {
         let mut call = Call::new(rules, operation, clock::now_ns())?;
         let deadline = clock::timer(call.deadline_ns());
         let full = |_| rules.full();
-        let _place = timeout_at(deadline, self.free.acquire())
-            .await
-            .map_err(full)?;
+        let _place = timeout_at(deadline, self.free.acquire()).await.map_err(full)?;
         let (_in_order, id) = match call.window() {
             Some(window) => {
                 let entered = self.windows[window].enter(|| rules.new_id());
@@ -232,9 +204,7 @@ impl Inner {
         };
         let store = call.store();
         let port = if store.is_ipv6() { &self.v6 } else { &self.v4 };
-        let port = port
-            .as_ref()
-            .expect("a socket was opened for each family in the cluster");
+        let port = port.as_ref().expect("a socket was opened for each family in the cluster");
         let mut inbox = port.inbox();
         let mut step = call.start(rules, id, clock::now_ns());
         loop {

@@ -71,12 +71,10 @@ impl Envelope {
             return Ok(value);
         };
         let key = HiddenKey(name.try_into().expect("hidden keys have one length"));
-        seal.open(&key, &value)
-            .map(Bytes::from)
-            .map_err(|why| Error::NotOpened {
-                store,
-                from_switch: flags.has(Flags::CACHED),
-                why,
-            })
+        seal.open(&key, &value).map(Bytes::from).map_err(|why| Error::NotOpened {
+            store,
+            from_switch: flags.has(Flags::CACHED),
+            why,
+        })
     }
 }

@@ -240,27 +240,16 @@ fn what_came(changes: &u32) -> String {
 }
 
 fn whence(store: &SocketAddr, from_switch: &bool) -> String {
-    if *from_switch {
-        format!("a switch before {store}")
-    } else {
-        store.to_string()
-    }
+    if *from_switch { format!("a switch before {store}") } else { store.to_string() }
 }
 
 fn put_off(try_again: &bool) -> &'static str {
-    if *try_again {
-        "; the store puts requests off for now"
-    } else {
-        ""
-    }
+    if *try_again { "; the store puts requests off for now" } else { "" }
 }
 
 fn reason(tenant: &Option<u32>) -> String {
     tenant.map_or(String::new(), |tenant| {
-        format!(
-            "; it denies them: tenant {tenant} is {}",
-            not_there(&tenant)
-        )
+        format!("; it denies them: tenant {tenant} is {}", not_there(&tenant))
     })
 }
 

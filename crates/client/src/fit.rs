@@ -96,11 +96,7 @@ impl Fit {
         let is_short = self.capped || rules.paths.is_short(self.window, now_ns);
         let is_known = known.is_some() || self.need > 0;
         if !is_read(header.op) {
-            let most = if is_short && self.need == 0 {
-                short
-            } else {
-                most
-            };
+            let most = if is_short && self.need == 0 { short } else { most };
             return (beside + need).min(most);
         }
         self.in_parts |= is_short && is_known && beside + need > short;
@@ -175,9 +171,7 @@ impl Fit {
         let answer = |value_len| HEADER_LEN + usize::from(header.key_len) + value_len;
         let long = long
             || self.is_long(answer(usize::from(header.value_len)))
-            || self
-                .long
-                .is_some_and(|long| long.request == Some(header.request));
+            || self.long.is_some_and(|long| long.request == Some(header.request));
         // What a switch answers says nothing of the rest of the way to the store.
         if !header.flags.has(Flags::CACHED) {
             rules.paths.heard(self.window, long, now_ns);

@@ -20,11 +20,7 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub fn new() -> Flow {
-        Flow {
-            window: FIRST,
-            came: 0,
-            halved_until_ns: 0,
-        }
+        Flow { window: FIRST, came: 0, halved_until_ns: 0 }
     }
 
     /// Parts that may be under way.

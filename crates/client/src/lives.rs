@@ -42,10 +42,7 @@ impl Lives {
 
     /// The life that a write of this key names, which the store with this window owns.
     pub fn of_key(&self, window: usize, key: &KeyHash) -> u16 {
-        let own = self
-            .any_key
-            .load(Relaxed)
-            .then(|| self.keys().get(key).copied());
+        let own = self.any_key.load(Relaxed).then(|| self.keys().get(key).copied());
         own.flatten().unwrap_or_else(|| self.of_store(window))
     }
 
@@ -85,12 +82,7 @@ mod tests {
     }
 
     fn other_life(life: u16, flags: Flags) -> Header {
-        Header {
-            status: Status::OtherLife,
-            flags,
-            life,
-            ..Header::new(Op::WriteReply)
-        }
+        Header { status: Status::OtherLife, flags, life, ..Header::new(Op::WriteReply) }
     }
 
     #[test]
@@ -99,10 +91,7 @@ mod tests {
         lives.heard(1, &key(1), LIFE_UNKNOWN, &other_life(77, Flags::NONE));
         lives.heard(1, &key(1), 77, &other_life(90, Flags::CACHED));
         assert_eq!((lives.of_store(0), lives.of_store(1)), (LIFE_UNKNOWN, 77));
-        assert_eq!(
-            (lives.of_key(1, &key(1)), lives.of_key(1, &key(2))),
-            (90, 77)
-        );
+        assert_eq!((lives.of_key(1, &key(1)), lives.of_key(1, &key(2))), (90, 77));
         lives.heard(1, &key(1), 90, &other_life(78, Flags::NONE));
         assert_eq!((lives.of_key(1, &key(1)), lives.of_store(1)), (78, 78));
     }
@@ -110,10 +99,7 @@ mod tests {
     #[test]
     fn an_answer_that_repeats_a_keys_life_does_not_make_it_the_stores() {
         let lives = Lives::new(1);
-        let ok = |life| Header {
-            life,
-            ..Header::new(Op::WriteReply)
-        };
+        let ok = |life| Header { life, ..Header::new(Op::WriteReply) };
         lives.heard(0, &key(1), 1, &ok(77));
         lives.heard(0, &key(1), 90, &ok(90));
         assert_eq!(lives.of_store(0), 77);

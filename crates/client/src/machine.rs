@@ -108,9 +108,7 @@ impl Machine {
             timers: BTreeSet::new(),
             free: rules.options.max_in_flight,
             queue: VecDeque::new(),
-            windows: (0..rules.routes.windows)
-                .map(|_| Window::default())
-                .collect(),
+            windows: (0..rules.routes.windows).map(|_| Window::default()).collect(),
             freed: vec![],
             datagrams: VecDeque::new(),
             finished: VecDeque::new(),
@@ -127,12 +125,7 @@ impl Machine {
             Ok(call) => {
                 let until_ns = call.deadline_ns();
                 let stage = Stage::Nothing;
-                let running = RunningCall {
-                    call,
-                    stage,
-                    requests: vec![],
-                    until_ns,
-                };
+                let running = RunningCall { call, stage, requests: vec![], until_ns };
                 self.calls.insert(number, running);
                 self.timers.insert((until_ns, number));
                 self.queue.push_back(number);
@@ -178,10 +171,7 @@ impl Machine {
             };
             self.carry_out(number, step, now_ns);
             let next_ns = self.calls.get(&number).map(|running| running.until_ns);
-            debug_assert!(
-                next_ns.is_none_or(|at| at > now_ns),
-                "its time would come for ever"
-            );
+            debug_assert!(next_ns.is_none_or(|at| at > now_ns), "its time would come for ever");
         }
         self.admit(now_ns);
     }
@@ -212,11 +202,7 @@ impl Machine {
         let call = &mut running.call;
         let store = call.store();
         while let Some(outgoing) = call.next(&self.rules, now_ns, self.rng.random()) {
-            let Outgoing {
-                request,
-                datagram,
-                many,
-            } = outgoing;
+            let Outgoing { request, datagram, many } = outgoing;
             if running.requests.last() != Some(&request) {
                 running.requests.push(request);
             }

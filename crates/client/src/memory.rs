@@ -25,10 +25,7 @@ impl Memory {
     /// So many bytes, in steps of 1 KiB.
     pub fn new(bytes: usize) -> Memory {
         let total = bytes.div_ceil(UNIT).min(Semaphore::MAX_PERMITS);
-        Memory {
-            free: Arc::new(Semaphore::new(total)),
-            total,
-        }
+        Memory { free: Arc::new(Semaphore::new(total)), total }
     }
 
     /// Reserves this many bytes, or `None` when they are not free: nobody waits for memory, because
@@ -41,10 +38,7 @@ impl Memory {
 
     /// Bytes reserved now, and in all.
     pub fn used_and_total(&self) -> (usize, usize) {
-        (
-            (self.total - self.free.available_permits()) * UNIT,
-            self.total * UNIT,
-        )
+        ((self.total - self.free.available_permits()) * UNIT, self.total * UNIT)
     }
 }
 
@@ -56,10 +50,7 @@ impl Reservation {
 }
 
 /// A value with the memory that is reserved for it.
-struct ValueOwner(
-    Bytes,
-    #[expect(dead_code, reason = "given back when dropped")] Reservation,
-);
+struct ValueOwner(Bytes, #[expect(dead_code, reason = "given back when dropped")] Reservation);
 
 impl AsRef<[u8]> for ValueOwner {
     fn as_ref(&self) -> &[u8] {

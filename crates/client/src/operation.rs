@@ -76,12 +76,7 @@ impl<'a> Operation<'a> {
     pub(crate) fn header(&self) -> Result<Header, Error> {
         let conditional = |op, condition: Condition, expiry_ms| {
             let (flags, version): (Flags, u64) = condition.in_header();
-            Header {
-                flags,
-                version,
-                expiry_ms,
-                ..Header::new(op)
-            }
+            Header { flags, version, expiry_ms, ..Header::new(op) }
         };
         Ok(match *self {
             Operation::Get { .. } | Operation::About { .. } => Header::new(Op::ReadRequest),
@@ -90,10 +85,9 @@ impl<'a> Operation<'a> {
                 conditional(Op::WriteRequest, condition, expiry_ms)
             }
             Operation::Delete { condition, .. } => conditional(Op::DeleteRequest, condition, 0),
-            Operation::Ask { number, .. } => Header {
-                version: number,
-                ..Header::new(Op::DisciplineRequest)
-            },
+            Operation::Ask { number, .. } => {
+                Header { version: number, ..Header::new(Op::DisciplineRequest) }
+            }
         })
     }
 }
@@ -102,10 +96,7 @@ impl<'a> Operation<'a> {
 /// never "none".
 fn ttl_ms(ttl: Duration) -> Result<u32, Error> {
     let ms = ttl.as_nanos().div_ceil(1_000_000);
-    u32::try_from(ms)
-        .ok()
-        .filter(|ms| *ms > 0)
-        .ok_or(Error::TimeToLive)
+    u32::try_from(ms).ok().filter(|ms| *ms > 0).ok_or(Error::TimeToLive)
 }
 
 /// Whether a key has a length that is possible.

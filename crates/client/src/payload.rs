@@ -10,11 +10,7 @@ use wire::MAX_PAYLOAD;
 /// Longest UDP payload in bytes to this store that fits an Ethernet frame of 1500 bytes.
 pub const fn max_payload(store: SocketAddr) -> usize {
     const IPV6_HEADER_EXCESS: usize = 20;
-    if store.is_ipv6() {
-        MAX_PAYLOAD - IPV6_HEADER_EXCESS
-    } else {
-        MAX_PAYLOAD
-    }
+    if store.is_ipv6() { MAX_PAYLOAD - IPV6_HEADER_EXCESS } else { MAX_PAYLOAD }
 }
 
 /// Longest UDP payload in bytes that a path carries which is short: in an IP packet of 1280 bytes,

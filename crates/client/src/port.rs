@@ -74,12 +74,7 @@ impl Port {
 
     /// A place for the answers to a call's requests.
     pub fn inbox(&self) -> Inbox<'_> {
-        Inbox {
-            port: self,
-            requests: vec![],
-            once: None,
-            many: None,
-        }
+        Inbox { port: self, requests: vec![], once: None, many: None }
     }
 
     /// Sends one datagram, unless the socket has no room before the deadline.
@@ -129,13 +124,9 @@ enum Sender {
 impl Recipient for Sender {
     fn again(&self) -> Option<Sender> {
         match self {
-            Sender::Many {
-                sender,
-                several: true,
-            } => Some(Sender::Many {
-                sender: sender.clone(),
-                several: true,
-            }),
+            Sender::Many { sender, several: true } => {
+                Some(Sender::Many { sender: sender.clone(), several: true })
+            }
             _ => None,
         }
     }
@@ -163,11 +154,7 @@ pub(crate) struct Inbox<'a> {
 impl Inbox<'_> {
     /// Makes answers to this request arrive here.
     pub fn answers_to(&mut self, outgoing: &Outgoing, store: SocketAddr) {
-        let Outgoing {
-            request,
-            ref datagram,
-            many,
-        } = *outgoing;
+        let Outgoing { request, ref datagram, many } = *outgoing;
         let first = self.requests.is_empty();
         if self.requests.last() != Some(&request) {
             self.requests.push(request);
@@ -186,10 +173,7 @@ impl Inbox<'_> {
             Sender::Once(sender)
         } else {
             let (sender, _) = self.many.get_or_insert_with(|| mpsc::channel(MANY));
-            Sender::Many {
-                sender: sender.clone(),
-                several: many,
-            }
+            Sender::Many { sender: sender.clone(), several: many }
         };
         let mut waiting = self.port.endpoint.waiting();
         waiting.insert(request, datagram.clone(), store, sender);
@@ -246,10 +230,7 @@ pub fn open_socket<T>(
 ) -> Result<T, Error> {
     bind(v6).and_then(make).map_err(|source| {
         let family = if v6 { "IPv6" } else { "IPv4" };
-        Error::Socket {
-            what: format!("cannot open an {family} UDP socket"),
-            source,
-        }
+        Error::Socket { what: format!("cannot open an {family} UDP socket"), source }
     })
 }
 
@@ -277,9 +258,7 @@ async fn receive(endpoint: Arc<Endpoint>) {
             Ok(count) => {
                 for (buffer, meta) in memory.chunks(SLOT).zip(&metas[..count]) {
                     let filled = &buffer[..meta.len];
-                    filled
-                        .chunks(meta.stride.max(1))
-                        .for_each(|d| endpoint.take(d, meta.addr));
+                    filled.chunks(meta.stride.max(1)).for_each(|d| endpoint.take(d, meta.addr));
                 }
             }
             // Errors of earlier sends surface here; calls notice by their deadline. The pause keeps
@@ -295,9 +274,7 @@ async fn receive(endpoint: Arc<Endpoint>) {
 impl Endpoint {
     fn waiting(&self) -> MutexGuard<'_, RequestTable<Sender>> {
         // Nothing panics while it holds the lock, so a poisoned one holds a whole table.
-        self.waiting
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     async fn receive_batch(

@@ -159,11 +159,7 @@ impl Pull {
                     true => self.first.flags,
                     false => self.first.flags.without(Flags::CACHED),
                 };
-                let header = Header {
-                    flags,
-                    total: 0,
-                    ..self.first
-                };
+                let header = Header { flags, total: 0, ..self.first };
                 return Progress::Whole(header, std::mem::take(&mut self.joined));
             }
         }

@@ -39,17 +39,11 @@ impl Routes {
         let mut stores: Vec<SocketAddr> = cluster.stores.iter().map(|s| s.address).collect();
         stores.sort_unstable();
         stores.dedup();
-        let range = |&wire::Store {
-                         address: store,
-                         last,
-                         ..
-                     }: &wire::Store| {
-            Range {
-                last,
-                allowed: only.is_empty() || only.contains(&store),
-                store,
-                window: stores.partition_point(|other| *other < store),
-            }
+        let range = |&wire::Store { address: store, last, .. }: &wire::Store| Range {
+            last,
+            allowed: only.is_empty() || only.contains(&store),
+            store,
+            window: stores.partition_point(|other| *other < store),
         };
         let mut ranges: Vec<_> = cluster.stores.iter().map(range).collect();
         ranges.sort_unstable_by_key(|range| range.last);
@@ -103,10 +97,9 @@ mod tests {
         };
         for (id, ports) in [(7, &[3, 1][..]), (8, &[2]), (9, &[])] {
             let stores = ports.iter().map(|port| ([127, 0, 0, 1], *port).into());
-            cluster.tenants.push(Tenant {
-                stores: stores.collect(),
-                ..Tenant::new(id, "09".repeat(16))
-            });
+            cluster
+                .tenants
+                .push(Tenant { stores: stores.collect(), ..Tenant::new(id, "09".repeat(16)) });
         }
         for tenant in [0, 7, 8, 9] {
             let routes = Routes::new(&cluster, tenant);

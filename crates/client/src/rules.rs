@@ -55,9 +55,7 @@ impl Rules {
     ) -> Result<Rules, Error> {
         options.check()?;
         if cluster.stores.is_empty() || cluster.partitions == 0 {
-            return Err(Error::Options(
-                "cluster: it has no store; expected at least one".into(),
-            ));
+            return Err(Error::Options("cluster: it has no store; expected at least one".into()));
         }
         let secrets = (tenant != TENANT_SYSTEM)
             .then(|| cluster.secrets_of(tenant))
@@ -86,10 +84,7 @@ impl Rules {
     }
 
     pub fn new_id(&self) -> Id {
-        Id {
-            client: self.client,
-            request: self.next_request.fetch_add(1, Relaxed),
-        }
+        Id { client: self.client, request: self.next_request.fetch_add(1, Relaxed) }
     }
 
     /// An answer as the mutant sees it.
@@ -120,8 +115,6 @@ impl Rules {
 
     /// The error of a call that found no place before its deadline.
     pub fn full(&self) -> Error {
-        Error::TooManyInFlight {
-            limit: self.options.max_in_flight,
-        }
+        Error::TooManyInFlight { limit: self.options.max_in_flight }
     }
 }

@@ -49,9 +49,7 @@ impl Seal {
     /// A seal under this key, which must come from a random source: it is not stretched as a
     /// password would have to be.
     pub fn new(key: [u8; Seal::KEY_BYTES]) -> Seal {
-        Seal {
-            key: Zeroizing::new(key),
-        }
+        Seal { key: Zeroizing::new(key) }
     }
 
     /// What seals one tenant's keys and values.

@@ -39,9 +39,7 @@ impl Sizes {
 
     /// What an answer about this key is likely to need, if something is known of keys like it.
     pub fn of_key(&self, key: &KeyHash) -> Option<usize> {
-        self.group(key)
-            .read()
-            .map(|longest| longest.max(self.least))
+        self.group(key).read().map(|longest| longest.max(self.least))
     }
 
     /// What an answer is likely to need about a key that nothing is known of.
@@ -98,12 +96,7 @@ impl RecentMaximum {
         let before = History::of(self.0.load(Relaxed));
         let mut history = before;
         if !history.any || len >= history.longest {
-            history = History {
-                any: true,
-                longest: len,
-                next: 0,
-                shorter: 0,
-            };
+            history = History { any: true, longest: len, next: 0, shorter: 0 };
         } else {
             history.next = history.next.max(len);
             history.shorter += 1;
@@ -131,9 +124,7 @@ impl History {
 
     fn word(self) -> u64 {
         let halves = [self.longest, self.next, self.shorter];
-        let rest = halves
-            .iter()
-            .fold(0, |word, half| word << 16 | u64::from(*half));
+        let rest = halves.iter().fold(0, |word, half| word << 16 | u64::from(*half));
         u64::from(self.any) << 48 | rest
     }
 }
@@ -158,10 +149,7 @@ mod tests {
         sizes.saw(&key(1), 100, MOST);
         sizes.saw(&key(2), 1300, MOST);
         let rooms = [1, 2, 3].map(|number| sizes.of_key(&key(number)));
-        assert_eq!(
-            (rooms, sizes.of_any()),
-            ([Some(256), Some(1300), None], 1300)
-        );
+        assert_eq!((rooms, sizes.of_any()), ([Some(256), Some(1300), None], 1300));
     }
 
     #[test]

@@ -18,19 +18,9 @@ pub(crate) struct RoundTrip {
 
 impl RoundTrip {
     pub fn new(options: &Options) -> RoundTrip {
-        let Options {
-            initial_timeout,
-            min_timeout,
-            max_timeout,
-            ..
-        } = *options;
+        let Options { initial_timeout, min_timeout, max_timeout, .. } = *options;
         let initial = initial_timeout.clamp(min_timeout, max_timeout);
-        RoundTrip {
-            word: AtomicU64::new(0),
-            initial,
-            min: min_timeout,
-            max: max_timeout,
-        }
+        RoundTrip { word: AtomicU64::new(0), initial, min: min_timeout, max: max_timeout }
     }
 
     /// Takes the time of one exchange that needed no retransmission (else it would be ambiguous
@@ -44,10 +34,7 @@ impl RoundTrip {
                 deviation - deviation / 4 + smoothed.abs_diff(sample) / 4,
             ),
         };
-        self.word.store(
-            u64::from(smoothed.max(1)) << 32 | u64::from(deviation),
-            Relaxed,
-        );
+        self.word.store(u64::from(smoothed.max(1)) << 32 | u64::from(deviation), Relaxed);
     }
 
     /// How long to wait for an answer before the first retransmission.
@@ -77,10 +64,7 @@ impl Backoff {
     /// Waits that begin with `first` and are `max` at most, before they are shortened or
     /// lengthened.
     pub fn new(first: Duration, max: Duration) -> Backoff {
-        Backoff {
-            next: first.min(max),
-            max,
-        }
+        Backoff { next: first.min(max), max }
     }
 
     /// The next wait; `random` is uniform in 0..1.

@@ -55,10 +55,7 @@ struct Request<T> {
 impl<T: Recipient> RequestTable<T> {
     /// None, to these stores.
     pub fn new(stores: Arc<[SocketAddr]>) -> RequestTable<T> {
-        RequestTable {
-            requests: HashMap::new(),
-            stores,
-        }
+        RequestTable { requests: HashMap::new(), stores }
     }
 
     /// From now on answers to the request with this id are waited for, if they are not already.
@@ -83,9 +80,7 @@ impl<T: Recipient> RequestTable<T> {
     /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has
     /// another secret, or a forger.
     pub fn was_denied(&self, request: u64) -> bool {
-        self.requests
-            .get(&request)
-            .is_some_and(|waiting| waiting.denied)
+        self.requests.get(&request).is_some_and(|waiting| waiting.denied)
     }
 
     /// Takes out the request that this answers, if there is one and no more answers to it are

@@ -58,19 +58,12 @@ pub(crate) struct Place<'a> {
 
 impl WriteWindow {
     pub fn new() -> WriteWindow {
-        WriteWindow {
-            places: Semaphore::new(SPAN),
-            writes: Mutex::default(),
-        }
+        WriteWindow { places: Semaphore::new(SPAN), writes: Mutex::default() }
     }
 
     /// Waits for a place and takes an id for it: `new_id` is called in the order of the places.
     pub async fn enter<I>(&self, new_id: impl FnOnce() -> I) -> (Place<'_>, I) {
-        let permit = self
-            .places
-            .acquire()
-            .await
-            .expect("the semaphore is never closed");
+        let permit = self.places.acquire().await.expect("the semaphore is never closed");
         permit.forget();
         let mut writes = self.lock();
         let number = writes.enter().expect("there are as many permits as places");
@@ -79,9 +72,7 @@ impl WriteWindow {
     }
 
     fn lock(&self) -> MutexGuard<'_, Writes> {
-        self.writes
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.writes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -113,10 +104,7 @@ mod tests {
         for n in 1..SPAN {
             assert_eq!(enter().unwrap().1, first + n);
         }
-        assert!(
-            enter().is_none(),
-            "a write {SPAN} ahead of one without an outcome"
-        );
+        assert!(enter().is_none(), "a write {SPAN} ahead of one without an outcome");
         drop(oldest);
         let held: Vec<_> = (0..SPAN).map(|_| enter().unwrap().0).collect();
         assert!(enter().is_none());

@@ -63,15 +63,9 @@ impl Api {
         path: &str,
         body: Option<(&'static str, String)>,
     ) -> anyhow::Result<String> {
-        let asking = AdminRequest {
-            method: method.parse()?,
-            path: path.into(),
-            body,
-        };
+        let asking = AdminRequest { method: method.parse()?, path: path.into(), body };
         let endpoint = self.reach.endpoint()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer = runtime.block_on(endpoint.ask(&asking));
         answer.map_err(anyhow::Error::msg)
     }

@@ -70,9 +70,7 @@ fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(on_terminal)
         .with_target(false);
-    tracing_subscriber::registry()
-        .with(lines.with_filter(targets))
-        .init();
+    tracing_subscriber::registry().with(lines.with_filter(targets)).init();
     Ok(())
 }
 

@@ -11,11 +11,7 @@ use crate::secrets;
 #[derive(clap::Args)]
 pub struct Reach {
     /// The controllers, separated by commas; the one that leads is found among them.
-    #[arg(
-        long,
-        value_name = "URL[,URL]",
-        default_value = "http://127.0.0.1:7118"
-    )]
+    #[arg(long, value_name = "URL[,URL]", default_value = "http://127.0.0.1:7118")]
     control: String,
     #[command(flatten)]
     credentials: Credentials,

@@ -24,8 +24,7 @@ pub fn cluster(path: &Path) -> anyhow::Result<(String, Cluster)> {
     let name = format!("--cluster {}", path.display());
     let mut file = File::open(path).with_context(|| format!("{name}: cannot read it"))?;
     let mut text = String::new();
-    file.read_to_string(&mut text)
-        .with_context(|| format!("{name}: cannot read it"))?;
+    file.read_to_string(&mut text).with_context(|| format!("{name}: cannot read it"))?;
     let cluster = Cluster::parse(&text).with_context(|| name.clone())?;
     if !cluster.tenants.is_empty() || cluster.system_secret.is_some() {
         check_mode(&file.metadata()?, path, &format!("{name} holds secrets"))?;
@@ -49,10 +48,7 @@ pub fn word(
             let mut file = File::open(path).with_context(|| name.clone())?;
             check_mode(&file.metadata()?, path, &name)?;
             let mut text = String::new();
-            file.by_ref()
-                .take(WORD_FILE_MAX)
-                .read_to_string(&mut text)
-                .with_context(|| name)?;
+            file.by_ref().take(WORD_FILE_MAX).read_to_string(&mut text).with_context(|| name)?;
             text
         }
         None => match std::env::var(variable) {
@@ -72,12 +68,7 @@ pub fn word(
 /// # Errors
 /// As [`word`].
 pub fn backend_password(file: Option<&Path>) -> anyhow::Result<Option<String>> {
-    word(
-        file,
-        "password",
-        "--backend-password-file",
-        "SHORTSTOP_BACKEND_PASSWORD",
-    )
+    word(file, "password", "--backend-password-file", "SHORTSTOP_BACKEND_PASSWORD")
 }
 
 fn check_mode(file: &Metadata, path: &Path, name: &str) -> anyhow::Result<()> {

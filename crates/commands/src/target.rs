@@ -20,12 +20,7 @@ pub struct Target {
     #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster")]
     server: Option<String>,
     /// Number of partitions of that store.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        conflicts_with = "cluster"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     partitions: u32,
     /// The cluster file (TOML): partitions, stores, tenants.
@@ -57,10 +52,7 @@ impl Target {
     ) -> anyhow::Result<(T, Duration)> {
         end_when_unread();
         if self.timeout.is_zero() || self.timeout > Duration::from_secs(3600) {
-            bail!(
-                "--timeout {:?}: expected more than 0 and at most 1h",
-                self.timeout
-            );
+            bail!("--timeout {:?}: expected more than 0 and at most 1h", self.timeout);
         }
         let cluster = self.load()?;
         let options = Options {
@@ -68,9 +60,7 @@ impl Target {
             seal: self.seal_key.as_deref().map(read_seal).transpose()?,
             ..Options::default()
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = Client::connect(&cluster, self.tenant, options).await?;
             let start = Instant::now();
@@ -89,10 +79,7 @@ impl Target {
                 })
             }
             (None, Some(_)) => {
-                bail!(
-                    "--tenant {}: its secret is needed: use --cluster FILE",
-                    self.tenant
-                )
+                bail!("--tenant {}: its secret is needed: use --cluster FILE", self.tenant)
             }
             (None, None) => bail!("expected --server ADDR[:PORT] or --cluster FILE"),
         }
@@ -145,11 +132,7 @@ mod tests {
             ("[::1]", "[::1]:7117"),
             ("[::1]:99", "[::1]:99"),
         ] {
-            assert_eq!(
-                resolve("--server", text).unwrap(),
-                address.parse().unwrap(),
-                "{text}"
-            );
+            assert_eq!(resolve("--server", text).unwrap(), address.parse().unwrap(), "{text}");
         }
         assert!(resolve("--server", "127.0.0.1:x").is_err());
     }

@@ -73,11 +73,7 @@ fn to_json(value: Option<&Value>, took: Duration) -> serde_json::Value {
     }
     // JSON has no bytes: a value that is no text is given a second time, exactly.
     if std::str::from_utf8(&value.bytes).is_err() {
-        let hex: String = value
-            .bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String = value.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         json["value_hex"] = hex.into();
     }
     json

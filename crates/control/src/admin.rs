@@ -68,10 +68,7 @@ pub enum RefusalKind {
 impl Refusal {
     /// A refusal of this kind.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Refusal {
-        Refusal {
-            kind,
-            message: message.into(),
-        }
+        Refusal { kind, message: message.into() }
     }
 
     /// There is no tenant of this number.

@@ -14,10 +14,7 @@ pub struct Receiver {
 impl Receiver {
     /// One that also asks where datagrams came from, which costs the system a copy for each.
     pub fn with_sources() -> Receiver {
-        Receiver {
-            slots: Slots::default(),
-            asks_sources: true,
-        }
+        Receiver { slots: Slots::default(), asks_sources: true }
     }
 
     /// Takes what has come, at most as many datagrams as there are buffers, and

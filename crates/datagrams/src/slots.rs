@@ -49,15 +49,8 @@ unsafe impl Send for Slots {}
 
 impl Default for Slots {
     fn default() -> Slots {
-        let nothing = libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        };
-        let slot = |_| Slot {
-            parts: [nothing; 2],
-            name: Name::EMPTY,
-            control: Control([0; 40]),
-        };
+        let nothing = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        let slot = |_| Slot { parts: [nothing; 2], name: Name::EMPTY, control: Control([0; 40]) };
         Slots {
             // SAFETY: all-zero is a valid mmsghdr: no name, no data, no control message.
             headers: Box::new(unsafe { zeroed() }),
@@ -77,19 +70,14 @@ impl Slots {
         let slots = self.headers.iter_mut().zip(self.slots.iter_mut());
         for ((header, slot), datagram) in slots.zip(datagrams) {
             let name_len = slot.name.set(datagram.to);
-            let parts = datagram
-                .parts
-                .map(|part| (part.as_ptr().cast_mut(), part.len()));
+            let parts = datagram.parts.map(|part| (part.as_ptr().cast_mut(), part.len()));
             point(&mut header.msg_hdr, slot, parts, name_len);
             if let Some(source) = datagram.source {
                 add_source(&mut header.msg_hdr, &mut slot.control, source);
             }
             end += 1;
         }
-        SendCall {
-            headers: &mut self.headers[..end],
-            borrowed: PhantomData,
-        }
+        SendCall { headers: &mut self.headers[..end], borrowed: PhantomData }
     }
 
     /// Room for datagrams, as many as a batch takes, and for where they came from if that is asked.
@@ -107,10 +95,7 @@ impl Slots {
             point(&mut header.msg_hdr, slot, parts, name_len);
             end += 1;
         }
-        ReceiveCall {
-            headers: &mut self.headers[..end],
-            borrowed: PhantomData,
-        }
+        ReceiveCall { headers: &mut self.headers[..end], borrowed: PhantomData }
     }
 
     /// Bytes of a datagram that was received: of those that had room.
@@ -122,9 +107,7 @@ impl Slots {
     /// Where a datagram that was received came from, if that was asked.
     #[inline]
     pub fn source(&self, at: usize) -> Option<SocketAddr> {
-        self.slots[at]
-            .name
-            .address(self.headers[at].msg_hdr.msg_namelen)
+        self.slots[at].name.address(self.headers[at].msg_hdr.msg_namelen)
     }
 }
 
@@ -136,10 +119,7 @@ fn point(
     parts: [(*mut u8, usize); 2],
     name_len: libc::socklen_t,
 ) {
-    slot.parts = parts.map(|(first, len)| libc::iovec {
-        iov_base: first.cast(),
-        iov_len: len,
-    });
+    slot.parts = parts.map(|(first, len)| libc::iovec { iov_base: first.cast(), iov_len: len });
     // With an address of none the system would still write its length.
     header.msg_name = match name_len {
         0 => ptr::null_mut(),
@@ -159,18 +139,14 @@ fn add_source(header: &mut libc::msghdr, control: &mut Control, source: IpAddr) 
         IpAddr::V4(ip) => {
             let info = libc::in_pktinfo {
                 ipi_ifindex: 0,
-                ipi_spec_dst: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(ip.octets()),
-                },
+                ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
                 ipi_addr: libc::in_addr { s_addr: 0 },
             };
             add_control(header, control, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
         }
         IpAddr::V6(ip) => {
             let info = libc::in6_pktinfo {
-                ipi6_addr: libc::in6_addr {
-                    s6_addr: ip.octets(),
-                },
+                ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
                 ipi6_ifindex: 0,
             };
             let kind = libc::IPV6_PKTINFO;

@@ -30,11 +30,7 @@ const NOWHERE: Destination =
     Destination::Address(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
 
 fn datagram(bytes: &[u8], to: Destination) -> Datagram<'_> {
-    Datagram {
-        parts: [bytes, &[]],
-        to,
-        source: None,
-    }
+    Datagram { parts: [bytes, &[]], to, source: None }
 }
 
 fn never(error: io::Error) -> Result<Refusal, Infallible> {
@@ -155,9 +151,7 @@ fn an_error_ends_it_where_it_happened() {
     let outgoing = outgoing.map(|(bytes, to)| datagram(bytes, to));
     let ended = Sender::default().send(&from, outgoing, Err);
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    Sender::default()
-        .send(&from, [datagram(b"4", there)], never)
-        .unwrap();
+    Sender::default().send(&from, [datagram(b"4", there)], never).unwrap();
     let taken = receive(&mut Receiver::default(), &to, 2, [16, 0]);
     assert_eq!(taken, [(b"1".to_vec(), None), (b"4".to_vec(), None)]);
 }
@@ -170,10 +164,7 @@ fn it_bears_the_source_that_it_was_given() {
         let from = UdpSocket::bind((bound, 0)).unwrap();
         let to = UdpSocket::bind((to, 0)).unwrap();
         to.set_read_timeout(Some(PATIENCE)).unwrap();
-        let outgoing = Datagram {
-            source,
-            ..datagram(b"x", Destination::Address(address(&to)))
-        };
+        let outgoing = Datagram { source, ..datagram(b"x", Destination::Address(address(&to))) };
         assert_eq!(sender.send(&from, [outgoing], never), Ok(0));
         let taken = receive(&mut Receiver::with_sources(), &to, 1, [16, 0]);
         let (bytes, arrived) = taken.into_iter().next().unwrap();

@@ -141,10 +141,7 @@ impl Error {
     }
 
     pub(crate) fn row(map: &str, reason: impl Into<String>) -> Error {
-        Error::Row {
-            map: map.into(),
-            reason: reason.into(),
-        }
+        Error::Row { map: map.into(), reason: reason.into() }
     }
 
     pub(crate) fn file(

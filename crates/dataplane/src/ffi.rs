@@ -51,12 +51,7 @@ impl Group {
     pub fn pair(port: u32, round: u32) -> Group {
         let mut ports = [0; GROUP_PORTS];
         ports[..2].copy_from_slice(&[port, round]);
-        Group {
-            egress: None,
-            count: 2,
-            comes_back: 1,
-            ports,
-        }
+        Group { egress: None, count: 2, comes_back: 1, ports }
     }
 
     /// As it stands in a table.

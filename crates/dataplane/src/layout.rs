@@ -42,14 +42,8 @@ pub const NO_DISCIPLINE: u32 = 15;
 /// Programs of the entry's own object beside those of the disciplines, with their places in the
 /// table of programs (`LENT_PACKETS` and `LOAN_MESSAGES` in `bpf/writeback.h`).
 pub(crate) const OF_ENTRY: [(&str, u32); 2] = [
-    (
-        "lent_packet",
-        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 2,
-    ),
-    (
-        "loan_message",
-        NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 3,
-    ),
+    ("lent_packet", NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 2),
+    ("loan_message", NO_DISCIPLINE * PROGRAMS_PER_DISCIPLINE as u32 + 3),
 ];
 /// Words that a discipline has of each tenant.
 pub const PARAMETERS: usize = 2;
@@ -269,12 +263,8 @@ mod tests {
     /// The number that `#define NAME` gives a name in the C.
     fn in_c(name: &str) -> u64 {
         let define = format!("#define {name} ");
-        let mut found = HEADERS
-            .iter()
-            .flat_map(|header| header.split(&define).skip(1));
-        let text = found
-            .next()
-            .unwrap_or_else(|| panic!("{name}: not defined"));
+        let mut found = HEADERS.iter().flat_map(|header| header.split(&define).skip(1));
+        let text = found.next().unwrap_or_else(|| panic!("{name}: not defined"));
         assert!(found.next().is_none(), "{name}: defined twice");
         let word = text.split_whitespace().next().expect("a number");
         let word = word.trim_end_matches(['U', 'L']);
@@ -337,9 +327,7 @@ mod tests {
 
     #[test]
     fn states_are_those_of_the_c() {
-        let (_, text) = HEADERS[0]
-            .split_once("enum kept_state {")
-            .expect("it is there");
+        let (_, text) = HEADERS[0].split_once("enum kept_state {").expect("it is there");
         let names = text.lines().filter_map(|line| {
             let name = line.trim().split(',').next()?;
             name.starts_with("KEPT_").then_some(name)

@@ -15,11 +15,7 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal {
-            program,
-            kernel,
-            reason,
-        } = self;
+        let Refusal { program, kernel, reason } = self;
         write!(f, "Linux {kernel} refuses the program {program}: {reason}")
     }
 }

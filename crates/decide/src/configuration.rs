@@ -21,10 +21,7 @@ pub struct Configuration {
 impl Configuration {
     /// Parameter words alone.
     pub fn of(parameters: [u32; PARAMETERS]) -> Configuration {
-        Configuration {
-            parameters,
-            ..Configuration::default()
-        }
+        Configuration { parameters, ..Configuration::default() }
     }
 }
 

@@ -81,22 +81,11 @@ mod tests {
     use super::*;
     use crate::NONE;
 
-    const SPEED: Setting = Setting {
-        name: "speed",
-        about: "how fast",
-        usual: 5,
-        least: 1,
-        most: 9,
-    };
+    const SPEED: Setting =
+        Setting { name: "speed", about: "how fast", usual: 5, least: 1, most: 9 };
     const FAST: Registration = Registration {
         name: "fast",
-        settings: &[
-            SPEED,
-            Setting {
-                name: "depth",
-                ..SPEED
-            },
-        ],
+        settings: &[SPEED, Setting { name: "depth", ..SPEED }],
         ..NONE
     };
 
@@ -112,10 +101,7 @@ mod tests {
 
     #[test]
     fn options_are_a_tenants_and_have_the_same_bounds() {
-        const OF_TENANTS: Registration = Registration {
-            options: &[SPEED],
-            ..NONE
-        };
+        const OF_TENANTS: Registration = Registration { options: &[SPEED], ..NONE };
         assert_eq!(OF_TENANTS.tenant_options(&given(&[("speed", 7)]))[0], 7);
         assert_eq!(OF_TENANTS.tenant_options(&given(&[]))[0], 5);
         let check = |of: &Registration, all: &[_]| of.check_options(&given(all));

@@ -29,13 +29,7 @@ impl Setting {
         least: u32,
         most: u32,
     ) -> Setting {
-        Setting {
-            name,
-            about,
-            usual,
-            least,
-            most,
-        }
+        Setting { name, about, usual, least, most }
     }
 
     /// Checks that the setting, which is called `name`, can be this number.

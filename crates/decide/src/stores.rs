@@ -37,14 +37,7 @@ impl Stores {
         assert!(homes.iter().all(known), "a partition's owner is a store");
         let first = |(at, address): (usize, &SocketAddr)| !addresses[..at].contains(address);
         let servers = addresses.iter().enumerate().map(first).collect();
-        Stores {
-            racks: vec![0; addresses.len()],
-            addresses,
-            tenant,
-            hash_secret,
-            homes,
-            servers,
-        }
+        Stores { racks: vec![0; addresses.len()], addresses, tenant, hash_secret, homes, servers }
     }
 
     /// Of these only those at these addresses may have something of the tenant; none are given: all
@@ -61,10 +54,7 @@ impl Stores {
     /// These are the switches at the tops of their racks, in the order of the addresses; 0: there
     /// is none.
     pub fn in_racks(mut self, racks: impl IntoIterator<Item = SwitchId>) -> Stores {
-        self.racks
-            .iter_mut()
-            .zip(racks)
-            .for_each(|(of, rack)| *of = rack);
+        self.racks.iter_mut().zip(racks).for_each(|(of, rack)| *of = rack);
         self
     }
 

@@ -65,10 +65,7 @@ impl ErrorLine {
     /// The same once the backend has carried the write out: what clients take for a refusal must
     /// not stand at the front.
     pub fn after(self, done: &str) -> ErrorLine {
-        ErrorLine(format!(
-            "ERR {done}, but the value before cannot be given: {}",
-            self.0
-        ))
+        ErrorLine(format!("ERR {done}, but the value before cannot be given: {}", self.0))
     }
 }
 

@@ -51,17 +51,10 @@ impl FromStr for BackendAddress {
             Some(range) => {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let range = first.parse().ok().zip(last.parse().ok());
-                Some(
-                    range
-                        .filter(|(first, last)| first <= last)
-                        .ok_or_else(fail)?,
-                )
+                Some(range.filter(|(first, last)| first <= last).ok_or_else(fail)?)
             }
         };
-        Ok(BackendAddress {
-            partitions,
-            url: url.into(),
-        })
+        Ok(BackendAddress { partitions, url: url.into() })
     }
 }
 
@@ -103,12 +96,7 @@ impl Direct {
             let (first, last) = partitions.unwrap_or((0, end));
             let client = client(url, password)
                 .map_err(|error| anyhow::anyhow!("backend address: {error}"))?;
-            backends.push(Backend {
-                first,
-                last,
-                client,
-                connection: Mutex::new(None),
-            });
+            backends.push(Backend { first, last, client, connection: Mutex::new(None) });
         }
         backends.sort_by_key(|backend| backend.first);
         let mut next = 0;
@@ -129,9 +117,7 @@ impl Direct {
             backends,
             cluster: cluster.clone(),
             tenant,
-            secret: cluster
-                .secrets_of(tenant)
-                .map_or(Secret::NONE, |secrets| secrets.hash),
+            secret: cluster.secrets_of(tenant).map_or(Secret::NONE, |secrets| secrets.hash),
             seal,
             memory,
         })
@@ -203,10 +189,7 @@ impl Direct {
         if put.old {
             command.arg("GET");
             // The value before comes along; its length is as good as known.
-            let len = self
-                .about_stored(key)
-                .await?
-                .map_or(0, |about| about.len as usize);
+            let len = self.about_stored(key).await?.map_or(0, |about| about.len as usize);
             room = Some((len, self.reserve(len)?));
         }
         let answer = backend.write(&command).await?;
@@ -214,9 +197,7 @@ impl Direct {
             let written = answer == Value::Okay;
             return Ok(SetOutcome { written, old: None });
         };
-        let old = self
-            .held(key, answer, len, reserved)
-            .map_err(|why| why.after("written"))?;
+        let old = self.held(key, answer, len, reserved).map_err(|why| why.after("written"))?;
         let written = match put.only_if {
             OnlyIf::Always => true,
             OnlyIf::Absent => old.is_none(),
@@ -237,15 +218,11 @@ impl Direct {
     pub async fn take(&self, key: &[u8]) -> DataResult<Option<Bytes>> {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
-        let len = self
-            .about_stored(key)
-            .await?
-            .map_or(0, |about| about.len as usize);
+        let len = self.about_stored(key).await?.map_or(0, |about| about.len as usize);
         let reserved = self.reserve(len)?;
         let command = redis::cmd("GETDEL").arg(&name).clone();
         let value = self.backend_of(&stored).write(&command).await?;
-        self.held(key, value, len, reserved)
-            .map_err(|why| why.after("removed"))
+        self.held(key, value, len, reserved).map_err(|why| why.after("removed"))
     }
 
     /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives
@@ -254,12 +231,7 @@ impl Direct {
         let stored = self.stored(key);
         let name = self.name_of(&stored)?;
         let mut command = redis::cmd("EVAL");
-        command
-            .arg(PROLONG)
-            .arg(1)
-            .arg(&name)
-            .arg(left_ms)
-            .arg(life.as_millis() as u64);
+        command.arg(PROLONG).arg(1).arg(&name).arg(left_ms).arg(life.as_millis() as u64);
         self.backend_of(&stored).write(&command).await.map(drop)
     }
 
@@ -326,14 +298,9 @@ impl Direct {
         let store = self.cluster.store_of_partition(self.tenant, partition);
         // A store that stands in for a partition's owner keeps its keys where it keeps those of its
         // own partitions.
-        let partition = if (store.first..=store.last).contains(&partition) {
-            partition
-        } else {
-            store.first
-        };
-        let at = self
-            .backends
-            .partition_point(|backend| backend.last < partition);
+        let partition =
+            if (store.first..=store.last).contains(&partition) { partition } else { store.first };
+        let at = self.backends.partition_point(|backend| backend.last < partition);
         &self.backends[at]
     }
 
@@ -376,33 +343,25 @@ fn unexpected(value: &Value) -> ErrorLine {
         Value::BulkString(_) => "a string",
         _ => "something else",
     };
-    ErrorLine(format!(
-        "ERR the backend answered with {kind}, which makes no sense"
-    ))
+    ErrorLine(format!("ERR the backend answered with {kind}, which makes no sense"))
 }
 
 impl Backend {
     async fn read(&self, command: &Cmd) -> DataResult<Value> {
-        self.execute(command)
-            .await
-            .map_err(|error| match server_error(&error) {
-                Some(line) => ErrorLine(line),
-                None => ErrorLine(format!("TRYAGAIN no answer from the backend: {error}")),
-            })
+        self.execute(command).await.map_err(|error| match server_error(&error) {
+            Some(line) => ErrorLine(line),
+            None => ErrorLine(format!("TRYAGAIN no answer from the backend: {error}")),
+        })
     }
 
     async fn write(&self, command: &Cmd) -> DataResult<Value> {
-        self.execute(command)
-            .await
-            .map_err(|error| match server_error(&error) {
-                Some(line) => ErrorLine(line),
-                None if error.is_connection_refusal() => {
-                    ErrorLine(format!("TRYAGAIN nothing was written: no backend: {error}"))
-                }
-                None => ErrorLine(format!(
-                    "{OUTCOME_UNKNOWN}: no answer from the backend: {error}"
-                )),
-            })
+        self.execute(command).await.map_err(|error| match server_error(&error) {
+            Some(line) => ErrorLine(line),
+            None if error.is_connection_refusal() => {
+                ErrorLine(format!("TRYAGAIN nothing was written: no backend: {error}"))
+            }
+            None => ErrorLine(format!("{OUTCOME_UNKNOWN}: no answer from the backend: {error}")),
+        })
     }
 
     async fn execute(&self, command: &Cmd) -> redis::RedisResult<Value> {
@@ -424,10 +383,7 @@ impl Backend {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(TIMEOUT))
             .set_response_timeout(Some(TIMEOUT));
-        let new = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let new = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         Ok(connection.insert(new).clone())
     }
 }
@@ -445,29 +401,13 @@ mod tests {
     #[test]
     fn addresses() {
         let parsed = |text: &str| text.parse::<BackendAddress>().ok();
-        let address = |partitions, url: &str| {
-            Some(BackendAddress {
-                partitions,
-                url: url.into(),
-            })
-        };
+        let address = |partitions, url: &str| Some(BackendAddress { partitions, url: url.into() });
         assert_eq!(parsed("redis://h:1"), address(None, "redis://h:1"));
-        assert_eq!(
-            parsed("0-31=redis+unix:///p"),
-            address(Some((0, 31)), "redis+unix:///p")
-        );
-        assert_eq!(
-            parsed("7=redis://h:1"),
-            address(Some((7, 7)), "redis://h:1")
-        );
-        for bad in [
-            "",
-            "h:1",
-            "3-1=redis://h:1",
-            "x=redis://h:1",
-            "0-1redis://h:1",
-            "memcached://h:1",
-        ] {
+        assert_eq!(parsed("0-31=redis+unix:///p"), address(Some((0, 31)), "redis+unix:///p"));
+        assert_eq!(parsed("7=redis://h:1"), address(Some((7, 7)), "redis://h:1"));
+        for bad in
+            ["", "h:1", "3-1=redis://h:1", "x=redis://h:1", "0-1redis://h:1", "memcached://h:1"]
+        {
             assert_eq!(parsed(bad), None, "{bad}");
         }
     }

@@ -43,19 +43,14 @@ impl Fake {
 
 impl Data for Fake {
     async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
-        Ok(self
-            .turn(key)
-            .await?
-            .get(key)
-            .map(|(value, _)| value.clone()))
+        Ok(self.turn(key).await?.get(key).map(|(value, _)| value.clone()))
     }
 
     async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
         let table = self.turn(key).await?;
-        Ok(table.get(key).map(|(value, life)| KeyInfo {
-            len: value.len() as u64,
-            expires_in: *life,
-        }))
+        Ok(table
+            .get(key)
+            .map(|(value, life)| KeyInfo { len: value.len() as u64, expires_in: *life }))
     }
 
     async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {

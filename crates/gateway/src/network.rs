@@ -101,10 +101,7 @@ impl Data for Network {
         if let Some(direct) = self.writes_past_the_store(key)? {
             return direct.delete(key).await;
         }
-        self.client
-            .delete(key)
-            .await
-            .map_err(|error| self.refused(error))
+        self.client.delete(key).await.map_err(|error| self.refused(error))
     }
 
     async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
@@ -116,11 +113,7 @@ impl Data for Network {
             let Some(value) = self.read(key).await? else {
                 return Ok(None);
             };
-            match self
-                .client
-                .delete_if(key, Condition::Version(value.version))
-                .await
-            {
+            match self.client.delete_if(key, Condition::Version(value.version)).await {
                 Ok(true) => return Ok(Some(value.bytes)),
                 Ok(false) | Err(Error::Mismatch { .. }) => self.counters.write_retries.add_one(),
                 Err(error) => return Err(self.refused(error)),
@@ -151,10 +144,7 @@ impl Network {
                 OnlyIf::Present => found.is_some(),
             };
             if !wanted {
-                return Ok(SetOutcome {
-                    written: false,
-                    old: old(found),
-                });
+                return Ok(SetOutcome { written: false, old: old(found) });
             }
             let condition = match &found {
                 Some(value) => Condition::Version(value.version),
@@ -173,17 +163,13 @@ impl Network {
                         _ => left,
                     };
                     left.map(|left| {
-                        left.saturating_sub(asked.elapsed())
-                            .max(Duration::from_millis(1))
+                        left.saturating_sub(asked.elapsed()).max(Duration::from_millis(1))
                     })
                 }
             };
             match self.write(key, value, life, condition).await {
                 Ok(()) => {
-                    return Ok(SetOutcome {
-                        written: true,
-                        old: old(found),
-                    });
+                    return Ok(SetOutcome { written: true, old: old(found) });
                 }
                 Err(WriteFailure::Mismatch) => self.counters.write_retries.add_one(),
                 Err(WriteFailure::Refused(why)) => return Err(why),
@@ -230,13 +216,10 @@ impl Network {
         if let (Some(life), Some(direct)) = (longer, &self.direct) {
             self.counters.direct_writes.add_one();
             let left = LONG_LIFE.as_millis() as u64;
-            direct
-                .prolong(key, left, life)
-                .await
-                .map_err(|ErrorLine(why)| {
-                    let written = format!("ERR written, but for 49 days and no longer: {why}");
-                    WriteFailure::Refused(ErrorLine(written))
-                })?;
+            direct.prolong(key, left, life).await.map_err(|ErrorLine(why)| {
+                let written = format!("ERR written, but for 49 days and no longer: {why}");
+                WriteFailure::Refused(ErrorLine(written))
+            })?;
         }
         Ok(())
     }
@@ -355,9 +338,6 @@ mod tests {
     #[test]
     fn what_was_carried_out_is_not_refused() {
         let why = ErrorLine("OOM no room".into()).after("removed");
-        assert_eq!(
-            why.0,
-            "ERR removed, but the value before cannot be given: OOM no room"
-        );
+        assert_eq!(why.0, "ERR removed, but the value before cannot be given: OOM no room");
     }
 }

@@ -54,23 +54,11 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let Config {
-        listen,
-        cluster,
-        tenant,
-        backends,
-        backend_password,
-        seal,
-        limits,
-    } = config;
+    let Config { listen, cluster, tenant, backends, backend_password, seal, limits } = config;
     let memory = Memory::new(limits.memory_bytes);
     let counters = Arc::new(Counters::default());
     let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
-    let options = Options {
-        seal,
-        memory: Some(memory.clone()),
-        ..Options::default()
-    };
+    let options = Options { seal, memory: Some(memory.clone()), ..Options::default() };
     let client = Client::connect(&cluster, tenant, options).await?;
     let direct = (!backends.is_empty())
         .then(|| {
@@ -83,11 +71,7 @@ pub async fn run(
         .await
         .with_context(|| format!("--listen {listen}: cannot listen"))?;
     let listen = listener.local_addr()?;
-    let network = Arc::new(Network {
-        client,
-        direct,
-        counters: counters.clone(),
-    });
+    let network = Arc::new(Network { client, direct, counters: counters.clone() });
     let shared = Arc::new(GatewayState::new(limits, memory, counters, listen));
     tracing::info!(%listen, "Redis clients are welcome");
     ready(listen);

@@ -3,10 +3,7 @@
 /// Writes the Internet checksum of a frame's bytes from `start` on, `offset` behind `start`, where
 /// its first part is already.
 pub fn complete(frame: &mut [u8], start: usize, offset: usize) {
-    let Some(bytes) = frame
-        .get_mut(start..)
-        .filter(|bytes| offset + 2 <= bytes.len())
-    else {
+    let Some(bytes) = frame.get_mut(start..).filter(|bytes| offset + 2 <= bytes.len()) else {
         return;
     };
     let sum = match fold(sum(bytes)) {
@@ -24,14 +21,8 @@ pub fn pseudo_header(addresses: &[u8], len: u16) -> u16 {
 
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
-    let odd = words
-        .remainder()
-        .first()
-        .map_or(0, |byte| u64::from(*byte) << 8);
-    words
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum::<u64>()
-        + odd
+    let odd = words.remainder().first().map_or(0, |byte| u64::from(*byte) << 8);
+    words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + odd
 }
 
 fn fold(mut sum: u64) -> u16 {

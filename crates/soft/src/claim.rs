@@ -62,11 +62,7 @@ impl Claim {
         let socket = Socket::new(NETLINK_NETFILTER)?;
         socket.connect(&SocketAddr::new(0, 0))?;
         let table = format!("shortstop-{name}");
-        Ok(Claim {
-            socket,
-            table,
-            owned,
-        })
+        Ok(Claim { socket, table, owned })
     }
 
     /// Removes the table of this name that is ours or nobody's.
@@ -83,9 +79,7 @@ impl Claim {
         const APPEND: u16 = (libc::NLM_F_CREATE | libc::NLM_F_APPEND) as u16;
         let flags = if self.owned { OWNED } else { 0 };
         let table = self.named(1).number(2, flags);
-        let hook = Attributes::default()
-            .number(1, PRE_ROUTING)
-            .number(2, PRIORITY as u32);
+        let hook = Attributes::default().number(1, PRE_ROUTING).number(2, PRIORITY as u32);
         let chain = self.named(1).text(3, CHAIN).nest(4, hook).text(7, "filter");
         let mut messages = vec![
             self.message(NEW_TABLE, EXCLUSIVE, &table),
@@ -93,13 +87,10 @@ impl Claim {
         ];
         for interface in interfaces {
             for rule in ours::rules() {
-                let came_in = Attributes::default()
-                    .meta(INTERFACE)
-                    .compare(EQUAL, &interface.to_ne_bytes());
-                let all = rule
-                    .iter()
-                    .fold(came_in, |all, check| check.expressions(all))
-                    .drop_packet();
+                let came_in =
+                    Attributes::default().meta(INTERFACE).compare(EQUAL, &interface.to_ne_bytes());
+                let all =
+                    rule.iter().fold(came_in, |all, check| check.expressions(all)).drop_packet();
                 let rule = self.named(1).text(2, CHAIN).nest(4, all);
                 messages.push(self.message(NEW_RULE, APPEND, &rule));
             }
@@ -113,13 +104,7 @@ impl Claim {
 
     fn message(&self, kind: u8, flags: u16, attributes: &Attributes) -> Vec<u8> {
         const NFT: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8;
-        message(
-            NFT | u16::from(kind),
-            flags,
-            libc::NFPROTO_INET as u8,
-            0,
-            &attributes.0,
-        )
+        message(NFT | u16::from(kind), flags, libc::NFPROTO_INET as u8, 0, &attributes.0)
     }
 
     /// As one transaction; the first thing that was refused is the error.
@@ -164,10 +149,7 @@ impl Drop for Claim {
 /// The error that an answer carries, or none.
 fn result(answer: &[u8]) -> io::Result<io::Result<()>> {
     let short = || io::Error::from(io::ErrorKind::InvalidData);
-    let code: [u8; 4] = answer
-        .get(16..20)
-        .and_then(|b| b.try_into().ok())
-        .ok_or_else(short)?;
+    let code: [u8; 4] = answer.get(16..20).and_then(|b| b.try_into().ok()).ok_or_else(short)?;
     Ok(match i32::from_ne_bytes(code) {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(-code)),
@@ -229,44 +211,29 @@ impl Attributes {
 
     fn compare(self, how: u32, with: &[u8]) -> Attributes {
         let value = Attributes::default().raw(1, with);
-        let data = Attributes::default()
-            .number(1, REGISTER)
-            .number(2, how)
-            .nest(3, value);
+        let data = Attributes::default().number(1, REGISTER).number(2, how).nest(3, value);
         self.expression("cmp", data)
     }
 
     fn meta(self, key: u32) -> Attributes {
-        self.expression(
-            "meta",
-            Attributes::default().number(1, REGISTER).number(2, key),
-        )
+        self.expression("meta", Attributes::default().number(1, REGISTER).number(2, key))
     }
 
     fn payload(self, at: u32, len: u32) -> Attributes {
         const NETWORK_HEADER: u32 = 1;
-        let data = Attributes::default()
-            .number(1, REGISTER)
-            .number(2, NETWORK_HEADER);
+        let data = Attributes::default().number(1, REGISTER).number(2, NETWORK_HEADER);
         self.expression("payload", data.number(3, at).number(4, len))
     }
 
     fn and(self, mask: u16) -> Attributes {
         let value = |bytes: [u8; 2]| Attributes::default().raw(1, &bytes);
-        let data = Attributes::default()
-            .number(1, REGISTER)
-            .number(2, REGISTER)
-            .number(3, 2);
-        let data = data
-            .nest(4, value(mask.to_be_bytes()))
-            .nest(5, value([0, 0]));
+        let data = Attributes::default().number(1, REGISTER).number(2, REGISTER).number(3, 2);
+        let data = data.nest(4, value(mask.to_be_bytes())).nest(5, value([0, 0]));
         self.expression("bitwise", data)
     }
 
     fn in_network_order(self) -> Attributes {
-        let data = Attributes::default()
-            .number(1, REGISTER)
-            .number(2, REGISTER);
+        let data = Attributes::default().number(1, REGISTER).number(2, REGISTER);
         self.expression("byteorder", data.number(3, 1).number(4, 4).number(5, 4))
     }
 
@@ -274,10 +241,7 @@ impl Attributes {
         const DROP: u32 = 0;
         let verdict = Attributes::default().number(1, DROP);
         let data = Attributes::default().nest(2, verdict);
-        self.expression(
-            "immediate",
-            Attributes::default().number(1, 0).nest(2, data),
-        )
+        self.expression("immediate", Attributes::default().number(1, 0).nest(2, data))
     }
 }
 
@@ -287,19 +251,14 @@ impl Check {
         match self {
             Check::IsForUs => all.meta(PACKET_TYPE).compare(EQUAL, &[libc::PACKET_HOST]),
             // In a register numbers have the host's byte order, but for comparisons by size.
-            Check::Fits => all
-                .meta(LENGTH)
-                .in_network_order()
-                .compare(AT_MOST, &ours::LONGEST.to_be_bytes()),
+            Check::Fits => {
+                all.meta(LENGTH).in_network_order().compare(AT_MOST, &ours::LONGEST.to_be_bytes())
+            }
             Check::Family(family) => all.meta(FAMILY).compare(EQUAL, &[family]),
             Check::Byte(at, is) => all.payload(at, 1).compare(EQUAL, &[is]),
             Check::Half { at, mask, is } => {
                 let loaded = all.payload(at, 2);
-                let masked = if mask == u16::MAX {
-                    loaded
-                } else {
-                    loaded.and(mask)
-                };
+                let masked = if mask == u16::MAX { loaded } else { loaded.and(mask) };
                 masked.compare(EQUAL, &is.to_be_bytes())
             }
         }

@@ -32,9 +32,7 @@ impl Door {
     pub async fn open(netlink: &Handle) -> Result<Door, Error> {
         let (file, name) = make().map_err(Error::door)?;
         let door = Door { file, name };
-        door.set_up(netlink)
-            .await
-            .map_err(|e| Error::door(io::Error::other(e)))?;
+        door.set_up(netlink).await.map_err(|e| Error::door(io::Error::other(e)))?;
         door.allow();
         Ok(door)
     }
@@ -43,11 +41,7 @@ impl Door {
         let index = nix::net::if_::if_nametoindex(&*self.name).unwrap_or(0);
         let up: LinkMessage = LinkUnspec::new_with_index(index).up().mtu(65_535).build();
         netlink.link().set(up).execute().await?;
-        netlink
-            .address()
-            .add(index, DUMMY.into(), 32)
-            .execute()
-            .await
+        netlink.address().add(index, DUMMY.into(), 32).execute().await
     }
 
     /// Packets that came in elsewhere may come in here, as far as the kernel would have let them.
@@ -56,11 +50,7 @@ impl Door {
         let get =
             |device: &str, what| fs::read_to_string(setting(device, what)).unwrap_or_default();
         // The greater of the two counts; 2 asks only that there is some way back.
-        let checks = if get("all", "rp_filter").trim() == "0" {
-            "0"
-        } else {
-            "2"
-        };
+        let checks = if get("all", "rp_filter").trim() == "0" { "0" } else { "2" };
         for (what, value) in [("rp_filter", checks), ("forwarding", "1")] {
             if get(&self.name, what).trim() != value
                 && let Err(e) = fs::write(setting(&self.name, what), value)
@@ -94,11 +84,6 @@ fn make() -> io::Result<(File, String)> {
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the request is an ifreq, which the kernel completes.
     unsafe { make_tun(file.as_raw_fd(), &raw const request) }?;
-    let name = request
-        .ifr_name
-        .iter()
-        .take_while(|c| **c != 0)
-        .map(|c| *c as u8)
-        .collect();
+    let name = request.ifr_name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
     Ok((file, String::from_utf8(name).map_err(io::Error::other)?))
 }

@@ -127,10 +127,7 @@ impl Soft {
             .iter()
             .map(|name| Ok((dataplane::check_interface(name)?, name.clone())))
             .collect::<Result<Vec<(u32, String)>, dataplane::Error>>()?;
-        let alone = ports
-            .iter()
-            .map(|(_, name)| alone(name))
-            .collect::<Result<Vec<_>, _>>()?;
+        let alone = ports.iter().map(|(_, name)| alone(name)).collect::<Result<Vec<_>, _>>()?;
         let indexes: Vec<u32> = ports.iter().map(|(index, _)| *index).collect();
         let (ways, lookup) =
             Ways::open(ports.clone()).map_err(Error::system("a netlink socket"))?;
@@ -171,10 +168,7 @@ impl Soft {
         for (index, name) in ports {
             let of_port = Tap::open(*index, threads);
             let of_port = of_port.map_err(Error::system(format!("a packet socket on {name}")))?;
-            of_port
-                .into_iter()
-                .zip(&mut taps)
-                .for_each(|(tap, of_thread)| of_thread.push(tap));
+            of_port.into_iter().zip(&mut taps).for_each(|(tap, of_thread)| of_thread.push(tap));
         }
         for (number, taps) in taps.into_iter().enumerate() {
             let worker = Worker::new(
@@ -187,9 +181,7 @@ impl Soft {
                 self.stop.clone(),
             );
             let thread = std::thread::Builder::new().name(format!("packets-{number}"));
-            let thread = thread
-                .spawn(move || worker.run())
-                .map_err(Error::system("a thread"))?;
+            let thread = thread.spawn(move || worker.run()).map_err(Error::system("a thread"))?;
             self.threads.push(thread);
         }
         Ok(())
@@ -257,9 +249,7 @@ fn check_privilege() -> Result<(), Error> {
     };
     let lacks = |capability: u32| all & 1 << capability == 0;
     match (lacks(NET_RAW), lacks(NET_ADMIN)) {
-        (true, true) => Err(Error::NotPermitted(
-            "CAP_NET_RAW and CAP_NET_ADMIN, and has neither",
-        )),
+        (true, true) => Err(Error::NotPermitted("CAP_NET_RAW and CAP_NET_ADMIN, and has neither")),
         (true, false) => Err(Error::NotPermitted("CAP_NET_RAW, which it has not")),
         (false, true) => Err(Error::NotPermitted("CAP_NET_ADMIN, which it has not")),
         (false, false) => Ok(()),

@@ -44,38 +44,15 @@ pub enum Check {
 /// A packet is ours if all checks of one rule hold.
 pub fn rules() -> [Vec<Check>; 4] {
     use Check::{Byte, Family, Fits, Half, IsForUs};
-    let port = |at| Half {
-        at,
-        mask: u16::MAX,
-        is: wire::PORT,
-    };
-    let whole = Half {
-        at: 6,
-        mask: 0x3fff,
-        is: 0,
-    };
-    let v4 = |at| {
-        vec![
-            IsForUs,
-            Fits,
-            Family(V4),
-            Byte(0, 0x45),
-            Byte(9, UDP),
-            whole,
-            port(at),
-        ]
-    };
+    let port = |at| Half { at, mask: u16::MAX, is: wire::PORT };
+    let whole = Half { at: 6, mask: 0x3fff, is: 0 };
+    let v4 = |at| vec![IsForUs, Fits, Family(V4), Byte(0, 0x45), Byte(9, UDP), whole, port(at)];
     let v6 = |at| vec![IsForUs, Fits, Family(V6), Byte(6, UDP), port(at)];
     [v4(22), v4(20), v6(42), v6(40)]
 }
 
 fn instruction(code: u32, k: u32) -> Instruction {
-    Instruction {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    Instruction { code: code as u16, jt: 0, jf: 0, k }
 }
 
 fn load(size: u32, at: u32) -> Instruction {
@@ -106,12 +83,7 @@ impl Check {
             Check::Byte(at, is) => equals(load(libc::BPF_B, ETHERNET + at), is.into()),
             Check::Half { at, mask, is } => {
                 let and = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask.into());
-                (
-                    vec![load(libc::BPF_H, ETHERNET + at), and],
-                    libc::BPF_JEQ,
-                    is.into(),
-                    true,
-                )
+                (vec![load(libc::BPF_H, ETHERNET + at), and], libc::BPF_JEQ, is.into(), true)
             }
         }
     }
@@ -138,11 +110,7 @@ pub fn filter() -> Vec<Instruction> {
         code.push(give(u32::MAX));
         for (at, wanted) in fails {
             let distance = u8::try_from(code.len() - at - 1).expect("a rule is short");
-            let jump = if wanted {
-                &mut code[at].jf
-            } else {
-                &mut code[at].jt
-            };
+            let jump = if wanted { &mut code[at].jf } else { &mut code[at].jt };
             *jump = distance;
         }
     }

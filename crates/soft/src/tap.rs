@@ -25,13 +25,7 @@ fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value has the stated length.
     let failed = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(value).cast(),
-            len,
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len)
     } != 0;
     if failed { Err(last_error()) } else { Ok(()) }
 }
@@ -59,10 +53,7 @@ fn address(interface: u32) -> libc::sockaddr_ll {
 }
 
 fn attach_filter(socket: &OwnedFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
-    let program = libc::sock_fprog {
-        len: code.len() as u16,
-        filter: code.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
@@ -78,16 +69,10 @@ impl Tap {
     pub fn open(port: u32, threads: u32) -> io::Result<Vec<Tap>> {
         let mut taps: Vec<Tap> = vec![];
         for _ in 0..threads {
-            let tap = Tap {
-                socket: socket()?,
-                port,
-            };
+            let tap = Tap { socket: socket()?, port };
             // Until it shares with the others, each frame would come to each of them.
             attach_filter(&tap.socket, ours::nothing())?;
-            for (option, value) in [
-                (libc::PACKET_IGNORE_OUTGOING, 1),
-                (libc::PACKET_VNET_HDR, 1),
-            ] {
+            for (option, value) in [(libc::PACKET_IGNORE_OUTGOING, 1), (libc::PACKET_VNET_HDR, 1)] {
                 set(&tap.socket, libc::SOL_PACKET, option, &value)?;
             }
             set(&tap.socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM)?;
@@ -141,12 +126,7 @@ fn share(taps: &[Tap]) -> io::Result<()> {
     let how = libc::PACKET_FANOUT_HASH << 16;
     let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
     let first = &taps[0].socket;
-    set(
-        first,
-        libc::SOL_PACKET,
-        libc::PACKET_FANOUT,
-        &(how | unique),
-    )?;
+    set(first, libc::SOL_PACKET, libc::PACKET_FANOUT, &(how | unique))?;
     let mut number = 0u32;
     let mut len = size_of_val(&number) as libc::socklen_t;
     // SAFETY: the value has the stated length.
@@ -163,12 +143,7 @@ fn share(taps: &[Tap]) -> io::Result<()> {
         return Err(last_error());
     }
     for tap in &taps[1..] {
-        set(
-            &tap.socket,
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT,
-            &(how | number & 0xffff),
-        )?;
+        set(&tap.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(how | number & 0xffff))?;
     }
     Ok(())
 }
@@ -230,10 +205,7 @@ impl Sender {
         let socket = socket()?;
         set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
-        Ok(Sender {
-            socket,
-            sender: datagrams::Sender::default(),
-        })
+        Ok(Sender { socket, sender: datagrams::Sender::default() })
     }
 
     /// Sends each frame by its interface. Returns how many the kernel did not take.

@@ -32,10 +32,7 @@ impl Net {
             run(format!("netns add {space}"));
             sysctls(space, &[("net/ipv6/conf/default/accept_dad", "0")]).unwrap();
         }
-        let forwarding = [
-            ("net/ipv4/ip_forward", "1"),
-            ("net/ipv6/conf/all/forwarding", "1"),
-        ];
+        let forwarding = [("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
         sysctls(&s, &forwarding).unwrap();
         for (host, space, n) in [("a", &a, 1), ("b", &b, 2)] {
             run(format!(
@@ -43,12 +40,8 @@ impl Net {
             ));
             for (space, link, last) in [(&s, host, 254), (space, "e", 1)] {
                 run(format!("-n {space} link set dev {link} up"));
-                run(format!(
-                    "-n {space} addr add 10.77.{n}.{last}/24 dev {link}"
-                ));
-                run(format!(
-                    "-n {space} addr add fd77:{n}::{last:x}/64 dev {link} nodad"
-                ));
+                run(format!("-n {space} addr add 10.77.{n}.{last}/24 dev {link}"));
+                run(format!("-n {space} addr add fd77:{n}::{last:x}/64 dev {link} nodad"));
             }
             run(format!("-n {space} route add default via 10.77.{n}.254"));
             run(format!("-n {space} -6 route add default via fd77:{n}::fe"));
@@ -81,9 +74,7 @@ impl Net {
         let (started, is_started) = mpsc::channel();
         let (done, is_done) = tokio::sync::oneshot::channel();
         let serve = || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let interfaces = ["a", "b"].map(String::from);
                 let soft = Soft::start("test", &interfaces, objects, Sizes { pages: 1 }).await?;
@@ -121,10 +112,7 @@ fn request() -> Vec<u8> {
 }
 
 fn packet(tenant: u32, op: Op, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let header = Header {
-        tenant,
-        ..Header::new(op)
-    };
+    let header = Header { tenant, ..Header::new(op) };
     let mut bytes = vec![];
     let packet = wire::Packet::new(header, key, value);
     packet.encode(&wire::Secret::NONE, &mut bytes).unwrap();
@@ -170,10 +158,7 @@ fn what_is_ours_crosses_once_and_the_rest_goes_by_the_kernel() {
         }
     });
     assert_eq!(lost, LossCounts::default());
-    assert!(
-        counts["forward"] >= 8 && counts["pass_other_magic"] == 8,
-        "{counts:?}"
-    );
+    assert!(counts["forward"] >= 8 && counts["pass_other_magic"] == 8, "{counts:?}");
     // Without the switch the kernel does it all.
     for (a, b) in &sockets {
         crosses(a, b, &ours);
@@ -266,9 +251,7 @@ fn packets_go_round_and_are_copied() {
         send(Op::WriteRequest, b"round", &[]);
         let programs = Programs::from(switch.clone());
         let port = |name| programs.port(name).unwrap();
-        programs
-            .set_group("trial_groups", 1, &[port("a"), port("b")])
-            .unwrap();
+        programs.set_group("trial_groups", 1, &[port("a"), port("b")]).unwrap();
         // A copy for each port but its own.
         let hosts = Rows::open(switch, "trial", "trial_hosts").unwrap();
         let host = [&MAC_OF_B[..], &[0, 0], &[10, 77, 2, 1]].concat();
@@ -285,9 +268,7 @@ fn an_interface_has_one_soft_switch() {
     let net = Net::new("twice");
     let second = || {
         let start = async { Soft::start("second", &["a".into()], &[], Sizes { pages: 1 }).await };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(runtime.block_on(start).err().map(|e| e.to_string()))
     };
     let (refused, ..) = net.with_switch(|| within(&net.space("s"), second).unwrap());
@@ -307,15 +288,10 @@ fn an_interface_has_one_soft_switch() {
 fn an_interface_without_ethernet_is_refused() {
     let net = Net::new("other");
     let start = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let start = async { Soft::start("test", &["lo".into()], &[], Sizes { pages: 1 }).await };
         Ok(runtime.block_on(start).err().map(|e| e.to_string()))
     };
     let refused = within(&net.space("s"), start).unwrap().expect("a refusal");
-    assert!(
-        refused.contains("interface lo") && refused.contains("Ethernet"),
-        "{refused}"
-    );
+    assert!(refused.contains("interface lo") && refused.contains("Ethernet"), "{refused}");
 }

@@ -95,11 +95,7 @@ impl Ways {
         let (connection, netlink, _) = rtnetlink::new_connection()?;
         let known = Arc::<RwLock<KnownWays>>::default();
         let (ask, mut asked) = mpsc::channel(QUEUE);
-        let keeper = Keeper {
-            interfaces,
-            netlink,
-            known: known.clone(),
-        };
+        let keeper = Keeper { interfaces, netlink, known: known.clone() };
         keeper.look_at_forwarding();
         let work = async move {
             tokio::join!(news_connection, connection, async {
@@ -172,15 +168,10 @@ impl Keeper {
         };
         // In IPv6 one setting is for all.
         let v6 = is_on("ipv6", "all");
-        let forwards = self
-            .interfaces
-            .iter()
-            .map(|(index, name)| (*index, [is_on("ipv4", name), v6]));
+        let forwards =
+            self.interfaces.iter().map(|(index, name)| (*index, [is_on("ipv4", name), v6]));
         let forwards = forwards.collect();
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .forwards = forwards;
+        self.known.write().unwrap_or_else(PoisonError::into_inner).forwards = forwards;
     }
 
     /// Looks up destinations that nobody knew.
@@ -197,11 +188,7 @@ impl Keeper {
             return;
         }
         if let Some(ways) = self.look_up(all).await {
-            self.known
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .ways
-                .extend(ways);
+            self.known.write().unwrap_or_else(PoisonError::into_inner).ways.extend(ways);
         }
     }
 
@@ -211,19 +198,11 @@ impl Keeper {
         let all = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             let used = |way: &Way| way.used.swap(!forget, Relaxed) || !forget;
-            known
-                .ways
-                .iter()
-                .filter(|(_, way)| used(way))
-                .map(|(to, _)| *to)
-                .collect()
+            known.ways.iter().filter(|(_, way)| used(way)).map(|(to, _)| *to).collect()
         };
         // What cannot be looked up is not relied on any longer.
         let ways = self.look_up(all).await.unwrap_or_default();
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .ways = ways;
+        self.known.write().unwrap_or_else(PoisonError::into_inner).ways = ways;
     }
 
     async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, Way>> {
@@ -237,14 +216,7 @@ impl Keeper {
                     Ok(None) | Err(Error::NetlinkError(_)) => (Route::None, 0),
                     Err(other) => return Err(other),
                 };
-                ways.insert(
-                    to,
-                    Way {
-                        route,
-                        mtu,
-                        used: AtomicBool::new(true),
-                    },
-                );
+                ways.insert(to, Way { route, mtu, used: AtomicBool::new(true) });
             }
             Ok(ways)
         };
@@ -256,12 +228,12 @@ impl Keeper {
 
     async fn route(&self, to: IpAddr) -> Result<Option<RouteMessage>, Error> {
         let question = match to {
-            IpAddr::V4(to) => RouteMessageBuilder::<std::net::Ipv4Addr>::new()
-                .destination_prefix(to, 32)
-                .build(),
-            IpAddr::V6(to) => RouteMessageBuilder::<std::net::Ipv6Addr>::new()
-                .destination_prefix(to, 128)
-                .build(),
+            IpAddr::V4(to) => {
+                RouteMessageBuilder::<std::net::Ipv4Addr>::new().destination_prefix(to, 32).build()
+            }
+            IpAddr::V6(to) => {
+                RouteMessageBuilder::<std::net::Ipv6Addr>::new().destination_prefix(to, 128).build()
+            }
         };
         let mut answer = self.netlink.route().get(question).execute();
         answer.try_next().await
@@ -346,14 +318,7 @@ fn way(to: IpAddr, route: &RouteMessage, links: &Links, neighbours: &Neighbours)
     };
     let mtu = mtu.unwrap_or(own);
     match neighbours.get(&(port, via)) {
-        Some(to) => (
-            Route::By {
-                port,
-                from,
-                to: *to,
-            },
-            mtu,
-        ),
+        Some(to) => (Route::By { port, from, to: *to }, mtu),
         None => (Route::NoNeighbour { port }, mtu),
     }
 }

@@ -127,11 +127,7 @@ impl Worker {
         let mut fds: Vec<libc::pollfd> = self
             .taps
             .iter()
-            .map(|tap| libc::pollfd {
-                fd: tap.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            })
+            .map(|tap| libc::pollfd { fd: tap.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect();
         // SAFETY: as many as stated.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, NAP) };
@@ -180,8 +176,7 @@ impl Worker {
     fn send(&mut self) {
         let lost = self.sender.send(&self.leaving);
         self.losses.sent.fetch_add(lost, Relaxed);
-        self.spare
-            .extend(self.leaving.drain(..).map(|(_, frame)| frame));
+        self.spare.extend(self.leaving.drain(..).map(|(_, frame)| frame));
         self.spare.truncate(2 * BATCH);
     }
 

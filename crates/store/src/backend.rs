@@ -52,11 +52,7 @@ pub struct Item<V> {
 impl Item<Bytes> {
     /// The same, borrowed.
     pub fn as_ref(&self) -> Item<&[u8]> {
-        Item {
-            value: &self.value,
-            version: self.version,
-            expiry_ms: self.expiry_ms,
-        }
+        Item { value: &self.value, version: self.version, expiry_ms: self.expiry_ms }
     }
 }
 

@@ -73,13 +73,7 @@ impl<O: Clone> Clients<O> {
                     return Verdict::Full;
                 }
             }
-            self.clients.insert(
-                id,
-                Client {
-                    window: Window::default(),
-                    used_ns: now_ns,
-                },
-            );
+            self.clients.insert(id, Client { window: Window::default(), used_ns: now_ns });
             self.order.entry(id.0).or_default().push_back(id);
         }
         let client = self.clients.get_mut(&id).expect("inserted above");
@@ -147,17 +141,9 @@ mod tests {
             assert_eq!(clients.begin(id(n), 7, 0), Verdict::New);
             clients.finish(id(n), 7, n);
         }
-        assert_eq!(
-            clients.begin(id(3), 7, 50),
-            Verdict::Full,
-            "both wrote within 100"
-        );
+        assert_eq!(clients.begin(id(3), 7, 50), Verdict::Full, "both wrote within 100");
         assert_eq!(clients.begin(id(2), 7, 60), Verdict::Answered(2));
-        assert_eq!(
-            clients.begin(id(3), 7, 120),
-            Verdict::New,
-            "client 1 has been silent"
-        );
+        assert_eq!(clients.begin(id(3), 7, 120), Verdict::New, "client 1 has been silent");
         assert_eq!(clients.begin(id(2), 7, 120), Verdict::Answered(2));
         assert_eq!(clients.begin(id(1), 7, 130), Verdict::Full);
     }

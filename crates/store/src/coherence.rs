@@ -372,9 +372,7 @@ impl<W> KeyState<W> {
             let current = self.current.as_mut().expect("set above");
             if mutant(Mutant::WaitTimesOut) {
                 let timeout_ns = 10 * BACKOFF_FIRST_NS;
-                current
-                    .waits
-                    .retain(|wait| now_ns < wait.since_ns + timeout_ns);
+                current.waits.retain(|wait| now_ns < wait.since_ns + timeout_ns);
             }
             if !current.waits.is_empty() {
                 current.note_untold(&mut self.untold, now_ns);
@@ -389,17 +387,11 @@ impl<W> KeyState<W> {
             match self.current.take().expect("set above").task {
                 Task::Recall => {}
                 Task::Write(write) => {
-                    self.current = Some(Current {
-                        task: Task::Applying(write),
-                        waits: vec![],
-                    });
+                    self.current = Some(Current { task: Task::Applying(write), waits: vec![] });
                     return Step::Apply;
                 }
                 applying @ Task::Applying(_) => {
-                    self.current = Some(Current {
-                        task: applying,
-                        waits: vec![],
-                    });
+                    self.current = Some(Current { task: applying, waits: vec![] });
                     return Step::Applying;
                 }
             }
@@ -460,10 +452,7 @@ impl<W> KeyState<W> {
     /// The write that every copy has made way for.
     pub fn applying(&self) -> Option<&Write<W>> {
         match &self.current {
-            Some(Current {
-                task: Task::Applying(write),
-                ..
-            }) => Some(write),
+            Some(Current { task: Task::Applying(write), .. }) => Some(write),
             _ => None,
         }
     }
@@ -482,10 +471,7 @@ impl<W> KeyState<W> {
     pub fn applied(&mut self, doubt_until_ns: Nanos) -> Option<Write<W>> {
         self.doubt_until_ns = self.doubt_until_ns.max(doubt_until_ns);
         match self.current.take() {
-            Some(Current {
-                task: Task::Applying(write),
-                ..
-            }) => Some(write),
+            Some(Current { task: Task::Applying(write), .. }) => Some(write),
             other => {
                 self.current = other;
                 None
@@ -529,11 +515,7 @@ impl<W> KeyState<W> {
         if !room {
             return Err(NoGrant::DirectoryFull);
         }
-        self.copies.push(Copy {
-            switch,
-            granted: epoch.number(),
-            term,
-        });
+        self.copies.push(Copy { switch, granted: epoch.number(), term });
         Ok(())
     }
 
@@ -585,11 +567,7 @@ impl<W> Current<W> {
     ) -> Nanos {
         let mut next_ns = Nanos::MAX;
         for wait in &mut self.waits {
-            let Copy {
-                switch,
-                granted,
-                term,
-            } = wait.copy;
+            let Copy { switch, granted, term } = wait.copy;
             if now_ns.saturating_sub(wait.since_ns) > leases.length_ns() / 2 {
                 leases.stop_renewing(switch, term);
             }

@@ -35,9 +35,9 @@ impl FromStr for BackendConfig {
         match text.split_once("://") {
             None if text == "embedded" => Ok(BackendConfig::Embedded),
             Some(("redis" | "redis+unix", _)) => Ok(BackendConfig::Redis(text.into())),
-            Some(("memcached", server)) if server.contains(':') => Ok(BackendConfig::Memcached(
-                server.trim_end_matches('/').into(),
-            )),
+            Some(("memcached", server)) if server.contains(':') => {
+                Ok(BackendConfig::Memcached(server.trim_end_matches('/').into()))
+            }
             _ => Err(format!(
                 "backend {text:?}: expected embedded, redis://HOST:PORT[/DB], redis+unix:///PATH or \
                  memcached://HOST:PORT"
@@ -164,10 +164,7 @@ impl Config {
     /// The option that is wrong and what was expected.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.cluster.partitions == 0 || self.cluster.partitions > 65_536 {
-            anyhow::bail!(
-                "{} partitions: expected 1 to 65536",
-                self.cluster.partitions
-            );
+            anyhow::bail!("{} partitions: expected 1 to 65536", self.cluster.partitions);
         }
         if let Some(identity) = self.identity
             && !self.cluster.stores.iter().any(|s| s.address == identity)

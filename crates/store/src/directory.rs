@@ -43,11 +43,7 @@ pub(crate) struct Entry<W> {
 impl<W> Entry<W> {
     /// The key as the backend knows it.
     pub fn named(&self) -> Key<'_> {
-        Key {
-            tenant: self.id.0,
-            hash: self.id.1,
-            bytes: &self.key,
-        }
+        Key { tenant: self.id.0, hash: self.id.1, bytes: &self.key }
     }
 }
 
@@ -159,12 +155,8 @@ impl<W> Directory<W> {
 
     /// Removes and returns everything about these tenants' keys.
     pub fn remove_tenants(&mut self, tenants: &BTreeSet<u32>) -> Vec<Entry<W>> {
-        let of_them = self
-            .places
-            .extract_if(|id, _: &mut Place| tenants.contains(&id.0));
-        let gone: Vec<_> = of_them
-            .map(|(_, place)| self.entries.remove(place.index))
-            .collect();
+        let of_them = self.places.extract_if(|id, _: &mut Place| tenants.contains(&id.0));
+        let gone: Vec<_> = of_them.map(|(_, place)| self.entries.remove(place.index)).collect();
         for entry in &gone {
             let copies = entry.state.copies().len();
             self.copies.give_back(entry.id.0, copies);
@@ -193,9 +185,7 @@ impl<W> Directory<W> {
 
     /// The entry of a tenant that came first, which goes to the end of the order.
     pub fn oldest(&mut self, tenant: u32) -> Option<Place> {
-        let Directory {
-            by_tenant, entries, ..
-        } = self;
+        let Directory { by_tenant, entries, .. } = self;
         let order = &mut by_tenant.get_mut(&tenant)?.order;
         while let Some(place) = order.pop_front() {
             if is_there(entries, place) {
@@ -234,9 +224,7 @@ impl<W> Directory<W> {
 
     /// An entry of a tenant is gone. Drops its stale places, once they are the majority.
     fn forgotten(&mut self, tenant: u32) {
-        let Directory {
-            by_tenant, entries, ..
-        } = self;
+        let Directory { by_tenant, entries, .. } = self;
         let Some(owned) = by_tenant.get_mut(&tenant) else {
             return;
         };
@@ -261,11 +249,7 @@ mod tests {
     #[test]
     fn a_place_is_of_no_use_once_its_entry_is_forgotten() {
         let mut directory: Directory<()> = Directory::new(1, 1);
-        let key = |first| Key {
-            tenant: 1,
-            hash: KeyHash([first; 16]),
-            bytes: b"k",
-        };
+        let key = |first| Key { tenant: 1, hash: KeyHash([first; 16]), bytes: b"k" };
         let old = directory.enter(key(1));
         assert_eq!(directory.enter(key(1)), old);
         directory.forget_if_idle(old, 0);

@@ -259,11 +259,7 @@ impl Engine {
         }
         match cx.ledger.joins.take(&origin, packet, now_ns) {
             PartOutcome::Missing(part) => {
-                let answer = Answer {
-                    part,
-                    total,
-                    ..Answer::status(Status::Taken)
-                };
+                let answer = Answer { part, total, ..Answer::status(Status::Taken) };
                 cx.reply(&origin, key.bytes, &answer);
             }
             PartOutcome::Unfit => cx.counters.dropped_part += 1,
@@ -581,9 +577,7 @@ impl Engine {
 
     /// What the store tells about itself; where it listens is left to the caller.
     pub fn status(&self, now_ns: u64) -> crate::Status {
-        let Facts {
-            config, backend, ..
-        } = &self.facts;
+        let Facts { config, backend, .. } = &self.facts;
         // One that is another's may be held here for a tenant that may not use that store.
         let partitions = self.facts.partitions.iter().zip(0..);
         let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);

@@ -123,11 +123,7 @@ impl FileJournal {
             .name("journal".into())
             .spawn(move || write(slots, &queue, &answers))
             .context("cannot start the journal's thread")?;
-        Ok(FileJournal {
-            found,
-            orders,
-            done,
-        })
+        Ok(FileJournal { found, orders, done })
     }
 
     fn send(&self, order: Order) -> Answer<bool> {
@@ -211,10 +207,7 @@ impl Slots {
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
-                anyhow::bail!(
-                    "{}: another store has it: give each its own --state",
-                    name()
-                )
+                anyhow::bail!("{}: another store has it: give each its own --state", name())
             }
             Err(std::fs::TryLockError::Error(e)) => return Err(e).with_context(name),
         }
@@ -336,9 +329,7 @@ mod hex_hash {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<KeyHash, D::Error> {
         let bytes = super::hex_bytes::deserialize(from)?;
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| D::Error::custom("16 bytes expected"))?;
+        let bytes = bytes.try_into().map_err(|_| D::Error::custom("16 bytes expected"))?;
         Ok(KeyHash(bytes))
     }
 }

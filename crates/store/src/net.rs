@@ -99,13 +99,7 @@ impl Endpoint {
     /// # Errors
     /// Those of `recvmmsg` other than `EAGAIN`.
     pub fn receive(&mut self, mut each: impl FnMut(&[u8], Peer)) -> io::Result<usize> {
-        let Endpoint {
-            socket,
-            state,
-            buffers,
-            meta,
-            ..
-        } = self;
+        let Endpoint { socket, state, buffers, meta, .. } = self;
         let mut chunks = buffers.chunks_exact_mut(MAX_DATAGRAM);
         let mut slices: [IoSliceMut<'_>; BATCH] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().expect("BATCH chunks")));
@@ -118,10 +112,7 @@ impl Endpoint {
             Err(e) => return Err(e),
         };
         for (slice, meta) in slices.iter().zip(meta.iter()).take(count) {
-            let peer = Peer {
-                address: meta.addr,
-                local: meta.dst_ip,
-            };
+            let peer = Peer { address: meta.addr, local: meta.dst_ip };
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, peer);
             }
@@ -152,10 +143,7 @@ fn enlarge_buffers(socket: &socket2::Socket) {
     let send = setsockopt(socket, sockopt::SndBufForce, size)
         .or_else(|_| setsockopt(socket, sockopt::SndBuf, size));
     for error in [receive, send].into_iter().filter_map(Result::err) {
-        tracing::warn!(
-            "socket buffers stay at the system's default: {}",
-            io::Error::from(error)
-        );
+        tracing::warn!("socket buffers stay at the system's default: {}", io::Error::from(error));
     }
 }
 
@@ -185,11 +173,7 @@ impl Outbox {
     ) -> Result<(), wire::EncodeError> {
         let start = self.bytes.len();
         packet.encode(secret, &mut self.bytes)?;
-        self.messages.push(Outgoing {
-            start,
-            end: self.bytes.len(),
-            peer,
-        });
+        self.messages.push(Outgoing { start, end: self.bytes.len(), peer });
         Ok(())
     }
 
@@ -197,11 +181,7 @@ impl Outbox {
     pub fn push_bytes(&mut self, bytes: &[u8], peer: Peer) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.messages.push(Outgoing {
-            start,
-            end: self.bytes.len(),
-            peer,
-        });
+        self.messages.push(Outgoing { start, end: self.bytes.len(), peer });
     }
 
     /// What is queued, oldest first.

@@ -24,16 +24,9 @@ pub struct Partitions {
 impl Partitions {
     /// The partitions of a store; `owned` says which are its own.
     pub fn new(count: u32, owned: impl Fn(u32) -> bool) -> Partitions {
-        let all: Vec<_> = (0..count)
-            .map(|i| Partition {
-                owned: owned(i),
-                ..Partition::default()
-            })
-            .collect();
-        Partitions {
-            own: (0..all.len()).filter(|at| all[*at].owned).collect(),
-            all,
-        }
+        let all: Vec<_> =
+            (0..count).map(|i| Partition { owned: owned(i), ..Partition::default() }).collect();
+        Partitions { own: (0..all.len()).filter(|at| all[*at].owned).collect(), all }
     }
 
     /// The partition of a key.

@@ -74,11 +74,7 @@ impl Reports {
         let ReportBooks { newest, taken } = &mut *self.kept();
         let now = std::mem::take(newest);
         taken.extend(now.clone());
-        let report = |((half, tenant), report)| Report {
-            half,
-            tenant,
-            report,
-        };
+        let report = |((half, tenant), report)| Report { half, tenant, report };
         now.into_iter().map(report).collect()
     }
 

@@ -60,12 +60,7 @@ pub struct Server {
 enum Order {
     Update(Cluster, oneshot::Sender<Result<(), UpdateError>>),
     Place(Vec<(u32, u16)>, oneshot::Sender<()>),
-    Tell {
-        half: String,
-        tenant: u32,
-        message: Bytes,
-        done: oneshot::Sender<Result<(), TellError>>,
-    },
+    Tell { half: String, tenant: u32, message: Bytes, done: oneshot::Sender<Result<(), TellError>> },
 }
 
 /// Changes a store that runs. Clones speak to the same store.
@@ -102,12 +97,7 @@ impl Handle {
     /// [`TellError`]; the half knows nothing of it then.
     pub async fn tell(&self, half: &str, tenant: u32, message: Bytes) -> Result<(), TellError> {
         let half = half.into();
-        let tell = |done| Order::Tell {
-            half,
-            tenant,
-            message,
-            done,
-        };
+        let tell = |done| Order::Tell { half, tenant, message, done };
         self.order(tell).await.unwrap_or(Err(TellError::Ended))
     }
 
@@ -155,22 +145,15 @@ impl Server {
                  ask for leases in a switch's name; add `system_secret`, 32 hex digits"
             );
         }
-        let wall = SystemTime::UNIX_EPOCH
-            .elapsed()
-            .context("the clock is set before 1970")?;
+        let wall = SystemTime::UNIX_EPOCH.elapsed().context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
-        let incarnation = Incarnation::new(wall_s, rand::random())
-            .later(ticks as u16)
-            .asking_as(rand::random());
+        let incarnation =
+            Incarnation::new(wall_s, rand::random()).later(ticks as u16).asking_as(rand::random());
         let (data, completions) = open_backend(&config, incarnation).await?;
         let backend = wrap(data, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
-        let status = config
-            .status_socket
-            .as_deref()
-            .map(StatusSocket::bind)
-            .transpose()?;
+        let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let (journal, journaled) = open_journal(&config)?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
@@ -184,10 +167,7 @@ impl Server {
         let (orders_in, orders) = mpsc::channel(1);
         Ok(Server {
             orders,
-            handle: Handle {
-                orders: orders_in,
-                reports: engine.reports(),
-            },
+            handle: Handle { orders: orders_in, reports: engine.reports() },
             endpoint,
             engine,
             completions,
@@ -267,13 +247,7 @@ impl Server {
     /// Handles what has arrived and what is due.
     fn turn(&mut self) {
         for _ in 0..ROUNDS {
-            let Server {
-                endpoint,
-                engine,
-                outbox,
-                began_ns,
-                ..
-            } = self;
+            let Server { endpoint, engine, outbox, began_ns, .. } = self;
             // Read when they are here: nothing that comes after a pause of this process is taken
             // for having come before.
             let mut arrived_ns = None;
@@ -307,12 +281,7 @@ impl Server {
                 engine.place(all);
                 let _ = done.send(());
             }
-            Order::Tell {
-                half,
-                tenant,
-                message,
-                done,
-            } => {
+            Order::Tell { half, tenant, message, done } => {
                 let _ = done.send(engine.tell(&half, tenant, &message, now_ns, outbox));
             }
         }
@@ -321,12 +290,7 @@ impl Server {
     /// Passes on what the backend has answered: this, and all that has come since.
     fn complete(&mut self, first: Completion) {
         let now_ns = self.now_ns();
-        let Server {
-            engine,
-            outbox,
-            completions,
-            ..
-        } = self;
+        let Server { engine, outbox, completions, .. } = self;
         engine.complete(first, now_ns, outbox);
         while let Some(completion) = completions.as_mut().and_then(|c| c.try_recv().ok()) {
             engine.complete(completion, now_ns, outbox);
@@ -347,9 +311,7 @@ impl Server {
 
     fn tell_status(&self, stream: UnixStream) {
         let mut status = self.engine.status(self.now_ns());
-        status.listen = self
-            .local_address()
-            .map_or_else(|e| e.to_string(), |a| a.to_string());
+        status.listen = self.local_address().map_or_else(|e| e.to_string(), |a| a.to_string());
         match serde_json::to_vec(&status) {
             Ok(text) => drop(tokio::spawn(tell(stream, text))),
             Err(error) => tracing::warn!("status: {error}"),
@@ -384,18 +346,12 @@ impl StatusSocket {
     /// Binds it, in place of a file that a store which was killed left behind.
     fn bind(path: &Path) -> anyhow::Result<StatusSocket> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            anyhow::bail!(
-                "status socket {}: another process answers there",
-                path.display()
-            );
+            anyhow::bail!("status socket {}: another process answers there", path.display());
         }
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on status socket {}", path.display()))?;
-        Ok(StatusSocket {
-            listener,
-            path: path.into(),
-        })
+        Ok(StatusSocket { listener, path: path.into() })
     }
 }
 
@@ -428,10 +384,7 @@ async fn next(completions: Option<&mut UnboundedReceiver<Completion>>) -> Comple
     std::future::pending().await
 }
 
-type OpenedJournal = (
-    Option<Box<dyn Journal>>,
-    Option<UnboundedReceiver<Completion>>,
-);
+type OpenedJournal = (Option<Box<dyn Journal>>, Option<UnboundedReceiver<Completion>>);
 
 /// The journal of loans, if there is a directory for it and the data outlives the store.
 fn open_journal(config: &Config) -> anyhow::Result<OpenedJournal> {

@@ -22,13 +22,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// Of a table of `limit` places, shared by `tenants` tenants.
     pub fn new(limit: usize, tenants: usize) -> Shares {
-        let mut shares = Shares {
-            taken: BTreeMap::new(),
-            all: 0,
-            limit,
-            share: 0,
-            kept: 0,
-        };
+        let mut shares = Shares { taken: BTreeMap::new(), all: 0, limit, share: 0, kept: 0 };
         shares.share_among(tenants);
         shares
     }
@@ -138,11 +132,7 @@ mod tests {
         assert_eq!(fill(&mut shares, 1), 7);
         shares.share_among(2);
         assert_eq!(fill(&mut shares, 2), 0, "until something is given back");
-        assert_eq!(
-            (shares.who_gives(2), shares.who_gives(1)),
-            (1, 1),
-            "by whom"
-        );
+        assert_eq!((shares.who_gives(2), shares.who_gives(1)), (1, 1), "by whom");
         shares.give_back(1, 4);
         assert_eq!(fill(&mut shares, 2), 4);
     }

@@ -10,18 +10,12 @@ pub struct Table {
 impl Table {
     /// A table with these column titles over a line.
     pub fn new(titles: &[&str]) -> Table {
-        Table {
-            ruled: true,
-            ..Table::plain(titles)
-        }
+        Table { ruled: true, ..Table::plain(titles) }
     }
 
     /// A table with these column titles and no line under them.
     pub fn plain(titles: &[&str]) -> Table {
-        Table {
-            rows: vec![titles.iter().map(|t| t.to_string()).collect()],
-            ruled: false,
-        }
+        Table { rows: vec![titles.iter().map(|t| t.to_string()).collect()], ruled: false }
     }
 
     /// Adds a row.
@@ -72,20 +66,12 @@ pub fn thousands(number: f64) -> String {
         }
         text.push(digit);
     }
-    if number < -0.5 {
-        format!("-{text}")
-    } else {
-        text
-    }
+    if number < -0.5 { format!("-{text}") } else { text }
 }
 
 /// Microseconds in a readable unit.
 pub fn micros(us: f64) -> String {
-    if us >= 1000.0 {
-        format!("{:.1} ms", us / 1000.0)
-    } else {
-        format!("{us:.0} us")
-    }
+    if us >= 1000.0 { format!("{:.1} ms", us / 1000.0) } else { format!("{us:.0} us") }
 }
 
 /// A part of one as a percentage.
@@ -98,24 +84,15 @@ pub fn percent(part: f64) -> String {
 pub fn bars(values: &[f64], top: f64, width: usize, height: usize) -> Vec<String> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let group = values.len().div_ceil(width.max(1)).max(1);
-    let columns: Vec<f64> = values
-        .chunks(group)
-        .map(|c| c.iter().sum::<f64>() / c.len() as f64)
-        .collect();
+    let columns: Vec<f64> =
+        values.chunks(group).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect();
     let level = |value: f64| {
-        let part = if top > 0.0 {
-            (value / top).clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
+        let part = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
         (part * (height * 8) as f64).round() as usize
     };
     let line = |row: usize| {
         let below = row * 8;
-        columns
-            .iter()
-            .map(|v| EIGHTHS[level(*v).saturating_sub(below).min(8)])
-            .collect()
+        columns.iter().map(|v| EIGHTHS[level(*v).saturating_sub(below).min(8)]).collect()
     };
     (0..height).rev().map(line).collect()
 }

@@ -157,9 +157,7 @@ pub fn check_write_back(ms: u32) -> Result<(), String> {
         return Ok(());
     }
     let (least, most) = WRITE_BACK_MS.into_inner();
-    Err(format!(
-        "write-back after {ms} ms: expected {least} to {most} ms, or 0 for none"
-    ))
+    Err(format!("write-back after {ms} ms: expected {least} to {most} ms, or 0 for none"))
 }
 
 impl Tenant {
@@ -216,11 +214,7 @@ pub struct Secrets {
 impl Secrets {
     /// One secret for everything.
     pub fn one(secret: Secret) -> Secrets {
-        Secrets {
-            tag: secret,
-            also: Secret::NONE,
-            hash: secret,
-        }
+        Secrets { tag: secret, also: Secret::NONE, hash: secret }
     }
 
     /// The secret that this packet is signed with, if it is one of those that count: an answer is
@@ -261,12 +255,7 @@ pub enum ClusterError {
 impl Cluster {
     /// One store that owns every one of `partitions` partitions; tenant 0 only.
     pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
-        let store = Store {
-            address,
-            first: 0,
-            last: partitions.saturating_sub(1),
-            rack: 0,
-        };
+        let store = Store { address, first: 0, last: partitions.saturating_sub(1), rack: 0 };
         Cluster {
             partitions,
             stores: vec![store],
@@ -283,11 +272,7 @@ impl Cluster {
     /// The same cluster with leases of this length in milliseconds, and none that were ever longer.
     #[must_use]
     pub fn with_lease_ms(self, lease_ms: u32) -> Cluster {
-        Cluster {
-            lease_ms,
-            lease_max_ms: lease_ms,
-            ..self
-        }
+        Cluster { lease_ms, lease_max_ms: lease_ms, ..self }
     }
 
     /// How long a client may send a write again, from its first datagram on: three quarters of a
@@ -324,20 +309,12 @@ impl Cluster {
         }
         let stores = self.stores.len();
         if stores > STORES_MOST {
-            return fail(format!(
-                "{stores} stores: at most {STORES_MOST} are possible"
-            ));
+            return fail(format!("{stores} stores: at most {STORES_MOST} are possible"));
         }
         let mut stores: Vec<&Store> = self.stores.iter().collect();
         stores.sort_by_key(|s| s.first);
         let mut next = 0;
-        for Store {
-            address,
-            first,
-            last,
-            rack,
-        } in stores
-        {
+        for Store { address, first, last, rack } in stores {
             if *rack > SWITCH_MOST {
                 return fail(format!(
                     "store {address}: rack = {rack}: expected the id of a switch, 1 to {SWITCH_MOST}"
@@ -350,9 +327,7 @@ impl Cluster {
                 ));
             }
             if *first < next {
-                return fail(format!(
-                    "partition {first} has two owners, one of them {address}"
-                ));
+                return fail(format!("partition {first} has two owners, one of them {address}"));
             }
             if *first > next {
                 return fail(format!("partition {next} has no owner"));
@@ -371,26 +346,18 @@ impl Cluster {
                 )));
             }
             if !ids.insert(tenant.id) {
-                return Err(ClusterError::Tenant(format!(
-                    "tenant {} is listed twice",
-                    tenant.id
-                )));
+                return Err(ClusterError::Tenant(format!("tenant {} is listed twice", tenant.id)));
             }
             let whose = format!("tenant {}", tenant.id);
-            for secret in [
-                Some(&tenant.secret),
-                tenant.also_secret.as_ref(),
-                tenant.hash_secret.as_ref(),
-            ]
-            .into_iter()
-            .flatten()
+            for secret in
+                [Some(&tenant.secret), tenant.also_secret.as_ref(), tenant.hash_secret.as_ref()]
+                    .into_iter()
+                    .flatten()
             {
                 parse_secret(secret, &whose)?;
             }
-            if let Some(store) = tenant
-                .stores
-                .iter()
-                .find(|store| self.stores.iter().all(|s| s.address != **store))
+            if let Some(store) =
+                tenant.stores.iter().find(|store| self.stores.iter().all(|s| s.address != **store))
             {
                 return Err(ClusterError::Tenant(format!(
                     "{whose}: store {store} is not one of the cluster's stores"
@@ -416,10 +383,7 @@ impl Cluster {
                 let text = format!("the switch at {address} has no name");
                 return Err(ClusterError::Switch(text));
             }
-            if let Some(other) = before
-                .iter()
-                .find(|o| o.name == *name || o.address == *address)
-            {
+            if let Some(other) = before.iter().find(|o| o.name == *name || o.address == *address) {
                 return Err(ClusterError::Switch(format!(
                     "switch {name} at {address}: {} at {} has the same name or address",
                     other.name, other.address
@@ -503,9 +467,9 @@ impl Cluster {
         let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
         match tenant {
             TENANT_OPEN => self.open_tenant.then_some(Secrets::one(Secret::NONE)),
-            TENANT_SYSTEM => Some(Secrets::one(
-                self.system_secret.as_deref().map_or(Secret::NONE, known),
-            )),
+            TENANT_SYSTEM => {
+                Some(Secrets::one(self.system_secret.as_deref().map_or(Secret::NONE, known)))
+            }
             id => self.tenant(id).map(Tenant::secrets),
         }
     }
@@ -514,11 +478,7 @@ impl Cluster {
 /// A syntax error on one line: where it is and what was expected, without the excerpt that TOML's
 /// own text has.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
-    let message = error
-        .message()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
     match error.span() {
         Some(span) => {
             let before = text.get(..span.start).unwrap_or(text);
@@ -537,9 +497,7 @@ fn parse_secret(text: &str, whose: &str) -> Result<Secret, ClusterError> {
         .filter(|()| secret != [0; 16])
         .map(|()| Secret(secret))
         .ok_or_else(|| {
-            ClusterError::Tenant(format!(
-                "{whose}: the secret must be 32 hex digits, not all zero"
-            ))
+            ClusterError::Tenant(format!("{whose}: the secret must be 32 hex digits, not all zero"))
         })
 }
 
@@ -565,17 +523,11 @@ mod tests {
             ("lease_ms = 60001", "lease_ms = 60001: expected"),
             ("lease_max_ms = 0", "lease_max_ms = 0: expected"),
             ("lease_ms = 10000", "set lease_max_ms = 10000"),
-            (
-                "lease_ms = 5000\nlease_max_ms = 4000",
-                "lease_max_ms = 4000",
-            ),
+            ("lease_ms = 5000\nlease_max_ms = 4000", "lease_max_ms = 4000"),
         ];
         for (text, says) in rows {
             let error = Cluster::parse(&format!("{text}\n{ONE}")).unwrap_err();
-            assert!(
-                error.to_string().contains(says),
-                "{error} should say {says:?}"
-            );
+            assert!(error.to_string().contains(says), "{error} should say {says:?}");
         }
         let text = format!("lease_ms = 2000\nlease_max_ms = 10000\n{ONE}");
         assert!(Cluster::parse(&text).is_ok(), "shorter than it was");
@@ -587,10 +539,7 @@ mod tests {
         let rows = [
             ("partitions = 1\nstore = [", "line 2, column"),
             ("partitions = \"many\"\n", "line 1, column 14: invalid type"),
-            (
-                "partitions = 1\npartition = 2\n",
-                "line 2, column 1: unknown field",
-            ),
+            ("partitions = 1\npartition = 2\n", "line 2, column 1: unknown field"),
         ];
         for (text, says) in rows {
             let error = Cluster::parse(text).unwrap_err().to_string();

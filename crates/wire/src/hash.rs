@@ -61,11 +61,7 @@ impl Secret {
 impl std::fmt::Debug for Secret {
     /// Never prints the secret itself.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Secret::NONE {
-            "Secret(none)"
-        } else {
-            "Secret(hidden)"
-        })
+        f.write_str(if *self == Secret::NONE { "Secret(none)" } else { "Secret(hidden)" })
     }
 }
 

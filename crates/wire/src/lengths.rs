@@ -57,10 +57,7 @@ impl Lengths {
     pub fn salted(&self, salt: u64) -> Lengths {
         match self {
             Lengths::One(len) => Lengths::One(*len),
-            Lengths::Mix { mix, .. } => Lengths::Mix {
-                mix: mix.clone(),
-                salt,
-            },
+            Lengths::Mix { mix, .. } => Lengths::Mix { mix: mix.clone(), salt },
         }
     }
 }
@@ -135,10 +132,7 @@ mod tests {
         assert!((1_400..1_850).contains(&both.count()), "salts choose alike");
         let here =
             (0..50_000).filter(|i| partition_of(hash(*i), 32) == 3 && lengths.of(hash(*i)) == 1024);
-        assert!(
-            (220..345).contains(&here.count()),
-            "a partition has other lengths"
-        );
+        assert!((220..345).contains(&here.count()), "a partition has other lengths");
         assert_eq!(lengths.longest(), 1024);
     }
 

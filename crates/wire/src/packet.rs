@@ -31,45 +31,27 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// The first thing that is wrong; never panics, whatever the bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Packet<'a>, DecodeError> {
-        let head: &[u8; HEADER_LEN] = bytes
-            .first_chunk()
-            .ok_or(DecodeError::ShortHeader(bytes.len()))?;
+        let head: &[u8; HEADER_LEN] =
+            bytes.first_chunk().ok_or(DecodeError::ShortHeader(bytes.len()))?;
         let header = Header::from_bytes(head)?;
         let op = header.op;
         let (key_len, value_len) = (usize::from(header.key_len), usize::from(header.value_len));
         if (key_len > 0) != op.has_key() || key_len > MAX_KEY {
-            return Err(DecodeError::BadKeyLength {
-                op,
-                len: header.key_len,
-            });
+            return Err(DecodeError::BadKeyLength { op, len: header.key_len });
         }
         if value_len > 0 && !op.may_have_value() {
-            return Err(DecodeError::UnexpectedValue {
-                op,
-                len: header.value_len,
-            });
+            return Err(DecodeError::UnexpectedValue { op, len: header.value_len });
         }
         let from = usize::from(header.part) * PART;
         if (header.part > 0 || header.total > 0) && from + value_len > header.total as usize {
-            return Err(DecodeError::BadPart {
-                from,
-                to: from + value_len,
-                total: header.total,
-            });
+            return Err(DecodeError::BadPart { from, to: from + value_len, total: header.total });
         }
         let stated = HEADER_LEN + key_len + value_len;
         if stated > bytes.len() {
-            return Err(DecodeError::Truncated {
-                stated,
-                actual: bytes.len(),
-            });
+            return Err(DecodeError::Truncated { stated, actual: bytes.len() });
         }
         let (key, rest) = bytes[HEADER_LEN..].split_at(key_len);
-        Ok(Packet {
-            header,
-            key,
-            value: &rest[..value_len],
-        })
+        Ok(Packet { header, key, value: &rest[..value_len] })
     }
 
     /// Appends the packet to `out` with lengths set and signed with `secret`.
@@ -86,11 +68,7 @@ impl<'a> Packet<'a> {
             .ok()
             .filter(|len| *len == 0 || op.may_have_value())
             .ok_or(EncodeError::ValueLength(self.value.len()))?;
-        let header = Header {
-            key_len: self.key.len() as u8,
-            value_len,
-            ..self.header
-        };
+        let header = Header { key_len: self.key.len() as u8, value_len, ..self.header };
         let mut bytes = header.to_bytes();
         let tag = secret.tag(&bytes, self.key);
         bytes[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());

@@ -55,17 +55,11 @@ pub const NETCHAIN: Registration = Registration {
 };
 
 const fn sized(name: &'static str) -> MapSize {
-    MapSize {
-        name,
-        entries: |sizes| sizes.pages.max(64),
-    }
+    MapSize { name, entries: |sizes| sizes.pages.max(64) }
 }
 
 const fn step(name: &'static str) -> Program {
-    Program {
-        name,
-        role: Role::Step,
-    }
+    Program { name, role: Role::Step }
 }
 
 const PROGRAMS: &[Program] = &[

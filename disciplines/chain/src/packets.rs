@@ -75,15 +75,7 @@ impl Peer {
 
     /// A message with nothing but its kind.
     pub const fn new(kind: PeerKind) -> Peer {
-        Peer {
-            kind,
-            flags: 0,
-            status: Status::Ok,
-            session: 0,
-            clean: 0,
-            accepted: 0,
-            fill: 0,
-        }
+        Peer { kind, flags: 0, status: Status::Ok, session: 0, clean: 0, accepted: 0, fill: 0 }
     }
 
     /// Encodes it as the bytes that programs read.
@@ -91,12 +83,9 @@ impl Peer {
         let mut bytes = [0; Peer::LEN];
         bytes[..2].copy_from_slice(&[self.kind as u8, self.flags]);
         bytes[2..4].copy_from_slice(&(self.status as u16).to_be_bytes());
-        for (at, word) in [
-            (8, self.session),
-            (16, self.clean),
-            (24, self.accepted),
-            (32, self.fill),
-        ] {
+        for (at, word) in
+            [(8, self.session), (16, self.clean), (24, self.accepted), (32, self.fill)]
+        {
             bytes[at..at + 8].copy_from_slice(&word.to_be_bytes());
         }
         bytes
@@ -135,14 +124,7 @@ pub const NOTES: usize = WRITES_MOST as usize * 24;
 /// What follows the [`Peer`] of a [`PeerKind::CopySession`]: a session's notes.
 pub fn encode_notes(session: &SessionRecord) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(NOTES);
-    for Note {
-        request,
-        seq,
-        refused,
-        absent,
-        ..
-    } in session.notes
-    {
+    for Note { request, seq, refused, absent, .. } in session.notes {
         bytes.extend(request.to_be_bytes());
         bytes.extend(seq.to_be_bytes());
         let refused = refused.map_or(0, |status| status as u8 + 1);
@@ -239,14 +221,7 @@ mod tests {
 
     #[test]
     fn signals_are_read_as_they_were_written() {
-        let beat = Beat {
-            kind: BeatKind::Echo,
-            from: 3,
-            to: 4,
-            t_from_ns: 5,
-            t_to_ns: 6,
-            life: 7,
-        };
+        let beat = Beat { kind: BeatKind::Echo, from: 3, to: 4, t_from_ns: 5, t_to_ns: 6, life: 7 };
         let bytes = beat.encode();
         assert_eq!((bytes[..3].to_vec(), bytes[15]), (vec![2, 3, 4], 5));
         assert_eq!(Beat::decode(&bytes), Some(beat));
@@ -256,12 +231,8 @@ mod tests {
     #[test]
     fn notes_travel_in_network_order() {
         let mut session = SessionRecord::new(1, 2, 3);
-        session.notes[1] = Note {
-            request: 17,
-            seq: 5,
-            refused: Some(Status::NotFound),
-            ..Note::default()
-        };
+        session.notes[1] =
+            Note { request: 17, seq: 5, refused: Some(Status::NotFound), ..Note::default() };
         let bytes = encode_notes(&session);
         assert_eq!(bytes.len(), NOTES);
         assert_eq!((bytes[31], bytes[39], bytes[40]), (17, 5, 2));

@@ -87,13 +87,7 @@ pub fn restored_key(version: &Version, filled: u64, shift: u8) -> Option<Bytes> 
     let mut bytes = new_key(version.seq, filled, shift)?.to_vec();
     let stride = STRIDES[usize::from(shift)];
     let at = HEADER + (version.seq as usize & ((1 << shift) - 1)) * stride;
-    let words = [
-        version.seq,
-        version.accepted,
-        version.client,
-        version.request,
-        version.session,
-    ];
+    let words = [version.seq, version.accepted, version.client, version.request, version.session];
     for (i, word) in words.into_iter().enumerate() {
         bytes[at + 8 * i..at + 8 * i + 8].copy_from_slice(&word.to_ne_bytes());
     }
@@ -108,10 +102,7 @@ pub fn restored_key(version: &Version, filled: u64, shift: u8) -> Option<Bytes> 
 fn sum_of(value: &[u8]) -> u16 {
     let mut sum = 0u64;
     for pair in value.chunks(2) {
-        sum += u64::from(u16::from_ne_bytes([
-            pair[0],
-            pair.get(1).copied().unwrap_or(0),
-        ]));
+        sum += u64::from(u16::from_ne_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     }
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -206,12 +197,7 @@ impl SessionRecord {
     /// The session of a client which has written nothing. `filled` as in [`new_key`], `seen` the
     /// present number.
     pub fn new(client: u64, seen: u64, filled: u64) -> SessionRecord {
-        SessionRecord {
-            seen,
-            filled,
-            client,
-            notes: Default::default(),
-        }
+        SessionRecord { seen, filled, client, notes: Default::default() }
     }
 
     /// Encodes it as programs read it.
@@ -292,10 +278,7 @@ mod tests {
             assert_eq!(key.version(wanted.seq), Some(&wanted));
             assert_eq!(key.boundary(1), wanted.seq);
         }
-        let long = Version {
-            value: Some(Bytes::from_static(&[0; 57])),
-            ..version(None)
-        };
+        let long = Version { value: Some(Bytes::from_static(&[0; 57])), ..version(None) };
         assert_eq!(restored_key(&long, 9, 4), None);
     }
 
@@ -309,13 +292,8 @@ mod tests {
     #[test]
     fn a_session_is_read_as_it_was_written() {
         let mut session = SessionRecord::new(0xc11e, 3, 4);
-        session.notes[2] = Note {
-            request: 18,
-            seq: 77,
-            refused: Some(Status::Mismatch),
-            absent: true,
-            under: 9,
-        };
+        session.notes[2] =
+            Note { request: 18, seq: 77, refused: Some(Status::Mismatch), absent: true, under: 9 };
         session.notes[15].request = 31;
         let bytes = session.encode();
         assert_eq!(bytes.len(), 416);

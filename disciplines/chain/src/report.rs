@@ -149,10 +149,7 @@ mod tests {
             number: 1 << 48 | 3,
             silent: 0b101,
             unheard: 0b10,
-            filled: vec![FilledChain {
-                chain: 63,
-                fill_number: 7,
-            }],
+            filled: vec![FilledChain { chain: 63, fill_number: 7 }],
         };
         let bytes = state.encode();
         assert_eq!(State::decode(&bytes), Some(state));
@@ -162,10 +159,7 @@ mod tests {
 
     #[test]
     fn idle_sessions_are_read_as_they_were_written() {
-        let idle = IdleSessions {
-            number: 3,
-            sessions: vec![(Bytes::from_static(b"s"), 1 << 48)],
-        };
+        let idle = IdleSessions { number: 3, sessions: vec![(Bytes::from_static(b"s"), 1 << 48)] };
         let bytes = idle.encode();
         assert_eq!(RemovableKeys::decode(&bytes), None);
         assert_eq!(IdleSessions::decode(&bytes), Some(idle));
@@ -175,10 +169,7 @@ mod tests {
     fn removable_keys_are_read_as_they_were_written() {
         let removable = RemovableKeys {
             number: 3,
-            keys: vec![
-                (Bytes::from_static(b"k"), 7),
-                (Bytes::from(vec![1; 250]), 8),
-            ],
+            keys: vec![(Bytes::from_static(b"k"), 7), (Bytes::from(vec![1; 250]), 8)],
         };
         let bytes = removable.encode();
         assert_eq!(RemovableKeys::decode(&bytes), Some(removable));

@@ -27,10 +27,7 @@ impl Save {
     pub fn decode(bytes: &[u8]) -> Option<Save> {
         let (&[kind, all], rest) = bytes.split_first_chunk()?;
         (kind == SAVE).then_some(())?;
-        Some(Save {
-            round: u64::from_be_bytes(*rest.first_chunk()?),
-            all: all != 0,
-        })
+        Some(Save { round: u64::from_be_bytes(*rest.first_chunk()?), all: all != 0 })
     }
 }
 
@@ -136,16 +133,11 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read_as_it_was_written() {
-        let save = Save {
-            round: 7,
-            all: true,
-        };
+        let save = Save { round: 7, all: true };
         assert_eq!(Save::decode(&save.encode()), Some(save));
         assert_eq!(Save::decode(&save.encode()[..9]), None);
-        let saved = |seq, value: Option<&'static str>| SavedVersion {
-            seq,
-            value: value.map(Bytes::from),
-        };
+        let saved =
+            |seq, value: Option<&'static str>| SavedVersion { seq, value: value.map(Bytes::from) };
         let part = Part {
             round: 7,
             nth: 2,
@@ -164,10 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_as_it_was_written() {
-        let mut saved = SavedVersion {
-            seq: 9,
-            value: Some(Bytes::from_static(b"value")),
-        };
+        let mut saved = SavedVersion { seq: 9, value: Some(Bytes::from_static(b"value")) };
         let bytes = saved.encode().expect("kept");
         assert_eq!(SavedVersion::decode(&bytes), Some(saved.clone()));
         assert_eq!(SavedVersion::decode(&bytes[..8]), None);

@@ -41,12 +41,7 @@ pub struct State {
 impl State {
     /// The state of a tenant of which no packet came.
     pub fn nothing() -> State {
-        State {
-            number: 0,
-            adopted_ns: 0,
-            tenant: 0,
-            peers: [Peer::default(); SLOTS],
-        }
+        State { number: 0, adopted_ns: 0, tenant: 0, peers: [Peer::default(); SLOTS] }
     }
 
     /// Reads a state. `None`: it is none.

@@ -143,11 +143,7 @@ impl View {
                 false => Ipv4Addr::new(all[0], all[1], all[2], all[3]).into(),
                 true => Ipv6Addr::from(all).into(),
             };
-            Some(Member {
-                address,
-                switch: half(row, at + 16)?,
-                life: word(row, at + 24)?,
-            })
+            Some(Member { address, switch: half(row, at + 16)?, life: word(row, at + 24)? })
         };
         let chain = |at: usize| -> Option<Chain> {
             let len = usize::from(row[at + 8]);
@@ -182,11 +178,8 @@ impl View {
     }
 
     fn is_possible(&self) -> bool {
-        let is_there = |slot: &u8| {
-            self.members
-                .get(usize::from(*slot))
-                .is_some_and(Option::is_some)
-        };
+        let is_there =
+            |slot: &u8| self.members.get(usize::from(*slot)).is_some_and(Option::is_some);
         let is_chain = |chain: &Chain| {
             let slots = &chain.slots;
             let mut again = (1..slots.len()).map(|at| slots[..at].contains(&slots[at]));

@@ -32,10 +32,7 @@ pub struct Caches {
 
 /// What is left of `limits` beside items on probation, so that both together are no more.
 pub fn beside_probation(limits: Limits) -> Limits {
-    Limits {
-        max_items: limits.max_items - limits.max_items / PROBATION_ONE_IN,
-        ..limits
-    }
+    Limits { max_items: limits.max_items - limits.max_items / PROBATION_ONE_IN, ..limits }
 }
 
 impl Caches {
@@ -94,12 +91,7 @@ impl Caches {
         permit: impl Fn(&Caches, u32, &Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
-        let Inventory {
-            switch,
-            tenant,
-            held,
-            lost,
-        } = inventory;
+        let Inventory { switch, tenant, held, lost } = inventory;
         self.update(switch, tenant, |cache, others| {
             cache.holds(now, held, lost, |key| permit(others, tenant, key), out);
         });
@@ -113,12 +105,7 @@ impl Caches {
         permit: impl Fn(&Caches, u32, &Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
-        let HotKeys {
-            switch,
-            tenant,
-            window,
-            keys,
-        } = keys;
+        let HotKeys { switch, tenant, window, keys } = keys;
         self.share_after_window(switch, None);
         self.update(switch, tenant, |cache, others| {
             cache.hot(now, window, keys, |key| permit(others, tenant, key), out);
@@ -133,13 +120,7 @@ impl Caches {
         permit: impl Fn(&Caches, u32, &Key) -> Permit,
         out: &mut Vec<Action>,
     ) {
-        let WindowEnd {
-            switch,
-            tenant,
-            window,
-            items,
-            ..
-        } = end;
+        let WindowEnd { switch, tenant, window, items, .. } = end;
         self.share_after_window(switch, Some(window));
         self.ended.insert(switch, window);
         self.update(switch, tenant, |cache, others| {
@@ -149,12 +130,7 @@ impl Caches {
 
     /// A switch answered a change.
     pub fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
-        let Answer {
-            key,
-            change,
-            outcome,
-            ..
-        } = answer;
+        let Answer { key, change, outcome, .. } = answer;
         self.update(answer.switch, answer.tenant, |cache, _| {
             cache.answered(now, change, key, outcome, out);
         });
@@ -233,10 +209,7 @@ impl Caches {
             .map(|(_, cache)| cache)
             .collect();
         let share = total / u32::try_from(on_switch.len().max(1)).unwrap_or(u32::MAX);
-        let used: Vec<u32> = on_switch
-            .iter()
-            .map(|cache| cache.reports_last_window())
-            .collect();
+        let used: Vec<u32> = on_switch.iter().map(|cache| cache.reports_last_window()).collect();
         let spare: u32 = used.iter().map(|used| share.saturating_sub(*used)).sum();
         let busy = used.iter().filter(|used| **used > share / 2).count().max(1) as u32;
         for cache in &mut on_switch {

@@ -19,12 +19,7 @@ pub struct Capacity {
 impl Capacity {
     /// Room in `pages`, for no more than `max_items`.
     pub fn new(max_items: usize, pages: u32) -> Capacity {
-        let mut capacity = Capacity {
-            max_items,
-            pages: pages as usize,
-            items: 0,
-            learnt: false,
-        };
+        let mut capacity = Capacity { max_items, pages: pages as usize, items: 0, learnt: false };
         capacity.items = capacity.most();
         capacity
     }
@@ -41,8 +36,7 @@ impl Capacity {
 
     /// More than this are never wanted: with the smallest items, each takes one cell.
     pub fn most(&self) -> usize {
-        self.max_items
-            .min(self.pages.saturating_mul(PAGE_START_CELLS))
+        self.max_items.min(self.pages.saturating_mul(PAGE_START_CELLS))
     }
 
     /// Items that a page is believed to hold.
@@ -66,11 +60,7 @@ impl Capacity {
             self.pages.saturating_mul(usual)
         };
         self.items = if self.learnt { fits } else { self.most() }.min(self.most());
-        if self.pages < before {
-            fits.min(self.most())
-        } else {
-            self.most()
-        }
+        if self.pages < before { fits.min(self.most()) } else { self.most() }
     }
 
     /// The switch had no room beside `cached` items.

@@ -34,11 +34,7 @@ pub fn unreported(rate: f64, threshold: u32) -> f64 {
 
 /// The mean of `min(n, rate)` for a Poisson count `n` of this `rate`, nearly.
 pub fn usual_overlap(rate: f64) -> f64 {
-    if rate < 1.0 {
-        rate * (1.0 - (-rate).exp())
-    } else {
-        rate - 0.4 * rate.sqrt()
-    }
+    if rate < 1.0 { rate * (1.0 - (-rate).exp()) } else { rate - 0.4 * rate.sqrt() }
 }
 
 #[cfg(test)]

@@ -35,13 +35,7 @@ pub struct Shortage {
 
 impl Default for Shortage {
     fn default() -> Shortage {
-        Shortage {
-            evident: 0,
-            unmet: 0,
-            unmet_before: 0,
-            useful: 1.0,
-            filled: 0,
-        }
+        Shortage { evident: 0, unmet: 0, unmet_before: 0, useful: 1.0, filled: 0 }
     }
 }
 
@@ -120,11 +114,7 @@ mod tests {
             shortage.proved(90, 10);
             window(&mut shortage, 1000, 50);
         }
-        assert!(
-            (850..=900).contains(&shortage.keys()),
-            "{}",
-            shortage.keys()
-        );
+        assert!((850..=900).contains(&shortage.keys()), "{}", shortage.keys());
     }
 
     #[test]
@@ -135,10 +125,6 @@ mod tests {
             shortage.proved(0, 0);
             window(&mut shortage, 1000, 0);
         }
-        assert!(
-            (500..=700).contains(&shortage.keys()),
-            "{}",
-            shortage.keys()
-        );
+        assert!((500..=700).contains(&shortage.keys()), "{}", shortage.keys());
     }
 }

@@ -97,11 +97,7 @@ impl Entry {
 
     /// What the mass was before this window, and what was reported in it.
     pub fn split(&self, window: u64) -> (f64, f64) {
-        let count = if self.window == window {
-            self.count
-        } else {
-            0.0
-        };
+        let count = if self.window == window { self.count } else { 0.0 };
         ((self.mass - count).max(0.0), count)
     }
 }
@@ -164,10 +160,7 @@ impl Table {
         let at = self.index.remove(key)?;
         let entry = self.entries.swap_remove(at);
         if let Some(moved) = self.entries.get(at) {
-            *self
-                .index
-                .get_mut(&moved.key)
-                .expect("every entry is in the index") = at;
+            *self.index.get_mut(&moved.key).expect("every entry is in the index") = at;
         }
         Some(entry)
     }
@@ -175,12 +168,7 @@ impl Table {
     /// Keeps those that `keep` says.
     pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
         self.entries.retain(keep);
-        self.index = self
-            .entries
-            .iter()
-            .enumerate()
-            .map(|(at, e)| (e.key.clone(), at))
-            .collect();
+        self.index = self.entries.iter().enumerate().map(|(at, e)| (e.key.clone(), at)).collect();
     }
 }
 

@@ -62,9 +62,7 @@ impl Threshold {
     /// Takes in `count` reports; true if the threshold rose. It doubles when the budget is used up
     /// and for every further half of it, so that a burst is held off within a few batches.
     pub fn reported(&mut self, count: usize) -> bool {
-        self.reports = self
-            .reports
-            .saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.reports = self.reports.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         if self.reports < self.raise_at || self.requests == HIGHEST {
             return false;
         }
@@ -85,26 +83,16 @@ impl Threshold {
     /// less makes several times as many reports.
     pub fn window_end(&mut self, ample: bool) -> bool {
         self.lowest = if ample { LOWEST_WITH_ROOM } else { LOWEST };
-        let lowest = if self.wait_windows > 0 {
-            self.lowest.max(self.too_low + 1)
-        } else {
-            self.lowest
-        };
-        let affordable = if self.requests <= 4 {
-            self.budget / 6
-        } else {
-            self.budget / 3
-        };
+        let lowest =
+            if self.wait_windows > 0 { self.lowest.max(self.too_low + 1) } else { self.lowest };
+        let affordable = if self.requests <= 4 { self.budget / 6 } else { self.budget / 3 };
         let before = self.requests;
         if self.reports > self.budget {
             // Already raised, when the budget was used up.
         } else if self.reports < affordable {
             let far = self.reports < self.budget / 20;
-            let lowered = if far {
-                self.requests / 2
-            } else {
-                self.requests - self.requests.div_ceil(4)
-            };
+            let lowered =
+                if far { self.requests / 2 } else { self.requests - self.requests.div_ceil(4) };
             self.requests = lowered.max(lowest).min(self.requests);
         }
         if self.reports <= self.budget {

@@ -38,14 +38,8 @@ pub const REGISTRATION: Registration = Registration {
     object: include_bytes!(concat!(env!("OUT_DIR"), "/kvswitch.bpf.o.zlib")),
     native: Some(kvswitch_unit),
     programs: &[
-        Program {
-            name: "kvswitch",
-            role: Role::Step,
-        },
-        Program {
-            name: "kvswitch_update",
-            role: Role::Step,
-        },
+        Program { name: "kvswitch", role: Role::Step },
+        Program { name: "kvswitch_update", role: Role::Step },
     ],
     maps_of: "kvswitch",
     maps: &[MapSize {

@@ -76,9 +76,8 @@ impl StoreMessage {
     pub fn decode(mut bytes: &[u8]) -> Option<StoreMessage> {
         let version = bytes.try_get_u8().ok()?;
         let instruction = bytes.try_get_u8().ok()?;
-        let instruction = *Instruction::ALL
-            .get(usize::from(instruction))
-            .filter(|_| version == VERSION)?;
+        let instruction =
+            *Instruction::ALL.get(usize::from(instruction)).filter(|_| version == VERSION)?;
         let mut keys = vec![];
         while bytes.has_remaining() {
             let len = usize::from(bytes.get_u8());
@@ -98,20 +97,9 @@ mod tests {
     #[test]
     fn another_version_is_passed_over() {
         assert_eq!(StoreMessage::decode(&[VERSION + 1, 0]), None);
-        assert_eq!(
-            StoreMessage::decode(&[VERSION, Instruction::ALL.len() as u8]),
-            None
-        );
-        assert_eq!(
-            StoreMessage::decode(&[VERSION, 0, 3, 1, 2]),
-            None,
-            "a key is cut off"
-        );
-        assert_eq!(
-            StoreMessage::decode(&[VERSION, 0, 0]),
-            None,
-            "a key without bytes"
-        );
+        assert_eq!(StoreMessage::decode(&[VERSION, Instruction::ALL.len() as u8]), None);
+        assert_eq!(StoreMessage::decode(&[VERSION, 0, 3, 1, 2]), None, "a key is cut off");
+        assert_eq!(StoreMessage::decode(&[VERSION, 0, 0]), None, "a key without bytes");
         assert!(StoreMessage::messages(Instruction::Hold, &[]).is_empty());
     }
 

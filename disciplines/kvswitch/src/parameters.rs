@@ -31,11 +31,8 @@ impl Words {
     /// Encodes it as [`decide::Configuration::parameters`] has it.
     pub fn words(&self) -> [u32; decide::PARAMETERS] {
         let part = ((self.part * 1e6) as u32).min(PART_MOST) << PART_SHIFT;
-        let flags = [
-            (self.fan_out, FAN_OUT),
-            (self.on_top, ON_TOP),
-            (self.two_choices, TWO_CHOICES),
-        ];
+        let flags =
+            [(self.fan_out, FAN_OUT), (self.on_top, ON_TOP), (self.two_choices, TWO_CHOICES)];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
         let flags = set.fold(0, |flags, (_, flag)| flags | flag);
         [self.reported_from, part | flags]
@@ -55,13 +52,8 @@ pub fn read([reported_from, flags]: [u32; decide::PARAMETERS]) -> Words {
 
 /// The words without a threshold of replication: what the programs alone need.
 pub fn words(threshold: u32, fan_out: bool) -> [u32; decide::PARAMETERS] {
-    let words = Words {
-        reported_from: threshold,
-        fan_out,
-        on_top: false,
-        two_choices: false,
-        part: 0.0,
-    };
+    let words =
+        Words { reported_from: threshold, fan_out, on_top: false, two_choices: false, part: 0.0 };
     words.words()
 }
 

@@ -106,10 +106,7 @@ mod tests {
 
     /// The same with an IPv6 address.
     fn server6(holder: u16) -> Server {
-        Server {
-            address: IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, holder]),
-            ..server(holder)
-        }
+        Server { address: IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, holder]), ..server(holder) }
     }
 
     fn encoded(replicas: &[u16], again: &[u16]) -> Option<Bytes> {
@@ -132,11 +129,7 @@ mod tests {
         let bytes = encoded(&[0x8000, 0x8001], &[HOME, 0x8001]).expect("a record");
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!(bytes.len(), HEADER + 4 * IPV4_TURN);
-        assert_eq!(
-            bytes[..4],
-            (1u32 << 30).to_ne_bytes(),
-            "2^32 over the turns"
-        );
+        assert_eq!(bytes[..4], (1u32 << 30).to_ne_bytes(), "2^32 over the turns");
         assert_eq!(bytes[4..6], [4, 2], "turns, replicas");
         assert_eq!(half(6), HOME);
         assert_eq!(bytes[8..16], 0b1010u64.to_ne_bytes(), "valid");
@@ -151,10 +144,7 @@ mod tests {
     fn ipv6_addresses_take_four_words() {
         let bytes = of(&server6, &[0x8000, 0x8001], &[]).expect("a record");
         assert_eq!((bytes.len(), bytes[18]), (HEADER + 2 * IPV6_TURN, 1));
-        assert_eq!(
-            bytes[40..44],
-            [0x8001u16, 101].map(u16::to_ne_bytes).concat()
-        );
+        assert_eq!(bytes[40..44], [0x8001u16, 101].map(u16::to_ne_bytes).concat());
         assert_eq!(bytes[44..46], [0xfd, 0]);
         assert_eq!(bytes[58..60], [0x80, 1]);
     }
@@ -180,17 +170,9 @@ mod tests {
         assert_eq!(encoded(&[0x8001, HOME], &[]), None);
         assert_eq!(encoded(&[0x8001], &[0x8003]), None);
         let mixed = |holder: u16| {
-            if holder == HOME {
-                server(holder)
-            } else {
-                server6(holder)
-            }
+            if holder == HOME { server(holder) } else { server6(holder) }
         };
-        assert_eq!(
-            of(&mixed, &[0x8001], &[HOME]),
-            None,
-            "two kinds of addresses"
-        );
+        assert_eq!(of(&mixed, &[0x8001], &[HOME]), None, "two kinds of addresses");
         let many: Vec<u16> = (16..=16 + TURNS_MAX as u16).map(|n| 0x8000 | n).collect();
         assert_eq!(encoded(&many, &[]), None);
         assert!(encoded(&many[1..], &[]).is_some());

@@ -66,13 +66,7 @@ pub const ALL: &[Setting] = &[
         1,
     ),
     Setting::new("replicas", "most servers that have a key", 64, 2, 64),
-    Setting::new(
-        "fixed",
-        "whether the threshold stays where it began: 1 or 0",
-        0,
-        0,
-        1,
-    ),
+    Setting::new("fixed", "whether the threshold stays where it began: 1 or 0", 0, 0, 1),
     Setting::new(
         "copies",
         "whether switches keep the values of hot keys themselves where that is cheaper than replicas: 1 or 0, as in the paper",

@@ -74,10 +74,7 @@ mod tests {
     const TENANT: u32 = 7;
 
     fn keys(names: &str) -> Vec<Key> {
-        names
-            .split(' ')
-            .map(|name| Key::copy_from_slice(name.as_bytes()))
-            .collect()
+        names.split(' ').map(|name| Key::copy_from_slice(name.as_bytes())).collect()
     }
 
     fn tell(store: &mut Store, instruction: Instruction, names: &str) -> Vec<String> {
@@ -130,9 +127,6 @@ mod tests {
     fn there_is_a_most_that_is_held() {
         let mut store = Store::default();
         let names: Vec<String> = (0..KEYS_MOST + 5).map(|n| n.to_string()).collect();
-        assert_eq!(
-            tell(&mut store, Instruction::Hold, &names.join(" ")).len(),
-            KEYS_MOST
-        );
+        assert_eq!(tell(&mut store, Instruction::Hold, &names.join(" ")).len(), KEYS_MOST);
     }
 }

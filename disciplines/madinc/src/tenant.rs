@@ -62,11 +62,7 @@ impl Tenant {
     pub fn room(&mut self, rooms: &[Room]) {
         let (own, lent): (Vec<&Room>, Vec<&Room>) =
             rooms.iter().partition(|room| room.pages > room.lent);
-        let in_ring = if own.is_empty() {
-            lent.len()
-        } else {
-            own.len()
-        };
+        let in_ring = if own.is_empty() { lent.len() } else { own.len() };
         let switches = own.iter().chain(&lent).map(|room| room.switch);
         let switches: Vec<SwitchId> = switches.collect();
         if switches[..in_ring] != self.switches[..self.in_ring] {
@@ -184,9 +180,8 @@ impl Tenant {
             return false;
         }
         let in_ring = self.switches[..self.in_ring].iter();
-        let with_room = in_ring
-            .filter_map(|at| caches.get(*at, self.id))
-            .filter(|cache| cache.has_room());
+        let with_room =
+            in_ring.filter_map(|at| caches.get(*at, self.id)).filter(|cache| cache.has_room());
         let mut sees = with_room.map(|cache| cache.sees(key)).peekable();
         sees.peek().is_some() && !sees.any(|sees| sees)
     }

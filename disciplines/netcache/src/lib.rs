@@ -37,10 +37,7 @@ pub const REGISTRATION: Registration = Registration {
 pub const PROBATION: u32 = 2;
 
 /// The programs in [`OBJECT`].
-pub const PROGRAMS: &[Program] = &[Program {
-    name: "netcache",
-    role: Role::Step,
-}];
+pub const PROGRAMS: &[Program] = &[Program { name: "netcache", role: Role::Step }];
 
 unsafe extern "C" {
     fn netcache_unit() -> *const std::ffi::c_void;

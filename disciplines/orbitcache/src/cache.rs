@@ -76,11 +76,7 @@ impl KeyState {
 
     /// Reads of a key that is no item, in this window as far as anybody told.
     fn reads(&self, now: Duration, window: Duration) -> f64 {
-        if self.missed > 0.0 || self.passes_by {
-            self.missed
-        } else {
-            self.at_store(now, window)
-        }
+        if self.missed > 0.0 || self.passes_by { self.missed } else { self.at_store(now, window) }
     }
 
     /// Whether it may be asked for.

@@ -91,11 +91,8 @@ impl Switch {
     /// nobody wants.
     fn share(&mut self, now: Duration, limits: &Limits) {
         let count = self.caches.len().max(1);
-        let wanted: Vec<usize> = self
-            .caches
-            .values()
-            .map(|cache| cache.has_room_for(now))
-            .collect();
+        let wanted: Vec<usize> =
+            self.caches.values().map(|cache| cache.has_room_for(now)).collect();
         let total = self.size.items();
         let shares = shares(total, &wanted);
         let spare = (total - shares.iter().sum::<usize>()) / count;
@@ -121,18 +118,11 @@ impl Switch {
         self.overflows += overflows;
         let permille = (1000 * overflows).checked_div(reads);
         self.overflow_permille = permille.unwrap_or(self.overflow_permille);
-        let wanted: usize = self
-            .caches
-            .values()
-            .map(|cache| cache.has_room_for(now))
-            .sum();
+        let wanted: usize = self.caches.values().map(|cache| cache.has_room_for(now)).sum();
         let more = wanted > self.size.items();
         self.size.window_end(reads, overflows, more);
         self.share(now, limits);
-        let changes = self
-            .size
-            .items()
-            .div_ceil(CHANGE_ONE_IN * self.caches.len().max(1));
+        let changes = self.size.items().div_ceil(CHANGE_ONE_IN * self.caches.len().max(1));
         for cache in self.caches.values_mut() {
             cache.settle(now, changes, out);
         }

@@ -38,14 +38,8 @@ pub const REGISTRATION: Registration = Registration {
     object: include_bytes!(concat!(env!("OUT_DIR"), "/orbitcache.bpf.o.zlib")),
     native: Some(orbitcache_unit),
     programs: &[
-        Program {
-            name: "orbitcache",
-            role: Role::Step,
-        },
-        Program {
-            name: "orbitcache_round",
-            role: Role::Step,
-        },
+        Program { name: "orbitcache", role: Role::Step },
+        Program { name: "orbitcache_round", role: Role::Step },
     ],
     maps_of: "orbitcache",
     maps: &[],

@@ -81,10 +81,8 @@ mod tests {
     #[test]
     fn the_longest_report_is_no_longer_than_a_message() {
         let key = Key::from(vec![1; wire::MAX_KEY]);
-        let report = Report {
-            counted: Duration::MAX,
-            keys: vec![(key, u32::MAX); TOP_K_MOST as usize],
-        };
+        let report =
+            Report { counted: Duration::MAX, keys: vec![(key, u32::MAX); TOP_K_MOST as usize] };
         assert!(report.encode().len() <= decide::MESSAGE_MAX);
     }
 

@@ -31,13 +31,7 @@ pub const ALL: &[Setting] = &[
         1,
         4096,
     ),
-    Setting::new(
-        "items_max",
-        "items of all tenants that a switch has at most",
-        512,
-        1,
-        4096,
-    ),
+    Setting::new("items_max", "items of all tenants that a switch has at most", 512, 1, 4096),
     Setting::new(
         "overflow_permille",
         "reads in a thousand that may find no place to wait before there are fewer items",

@@ -26,12 +26,7 @@ impl Size {
     pub fn new(least: u32, most: u32, permille: u32) -> Size {
         let most = f64::from(most.max(1));
         let least = f64::from(least.max(1)).min(most);
-        Size {
-            items: START.clamp(least, most),
-            least,
-            most,
-            target: f64::from(permille) / 1000.0,
-        }
+        Size { items: START.clamp(least, most), least, most, target: f64::from(permille) / 1000.0 }
     }
 
     /// Items of all tenants.

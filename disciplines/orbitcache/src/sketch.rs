@@ -16,19 +16,13 @@ pub struct Sketch {
 impl Sketch {
     /// An empty sketch.
     pub fn new(seed: u64) -> Sketch {
-        Sketch {
-            rows: vec![[0; COLUMNS]; ROWS],
-            seed,
-        }
+        Sketch { rows: vec![[0; COLUMNS]; ROWS], seed }
     }
 
     /// Counts a read; the estimate of its key's reads. Only the lowest cells rise: others are too
     /// high already.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
-        let (a, b) = (
-            wire::mixed(hash.high() ^ self.seed),
-            wire::mixed(hash.low()) | 1,
-        );
+        let (a, b) = (wire::mixed(hash.high() ^ self.seed), wire::mixed(hash.low()) | 1);
         let columns: [usize; ROWS] = std::array::from_fn(|row| {
             let at = a.wrapping_add(b.wrapping_mul(row as u64));
             (wire::mixed(at) >> 32) as usize & (COLUMNS - 1)

@@ -78,10 +78,7 @@ impl StoreHalf for Store {
             }
             let stays = now.saturating_sub(tenant.told) < FORGOTTEN_AFTER;
             if !stays {
-                out.push(StoreAction::Watch {
-                    tenant: *id,
-                    on: false,
-                });
+                out.push(StoreAction::Watch { tenant: *id, on: false });
             }
             stays
         });
@@ -163,10 +160,7 @@ mod tests {
         read(&mut store, 1, 5, 9);
         assert_eq!(
             tell(&mut store, Duration::ZERO, 1, 2),
-            [StoreAction::Watch {
-                tenant: 1,
-                on: true
-            }]
+            [StoreAction::Watch { tenant: 1, on: true }]
         );
         tell(&mut store, Duration::ZERO, 2, 1);
         for (key, times) in [(1, 3), (2, 30), (3, 20)] {
@@ -189,10 +183,7 @@ mod tests {
         tell(&mut store, Duration::ZERO, 1, 2);
         let mut out = vec![];
         store.tick(FORGOTTEN_AFTER, &mut out);
-        assert!(out.contains(&StoreAction::Watch {
-            tenant: 1,
-            on: false
-        }));
+        assert!(out.contains(&StoreAction::Watch { tenant: 1, on: false }));
         assert!(store.tenants.is_empty());
         tell(&mut store, Duration::ZERO, 1, 2);
         store.left(WINDOW, 1, &mut out);

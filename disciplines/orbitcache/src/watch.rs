@@ -33,11 +33,7 @@ pub struct Watch {
 impl Watch {
     /// This is what stores are told.
     pub fn new(message: Bytes) -> Watch {
-        Watch {
-            message,
-            stores: BTreeMap::new(),
-            tenants: BTreeSet::new(),
-        }
+        Watch { message, stores: BTreeMap::new(), tenants: BTreeSet::new() }
     }
 
     /// A store is there, and may know nothing.
@@ -74,13 +70,7 @@ impl Watch {
                 if said.get(tenant).is_some_and(enough) {
                     continue;
                 }
-                said.insert(
-                    *tenant,
-                    Notice {
-                        at: now,
-                        waits: true,
-                    },
-                );
+                said.insert(*tenant, Notice { at: now, waits: true });
                 out.push(Action::Tell {
                     store: *store,
                     tenant: *tenant,

@@ -35,13 +35,7 @@ fn tables_take_blocks_and_alus() {
         (Ternary(45), 512, 16, false, 1, 2, 0, 1),
     ];
     for (lookup, entries, bits, written, sram, tcam, alus, last) in rows {
-        let table = Table {
-            lookup,
-            entries,
-            bits,
-            written,
-            ..TABLE
-        };
+        let table = Table { lookup, entries, bits, written, ..TABLE };
         let usage = placed(&[table]);
         let one = &usage.tables[0];
         let took = (one.sram_blocks, one.tcam_blocks, one.alus, one.stages.1);
@@ -51,17 +45,8 @@ fn tables_take_blocks_and_alus() {
 
 #[test]
 fn a_table_comes_behind_what_it_depends_on() {
-    let b = Table {
-        name: "b",
-        after: &["c"],
-        ..TABLE
-    };
-    let c = Table {
-        name: "c",
-        after: &["a"],
-        bits: 160,
-        ..TABLE
-    };
+    let b = Table { name: "b", after: &["c"], ..TABLE };
+    let c = Table { name: "c", after: &["a"], bits: 160, ..TABLE };
     let usage = placed(&[b, c, TABLE]);
     let stages: Vec<_> = usage.tables.iter().map(|t| (t.name, t.stages)).collect();
     assert_eq!(stages, [("a", (1, 1)), ("c", (2, 3)), ("b", (4, 4))]);
@@ -70,36 +55,18 @@ fn a_table_comes_behind_what_it_depends_on() {
 
 #[test]
 fn dependencies_that_lead_round_are_refused() {
-    let a = Table {
-        after: &["b"],
-        ..TABLE
-    };
-    let b = Table {
-        name: "b",
-        after: &["a"],
-        ..TABLE
-    };
-    let round = Error::Order {
-        table: "a",
-        after: "b",
-    };
+    let a = Table { after: &["b"], ..TABLE };
+    let b = Table { name: "b", after: &["a"], ..TABLE };
+    let round = Error::Order { table: "a", after: "b" };
     assert_eq!(place(&[a, b], 0, &Chip::TOFINO), Err(round.clone()));
     assert_eq!(place(&[a], 0, &Chip::TOFINO), Err(round));
 }
 
 #[test]
 fn more_stages_or_bits_than_there_are_take_another_pass() {
-    let long = Table {
-        bits: 32 * 4 * 13,
-        ..TABLE
-    };
+    let long = Table { bits: 32 * 4 * 13, ..TABLE };
     assert_eq!((placed(&[long]).stages, placed(&[long]).passes), (13, 2));
-    let wide = Table {
-        bits: 4096,
-        written: false,
-        carried: true,
-        ..TABLE
-    };
+    let wide = Table { bits: 4096, written: false, carried: true, ..TABLE };
     let usage = placed(&[wide]);
     assert_eq!((usage.stages, usage.passes), (1, 2));
     assert_eq!(usage.phv_bits, HEADER_BITS + 128 + 4096);

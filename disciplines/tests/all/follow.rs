@@ -21,12 +21,8 @@ use nix::{
 };
 
 /// What the steps may change: the folder, the two lines, and what cargo notes of them.
-const MAY_CHANGE: [&str; 4] = [
-    "disciplines/highest",
-    "disciplines/Cargo.toml",
-    "disciplines/src/lib.rs",
-    "Cargo.lock",
-];
+const MAY_CHANGE: [&str; 4] =
+    ["disciplines/highest", "disciplines/Cargo.toml", "disciplines/src/lib.rs", "Cargo.lock"];
 
 /// The tree's root.
 fn root() -> PathBuf {
@@ -44,10 +40,7 @@ fn target() -> PathBuf {
 /// What stands between a line ```` ```sh ```` and the next fence, in order.
 fn steps(page: &str) -> Vec<String> {
     let mut blocks = page.split("\n```sh\n").skip(1);
-    blocks
-        .by_ref()
-        .map(|rest| rest.split("\n```").next().unwrap_or(rest).to_owned())
-        .collect()
+    blocks.by_ref().map(|rest| rest.split("\n```").next().unwrap_or(rest).to_owned()).collect()
 }
 
 /// Runs a step as somebody would at a prompt in the tree.
@@ -66,10 +59,7 @@ fn run(line: &str) {
         step.env_remove(name);
     }
     let done = step.output().expect("bash is there");
-    let (out, err) = (
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr),
-    );
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{line}\n{out}{err}");
     println!("{line}\n{out}{err}");
 }
@@ -89,14 +79,7 @@ impl Layer {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(nothing, "/", nothing, private, nothing).expect("mounts that are nobody else's");
         let place = env!("CARGO_TARGET_TMPDIR");
-        mount(
-            Some("memory"),
-            place,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            nothing,
-        )
-        .expect("memory");
+        mount(Some("memory"), place, Some("tmpfs"), MsFlags::empty(), nothing).expect("memory");
         let memory = File::open(place).expect("a directory");
         let layer = Layer { memory };
         layer.over(&root(), "tree");
@@ -114,13 +97,7 @@ impl Layer {
         let lower = place.display();
         let (upper, work) = (upper.display(), work.display());
         let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
-        let made = mount(
-            Some("layer"),
-            place,
-            Some("overlay"),
-            MsFlags::empty(),
-            Some(&*options),
-        );
+        let made = mount(Some("layer"), place, Some("overlay"), MsFlags::empty(), Some(&*options));
         made.unwrap_or_else(|error| panic!("a layer over {lower}: {error}"));
     }
 
@@ -132,10 +109,7 @@ impl Layer {
     /// The files of the tree that were changed, made or removed.
     fn changed(&self) -> BTreeSet<PathBuf> {
         let top = self.changes("tree");
-        let built = target()
-            .strip_prefix(root())
-            .map(|path| top.join(path))
-            .ok();
+        let built = target().strip_prefix(root()).map(|path| top.join(path)).ok();
         let mut waiting = vec![top.clone()];
         let mut files = BTreeSet::new();
         while let Some(directory) = waiting.pop() {
@@ -177,7 +151,5 @@ fn the_steps_of_the_page_add_a_discipline_and_change_nothing_else() {
         let others: Vec<&PathBuf> = changed.iter().filter(|path| !is_free(path)).collect();
         assert!(others.is_empty(), "changed as well: {others:?}");
     });
-    follow
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    follow.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }

@@ -22,11 +22,7 @@ fn no_client_notices() {
     let seeds = first..first + number("SEEDS", SEEDS);
     let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
     for found in &hunted.found {
-        println!(
-            "{}\n{:?}",
-            serde_json::to_string(&found.plan).unwrap(),
-            found.outcome
-        );
+        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
     }
     println!(
         "{} seeds, {} operations, {} reads from switches, {} packets, {:.2} hours, {:.1} s of work: {:?}",
@@ -59,27 +55,13 @@ fn no_client_notices() {
 /// What a machine that is halted would be, if its store is stopped or it is suspended.
 fn halted(deed: &Deed) -> Option<Deed> {
     let (at_ms, machine, for_ms) = match deed {
-        Deed::Suspend {
-            at_ms,
-            machine,
-            for_ms,
-        } => (
-            at_ms,
-            machine.strip_prefix("store").map(|_| &**machine)?,
-            for_ms,
-        ),
-        Deed::Stop {
-            at_ms,
-            process,
-            for_ms,
-        } => (at_ms, process.strip_suffix("/store")?, for_ms),
+        Deed::Suspend { at_ms, machine, for_ms } => {
+            (at_ms, machine.strip_prefix("store").map(|_| &**machine)?, for_ms)
+        }
+        Deed::Stop { at_ms, process, for_ms } => (at_ms, process.strip_suffix("/store")?, for_ms),
         _ => return None,
     };
-    Some(Deed::Halt {
-        at_ms: *at_ms,
-        machine: machine.into(),
-        for_ms: *for_ms,
-    })
+    Some(Deed::Halt { at_ms: *at_ms, machine: machine.into(), for_ms: *for_ms })
 }
 
 /// Whether a store has another life after it. Data that outlives a store has the time of whoever

@@ -72,9 +72,7 @@ enum Mutant {
 impl Mutant {
     fn all() -> Vec<Mutant> {
         // Those of order have a model and a table of their own (docs/coordination.md).
-        let switch = InSwitch::list()
-            .iter()
-            .filter(|mutant| !mutant.is_of_order());
+        let switch = InSwitch::list().iter().filter(|mutant| !mutant.is_of_order());
         let switch = switch.map(Mutant::Switch);
         let store = InStore::ALL.iter().copied().map(Mutant::Store);
         let mut all: Vec<Mutant> = switch.chain(store).collect();
@@ -99,11 +97,7 @@ impl Mutant {
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
-            Mutant::Switch(_) => [
-                !is_in(&NOT_ATOMIC),
-                !is_in(&NOT_ATOMIC) && !is_in(&RARE),
-                true,
-            ],
+            Mutant::Switch(_) => [!is_in(&NOT_ATOMIC), !is_in(&NOT_ATOMIC) && !is_in(&RARE), true],
             Mutant::Store(_) => [true, !is_in(&RARE), false],
         }
     }

@@ -76,14 +76,11 @@ fn ops_and_statuses_have_the_numbers_that_they_had() {
         let name = format!("{op:?}");
         (op as u8, name, op.has_key(), op.may_have_value())
     });
-    let pinned = OPS
-        .iter()
-        .map(|&(number, name, key, value)| (number, name.to_owned(), key, value));
+    let pinned =
+        OPS.iter().map(|&(number, name, key, value)| (number, name.to_owned(), key, value));
     assert_eq!(ops.collect::<Vec<_>>(), pinned.collect::<Vec<_>>());
     let statuses = (0..=u8::MAX).filter_map(|number| Status::from_bits(number).ok());
     let statuses = statuses.map(|status| (status as u8, format!("{status:?}")));
-    let pinned = STATUSES
-        .iter()
-        .map(|&(number, name)| (number, name.to_owned()));
+    let pinned = STATUSES.iter().map(|&(number, name)| (number, name.to_owned()));
     assert_eq!(statuses.collect::<Vec<_>>(), pinned.collect::<Vec<_>>());
 }

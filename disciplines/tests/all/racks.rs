@@ -36,12 +36,7 @@ fn spec(tenants: &[u32]) -> Spec {
             }),
             _ => {
                 switches += 1;
-                Role::Agent(AgentSpec {
-                    id: switches,
-                    pages: 64,
-                    control: vec![at],
-                    probes: true,
-                })
+                Role::Agent(AgentSpec { id: switches, pages: 64, control: vec![at], probes: true })
             }
         };
         machine.seats.push(Seat::new(role));
@@ -138,11 +133,8 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
     let before = reads(&racks);
     let seen = racks.ask(0.0, 0.0, 1.0);
     assert_eq!((seen.lost, seen.wrong()), (0, 0));
-    let each: Vec<u64> = reads(&racks)
-        .iter()
-        .zip(before)
-        .map(|(now, before)| now - before)
-        .collect();
+    let each: Vec<u64> =
+        reads(&racks).iter().zip(before).map(|(now, before)| now - before).collect();
     println!("reads: {each:?}");
     // Who is neither the home nor an entry has only what was sent on twice.
     let fair = seen.sent / (RACKS * SERVERS) as u64;
@@ -160,13 +152,7 @@ fn a_hot_key_is_read_and_written_in_every_rack() {
     println!("updates: {updates:?}, confirmations: {confirms:?}");
     let is_home = |updates: &&u64| **updates == 0;
     assert_eq!(updates.iter().filter(is_home).count(), 1, "{updates:?}");
-    assert!(
-        updates
-            .iter()
-            .filter(|n| **n > 0)
-            .all(|n| *n > RATE as u64 / 40),
-        "{updates:?}"
-    );
+    assert!(updates.iter().filter(|n| **n > 0).all(|n| *n > RATE as u64 / 40), "{updates:?}");
     for leaf in ["leaf1", "leaf2"] {
         assert!(racks.switch(leaf, "replica_update") > 0, "{leaf}");
     }
@@ -186,10 +172,7 @@ fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
         let store = racks.world.process(&store).unwrap();
         racks.world.stop(store);
         let seen = racks.ask(0.0, 1.5, 1.0);
-        println!(
-            "without server{elsewhere}-{n}: {} of {} lost",
-            seen.lost, seen.sent
-        );
+        println!("without server{elsewhere}-{n}: {} of {} lost", seen.lost, seen.sent);
         assert_eq!((seen.lost, seen.wrong()), (0, 0), "server{elsewhere}-{n}");
         racks.world.cont(store);
         racks.ask(0.0, 3.0, 0.5);
@@ -197,11 +180,7 @@ fn a_store_that_stands_still_is_left_by_its_own_switch_and_by_the_spine() {
     let before = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     racks.ask(0.0, 1.5, 1.0);
     let now = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
-    assert!(
-        now.iter()
-            .zip(before)
-            .all(|(now, before)| *now > before + 1000)
-    );
+    assert!(now.iter().zip(before).all(|(now, before)| *now > before + 1000));
 }
 
 /// Each has its own hot key with its own home and entries, and all have the same racks.
@@ -214,11 +193,7 @@ fn two_tenants_share_the_racks() {
     let before = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
     let seen = racks.ask(0.02, 0.0, 1.0);
     let now = racks.stores(|store| store.read.reads + store.replicas.replica_reads);
-    let each: Vec<u64> = now
-        .iter()
-        .zip(before)
-        .map(|(now, before)| now - before)
-        .collect();
+    let each: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
     println!("reads: {each:?}");
     assert_eq!((seen.lost, seen.wrong()), (0, 0));
     let fair = seen.sent / (RACKS * SERVERS) as u64;

@@ -58,10 +58,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
     let mut about = ours["package"]["metadata"]["figures"]["about"].clone();
     let about = about.as_table_mut().unwrap();
     let of_bench = about.remove("bench");
-    assert_eq!(
-        of_bench.unwrap().as_str(),
-        Some(disciplines::default().name)
-    );
+    assert_eq!(of_bench.unwrap().as_str(), Some(disciplines::default().name));
     for experiment in &all {
         let of_file = about.remove(&experiment.name);
         let of_file = of_file.as_ref().and_then(|name| name.as_str());

@@ -6,11 +6,7 @@ use disciplines_experiments::PIPELINES;
 
 #[test]
 fn what_is_declared_can_be_placed() {
-    let items = Items {
-        count: 10_000,
-        key_bytes: 16,
-        value_bytes: 128,
-    };
+    let items = Items { count: 10_000, key_bytes: 16, value_bytes: 128 };
     for (name, pipeline) in PIPELINES {
         assert!(disciplines::find(name).is_some(), "{name} is registered");
         let usage = place(&pipeline(items), 128, &Chip::TOFINO);

@@ -25,12 +25,9 @@ fn rack(discipline: &Registration) -> Spec {
                 max_items: 100,
                 ..ControlSpec::default()
             }),
-            "switch1" => Role::Agent(AgentSpec {
-                id: 1,
-                pages: 64,
-                control: vec![at],
-                probes: true,
-            }),
+            "switch1" => {
+                Role::Agent(AgentSpec { id: 1, pages: 64, control: vec![at], probes: true })
+            }
             name if name.starts_with("server") => Role::Store(StoreSpec {
                 control: vec![at],
                 populate: Some((KEYS as u64, 128.into())),
@@ -106,10 +103,7 @@ fn switches_serve_what_is_hot_and_nobody_sees_a_wrong_value() {
         let (seen, [redirected, begun], trace) = run(1);
         assert_eq!(seen.lost, 0, "{name}");
         assert_eq!(seen.wrong_values + seen.wrong_keys, 0, "{name}");
-        println!(
-            "{name}: {} cached, {redirected} redirected, {begun} on probation",
-            seen.cached
-        );
+        println!("{name}: {} cached, {redirected} redirected, {begun} on probation", seen.cached);
         assert_eq!(begun > 0, discipline.probation.is_some(), "{name}");
         let served = seen.cached + redirected;
         assert!(served * 10 > seen.answered * 3, "{name}: {served}");

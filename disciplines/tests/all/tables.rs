@@ -7,10 +7,7 @@ fn columns_line_up() {
     let mut table = Table::new(&["name", "rate"]);
     table.row(["a".into(), "5".into()]);
     table.row(["long".into(), "1,000".into()]);
-    assert_eq!(
-        table.render(),
-        "name   rate\n────  ─────\na         5\nlong  1,000\n"
-    );
+    assert_eq!(table.render(), "name   rate\n────  ─────\na         5\nlong  1,000\n");
 }
 
 #[test]

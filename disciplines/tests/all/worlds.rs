@@ -67,16 +67,9 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
     });
     assert_eq!(
         needs.collect::<Vec<_>>(),
-        [
-            ("outside-writes", "Redis"),
-            ("controller-failover", "etcd"),
-            ("coord-vs-etcd", "etcd"),
-        ]
+        [("outside-writes", "Redis"), ("controller-failover", "etcd"), ("coord-vs-etcd", "etcd"),]
     );
-    let real = Options {
-        backend: Backend::Memcached,
-        ..options(1)
-    };
+    let real = Options { backend: Backend::Memcached, ..options(1) };
     assert_eq!(find("demo").needs(&real).unwrap(), Some("memcached"));
 }
 
@@ -87,11 +80,8 @@ fn what_experiments_claim_comes_out() {
     let all = experiments().unwrap();
     let simulated = |experiment: &&Experiment| experiment.needs(&options(1)).unwrap().is_none();
     // The hunt goes through seeds, in a test of its own.
-    let mut all: Vec<&Experiment> = all
-        .iter()
-        .filter(|experiment| experiment.name != "coherence")
-        .filter(simulated)
-        .collect();
+    let mut all: Vec<&Experiment> =
+        all.iter().filter(|experiment| experiment.name != "coherence").filter(simulated).collect();
     all.sort_by_key(|experiment| {
         let rank = LONGEST.iter().position(|name| *name == experiment.name);
         rank.unwrap_or(LONGEST.len())

@@ -58,10 +58,7 @@ impl Drop for Detach {
 fn place(name: &str) -> anyhow::Result<Home> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Relaxed);
-    Ok(Home::new(&format!(
-        "bench-{}-{number}-{name}",
-        process::id()
-    ))?)
+    Ok(Home::new(&format!("bench-{}-{number}-{name}", process::id()))?)
 }
 
 /// Removes switches of processes that were killed. Else their tables take memory, and a process
@@ -106,11 +103,7 @@ impl Cache {
         let dataplane = Dataplane::load(home.clone(), objects, Sizes { pages })?;
         let entry = Program(dataplane.program().as_fd().try_clone_to_owned()?);
         let items = Items::open(Backing::from(&home), tenant, pages, store)?;
-        let cache = Cache {
-            dataplane,
-            entry,
-            items,
-        };
+        let cache = Cache { dataplane, entry, items };
         std::mem::forget(detach_if_it_fails); // from here on it is the cache's own Drop
         cache.items.take_lease(say(&cache.entry, store))?;
         Ok(cache)
@@ -161,9 +154,7 @@ impl Cache {
     }
 
     fn pin(&self, name: &str) -> PathBuf {
-        Path::new("/sys/fs/bpf/shortstop")
-            .join(self.home().name())
-            .join(name)
+        Path::new("/sys/fs/bpf/shortstop").join(self.home().name()).join(name)
     }
 
     /// The first step of the discipline of that number, as loaded.
@@ -207,9 +198,7 @@ impl Cache {
             std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
         let paths = pins.flatten().map(|pin| pin.path());
         // Links and programs lie there as well.
-        Ok(paths
-            .filter_map(|path| MapHandle::from_pinned_path(path).ok())
-            .collect())
+        Ok(paths.filter_map(|path| MapHandle::from_pinned_path(path).ok()).collect())
     }
 }
 
@@ -242,10 +231,7 @@ pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
 /// A discipline's programs, on a switch of so many pages, under the number of the one that is
 /// measured.
 pub fn discipline(registration: &Registration, pages: u32) -> Object {
-    Object {
-        number: DISCIPLINE,
-        ..Object::of(registration, Sizes { pages })
-    }
+    Object { number: DISCIPLINE, ..Object::of(registration, Sizes { pages }) }
 }
 
 /// An object under the name of its only step.

@@ -32,10 +32,7 @@ impl Request {
         let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
         bytes.truncate(bytes.len() - zeros);
         bytes.shrink_to_fit();
-        Request {
-            front: bytes,
-            padding: zeros.min(SLOT),
-        }
+        Request { front: bytes, padding: zeros.min(SLOT) }
     }
 }
 
@@ -76,9 +73,7 @@ impl Client {
         is_answer: fn(&[u8]) -> bool,
     ) -> anyhow::Result<Client> {
         let socket = UdpSocket::bind("0.0.0.0:0").context("a UDP socket for the client")?;
-        socket
-            .connect(to)
-            .with_context(|| format!("no route to {to}"))?;
+        socket.connect(to).with_context(|| format!("no route to {to}"))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Client {
             socket,
@@ -178,9 +173,7 @@ mod tests {
         let to = server.local_addr().unwrap();
         let echo = std::thread::spawn(move || {
             let mut buffer = [0; 64];
-            server
-                .set_read_timeout(Some(Duration::from_secs(2)))
-                .unwrap();
+            server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
             while let Ok((len, from)) = server.recv_from(&mut buffer) {
                 if buffer[0] == b'q' {
                     return;
@@ -190,15 +183,10 @@ mod tests {
         });
         let requests = vec![b"right".to_vec(), b"wrong".to_vec()];
         let mut client = Client::connect(to, requests, |answer| answer == b"right").unwrap();
-        let outcome = client
-            .run(Duration::from_millis(50), &CountedTasks::default())
-            .unwrap();
+        let outcome = client.run(Duration::from_millis(50), &CountedTasks::default()).unwrap();
         client.socket.send(b"q").unwrap();
         echo.join().unwrap();
         assert!(outcome.answered > 0, "{outcome:?}");
-        assert!(
-            outcome.answered.abs_diff(outcome.wrong) <= WINDOW as u64,
-            "{outcome:?}"
-        );
+        assert!(outcome.answered.abs_diff(outcome.wrong) <= WINDOW as u64, "{outcome:?}");
     }
 }

@@ -17,10 +17,7 @@ impl CountedTasks {
     pub fn of(pids: &[i32]) -> CountedTasks {
         let mut tasks = vec![];
         for pid in pids {
-            let threads = fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-                .flatten();
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
             tasks.extend(threads.map(|t| t.path().join("schedstat").display().to_string()));
         }
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -85,12 +82,7 @@ impl Machine {
         // user already.
         let [user, nice, system, idle, iowait, irq, softirq, stolen] = *ticks.first_chunk()?;
         let busy = user + nice + system + irq + softirq;
-        Some(Machine {
-            all: busy + idle + iowait + stolen,
-            busy,
-            stolen,
-            own,
-        })
+        Some(Machine { all: busy + idle + iowait + stolen, busy, stolen, own })
     }
 
     /// What was done elsewhere since.
@@ -110,10 +102,7 @@ impl Machine {
 impl Default for OtherWork {
     /// Nothing is known.
     fn default() -> OtherWork {
-        OtherWork {
-            other: f64::NAN,
-            stolen: f64::NAN,
-        }
+        OtherWork { other: f64::NAN, stolen: f64::NAN }
     }
 }
 

@@ -175,11 +175,7 @@ impl Drive {
     pub fn load() -> anyhow::Result<Drive> {
         let object = runs::load(OBJECT, "drive.bpf.c")?;
         let program = Program::of(&object, "drive")?;
-        Ok(Drive {
-            object,
-            program,
-            out: Default::default(),
-        })
+        Ok(Drive { object, program, out: Default::default() })
     }
 
     /// Makes `program` the target of this number.
@@ -266,15 +262,9 @@ impl AimedDrive<'_> {
     pub fn run(&mut self, ingress: u32, repeat: u32) -> anyhow::Result<f64> {
         self.plan()?;
         let mut out = self.drive.out.borrow_mut();
-        let (ns, verdict) = self
-            .drive
-            .program
-            .run(&self.frame, ingress, repeat, &mut out)?;
+        let (ns, verdict) = self.drive.program.run(&self.frame, ingress, repeat, &mut out)?;
         let (target, expected) = (self.plan.target, self.verdict);
-        ensure!(
-            verdict == expected,
-            "target {target}: verdict {verdict}, expected {expected}"
-        );
+        ensure!(verdict == expected, "target {target}: verdict {verdict}, expected {expected}");
         self.scramble();
         Ok(ns)
     }

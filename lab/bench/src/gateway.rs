@@ -61,20 +61,9 @@ impl Gateway {
         let mut command = vec!["redis-server", "--bind", &address, "--port", &port];
         command.extend(options);
         command.extend(["--dir", "{dir}", "--unixsocket", "{dir}/redis.sock"]);
-        lab.start(
-            host,
-            &process("redis", &command, Some("{dir}/redis.sock")),
-            false,
-        )?;
+        lab.start(host, &process("redis", &command, Some("{dir}/redis.sock")), false)?;
         let (server, listen) = (store.to_string(), format!("127.0.0.1:{GATEWAY_PORT}"));
-        let command = [
-            "shortstop",
-            "gateway",
-            "--server",
-            &server,
-            "--listen",
-            &listen,
-        ];
+        let command = ["shortstop", "gateway", "--server", &server, "--listen", &listen];
         lab.start(client, &process("gateway", &command, None), false)?;
         namespace::within(&lab.namespace(client), || {
             interrupt::wait_for("the gateway", Duration::from_secs(10), || {
@@ -82,16 +71,10 @@ impl Gateway {
             })
         })?;
         namespace::within(&lab.namespace(host), || fill(redis.into(), value_len))?;
-        let of = |name: String| {
-            lab.process(&name)
-                .map(|process| CountedTasks::of(&[process.pid]))
-        };
+        let of = |name: String| lab.process(&name).map(|process| CountedTasks::of(&[process.pid]));
         let ours = of(format!("{client}-gateway")).context("the gateway's process")?;
         let theirs = of(format!("{host}-redis")).context("Redis's process")?;
-        Ok(Gateway {
-            redis: redis.into(),
-            others: [ours, theirs],
-        })
+        Ok(Gateway { redis: redis.into(), others: [ours, theirs] })
     }
 
     /// Microseconds of processor time per GET, through the gateway and straight to Redis; from
@@ -101,12 +84,7 @@ impl Gateway {
     /// `redis-benchmark` is missing or failed.
     pub fn batch(&self, pipeline: usize) -> anyhow::Result<[f64; 2]> {
         let gateway = cost("127.0.0.1", GATEWAY_PORT, pipeline, &self.others[0])?;
-        let redis = cost(
-            &self.redis.to_string(),
-            REDIS_PORT,
-            pipeline,
-            &self.others[1],
-        )?;
+        let redis = cost(&self.redis.to_string(), REDIS_PORT, pipeline, &self.others[1])?;
         Ok([gateway, redis])
     }
 }
@@ -139,34 +117,14 @@ fn children() -> Duration {
 fn cost(host: &str, port: u16, pipeline: usize, others: &CountedTasks) -> anyhow::Result<f64> {
     let (before, used, own_before) = (children(), others.used(), own());
     let output = Command::new("redis-benchmark")
-        .args([
-            "-h",
-            host,
-            "-p",
-            &port.to_string(),
-            "-t",
-            "get",
-            "-q",
-            "-c",
-            "50",
-        ])
-        .args([
-            "-n",
-            &REQUESTS.to_string(),
-            "-r",
-            &KEYS.to_string(),
-            "-P",
-            &pipeline.to_string(),
-        ])
+        .args(["-h", host, "-p", &port.to_string(), "-t", "get", "-q", "-c", "50"])
+        .args(["-n", &REQUESTS.to_string(), "-r", &KEYS.to_string(), "-P", &pipeline.to_string()])
         .stdin(Stdio::null())
         .output()
         .context("cannot run `redis-benchmark` (Debian: apt install redis-tools)")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let wrong = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success() && said.contains("GET:"),
-        "redis-benchmark: {said}{wrong}"
-    );
+    ensure!(output.status.success() && said.contains("GET:"), "redis-benchmark: {said}{wrong}");
     // This thread only waited.
     let served = (others.used() - used).saturating_sub(own() - own_before);
     Ok((children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64)

@@ -26,9 +26,8 @@ impl Host {
         Host {
             cpu: model(&cpus).unwrap_or("unknown").into(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-            kernel: uname.map_or("unknown".into(), |uname| {
-                uname.release().to_string_lossy().into_owned()
-            }),
+            kernel: uname
+                .map_or("unknown".into(), |uname| uname.release().to_string_lossy().into_owned()),
             commit: option_env!("SHORTSTOP_COMMIT")
                 .filter(|commit| !commit.is_empty())
                 .map(String::from),
@@ -46,11 +45,7 @@ fn model(cpuinfo: &str) -> Option<&str> {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let commit = self.commit.as_deref().unwrap_or("unknown");
-        write!(
-            f,
-            "{} cores of {}, Linux {}, commit {commit}",
-            self.cores, self.cpu, self.kernel
-        )
+        write!(f, "{} cores of {}, Linux {}, commit {commit}", self.cores, self.cpu, self.kernel)
     }
 }
 

@@ -68,9 +68,8 @@ impl Items {
         let table = Table::open(&at)?;
         table.set_identity(SWITCH, 1_000);
         let leases = Leases::open(&at)?;
-        let lease = leases
-            .slot_of(SocketAddr::new(store, wire::PORT))
-            .context("a free lease slot")?;
+        let lease =
+            leases.slot_of(SocketAddr::new(store, wire::PORT)).context("a free lease slot")?;
         Ok(Items {
             table,
             leases,
@@ -99,10 +98,7 @@ impl Items {
         };
         say(&packet::payload(reply, b"", b"", 0, &Secret::NONE)?)?;
         let taken = self.count("lease_renewed")?;
-        ensure!(
-            taken == 1,
-            "the switch did not take the lease that it was given"
-        );
+        ensure!(taken == 1, "the switch did not take the lease that it was given");
         Ok(())
     }
 
@@ -120,18 +116,11 @@ impl Items {
     ) -> anyhow::Result<bool> {
         let cells = cells_needed(key.len(), value.len()).context("an item that cannot be")?;
         let place = self.take(tenant.id, cells).context("the pages are full")?;
-        if self
-            .table
-            .insert(tenant.id, hash, key, self.lease, place)
-            .is_err()
-        {
+        if self.table.insert(tenant.id, hash, key, self.lease, place).is_err() {
             self.cells.give_back(place);
             return Ok(false);
         }
-        let epoch = self
-            .table
-            .wants_value(place, 0)
-            .context("a new entry holds no value")?;
+        let epoch = self.table.wants_value(place, 0).context("a new entry holds no value")?;
         let grant = Header {
             tenant: tenant.id,
             flags: Flags::GRANT,
@@ -141,10 +130,7 @@ impl Items {
             ..Header::new(Op::FetchReply)
         };
         say(&packet::payload(grant, key, value, 0, &tenant.secret)?)?;
-        ensure!(
-            self.table.wants_value(place, 0).is_none(),
-            "the switch did not take a grant"
-        );
+        ensure!(self.table.wants_value(place, 0).is_none(), "the switch did not take a grant");
         Ok(true)
     }
 

@@ -91,13 +91,7 @@ impl<'a> Rig<'a> {
         runs::map(&floors, "floor_ports")?.update(&egress.to_ne_bytes(), &port, MapFlags::ANY)?;
         let (drive, nothing) = (Drive::load()?, Program::of(&floors, "nothing")?);
         drive.target(pair::NOTHING, &nothing)?;
-        Ok(Rig {
-            options,
-            ingress,
-            floors,
-            drive,
-            driver: RefCell::default(),
-        })
+        Ok(Rig { options, ingress, floors, drive, driver: RefCell::default() })
     }
 
     /// Ours and theirs in turn; see [`pair::measure`].
@@ -172,9 +166,8 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
             in_namespace(options, &mut part, &tell).map(|()| part)
         });
         said.iter().for_each(|row| say(&row));
-        let part = thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
+        let part =
+            thread.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
         report.add(part);
         Ok(())
     })

@@ -38,9 +38,7 @@ pub struct Options {
 
 impl Options {
     fn wants(&self, keys: &[&str]) -> bool {
-        self.only
-            .as_ref()
-            .is_none_or(|only| keys.iter().any(|key| key.contains(only)))
+        self.only.as_ref().is_none_or(|only| keys.iter().any(|key| key.contains(only)))
     }
 }
 
@@ -49,10 +47,7 @@ impl Options {
 /// # Errors
 /// Missing privilege, programs that do not load, memcached that does not start.
 pub fn run(options: &Options, say: impl Fn(&str)) -> anyhow::Result<Report> {
-    let mut report = Report {
-        host: Host::here(),
-        ..Report::default()
-    };
+    let mut report = Report { host: Host::here(), ..Report::default() };
     kernel::measure(options, &mut report, &say)?;
     veth::measure(options, &mut report, &say)?;
     Ok(report)

@@ -62,9 +62,7 @@ fn links() -> anyhow::Result<()> {
     // Nobody speaks here but the generator.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for name in ["in", "bare", "out"] {
-        ip(&words(&format!(
-            "link add {name}0 type veth peer name {name}1"
-        )))?;
+        ip(&words(&format!("link add {name}0 type veth peer name {name}1")))?;
         ip(&words(&format!("link set {name}0 up")))?;
         ip(&words(&format!("link set {name}1 up")))?;
     }
@@ -105,9 +103,7 @@ impl Ports {
         for (program, interface) in [("pass", "in1"), ("pass", "bare1"), ("arrive", "out1")] {
             ports.links.push(attach(&ports.object, program, interface)?);
         }
-        ports
-            .links
-            .push(attach(&ports.floors, "fib_forward", "bare0")?);
+        ports.links.push(attach(&ports.floors, "fib_forward", "bare0")?);
         Ok(ports)
     }
 

@@ -144,22 +144,13 @@ fn told(heading: &str, figures: &[Figure]) -> Vec<String> {
 
 impl Figure {
     pub(crate) fn of(what: &str, values: Vec<f64>, unit: &'static str) -> Figure {
-        Figure {
-            what: what.into(),
-            value: Spread::of(values),
-            unit,
-        }
+        Figure { what: what.into(), value: Spread::of(values), unit }
     }
 
     fn line(&self) -> String {
         let Spread { median, low, high } = self.value;
         let (what, unit) = (&self.what, self.unit);
-        format!(
-            "{what:<52} {:>9} {unit}  ({} .. {})",
-            short(median),
-            short(low),
-            short(high)
-        )
+        format!("{what:<52} {:>9} {unit}  ({} .. {})", short(median), short(low), short(high))
     }
 }
 
@@ -211,10 +202,7 @@ pub(crate) struct Side {
 
 impl Side {
     pub fn new(what: &'static str, values: &[f64]) -> Side {
-        Side {
-            what,
-            values: values.to_vec(),
-        }
+        Side { what, values: values.to_vec() }
     }
 
     /// What it is of the other one, batch by batch.

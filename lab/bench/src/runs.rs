@@ -48,11 +48,7 @@ impl Program {
         // SAFETY: a valid descriptor, and a struct of the stated length.
         let failed =
             unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut len) };
-        ensure!(
-            failed == 0,
-            "asking about a program: {}",
-            io::Error::last_os_error()
-        );
+        ensure!(failed == 0, "asking about a program: {}", io::Error::last_os_error());
         Ok(info.id)
     }
 
@@ -89,11 +85,7 @@ impl Program {
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
-        ensure!(
-            failed == 0,
-            "test run of a program: {}",
-            io::Error::last_os_error()
-        );
+        ensure!(failed == 0, "test run of a program: {}", io::Error::last_os_error());
         out.truncate(options.data_size_out as usize);
         Ok((f64::from(options.duration), options.retval))
     }
@@ -119,11 +111,7 @@ impl Program {
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
-        ensure!(
-            failed == 0,
-            "sending frames: {}",
-            io::Error::last_os_error()
-        );
+        ensure!(failed == 0, "sending frames: {}", io::Error::last_os_error());
         Ok(())
     }
 }
@@ -134,8 +122,7 @@ impl Program {
 /// The kernel refuses it.
 pub fn load(bytes: &[u8], what: &str) -> anyhow::Result<Object> {
     let open = ObjectBuilder::default().open_memory(bytes)?;
-    open.load()
-        .with_context(|| format!("loading the measuring programs in {what}"))
+    open.load().with_context(|| format!("loading the measuring programs in {what}"))
 }
 
 /// The map of that name.

@@ -26,9 +26,7 @@ pub fn serve(
     ready: &Sender<Arc<Switch>>,
     done: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let name = format!("bench-{}", std::process::id());
         let soft = ::soft::Soft::start(&name, interfaces, objects, Sizes { pages }).await?;

@@ -22,11 +22,7 @@ impl Spread {
             let index = ((values.len().max(1) - 1) as f64 * share).round() as usize;
             values.get(index).copied().unwrap_or(0.0)
         };
-        Spread {
-            median: at(0.5),
-            low: at(0.1),
-            high: at(0.9),
-        }
+        Spread { median: at(0.5), low: at(0.1), high: at(0.9) }
     }
 }
 
@@ -36,25 +32,8 @@ mod tests {
 
     #[test]
     fn a_spread_ignores_what_is_no_number() {
-        let values = (0..=10)
-            .map(f64::from)
-            .chain([f64::NAN, f64::INFINITY])
-            .collect();
-        assert_eq!(
-            Spread::of(values),
-            Spread {
-                median: 5.0,
-                low: 1.0,
-                high: 9.0
-            }
-        );
-        assert_eq!(
-            Spread::of(vec![]),
-            Spread {
-                median: 0.0,
-                low: 0.0,
-                high: 0.0
-            }
-        );
+        let values = (0..=10).map(f64::from).chain([f64::NAN, f64::INFINITY]).collect();
+        assert_eq!(Spread::of(values), Spread { median: 5.0, low: 1.0, high: 9.0 });
+        assert_eq!(Spread::of(vec![]), Spread { median: 0.0, low: 0.0, high: 0.0 });
     }
 }

@@ -77,10 +77,7 @@ impl Way {
             let values: Vec<f64> = self.outcomes.iter().map(of).collect();
             Side::new(self.what, &values)
         };
-        Ok(rows::Way {
-            rates: side(|o| o.rate),
-            cpu: side(|o| o.cpu_us),
-        })
+        Ok(rows::Way { rates: side(|o| o.rate), cpu: side(|o| o.cpu_us) })
     }
 }
 
@@ -122,20 +119,8 @@ impl Servers {
         let cache = |address| (address, MEMCACHED_PORT);
         let mut ways = [
             Way::new("hit", kv(store), ours(held[0])?, is_hit, 0)?,
-            Way::new(
-                "reflector",
-                kv(self.mirror),
-                ours(held[0])?,
-                is_reflected,
-                0,
-            )?,
-            Way::new(
-                "memcached",
-                cache(self.near.0),
-                theirs(),
-                is_memcached_value,
-                self.near.1,
-            )?,
+            Way::new("reflector", kv(self.mirror), ours(held[0])?, is_reflected, 0)?,
+            Way::new("memcached", cache(self.near.0), theirs(), is_memcached_value, self.near.1)?,
             Way::new(
                 "switch and store",
                 kv(store),
@@ -296,10 +281,8 @@ fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<GatewayCosts
 fn write_through(report: &mut Report, all: Vec<GatewayCosts>) {
     for (pipeline, costs) in all {
         let side = |i: usize| costs.iter().map(|pair| pair[i]).collect::<Vec<f64>>();
-        let sides = [
-            Side::new("through the gateway", &side(0)),
-            Side::new("Redis itself", &side(1)),
-        ];
+        let sides =
+            [Side::new("through the gateway", &side(0)), Side::new("Redis itself", &side(1))];
         let key = format!("{}_p{pipeline}", rows::GATEWAY);
         report.ratio(&key, Told, "us", sides);
     }

@@ -46,17 +46,10 @@ impl FromStr for RateChange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<RateChange, String> {
-        let read = |text: &str| {
-            text.parse()
-                .ok()
-                .filter(|n: &f64| n.is_finite() && *n > 0.0)
-        };
+        let read = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
         let pair = text.split_once(':');
         pair.and_then(|(after, rate)| {
-            Some(RateChange {
-                after_s: read(after)?,
-                requests_per_s: read(rate)?,
-            })
+            Some(RateChange { after_s: read(after)?, requests_per_s: read(rate)? })
         })
         .ok_or_else(|| format!("{text:?}: expected SECONDS:REQ_PER_S, for example 12:500"))
     }

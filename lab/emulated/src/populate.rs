@@ -22,10 +22,7 @@ impl FromStr for Populate {
 
     fn from_str(text: &str) -> Result<Populate, String> {
         let parsed = text.split_once(':').and_then(|(count, len)| {
-            Some(Populate {
-                count: count.parse().ok()?,
-                value_len: len.parse().ok()?,
-            })
+            Some(Populate { count: count.parse().ok()?, value_len: len.parse().ok()? })
         });
         parsed.ok_or_else(|| {
             format!("populate {text:?}: expected ITEMS:VALUE_LEN, for example 1000:128")
@@ -87,17 +84,8 @@ impl Populate {
             }
             let len = self.value_len.of(hash);
             let value: Bytes = name.iter().copied().cycle().take(len).collect();
-            let key = Key {
-                tenant,
-                hash,
-                bytes: &name,
-            };
-            let put = Put {
-                value: &value,
-                ttl_ms: 0,
-                condition: Condition::Always,
-                version,
-            };
+            let key = Key { tenant, hash, bytes: &name };
+            let put = Put { value: &value, ttl_ms: 0, condition: Condition::Always, version };
             if !matches!(data.put(key, put, 0, 0), Answer::Now(Change::Done(_))) {
                 return false;
             }

@@ -31,12 +31,12 @@ impl Claim {
             return Some(format!("{name} was not measured"));
         };
         match self {
-            Claim {
-                least: Some(least), ..
-            } if found < least => Some(format!("{name} = {found}: at least {least} was claimed")),
-            Claim {
-                most: Some(most), ..
-            } if found > most => Some(format!("{name} = {found}: at most {most} was claimed")),
+            Claim { least: Some(least), .. } if found < least => {
+                Some(format!("{name} = {found}: at least {least} was claimed"))
+            }
+            Claim { most: Some(most), .. } if found > most => {
+                Some(format!("{name} = {found}: at most {most} was claimed"))
+            }
             _ => None,
         }
     }
@@ -50,25 +50,12 @@ mod tests {
     fn a_number_beyond_its_bounds_is_named() {
         let summary = serde_json::json!({"ratio": 0.5, "text": "x"});
         let summary = summary.as_object().unwrap();
-        let between = |least, most| Claim {
-            least,
-            most,
-            world: None,
-            full: false,
-        };
+        let between = |least, most| Claim { least, most, world: None, full: false };
         // (what is claimed, of what, what is said)
         let rows = [
             (between(Some(0.5), Some(0.5)), "ratio", None),
-            (
-                between(Some(0.6), None),
-                "ratio",
-                Some("ratio = 0.5: at least 0.6 was claimed"),
-            ),
-            (
-                between(None, Some(0.4)),
-                "ratio",
-                Some("ratio = 0.5: at most 0.4 was claimed"),
-            ),
+            (between(Some(0.6), None), "ratio", Some("ratio = 0.5: at least 0.6 was claimed")),
+            (between(None, Some(0.4)), "ratio", Some("ratio = 0.5: at most 0.4 was claimed")),
             (between(None, None), "text", Some("text was not measured")),
             (between(None, None), "other", Some("other was not measured")),
         ];

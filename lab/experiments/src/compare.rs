@@ -138,9 +138,7 @@ mod tests {
     use crate::World;
 
     fn report(world: World, summary: Value, rows: Vec<Value>) -> Report {
-        let Value::Object(summary) = summary else {
-            panic!("a summary is an object")
-        };
+        let Value::Object(summary) = summary else { panic!("a summary is an object") };
         Report {
             experiment: "some".into(),
             world,
@@ -182,10 +180,7 @@ mod tests {
         );
         let compared = Comparison::of(&one, &other);
         let names: Vec<&str> = compared.figures.iter().map(|f| f.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["hit_ratio", "rtt_us_p50", "steps.1", "x throughput"]
-        );
+        assert_eq!(names, ["hit_ratio", "rtt_us_p50", "steps.1", "x throughput"]);
         assert_eq!(compared.worst.as_deref(), Some("x throughput"));
         assert!((compared.worst_relative_difference - 0.1).abs() < 1e-12);
         let time = &compared.figures[1];

@@ -75,15 +75,10 @@ impl Demo {
         servers.learn(popularity, bound * 1.05)?;
         let cached = servers.saturate(bound, "with the cache", search, phase)?;
         let cached_same = servers.phase(&same)?;
-        report.text = tell(
-            rack,
-            backend,
-            [(&none, &none_same), (&cached, &cached_same)],
-        );
-        for (name, point, same) in [
-            ("none", &none, &none_same),
-            (run.discipline, &cached, &cached_same),
-        ] {
+        report.text = tell(rack, backend, [(&none, &none_same), (&cached, &cached_same)]);
+        for (name, point, same) in
+            [("none", &none, &none_same), (run.discipline, &cached, &cached_same)]
+        {
             report.rows.push(json!({
                 "discipline": name,
                 "rate": point.rate,
@@ -111,14 +106,8 @@ impl Demo {
         report.summarize("wrong_values", wrong as f64);
         let servers: Vec<String> = (1..=rack.servers).map(|i| i.to_string()).collect();
         let panels = [
-            (
-                format!("without the cache: {}/s", thousands(none.rate)),
-                per_second(&none),
-            ),
-            (
-                format!("with the cache: {}/s", thousands(cached.rate)),
-                per_second(&cached),
-            ),
+            (format!("without the cache: {}/s", thousands(none.rate)), per_second(&none)),
+            (format!("with the cache: {}/s", thousands(cached.rate)), per_second(&cached)),
         ];
         let title = format!(
             "Load per server of {}/s, {} requests, {} backend",
@@ -136,11 +125,7 @@ fn per_second(point: &Saturation) -> Vec<f64> {
     // The servers' counts include the warm-up; shape and total are those of the measured part.
     let total: f64 = point.server_load.iter().sum();
     let stores = (point.result.answered - point.result.cached) as f64 / point.result.seconds;
-    point
-        .server_load
-        .iter()
-        .map(|load| load / total.max(1.0) * stores)
-        .collect()
+    point.server_load.iter().map(|load| load / total.max(1.0) * stores).collect()
 }
 
 fn tell(
@@ -149,10 +134,9 @@ fn tell(
     [(none, none_same), (cached, cached_same)]: [(&Saturation, &PhaseResult); 2],
 ) -> String {
     let mut table = Table::new(&["", "requests/s", "hit ratio", "p50", "p99", "imbalance"]);
-    for (name, point, same) in [
-        ("without the cache", none, none_same),
-        ("with the cache", cached, cached_same),
-    ] {
+    for (name, point, same) in
+        [("without the cache", none, none_same), ("with the cache", cached, cached_same)]
+    {
         let highest = (format!("{name}, highest load"), point.rate, &point.result);
         let common = (format!("{name}, same load"), same.throughput(), same);
         for (at, (name, rate, result)) in [common, highest].into_iter().enumerate() {
@@ -172,10 +156,7 @@ fn tell(
     let mut text = table.render();
     for (name, point) in [("without the cache", none), ("with the cache", cached)] {
         let load = per_second(point);
-        text += &format!(
-            "\nload per server {name} (full height: {}/s)\n",
-            params.server_rate
-        );
+        text += &format!("\nload per server {name} (full height: {}/s)\n", params.server_rate);
         let stretched: Vec<f64> = match load.len() {
             n if n < 32 => load.iter().flat_map(|l| [*l, *l, *l, f64::NAN]).collect(),
             _ => load,

@@ -87,18 +87,13 @@ impl Experiment {
         let file: File = toml::from_str(definition.toml).context("experiment file")?;
         let File { name, kind, .. } = &file;
         let known = definition.kind.name;
-        ensure!(
-            kind == known,
-            "experiment {name}: kind = {kind:?}: registered as {known:?}"
-        );
+        ensure!(kind == known, "experiment {name}: kind = {kind:?}: registered as {known:?}");
         ensure!(
             file.sweep.is_none() || known == SWEEP,
             "experiment {name}: kind = {kind:?}: [sweep] is for kind = {SWEEP:?}"
         );
         if let Some(shape) = &file.sweep {
-            shape
-                .check()
-                .with_context(|| format!("experiment {name}"))?;
+            shape.check().with_context(|| format!("experiment {name}"))?;
         }
         let experiment = Experiment {
             name: file.name,
@@ -138,12 +133,7 @@ impl Experiment {
         for name in outer.rsplit('.').filter(|name| !name.is_empty()) {
             table = toml::Table::from_iter([(name.into(), toml::Value::Table(table))]);
         }
-        for all in [
-            &mut self.params,
-            &mut self.quick,
-            &mut self.sim,
-            &mut self.sim_quick,
-        ] {
+        for all in [&mut self.params, &mut self.quick, &mut self.sim, &mut self.sim_quick] {
             overlay(all, &table);
         }
         self.params(World::Kernel, false).map(drop)
@@ -177,10 +167,7 @@ impl Experiment {
             (World::Sim, false) => overlay(&mut table, &self.sim),
             (World::Kernel, _) => {}
         }
-        Input {
-            params: table,
-            sweep: self.sweep.as_ref(),
-        }
+        Input { params: table, sweep: self.sweep.as_ref() }
     }
 
     /// The parameters: of the full run in this world, or those with `[quick]` on top.
@@ -231,12 +218,7 @@ impl Experiment {
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
-            parts: Parts::of(
-                &self.runs,
-                &self.runs_in_kernel,
-                options.world,
-                &self.discipline,
-            ),
+            parts: Parts::of(&self.runs, &self.runs_in_kernel, options.world, &self.discipline),
             seen: NeverCounts::default(),
         };
         let given = self.given(options.world, options.quick);
@@ -293,11 +275,7 @@ mod tests {
 
     impl Default for Example {
         fn default() -> Example {
-            Example {
-                keys: 10,
-                items: 1,
-                inner: Inner::default(),
-            }
+            Example { keys: 10, items: 1, inner: Inner::default() }
         }
     }
 
@@ -366,11 +344,7 @@ mod tests {
         let mut experiment = parse(text).unwrap();
         experiment.set("inner.quota", "9").unwrap();
         experiment.set("keys", "7").unwrap();
-        for (world, quick) in [
-            (World::Kernel, false),
-            (World::Kernel, true),
-            (World::Sim, false),
-        ] {
+        for (world, quick) in [(World::Kernel, false), (World::Kernel, true), (World::Sim, false)] {
             let params = experiment.params(world, quick).unwrap();
             assert_eq!(params["inner"]["quota"], 9);
             assert_eq!(params["keys"], 7);
@@ -389,10 +363,7 @@ mod tests {
             ("[quick]\nkees = 5", "kees"),
         ] {
             let error = format!("{:#}", parse(line).map(|_| ()).unwrap_err());
-            assert!(
-                error.contains(expected),
-                "{error:?} should name {expected:?}"
-            );
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
         }
         let error = parse("").unwrap().set("kees", "5").map(|_| ()).unwrap_err();
         assert!(format!("{error:#}").contains("kees"));

@@ -73,9 +73,7 @@ fn fill(
         }
         stream.write_all(&out)?;
         let mut answers = vec![0; count * done.len()];
-        stream
-            .read_exact(&mut answers)
-            .context("the server did not take all items")?;
+        stream.read_exact(&mut answers).context("the server did not take all items")?;
         let refused = answers.chunks(done.len()).find(|answer| *answer != done);
         ensure!(
             refused.is_none(),

@@ -66,10 +66,8 @@ pub use run::Run;
 pub use world::{Choice, World};
 
 /// One distribution, without and with the cache, told to a newcomer.
-pub const DEMO: Definition = Definition {
-    toml: include_str!("demo.toml"),
-    kind: &Kind::of::<demo::Demo>("demo"),
-};
+pub const DEMO: Definition =
+    Definition { toml: include_str!("demo.toml"), kind: &Kind::of::<demo::Demo>("demo") };
 
 /// Staleness of reads while another client writes to the Redis behind a store.
 pub const OUTSIDE_WRITES: Definition = Definition {

@@ -61,11 +61,7 @@ impl Point for ManyCores {
         self.rack.check()?;
         self.search.check()?;
         params::positive([("line_ns", self.hardware()?.line_ns)])?;
-        ensure!(
-            (1..=256).contains(&self.cores),
-            "cores = {}: 1 to 256",
-            self.cores
-        );
+        ensure!((1..=256).contains(&self.cores), "cores = {}: 1 to 256", self.cores);
         params::ratio("write_ratio", self.write_ratio)
     }
 
@@ -77,10 +73,7 @@ impl Point for ManyCores {
         let hardware = self.hardware()?;
         // What one core carries is enough to learn from.
         let rate = hardware.switch_rate / 2.0;
-        let rack = Rack {
-            hardware: Some(hardware),
-            ..self.rack.clone()
-        };
+        let rack = Rack { hardware: Some(hardware), ..self.rack.clone() };
         let mut servers = Servers::new(run, &rack, run.options.backend)?;
         servers.cache_on()?;
         servers.preload(PRELOADED, PRELOADED, rate)?;

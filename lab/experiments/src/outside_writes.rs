@@ -160,10 +160,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
         ("bound_ms", bound_ms),
         ("reads", reads as f64),
         ("stale_reads", stale as f64),
-        (
-            "outside_writes",
-            writer.written.iter().map(Vec::len).sum::<usize>() as f64,
-        ),
+        ("outside_writes", writer.written.iter().map(Vec::len).sum::<usize>() as f64),
         ("hit_ratio", healthy_hits),
         ("violations", violations as f64),
         ("wrong_values", wrong as f64),
@@ -197,8 +194,7 @@ fn learn(servers: &Servers, rack: &Rack, run: &Run<'_>) -> anyhow::Result<()> {
             reader.join().expect("the reader does not panic")
         })?;
         let hits = reads.cached as f64 / reads.seen.len().max(1) as f64;
-        run.progress
-            .say(format!("learning, {:.1} % hits", hits * 100.0));
+        run.progress.say(format!("learning, {:.1} % hits", hits * 100.0));
         if hits > 0.95 {
             return Ok(());
         }
@@ -268,18 +264,14 @@ impl Writer {
         let value = value_of(&bytes, self.written[key].len(), self.value_len);
         let answer = self.redis.ask(&[b"SET", &bytes, &value])?;
         let now = Instant::now();
-        ensure!(
-            answer.as_deref() == Some(b"OK"),
-            "Redis refused a write: {answer:?}"
-        );
+        ensure!(answer.as_deref() == Some(b"OK"), "Redis refused a write: {answer:?}");
         self.written[key].push(now);
         Ok(())
     }
 
     /// Has Redis close every connection but this one.
     fn kill_others(&mut self) -> anyhow::Result<()> {
-        self.redis
-            .ask(&[b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"])?;
+        self.redis.ask(&[b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"])?;
         Ok(())
     }
 
@@ -321,10 +313,7 @@ struct Place {
 
 impl Place {
     fn of(servers: &Servers) -> anyhow::Result<Place> {
-        Ok(Place {
-            namespace: servers.client_namespace()?,
-            store: servers.first_store(),
-        })
+        Ok(Place { namespace: servers.client_namespace()?, store: servers.first_store() })
     }
 }
 
@@ -462,9 +451,7 @@ fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let index = (values.len() as f64 * part) as usize;
-        values
-            .get(index.min(values.len().saturating_sub(1)))
-            .copied()
+        values.get(index.min(values.len().saturating_sub(1))).copied()
     };
     let of = |part| at(part).unwrap_or(0.0);
     (of(0.5), of(0.99), of(1.0))
@@ -488,11 +475,7 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let written = vec![vec![at(0), at(10), at(20)]];
-        let read = |number, ms| ReadAnswer {
-            key: 0,
-            number,
-            asked: at(ms),
-        };
+        let read = |number, ms| ReadAnswer { key: 0, number, asked: at(ms) };
         // (read, staleness in ms)
         let rows = [
             (read(0, 5), vec![]),

@@ -17,10 +17,7 @@ pub struct Distributions {
 
 impl Default for Distributions {
     fn default() -> Distributions {
-        Distributions {
-            uniform: true,
-            thetas: vec![0.9, 0.95, 0.99],
-        }
+        Distributions { uniform: true, thetas: vec![0.9, 0.95, 0.99] }
     }
 }
 
@@ -28,10 +25,7 @@ impl Distributions {
     /// All of them, in order.
     pub fn all(&self) -> Vec<Popularity> {
         let uniform = self.uniform.then_some(Popularity::Uniform);
-        uniform
-            .into_iter()
-            .chain(self.thetas.iter().map(|t| Popularity::Zipf(*t)))
-            .collect()
+        uniform.into_iter().chain(self.thetas.iter().map(|t| Popularity::Zipf(*t))).collect()
     }
 
     /// Checks ranges.
@@ -62,13 +56,11 @@ pub mod by_name {
     /// It is none.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Popularity, D::Error> {
         let name = String::deserialize(from)?;
-        let theta = name
-            .strip_prefix("zipf_")
-            .and_then(|theta| theta.parse().ok());
+        let theta = name.strip_prefix("zipf_").and_then(|theta| theta.parse().ok());
         match theta {
-            Some(theta) => super::exponent(theta)
-                .map(|()| Popularity::Zipf(theta))
-                .map_err(D::Error::custom),
+            Some(theta) => {
+                super::exponent(theta).map(|()| Popularity::Zipf(theta)).map_err(D::Error::custom)
+            }
             None if name == Popularity::Uniform.name() => Ok(Popularity::Uniform),
             None => Err(D::Error::custom(format!(
                 "{name:?}: uniform, or zipf_ and its exponent, is expected"
@@ -119,24 +111,10 @@ impl Tenancy {
     pub fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
         value_len(self.value_len)?;
-        let Tenancy {
-            quota,
-            pages,
-            window_ms,
-            ..
-        } = self;
-        ensure!(
-            (1..=32_768).contains(pages),
-            "pages = {pages}: 1 to 32768 are possible"
-        );
-        ensure!(
-            quota <= pages,
-            "quota = {quota}: more than a switch has pages ({pages})"
-        );
-        ensure!(
-            (100..=60_000).contains(window_ms),
-            "window_ms = {window_ms}: 100 to 60000"
-        );
+        let Tenancy { quota, pages, window_ms, .. } = self;
+        ensure!((1..=32_768).contains(pages), "pages = {pages}: 1 to 32768 are possible");
+        ensure!(quota <= pages, "quota = {quota}: more than a switch has pages ({pages})");
+        ensure!((100..=60_000).contains(window_ms), "window_ms = {window_ms}: 100 to 60000");
         Ok(())
     }
 }
@@ -146,10 +124,7 @@ impl Tenancy {
 /// # Errors
 /// What it is, what it may be.
 pub fn keys(keys: usize) -> anyhow::Result<()> {
-    ensure!(
-        (1..=100_000_000).contains(&keys),
-        "keys = {keys}: 1 to 100000000 are possible"
-    );
+    ensure!((1..=100_000_000).contains(&keys), "keys = {keys}: 1 to 100000000 are possible");
     Ok(())
 }
 
@@ -159,10 +134,7 @@ pub fn keys(keys: usize) -> anyhow::Result<()> {
 /// What it is, what it may be.
 pub fn value_len(len: usize) -> anyhow::Result<()> {
     let longest = wire::max_value(KEY_LEN);
-    ensure!(
-        (1..=longest).contains(&len),
-        "value_len = {len}: 1 to {longest}"
-    );
+    ensure!((1..=longest).contains(&len), "value_len = {len}: 1 to {longest}");
     Ok(())
 }
 
@@ -171,10 +143,7 @@ pub fn value_len(len: usize) -> anyhow::Result<()> {
 /// # Errors
 /// What it is, what it may be.
 pub fn ratio(name: &str, ratio: f64) -> anyhow::Result<()> {
-    ensure!(
-        (0.0..=1.0).contains(&ratio),
-        "{name}: {ratio} is not within 0 to 1"
-    );
+    ensure!((0.0..=1.0).contains(&ratio), "{name}: {ratio} is not within 0 to 1");
     Ok(())
 }
 
@@ -183,10 +152,7 @@ pub fn ratio(name: &str, ratio: f64) -> anyhow::Result<()> {
 /// # Errors
 /// What it is, what it may be.
 pub fn exponent(theta: f64) -> anyhow::Result<()> {
-    ensure!(
-        (0.0..=10.0).contains(&theta),
-        "theta: {theta} is not within 0 to 10"
-    );
+    ensure!((0.0..=10.0).contains(&theta), "theta: {theta} is not within 0 to 10");
     Ok(())
 }
 
@@ -196,10 +162,7 @@ pub fn exponent(theta: f64) -> anyhow::Result<()> {
 /// The parameter and what it is.
 pub fn positive<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
     for (name, value) in all {
-        ensure!(
-            value > 0.0 && value < 1e9,
-            "{name} = {value}: must be positive"
-        );
+        ensure!(value > 0.0 && value < 1e9, "{name} = {value}: must be positive");
     }
     Ok(())
 }
@@ -210,10 +173,7 @@ pub fn positive<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
 /// The parameter and what it is.
 pub fn part<const N: usize>(all: [(&str, f64); N]) -> anyhow::Result<()> {
     for (name, value) in all {
-        ensure!(
-            value > 0.0 && value < 1.0,
-            "{name} = {value}: between 0 and 1"
-        );
+        ensure!(value > 0.0 && value < 1.0, "{name} = {value}: between 0 and 1");
     }
     Ok(())
 }
@@ -228,16 +188,9 @@ const LONG: usize = 1024;
 /// 16 bytes. Of long values none fits.
 pub fn lengths_of_trace(cacheable: f64, short: f64, fits: usize) -> Lengths {
     let fitting = cacheable.min(short);
-    let parts = [
-        (SHORT, fitting),
-        (fits + 1, short - fitting),
-        (LONG, 1.0 - short),
-    ];
+    let parts = [(SHORT, fitting), (fits + 1, short - fitting), (LONG, 1.0 - short)];
     let mix = parts.into_iter().filter(|(_, part)| *part > 0.0);
-    Lengths::Mix {
-        mix: mix.collect(),
-        salt: 0,
-    }
+    Lengths::Mix { mix: mix.collect(), salt: 0 }
 }
 
 #[cfg(test)]
@@ -251,10 +204,7 @@ mod tests {
             (said(keys(0)), "keys = 0"),
             (said(value_len(100_000)), "value_len = 100000"),
             (said(exponent(11.0)), "11"),
-            (
-                said(positive([("rate", 1.0), ("step_s", 0.0)])),
-                "step_s = 0",
-            ),
+            (said(positive([("rate", 1.0), ("step_s", 0.0)])), "step_s = 0"),
             (said(part([("loss", 1.0)])), "loss = 1"),
         ];
         for (said, expected) in wrong {

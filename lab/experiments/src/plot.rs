@@ -42,10 +42,7 @@ fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> DrawResult) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        let drawn = area
-            .fill(&WHITE)
-            .map_err(Into::into)
-            .and_then(|()| draw(&area));
+        let drawn = area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area));
         if let Err(error) = drawn.and_then(|()| area.present().map_err(Into::into)) {
             tracing::warn!("a plot could not be drawn: {error}");
         }
@@ -98,12 +95,7 @@ fn top(values: impl Iterator<Item = f64>) -> f64 {
 /// Draws grouped bars.
 pub fn grouped_bars(bars: &GroupedBars) -> String {
     let marks = bars.marks.iter().flat_map(|(_, values)| values).copied();
-    let highest = top(bars
-        .series
-        .iter()
-        .flat_map(|(_, v)| v)
-        .copied()
-        .chain(marks));
+    let highest = top(bars.series.iter().flat_map(|(_, v)| v).copied().chain(marks));
     svg(SIZE, |area| {
         let groups = bars.groups.len() as f64;
         let mut chart = ChartBuilder::on(area)
@@ -136,41 +128,26 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
             let color = COLORS[s % COLORS.len()];
             let boxes = values.iter().enumerate().map(|(g, value)| {
                 let x = left(g, s);
-                Rectangle::new(
-                    [(x + 0.01, 0.0), (x + width - 0.01, *value)],
-                    color.filled(),
-                )
+                Rectangle::new([(x + 0.01, 0.0), (x + width - 0.01, *value)], color.filled())
             });
-            chart
-                .draw_series(boxes)?
-                .label(*name)
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 6), (x + 14, y + 6)], color.filled())
-                });
+            chart.draw_series(boxes)?.label(*name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 6), (x + 14, y + 6)], color.filled())
+            });
             // Inside the bar, where no mark can cross them; above it if the bar is too low.
             let numbers = values.iter().enumerate().map(|(g, value)| {
                 let inside = *value > highest * 0.06;
                 let vertical = if inside { VPos::Top } else { VPos::Bottom };
                 let color: &'static RGBColor = if inside { &WHITE } else { &INK };
-                let style = text_style(14)
-                    .color(color)
-                    .pos(Pos::new(HPos::Center, vertical));
-                let y = if inside {
-                    *value - highest * 0.01
-                } else {
-                    *value
-                };
+                let style = text_style(14).color(color).pos(Pos::new(HPos::Center, vertical));
+                let y = if inside { *value - highest * 0.01 } else { *value };
                 Text::new(number(value), (left(g, s) + width / 2.0, y), style)
             });
             chart.draw_series(numbers)?;
         }
         if let Some((name, values)) = &bars.marks {
             let last = bars.series.len() - 1;
-            let lines = values
-                .iter()
-                .enumerate()
-                .filter(|(_, v)| v.is_finite())
-                .map(|(g, value)| {
+            let lines =
+                values.iter().enumerate().filter(|(_, v)| v.is_finite()).map(|(g, value)| {
                     let x = left(g, last);
                     PathElement::new([(x, *value), (x + width, *value)], INK.stroke_width(3))
                 });
@@ -281,9 +258,7 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
     let at = |i: usize| i as f64 / per_second;
     let rate = |f: fn(&load::Interval) -> u32| -> Vec<(f64, f64)> {
         let counts = intervals.iter().enumerate();
-        counts
-            .map(|(i, counts)| (at(i), f64::from(f(counts)) * per_second))
-            .collect()
+        counts.map(|(i, counts)| (at(i), f64::from(f(counts)) * per_second)).collect()
     };
     let (answered, cached) = (rate(|i| i.answered), rate(|i| i.cached));
     let highest = top(answered.iter().map(|p| p.1));
@@ -313,10 +288,9 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
             .draw_series(changes)?
             .label("popularity changes")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], COLORS[2].stroke_width(1)));
-        for (name, points, color) in [
-            ("all answers", answered, COLORS[1]),
-            ("answered by the switch", cached, COLORS[3]),
-        ] {
+        for (name, points, color) in
+            [("all answers", answered, COLORS[1]), ("answered by the switch", cached, COLORS[3])]
+        {
             let line = LineSeries::new(points, color.stroke_width(2));
             chart.draw_series(line)?.label(name).legend(move |(x, y)| {
                 PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2))
@@ -395,25 +369,12 @@ mod tests {
             marks: Some(("bound", vec![12.0, f64::INFINITY])),
         };
         let text = grouped_bars(&bars);
-        for word in [
-            "<svg",
-            "Throughput &amp; more",
-            "requests per second",
-            "Zipf 0.99",
-            "bound",
-        ] {
+        for word in ["<svg", "Throughput &amp; more", "requests per second", "Zipf 0.99", "bound"] {
             assert!(text.contains(word), "{word} is missing");
         }
         let result = PhaseResult {
             interval_ms: 100,
-            intervals: vec![
-                Interval {
-                    answered: 5,
-                    cached: 3,
-                    ..Interval::default()
-                };
-                20
-            ],
+            intervals: vec![Interval { answered: 5, cached: 3, ..Interval::default() }; 20],
             changes_ms: vec![1000.0],
             ..PhaseResult::default()
         };

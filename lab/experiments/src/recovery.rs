@@ -18,21 +18,13 @@ impl Criterion {
     /// Requests that were answered, of which the rack answers this part when it has learnt
     /// everything.
     pub fn answers(optimum: f64) -> Criterion {
-        Criterion {
-            count: |interval| interval.answered,
-            optimum,
-            stretch_ms: [20.0, 100.0],
-        }
+        Criterion { count: |interval| interval.answered, optimum, stretch_ms: [20.0, 100.0] }
     }
 
     /// Requests that a switch answered. Chance makes their part differ more from one stretch to
     /// the next.
     pub fn hits(optimum: f64) -> Criterion {
-        Criterion {
-            count: |interval| interval.cached,
-            optimum,
-            stretch_ms: [200.0, 200.0],
-        }
+        Criterion { count: |interval| interval.cached, optimum, stretch_ms: [200.0, 200.0] }
     }
 
     /// What counted of these intervals' requests, over the optimum.
@@ -89,9 +81,7 @@ impl Recoveries {
         Recoveries {
             p50: quantile(&ms, 0.5),
             p95: quantile(&ms, 0.95),
-            lowest: lows
-                .map(|low| watched.reached(low))
-                .fold(f64::INFINITY, f64::min),
+            lowest: lows.map(|low| watched.reached(low)).fold(f64::INFINITY, f64::min),
             curve: curve(&periods, step, watched),
             ms,
         }
@@ -143,10 +133,7 @@ fn curve(periods: &[(f64, &[Interval])], step: f64, watched: &Criterion) -> Vec<
 /// The smallest value that at least a part `q` of the sorted values does not exceed.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or(f64::NAN)
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -156,11 +143,7 @@ mod tests {
     /// Intervals of 2 ms with a hundred requests each, of which these many were answered; changes
     /// at 100 ms and 600 ms.
     fn watched(answered: &dyn Fn(usize) -> u32) -> Recoveries {
-        let interval = |i| Interval {
-            sent: 100,
-            answered: answered(i),
-            ..Interval::default()
-        };
+        let interval = |i| Interval { sent: 100, answered: answered(i), ..Interval::default() };
         let result = PhaseResult {
             interval_ms: 2,
             intervals: (0..551).map(interval).collect(),

@@ -19,10 +19,7 @@ pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyho
     for operation in &recorded.operations {
         by_key.entry(operation.key).or_default().push(*operation);
     }
-    ensure!(
-        by_key.keys().all(|key| (*key as usize) < keys),
-        "a key that nobody was told to use"
-    );
+    ensure!(by_key.keys().all(|key| (*key as usize) < keys), "a key that nobody was told to use");
     let mut violations = 0;
     let mut rows = vec![];
     for (key, operations) in by_key {
@@ -39,10 +36,7 @@ pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyho
             let name = &report.experiment;
             let files = [
                 (format!("{name}-violation-key{key}.json"), text),
-                (
-                    format!("{name}-history-key{key}.json"),
-                    serde_json::to_string(&operations)?,
-                ),
+                (format!("{name}-history-key{key}.json"), serde_json::to_string(&operations)?),
             ];
             report.plots.extend(files);
         }
@@ -56,9 +50,7 @@ pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyho
     }
     report.text += &tell(&rows);
     report.rows.extend(rows);
-    report
-        .summary
-        .insert("violations".into(), violations.into());
+    report.summary.insert("violations".into(), violations.into());
     report.summary.insert("checker".into(), CHECKER.into());
     if violations > 0 {
         report.fails(format!(
@@ -72,17 +64,8 @@ fn tell(rows: &[Value]) -> String {
     let mut table = Table::new(&["key", "operations", "outcome unknown", "linearizable"]);
     for row in rows {
         let number = |name: &str| thousands(row[name].as_f64().unwrap_or(0.0));
-        let verdict = if row["linearizable"] == true {
-            "yes"
-        } else {
-            "NO"
-        };
-        table.row([
-            number("key"),
-            number("operations"),
-            number("outcome_unknown"),
-            verdict.into(),
-        ]);
+        let verdict = if row["linearizable"] == true { "yes" } else { "NO" };
+        table.row([number("key"), number("operations"), number("outcome_unknown"), verdict.into()]);
     }
     table.render()
 }

@@ -112,10 +112,7 @@ mod tests {
         assert_eq!(world, World::Sim);
         assert!(why.unwrap().contains("a thousand servers"));
         let said = made(Some(World::Kernel)).unwrap_err();
-        assert!(
-            said.contains("simulator only: it takes a thousand servers"),
-            "{said}"
-        );
+        assert!(said.contains("simulator only: it takes a thousand servers"), "{said}");
     }
 
     #[test]
@@ -127,10 +124,7 @@ mod tests {
         assert_eq!(made(sim, None, Some("x")), Ok((World::Sim, None)));
         let (world, why) = made(None, None, Some("BPF is refused")).unwrap();
         assert_eq!(world, World::Sim);
-        assert!(
-            why.unwrap()
-                .contains("BPF is refused: this runs in the simulator")
-        );
+        assert!(why.unwrap().contains("BPF is refused: this runs in the simulator"));
     }
 
     #[test]
@@ -151,12 +145,7 @@ mod tests {
                 Some("x is refused"),
                 "x is refused: run it as root, or with --world sim",
             ),
-            (
-                None,
-                Some("etcd"),
-                Some("x is refused"),
-                "needs etcd, and here x is refused",
-            ),
+            (None, Some("etcd"), Some("x is refused"), "needs etcd, and here x is refused"),
         ];
         for (asked, needs, missing, expected) in rows {
             let said = made(asked, needs, missing).unwrap_err();

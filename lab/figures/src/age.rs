@@ -22,13 +22,9 @@ impl Age {
             return Age::Never;
         };
         let then = &kept.code;
-        let names = then
-            .keys()
-            .chain(now.keys().filter(|name| !then.contains_key(*name)));
-        let mut changed: Vec<String> = names
-            .filter(|name| then.get(*name) != now.get(*name))
-            .cloned()
-            .collect();
+        let names = then.keys().chain(now.keys().filter(|name| !then.contains_key(*name)));
+        let mut changed: Vec<String> =
+            names.filter(|name| then.get(*name) != now.get(*name)).cloned().collect();
         changed.sort();
         match changed.is_empty() {
             true => Age::Current,

@@ -37,12 +37,7 @@ mod tests {
     use super::*;
 
     fn chosen(only: &[&str], full: bool) -> Vec<String> {
-        let all = [
-            "run a",
-            "run a --quick",
-            "run ab --quick --world sim",
-            "bench",
-        ];
+        let all = ["run a", "run a --quick", "run ab --quick --world sim", "bench"];
         let all = all.map(|words| Command::parse(&format!("shortstop-lab {words}")).unwrap());
         let only = only.iter().map(|text| text.to_string()).collect();
         let chosen = Choice { only, full }.of(all.iter());
@@ -51,10 +46,7 @@ mod tests {
 
     #[test]
     fn whole_runs_are_asked_for() {
-        assert_eq!(
-            chosen(&[], false),
-            ["a --quick", "ab --quick --world sim", "bench"]
-        );
+        assert_eq!(chosen(&[], false), ["a --quick", "ab --quick --world sim", "bench"]);
         assert_eq!(chosen(&[], true).len(), 4);
     }
 
@@ -63,10 +55,7 @@ mod tests {
         assert_eq!(chosen(&["a"], false), ["a"]);
         assert_eq!(chosen(&["shortstop-lab run a"], false), ["a"]);
         assert_eq!(chosen(&["run a"], false).len(), 3);
-        assert_eq!(
-            chosen(&["sim", "bench"], false),
-            ["ab --quick --world sim", "bench"]
-        );
+        assert_eq!(chosen(&["sim", "bench"], false), ["ab --quick --world sim", "bench"]);
         assert!(chosen(&["nothing"], true).is_empty());
     }
 }

@@ -179,25 +179,13 @@ mod tests {
         assert_eq!(run.text(), "shortstop-lab run some-skew --world sim");
         assert_eq!(run.file(), "some-skew-world-sim.json");
         assert_eq!(run.name(), "some-skew --world sim");
-        assert_eq!(
-            (run.experiment(), run.world()),
-            (Some("some-skew"), World::Sim)
-        );
+        assert_eq!((run.experiment(), run.world()), (Some("some-skew"), World::Sim));
         let other = Command::parse("shortstop-lab run a --quick --discipline b").unwrap();
-        assert_eq!(
-            (other.discipline(), other.world()),
-            (Some("b"), World::Kernel)
-        );
+        assert_eq!((other.discipline(), other.world()), (Some("b"), World::Kernel));
         let demo = Command::parse("make demo").unwrap();
         assert_eq!(demo.text(), "shortstop-lab run demo");
         assert_eq!(Command::parse("make bench").unwrap().file(), "bench.json");
-        for other in [
-            "shortstop-lab up rack",
-            "shortstop lab run x",
-            "make test",
-            "a word",
-            "",
-        ] {
+        for other in ["shortstop-lab up rack", "shortstop lab run x", "make test", "a word", ""] {
             assert_eq!(Command::parse(other), None, "{other}");
         }
     }

@@ -20,11 +20,7 @@ fn git(project: &Path, words: &[&str]) -> Option<String> {
     let folder = project.canonicalize().ok()?;
     let safe = format!("safe.directory={}", folder.display());
     let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(&folder)
-        .args(["-c", &safe])
-        .args(words);
+    command.arg("-C").arg(&folder).args(["-c", &safe]).args(words);
     let output = command.output().ok().filter(|o| o.status.success())?;
     String::from_utf8(output.stdout).ok()
 }
@@ -32,19 +28,9 @@ fn git(project: &Path, words: &[&str]) -> Option<String> {
 /// The commit that changed the code at hand last, whatever documents were since; with `+` where
 /// some of it is not committed.
 pub fn of(project: &Path) -> String {
-    let words = [
-        "log",
-        "-1",
-        "--first-parent",
-        "--abbrev=10",
-        "--format=%h",
-        "--",
-    ];
+    let words = ["log", "-1", "--first-parent", "--abbrev=10", "--format=%h", "--"];
     let last = git(project, &[&words, &CODE[..]].concat()).unwrap_or_default();
-    let changed = git(
-        project,
-        &[&["diff", "HEAD", "--name-only", "--"], &CODE[..]].concat(),
-    );
+    let changed = git(project, &[&["diff", "HEAD", "--name-only", "--"], &CODE[..]].concat());
     match (last.trim(), changed.as_deref()) {
         ("", _) => "unknown".into(),
         (commit, Some("")) => commit.into(),

@@ -70,10 +70,7 @@ impl Document {
                 bail!("{}: a block of figures has no `{END}`", at());
             };
             let shown = shown(template, results).with_context(at)?;
-            let _ = write!(
-                filled,
-                "{before}{BEGIN}{template}{TEMPLATE_ENDS}{shown}{END}"
-            );
+            let _ = write!(filled, "{before}{BEGIN}{template}{TEMPLATE_ENDS}{shown}{END}");
             rest = after;
         }
         Ok(filled + rest)
@@ -91,10 +88,7 @@ fn look(project: &Path, at: &Path, found: &mut Vec<Document>) -> anyhow::Result<
     } else if at.extension().is_some_and(|e| e == "md") {
         let text = fs::read_to_string(&path).with_context(context)?;
         if text.contains(BEGIN) {
-            found.push(Document {
-                path: at.into(),
-                text,
-            });
+            found.push(Document { path: at.into(), text });
         }
     }
     Ok(())
@@ -124,11 +118,7 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
             }
             for (name, value) in kept.into_iter().flat_map(|k| &k.figures) {
                 let line = line.replace("{*name}", name);
-                let _ = writeln!(
-                    shown,
-                    "{}",
-                    line.replace("{*figure}", &formatted(value, ""))
-                );
+                let _ = writeln!(shown, "{}", line.replace("{*figure}", &formatted(value, "")));
             }
         } else {
             let _ = writeln!(shown, "{}", fill(line, command.as_ref(), kept)?);
@@ -225,10 +215,7 @@ mod tests {
     }
 
     fn document(text: &str) -> Document {
-        Document {
-            path: "x.md".into(),
-            text: text.into(),
-        }
+        Document { path: "x.md".into(), text: text.into() }
     }
 
     #[test]
@@ -247,10 +234,7 @@ mod tests {
         let text = TEXT.replace("| same | {a:%} |", "| {*name} | {*figure} |");
         let dir = tempfile::tempdir().unwrap();
         let filled = document(&text).filled(&mut results(dir.path())).unwrap();
-        assert!(
-            filled.contains("\n| a | 0.349 |\n| n | 1,234,567 |\n"),
-            "{filled}"
-        );
+        assert!(filled.contains("\n| a | 0.349 |\n| n | 1,234,567 |\n"), "{filled}");
     }
 
     #[test]

@@ -157,10 +157,7 @@ impl Stock {
         results: &mut Results,
     ) -> anyhow::Result<Stock> {
         let code = Code::read(project)?;
-        let mut stock = Stock {
-            versions: BTreeMap::new(),
-            stale: BTreeMap::new(),
-        };
+        let mut stock = Stock { versions: BTreeMap::new(), stale: BTreeMap::new() };
         for command in commands {
             let versions = code.versions(&command)?;
             let kept = results.get(&command)?;
@@ -175,10 +172,7 @@ impl Stock {
 }
 
 fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<ExitCode> {
-    let choice = Choice {
-        only: asked.only,
-        full: asked.full,
-    };
+    let choice = Choice { only: asked.only, full: asked.full };
     let all = commands(&Document::all(project)?);
     let stock = Stock::of(project, all, &mut results)?;
     let chosen = choice.of(stock.versions.keys());
@@ -201,9 +195,7 @@ fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<E
     let task = Task {
         versions: stock.versions,
         waiting,
-        limit: asked
-            .minutes
-            .map(|minutes| Duration::from_secs(60 * minutes)),
+        limit: asked.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
     };
     let outcome = measure::run(project, task, &Mutex::new(results))?;
     if !outcome.left.is_empty() {
@@ -237,19 +229,13 @@ fn check(project: &Path, results: &mut Results) -> anyhow::Result<ExitCode> {
         say(format_args!("{}: {expected}; {age}", command.text()))?;
     }
     let is_default = |command: &&Command| !Choice::default().of([*command].into_iter()).is_empty();
-    let (short, whole): (Vec<_>, Vec<_>) = stock
-        .stale
-        .iter()
-        .partition(|(command, _)| is_default(command));
+    let (short, whole): (Vec<_>, Vec<_>) =
+        stock.stale.iter().partition(|(command, _)| is_default(command));
     for (what, stale) in [("quick runs and bench", short), ("whole runs", whole)] {
         let sum = Sum::of(stale.iter().map(|(_, (_, expected))| *expected));
         say(format_args!("{what}: {sum}"))?;
     }
-    Ok(if differ == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]

@@ -48,10 +48,8 @@ pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Resu
     let begun = Instant::now();
     let commit = commit::of(project);
     let failed = AtomicUsize::new(0);
-    let (simulated, alone): (Vec<_>, Vec<_>) = task
-        .waiting
-        .into_iter()
-        .partition(|(command, _)| command.world() == World::Sim);
+    let (simulated, alone): (Vec<_>, Vec<_>) =
+        task.waiting.into_iter().partition(|(command, _)| command.world() == World::Sim);
     let mut left = vec![];
     for (waiting, workers) in [(simulated, SIDE_BY_SIDE), (alone, 1)] {
         let queue = Mutex::new(Queue::new(waiting, task.limit));
@@ -92,17 +90,12 @@ pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Resu
         })?;
         left.extend_from_slice(locked(&queue).left());
     }
-    Ok(Outcome {
-        failed: failed.into_inner(),
-        left,
-    })
+    Ok(Outcome { failed: failed.into_inner(), left })
 }
 
 /// A panic of another worker ends the run by itself.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]
@@ -140,11 +133,7 @@ mod tests {
         let commands = commands.map(|c| Command::parse(&format!("shortstop-lab run {c}")).unwrap());
         let versions = Versions::from([("wire".into(), "0123456789ab".into())]);
         let expected = |command: &Command| Estimate {
-            time: Duration::from_secs(if command.name().starts_with("long") {
-                3601
-            } else {
-                1
-            }),
+            time: Duration::from_secs(if command.name().starts_with("long") { 3601 } else { 1 }),
             is_known: true,
         };
         let task = Task {

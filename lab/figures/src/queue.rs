@@ -27,10 +27,7 @@ impl Estimate {
             Some(_) => WHOLE,
         };
         let known = kept.map(|kept| kept.seconds);
-        Estimate {
-            time: known.map_or(guess, Duration::from_secs),
-            is_known: known.is_some(),
-        }
+        Estimate { time: known.map_or(guess, Duration::from_secs), is_known: known.is_some() }
     }
 }
 
@@ -99,10 +96,7 @@ impl Queue {
             let end = gone + expected.time;
             self.limit.is_none_or(|limit| end <= limit)
         };
-        let at = self
-            .waiting
-            .iter()
-            .position(|(_, expected)| fits(expected))?;
+        let at = self.waiting.iter().position(|(_, expected)| fits(expected))?;
         Some(self.waiting.remove(at).0)
     }
 
@@ -120,13 +114,7 @@ mod tests {
         let one = |seconds: &u64| {
             let command = Command::parse(&format!("shortstop-lab run x{seconds}")).unwrap();
             let time = Duration::from_secs(*seconds);
-            (
-                command,
-                Estimate {
-                    time,
-                    is_known: true,
-                },
-            )
+            (command, Estimate { time, is_known: true })
         };
         seconds.iter().map(one).collect()
     }
@@ -157,19 +145,13 @@ mod tests {
 
     #[test]
     fn what_runs_take_is_said_in_minutes_and_what_is_a_guess_too() {
-        let of = |seconds, is_known| Estimate {
-            time: Duration::from_secs(seconds),
-            is_known,
-        };
+        let of = |seconds, is_known| Estimate { time: Duration::from_secs(seconds), is_known };
         assert_eq!(of(90, true).to_string(), "1.5 minutes");
         assert_eq!(of(90, false).to_string(), "about 1.5 minutes");
         let known = Sum::of([of(90, true), of(30, true)].into_iter());
         assert_eq!(known.to_string(), "2 stale, 2.0 minutes");
         let some = Sum::of([of(90, true), of(30, false)].into_iter()).to_string();
-        assert!(
-            some.starts_with("2 stale, 2.0 minutes (0.5 of them"),
-            "{some}"
-        );
+        assert!(some.starts_with("2 stale, 2.0 minutes (0.5 of them"), "{some}");
     }
 
     #[test]
@@ -177,9 +159,6 @@ mod tests {
         let of = |text: &str| Estimate::of(&Command::parse(text).unwrap(), None);
         let all = ["run x --quick", "bench", "run x"];
         let all = all.map(|words| of(&format!("shortstop-lab {words}")));
-        assert!(
-            all.is_sorted() && all.iter().all(|e| !e.is_known),
-            "{all:?}"
-        );
+        assert!(all.is_sorted() && all.iter().all(|e| !e.is_known), "{all:?}");
     }
 }

@@ -38,10 +38,7 @@ pub struct Results {
 impl Results {
     /// Those in a folder.
     pub fn at(dir: PathBuf) -> Results {
-        Results {
-            dir,
-            known: BTreeMap::new(),
-        }
+        Results { dir, known: BTreeMap::new() }
     }
 
     /// What a command gave last; none: it was never run.

@@ -47,18 +47,12 @@ pub enum Expectation {
 type CheckResult = Result<(), String>;
 
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> CheckResult {
-    if found == wanted {
-        Ok(())
-    } else {
-        Err(format!("{what}: {found:?}, expected {wanted:?}"))
-    }
+    if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?}, expected {wanted:?}")) }
 }
 
 /// The header that `packet` has once it is encoded.
 fn header_of(message: &Message) -> Header {
-    Packet::decode(&message.payload())
-        .expect("well-formed")
-        .header
+    Packet::decode(&message.payload()).expect("well-formed").header
 }
 
 /// The header of a payload that must be signed as what was asked, and as long as it says.
@@ -159,22 +153,14 @@ impl Expectation {
                 let is_now = age_ns.is_some_and(|age| age < 60_000_000_000);
                 expect("version is the switch's clock", is_now, true)?;
                 let was = header_of(asked);
-                let wanted = Header {
-                    op: Op::LeaseRequest,
-                    version: is.version,
-                    tag: is.tag,
-                    ..was
-                };
+                let wanted =
+                    Header { op: Op::LeaseRequest, version: is.version, tag: is.tag, ..was };
                 expect("header", is, wanted)
             }
             Expectation::Heard => {
                 went_back(&seen, asked)?;
                 let is = signed(&seen.payload, asked, 0)?.header;
-                let wanted = Header {
-                    op: Op::ProbeReply,
-                    tag: is.tag,
-                    ..header_of(asked)
-                };
+                let wanted = Header { op: Op::ProbeReply, tag: is.tag, ..header_of(asked) };
                 expect("header", is, wanted)
             }
             Expectation::Forwarded | Expectation::Dropped => unreachable!(),
@@ -201,11 +187,7 @@ impl Expectation {
             ..was
         };
         expect("header", is, wanted)?;
-        let lives = if at_most_ms == 0 {
-            0..=0
-        } else {
-            1..=at_most_ms
-        };
+        let lives = if at_most_ms == 0 { 0..=0 } else { 1..=at_most_ms };
         expect("expiry within bounds", lives.contains(&is.expiry_ms), true)?;
         expect("key", packet.key, &asked.key)?;
         expect("value", packet.value, value)
@@ -216,21 +198,8 @@ impl Expectation {
         let (was, is) = (header_of(asked), packet.header);
         rose(is.epoch, before)?;
         let flags = was.flags.without(Flags::GRANT);
-        let flags = if grant {
-            flags.with(Flags::GRANT)
-        } else {
-            flags
-        };
-        expect(
-            "header",
-            is,
-            Header {
-                flags,
-                epoch: is.epoch,
-                tag: is.tag,
-                ..was
-            },
-        )?;
+        let flags = if grant { flags.with(Flags::GRANT) } else { flags };
+        expect("header", is, Header { flags, epoch: is.epoch, tag: is.tag, ..was })?;
         expect("key", packet.key, &asked.key)?;
         expect("value", packet.value, &asked.value)?;
         expect("it has a checksum", seen.checksum != 0, asked.checksum)?;
@@ -268,11 +237,5 @@ pub fn check(world: fn() -> World, cases: &[Case]) {
             Some(format!("{}, {place}\n    {}", case.name, run.err()?))
         })
         .collect();
-    assert!(
-        wrong.is_empty(),
-        "{} of {} rows:\n{}",
-        wrong.len(),
-        cases.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }

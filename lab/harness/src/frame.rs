@@ -30,10 +30,7 @@ fn ones_complement(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     let all: Vec<u8> = parts.concat();
     for pair in all.chunks(2) {
-        sum += u64::from(u16::from_be_bytes([
-            pair[0],
-            pair.get(1).copied().unwrap_or(0),
-        ]));
+        sum += u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     }
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -152,35 +149,20 @@ impl SeenFrame {
                 }
                 let at = |at: usize| <[u8; 4]>::try_from(&head[at..at + 4]).expect("four bytes");
                 let end = l3 + usize::from(half(l3 + 2)?);
-                (
-                    l3 + 20,
-                    end,
-                    IpAddr::from(at(12)),
-                    IpAddr::from(at(16)),
-                    head[8],
-                )
+                (l3 + 20, end, IpAddr::from(at(12)), IpAddr::from(at(16)), head[8])
             }
             IPV6 => {
                 let head = frame.get(l3..l3 + 40).ok_or("no IPv6 header")?;
                 let at = |at: usize| <[u8; 16]>::try_from(&head[at..at + 16]).expect("16 bytes");
                 let end = l3 + 40 + usize::from(half(l3 + 4)?);
-                (
-                    l3 + 40,
-                    end,
-                    IpAddr::from(at(8)),
-                    IpAddr::from(at(24)),
-                    head[7],
-                )
+                (l3 + 40, end, IpAddr::from(at(8)), IpAddr::from(at(24)), head[7])
             }
             proto => return Err(format!("protocol {proto:#06x}: expected IPv4 or IPv6")),
         };
         let datagram = frame.get(l4..end).ok_or("IP length exceeds the frame")?;
         let udp_len = usize::from(half(l4 + 4)?);
         if udp_len != datagram.len() {
-            return Err(format!(
-                "UDP length {udp_len}, but IP carries {}",
-                datagram.len()
-            ));
+            return Err(format!("UDP length {udp_len}, but IP carries {}", datagram.len()));
         }
         let checksum = half(l4 + 6)?;
         if checksum == 0 && from.is_ipv6() {

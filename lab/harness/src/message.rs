@@ -74,11 +74,7 @@ impl Message {
             checksum: true,
             flipped: false,
             spoil: 0,
-            secret: secret_of(if op.is_system() {
-                wire::TENANT_SYSTEM
-            } else {
-                tenant
-            }),
+            secret: secret_of(if op.is_system() { wire::TENANT_SYSTEM } else { tenant }),
         }
     }
 
@@ -102,18 +98,12 @@ impl Message {
     /// Any packet that a store sends.
     pub fn from_store(op: Op, tenant: u32, key: &[u8]) -> Message {
         let there = Message::new(op, tenant, key);
-        Message {
-            from: there.to,
-            to: there.from,
-            ..there
-        }
+        Message { from: there.to, to: there.from, ..there }
     }
 
     /// A reply that grants `value` to `switch` for `epoch`.
     pub fn grant(op: Op, tenant: u32, key: &[u8], value: &[u8], epoch: Epoch) -> Message {
-        let mut reply = Message::from_store(op, tenant, key)
-            .value(value)
-            .epoch(epoch);
+        let mut reply = Message::from_store(op, tenant, key).value(value).epoch(epoch);
         reply.header.flags = Flags::GRANT;
         reply.header.version = 77;
         reply

@@ -30,15 +30,8 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
 
 /// `ip ARGS`, in this thread's namespace.
 pub fn ip(args: &str) {
-    let done = Command::new("ip")
-        .args(args.split_whitespace())
-        .output()
-        .expect("iproute2");
-    assert!(
-        done.status.success(),
-        "ip {args}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    let done = Command::new("ip").args(args.split_whitespace()).output().expect("iproute2");
+    assert!(done.status.success(), "ip {args}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// Sets a sysctl of this thread's namespace.
@@ -88,9 +81,7 @@ pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static)
         ip("address add 10.0.0.1/24 dev in1");
         ip("address add fd00::1/64 dev in1 nodad");
         for host in ["10.0.0.2", "fd00::2"] {
-            ip(&format!(
-                "neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"
-            ));
+            ip(&format!("neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"));
         }
         there();
     });
@@ -98,8 +89,7 @@ pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static)
     ip(&format!("link set in1 netns {path}"));
     here();
     link_is_there.send(()).expect("waits");
-    far.join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 /// A socket at the far end of such a link, for requests to the store.

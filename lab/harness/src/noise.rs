@@ -26,12 +26,7 @@ pub fn seed(message: &Message) -> Seed {
     let ip = if message.from.is_ipv6() { 40 } else { 20 };
     let udp = 14 + ip + if message.vlan.is_some() { 4 } else { 0 };
     let key_end = udp + 8 + wire::HEADER_LEN + message.key.len();
-    Seed {
-        frame: message.frame().bytes(),
-        udp,
-        key_end,
-        acts,
-    }
+    Seed { frame: message.frame().bytes(), udp, key_end, acts }
 }
 
 /// Every message over IPv4, IPv6 and a VLAN.
@@ -97,9 +92,7 @@ pub fn noise(
     packets: u32,
     refill: Option<&dyn Fn()>,
 ) -> BTreeMap<&'static str, u32> {
-    let number = std::env::var("SHORTSTOP_TEST_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let number = std::env::var("SHORTSTOP_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let number: u64 = number.unwrap_or(7117);
     println!("SHORTSTOP_TEST_SEED={number}");
     let mut random = SmallRng::seed_from_u64(number);
@@ -130,10 +123,7 @@ pub fn noise(
         let [(name, 1, wanted)] = moved[..] else {
             panic!("seed {number}, packet {packet}: endings {moved:?}, expected one: {frame:02x?}");
         };
-        assert_eq!(
-            verdict, wanted,
-            "seed {number}, packet {packet}: {name}: {frame:02x?}"
-        );
+        assert_eq!(verdict, wanted, "seed {number}, packet {packet}: {name}: {frame:02x?}");
         *endings.entry(name).or_default() += 1;
     }
     println!("{packets} packets ended as {endings:#?}");

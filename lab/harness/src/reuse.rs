@@ -71,11 +71,7 @@ impl LoadedPrograms {
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), objects, sizes).expect("loading");
         std::mem::forget(detach_if_it_fails); // from here on it is the programs' own Drop
-        let mut loaded = LoadedPrograms {
-            dataplane,
-            of,
-            tables: vec![],
-        };
+        let mut loaded = LoadedPrograms { dataplane, of, tables: vec![] };
         loaded.tables = tables(&home);
         loaded
     }
@@ -159,9 +155,7 @@ impl Table {
                 Contents::OfCpus(elements.map(|values| values.expect("an element")).collect())
             }
             MapType::Hash | MapType::LruHash => {
-                let rows = map
-                    .keys()
-                    .filter_map(|key| value(&key).map(|value| (key, value)));
+                let rows = map.keys().filter_map(|key| value(&key).map(|value| (key, value)));
                 Contents::Rows(rows.collect())
             }
             MapType::Devmap | MapType::DevmapHash | MapType::ArrayOfMaps | MapType::HashOfMaps => {
@@ -187,17 +181,13 @@ impl Table {
             }
             Contents::OfCpus(elements) => {
                 for (key, values) in indices(&self.map).zip(elements) {
-                    self.map
-                        .update_percpu(&key, values, MapFlags::ANY)
-                        .unwrap_or_else(failed);
+                    self.map.update_percpu(&key, values, MapFlags::ANY).unwrap_or_else(failed);
                 }
             }
             Contents::Rows(rows) => {
                 self.clear();
                 for (key, value) in rows {
-                    self.map
-                        .update(key, value, MapFlags::ANY)
-                        .unwrap_or_else(failed);
+                    self.map.update(key, value, MapFlags::ANY).unwrap_or_else(failed);
                 }
             }
             Contents::Empty => self.clear(),

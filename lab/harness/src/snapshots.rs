@@ -27,11 +27,7 @@ struct LinkRoutes;
 
 impl Fib for LinkRoutes {
     fn route(&self, _: std::net::IpAddr, _: std::net::IpAddr, _: u16, _: u32) -> Route {
-        Route::By {
-            port: LINK,
-            from: [0; 6],
-            to: [0; 6],
-        }
+        Route::By { port: LINK, from: [0; 6], to: [0; 6] }
     }
 }
 

@@ -70,10 +70,7 @@ const CPUS: u32 = 2;
 
 impl Runner {
     fn native(switch: &Arc<native::Switch>, cpu: u32, program: Program) -> Runner {
-        Runner(RunnerKind::Native(
-            Mutex::new(Cpu::of(switch, cpu)),
-            program,
-        ))
+        Runner(RunnerKind::Native(Mutex::new(Cpu::of(switch, cpu)), program))
     }
 
     /// Makes the coarse clock late; of a switch in this process.
@@ -116,12 +113,7 @@ impl Runner {
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) } != 0;
-        assert!(
-            !failed,
-            "test run of {} bytes: {}",
-            frame.len(),
-            io::Error::last_os_error()
-        );
+        assert!(!failed, "test run of {} bytes: {}", frame.len(), io::Error::last_os_error());
         out.truncate(opts.data_size_out as usize);
         Verdict::of(opts.retval)
     }
@@ -213,11 +205,7 @@ impl Fib for Roads {
         match all.next() {
             None => Route::None,
             Some((ROAD_END, _)) => Route::NoNeighbour { port },
-            Some((host, _)) => Route::By {
-                port,
-                from: ROAD_MAC,
-                to: mac_on_road(host),
-            },
+            Some((host, _)) => Route::By { port, from: ROAD_MAC, to: mac_on_road(host) },
         }
     }
 }
@@ -225,8 +213,7 @@ impl Fib for Roads {
 /// Keeps this thread on one CPU: what programs count per CPU then adds up.
 pub fn pin_to_cpu(cpu: usize) {
     let mut set = nix::sched::CpuSet::new();
-    set.set(cpu % libbpf_rs::num_possible_cpus().expect("CPUs"))
-        .expect("a possible CPU");
+    set.set(cpu % libbpf_rs::num_possible_cpus().expect("CPUs")).expect("a possible CPU");
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).expect("an online CPU");
 }
 
@@ -338,9 +325,9 @@ impl Switch {
     /// For another thread; of a switch in this process, on its second CPU.
     pub fn another_runner(&self) -> Runner {
         match (&self.runner.0, &self.at) {
-            (RunnerKind::Kernel(program), _) => Runner(RunnerKind::Kernel(
-                program.try_clone().expect("a descriptor"),
-            )),
+            (RunnerKind::Kernel(program), _) => {
+                Runner(RunnerKind::Kernel(program.try_clone().expect("a descriptor")))
+            }
             (_, SwitchPlace::Process(switch)) => Runner::native(switch, 1, Program::Entry),
             _ => unreachable!("both are in the same place"),
         }
@@ -349,9 +336,7 @@ impl Switch {
     /// All counters now.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let all = self.counters.read().expect("counters");
-        all.into_iter()
-            .map(|(counter, value)| (counter.name.as_str(), value))
-            .collect()
+        all.into_iter().map(|(counter, value)| (counter.name.as_str(), value)).collect()
     }
 
     /// Lets programs send packets round and clone to the port that test runs come in by. Nothing
@@ -370,9 +355,9 @@ impl Switch {
         const ROUND: u32 = 60;
         match &self.at {
             SwitchPlace::Kernel(_) => self.at.loaded().send_round(&[1], &[port]),
-            SwitchPlace::Process(switch) => switch
-                .add_port(port, name)
-                .and_then(|()| switch.add_port(ROUND, RECIRCULATION)),
+            SwitchPlace::Process(switch) => {
+                switch.add_port(port, name).and_then(|()| switch.add_port(ROUND, RECIRCULATION))
+            }
         }
         .expect("it recirculates");
     }
@@ -405,14 +390,8 @@ impl Switch {
         let verdict = runner.run(frame, ingress, &mut out);
         let pairs = before.iter().zip(self.counts());
         let moved = pairs.filter(|((_, old), (_, new))| old != new);
-        let moved = moved
-            .map(|((name, old), (_, new))| (*name, new - old))
-            .collect();
-        Run {
-            verdict,
-            frame: out,
-            moved,
-        }
+        let moved = moved.map(|((name, old), (_, new))| (*name, new - old)).collect();
+        Run { verdict, frame: out, moved }
     }
 
     fn map(&self, name: &str) -> MapHandle {
@@ -439,9 +418,7 @@ impl Switch {
             SwitchPlace::Process(switch) => {
                 let at = Backing::from(switch);
                 let indices = 0..at.elements(name).expect("an array");
-                indices
-                    .map(|index| at.element(name, index).expect("an element"))
-                    .collect()
+                indices.map(|index| at.element(name, index).expect("an element")).collect()
             }
         }
     }

@@ -24,11 +24,7 @@ impl World {
     /// With these objects loaded, for these tenants.
     pub fn new(objects: &[Object], tenants: &[TenantEntry]) -> World {
         let switch = Switch::load(objects, tenants);
-        World {
-            switch,
-            cells: Cells::new(4),
-            places: HashMap::new(),
-        }
+        World { switch, cells: Cells::new(4), places: HashMap::new() }
     }
 
     /// Makes these the switch's tenants.
@@ -50,12 +46,7 @@ impl World {
     /// As [`World::send`], and `counter` must say that it took effect.
     pub fn send_as(&self, counter: &str, message: Message) {
         let run = self.switch.run(&message.frame().bytes(), None);
-        assert_eq!(
-            run.moved.get(counter),
-            Some(&1),
-            "set-up: {message:?} {:?}",
-            run.moved
-        );
+        assert_eq!(run.moved.get(counter), Some(&1), "set-up: {message:?} {:?}", run.moved);
     }
 
     /// The lease's slot of the store at `10.0.0.2` or `fd00::2`.
@@ -94,10 +85,7 @@ impl World {
         let cells = cells_needed(key.len(), value_len).expect("fits an item");
         let place = self.take(tenant, cells).expect("room");
         let slot = self.slot(false);
-        self.switch
-            .table
-            .insert(tenant, hash, key, slot, place)
-            .expect("a free slot");
+        self.switch.table.insert(tenant, hash, key, slot, place).expect("a free slot");
         self.places.insert((tenant, key.into()), place);
     }
 
@@ -123,10 +111,7 @@ impl World {
     ) -> Place {
         let cells = cells_needed_given(key.len(), room).expect("fits an item");
         let place = self.take(tenant, cells).expect("room");
-        self.switch
-            .table
-            .insert_given(tenant, hash, key, record, place)
-            .expect("a free slot");
+        self.switch.table.insert_given(tenant, hash, key, record, place).expect("a free slot");
         self.places.insert((tenant, key.into()), place);
         place
     }
@@ -134,10 +119,7 @@ impl World {
     /// The epoch that the entry's value would be granted for.
     pub fn epoch(&self, tenant: u32, key: &[u8]) -> Epoch {
         let place = self.places[&(tenant, key.to_vec())];
-        self.switch
-            .table
-            .wants_value(place, 0)
-            .expect("an entry without a value")
+        self.switch.table.wants_value(place, 0).expect("an entry without a value")
     }
 
     /// A fetch reply that fills the entry.
@@ -202,16 +184,14 @@ impl World {
         let next_ns = u64::from_ne_bytes(entry[NEXT_NS..][..8].try_into().expect("8 bytes"));
         assert!(next_ns > 0, "tenant {tenant} has asked for nothing");
         let next_ns = next_ns + u64::from(NEVER_MIND_MS) * 1_000_000;
-        self.switch
-            .poke("tenants", tenant, NEXT_NS, &next_ns.to_ne_bytes());
+        self.switch.poke("tenants", tenant, NEXT_NS, &next_ns.to_ne_bytes());
     }
 
     /// Lets the store's lease pass.
     pub fn outlive_lease(&self) {
         const UNTIL_NS: usize = 16;
         let past = (self.switch.leases.now_ns() - 1_000_000_000).to_ne_bytes();
-        self.switch
-            .poke("leases", self.slot(false).into(), UNTIL_NS, &past);
+        self.switch.poke("leases", self.slot(false).into(), UNTIL_NS, &past);
     }
 }
 

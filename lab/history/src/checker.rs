@@ -68,12 +68,8 @@ pub fn check_within(operations: &[Operation], most: usize) -> anyhow::Result<Ver
     // Lapses stand behind the operations, so that each keeps its index.
     let lapses: Vec<Operation> = operations.iter().filter_map(lapse_of).collect();
     let all = [operations, &lapses].concat();
-    let mut search = Search {
-        lapses_from: operations.len(),
-        operations: &all,
-        pending: BTreeSet::new(),
-        most,
-    };
+    let mut search =
+        Search { lapses_from: operations.len(), operations: &all, pending: BTreeSet::new(), most };
     // Calls before returns at the same time: operations that touch count as concurrent.
     let mut events: Vec<(u64, bool, usize)> = vec![];
     for (i, operation) in search.operations.iter().enumerate() {
@@ -161,11 +157,7 @@ impl Search<'_> {
         }
         while let Some(world) = stack.pop() {
             let count = seen.count + found.count;
-            ensure!(
-                count < self.most,
-                "more than {} pasts are possible: not decided",
-                self.most
-            );
+            ensure!(count < self.most, "more than {} pasts are possible: not decided", self.most);
             for next in self.steps(&world, target) {
                 if next.done.contains(&target) {
                     found.insert(next.without(target));
@@ -232,11 +224,8 @@ impl Search<'_> {
             if can_wait && i != target && !self.is_needed(i, state, world) {
                 continue;
             }
-            let mut new = World {
-                state,
-                ghost: world.state.filter(|_| self.is_lapse(i)),
-                ..world.clone()
-            };
+            let mut new =
+                World { state, ghost: world.state.filter(|_| self.is_lapse(i)), ..world.clone() };
             if operation.need == Need::Any {
                 self.hide(i, &mut new);
             }
@@ -304,10 +293,7 @@ impl World {
             && self.used.is_subset(&other.used)
             && self.free.is_superset(&other.free)
             && self.done.is_subset(&other.done)
-            && other
-                .done
-                .difference(&self.done)
-                .all(|i| self.free.contains(i))
+            && other.done.difference(&self.done).all(|i| self.free.contains(i))
     }
 }
 

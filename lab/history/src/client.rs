@@ -17,9 +17,7 @@ use super::{ClientRecord, ClientsConfig, Recorder};
 /// Nanoseconds of the clock that all processes share.
 pub fn now_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |t| {
-        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
-    })
+    now.map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
 /// A client of one tenant on sockets: that of stores, or that of a discipline whose keys are
@@ -59,13 +57,8 @@ pub fn clients_of<C: Connection>(
     mut input: impl BufRead + Send + 'static,
     mut output: impl Write,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let (stopped, done) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicU64::new(0)),
-    );
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stopped, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let stop = stopped.clone();
     std::thread::spawn(move || {
         let _ = input.read_line(&mut String::new());

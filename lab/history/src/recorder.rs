@@ -78,13 +78,7 @@ pub struct Question {
 #[derive(Clone, Debug)]
 enum Action {
     Read,
-    Write {
-        number: u64,
-        value: Vec<u8>,
-        ttl: Option<Duration>,
-        condition: Condition,
-        need: Need,
-    },
+    Write { number: u64, value: Vec<u8>, ttl: Option<Duration>, condition: Condition, need: Need },
     Delete,
 }
 
@@ -94,21 +88,10 @@ impl Question {
         let key = self.key.as_bytes();
         match &self.what {
             Action::Read => client::Operation::Get { key },
-            Action::Write {
-                value,
-                ttl,
-                condition,
-                ..
-            } => client::Operation::Set {
-                key,
-                value,
-                ttl: *ttl,
-                condition: *condition,
-            },
-            Action::Delete => client::Operation::Delete {
-                key,
-                condition: Condition::Always,
-            },
+            Action::Write { value, ttl, condition, .. } => {
+                client::Operation::Set { key, value, ttl: *ttl, condition: *condition }
+            }
+            Action::Delete => client::Operation::Delete { key, condition: Condition::Always },
         }
     }
 }
@@ -189,13 +172,7 @@ impl Recorder {
     fn write_with(&mut self, ttl: Option<Duration>, condition: Condition, need: Need) -> Action {
         self.written += 1;
         let number = (u64::from(self.number) << 40) | self.written;
-        Action::Write {
-            number,
-            value: encode(number, self.longest_value),
-            ttl,
-            condition,
-            need,
-        }
+        Action::Write { number, value: encode(number, self.longest_value), ttl, condition, need }
     }
 
     /// What came of the operation that was asked last. Returns whether it is in the record now:
@@ -211,12 +188,9 @@ impl Recorder {
                 Ok(false) => Statement::Certain(Need::Absent, Effect::Keep),
                 Err(error) => failed(&error, Need::Present, Effect::Delete),
             },
-            Action::Write {
-                number,
-                condition,
-                need,
-                ..
-            } => self.wrote(asked.number, *number, *condition, *need, result),
+            Action::Write { number, condition, need, .. } => {
+                self.wrote(asked.number, *number, *condition, *need, result)
+            }
         };
         let (need, effect, return_ns) = match said {
             Statement::Certain(need, effect) => (need, effect, Some(now_ns)),
@@ -407,19 +381,8 @@ mod tests {
 
     #[test]
     fn a_write_without_an_answer_is_open_and_may_lapse() {
-        let lives = Lives {
-            part: 1.0,
-            least_ms: 1000,
-            most_ms: 1000,
-            overdue_ms: 0,
-        };
-        let mut recorder = Recorder::new(
-            &ClientsConfig {
-                lives: Some(lives),
-                ..config()
-            },
-            0,
-        );
+        let lives = Lives { part: 1.0, least_ms: 1000, most_ms: 1000, overdue_ms: 0 };
+        let mut recorder = Recorder::new(&ClientsConfig { lives: Some(lives), ..config() }, 0);
         for _ in 0..1000 {
             recorder.next(7);
             recorder.told(Err(unanswered()), 8);

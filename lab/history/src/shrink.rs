@@ -10,11 +10,8 @@ pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
     let Some(end_ns) = operations[violation].return_ns else {
         return operations.to_vec();
     };
-    let mut left: Vec<Operation> = operations
-        .iter()
-        .copied()
-        .filter(|operation| operation.call_ns <= end_ns)
-        .collect();
+    let mut left: Vec<Operation> =
+        operations.iter().copied().filter(|operation| operation.call_ns <= end_ns).collect();
     left.sort_unstable_by_key(|operation| operation.call_ns);
     let mut size = left.len() / 2;
     while size > 0 {
@@ -67,9 +64,7 @@ mod tests {
             history.push(op(10 * i + 2, Need::Value(i), Effect::Keep));
         }
         history.push(op(2000, Need::Value(50), Effect::Keep));
-        let Verdict::Violation(at) = check(&history).unwrap() else {
-            panic!("not caught")
-        };
+        let Verdict::Violation(at) = check(&history).unwrap() else { panic!("not caught") };
         let small = shrink(&history, at);
         assert!(small.len() <= 4, "{small:?}");
         assert!(matches!(check(&small), Ok(Verdict::Violation(_))));

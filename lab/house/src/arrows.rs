@@ -42,11 +42,7 @@ pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
 }
 
 fn finding(path: &str, line: usize, text: String) -> Finding {
-    Finding {
-        path: path.to_owned(),
-        line,
-        text,
-    }
+    Finding { path: path.to_owned(), line, text }
 }
 
 /// The lines of the block, if there is one.
@@ -68,13 +64,7 @@ fn entries(text: &str) -> Option<Vec<Entry<'_>>> {
 /// What is and is not listed.
 fn unlisted(crates: &[Crate], entries: &[Entry]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for Crate {
-        name,
-        manifest,
-        dependencies,
-        ..
-    } in crates
-    {
+    for Crate { name, manifest, dependencies, .. } in crates {
         let Some(entry) = entries.iter().find(|entry| entry.name == name) else {
             let text = format!("{name} is not among the arrows of {DOCUMENT}; list it");
             findings.push(finding(manifest, 1, text));
@@ -100,10 +90,7 @@ fn missing(crates: &[Crate], entries: &[Entry]) -> Vec<Finding> {
             continue;
         };
         for to in entry.dependencies.difference(&found.dependencies) {
-            let text = format!(
-                "{} does not depend on {to}; take the arrow away",
-                entry.name
-            );
+            let text = format!("{} does not depend on {to}; take the arrow away", entry.name);
             findings.push(finding(DOCUMENT, entry.line, text));
         }
     }

@@ -21,12 +21,7 @@ pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for attribute in ATTRIBUTES {
         let named = |source: &&Source| runs(&source.path) && has_word(&source.text, attribute);
-        let files: Vec<&str> = tree
-            .sources
-            .iter()
-            .filter(named)
-            .map(|s| &*s.path)
-            .collect();
+        let files: Vec<&str> = tree.sources.iter().filter(named).map(|s| &*s.path).collect();
         let is_listed = files.is_empty() || files.contains(&TERMS);
         if files.len() > MOST || !is_listed {
             findings.push(Finding {

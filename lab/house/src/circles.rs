@@ -31,9 +31,7 @@ fn circles(tree: &Tree, modules: &Modules) -> Vec<Finding> {
     let mut arrows: BTreeMap<Arrow, (String, usize)> = BTreeMap::new();
     for (from, to, path, line) in modules.uses() {
         if !family(from, to) {
-            arrows
-                .entry((from, to))
-                .or_insert_with(|| (path.join("::"), line));
+            arrows.entry((from, to)).or_insert_with(|| (path.join("::"), line));
         }
     }
     let graph = DiGraph::<(), (), usize>::from_edges(arrows.keys());
@@ -61,9 +59,5 @@ fn finding(
         text += &format!("\n    {}:{line} uses {} ({name})", path(*from), path(*to));
     }
     let ((first, _), (_, line)) = inside[0];
-    Finding {
-        path: path(*first).to_owned(),
-        line: *line,
-        text,
-    }
+    Finding { path: path(*first).to_owned(), line: *line, text }
 }

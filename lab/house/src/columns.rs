@@ -50,9 +50,7 @@ fn marks(source: &Source) -> Option<Marks> {
 }
 
 fn width(line: &str) -> usize {
-    line.chars()
-        .map(|letter| if letter == '\t' { TAB } else { 1 })
-        .sum()
+    line.chars().map(|letter| if letter == '\t' { TAB } else { 1 }).sum()
 }
 
 /// Whether the line is a comment, or one follows the code. In a string a mark hardly ever stands
@@ -65,9 +63,6 @@ fn has_comment(line: &str, marks: Marks) -> bool {
 }
 
 fn can_be_wrapped(line: &str) -> bool {
-    let text = line
-        .trim()
-        .trim_start_matches(['/', '!', '*', '#'])
-        .trim_start();
+    let text = line.trim().trim_start_matches(['/', '!', '*', '#']).trim_start();
     !text.starts_with('|') && text.contains(' ')
 }

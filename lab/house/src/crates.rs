@@ -56,10 +56,7 @@ fn dependencies(manifest: &Table) -> BTreeSet<String> {
         let renamed = value.get("package").and_then(Value::as_str);
         renamed.unwrap_or(name).to_owned()
     };
-    tables
-        .filter_map(Value::as_table)
-        .flat_map(|table| table.iter().map(package))
-        .collect()
+    tables.filter_map(Value::as_table).flat_map(|table| table.iter().map(package)).collect()
 }
 
 /// Where cargo finds the code: where the manifest says so, or else in the usual places.
@@ -67,10 +64,7 @@ fn roots(tree: &Tree, manifest: &str, table: &Table) -> Vec<String> {
     let folder = Path::new(manifest).parent().unwrap_or(Path::new(""));
     let inside = |path: &str| folder.join(path).to_string_lossy().into_owned();
     let programs = table.get("bin").and_then(Value::as_array);
-    let targets = table
-        .get("lib")
-        .into_iter()
-        .chain(programs.into_iter().flatten());
+    let targets = table.get("lib").into_iter().chain(programs.into_iter().flatten());
     let said = targets.filter_map(|target| target.get("path")?.as_str().map(inside));
     let usual = ["src/lib.rs", "src/main.rs"].map(inside);
     let more = inside("src/bin/");
@@ -80,7 +74,5 @@ fn roots(tree: &Tree, manifest: &str, table: &Table) -> Vec<String> {
             .is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"))
     });
     let all: BTreeSet<_> = said.chain(usual).chain(in_bin).collect();
-    all.into_iter()
-        .filter(|path| tree.find(path).is_some())
-        .collect()
+    all.into_iter().filter(|path| tree.find(path).is_some()).collect()
 }

@@ -64,11 +64,7 @@ fn findings(tree: &Tree, all: bool) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (check, left) in CHECKS {
         let is_left = |finding: &Finding| left.iter().any(|path| finding.path.starts_with(path));
-        findings.extend(
-            check(tree)?
-                .into_iter()
-                .filter(|finding| all || !is_left(finding)),
-        );
+        findings.extend(check(tree)?.into_iter().filter(|finding| all || !is_left(finding)));
     }
     findings.sort();
     Ok(findings)

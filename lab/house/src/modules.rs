@@ -33,9 +33,7 @@ impl<'a> Modules<'a> {
     /// Follows the `mod` of this file and of all that are reached from it. Those whose files are
     /// not there, because a build script writes them, are left out.
     pub fn read(tree: &'a Tree, root: usize) -> Self {
-        let mut modules = Self {
-            modules: Vec::new(),
-        };
+        let mut modules = Self { modules: Vec::new() };
         let path = &tree.sources[root].path;
         modules.add(tree, (root, 0), 0, &folder_of_root(path));
         modules
@@ -50,19 +48,14 @@ impl<'a> Modules<'a> {
         };
         let index = self.modules.len();
         let scope = &facts.scopes[scope];
-        self.modules.push(Module {
-            file,
-            scope,
-            parent,
-            children: BTreeMap::new(),
-        });
+        self.modules.push(Module { file, scope, parent, children: BTreeMap::new() });
         for module in &scope.modules {
             let inner = format!("{folder}/{}", module.name);
             let found = match (module.scope, &module.path) {
                 (Some(scope), _) => Some((file, scope)),
-                (None, Some(path)) => tree
-                    .find(&beside(&tree.sources[file].path, path))
-                    .map(|f| (f, 0)),
+                (None, Some(path)) => {
+                    tree.find(&beside(&tree.sources[file].path, path)).map(|f| (f, 0))
+                }
                 (None, None) => [format!("{inner}.rs"), format!("{inner}/mod.rs")]
                     .iter()
                     .find_map(|path| tree.find(path).map(|file| (file, 0))),
@@ -123,9 +116,7 @@ impl<'a> Modules<'a> {
             target = match name.as_str() {
                 "super" => Target::Module(self.modules[module].parent),
                 // What cannot be found here was written by a macro, or comes from another crate.
-                name => self
-                    .look_up(module, name, under_way)
-                    .unwrap_or(Target::Item(module)),
+                name => self.look_up(module, name, under_way).unwrap_or(Target::Item(module)),
             };
             rest = more;
         }
@@ -139,9 +130,7 @@ impl<'a> Modules<'a> {
         name: &'a str,
         under_way: &mut UnderWay<'a>,
     ) -> Option<Target> {
-        let Module {
-            scope, children, ..
-        } = &self.modules[module];
+        let Module { scope, children, .. } = &self.modules[module];
         if let Some(child) = children.get(name) {
             return Some(Target::Module(*child));
         }
@@ -151,16 +140,15 @@ impl<'a> Modules<'a> {
         if !under_way.insert((module, name)) {
             return None;
         }
-        let found =
-            match scope.imports.get(name) {
-                Some(path) => self.resolve(module, path, under_way),
-                None => scope.globs.iter().find_map(|glob| {
-                    match self.resolve(module, glob, under_way)? {
-                        Target::Module(inside) => self.look_up(inside, name, under_way),
-                        Target::Item(_) => None,
-                    }
-                }),
-            };
+        let found = match scope.imports.get(name) {
+            Some(path) => self.resolve(module, path, under_way),
+            None => {
+                scope.globs.iter().find_map(|glob| match self.resolve(module, glob, under_way)? {
+                    Target::Module(inside) => self.look_up(inside, name, under_way),
+                    Target::Item(_) => None,
+                })
+            }
+        };
         under_way.remove(&(module, name));
         found
     }
@@ -168,9 +156,7 @@ impl<'a> Modules<'a> {
 
 /// Where the modules of a crate that begins with this file are.
 fn folder_of_root(path: &str) -> String {
-    path.rsplit_once('/')
-        .map_or("", |(folder, _)| folder)
-        .to_owned()
+    path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned()
 }
 
 /// A path that is said in a file, from its folder on.

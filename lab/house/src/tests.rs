@@ -21,9 +21,7 @@ fn tree(files: &[(&str, &str)]) -> anyhow::Result<(TempDir, Tree)> {
 }
 
 fn manifest(name: &str, dependencies: &[&str]) -> String {
-    let list = dependencies
-        .iter()
-        .map(|to| format!("{to}.workspace = true\n"));
+    let list = dependencies.iter().map(|to| format!("{to}.workspace = true\n"));
     let list: String = list.collect();
     format!(
         "[package]\nname = \"{name}\"\n[dependencies]\n{list}[dev-dependencies]\nhouse = \"1\"\n"
@@ -32,10 +30,7 @@ fn manifest(name: &str, dependencies: &[&str]) -> String {
 
 /// Where the findings are.
 fn places(findings: &[Finding]) -> Vec<(&str, usize)> {
-    findings
-        .iter()
-        .map(|finding| (finding.path.as_str(), finding.line))
-        .collect()
+    findings.iter().map(|finding| (finding.path.as_str(), finding.line)).collect()
 }
 
 /// The circles of a crate `a` of these files, each without its first line.
@@ -46,9 +41,7 @@ fn circles_of(files: &[(&str, &str)]) -> anyhow::Result<Vec<Vec<String>>> {
     let (_root, tree) = tree(&all)?;
     let arrows = |finding: Finding| {
         let lines = finding.text.lines().skip(1);
-        lines
-            .map(|line| line.trim().replace("crates/a/src/", ""))
-            .collect()
+        lines.map(|line| line.trim().replace("crates/a/src/", "")).collect()
     };
     Ok(circles::check(&tree)?.into_iter().map(arrows).collect())
 }
@@ -74,10 +67,7 @@ fn files_that_use_one_another_are_a_circle() -> anyhow::Result<()> {
             anyhow::bail!("{way}: {found:?}");
         };
         assert_eq!(circle.len(), 2, "{way}");
-        assert!(
-            circle[0].starts_with("b.rs:1 uses c.rs ("),
-            "{way}: {circle:?}"
-        );
+        assert!(circle[0].starts_with("b.rs:1 uses c.rs ("), "{way}: {circle:?}");
         assert_eq!(circle[1], "c.rs:1 uses b.rs (crate::b::Bowl)", "{way}");
     }
     Ok(())
@@ -95,10 +85,8 @@ fn one_way_is_none_and_neither_are_tests_nor_parents() -> anyhow::Result<()> {
         "use ::c::Cup;",
         "use crate::Spoon;\n",
     ];
-    let lib = (
-        "crates/a/src/lib.rs",
-        "mod b;\nmod c;\npub use c::Cup;\nuse b::Bowl;\nstruct Spoon;\n",
-    );
+    let lib =
+        ("crates/a/src/lib.rs", "mod b;\nmod c;\npub use c::Cup;\nuse b::Bowl;\nstruct Spoon;\n");
     for b in bs {
         let c = "use crate::b::Bowl;\npub struct Cup;\npub fn fill() {}\n";
         let found = circles_of(&[lib, ("crates/a/src/b.rs", b), ("crates/a/src/c.rs", c)])?;
@@ -110,19 +98,10 @@ fn one_way_is_none_and_neither_are_tests_nor_parents() -> anyhow::Result<()> {
 #[test]
 fn modules_are_found_in_folders_and_where_an_attribute_says() -> anyhow::Result<()> {
     let found = circles_of(&[
-        (
-            "crates/a/src/main.rs",
-            "mod b;\n#[path = \"../other/c.rs\"]\nmod c;\n",
-        ),
+        ("crates/a/src/main.rs", "mod b;\n#[path = \"../other/c.rs\"]\nmod c;\n"),
         ("crates/a/src/b/mod.rs", "mod d;\n"),
-        (
-            "crates/a/src/b/d.rs",
-            "use crate::c::Cup;\npub struct Dish;\n",
-        ),
-        (
-            "crates/a/other/c.rs",
-            "use crate::b::d::Dish;\npub struct Cup;\n",
-        ),
+        ("crates/a/src/b/d.rs", "use crate::c::Cup;\npub struct Dish;\n"),
+        ("crates/a/other/c.rs", "use crate::b::d::Dish;\npub struct Cup;\n"),
     ])?;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].len(), 2);
@@ -141,10 +120,8 @@ fn arrows_are_compared_in_both_directions() -> anyhow::Result<()> {
         ("docs/architecture.md", document),
     ])?;
     let findings = arrows::check(&tree)?;
-    let texts: BTreeMap<_, _> = findings
-        .iter()
-        .map(|f| ((f.path.as_str(), f.line), f.text.as_str()))
-        .collect();
+    let texts: BTreeMap<_, _> =
+        findings.iter().map(|f| ((f.path.as_str(), f.line), f.text.as_str())).collect();
     assert_eq!(texts.len(), 3);
     assert!(texts[&("lab/c/Cargo.toml", 1)].starts_with("c is not among the arrows"));
     assert!(texts[&("docs/architecture.md", 3)].starts_with("b does not depend on a"));
@@ -172,10 +149,7 @@ fn a_sequencer_has_its_methods_in_one_file() -> anyhow::Result<()> {
     for (part, expected) in [
         (
             "\nimpl super::Engine {}\n",
-            &[
-                ("crates/store/src/lib.rs", 2),
-                ("crates/store/src/part.rs", 2),
-            ][..],
+            &[("crates/store/src/lib.rs", 2), ("crates/store/src/part.rs", 2)][..],
         ),
         (of_a_trait, &[]),
     ] {
@@ -196,10 +170,7 @@ fn an_attribute_of_a_tenant_is_named_in_few_files() -> anyhow::Result<()> {
         let others: Vec<String> = others.collect();
         let mut files = vec![
             ("crates/api/src/types/terms.rs", "//! rate: over_rate.\n"),
-            (
-                "crates/a/src/c.rs",
-                "//! over_rate_of others, and never over_rates.\n",
-            ),
+            ("crates/a/src/c.rs", "//! over_rate_of others, and never over_rates.\n"),
             ("crates/a/tests/all/d.rs", "//! over_rate.\n"),
             ("lab/a/src/e.rs", "//! over_rate.\n"),
         ];
@@ -216,10 +187,7 @@ fn names_of_types_are_nouns() -> anyhow::Result<()> {
     let text = "struct Seen;\nenum TablesGone {}\ntrait Which {}\n#[cfg(test)]\ntype Whose = u8;\n\
                 struct SeenKeys;\nstruct Feed;\nenum Kind { Seen }\ntrait Of { type Seen; }\n";
     let (_root, tree) = tree(&[("crates/a/src/lib.rs", text)])?;
-    let found: Vec<_> = names::check(&tree)?
-        .into_iter()
-        .map(|finding| finding.line)
-        .collect();
+    let found: Vec<_> = names::check(&tree)?.into_iter().map(|finding| finding.line).collect();
     assert_eq!(found, [1, 2, 3, 5, 9]);
     Ok(())
 }
@@ -228,10 +196,7 @@ fn names_of_types_are_nouns() -> anyhow::Result<()> {
 fn a_file_says_what_it_is_for() -> anyhow::Result<()> {
     let (_root, tree) = tree(&[
         ("crates/a/src/lib.rs", "//! Says it.\nmod b;\n"),
-        (
-            "crates/a/src/b.rs",
-            "// Says nothing of the module.\n/// Nor does this.\nstruct Bowl;\n",
-        ),
+        ("crates/a/src/b.rs", "// Says nothing of the module.\n/// Nor does this.\nstruct Bowl;\n"),
     ])?;
     assert_eq!(places(&docs::check(&tree)?), [("crates/a/src/b.rs", 1)]);
     Ok(())

@@ -43,24 +43,17 @@ impl Tree {
             list(&root.join(folder), &mut paths)?;
         }
         paths.sort();
-        Ok(Self {
-            root: root.to_owned(),
-            sources: read_all(root, &paths)?,
-        })
+        Ok(Self { root: root.to_owned(), sources: read_all(root, &paths)? })
     }
 
     /// The file at this path from the root, as an index into `sources`.
     pub fn find(&self, path: &str) -> Option<usize> {
-        self.sources
-            .binary_search_by(|source| source.path.as_str().cmp(path))
-            .ok()
+        self.sources.binary_search_by(|source| source.path.as_str().cmp(path)).ok()
     }
 
     /// The Rust files with what was read in them.
     pub fn rust(&self) -> impl Iterator<Item = (&str, &Facts)> {
-        self.sources
-            .iter()
-            .filter_map(|source| Some((source.path.as_str(), source.rust.as_ref()?)))
+        self.sources.iter().filter_map(|source| Some((source.path.as_str(), source.rust.as_ref()?)))
     }
 }
 
@@ -120,9 +113,5 @@ fn read(root: &Path, path: &Path) -> anyhow::Result<Option<Source>> {
         true => Some(Facts::read(&text).with_context(|| name.clone())?),
         false => None,
     };
-    Ok(Some(Source {
-        path: name,
-        text,
-        rust,
-    }))
+    Ok(Some(Source { path: name, text, rust }))
 }

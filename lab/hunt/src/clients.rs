@@ -18,11 +18,7 @@ use crate::connection::{Connect, Connection};
 /// What makes the clients of a host, each time that they start: with the records of their
 /// earlier lives.
 pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64) -> Maker {
-    Box::new(move |birth| {
-        Ok(Box::new(ClientsHost::new(
-            &config, connect, pause_us, birth,
-        )?))
-    })
+    Box::new(move |birth| Ok(Box::new(ClientsHost::new(&config, connect, pause_us, birth)?)))
 }
 
 /// Clients that run. All of a tenant's share a connection.
@@ -55,9 +51,7 @@ impl ClientsHost {
         let connection = |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i));
         let connections = (0..).zip(&config.tenants).map(connection);
         let numbers = config.first..config.first + config.clients;
-        let earlier = birth
-            .remains
-            .and_then(|left| left.downcast::<Recorders>().ok());
+        let earlier = birth.remains.and_then(|left| left.downcast::<Recorders>().ok());
         let recorders = match earlier {
             Some(left) => left.0,
             None => numbers.map(|n| Recorder::new(config, n)).collect(),
@@ -67,9 +61,7 @@ impl ClientsHost {
             tenants: config.tenants.clone(),
             connections: connections.collect::<Result<_, _>>()?,
             waiting: BTreeMap::new(),
-            pausing: (0..recorders.len())
-                .map(|client| (now_ns, client))
-                .collect(),
+            pausing: (0..recorders.len()).map(|client| (now_ns, client)).collect(),
             recorders,
             pause_us,
             rng: seed::rng(birth.seed, "pauses"),
@@ -138,11 +130,7 @@ impl ClientsHost {
                     }
                 }
             }
-            let due = self
-                .pausing
-                .first()
-                .copied()
-                .filter(|(at, _)| *at <= now_ns);
+            let due = self.pausing.first().copied().filter(|(at, _)| *at <= now_ns);
             let Some((at, client)) = due else { return };
             self.pausing.remove(&(at, client));
             let asked = self.recorders[client].next(io.world_ns);

@@ -72,8 +72,7 @@ impl Plan {
         for setting in known.flat_map(|d| d.settings) {
             if (setting.least, setting.most) == (0, 1) && one_in(rng, 2) {
                 let other = 1 - setting.usual;
-                self.settings
-                    .insert(format!("{name}.{}", setting.name), other);
+                self.settings.insert(format!("{name}.{}", setting.name), other);
             }
         }
     }
@@ -95,16 +94,8 @@ impl Plan {
                         - rng.random_range(1..=racks as usize),
                     for_ms,
                 },
-                (0 | 1, _) => Deed::Suspend {
-                    at_ms,
-                    machine: format!("store{store}"),
-                    for_ms,
-                },
-                _ => Deed::Stop {
-                    at_ms,
-                    process: format!("store{store}/store"),
-                    for_ms,
-                },
+                (0 | 1, _) => Deed::Suspend { at_ms, machine: format!("store{store}"), for_ms },
+                _ => Deed::Stop { at_ms, process: format!("store{store}/store"), for_ms },
             });
         }
     }

@@ -79,11 +79,7 @@ impl HuntResult {
     /// How often each of [`KINDS`] came about, and whatever else did.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut all: BTreeMap<&str, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
-        all.extend(
-            self.faults
-                .iter()
-                .map(|(kind, count)| (kind.as_str(), *count)),
-        );
+        all.extend(self.faults.iter().map(|(kind, count)| (kind.as_str(), *count)));
         all
     }
 

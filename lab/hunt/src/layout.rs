@@ -98,24 +98,15 @@ impl Plan {
         let control = [[CONTROL.to_owned(), switch(1)]];
         let between: Vec<[String; 2]> = match self.shape {
             Shape::Line(switches) => (1..switches).map(|n| [switch(n), switch(n + 1)]).collect(),
-            Shape::Detour => [(1, 2), (1, 3), (3, 2)]
-                .map(|(a, b)| [switch(a), switch(b)])
-                .to_vec(),
-            Shape::Racks(racks) => (1..=racks)
-                .map(|n| [switch(n), switch(racks + 1)])
-                .collect(),
+            Shape::Detour => [(1, 2), (1, 3), (3, 2)].map(|(a, b)| [switch(a), switch(b)]).to_vec(),
+            Shape::Racks(racks) => (1..=racks).map(|n| [switch(n), switch(racks + 1)]).collect(),
         };
         let hosts = 1..=self.clients.hosts;
         let second = hosts.filter(|_| self.has_second_links()).map(|i| {
             let other = self.switch_of_client(i) % self.switches() + 1;
             [format!("client{i}"), switch(other)]
         });
-        clients
-            .chain(stores)
-            .chain(control)
-            .chain(between)
-            .chain(second)
-            .collect()
+        clients.chain(stores).chain(control).chain(between).chain(second).collect()
     }
 
     /// The world that it describes.
@@ -129,10 +120,8 @@ impl Plan {
         let mut rng = seed::rng(self.seed, "clocks");
         let mut machines = vec![];
         for name in &names {
-            let number: usize = name
-                .trim_start_matches(|c: char| !c.is_ascii_digit())
-                .parse()
-                .unwrap_or(1);
+            let number: usize =
+                name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
             let mut machine = if name.starts_with("switch") {
                 MachineSpec::switch(name, vec![self.agent(number as u16, control)])
             } else if name.starts_with("store") {
@@ -168,13 +157,7 @@ impl Plan {
         };
         let links = ends.into_iter().enumerate().map(link).collect();
         let partitions = PARTITIONS * self.stores.len() as u32;
-        let mut spec = Spec::new(
-            machines,
-            links,
-            partitions,
-            self.open.is_some(),
-            disciplines,
-        )?;
+        let mut spec = Spec::new(machines, links, partitions, self.open.is_some(), disciplines)?;
         // What clients go by: the file as it was at first.
         let lease_ms = self.stores.iter().map(|store| store.lease_ms).max();
         spec.cluster.lease_ms = lease_ms.unwrap_or(spec.cluster.lease_ms);
@@ -189,12 +172,7 @@ impl Plan {
     }
 
     fn agent(&self, id: u16, control: usize) -> Role {
-        Role::Agent(AgentSpec {
-            id,
-            pages: self.pages,
-            control: vec![control],
-            probes: true,
-        })
+        Role::Agent(AgentSpec { id, pages: self.pages, control: vec![control], probes: true })
     }
 
     fn control(&self) -> Role {

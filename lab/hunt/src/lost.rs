@@ -61,14 +61,8 @@ mod tests {
     fn only_what_was_answered_near_the_loss_may_be_missing() {
         let write = |ns, value| operation(ns, ns + 5, Need::Any, Effect::Write(value));
         let read = |ns, value| operation(ns, ns + 5, Need::Value(value), Effect::Keep);
-        let went_back = [
-            write(0, 1),
-            write(10, 2),
-            read(20, 2),
-            read(30, 1),
-            write(40, 3),
-            read(50, 3),
-        ];
+        let went_back =
+            [write(0, 1), write(10, 2), read(20, 2), read(30, 1), write(40, 3), read(50, 3)];
         assert!(gone_back(&went_back, &[]).is_some());
         assert!(gone_back(&went_back, std::slice::from_ref(&(0..10))).is_some());
         assert!(gone_back(&went_back, std::slice::from_ref(&(12..20))).is_none());
@@ -77,11 +71,7 @@ mod tests {
             gone_back(&too_far, std::slice::from_ref(&(22..30))),
             Some([too_far[0], too_far[1], too_far[3]])
         );
-        let at_once = [
-            write(0, 1),
-            operation(2, 9, Need::Any, Effect::Write(2)),
-            read(30, 1),
-        ];
+        let at_once = [write(0, 1), operation(2, 9, Need::Any, Effect::Write(2)), read(30, 1)];
         assert!(gone_back(&at_once, &[]).is_none());
     }
 }

@@ -31,8 +31,5 @@ pub fn measure(seed: u64, disciplines: Disciplines) -> anyhow::Result<ProgramCos
         };
         run_with(&plan, disciplines, sim::World::time_programs, over)?;
     }
-    Ok(ProgramCost {
-        packets,
-        program_ns: ns / (packets as f64).max(1.0),
-    })
+    Ok(ProgramCost { packets, program_ns: ns / (packets as f64).max(1.0) })
 }

@@ -7,13 +7,8 @@ use serde::{Deserialize, Serialize};
 use sim::Fault;
 
 /// Of a store: what no client, switch or network that keeps to the rules brings about.
-const STORE: [&str; 5] = [
-    "wrong_partition",
-    "dropped_op",
-    "dropped_part",
-    "dropped_lease_auth",
-    "discipline_refused",
-];
+const STORE: [&str; 5] =
+    ["wrong_partition", "dropped_op", "dropped_part", "dropped_lease_auth", "discipline_refused"];
 /// Of a store: writes that their client's own window should have held back. They are never
 /// answered; unless links hold packets back for so long that a copy comes when its client has long
 /// heard of another.
@@ -109,11 +104,8 @@ impl ForbiddenCounts {
 
     /// What was wrong, in words; none: nothing was.
     pub fn complaint(&self) -> Option<String> {
-        let each: Vec<String> = self
-            .counts
-            .iter()
-            .map(|(name, count)| format!("{name} = {count}"))
-            .collect();
+        let each: Vec<String> =
+            self.counts.iter().map(|(name, count)| format!("{name} = {count}")).collect();
         (!each.is_empty()).then(|| format!("{}: must be 0", each.join(", ")))
     }
 }
@@ -127,12 +119,7 @@ mod tests {
         let store = serde_json::to_value(store::Status::default().totals).unwrap();
         let switch = dataplane::Counters::list();
         let known = |name: &str| store.get(name).is_some() || switch.iter().any(|c| c.name == name);
-        for name in STORE
-            .iter()
-            .chain(&SWITCH)
-            .chain(&MALFORMED)
-            .chain([&TOO_OLD, &MUTE])
-        {
+        for name in STORE.iter().chain(&SWITCH).chain(&MALFORMED).chain([&TOO_OLD, &MUTE]) {
             assert!(known(name), "{name}");
         }
     }
@@ -146,18 +133,9 @@ mod tests {
         let said = "drop_truncated = 1, duplicates_too_old = 2: must be 0";
         assert_eq!(never.complaint().as_deref(), Some(said));
         let mut faulty = ForbiddenCounts::default();
-        faulty.expect(&Fault {
-            flip: 0.1,
-            reorder: 0.1,
-            reorder_ms: 300.0,
-            ..Fault::default()
-        });
+        faulty.expect(&Fault { flip: 0.1, reorder: 0.1, reorder_ms: 300.0, ..Fault::default() });
         faulty.expect_absence();
-        faulty.look([
-            ("drop_truncated", 1),
-            ("duplicates_too_old", 1),
-            ("leases_refused_mute", 1),
-        ]);
+        faulty.look([("drop_truncated", 1), ("duplicates_too_old", 1), ("leases_refused_mute", 1)]);
         assert_eq!(faulty.complaint(), None);
         let mut provoked = ForbiddenCounts::default();
         provoked.leave("drop_truncated");

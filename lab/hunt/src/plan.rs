@@ -387,11 +387,7 @@ impl Plan {
         };
         let quiet = one_in(&mut rng, 6);
         let chance = |rng: &mut SeededRng, most: f64| {
-            if quiet || one_in(rng, 3) {
-                0.0
-            } else {
-                rng.random::<f64>() * most
-            }
+            if quiet || one_in(rng, 3) { 0.0 } else { rng.random::<f64>() * most }
         };
         let faults = Faults {
             loss: chance(&mut rng, 0.1),
@@ -399,16 +395,9 @@ impl Plan {
             reorder: chance(&mut rng, 0.2),
             reorder_ms: *[1.0, 20.0, 400.0].choose(&mut rng).expect("some"),
             delay_ms: *[0.01, 0.2, 2.0].choose(&mut rng).expect("some"),
-            flip: if limits.flips {
-                chance(&mut rng, 0.003)
-            } else {
-                0.0
-            },
+            flip: if limits.flips { chance(&mut rng, 0.003) } else { 0.0 },
         };
-        let life = Life {
-            drift_ppm: chance(&mut rng, 400.0),
-            wall_s: chance(&mut rng, 5.0),
-        };
+        let life = Life { drift_ppm: chance(&mut rng, 400.0), wall_s: chance(&mut rng, 5.0) };
         let mut plan = Plan {
             seed,
             shape,
@@ -444,29 +433,15 @@ impl Plan {
     fn deed(&self, rng: &mut SeededRng) -> Deed {
         let at_ms = rng.random_range(0..self.lasts_ms);
         let short_ms = rng.random_range(1..=400);
-        let for_ms = if one_in(rng, 2) {
-            short_ms
-        } else {
-            rng.random_range(400..=6_000)
-        };
+        let for_ms = if one_in(rng, 2) { short_ms } else { rng.random_range(400..=6_000) };
         let machines = self.machines();
         let processes = self.processes();
         let process = |rng: &mut SeededRng| processes.choose(rng).expect("some").clone();
-        let switches: Vec<&String> = machines
-            .iter()
-            .filter(|name| name.starts_with("switch"))
-            .collect();
+        let switches: Vec<&String> =
+            machines.iter().filter(|name| name.starts_with("switch")).collect();
         match rng.random_range(0..13) {
-            0..3 => Deed::Kill {
-                at_ms,
-                process: process(rng),
-                for_ms: short_ms * 3,
-            },
-            3 | 4 => Deed::Stop {
-                at_ms,
-                process: process(rng),
-                for_ms,
-            },
+            0..3 => Deed::Kill { at_ms, process: process(rng), for_ms: short_ms * 3 },
+            3 | 4 => Deed::Stop { at_ms, process: process(rng), for_ms },
             5 => Deed::Suspend {
                 at_ms,
                 machine: machines.choose(rng).expect("some").clone(),
@@ -492,10 +467,9 @@ impl Plan {
                 store: rng.random_range(0..self.stores.len()),
                 for_ms: short_ms,
             },
-            9 if !self.tenants.is_empty() => Deed::Rotate {
-                at_ms,
-                tenant: self.tenants.choose(rng).expect("some").id,
-            },
+            9 if !self.tenants.is_empty() => {
+                Deed::Rotate { at_ms, tenant: self.tenants.choose(rng).expect("some").id }
+            }
             11 => {
                 let store = rng.random_range(0..self.stores.len());
                 Deed::Relend {
@@ -542,7 +516,6 @@ impl Plan {
     /// In whose names clients ask.
     pub fn asking(&self) -> Vec<u32> {
         let open = self.open.iter().map(|_| wire::TENANT_OPEN);
-        open.chain(self.tenants.iter().map(|tenant| tenant.id))
-            .collect()
+        open.chain(self.tenants.iter().map(|tenant| tenant.id)).collect()
     }
 }

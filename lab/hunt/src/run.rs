@@ -27,12 +27,8 @@ const SETTLE_MS: u64 = 30_000;
 /// How long what is under way may take after the clients have stopped.
 const END_MS: u64 = 12_000;
 /// The policies, in the order of [`Deed::Move`]'s numbers.
-const POLICIES: [Policy; 4] = [
-    Policy::NearClient,
-    Policy::NearStore,
-    Policy::EvenSplit,
-    Policy::Measured,
-];
+const POLICIES: [Policy; 4] =
+    [Policy::NearClient, Policy::NearStore, Policy::EvenSplit, Policy::Measured];
 /// A history that no single copy of the key could have given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
@@ -88,10 +84,7 @@ impl Outcome {
         let violation = self.violation.as_ref();
         let violation =
             violation.map(|v| format!("the history of key {} is not linearizable", v.key));
-        let both: Vec<String> = violation
-            .into_iter()
-            .chain(self.never.complaint())
-            .collect();
+        let both: Vec<String> = violation.into_iter().chain(self.never.complaint()).collect();
         (!both.is_empty()).then(|| both.join("; "))
     }
 }
@@ -143,9 +136,7 @@ pub(crate) fn run_with(
         on_probation: 0,
         begun_ns: 0,
     };
-    spec.links
-        .iter()
-        .for_each(|link| running.never.expect(&link.fault));
+    spec.links.iter().for_each(|link| running.never.expect(&link.fault));
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;
@@ -198,9 +189,7 @@ impl PlanRun<'_> {
                 ..TenantSpec::default()
             };
             let made = self.world.with(control, |host: &mut ControlHost, io| {
-                host.ask(io, |core, asked| {
-                    core.create_tenant(asked, spec, Secret::NONE)
-                })
+                host.ask(io, |core, asked| core.create_tenant(asked, spec, Secret::NONE))
             });
             let made = made.context("the controller does not run")?;
             let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
@@ -242,9 +231,7 @@ impl PlanRun<'_> {
             let machine = self.world.machine(&name).context("a client host")?;
             let make = maker(config, stores, clients.pause_us);
             let name = format!("{name}/clients");
-            let process = self
-                .world
-                .place(machine, name, ServiceSpec::default(), make);
+            let process = self.world.place(machine, name, ServiceSpec::default(), make);
             self.world.start(process)?;
         }
         Ok(())
@@ -359,17 +346,12 @@ impl PlanRun<'_> {
                 self.look_at_switch(machine)?;
                 self.world.forget_tables(machine);
             }
-            Deed::Relend {
-                store, lease_ms, ..
-            } => {
+            Deed::Relend { store, lease_ms, .. } => {
                 let process = self.process(&format!("store{}/store", store + 1))?;
                 let control = self.machine("control")?.0 as usize;
                 self.look_at_store(process)?;
                 self.world.kill(process);
-                let again = Store {
-                    lease_ms: *lease_ms,
-                    ..self.plan.stores[*store]
-                };
+                let again = Store { lease_ms: *lease_ms, ..self.plan.stores[*store] };
                 self.world.reseat(process, layout::store(again, control));
             }
             Deed::Data { store, for_ms, .. } => {
@@ -388,12 +370,7 @@ impl PlanRun<'_> {
                 ensure!(*link < links, "link {link} of {links}");
                 self.world.set_link(*link, false);
             }
-            Deed::Move {
-                tenant,
-                quota,
-                policy,
-                ..
-            } => {
+            Deed::Move { tenant, quota, policy, .. } => {
                 let change = TenantChange {
                     quota: Some(*quota),
                     policy: Some(POLICIES[usize::from(*policy) % POLICIES.len()]),
@@ -402,19 +379,14 @@ impl PlanRun<'_> {
                 let is_granted = self.change(*tenant, change)?;
                 *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
             }
-            Deed::WriteBack {
-                tenant, bound_ms, ..
-            } => {
-                let change = TenantChange {
-                    write_back_ms: Some(*bound_ms),
-                    ..TenantChange::default()
-                };
+            Deed::WriteBack { tenant, bound_ms, .. } => {
+                let change =
+                    TenantChange { write_back_ms: Some(*bound_ms), ..TenantChange::default() };
                 let is_granted = self.change(*tenant, change)?;
                 *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
             }
             Deed::SetWall { machine, by_ms, .. } => {
-                self.world
-                    .step_wall(self.machine(machine)?, by_ms * MS as i64);
+                self.world.step_wall(self.machine(machine)?, by_ms * MS as i64);
             }
         }
         Ok(())
@@ -453,8 +425,7 @@ impl PlanRun<'_> {
     fn change(&mut self, tenant: u32, change: TenantChange) -> anyhow::Result<bool> {
         let control = self.process("control/control")?;
         let changed = self.world.with(control, |host: &mut ControlHost, io| {
-            host.ask(io, |core, asked| core.change_tenant(asked, tenant, change))
-                .is_ok()
+            host.ask(io, |core, asked| core.change_tenant(asked, tenant, change)).is_ok()
         });
         Ok(changed.unwrap_or(false))
     }
@@ -465,8 +436,7 @@ impl PlanRun<'_> {
         let control = self.process("control/control")?;
         let fresh = Secret([tenant as u8 + 1; 16]);
         let rotated = self.world.with(control, |host: &mut ControlHost, io| {
-            host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh))
-                .is_ok()
+            host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh)).is_ok()
         });
         Ok(rotated.unwrap_or(false))
     }
@@ -478,17 +448,13 @@ impl PlanRun<'_> {
             self.undo(deed)?;
         }
         for process in self.asking()? {
-            self.world
-                .with(process, |clients: &mut ClientsHost, _| clients.stop());
+            self.world.with(process, |clients: &mut ClientsHost, _| clients.stop());
         }
         let deadline_ns = self.world.now_ns() + END_MS * MS;
         let asking = self.asking()?;
         self.world.run_while(20 * MS, |world| {
-            let is_over = |p: &sim::ProcessId| {
-                world
-                    .get::<ClientsHost>(*p)
-                    .is_none_or(ClientsHost::is_over)
-            };
+            let is_over =
+                |p: &sim::ProcessId| world.get::<ClientsHost>(*p).is_none_or(ClientsHost::is_over);
             world.now_ns() < deadline_ns && !asking.iter().all(is_over)
         });
         Ok(())
@@ -496,17 +462,14 @@ impl PlanRun<'_> {
 
     fn asking(&self) -> anyhow::Result<Vec<sim::ProcessId>> {
         let hosts = 1..=self.plan.clients.hosts;
-        hosts
-            .map(|i| self.process(&format!("client{i}/clients")))
-            .collect()
+        hosts.map(|i| self.process(&format!("client{i}/clients"))).collect()
     }
 
     fn recorded(&mut self) -> anyhow::Result<ClientRecord> {
         let mut all = ClientRecord::default();
         for process in self.asking()? {
-            let of = self.world.with(process, |clients: &mut ClientsHost, _| {
-                clients.take_recorded()
-            });
+            let of =
+                self.world.with(process, |clients: &mut ClientsHost, _| clients.take_recorded());
             all.add(of.context("the clients do not run")?);
         }
         for (process, name) in self.world.processes() {
@@ -558,9 +521,7 @@ impl PlanRun<'_> {
                 break;
             }
         }
-        let Progress {
-            packets, now_ns, ..
-        } = self.world.progress();
+        let Progress { packets, now_ns, .. } = self.world.progress();
         Ok(Outcome {
             operations: recorded.operations.len() as u64,
             cached: recorded.cached,

@@ -50,12 +50,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     for i in 0..deeds {
         with(&|p| drop(p.deeds.remove(i)));
     }
-    with(&|p| {
-        p.faults = Faults {
-            delay_ms: p.faults.delay_ms,
-            ..Faults::default()
-        }
-    });
+    with(&|p| p.faults = Faults { delay_ms: p.faults.delay_ms, ..Faults::default() });
     with(&|p| p.faults.loss = 0.0);
     with(&|p| p.faults.duplicate = 0.0);
     with(&|p| p.faults.reorder = 0.0);
@@ -64,11 +59,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.clients.expiring = 0.0);
     with(&|p| p.clients.second_links = false);
     with(&|p| p.clients.plain = 1.0);
-    with(&|p| {
-        p.tenants
-            .iter_mut()
-            .for_each(|tenant| tenant.write_back_ms = 0)
-    });
+    with(&|p| p.tenants.iter_mut().for_each(|tenant| tenant.write_back_ms = 0));
     with(&|p| p.stores.iter_mut().for_each(|store| store.data_us = 0));
     with(&|p| p.clients.longest_value = 0);
     with(&|p| p.ipv6 = false);

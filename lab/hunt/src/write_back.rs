@@ -25,10 +25,7 @@ pub const LOANS: [&str; 10] = [
 /// Whether a counter of a store or a switch is about loans.
 pub fn is_of_loans(name: &str) -> bool {
     const BEGINNINGS: [&str; 5] = ["loan", "lent", "lend", "keep", "take"];
-    LOANS.contains(&name)
-        || BEGINNINGS
-            .iter()
-            .any(|beginning| name.starts_with(beginning))
+    LOANS.contains(&name) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// What a store counts of loans whose last moments are lost.
@@ -165,8 +162,7 @@ impl Plan {
             (Shape::Line(_) | Shape::Detour, Deed::Suspend { machine, .. }) => machine == FIRST,
             (Shape::Line(_), Deed::Cut { link, .. }) => {
                 let ends = self.links();
-                ends.get(*link)
-                    .is_some_and(|[a, b]| a == FIRST && b == "switch2")
+                ends.get(*link).is_some_and(|[a, b]| a == FIRST && b == "switch2")
             }
             _ => false,
         }
@@ -194,16 +190,12 @@ impl Plan {
     /// For how long a deed keeps a switch away from stores.
     fn unreachable_ms(&self, deed: &Deed) -> u64 {
         match deed {
-            Deed::Suspend {
-                machine, for_ms, ..
-            } if machine.starts_with("switch") => *for_ms,
+            Deed::Suspend { machine, for_ms, .. } if machine.starts_with("switch") => *for_ms,
             Deed::Cut { link, for_ms, .. } => {
                 let ends = self.links();
                 let is_theirs =
                     |end: &String| end.starts_with("switch") || end.starts_with("store");
-                let between = ends
-                    .get(*link)
-                    .is_some_and(|ends| ends.iter().all(is_theirs));
+                let between = ends.get(*link).is_some_and(|ends| ends.iter().all(is_theirs));
                 u64::from(between) * for_ms
             }
             _ => 0,
@@ -217,27 +209,16 @@ mod tests {
 
     fn plan(deeds: Vec<Deed>) -> Plan {
         let text = include_str!("write_back/plan.json");
-        Plan {
-            deeds,
-            ..serde_json::from_str(text).unwrap()
-        }
+        Plan { deeds, ..serde_json::from_str(text).unwrap() }
     }
 
     fn reboot(switch: u32) -> Deed {
         let machine = format!("switch{switch}");
-        Deed::Reboot {
-            at_ms: 100,
-            machine,
-            for_ms: 50,
-        }
+        Deed::Reboot { at_ms: 100, machine, for_ms: 50 }
     }
 
     fn suspend(machine: &str, for_ms: u64) -> Deed {
-        Deed::Suspend {
-            at_ms: 900,
-            machine: machine.into(),
-            for_ms,
-        }
+        Deed::Suspend { at_ms: 900, machine: machine.into(), for_ms }
     }
 
     #[test]
@@ -260,12 +241,8 @@ mod tests {
 
     #[test]
     fn a_plan_that_spares_loans_cannot_lose_them() {
-        let mut plan = plan(vec![
-            reboot(1),
-            suspend("store1", 9),
-            reboot(2),
-            suspend("switch1", 9),
-        ]);
+        let mut plan =
+            plan(vec![reboot(1), suspend("store1", 9), reboot(2), suspend("switch1", 9)]);
         plan.spare_loans();
         assert_eq!(plan.deeds, [reboot(1), suspend("store1", 9)]);
     }

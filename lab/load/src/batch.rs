@@ -154,27 +154,14 @@ impl Lane {
 
 /// Waits until something has come to one of these sockets, or for so long.
 pub(super) fn wait(fds: &[i32], wait_ns: u64) {
-    let mut fds: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|fd| libc::pollfd {
-            fd: *fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
+    let mut fds: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     let timeout = libc::timespec {
         tv_sec: (wait_ns / 1_000_000_000) as i64,
         tv_nsec: (wait_ns % 1_000_000_000) as i64,
     };
     // SAFETY: the array has the stated length and lives through the call.
-    unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as u64,
-            &timeout,
-            std::ptr::null(),
-        )
-    };
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as u64, &timeout, std::ptr::null()) };
 }
 
 #[cfg(test)]

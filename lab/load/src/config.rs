@@ -164,10 +164,7 @@ impl Phase {
 
     /// Reads every key once, at most so many at a time.
     pub fn census(outstanding: usize, seconds: f64) -> Phase {
-        Phase {
-            kind: PhaseKind::Census,
-            ..Phase::fill(outstanding, seconds)
-        }
+        Phase { kind: PhaseKind::Census, ..Phase::fill(outstanding, seconds) }
     }
 
     /// Reads in an open loop.

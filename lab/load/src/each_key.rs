@@ -69,8 +69,7 @@ impl EachKey {
     pub fn next(&mut self, open: usize, now_ns: u64) -> Option<(u16, u32)> {
         while self.later.front().is_some_and(|(at, ..)| *at <= now_ns) {
             let ready = self.later.pop_front();
-            self.again
-                .extend(ready.map(|(_, tenant, key)| (tenant, key)));
+            self.again.extend(ready.map(|(_, tenant, key)| (tenant, key)));
         }
         if open >= self.outstanding {
             return None;
@@ -95,8 +94,7 @@ impl EachKey {
             return false;
         }
         self.last_refusal = Some(status);
-        self.later
-            .push_back((now_ns + REFUSED_NS, sent.tenant, sent.key));
+        self.later.push_back((now_ns + REFUSED_NS, sent.tenant, sent.key));
         true
     }
 

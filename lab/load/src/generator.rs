@@ -42,11 +42,7 @@ impl Generator {
         let lanes = lanes.collect::<Result<_, _>>()?;
         // SAFETY: a plain prctl: timers of this thread may be as exact as the kernel can.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        Ok(Generator {
-            source,
-            lanes,
-            start: Instant::now(),
-        })
+        Ok(Generator { source, lanes, start: Instant::now() })
     }
 
     fn now_ns(&self) -> u64 {
@@ -94,8 +90,7 @@ impl Generator {
             });
             for request in &asked[..count] {
                 if let Some(from) = self.source.answer(request, &mut answer) {
-                    self.source
-                        .take(&answer, from, self.start.elapsed().as_nanos() as u64);
+                    self.source.take(&answer, from, self.start.elapsed().as_nanos() as u64);
                 }
             }
             self.source.expire(now_ns);

@@ -18,10 +18,7 @@ pub(super) struct Lives {
 impl Lives {
     /// Of so many stores, none of which was heard of.
     pub fn new(stores: usize) -> Lives {
-        Lives {
-            stores: vec![LIFE_UNKNOWN; stores],
-            keys: HashMap::new(),
-        }
+        Lives { stores: vec![LIFE_UNKNOWN; stores], keys: HashMap::new() }
     }
 
     /// A key's own life, if one was heard of.
@@ -63,10 +60,7 @@ pub(super) struct NamedLife {
 impl NamedLife {
     /// What a write names that was not sent before.
     pub fn first(life: u16) -> NamedLife {
-        NamedLife {
-            life,
-            ..NamedLife::default()
-        }
+        NamedLife { life, ..NamedLife::default() }
     }
 
     pub fn flags(self) -> Flags {
@@ -92,11 +86,7 @@ impl NamedLife {
             GoesOn::Unknown => return None,
             GoesOn::In(other) => (other, false),
         };
-        Some(NamedLife {
-            life,
-            past_owner,
-            moves: self.moves + 1,
-        })
+        Some(NamedLife { life, past_owner, moves: self.moves + 1 })
     }
 }
 

@@ -137,10 +137,7 @@ mod tests {
         let p = [0.4, 0.3, 0.2, 0.1];
         let keys = [3, 2, 1, 0];
         let servers = keys.map(|key| key % 2);
-        assert_eq!(
-            server_shares(p, servers, 2, |_| false),
-            [0.1 + 0.3, 0.4 + 0.2]
-        );
+        assert_eq!(server_shares(p, servers, 2, |_| false), [0.1 + 0.3, 0.4 + 0.2]);
         assert_eq!(server_shares(p, servers, 2, |rank| rank < 2), [0.1, 0.2]);
     }
 

@@ -286,10 +286,7 @@ impl Histograms {
         let mut all: Vec<ServedBy> = self
             .served_by
             .iter()
-            .map(|(switch, histogram)| ServedBy {
-                switch: *switch,
-                reads: Latency::of(histogram),
-            })
+            .map(|(switch, histogram)| ServedBy { switch: *switch, reads: Latency::of(histogram) })
             .collect();
         all.sort_by_key(|by| by.switch);
         all
@@ -317,10 +314,7 @@ mod tests {
         assert_eq!(result.loss(), 0.1);
         assert!((result.lasting_loss() - 0.15).abs() < 1e-9);
         assert_eq!(result.hit_ratio(), 0.5);
-        let nothing = PhaseResult {
-            seconds: 1.0,
-            ..PhaseResult::default()
-        };
+        let nothing = PhaseResult { seconds: 1.0, ..PhaseResult::default() };
         assert_eq!((nothing.loss(), nothing.hit_ratio()), (0.0, 0.0));
     }
 
@@ -339,10 +333,7 @@ mod tests {
         let mut histograms = Histograms::new(1);
         (0..30).for_each(|_| histograms.served(2, 5_000));
         (0..10).for_each(|_| histograms.served(0, 50_000));
-        let result = PhaseResult {
-            served_by: histograms.served_by(),
-            ..PhaseResult::default()
-        };
+        let result = PhaseResult { served_by: histograms.served_by(), ..PhaseResult::default() };
         let switches: Vec<u16> = result.served_by.iter().map(|s| s.switch).collect();
         assert_eq!(switches, [0, 2]);
         assert_eq!((result.share_of(2), result.share_of(0)), (0.75, 0.25));
@@ -355,11 +346,7 @@ mod tests {
         assert!(cdf(&histograms.all).is_empty());
         (1..=1000u64).for_each(|i| histograms.all.record(i * 10_000).unwrap());
         let points = cdf(&histograms.all);
-        assert!(
-            points
-                .windows(2)
-                .all(|p| p[0].0 <= p[1].0 && p[0].1 < p[1].1)
-        );
+        assert!(points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 < p[1].1));
         assert_eq!(points.last().unwrap().1, 1.0);
     }
 }

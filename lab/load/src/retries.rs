@@ -21,10 +21,7 @@ impl Retries {
         let first_ns = first_ms.unwrap_or(timeout_ms).max(1).saturating_mul(MS);
         let end_ns = timeout_ms.saturating_mul(MS);
         let times = after_ns(first_ns).take_while(|after_ns| *after_ns < end_ns);
-        Retries {
-            first_ns,
-            from: vec![0; times.count()],
-        }
+        Retries { first_ns, from: vec![0; times.count()] }
     }
 
     /// Whether anything is ever sent again.
@@ -64,12 +61,8 @@ mod tests {
     fn a_request_is_sent_again_until_it_is_answered() {
         let mut retries = Retries::new(Some(10), 35);
         let mut window = Window::new(8);
-        let ids = [0, 5].map(|ms| {
-            window.push(SentRequest {
-                at_ns: ms * 1_000_000,
-                ..SentRequest::default()
-            })
-        });
+        let ids = [0, 5]
+            .map(|ms| window.push(SentRequest { at_ns: ms * 1_000_000, ..SentRequest::default() }));
         let mut at = |window: &Window, ms: u64| {
             let mut out = vec![];
             retries.due(window, ms * 1_000_000, &mut out);

@@ -32,10 +32,7 @@ pub struct Point {
 /// Where to look next, given all measurements so far; none: it is known well enough.
 pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
     let passes = |point: &&Point| point.loss < limits.loss;
-    let low = points
-        .iter()
-        .filter(passes)
-        .max_by(|a, b| a.rate.total_cmp(&b.rate));
+    let low = points.iter().filter(passes).max_by(|a, b| a.rate.total_cmp(&b.rate));
     // A failure below a pass is noise of one of the two: only failures above count.
     let floor = low.map_or(0.0, |low| low.rate);
     let high = points.iter().filter(|p| !passes(p) && p.rate > floor);
@@ -54,11 +51,7 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
             // Before it goes far down: a machine that was held up for a moment loses much at
             // any rate.
             let tried = points.iter().filter(|p| p.rate == high.rate).count();
-            Some(if part < FAR_DOWN && tried == 1 {
-                high.rate
-            } else {
-                high.rate * part
-            })
+            Some(if part < FAR_DOWN && tried == 1 { high.rate } else { high.rate * part })
         }
         (Some(low), Some(high)) => {
             let gap = high.rate - low.rate;
@@ -113,19 +106,13 @@ pub fn saturation<T>(
         let passes = loss < limits.loss;
         let better = best.as_ref().is_none_or(|(old, _)| {
             let old_passes = old.loss < limits.loss;
-            if passes {
-                !old_passes || rate > old.rate
-            } else {
-                !old_passes && rate < old.rate
-            }
+            if passes { !old_passes || rate > old.rate } else { !old_passes && rate < old.rate }
         });
         if better {
             best = Some((point, measured));
         }
         let done = points.len() >= limits.steps || spent >= limits.time;
-        let passed = best
-            .as_ref()
-            .is_some_and(|(point, _)| point.loss < limits.loss);
+        let passed = best.as_ref().is_some_and(|(point, _)| point.loss < limits.loss);
         // Out of time without a single pass: one more try well below, so that there is a result.
         let hopeless = points.len() >= limits.steps + 3;
         match next_rate(&points, limits) {
@@ -134,12 +121,7 @@ pub fn saturation<T>(
         }
     }
     let (point, measured) = best.expect("there was at least one measurement");
-    let mut found = SearchResult {
-        rate: point.rate,
-        measured,
-        is_confirmed: false,
-        points,
-    };
+    let mut found = SearchResult { rate: point.rate, measured, is_confirmed: false, points };
     if point.loss >= limits.loss {
         return Ok(found);
     }
@@ -176,10 +158,7 @@ mod tests {
 
     #[test]
     fn a_generator_at_its_limit_ends_the_search() {
-        let limits = Limits {
-            max_rate: 500.0,
-            ..limits()
-        };
+        let limits = Limits { max_rate: 500.0, ..limits() };
         let found = saturation(400.0, &limits, |_| Ok((0.0, Duration::ZERO, ()))).unwrap();
         assert_eq!((found.rate, found.is_confirmed), (500.0, true));
         assert!(found.points.len() <= 5);
@@ -190,11 +169,7 @@ mod tests {
         let mut measured = 0;
         let SearchResult { rate, points, .. } = saturation(400.0, &limits(), |rate| {
             measured += 1;
-            let loss = if measured == 1 || rate > 500.0 {
-                0.5
-            } else {
-                0.0
-            };
+            let loss = if measured == 1 || rate > 500.0 { 0.5 } else { 0.0 };
             Ok((loss, Duration::ZERO, ()))
         })
         .unwrap();
@@ -217,26 +192,16 @@ mod tests {
         let mut measured = 0;
         let found = saturation(600.0, &limits(), |rate| {
             measured += 1;
-            let loss = if measured > 1 && rate >= 500.0 {
-                0.5
-            } else {
-                0.0
-            };
+            let loss = if measured > 1 && rate >= 500.0 { 0.5 } else { 0.0 };
             Ok((loss, Duration::ZERO, measured))
         })
         .unwrap();
-        assert!(
-            !found.is_confirmed && found.measured == measured,
-            "{found:?}"
-        );
+        assert!(!found.is_confirmed && found.measured == measured, "{found:?}");
     }
 
     #[test]
     fn steps_are_bounded_even_if_nothing_passes() {
-        let limits = Limits {
-            steps: 4,
-            ..limits()
-        };
+        let limits = Limits { steps: 4, ..limits() };
         let found = saturation(400.0, &limits, |_| Ok((0.5, Duration::ZERO, ()))).unwrap();
         assert!(found.points.len() <= 7 && !found.is_confirmed);
     }

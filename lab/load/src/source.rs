@@ -119,14 +119,8 @@ impl Source {
     /// # Errors
     /// A tenant without a secret, no keys, or intervals of no length.
     pub fn new(config: LoadConfig, client: u64) -> anyhow::Result<Source> {
-        ensure!(
-            config.keys > 0,
-            "load: keys = 0: at least one key is needed"
-        );
-        ensure!(
-            config.interval_ms > 0,
-            "load: interval_ms = 0: at least 1 is needed"
-        );
+        ensure!(config.keys > 0, "load: keys = 0: at least one key is needed");
+        ensure!(config.interval_ms > 0, "load: interval_ms = 0: at least 1 is needed");
         let ids = match config.tenants.as_slice() {
             [] => &[TENANT_OPEN],
             some => some,
@@ -137,10 +131,7 @@ impl Source {
             ids.len(),
             u16::MAX
         );
-        let tenants = ids
-            .iter()
-            .map(|id| Tenant::new(&config, *id))
-            .collect::<Result<_, _>>()?;
+        let tenants = ids.iter().map(|id| Tenant::new(&config, *id)).collect::<Result<_, _>>()?;
         let own_seed = config.seed ^ config.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Source {
             tenants,
@@ -170,19 +161,12 @@ impl Source {
             phase.warmup_s
         );
         if let Arrivals::Open(rate) = phase.arrivals {
-            ensure!(
-                rate > 0.0 && rate <= 1e8,
-                "load: a rate of {rate}/s: 0 to 1e8 is possible"
-            );
+            ensure!(rate > 0.0 && rate <= 1e8, "load: a rate of {rate}/s: 0 to 1e8 is possible");
         }
-        for (name, asked, there) in [
-            ("tenants", phase.tenants, self.tenants.len()),
-            ("keys", phase.keys, self.config.keys),
-        ] {
-            ensure!(
-                asked <= there,
-                "load: a phase of {asked} {name}: the generator has {there}"
-            );
+        for (name, asked, there) in
+            [("tenants", phase.tenants, self.tenants.len()), ("keys", phase.keys, self.config.keys)]
+        {
+            ensure!(asked <= there, "load: a phase of {asked} {name}: the generator has {there}");
         }
         let all_or = |asked, all| if asked == 0 { all } else { asked };
         let active = all_or(phase.tenants, self.tenants.len());
@@ -193,10 +177,9 @@ impl Source {
         let end_ns = measured_from_ns + (phase.seconds * 1e9) as u64;
         let interval_ns = self.config.interval_ms * 1_000_000;
         let count = (phase.seconds * 1e9 / interval_ns as f64).ceil() as usize;
-        let per_tenant = self.tenants[..active].iter().map(|t| TenantResult {
-            tenant: t.id,
-            ..TenantResult::default()
-        });
+        let per_tenant = self.tenants[..active]
+            .iter()
+            .map(|t| TenantResult { tenant: t.id, ..TenantResult::default() });
         let each_key = match phase.kind {
             PhaseKind::Load
             | PhaseKind::Scan { .. }
@@ -539,14 +522,7 @@ impl Source {
             run.result.tenants[tenant].sent += 1;
         }
         let forged = run.phase.kind == PhaseKind::Forge;
-        let what = NextRequest {
-            tenant,
-            key,
-            is_write,
-            value_len,
-            interval,
-            forged,
-        };
+        let what = NextRequest { tenant, key, is_write, value_len, interval, forged };
         self.send(&what, [due_ns, now_ns], send);
     }
 
@@ -675,11 +651,7 @@ struct NextRequest {
 
 impl Run {
     fn into_result(self) -> PhaseResult {
-        let Run {
-            mut result,
-            histograms,
-            ..
-        } = self;
+        let Run { mut result, histograms, .. } = self;
         result.all = Latency::of(&histograms.all);
         result.hit = Latency::of(&histograms.hit);
         result.miss = Latency::of(&histograms.miss);
@@ -741,9 +713,7 @@ fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &SentR
         run.result.returned += 1;
     }
     check(&mut run.result, tenant, packet, sent);
-    let Run {
-        result, histograms, ..
-    } = run;
+    let Run { result, histograms, .. } = run;
     let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
         return;
     };
@@ -790,11 +760,7 @@ fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &
     let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
     let key = tenant.keys.get(sent.key);
     let is_write = sent.is_write();
-    let expected = if is_write {
-        Op::WriteReply
-    } else {
-        Op::ReadReply
-    };
+    let expected = if is_write { Op::WriteReply } else { Op::ReadReply };
     if packet.key != key.bytes || header.tenant != tenant.id {
         result.wrong_keys += 1;
         of_tenant.wrong += 1;

@@ -80,11 +80,7 @@ pub(super) fn stamp(tenant: u32, count: u32) -> Stamp {
 
 /// Whether a value with this stamp is another tenant's. Populated values are the open tenant's.
 pub(super) fn is_foreign(tenant: u32, stamp: Stamp) -> bool {
-    let owner = if stamp == POPULATED {
-        TENANT_OPEN
-    } else {
-        (stamp.0 >> 32) as u32
-    };
+    let owner = if stamp == POPULATED { TENANT_OPEN } else { (stamp.0 >> 32) as u32 };
     owner != tenant
 }
 
@@ -111,10 +107,6 @@ mod tests {
         });
         let config = serde_json::from_value(config).unwrap();
         let error = Tenant::new(&config, 7).map(|_| ()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("tenant 7 is not in the cluster's list")
-        );
+        assert!(error.to_string().contains("tenant 7 is not in the cluster's list"));
     }
 }

@@ -71,19 +71,10 @@ mod tests {
         let mut versions = Versions::new(1);
         assert!(versions.learn(0, 0, 10, POPULATED));
         let sent_before = versions.floor(0);
-        assert!(
-            versions.learn(0, sent_before, 11, Stamp(1)),
-            "a write is acknowledged"
-        );
-        assert!(
-            versions.learn(0, sent_before, 10, POPULATED),
-            "a read from before may be older"
-        );
+        assert!(versions.learn(0, sent_before, 11, Stamp(1)), "a write is acknowledged");
+        assert!(versions.learn(0, sent_before, 10, POPULATED), "a read from before may be older");
         let sent_after = versions.floor(0);
-        assert!(
-            !versions.learn(0, sent_after, 10, POPULATED),
-            "a read from after may not"
-        );
+        assert!(!versions.learn(0, sent_after, 10, POPULATED), "a read from after may not");
     }
 
     #[test]

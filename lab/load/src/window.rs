@@ -48,12 +48,7 @@ impl Window {
     /// `capacity` requests at most; a power of two.
     pub fn new(capacity: usize) -> Window {
         assert!(capacity.is_power_of_two() && capacity < 1 << 31);
-        Window {
-            slots: vec![SentRequest::default(); capacity],
-            oldest: 1,
-            next: 1,
-            open: 0,
-        }
+        Window { slots: vec![SentRequest::default(); capacity], oldest: 1, next: 1, open: 0 }
     }
 
     fn slot(&mut self, id: u64) -> &mut SentRequest {
@@ -149,10 +144,7 @@ mod tests {
     use super::*;
 
     fn at(ns: u64) -> SentRequest {
-        SentRequest {
-            at_ns: ns,
-            ..SentRequest::default()
-        }
+        SentRequest { at_ns: ns, ..SentRequest::default() }
     }
 
     #[test]
@@ -168,10 +160,7 @@ mod tests {
         assert_eq!(window.overdue(&mut from, 30), None);
         assert_eq!(window.sent_ns(from), Some(40));
         window.take(ids[3]);
-        assert_eq!(
-            (window.overdue(&mut from, 99), window.sent_ns(from)),
-            (None, None)
-        );
+        assert_eq!((window.overdue(&mut from, 99), window.sent_ns(from)), (None, None));
     }
 
     #[test]

@@ -17,12 +17,7 @@ pub struct Item {
 }
 
 /// What the key begins with.
-pub(crate) const FIRST: Item = Item {
-    value: 0,
-    rest: 0,
-    version: 1,
-    life_ms: 0,
-};
+pub(crate) const FIRST: Item = Item { value: 0, rest: 0, version: 1, life_ms: 0 };
 
 /// What is in flight. Whoever has it next is part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,11 +39,7 @@ pub enum Message {
     /// To the store; the time at which it was sent.
     LeaseRequest { switch: u16, sent_ns: u64 },
     /// To the switch.
-    LeaseReply {
-        switch: u16,
-        sent_ns: u64,
-        term: u64,
-    },
+    LeaseReply { switch: u16, sent_ns: u64, term: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -29,11 +29,7 @@ const KEY: &[u8] = b"the only key is ";
 const HEADER: usize = 48;
 const VALUE_AT: usize = HEADER + KEY.len();
 /// Where the item lies.
-const PLACE: Place = Place {
-    page: 0,
-    cell: 0,
-    cells: 2,
-};
+const PLACE: Place = Place { page: 0, cell: 0, cells: 2 };
 /// Offsets in `struct config` and `struct lease`.
 const EPOCH_AT: usize = 64;
 const UNTIL_AT: usize = 16;
@@ -56,10 +52,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    const EMPTY: Entry = Entry {
-        header: [0; HEADER],
-        value: [0; 8],
-    };
+    const EMPTY: Entry = Entry { header: [0; HEADER], value: [0; 8] };
 
     /// Cells that are to be an item.
     fn blank() -> Entry {
@@ -106,14 +99,7 @@ pub struct State {
 impl State {
     /// A switch that knows of nothing and has given out so many numbers.
     pub fn new(id: u16, epoch: u64) -> State {
-        State {
-            id,
-            epoch,
-            until_and_floor: [0; 2],
-            term: 0,
-            entry: None,
-            blank: false,
-        }
+        State { id, epoch, until_and_floor: [0; 2], term: 0, entry: None, blank: false }
     }
 }
 
@@ -160,10 +146,7 @@ pub fn prepare(discipline: &'static Registration, broken: Option<BrokenRule>) {
     };
     store::mutants::choose(store);
     REAL.with_borrow_mut(|real| {
-        if real
-            .as_ref()
-            .is_none_or(|real| real.discipline != discipline.name)
-        {
+        if real.as_ref().is_none_or(|real| real.discipline != discipline.name) {
             *real = Some(Real::new(discipline));
         }
         real.as_ref().expect("just made").switch.set_mutant(switch);
@@ -221,11 +204,7 @@ struct OtherPortRoutes;
 
 impl Fib for OtherPortRoutes {
     fn route(&self, _: IpAddr, to: IpAddr, _: u16, _: u32) -> Route {
-        Route::By {
-            port: if to == IpAddr::from(CLIENT) { 1 } else { 2 },
-            from: [2; 6],
-            to: [4; 6],
-        }
+        Route::By { port: if to == IpAddr::from(CLIENT) { 1 } else { 2 }, from: [2; 6], to: [4; 6] }
     }
 }
 
@@ -299,11 +278,7 @@ impl Real {
         let slot = state.entry.map_or([0; 8], |_| self.slot);
         self.bucket.write(self.slot_at, &slot);
         // Without an entry too: what another state left in the cells is no part of this one.
-        let nothing = if state.blank {
-            Entry::blank()
-        } else {
-            Entry::EMPTY
-        };
+        let nothing = if state.blank { Entry::blank() } else { Entry::EMPTY };
         let entry = state.entry.unwrap_or(nothing);
         let is_blank = u32::from(state.blank && state.entry.is_none());
         // From the first read on; none taken; so many given.
@@ -342,10 +317,7 @@ impl Real {
         now_ns: u64,
     ) -> PacketOutcome {
         let key = if header.op.has_key() { KEY } else { &[] };
-        let mut header = Header {
-            key_hash: self.key_hash,
-            ..header
-        };
+        let mut header = Header { key_hash: self.key_hash, ..header };
         if header.tenant == TENANT_SYSTEM {
             header.request = self.lease_slot.into();
         }
@@ -356,9 +328,7 @@ impl Real {
         payload.resize(payload.len() + PADDING, 0);
         write_frame(&mut self.frame, &payload, from_store);
         let ingress = if from_store { 2 } else { 1 };
-        let verdict = self
-            .cpu
-            .run(Program::Entry, &mut self.frame, ingress, now_ns);
+        let verdict = self.cpu.run(Program::Entry, &mut self.frame, ingress, now_ns);
         let packet = || Packet::decode(&self.frame.bytes()[HEADERS..]).expect("it was one before");
         match verdict {
             Verdict::To(_) => PacketOutcome::Forward(packet().header),
@@ -385,11 +355,7 @@ fn write_frame(frame: &mut Frame, payload: &[u8], from_store: bool) {
     ip[0] = 0x45;
     ip[2..4].copy_from_slice(&((28 + payload.len()) as u16).to_be_bytes());
     (ip[8], ip[9]) = (64, 17);
-    let (from, to) = if from_store {
-        (STORE, CLIENT)
-    } else {
-        (CLIENT, STORE)
-    };
+    let (from, to) = if from_store { (STORE, CLIENT) } else { (CLIENT, STORE) };
     ip[12..16].copy_from_slice(&from.octets());
     ip[16..20].copy_from_slice(&to.octets());
     udp[..2].copy_from_slice(&wire::PORT.to_be_bytes());

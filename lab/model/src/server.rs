@@ -97,11 +97,7 @@ impl Server {
             _ => return,
         }
         let (client, number, epoch) = (request.client, request.number, request.epoch);
-        let write = Write {
-            epoch,
-            told_stores: false,
-            body: request,
-        };
+        let write = Write { epoch, told_stores: false, body: request };
         if let Submission::Refused(_) = self.key.submit(write, LIMIT) {
             self.windows[client].forget(number);
         }
@@ -116,9 +112,7 @@ impl Server {
             return Some(reply(request, said, 0, false, None));
         };
         let wants_second = !request.parts[0];
-        let named = wants_second
-            .then(|| version_of_part(request.version, item.version))
-            .flatten();
+        let named = wants_second.then(|| version_of_part(request.version, item.version)).flatten();
         let asked = request.grant.then_some(request.epoch);
         let grant = asked.and_then(|epoch| self.granted(epoch, step));
         let second = named.is_some();
@@ -146,15 +140,9 @@ impl Server {
             self.drive(step, out);
         }
         let join = &mut self.joins[request.client];
-        let new = join
-            .take()
-            .filter(|(begun, _)| begun.number == request.number);
+        let new = join.take().filter(|(begun, _)| begun.number == request.number);
         let (begun, mut parts) = new.unwrap_or_else(|| (request.clone(), Parts::new(2)));
-        let mut whole = Request {
-            parts: begun.parts,
-            grant: false,
-            ..request
-        };
+        let mut whole = Request { parts: begun.parts, grant: false, ..request };
         whole.parts[index] = true;
         match parts.take(index) {
             None => Some(whole),
@@ -220,11 +208,7 @@ impl Server {
     pub fn lease(&mut self, switch: u16, sent_ns: u64, step: u8, out: &mut Vec<Message>) {
         let now = now_ns(step);
         if let LeaseAnswer::Lent { term, .. } = self.leases.request(switch, (), sent_ns, now) {
-            out.push(Message::LeaseReply {
-                switch,
-                sent_ns,
-                term,
-            });
+            out.push(Message::LeaseReply { switch, sent_ns, term });
         }
     }
 
@@ -232,11 +216,7 @@ impl Server {
     /// has passed.
     pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
-        while self
-            .key
-            .poll(&mut self.leases, now_ns(step), &mut invalidations)
-            == Step::Apply
-        {
+        while self.key.poll(&mut self.leases, now_ns(step), &mut invalidations) == Step::Apply {
             let Some(write) = self.key.applied(0) else {
                 break;
             };
@@ -252,11 +232,7 @@ impl Server {
         self.version += u64::from(!mutant(Mutant::VersionNotRaised));
         // What has not come is as it was before anything was written.
         let part = |value, index: usize| {
-            if request.parts[index] {
-                value
-            } else {
-                FIRST.value
-            }
+            if request.parts[index] { value } else { FIRST.value }
         };
         let put = |value| {
             Some(Item {

@@ -55,12 +55,8 @@ impl Switch {
     /// A read of the second part. If it is missing although the first may be served, the switch
     /// asks for it under the epoch of that.
     fn second(&mut self, request: &mut Request, step: u8) -> Option<Reply> {
-        let mut first = Request {
-            parts: [true; 2],
-            grant: false,
-            epoch: Epoch::NONE,
-            ..request.clone()
-        };
+        let mut first =
+            Request { parts: [true; 2], grant: false, epoch: Epoch::NONE, ..request.clone() };
         // It changes nothing: the second part has no entry of its own.
         let served = Switch(self.0, None).first(&mut first, step)?;
         let epoch = self.0.entry?.epoch();
@@ -84,11 +80,7 @@ impl Switch {
 
     /// A second part is of no use without the first.
     fn forget_stale(&mut self) {
-        let valid = self
-            .0
-            .entry
-            .filter(Entry::is_valid)
-            .map(|entry| entry.epoch());
+        let valid = self.0.entry.filter(Entry::is_valid).map(|entry| entry.epoch());
         self.1 = self.1.filter(|second| valid == Some(second.epoch));
     }
 
@@ -134,10 +126,7 @@ impl Switch {
             return self.take_second(epoch, item);
         }
         let out = self.grant(call, epoch, item, step);
-        assert!(
-            matches!(out, PacketOutcome::Forward(_)),
-            "an answer goes on: {out:?}"
-        );
+        assert!(matches!(out, PacketOutcome::Forward(_)), "an answer goes on: {out:?}");
     }
 
     /// Rule 5: the second part is granted. It is held only beside the first, if that is valid under
@@ -147,21 +136,14 @@ impl Switch {
         let fits =
             |entry: &Entry| entry.epoch() == epoch.number() && entry.version() == item.version;
         if epoch.switch() == self.id() && entry.is_some_and(|entry| fits(&entry)) {
-            self.1 = Some(Second {
-                epoch: epoch.number(),
-                version: item.version,
-                byte: item.rest,
-            });
+            self.1 = Some(Second { epoch: epoch.number(), version: item.version, byte: item.rest });
         }
     }
 
     /// Rule 5: the answer to the agent.
     pub fn fetched(&mut self, epoch: Epoch, item: Item, step: u8) {
         let out = self.grant(Op::FetchReply, epoch, item, step);
-        assert!(
-            matches!(out, PacketOutcome::Ends),
-            "it is for this switch: {out:?}"
-        );
+        assert!(matches!(out, PacketOutcome::Ends), "it is for this switch: {out:?}");
     }
 
     fn grant(&mut self, op: Op, epoch: Epoch, item: Item, step: u8) -> PacketOutcome {

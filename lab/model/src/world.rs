@@ -255,11 +255,7 @@ impl World {
             Message::LeaseRequest { switch, sent_ns } => {
                 state.server.lease(switch, sent_ns, step, &mut out);
             }
-            Message::LeaseReply {
-                switch,
-                sent_ns,
-                term,
-            } => {
+            Message::LeaseReply { switch, sent_ns, term } => {
                 state.switch(switch).take_lease(sent_ns, term, step);
             }
         }
@@ -318,10 +314,7 @@ impl Model for World {
                 switch.insert(0);
             }
         }
-        let client = Client {
-            version: FIRST.version,
-            ..Client::default()
-        };
+        let client = Client { version: FIRST.version, ..Client::default() };
         vec![WorldState {
             step: 0,
             server,
@@ -453,10 +446,7 @@ impl Model for World {
                 state.left.together -= 1;
                 let switch = &mut state.switches[i];
                 let (id, sent_ns) = (switch.id(), switch.offered(step)?);
-                state.fly(Message::LeaseRequest {
-                    switch: id,
-                    sent_ns,
-                });
+                state.fly(Message::LeaseRequest { switch: id, sent_ns });
             }
             Action::Pass => {
                 state.left.steps -= 1;
@@ -477,9 +467,7 @@ impl Model for World {
 
     fn properties(&self) -> Vec<Property<World>> {
         vec![
-            Property::always("linearizable", |_, state: &WorldState| {
-                state.is_linearizable()
-            }),
+            Property::always("linearizable", |_, state: &WorldState| state.is_linearizable()),
             Property::always("no copy outlives its value", |_, state: &WorldState| {
                 !state.served_late
             }),

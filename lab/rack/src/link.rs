@@ -76,10 +76,7 @@ struct Dice {
 
 impl Dice {
     fn new(fault: Fault, direction: &str) -> Dice {
-        Dice {
-            fault,
-            rng: rng(fault.seed, direction),
-        }
+        Dice { fault, rng: rng(fault.seed, direction) }
     }
 
     /// Always draws the same number of times, so that one frame's fate does not shift the
@@ -93,11 +90,7 @@ impl Dice {
             () if draws[1] < self.fault.duplicate => 2,
             () => 1,
         };
-        let held_ms = if reordered {
-            draws[3] * self.fault.reorder_ms.max(0.1)
-        } else {
-            0.0
-        };
+        let held_ms = if reordered { draws[3] * self.fault.reorder_ms.max(0.1) } else { 0.0 };
         Fate {
             copies,
             delay_ns: ((self.fault.delay_ms + held_ms) * 1e6) as u64,
@@ -169,10 +162,7 @@ pub fn run(a: &str, b: &str, fault: Fault, on_ready: impl FnOnce()) -> anyhow::R
             let first = direction.held.peek();
             next_ns = next_ns.min(first.map_or(u64::MAX, |Reverse(held)| held.at_ns));
         }
-        wait(
-            &sockets,
-            next_ns.saturating_sub(start.elapsed().as_nanos() as u64),
-        );
+        wait(&sockets, next_ns.saturating_sub(start.elapsed().as_nanos() as u64));
     }
     Ok(directions.map(|direction| direction.counts))
 }
@@ -184,13 +174,7 @@ fn pump(
     order: &mut u64,
     start: &Instant,
 ) -> anyhow::Result<()> {
-    let Direction {
-        from,
-        to,
-        dice,
-        held,
-        counts,
-    } = direction;
+    let Direction { from, to, dice, held, counts } = direction;
     // A bounded burst, so that the other direction and what is held back get their turn.
     for _ in 0..64 {
         let Some(len) = receive(&sockets[*from], buffer).context("receiving a frame")? else {
@@ -219,11 +203,7 @@ fn pump(
                 continue;
             }
             *order += 1;
-            held.push(Reverse(HeldFrame {
-                at_ns,
-                order: *order,
-                frame: buffer[..len].to_vec(),
-            }));
+            held.push(Reverse(HeldFrame { at_ns, order: *order, frame: buffer[..len].to_vec() }));
         }
     }
     let now = start.elapsed().as_nanos() as u64;
@@ -284,10 +264,8 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the vector and control buffer are alive and of the stated lengths; control messages
     // are walked with the macros made for it and read only after their type was checked.
     let (len, tag) = unsafe {
-        let mut vector = libc::iovec {
-            iov_base: buffer[..limit].as_mut_ptr().cast(),
-            iov_len: limit,
-        };
+        let mut vector =
+            libc::iovec { iov_base: buffer[..limit].as_mut_ptr().cast(), iov_len: limit };
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;
         message.msg_iovlen = 1;
@@ -311,10 +289,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
                 std::ptr::read_unaligned(libc::CMSG_DATA(first).cast());
             if data.tp_status & STATUS_VLAN_VALID != 0 {
                 let known = data.tp_status & STATUS_VLAN_TPID_VALID != 0;
-                tag = Some((
-                    if known { data.tp_vlan_tpid } else { 0x8100 },
-                    data.tp_vlan_tci,
-                ));
+                tag = Some((if known { data.tp_vlan_tpid } else { 0x8100 }, data.tp_vlan_tci));
             }
         }
         (len as usize, tag)
@@ -332,22 +307,14 @@ fn send(socket: &OwnedFd, frame: &[u8]) -> bool {
     // SAFETY: the buffer is alive and of the stated length.
     let sent = unsafe {
         let flags = libc::MSG_DONTWAIT;
-        libc::send(
-            socket.as_raw_fd(),
-            frame.as_ptr().cast(),
-            frame.len(),
-            flags,
-        )
+        libc::send(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), flags)
     };
     sent == frame.len() as isize
 }
 
 fn wait(sockets: &[OwnedFd; 2], wait_ns: u64) {
     let wait_ns = wait_ns.min(100_000_000);
-    let timeout = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: wait_ns as i64,
-    };
+    let timeout = libc::timespec { tv_sec: 0, tv_nsec: wait_ns as i64 };
     let mut fds = sockets.each_ref().map(|socket| libc::pollfd {
         fd: socket.as_raw_fd(),
         events: libc::POLLIN,
@@ -386,10 +353,7 @@ mod tests {
         assert!((part(|f| f.reordered) - 0.02).abs() < 0.003);
         assert!((part(|f| f.flipped.is_some()) - 0.01).abs() < 0.003);
         assert!(all.iter().all(|f| f.reordered || f.delay_ns == 1_000_000));
-        assert!(
-            all.iter()
-                .all(|f| (1_000_000..=5_000_000).contains(&f.delay_ns))
-        );
+        assert!(all.iter().all(|f| (1_000_000..=5_000_000).contains(&f.delay_ns)));
         assert_eq!(all, fates("a to b"));
         assert_ne!(all, fates("b to a"));
     }

@@ -57,10 +57,7 @@ pub fn ip_batch(namespace: &str, lines: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    bail!(
-        "`ip -batch` in {namespace}: {} (commands: {lines:?})",
-        said.trim()
-    )
+    bail!("`ip -batch` in {namespace}: {} (commands: {lines:?})", said.trim())
 }
 
 /// Moves this thread into a namespace that was opened.
@@ -87,9 +84,7 @@ pub fn within<T: Send>(
                 .with_context(|| format!("cannot enter {namespace}: is this root?"))?;
             work()
         });
-        thread
-            .join()
-            .map_err(|_| anyhow!("work inside {namespace} panicked"))?
+        thread.join().map_err(|_| anyhow!("work inside {namespace} panicked"))?
     })
 }
 

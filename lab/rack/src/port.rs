@@ -154,9 +154,6 @@ mod tests {
         assert!(met_itself(&socket.into()));
         let _server = TcpListener::bind(("127.0.0.1", port)).unwrap();
         assert!(listens(port, Duration::from_secs(90), || true));
-        assert!(
-            !listens(free(), Duration::from_secs(10), || false),
-            "it ended"
-        );
+        assert!(!listens(free(), Duration::from_secs(10), || false), "it ended");
     }
 }

@@ -12,8 +12,7 @@ pub fn missing() -> Option<String> {
 
 fn tools() -> Option<String> {
     let run = Command::new("ip").arg("-V").output();
-    run.err()
-        .map(|error| format!("`ip` cannot be run ({error}; Debian: apt install iproute2)"))
+    run.err().map(|error| format!("`ip` cannot be run ({error}; Debian: apt install iproute2)"))
 }
 
 /// Network namespaces, and a place to mount them: both belong to the thread that asks, and are gone
@@ -54,12 +53,7 @@ fn programs() -> Option<String> {
     };
     // SAFETY: the attribute has the stated size, and what it points to lives through the call.
     let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_LOAD,
-            &raw const load,
-            size_of::<ProgramLoad>(),
-        )
+        libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<ProgramLoad>())
     };
     if fd < 0 {
         let error = io::Error::last_os_error();

@@ -49,10 +49,7 @@ impl ProcessId {
     /// This process.
     pub fn own() -> ProcessId {
         let pid = std::process::id() as i32;
-        ProcessId {
-            pid,
-            start: start_time(pid).unwrap_or(0),
-        }
+        ProcessId { pid, start: start_time(pid).unwrap_or(0) }
     }
 
     /// The process that now has this id.
@@ -198,9 +195,7 @@ pub fn launch(what: &Launch) -> anyhow::Result<Child> {
             Ok(())
         });
     }
-    command
-        .spawn()
-        .with_context(|| format!("cannot start {}", what.command[0]))
+    command.spawn().with_context(|| format!("cannot start {}", what.command[0]))
 }
 
 /// A command that is going to run in a network namespace. There, `shortstop-lab` is the running
@@ -244,11 +239,7 @@ pub fn enter(command: &mut Command, namespace: &str) -> anyhow::Result<()> {
 }
 
 fn check(result: i32) -> std::io::Result<()> {
-    if result < 0 {
-        Err(std::io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Puts a sysfs of this network namespace over `/sys`, in a mount namespace of this process alone,
@@ -260,13 +251,7 @@ fn own_sysfs() -> std::io::Result<()> {
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         let private = libc::MS_SLAVE | libc::MS_REC;
-        check(libc::mount(
-            c"none".as_ptr(),
-            c"/".as_ptr(),
-            null,
-            private,
-            null.cast(),
-        ))?;
+        check(libc::mount(c"none".as_ptr(), c"/".as_ptr(), null, private, null.cast()))?;
         let old = libc::open(bpf, libc::O_PATH | libc::O_CLOEXEC);
         check(libc::mount(sysfs, sys, sysfs, 0, null.cast()))?;
         if old < 0 {
@@ -282,13 +267,7 @@ fn own_sysfs() -> std::io::Result<()> {
             path[at] = b'0' + (number % 10) as u8;
             number /= 10;
         }
-        check(libc::mount(
-            path.as_ptr().cast(),
-            bpf,
-            null,
-            libc::MS_BIND,
-            null.cast(),
-        ))
+        check(libc::mount(path.as_ptr().cast(), bpf, null, libc::MS_BIND, null.cast()))
     }
 }
 
@@ -300,13 +279,7 @@ mod tests {
     fn a_process_is_known_by_id_and_start() {
         let own = ProcessId::own();
         assert!(own.is_alive());
-        assert!(
-            !ProcessId {
-                start: own.start + 1,
-                ..own
-            }
-            .is_alive()
-        );
+        assert!(!ProcessId { start: own.start + 1, ..own }.is_alive());
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let id = ProcessId::of(child.id() as i32).unwrap();
         assert!(id.is_alive());

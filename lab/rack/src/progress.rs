@@ -14,11 +14,8 @@ impl Progress {
     /// A line on standard error, if that is a terminal.
     pub fn new() -> Progress {
         let visible = std::io::stderr().is_terminal();
-        let target = if visible {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target =
+            if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {prefix}{wide_msg}")
         {
@@ -32,9 +29,7 @@ impl Progress {
 
     /// What shows a virtual time.
     pub fn clock(&self) -> Clock {
-        Clock {
-            bar: self.bar.clone(),
-        }
+        Clock { bar: self.bar.clone() }
     }
 
     /// What is being done now.
@@ -51,8 +46,7 @@ pub struct Clock {
 impl Clock {
     /// It is this time now.
     pub fn show(&self, time: Duration) {
-        self.bar
-            .set_prefix(format!("(virtual {:.1}s) ", time.as_secs_f64()));
+        self.bar.set_prefix(format!("(virtual {:.1}s) ", time.as_secs_f64()));
     }
 }
 

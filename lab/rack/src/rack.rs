@@ -30,11 +30,7 @@ pub fn unique_name() -> String {
     let id = ProcessId::own();
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    if count == 0 {
-        format!("lab{}", id.pid)
-    } else {
-        format!("lab{}x{count}", id.pid)
-    }
+    if count == 0 { format!("lab{}", id.pid) } else { format!("lab{}x{count}", id.pid) }
 }
 
 impl Lab {
@@ -46,17 +42,9 @@ impl Lab {
     pub fn create(name: &str, topology: Topology, detached: bool) -> anyhow::Result<Lab> {
         check_name(name)?;
         let faulty = (0..topology.links.len()).filter(|i| topology.links[*i].fault.is_some());
-        let nodes = topology
-            .nodes()
-            .map(|node| State::namespace_of(name, &node.name));
-        let namespaces = nodes
-            .chain(faulty.map(|i| fault_namespace(name, i)))
-            .collect();
-        let switches = topology
-            .switches
-            .iter()
-            .map(|s| format!("{name}-{}", s.name))
-            .collect();
+        let nodes = topology.nodes().map(|node| State::namespace_of(name, &node.name));
+        let namespaces = nodes.chain(faulty.map(|i| fault_namespace(name, i))).collect();
+        let switches = topology.switches.iter().map(|s| format!("{name}-{}", s.name)).collect();
         let state = State {
             name: name.into(),
             owner: ProcessId::own(),
@@ -68,12 +56,8 @@ impl Lab {
         };
         state.create()?;
         // From here on, dropping the lab removes what there is of it.
-        let mut lab = Lab {
-            state,
-            children: vec![],
-        };
-        lab.build(detached)
-            .with_context(|| format!("building lab {name}"))?;
+        let mut lab = Lab { state, children: vec![] };
+        lab.build(detached).with_context(|| format!("building lab {name}"))?;
         Ok(lab)
     }
 
@@ -82,9 +66,7 @@ impl Lab {
         // What processes are told lies there, secrets included.
         let mut owners_only = std::fs::DirBuilder::new();
         owners_only.recursive(true).mode(0o700);
-        owners_only
-            .create(&dir)
-            .with_context(|| dir.display().to_string())?;
+        owners_only.create(&dir).with_context(|| dir.display().to_string())?;
         let topology = self.state.topology.clone();
         for (name, text) in &topology.files {
             let text = topology.expand_text(text, self.name(), &dir.to_string_lossy())?;
@@ -125,13 +107,7 @@ impl Lab {
             namespace::sysctls(&self.namespace(&node.name), &settings)?;
         }
         for (i, ends) in topology.interfaces().iter().enumerate() {
-            self.build_link(
-                i,
-                ends,
-                topology.links[i].fault,
-                topology.links[i].mtu,
-                detached,
-            )?;
+            self.build_link(i, ends, topology.links[i].fault, topology.links[i].mtu, detached)?;
         }
         self.add_addresses(&topology)
     }
@@ -150,9 +126,7 @@ impl Lab {
         let pair = |x: (&str, &str, Option<&str>), y: (&str, &str, Option<&str>)| {
             let mut words = vec!["link", "add", "name", x.1, "netns", x.0, "mtu", &mtu];
             x.2.inspect(|mac| words.extend(["address", mac]));
-            words.extend([
-                "type", "veth", "peer", "name", y.1, "netns", y.0, "mtu", &mtu,
-            ]);
+            words.extend(["type", "veth", "peer", "name", y.1, "netns", y.0, "mtu", &mtu]);
             y.2.inspect(|mac| words.extend(["address", mac]));
             namespace::ip(&words)
         };
@@ -197,11 +171,7 @@ impl Lab {
             if said.contains("ready") {
                 return Ok(Some(()));
             }
-            ensure!(
-                self.is_running(&name),
-                "the faulty link ended: {}",
-                said.trim()
-            );
+            ensure!(self.is_running(&name), "the faulty link ended: {}", said.trim());
             Ok(None)
         })
     }
@@ -236,15 +206,9 @@ impl Lab {
                     true => " metric 1024",
                     false => "",
                 };
-                lines.push(format!(
-                    "route replace {a}.{b}.{c}.0/24 via {}{metric}",
-                    route.via_v4
-                ));
+                lines.push(format!("route replace {a}.{b}.{c}.0/24 via {}{metric}", route.via_v4));
                 let n = subnet.v6.segments()[3];
-                lines.push(format!(
-                    "-6 route replace fd00:0:0:{n:x}::/64 via {}",
-                    route.via_v6
-                ));
+                lines.push(format!("-6 route replace fd00:0:0:{n:x}::/64 via {}", route.via_v6));
             }
             // `-6` is an option, not part of a batch line: those go by themselves.
             let (six, rest): (Vec<String>, Vec<String>) =
@@ -306,9 +270,7 @@ impl Lab {
         let topology = self.topology();
         let command = topology.expand(node, &spec.command, self.name(), &dir_text)?;
         let ready = spec.ready.as_deref();
-        let ready = ready
-            .map(|r| topology.expand_text(r, self.name(), &dir_text))
-            .transpose()?;
+        let ready = ready.map(|r| topology.expand_text(r, self.name(), &dir_text)).transpose()?;
         let log = dir.join(format!("{name}.log"));
         if let Some(path) = &ready {
             // What an earlier run of this process left would say "ready" too soon.
@@ -355,8 +317,7 @@ impl Lab {
     ) -> anyhow::Result<()> {
         let (name, dir) = (format!("{node}-{}", spec.name), self.dir());
         let words =
-            self.topology()
-                .expand(node, &settled.command, self.name(), &dir.to_string_lossy())?;
+            self.topology().expand(node, &settled.command, self.name(), &dir.to_string_lossy())?;
         let mut heard = String::new();
         let what = format!("{name} to be ready for use");
         interrupt::wait_for(&what, Duration::from_secs(30), || {
@@ -385,9 +346,7 @@ impl Lab {
     pub fn spec(&self, node: &str, process: &str) -> anyhow::Result<ProcessSpec> {
         let found = self.topology().nodes().find(|n| n.name == node);
         let found = found.and_then(|n| n.processes.iter().find(|p| p.name == process));
-        found
-            .cloned()
-            .with_context(|| format!("{node}: no process {process} in this topology"))
+        found.cloned().with_context(|| format!("{node}: no process {process} in this topology"))
     }
 
     /// Starts a process whose standard input and output are pipes.
@@ -397,9 +356,7 @@ impl Lab {
     pub fn start_piped(&mut self, node: &str, spec: &ProcessSpec) -> anyhow::Result<Child> {
         let dir = self.dir();
         let text = dir.to_string_lossy();
-        let command = self
-            .topology()
-            .expand(node, &spec.command, self.name(), &text)?;
+        let command = self.topology().expand(node, &spec.command, self.name(), &text)?;
         let child = launch(&Launch {
             namespace: &self.namespace(node),
             command: &command,
@@ -437,11 +394,7 @@ impl Lab {
 
     /// The id of the process `NODE-PROCESS`, if it was started.
     pub fn process(&self, name: &str) -> Option<ProcessId> {
-        self.state
-            .processes
-            .iter()
-            .find(|(other, _)| other == name)
-            .map(|(_, id)| *id)
+        self.state.processes.iter().find(|(other, _)| other == name).map(|(_, id)| *id)
     }
 
     /// Ends a process by a signal and waits until it is gone; SIGKILL follows after five seconds.
@@ -470,10 +423,8 @@ impl Lab {
 
     /// Takes a switch's program and tables away, as after a reboot.
     pub fn forget_switch(&self, switch: &str) {
-        let only = State {
-            switches: vec![format!("{}-{switch}", self.name())],
-            ..self.state.clone()
-        };
+        let only =
+            State { switches: vec![format!("{}-{switch}", self.name())], ..self.state.clone() };
         only.detach_switches();
     }
 

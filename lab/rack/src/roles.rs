@@ -67,11 +67,7 @@ impl Role {
             Role::Switch(switch) => Some(switch.settled()),
             _ => None,
         };
-        ProcessSpec {
-            ready,
-            settled,
-            ..ProcessSpec::new(self.name(), line.0)
-        }
+        ProcessSpec { ready, settled, ..ProcessSpec::new(self.name(), line.0) }
     }
 }
 
@@ -108,11 +104,7 @@ impl Store {
         let populate = self.populate.as_ref();
         let populate = populate.map(|(keys, len)| format!("{keys}:{len}"));
         // What stands for a server that is not there is no affair of the product's.
-        let program = if self.is_emulated() {
-            "shortstop-lab"
-        } else {
-            "shortstop"
-        };
+        let program = if self.is_emulated() { "shortstop-lab" } else { "shortstop" };
         Line::of(&[program, "store"])
             .option("--listen", &self.listen)
             .option("--cluster", CLUSTER)
@@ -122,10 +114,7 @@ impl Store {
             .maybe("--outside-writes", self.outside_writes.as_ref())
             .maybe("--populate", populate)
             .maybe("--rate-limit", self.rate_limit)
-            .maybe(
-                "--rate-later",
-                self.rate_later.map(|(s, rate)| format!("{s}:{rate}")),
-            )
+            .maybe("--rate-later", self.rate_later.map(|(s, rate)| format!("{s}:{rate}")))
             .maybe("--queue-limit", self.queue_limit)
             .maybe("--lend-from", self.lend_from)
             .option("--status-socket", &self.socket)
@@ -184,26 +173,15 @@ impl Switch {
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
-            .maybe(
-                "--address",
-                self.says_address
-                    .then(|| format!("{{address:{}}}", self.node)),
-            )
-            .words(if self.no_probes {
-                &["--no-probes"][..]
-            } else {
-                &[]
-            })
+            .maybe("--address", self.says_address.then(|| format!("{{address:{}}}", self.node)))
+            .words(if self.no_probes { &["--no-probes"][..] } else { &[] })
             .words(&self.options)
     }
 
     /// A lease shows that the controller has set the switch up and that a store knows it.
     fn settled(&self) -> ReadinessProbe {
         let line = Line::of(&["shortstop", "switch", "status", "--json"]);
-        ReadinessProbe {
-            command: line.option("--name", self.name()).0,
-            says: "\"term\":".into(),
-        }
+        ReadinessProbe { command: line.option("--name", self.name()).0, says: "\"term\":".into() }
     }
 }
 
@@ -305,11 +283,7 @@ pub struct Etcd {
 impl Etcd {
     /// One that is alone, for the controllers' state.
     pub fn alone(address: String) -> Etcd {
-        Etcd {
-            address,
-            name: "lab".into(),
-            ..Etcd::default()
-        }
+        Etcd { address, name: "lab".into(), ..Etcd::default() }
     }
 
     fn line(&self) -> Line {
@@ -322,11 +296,7 @@ impl Etcd {
             .words(&["--log-level", "error"])
             // Every change keeps its old revisions otherwise.
             .option("--auto-compaction-retention", 1)
-            .words(if self.syncs {
-                &[][..]
-            } else {
-                &["--unsafe-no-fsync"]
-            });
+            .words(if self.syncs { &[][..] } else { &["--unsafe-no-fsync"] });
         if self.members.is_empty() {
             return line.option("--listen-peer-urls", peer("127.0.0.1"));
         }
@@ -363,11 +333,7 @@ pub fn switch_status(name: &str) -> Vec<String> {
 /// What asks the controller on the same node: `shortstop ARGUMENTS`, answered in JSON.
 pub fn ask(arguments: &[&str]) -> Vec<String> {
     let url = format!("http://127.0.0.1:{CONTROL_PORT}");
-    Line::of(&["shortstop"])
-        .words(arguments)
-        .option("--control", url)
-        .words(&["--json"])
-        .0
+    Line::of(&["shortstop"]).words(arguments).option("--control", url).words(&["--json"]).0
 }
 
 /// A command line that grows.
@@ -401,15 +367,9 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_no_option() {
-        let control = Control {
-            state: "{dir}/control".into(),
-            ..Control::default()
-        };
+        let control = Control { state: "{dir}/control".into(), ..Control::default() };
         let said = Role::Control(control.clone()).process().command.join(" ");
-        assert_eq!(
-            said,
-            "shortstop control --cluster {dir}/cluster.toml --state {dir}/control"
-        );
+        assert_eq!(said, "shortstop control --cluster {dir}/cluster.toml --state {dir}/control");
         let listening = Role::Control(Control {
             listen: Some("0.0.0.0:7118".into()),
             max_items: Some(5),
@@ -417,28 +377,16 @@ mod tests {
             ..control
         });
         let said = listening.process().command.join(" ");
-        assert!(
-            said.ends_with("--listen 0.0.0.0:7118 --insecure --max-items 5 --fast"),
-            "{said}"
-        );
+        assert!(said.ends_with("--listen 0.0.0.0:7118 --insecure --max-items 5 --fast"), "{said}");
         assert_eq!(listening.port(), Some(CONTROL_PORT));
     }
 
     #[test]
     fn a_switch_is_ready_when_its_tables_are_pinned() {
-        let switch = Switch {
-            id: 3,
-            node: "switch3".into(),
-            ..Switch::default()
-        };
+        let switch = Switch { id: 3, node: "switch3".into(), ..Switch::default() };
         let process = Role::Switch(switch).process();
         let pinned = "/sys/fs/bpf/shortstop/{lab}-switch3";
         assert_eq!(process.ready.as_deref(), Some(pinned));
-        assert!(
-            process
-                .command
-                .join(" ")
-                .contains("--id 3 {interfaces} --mode generic")
-        );
+        assert!(process.command.join(" ").contains("--id 3 {interfaces} --mode generic"));
     }
 }

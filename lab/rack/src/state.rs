@@ -69,11 +69,7 @@ impl State {
         let text = serde_json::to_string_pretty(self)?;
         // The topology's files stand in it, secrets included.
         let _ = fs::remove_file(&draft);
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&draft);
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
         file.and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&draft, &path))
             .with_context(|| format!("{}: the lab needs root to write there", path.display()))

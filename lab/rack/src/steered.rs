@@ -65,11 +65,8 @@ impl SteeredProcess {
         let file = lab.dir().join(format!("{name}.json"));
         std::fs::write(&file, serde_json::to_string(config)?)?;
         let command = roles::steered(what, &file.to_string_lossy());
-        let spec = ProcessSpec {
-            cpu: seat.cpu,
-            nice: seat.nice,
-            ..ProcessSpec::new(seat.name, command)
-        };
+        let spec =
+            ProcessSpec { cpu: seat.cpu, nice: seat.nice, ..ProcessSpec::new(seat.name, command) };
         let mut child = lab.start_piped(seat.host, &spec)?;
         let input = child.stdin.take();
         let output = child.stdout.take().context("no pipe from the process")?;

@@ -40,15 +40,9 @@ macro_rules! on_both {
 /// without having tested anything.
 pub fn needs_root() {
     // SAFETY: geteuid cannot fail.
-    assert!(
-        unsafe { libc::geteuid() } == 0,
-        "network namespaces need root"
-    );
+    assert!(unsafe { libc::geteuid() } == 0, "network namespaces need root");
     let test = std::env::current_exe().expect("the path of this test");
-    let built = test
-        .ancestors()
-        .nth(2)
-        .map_or(PathBuf::new(), PathBuf::from);
+    let built = test.ancestors().nth(2).map_or(PathBuf::new(), PathBuf::from);
     set_binary(built.join("shortstop-lab"));
     product().unwrap_or_else(|error| panic!("{error:#}"));
 }
@@ -63,10 +57,7 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

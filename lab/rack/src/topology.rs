@@ -153,12 +153,7 @@ pub struct Link {
 impl Link {
     /// A link of the usual size without faults, with addresses of the lab's choice.
     pub fn between(ends: [String; 2]) -> Link {
-        Link {
-            ends,
-            addresses: None,
-            fault: None,
-            mtu: mtu(),
-        }
+        Link { ends, addresses: None, fault: None, mtu: mtu() }
     }
 }
 
@@ -252,10 +247,7 @@ impl Topology {
                     return fail(format!("{node}: process {process} is there twice"));
                 }
                 if process.command.is_empty() {
-                    return fail(format!(
-                        "{}: process {}: no command",
-                        node.name, process.name
-                    ));
+                    return fail(format!("{}: process {}: no command", node.name, process.name));
                 }
             }
         }
@@ -268,14 +260,10 @@ impl Topology {
             }
         }
         if self.links.len() > MAX_LINKS {
-            return fail(format!(
-                "{} links: at most {MAX_LINKS} are possible",
-                self.links.len()
-            ));
+            return fail(format!("{} links: at most {MAX_LINKS} are possible", self.links.len()));
         }
         for (i, link) in self.links.iter().enumerate() {
-            self.check_link(link)
-                .map_err(|e| TopologyError(format!("link {}: {}", i + 1, e.0)))?;
+            self.check_link(link).map_err(|e| TopologyError(format!("link {}: {}", i + 1, e.0)))?;
         }
         Ok(())
     }
@@ -308,15 +296,10 @@ impl Topology {
             ("flip", fault.flip),
         ] {
             if !(0.0..=1.0).contains(&chance) {
-                return fail(format!(
-                    "{name} = {chance}: a chance from 0 to 1 is expected"
-                ));
+                return fail(format!("{name} = {chance}: a chance from 0 to 1 is expected"));
             }
         }
-        for (name, ms) in [
-            ("delay_ms", fault.delay_ms),
-            ("reorder_ms", fault.reorder_ms),
-        ] {
+        for (name, ms) in [("delay_ms", fault.delay_ms), ("reorder_ms", fault.reorder_ms)] {
             if !(0.0..=10_000.0).contains(&ms) {
                 return fail(format!("{name} = {ms}: 0 to 10000 is possible"));
             }
@@ -341,9 +324,7 @@ impl Topology {
                 Interface {
                     node: node.into(),
                     name: format!("eth{}", *index - 1),
-                    v4: link
-                        .addresses
-                        .map_or(Ipv4Addr::new(10, high, low, number), |a| a[end]),
+                    v4: link.addresses.map_or(Ipv4Addr::new(10, high, low, number), |a| a[end]),
                     v6: Ipv6Addr::new(0xfd00, 0, 0, subnet, 0, 0, 0, number.into()),
                     mac: format!("02:53:53:{high:02x}:{low:02x}:{:02x}", end + 1),
                 }
@@ -377,11 +358,7 @@ impl Topology {
     /// Names of a node's interfaces.
     pub fn interfaces_of(&self, node: &str) -> Vec<String> {
         let all = self.interfaces();
-        all.into_iter()
-            .flatten()
-            .filter(|i| i.node == node)
-            .map(|i| i.name)
-            .collect()
+        all.into_iter().flatten().filter(|i| i.node == node).map(|i| i.name).collect()
     }
 
     /// Static routes by the fewest hops, over switches only.
@@ -483,9 +460,7 @@ pub fn check_name(name: &str) -> Result<(), TopologyError> {
     if fits {
         return Ok(());
     }
-    fail(format!(
-        "name {name:?}: 1 to {MAX_NAME} letters, digits and dashes are expected"
-    ))
+    fail(format!("name {name:?}: 1 to {MAX_NAME} letters, digits and dashes are expected"))
 }
 
 #[cfg(test)]
@@ -515,14 +490,8 @@ mod tests {
     #[test]
     fn addresses_and_routes_of_a_chain() {
         let topology = Topology::parse(RACK).unwrap();
-        assert_eq!(
-            topology.address_of("client"),
-            Some(Ipv4Addr::new(10, 0, 1, 1))
-        );
-        assert_eq!(
-            topology.address_of("server"),
-            Some(Ipv4Addr::new(10, 0, 3, 1))
-        );
+        assert_eq!(topology.address_of("client"), Some(Ipv4Addr::new(10, 0, 1, 1)));
+        assert_eq!(topology.address_of("server"), Some(Ipv4Addr::new(10, 0, 3, 1)));
         assert_eq!(topology.interfaces_of("s1"), ["eth0", "eth1"]);
         let routes = topology.routes();
         let of = |node: &str| -> Vec<(usize, String)> {
@@ -541,13 +510,8 @@ mod tests {
         let command = &topology.hosts[1].processes[0].command;
         let words = topology.expand("server", command, "l", "/d").unwrap();
         assert_eq!(words[3..], ["10.0.3.1:7117", "--interface", "eth0", "/d/x"]);
-        let unknown = topology
-            .expand_text("{address:nobody}", "l", "/d")
-            .unwrap_err();
-        assert!(
-            unknown.to_string().contains("nobody has no address"),
-            "{unknown}"
-        );
+        let unknown = topology.expand_text("{address:nobody}", "l", "/d").unwrap_err();
+        assert!(unknown.to_string().contains("nobody has no address"), "{unknown}");
     }
 
     #[test]
@@ -556,26 +520,11 @@ mod tests {
         for (text, expected) in [
             ("", "at least one is needed"),
             ("[[host]]\nname = \"a b\"", "name \"a b\""),
-            (
-                "[[host]]\nname = \"a\"\n[[switch]]\nname = \"a\"",
-                "a is there twice",
-            ),
-            (
-                "[[host]]\nname = \"a\"\ncolour = 1",
-                "unknown field `colour`",
-            ),
-            (
-                &format!("{host}[[link]]\nends = [\"a\", \"c\"]"),
-                "link 1: c is neither",
-            ),
-            (
-                &format!("{host}[[link]]\nends = [\"a\", \"a\"]"),
-                "link 1: both ends are a",
-            ),
-            (
-                &format!("{host}[[link]]\nends = [\"a\", \"b\"]\nmtu = 100"),
-                "mtu 100",
-            ),
+            ("[[host]]\nname = \"a\"\n[[switch]]\nname = \"a\"", "a is there twice"),
+            ("[[host]]\nname = \"a\"\ncolour = 1", "unknown field `colour`"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"c\"]"), "link 1: c is neither"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"a\"]"), "link 1: both ends are a"),
+            (&format!("{host}[[link]]\nends = [\"a\", \"b\"]\nmtu = 100"), "mtu 100"),
             (
                 &format!("{host}[[link]]\nends = [\"a\", \"b\"]\nfault = {{ loss = 1.5 }}"),
                 "loss = 1.5",
@@ -588,10 +537,7 @@ mod tests {
             ),
         ] {
             let error = Topology::parse(text).unwrap_err().to_string();
-            assert!(
-                error.contains(expected),
-                "{error:?} should say {expected:?}"
-            );
+            assert!(error.contains(expected), "{error:?} should say {expected:?}");
         }
     }
 }

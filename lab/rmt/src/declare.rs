@@ -49,10 +49,7 @@ impl Table {
         after: &[],
     };
     /// One that packets write, likewise.
-    pub const REGISTERS: Table = Table {
-        written: true,
-        ..Table::STATIC
-    };
+    pub const REGISTERS: Table = Table { written: true, ..Table::STATIC };
 }
 
 /// The items that a switch is to hold.

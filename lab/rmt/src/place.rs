@@ -116,9 +116,7 @@ fn ordered(tables: &[Table]) -> Result<Vec<&Table>, Error> {
     let mut done: Vec<&Table> = vec![];
     while !left.is_empty() {
         let is_done = |name: &str| done.iter().any(|table| table.name == name);
-        let next = left
-            .iter()
-            .position(|table| table.after.iter().all(|name| is_done(name)));
+        let next = left.iter().position(|table| table.after.iter().all(|name| is_done(name)));
         let Some(next) = next else {
             let after = left[0].after.iter().find(|name| !is_done(name));
             return Err(Error::Order {
@@ -133,11 +131,7 @@ fn ordered(tables: &[Table]) -> Result<Vec<&Table>, Error> {
 
 /// Puts a table's parts into the stages from `first` on.
 fn lay(table: &Table, first: usize, stages: &mut Vec<Free>, chip: &Chip) -> PlacedTable {
-    let empty = Free {
-        sram: chip.sram_blocks,
-        tcam: chip.tcam_blocks,
-        alus: chip.alus,
-    };
+    let empty = Free { sram: chip.sram_blocks, tcam: chip.tcam_blocks, alus: chip.alus };
     let mut at = first;
     let (mut from, mut total) = (None, Part::default());
     for part in parts(table, chip) {
@@ -183,11 +177,7 @@ fn parts(table: &Table, chip: &Chip) -> Vec<Part> {
     if table.written {
         return registers(table, chip);
     }
-    let unit = |sram, tcam| Part {
-        sram,
-        tcam,
-        alus: 0,
-    };
+    let unit = |sram, tcam| Part { sram, tcam, alus: 0 };
     match table.lookup {
         Lookup::Index => vec![unit(1, 0); sram(table.entries, table.bits, chip) as usize],
         Lookup::Exact(key_bits) => {
@@ -215,11 +205,7 @@ fn registers(table: &Table, chip: &Chip) -> Vec<Part> {
         let mut entries = table.entries;
         while entries > 0 {
             let here = entries.min(whole);
-            parts.push(Part {
-                sram: sram(here, bits, chip),
-                tcam: 0,
-                alus: 1,
-            });
+            parts.push(Part { sram: sram(here, bits, chip), tcam: 0, alus: 1 });
             entries -= here;
         }
     }

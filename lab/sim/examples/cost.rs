@@ -85,9 +85,7 @@ fn measure(name: &str, mut shape: Shape, fault: Fault, len: usize) {
     let called = |prefix: &str| {
         let machines = spec.machines.iter().enumerate();
         let found = machines.filter(|(_, machine)| machine.name.starts_with(prefix));
-        found
-            .map(|(at, machine)| (at as u32, machine.name.clone()))
-            .collect::<Vec<_>>()
+        found.map(|(at, machine)| (at as u32, machine.name.clone())).collect::<Vec<_>>()
     };
     let mut world = World::new(&spec, 1).expect("a world");
     let mut servers = vec![];
@@ -126,27 +124,12 @@ fn measure(name: &str, mut shape: Shape, fault: Fault, len: usize) {
 }
 
 fn main() {
-    let faulty = Fault {
-        loss: 0.01,
-        duplicate: 0.01,
-        reorder: 0.01,
-        reorder_ms: 1.0,
-        ..Fault::default()
-    };
+    let faulty =
+        Fault { loss: 0.01, duplicate: 0.01, reorder: 0.01, reorder_ms: 1.0, ..Fault::default() };
     let none = Fault::default();
     measure("a rack of 4", Shape::rack(1, 4), none, 128);
     measure("a rack of 128", Shape::rack(4, 128), none, 128);
     measure("a rack of 128", Shape::rack(4, 128), none, 1400);
-    measure(
-        "a rack of 128, faulty links",
-        Shape::rack(4, 128),
-        faulty,
-        128,
-    );
-    measure(
-        "32 racks of 32 under a spine",
-        Shape::leaf_spine(32, 1, 32),
-        none,
-        128,
-    );
+    measure("a rack of 128, faulty links", Shape::rack(4, 128), faulty, 128);
+    measure("32 racks of 32 under a spine", Shape::leaf_spine(32, 1, 32), none, 128);
 }

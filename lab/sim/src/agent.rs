@@ -70,14 +70,7 @@ pub(crate) fn maker(
                 there.insert(made).clone()
             }
         };
-        let host = AgentHost::new(
-            &name,
-            disciplines,
-            &agent,
-            switch,
-            controllers.clone(),
-            birth,
-        );
+        let host = AgentHost::new(&name, disciplines, &agent, switch, controllers.clone(), birth);
         Ok(Box::new(host?))
     })
 }
@@ -307,10 +300,7 @@ impl AgentHost {
             Some((link_of(prefix.network()), index))
         });
         io.done.routes = Some(ways.collect());
-        self.applied = Some(RoutesApplied {
-            version: wanted.version,
-            failed,
-        });
+        self.applied = Some(RoutesApplied { version: wanted.version, failed });
     }
 
     fn take(&mut self, message: ToSwitch, io: &mut Io<'_>) {
@@ -392,16 +382,8 @@ impl Process for AgentHost {
 
     fn next_wake_ns(&self) -> Option<u64> {
         let follow = self.following.next_wake_ns().unwrap_or(u64::MAX);
-        let probe = self
-            .probes
-            .next()
-            .map(|next| (next - self.zero).as_nanos() as u64);
-        Some(
-            self.tick_ns
-                .min(self.listen_ns)
-                .min(follow)
-                .min(probe.unwrap_or(u64::MAX)),
-        )
+        let probe = self.probes.next().map(|next| (next - self.zero).as_nanos() as u64);
+        Some(self.tick_ns.min(self.listen_ns).min(follow).min(probe.unwrap_or(u64::MAX)))
     }
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {

@@ -72,11 +72,7 @@ impl Clock {
     #[inline]
     fn passed_ns(&self, now_ns: u64) -> u64 {
         let passed_ns = now_ns - self.since_ns;
-        if self.rate == 1.0 {
-            passed_ns
-        } else {
-            (passed_ns as f64 * self.rate) as u64
-        }
+        if self.rate == 1.0 { passed_ns } else { (passed_ns as f64 * self.rate) as u64 }
     }
 
     /// The first time of the world at which the monotonic clock shows this, if nothing happens to
@@ -144,10 +140,7 @@ mod tests {
 
     #[test]
     fn a_suspended_machine_has_two_times() {
-        let mut clock = Clock::new(ClockSpec {
-            uptime_ns: 5 * S,
-            ..ClockSpec::default()
-        });
+        let mut clock = Clock::new(ClockSpec { uptime_ns: 5 * S, ..ClockSpec::default() });
         clock.suspend(10 * S, true);
         assert_eq!(clock.when_monotonic(16 * S), None);
         clock.suspend(13 * S, false);
@@ -178,10 +171,7 @@ mod tests {
     #[test]
     fn a_time_is_shown_when_it_was_said_that_it_would_be() {
         for drift_ppm in [-250.0, -0.3, 0.0, 17.0, 400.0] {
-            let clock = Clock::new(ClockSpec {
-                drift_ppm,
-                ..ClockSpec::default()
-            });
+            let clock = Clock::new(ClockSpec { drift_ppm, ..ClockSpec::default() });
             for shows_ns in [0, 1, 999, 123_456_789, 3_600 * S + 7] {
                 let at_ns = clock.when_monotonic(shows_ns).unwrap();
                 assert!(clock.at(at_ns).monotonic_ns >= shows_ns, "{drift_ppm}");
@@ -189,10 +179,7 @@ mod tests {
                 assert!(before.is_none_or(|shown| shown.monotonic_ns <= shows_ns));
             }
         }
-        let fast = Clock::new(ClockSpec {
-            drift_ppm: 100.0,
-            ..ClockSpec::default()
-        });
+        let fast = Clock::new(ClockSpec { drift_ppm: 100.0, ..ClockSpec::default() });
         assert_eq!(fast.at(10_000 * S).monotonic_ns, 10_001 * S);
     }
 }

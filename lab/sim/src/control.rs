@@ -160,11 +160,7 @@ impl ControlHost {
         if batch.is_empty() {
             return;
         }
-        self.writing = Some(BatchWrite {
-            batch,
-            position,
-            done_ns: now_ns + self.write_ns,
-        });
+        self.writing = Some(BatchWrite { batch, position, done_ns: now_ns + self.write_ns });
     }
 
     /// Hands every switch and store what there is for it, as far as its stream takes it.

@@ -48,12 +48,7 @@ impl Follower {
             true => FollowState::Nowhere,
             false => FollowState::Waiting(0),
         };
-        Follower {
-            controllers,
-            turn: 0,
-            pauses: Pauses::default(),
-            at,
-        }
+        Follower { controllers, turn: 0, pauses: Pauses::default(), at }
     }
 
     /// The stream, while there is one.

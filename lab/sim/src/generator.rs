@@ -61,8 +61,7 @@ impl Generator {
 
 impl Process for Generator {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
-        self.source
-            .take(datagram.payload, datagram.from, io.now_ns());
+        self.source.take(datagram.payload, datagram.from, io.now_ns());
     }
 
     fn wake(&mut self, io: &mut Io<'_>) {

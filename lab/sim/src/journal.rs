@@ -47,9 +47,7 @@ impl Disk {
             self.write(order);
             return Answer::Now(true);
         }
-        let takes_ns = self
-            .rng
-            .random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
+        let takes_ns = self.rng.random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
         let before_ns = self.queue.back().map_or(0, |(due_ns, ..)| *due_ns);
         let due_ns = before_ns.max(self.now_ns + takes_ns);
         self.queue.push_back((due_ns, ticket, order));

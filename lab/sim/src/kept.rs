@@ -24,19 +24,11 @@ struct OwnKey {
 
 impl OwnKey {
     fn of(key: Key<'_>) -> OwnKey {
-        OwnKey {
-            tenant: key.tenant,
-            hash: key.hash,
-            bytes: key.bytes.into(),
-        }
+        OwnKey { tenant: key.tenant, hash: key.hash, bytes: key.bytes.into() }
     }
 
     fn key(&self) -> Key<'_> {
-        Key {
-            tenant: self.tenant,
-            hash: self.hash,
-            bytes: &self.bytes,
-        }
+        Key { tenant: self.tenant, hash: self.hash, bytes: &self.bytes }
     }
 }
 
@@ -103,9 +95,7 @@ impl Server {
                 _ => Verb::LostChange,
             };
         }
-        let delay_ns = self
-            .rng
-            .random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
+        let delay_ns = self.rng.random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
         let before_ns = self.queue.back().map_or(0, |command| command.due_ns);
         self.queue.push_back(Command {
             due_ns: before_ns.max(begun_ns + delay_ns),
@@ -151,18 +141,8 @@ impl Server {
                     found.map_or(ReadOutcome::Absent, ReadOutcome::Item),
                 );
             }
-            Verb::Put {
-                value,
-                ttl_ms,
-                condition,
-                version,
-            } => {
-                let put = Put {
-                    value,
-                    ttl_ms: *ttl_ms,
-                    condition: *condition,
-                    version: *version,
-                };
+            Verb::Put { value, ttl_ms, condition, version } => {
+                let put = Put { value, ttl_ms: *ttl_ms, condition: *condition, version: *version };
                 self.backend.put(key, put, now_ns, ticket)
             }
             Verb::Delete(condition, version) => {
@@ -218,11 +198,7 @@ impl Way {
         server.askers += 1;
         let asker = server.askers;
         drop(server);
-        Way {
-            data,
-            began_ns,
-            asker,
-        }
+        Way { data, began_ns, asker }
     }
 
     /// The data's server dies, and runs again after so long.
@@ -287,11 +263,7 @@ impl Backend for KeptBackend {
         Answer::Now(found.map(|item| {
             self.value.clear();
             self.value.extend_from_slice(item.value);
-            Item {
-                value: &self.value[..],
-                version: item.version,
-                expiry_ms: item.expiry_ms,
-            }
+            Item { value: &self.value[..], version: item.version, expiry_ms: item.expiry_ms }
         }))
     }
 
@@ -322,9 +294,7 @@ impl Backend for KeptBackend {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
-            return server
-                .backend
-                .delete(key, condition, version, now_ns, ticket);
+            return server.backend.delete(key, condition, version, now_ns, ticket);
         }
         let verb = Verb::Delete(condition, version);
         server.queue(now_ns, self.way.asker, ticket, key, verb);
@@ -355,11 +325,7 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
-    const KEY: Key<'_> = Key {
-        tenant: 0,
-        hash: KeyHash([1; 16]),
-        bytes: b"k",
-    };
+    const KEY: Key<'_> = Key { tenant: 0, hash: KeyHash([1; 16]), bytes: b"k" };
 
     #[test]
     fn a_value_lives_as_long_as_it_was_to_over_the_lives_of_stores() {

@@ -15,11 +15,7 @@ pub struct Line {
 impl Line {
     /// One that takes so long from core to core.
     pub fn new(move_ns: f64) -> Line {
-        Line {
-            move_ns,
-            with: 0,
-            there_ns: 0.0,
-        }
+        Line { move_ns, with: 0, there_ns: 0.0 }
     }
 
     /// Whether it costs anything.

@@ -139,11 +139,7 @@ impl Direction {
         } else {
             self.free_ns = now_ns;
         }
-        let mut fate = Fate {
-            copies: 1,
-            at_ns: self.free_ns + self.delay_ns,
-            flipped: None,
-        };
+        let mut fate = Fate { copies: 1, at_ns: self.free_ns + self.delay_ns, flipped: None };
         if self.is_faulty {
             self.spoil(&mut fate);
         }
@@ -213,11 +209,7 @@ mod tests {
         assert!((part(counts.flipped) - 0.9 * 0.01).abs() < 0.003);
         let arrived = |fate: &&Fate| fate.copies > 0;
         let times = all.iter().filter(arrived).map(|fate| fate.at_ns);
-        assert!(
-            times
-                .clone()
-                .all(|ns| (1_000_000..=5_000_000).contains(&ns))
-        );
+        assert!(times.clone().all(|ns| (1_000_000..=5_000_000).contains(&ns)));
         assert!(times.filter(|ns| *ns == 1_000_000).count() > 85_000);
         assert_eq!(all, fates(1, "a to b").0);
         assert_ne!(all, fates(1, "b to a").0);

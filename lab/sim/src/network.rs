@@ -171,16 +171,13 @@ impl Network {
         let first = link_of(address).checked_mul(2)? as PortId;
         let ends = [first, first.wrapping_add(1)];
         let there = |port: &PortId| (*port as usize) < self.ports.len();
-        ends.into_iter()
-            .filter(there)
-            .find(|port| self.has(*port, address))
+        ends.into_iter().filter(there).find(|port| self.has(*port, address))
     }
 
     /// Whether an address is one of this machine.
     #[inline]
     pub fn is_own(&self, machine: u32, address: IpAddr) -> bool {
-        self.owner(address)
-            .is_some_and(|port| self.port(port).machine == machine)
+        self.owner(address).is_some_and(|port| self.port(port).machine == machine)
     }
 
     /// The port through which a machine sends to an address.
@@ -344,9 +341,7 @@ mod tests {
     fn addresses_have_their_owners() {
         let network = network();
         for port in 0..10 {
-            let Port {
-                v4, v6, machine, ..
-            } = *network.port(port);
+            let Port { v4, v6, machine, .. } = *network.port(port);
             assert_eq!(network.owner(v4.into()), Some(port));
             assert_eq!(network.owner(v6.into()), Some(port));
             assert!(network.is_own(machine, v4.into()));

@@ -40,10 +40,7 @@ pub struct Datagram<'a> {
 /// Sum of 16-bit words in the machine's byte order, not folded yet.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
-    let mut sum: u64 = words
-        .iter()
-        .map(|w| u64::from(u32::from_ne_bytes(*w)))
-        .sum();
+    let mut sum: u64 = words.iter().map(|w| u64::from(u32::from_ne_bytes(*w))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
     sum += u64::from(u32::from_ne_bytes(last));
@@ -255,9 +252,7 @@ pub fn digest(frame: &[u8]) -> u64 {
         _ => ETHERNET + IPV4,
     };
     let udp = frame.get(at..at + UDP);
-    let word = udp.map_or(0, |udp| {
-        u64::from_ne_bytes(udp.try_into().expect("8 bytes"))
-    });
+    let word = udp.map_or(0, |udp| u64::from_ne_bytes(udp.try_into().expect("8 bytes")));
     word ^ (frame.len() as u64) << 20
 }
 

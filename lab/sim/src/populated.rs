@@ -78,10 +78,7 @@ impl PopulatedBackend {
             condition: Condition::Always,
             version: self.version,
         };
-        let fits = matches!(
-            self.written.put(key, put, now_ns, 0),
-            Answer::Now(Change::Done(_))
-        );
+        let fits = matches!(self.written.put(key, put, now_ns, 0), Answer::Now(Change::Done(_)));
         fits && self.touched.insert(number)
     }
 }
@@ -92,11 +89,7 @@ impl Backend for PopulatedBackend {
             return self.written.get(key, now_ns, ticket);
         }
         self.fill(key);
-        Answer::Now(Some(Item {
-            value: &self.value,
-            version: self.version,
-            expiry_ms: 0,
-        }))
+        Answer::Now(Some(Item { value: &self.value, version: self.version, expiry_ms: 0 }))
     }
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
@@ -158,21 +151,14 @@ mod tests {
         let (count, version) = (40, 7 << 32);
         let lengths: Lengths = "20x1,50x1".parse().unwrap();
         let mut real = EmbeddedBackend::new(1 << 30);
-        let populate = Populate {
-            count,
-            value_len: lengths.clone(),
-        };
+        let populate = Populate { count, value_len: lengths.clone() };
         populate.put_all(&mut real, &Secret::NONE, version, |_| true);
         let mut made = PopulatedBackend::new(TENANT, count, lengths, version, 1 << 30);
         let mut rng = rng(1, "backends");
         for step in 0..20_000 {
             let now_ns = step * 1_000_000;
             let name = format!("key{:013}", rng.random_range(0..count + 10));
-            let tenant = if rng.random_range(0..10) == 0 {
-                3
-            } else {
-                TENANT
-            };
+            let tenant = if rng.random_range(0..10) == 0 { 3 } else { TENANT };
             let key = Key {
                 tenant,
                 hash: Secret::NONE.key_hash(tenant, name.as_bytes()),
@@ -214,11 +200,7 @@ mod tests {
         let mut made = PopulatedBackend::new(TENANT, 100_000_000, 128.into(), 1, 1 << 20);
         let name = b"key0000099999999";
         let hash = Secret::NONE.key_hash(TENANT, name);
-        let key = Key {
-            tenant: TENANT,
-            hash,
-            bytes: name,
-        };
+        let key = Key { tenant: TENANT, hash, bytes: name };
         let Answer::Now(Some(item)) = made.get(key, 0, 0) else {
             panic!("it is not there");
         };

@@ -120,18 +120,10 @@ impl Io<'_> {
         };
         let frame = self.frames.take();
         let to_itself = self.network.has(port, to.ip());
-        let far = if to_itself {
-            out
-        } else {
-            self.network.across(port)
-        };
+        let far = if to_itself { out } else { self.network.across(port) };
         let macs = [out.mac, far.mac];
         packet::write(self.frames.at(frame), macs, from, to, payload);
-        self.done.sent.push(SentFrame {
-            frame,
-            port,
-            to_itself,
-        });
+        self.done.sent.push(SentFrame { frame, port, to_itself });
     }
 
     /// Opens a stream to a process; what becomes of it is said later.

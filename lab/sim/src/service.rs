@@ -28,10 +28,7 @@ impl Service {
             return Some(now_ns);
         }
         let now = now_ns as f64;
-        let first = self
-            .free_ns
-            .iter_mut()
-            .reduce(|a, b| if *b < *a { b } else { a });
+        let first = self.free_ns.iter_mut().reduce(|a, b| if *b < *a { b } else { a });
         let worker = first.expect("one worker at least");
         if *worker - now > self.behind_ns {
             return None;

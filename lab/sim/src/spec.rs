@@ -175,10 +175,7 @@ impl Default for StoreSpec {
             rate: None,
             lend_from: None,
             lease_ms: None,
-            service: ServiceSpec {
-                request_ns: 1500.0,
-                ..ServiceSpec::default()
-            },
+            service: ServiceSpec { request_ns: 1500.0, ..ServiceSpec::default() },
         }
     }
 }
@@ -245,11 +242,7 @@ pub struct ServiceSpec {
 
 impl Default for ServiceSpec {
     fn default() -> ServiceSpec {
-        ServiceSpec {
-            request_ns: 0.0,
-            workers: 1,
-            queue: 16_384,
-        }
+        ServiceSpec { request_ns: 0.0, workers: 1, queue: 16_384 }
     }
 }
 
@@ -266,10 +259,7 @@ impl MachineSpec {
 
     /// A switch.
     pub fn switch(name: impl Into<String>, roles: Vec<Role>) -> MachineSpec {
-        MachineSpec {
-            forwards: Some(ForwardSpec::default()),
-            ..MachineSpec::host(name, roles)
-        }
+        MachineSpec { forwards: Some(ForwardSpec::default()), ..MachineSpec::host(name, roles) }
     }
 
     /// The id of the switch that it is; 0: it is none.
@@ -318,9 +308,7 @@ impl Spec {
     pub fn use_ipv6(&mut self) -> anyhow::Result<()> {
         let network = self.network()?;
         for store in &mut self.cluster.stores {
-            let port = network
-                .owner(store.address.ip())
-                .context("a store's port")?;
+            let port = network.owner(store.address.ip()).context("a store's port")?;
             store.address.set_ip(network.port(port).v6.into());
         }
         Ok(())

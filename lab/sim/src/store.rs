@@ -100,20 +100,12 @@ impl StoreHost {
                     let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;
                     let limit = spec.memory_limit;
-                    Box::new(PopulatedBackend::new(
-                        tenant,
-                        *count,
-                        len.clone(),
-                        version,
-                        limit,
-                    ))
+                    Box::new(PopulatedBackend::new(tenant, *count, len.clone(), version, limit))
                 }
             }
         };
         let kept = |delay_ns| {
-            let left = birth
-                .remains
-                .and_then(|left| left.downcast::<StoreRemains>().ok());
+            let left = birth.remains.and_then(|left| left.downcast::<StoreRemains>().ok());
             let (data, journal) = match left {
                 Some(left) => (left.0, left.1),
                 None => (
@@ -218,12 +210,7 @@ impl StoreHost {
             Some(to_store::Body::Placements(message)) => {
                 self.engine.place(api::convert::placements(&message));
             }
-            Some(to_store::Body::Message(HalfMessage {
-                seq,
-                discipline,
-                tenant,
-                message,
-            })) => {
+            Some(to_store::Body::Message(HalfMessage { seq, discipline, tenant, message })) => {
                 let out = &mut self.outbox;
                 // Dropped: the same would be said of it each time.
                 let _ = self.engine.tell(&discipline, tenant, &message, now_ns, out);
@@ -239,10 +226,7 @@ impl Process for StoreHost {
     #[inline]
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
         let now_ns = self.now_ns(io);
-        let peer = Peer {
-            address: datagram.from,
-            local: Some(datagram.to.ip()),
-        };
+        let peer = Peer { address: datagram.from, local: Some(datagram.to.ip()) };
         self.journal.iter().for_each(|journal| journal.tick(now_ns));
         let out = &mut self.outbox;
         self.engine.receive(datagram.payload, peer, now_ns, out);
@@ -275,10 +259,7 @@ impl Process for StoreHost {
         let own = own.into_iter().flatten();
         let monotonic = |ns: u64| (ns + self.started_ns).saturating_sub(self.slept_ns);
         let own = own.min().map(monotonic);
-        [own, self.following.next_wake_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        [own, self.following.next_wake_ns()].into_iter().flatten().min()
     }
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
@@ -286,10 +267,7 @@ impl Process for StoreHost {
             FollowEvent::Began(stream) => {
                 self.engine.report_again();
                 let name = self.config.listen.to_string();
-                let hello = StoreHello {
-                    address: name.clone(),
-                    name,
-                };
+                let hello = StoreHello { address: name.clone(), name };
                 let body = Some(from_store::Body::Hello(hello));
                 io.say(stream, Message::FromStore(FromStore { body }));
             }

@@ -28,9 +28,7 @@ impl Shape {
     /// the last one; `control` at the first.
     pub fn line(clients: usize, switches: usize, servers: usize) -> Shape {
         let mut shape = Shape::default();
-        let row: Vec<usize> = (1..=switches)
-            .map(|n| shape.switch(format!("switch{n}")))
-            .collect();
+        let row: Vec<usize> = (1..=switches).map(|n| shape.switch(format!("switch{n}"))).collect();
         for pair in row.windows(2) {
             shape.links.push(LinkSpec::between(pair[0], pair[1]));
         }
@@ -81,11 +79,7 @@ mod tests {
 
     #[test]
     fn everybody_reaches_everybody() {
-        for shape in [
-            Shape::line(2, 3, 2),
-            Shape::rack(1, 4),
-            Shape::leaf_spine(3, 1, 4),
-        ] {
+        for shape in [Shape::line(2, 3, 2), Shape::rack(1, 4), Shape::leaf_spine(3, 1, 4)] {
             let spec = Spec::new(shape.machines, shape.links, 1, true, &[]).unwrap();
             let mut network = spec.network().unwrap();
             network.find_ways();

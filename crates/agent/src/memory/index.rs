@@ -41,14 +41,7 @@ impl Index {
         // A page has one owner: the first that is found, those first whose items must stay.
         found.sort_by_key(|held| held.lease != NO_LEASE);
         for held in found {
-            let HeldItem {
-                slot,
-                tenant,
-                key,
-                place,
-                lease,
-                ..
-            } = held;
+            let HeldItem { slot, tenant, key, place, lease, .. } = held;
             let owner = *cells.owner(place.page).get_or_insert(tenant);
             if owner != tenant && lease != NO_LEASE {
                 table.evict(slot, place);
@@ -56,10 +49,7 @@ impl Index {
             }
             cells.set_owner(place.page, Some(owner));
             cells.mark_used(place);
-            let key = ItemKey {
-                tenant,
-                key: key.into(),
-            };
+            let key = ItemKey { tenant, key: key.into() };
             let entry = Entry {
                 slot,
                 place,

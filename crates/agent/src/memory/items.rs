@@ -160,28 +160,19 @@ impl Memory {
             Content::Fetched { lease } => {
                 (self.table.insert(tenant, hash, bytes, lease, place), lease)
             }
-            Content::Given(record) => (
-                self.table.insert_given(tenant, hash, bytes, record, place),
-                NO_LEASE,
-            ),
+            Content::Given(record) => {
+                (self.table.insert_given(tenant, hash, bytes, record, place), NO_LEASE)
+            }
         };
         let Ok(slot) = slot else {
             return false;
         };
-        let entry = Entry {
-            slot,
-            place,
-            lease,
-            requests: self.table.requests(place),
-            trial,
-        };
+        let entry = Entry { slot, place, lease, requests: self.table.requests(place), trial };
         match entry.trial {
             Some(_) => self.trials.add(key),
-            None => self.news.push(News::Here {
-                key: key.clone(),
-                place,
-                fetch: !entry.is_given(),
-            }),
+            None => {
+                self.news.push(News::Here { key: key.clone(), place, fetch: !entry.is_given() })
+            }
         }
         self.index.add(key.clone(), entry);
         true

@@ -37,11 +37,7 @@ const USUAL_KEY_LEN: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum News {
     /// An item is there; `fetch`: it has no value yet.
-    Here {
-        key: ItemKey,
-        place: Place,
-        fetch: bool,
-    },
+    Here { key: ItemKey, place: Place, fetch: bool },
     /// An item is gone.
     Gone(ItemKey),
     /// The controller does not know that an item is gone.
@@ -300,10 +296,7 @@ impl Memory {
         // How well each tenant's pages are filled, for items of its usual size.
         let tenant = |(tenant, value_len): (&u32, &usize)| {
             let cells = cells_needed(USUAL_KEY_LEN, *value_len).unwrap_or(u8::MAX);
-            TenantUse {
-                tenant: *tenant,
-                fragmentation: self.cells.fragmentation(*tenant, cells),
-            }
+            TenantUse { tenant: *tenant, fragmentation: self.cells.fragmentation(*tenant, cells) }
         };
         InWindow {
             requests,

@@ -24,11 +24,7 @@ pub(super) struct PageTable {
 impl PageTable {
     /// That of nobody: the pages are whose they are found to be.
     pub fn new(pages: u32) -> PageTable {
-        PageTable {
-            version: (0, 0),
-            owners: vec![None; pages as usize],
-            kept: BTreeSet::new(),
-        }
+        PageTable { version: (0, 0), owners: vec![None; pages as usize], kept: BTreeSet::new() }
     }
 }
 

@@ -100,11 +100,7 @@ impl Memory {
         entry.trial = None;
         // What was read before was told with the reads that missed.
         entry.requests = self.table.requests(entry.place);
-        self.news.push(News::Here {
-            key: key.clone(),
-            place: entry.place,
-            fetch: true,
-        });
+        self.news.push(News::Here { key: key.clone(), place: entry.place, fetch: true });
         self.trials.remove(key);
         true
     }
@@ -242,18 +238,8 @@ impl Memory {
             && served.lease_for(tenant, hash) == Some(held.lease)
             && self.index.get(&key).is_none();
         let requests = self.table.requests(place);
-        let trial = Trial {
-            window: self.table.window(),
-            since: self.trials.round,
-            from: requests,
-        };
-        let entry = Entry {
-            slot,
-            place,
-            lease: held.lease,
-            requests,
-            trial: Some(trial),
-        };
+        let trial = Trial { window: self.table.window(), since: self.trials.round, from: requests };
+        let entry = Entry { slot, place, lease: held.lease, requests, trial: Some(trial) };
         right.then_some((key, entry))
     }
 
@@ -261,20 +247,10 @@ impl Memory {
     pub fn tend_probation(&mut self, served: Option<&ServedCluster>) {
         self.trials.round += 1;
         self.look_at_all_blanks(served);
-        for (
-            tenant,
-            Tenant {
-                at, lacks_cells, ..
-            },
-        ) in self.trials.tenants()
-        {
+        for (tenant, Tenant { at, lacks_cells, .. }) in self.trials.tenants() {
             let (share, items) = (self.share(tenant), self.trials.count(tenant));
             let has = items + self.trials.rings.given(at);
-            let room = if lacks_cells {
-                0
-            } else {
-                share.saturating_sub(has)
-            };
+            let room = if lacks_cells { 0 } else { share.saturating_sub(has) };
             let to_come = self.trials.rings.left(at) + room;
             let short = (share.min(BLANKS) / 2).saturating_sub(to_come);
             // Blanks of an earlier share are used up, or taken back with their pages.
@@ -303,11 +279,7 @@ impl Memory {
         let go = settled.take(short.min(half));
         let mut go: Vec<ItemKey> = go.map(|(_, _, key)| key.clone()).collect();
         if excess > go.len() {
-            go = items
-                .into_iter()
-                .take(excess)
-                .map(|(_, _, key)| key)
-                .collect();
+            go = items.into_iter().take(excess).map(|(_, _, key)| key).collect();
         }
         go.iter().for_each(|key| self.remove(key));
     }
@@ -359,14 +331,11 @@ impl Memory {
     /// no items any more. Their places may become others'.
     pub(super) fn end_probation(&mut self, served: &ServedCluster) -> Result<(), AgentError> {
         let tenants = self.trials.tenants.keys().copied();
-        let over: BTreeSet<u32> = tenants
-            .filter(|tenant| threshold(served, *tenant).is_none())
-            .collect();
+        let over: BTreeSet<u32> =
+            tenants.filter(|tenant| threshold(served, *tenant).is_none()).collect();
         self.look_at_all_blanks(Some(served));
         self.take_blanks_back(&over, Some(served))?;
-        self.trials
-            .tenants
-            .retain(|tenant, _| !over.contains(tenant));
+        self.trials.tenants.retain(|tenant, _| !over.contains(tenant));
         self.trials.items.retain(|_, items| !items.is_empty());
         Ok(())
     }
@@ -389,11 +358,7 @@ impl Memory {
             let place = TenantEntry::place(at, *tenant)?;
             let may = |place: &u32| *place < self.trials.rings.places();
             if let Some(at) = place.filter(may) {
-                let of = Tenant {
-                    at,
-                    threshold: reads,
-                    lacks_cells: false,
-                };
+                let of = Tenant { at, threshold: reads, lacks_cells: false };
                 self.trials.tenants.insert(*tenant, of);
                 is_new = true;
             }

@@ -73,10 +73,7 @@ impl Memory {
             };
             *share.entry(key.tenant).or_default() += 1;
             if !self.is_kept(key, entry, Some(served)) {
-                let new = self
-                    .table
-                    .requests(entry.place)
-                    .wrapping_sub(entry.requests);
+                let new = self.table.requests(entry.place).wrapping_sub(entry.requests);
                 may_go.push((entry.trial.is_none(), new, key.clone()));
             }
         }

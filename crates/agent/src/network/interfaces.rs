@@ -53,12 +53,7 @@ pub struct Interface {
 
 impl Interface {
     fn gone(name: &str) -> Interface {
-        Interface {
-            name: name.into(),
-            up: false,
-            addresses: vec![],
-            neighbours: vec![],
-        }
+        Interface { name: name.into(), up: false, addresses: vec![], neighbours: vec![] }
     }
 }
 
@@ -246,10 +241,7 @@ impl Changes {
                 });
             }
         });
-        Ok(Changes {
-            counts,
-            carriers_lost: 0,
-        })
+        Ok(Changes { counts, carriers_lost: 0 })
     }
 
     /// Returns after some news: at once if a carrier was lost, else not before that time.
@@ -268,13 +260,10 @@ impl Changes {
 
 /// Whether one of these links went from up, or from being unheard of, to down.
 fn has_lost(link: &LinkMessage, names: &HashSet<String>, down: &mut HashSet<String>) -> bool {
-    let name = link
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            LinkAttribute::IfName(name) => Some(name),
-            _ => None,
-        });
+    let name = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name),
+        _ => None,
+    });
     let Some(name) = name.filter(|name| names.contains(*name)) else {
         return false;
     };
@@ -320,9 +309,7 @@ mod tests {
                 name: "left".into(),
                 up: true,
                 addresses: nets.map(|net| net.parse().unwrap()).into(),
-                neighbours: ["10.0.1.1", "2001:db8:1::1"]
-                    .map(|ip| ip.parse().unwrap())
-                    .into(),
+                neighbours: ["10.0.1.1", "2001:db8:1::1"].map(|ip| ip.parse().unwrap()).into(),
             };
             assert_eq!(read, [left, Interface::gone("missing")]);
         });
@@ -347,10 +334,7 @@ mod tests {
             make("late");
             until(&mut told, |all| named(all, "late").up).await;
             ip("link del left");
-            until(&mut told, |all| {
-                named(all, "left") == Interface::gone("left")
-            })
-            .await;
+            until(&mut told, |all| named(all, "left") == Interface::gone("left")).await;
         });
     }
 

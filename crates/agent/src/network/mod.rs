@@ -56,13 +56,7 @@ impl Network {
         let (wanted, to_apply) = watch::channel(None);
         let (tell, applied) = watch::channel(None);
         tokio::spawn(keep(names, interfaces.clone(), to_apply, tell));
-        Network {
-            interfaces,
-            setup,
-            silent,
-            wanted,
-            applied,
-        }
+        Network { interfaces, setup, silent, wanted, applied }
     }
 
     /// Takes from a setup whom to probe.
@@ -137,18 +131,11 @@ async fn keep(
         let Some(asked) = wanted.borrow_and_update().clone() else {
             continue;
         };
-        let RouteChanges {
-            installed,
-            removed,
-            failed,
-        } = apply(&mut routes, &names, &asked).await;
+        let RouteChanges { installed, removed, failed } = apply(&mut routes, &names, &asked).await;
         if installed + removed > 0 {
             info!("routes: {installed} installed, {removed} removed");
         }
-        let now = Some(RoutesApplied {
-            version: asked.version,
-            failed,
-        });
+        let now = Some(RoutesApplied { version: asked.version, failed });
         tell.send_if_modified(|last| {
             let is_news = *last != now;
             if is_news && let Some(now) = &now {
@@ -170,10 +157,7 @@ async fn apply(
             Ok(open) => *routes = Some(open),
             Err(e) => {
                 let line = format!("routes: no netlink socket: {e}; trying again");
-                return RouteChanges {
-                    failed: vec![line],
-                    ..RouteChanges::default()
-                };
+                return RouteChanges { failed: vec![line], ..RouteChanges::default() };
             }
         }
     }
@@ -199,9 +183,7 @@ pub fn told(interfaces: &[Interface], silent: &Silent) -> Body {
         neighbours: lines(&interface.neighbours),
         silent: across(&interface.name),
     };
-    Body::Interfaces(proto::Interfaces {
-        interfaces: interfaces.iter().map(interface).collect(),
-    })
+    Body::Interfaces(proto::Interfaces { interfaces: interfaces.iter().map(interface).collect() })
 }
 
 #[cfg(test)]
@@ -227,18 +209,11 @@ mod tests {
             via: (*via).into(),
             interface: "left".into(),
         };
-        proto::Routes {
-            term,
-            version,
-            routes: via.iter().map(route).collect(),
-        }
+        proto::Routes { term, version, routes: via.iter().map(route).collect() }
     }
 
     fn done(version: u64) -> RoutesApplied {
-        RoutesApplied {
-            version,
-            failed: vec![],
-        }
+        RoutesApplied { version, failed: vec![] }
     }
 
     fn make_left() {

@@ -81,11 +81,8 @@ impl Watch {
             None if self.sent - heard >= MISSES => {
                 let heard_for = self.heard_since.map(|since| now - since);
                 let is_first = heard_for.is_none_or(|heard_for| heard_for > HOLD_MAX);
-                self.hold = if is_first {
-                    HOLD_MIN
-                } else {
-                    (self.hold * 2).clamp(HOLD_MIN, HOLD_MAX)
-                };
+                self.hold =
+                    if is_first { HOLD_MIN } else { (self.hold * 2).clamp(HOLD_MIN, HOLD_MAX) };
                 self.silent_until = Some(now + self.hold);
                 warn!("switch {switch} by {interface}: silent");
             }
@@ -121,10 +118,7 @@ impl Probes {
             return;
         }
         self.term = setup.term;
-        let secret = setup
-            .cluster
-            .as_ref()
-            .map(|cluster| &cluster.system_secret[..]);
+        let secret = setup.cluster.as_ref().map(|cluster| &cluster.system_secret[..]);
         let secret = secret.and_then(|bytes| bytes.try_into().ok());
         self.secret = Some(secret.map_or(Secret::NONE, Secret));
         let mut before = std::mem::take(&mut self.watches);
@@ -155,10 +149,7 @@ impl Probes {
     /// Judges, and sends the next probes if it is time. What arrived must have been taken before;
     /// `send` says whether it was sent.
     pub fn due(&mut self, now: Instant, mut send: impl FnMut(SocketAddr, &[u8]) -> bool) {
-        let Some(secret) = self
-            .secret
-            .filter(|_| self.next.is_none_or(|next| next <= now))
-        else {
+        let Some(secret) = self.secret.filter(|_| self.next.is_none_or(|next| next <= now)) else {
             return;
         };
         // From now on: one that comes late must not be followed by another at once.
@@ -256,12 +247,7 @@ mod tests {
                 term: 1,
                 ..Setup::default()
             });
-            Link {
-                probes,
-                now: Instant::now(),
-                to: "10.0.2.253:7117".parse().unwrap(),
-                seed: 1,
-            }
+            Link { probes, now: Instant::now(), to: "10.0.2.253:7117".parse().unwrap(), seed: 1 }
         }
 
         /// Every frame is lost with this chance, each way.
@@ -283,10 +269,8 @@ mod tests {
         }
 
         fn is_lost(&mut self, loss: f64) -> bool {
-            self.seed = self
-                .seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            self.seed =
+                self.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.seed >> 11) as f64 / (1u64 << 53) as f64 % 1.0 < loss
         }
 
@@ -306,14 +290,9 @@ mod tests {
     }
 
     fn answer(request: &[u8], secret: &Secret) -> Vec<u8> {
-        let header = Header {
-            op: Op::ProbeReply,
-            ..Packet::decode(request).unwrap().header
-        };
+        let header = Header { op: Op::ProbeReply, ..Packet::decode(request).unwrap().header };
         let mut bytes = vec![];
-        Packet::new(header, &[], &[])
-            .encode(secret, &mut bytes)
-            .unwrap();
+        Packet::new(header, &[], &[]).encode(secret, &mut bytes).unwrap();
         bytes
     }
 
@@ -325,10 +304,7 @@ mod tests {
         link.goes_on(SECOND, 0.0);
         assert!(!link.is_silent());
         assert!(link.until(true, 1.0) < SECOND / 2);
-        assert_eq!(
-            link.probes.silent(),
-            Silent::from([("eth1".into(), vec![2])])
-        );
+        assert_eq!(link.probes.silent(), Silent::from([("eth1".into(), vec![2])]));
         link.goes_on(10 * SECOND, 1.0);
         assert!(link.until(false, 0.0) < 2 * SECOND);
     }
@@ -341,10 +317,7 @@ mod tests {
             assert!(!link.is_silent());
         }
         link.until(true, 1.0);
-        assert!(
-            link.until(false, 0.1) < 10 * SECOND,
-            "and can be heard again"
-        );
+        assert!(link.until(false, 0.1) < 10 * SECOND, "and can be heard again");
     }
 
     #[test]
@@ -394,10 +367,8 @@ mod tests {
             true
         });
         link.probes.take(link.to, &sent[0]);
-        link.probes
-            .take(link.to, &answer(&sent[0], &Secret([8; 16])));
-        link.probes
-            .take("10.0.2.9:7117".parse().unwrap(), &answer(&sent[0], &SECRET));
+        link.probes.take(link.to, &answer(&sent[0], &Secret([8; 16])));
+        link.probes.take("10.0.2.9:7117".parse().unwrap(), &answer(&sent[0], &SECRET));
         link.goes_on(SECOND, 1.0);
         assert!(!link.is_silent(), "nobody was heard");
         // A probe that could not be sent was not left unanswered.

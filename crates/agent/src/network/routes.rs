@@ -96,10 +96,7 @@ impl Routes {
     /// The kernel has no more sockets.
     pub fn open(interfaces: Vec<String>) -> io::Result<Routes> {
         let netlink = Netlink::open()?;
-        Ok(Routes {
-            netlink,
-            interfaces,
-        })
+        Ok(Routes { netlink, interfaces })
     }
 
     /// Installs these routes, and removes what else is of our protocol. To be repeated at will; a
@@ -280,12 +277,7 @@ impl Table {
             let is_plain = route.header.kind == RouteType::Unicast;
             let hop = via.zip(index).filter(|_| is_plain);
             let hop = hop.map(|(via, index)| Hop { via, index });
-            self.ours.push(OwnRoute {
-                prefix,
-                metric,
-                tos,
-                hop,
-            });
+            self.ours.push(OwnRoute { prefix, metric, tos, hop });
         } else if tos == 0 && wanted.contains_key(&prefix) {
             let is_subnet = protocol == RouteProtocol::Kernel;
             let foreign = self.foreign.entry(prefix);
@@ -301,10 +293,7 @@ impl Table {
 /// The main table is made with its first route; a kernel without IPv6 has none of that family.
 fn has_no_table(error: &Error) -> bool {
     use nix::libc::{EAFNOSUPPORT, ENOENT, EOPNOTSUPP};
-    matches!(
-        netlink::errno(error),
-        Some(ENOENT | EOPNOTSUPP | EAFNOSUPPORT)
-    )
+    matches!(netlink::errno(error), Some(ENOENT | EOPNOTSUPP | EAFNOSUPPORT))
 }
 
 fn message(prefix: IpNet) -> RouteMessage {
@@ -338,20 +327,14 @@ mod tests {
     use super::{super::testing::*, *};
 
     fn route(prefix: &str, via: &str, interface: &str) -> Route {
-        Route {
-            prefix: prefix.into(),
-            via: via.into(),
-            interface: interface.into(),
-        }
+        Route { prefix: prefix.into(), via: via.into(), interface: interface.into() }
     }
 
     fn switch() -> Routes {
         for (name, number) in [("left", 1), ("right", 2)] {
             make(name);
             ip(&format!("addr add 10.0.{number}.254/24 dev {name}"));
-            ip(&format!(
-                "addr add 2001:db8:{number}::fe/64 dev {name} nodad"
-            ));
+            ip(&format!("addr add 2001:db8:{number}::fe/64 dev {name} nodad"));
         }
         Routes::open(vec!["left".into(), "right".into(), "missing".into()]).unwrap()
     }
@@ -365,12 +348,7 @@ mod tests {
         let mut lines = vec![];
         for family in ["-4", "-6"] {
             let shown = ip(&format!("{family} route show table main proto {PROTOCOL}"));
-            let words = |line: &str| {
-                line.split_whitespace()
-                    .take(5)
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            };
+            let words = |line: &str| line.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
             lines.extend(shown.lines().map(words));
         }
         lines
@@ -388,10 +366,8 @@ mod tests {
                 route("2001:db8:3::/64", "2001:db8:1::1", "left"),
             ];
             assert_eq!(counts(&routes.apply(&both).await), (2, 0));
-            let first = [
-                "10.0.3.0/24 via 10.0.1.1 dev left",
-                "2001:db8:3::/64 via 2001:db8:1::1 dev left",
-            ];
+            let first =
+                ["10.0.3.0/24 via 10.0.1.1 dev left", "2001:db8:3::/64 via 2001:db8:1::1 dev left"];
             assert_eq!(ours(), first);
             assert_eq!(counts(&routes.apply(&both).await), (0, 0));
             let moved = [
@@ -487,10 +463,7 @@ mod tests {
                 ),
             ];
             let mut wanted = vec![route("10.0.9.0/24", "10.0.1.1", "left")];
-            wanted.extend(
-                rows.iter()
-                    .map(|((prefix, via, on), _)| route(prefix, via, on)),
-            );
+            wanted.extend(rows.iter().map(|((prefix, via, on), _)| route(prefix, via, on)));
             wanted.push(route("10.0.9.0/24", "10.0.2.1", "right"));
             let mut told: Vec<&str> = rows.iter().map(|(_, line)| *line).collect();
             told.push("10.0.9.0/24: given twice; expected one next hop");
@@ -501,9 +474,7 @@ mod tests {
                 (1, vec!["10.0.9.0/24 via 10.0.1.1 dev left".to_owned()])
             );
             ip("link set right down");
-            let down = routes
-                .apply(&[route("10.0.9.0/24", "10.0.2.1", "right")])
-                .await;
+            let down = routes.apply(&[route("10.0.9.0/24", "10.0.2.1", "right")]).await;
             assert_eq!(down.failed.len(), 1);
             assert!(
                 down.failed[0].starts_with("10.0.9.0/24 via 10.0.2.1: the kernel refused it: ")

@@ -34,9 +34,7 @@ pub fn check<'a>(
     let mut checked = BTreeMap::new();
     if wanted.len() > MOST_ROUTES {
         let more = wanted.len() - MOST_ROUTES;
-        failed.push(format!(
-            "{more} routes beyond the first {MOST_ROUTES} are left out"
-        ));
+        failed.push(format!("{more} routes beyond the first {MOST_ROUTES} are left out"));
     }
     for route in wanted.iter().take(MOST_ROUTES) {
         let hop = parse(route, interfaces).and_then(|(prefix, via)| {
@@ -74,9 +72,8 @@ fn parse(route: &Route, interfaces: &[Interface]) -> Result<(IpNet, IpAddr), Str
         return Err("multicast and loopback addresses are not routed".into());
     }
     let via = cut(&route.via);
-    let hop: IpAddr = via
-        .parse()
-        .map_err(|_| format!("via {via}: not an address; expected one as 10.0.1.1"))?;
+    let hop: IpAddr =
+        via.parse().map_err(|_| format!("via {via}: not an address; expected one as 10.0.1.1"))?;
     if hop.is_ipv4() != network.is_ipv4() {
         return Err(format!("via {hop}: expected an address of the same family"));
     }
@@ -84,26 +81,14 @@ fn parse(route: &Route, interfaces: &[Interface]) -> Result<(IpNet, IpAddr), Str
     let Some(interface) = interfaces.iter().find(|i| i.name == route.interface) else {
         let names: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
         let names = names.join(", ");
-        return Err(format!(
-            "interface {name} is none of this switch's; expected one of {names}"
-        ));
+        return Err(format!("interface {name} is none of this switch's; expected one of {names}"));
     };
-    if interfaces
-        .iter()
-        .any(|i| i.addresses.iter().any(|a| a.addr() == hop))
-    {
+    if interfaces.iter().any(|i| i.addresses.iter().any(|a| a.addr() == hop)) {
         return Err(format!("via {hop}: an address of this switch itself"));
     }
     let of_link = matches!(hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    if !of_link
-        && !interface
-            .addresses
-            .iter()
-            .any(|subnet| subnet.contains(&hop))
-    {
-        return Err(format!(
-            "via {hop}: in no subnet of {name}, so not reachable through it"
-        ));
+    if !of_link && !interface.addresses.iter().any(|subnet| subnet.contains(&hop)) {
+        return Err(format!("via {hop}: in no subnet of {name}, so not reachable through it"));
     }
     Ok((prefix, hop))
 }

@@ -117,13 +117,8 @@ impl World {
     fn new() -> World {
         let sizes = Sizes { pages: 8 };
         let clock = Arc::new(AtomicU64::new(1_000_000_000));
-        let switch = Switch::new(
-            "tor",
-            &objects(&DISCIPLINES, sizes),
-            sizes,
-            1,
-            Clock::Set(clock.clone()),
-        );
+        let switch =
+            Switch::new("tor", &objects(&DISCIPLINES, sizes), sizes, 1, Clock::Set(clock.clone()));
         let (switch, kept) = (switch.unwrap(), Arc::default());
         let (sent, base) = (RecordingCourier::default(), Instant::now());
         let (tables, out) = open(&switch, &kept, &sent, base);
@@ -168,9 +163,7 @@ impl World {
 
     fn hear(&mut self, body: to_switch::Body) {
         let now = self.now();
-        self.tables
-            .take(ToSwitch { body: Some(body) }, now)
-            .unwrap();
+        self.tables.take(ToSwitch { body: Some(body) }, now).unwrap();
         self.listen();
     }
 
@@ -187,11 +180,8 @@ impl World {
         let mut cluster = Cluster::single("10.0.2.1:7117".parse().unwrap(), 4);
         let tenant = |id: &u32| wire::Tenant::new(*id, format!("{id:032x}"));
         cluster.tenants = TENANTS.iter().map(tenant).collect();
-        let tenant = |tenant: u32| TenantSetup {
-            tenant,
-            discipline: "trial".into(),
-            measured: true,
-        };
+        let tenant =
+            |tenant: u32| TenantSetup { tenant, discipline: "trial".into(), measured: true };
         self.hear(to_switch::Body::Setup(Setup {
             cluster: Some((&cluster).into()),
             tenants: TENANTS.map(tenant).into(),
@@ -244,10 +234,7 @@ fn run(seed: u64) -> (Vec<u8>, usize) {
     world.give_pages(3, 4);
     world.pass(Duration::from_secs(1));
     let sent = world.sent.0.take();
-    (
-        world.said.into_iter().chain(sent.clone()).collect(),
-        sent.len(),
-    )
+    (world.said.into_iter().chain(sent.clone()).collect(), sent.len())
 }
 
 #[test]
@@ -255,11 +242,7 @@ fn the_same_seed_says_and_sends_the_same_byte_for_byte() {
     let run = |seed| std::thread::spawn(move || run(seed)).join().unwrap();
     let ((first, sent), (second, _)) = (run(5), run(5));
     assert!(sent > 50_000, "{sent} bytes to stores");
-    assert!(
-        first.len() > sent + 5_000,
-        "{} bytes said",
-        first.len() - sent
-    );
+    assert!(first.len() > sent + 5_000, "{} bytes said", first.len() - sent);
     assert!(first == second, "two runs of one seed differ");
     assert!(first != run(6).0);
 }

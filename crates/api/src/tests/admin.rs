@@ -14,11 +14,7 @@ use super::fake::{Authority, endpoint, serve_json};
 
 fn asking(method: Method) -> AdminRequest {
     let body = (method != Method::GET).then(|| (JSON, "{}".to_string()));
-    AdminRequest {
-        method,
-        path: "/v1/tenants?after=1".into(),
-        body,
-    }
+    AdminRequest { method, path: "/v1/tenants?after=1".into(), body }
 }
 
 async fn get(endpoint: &ControlEndpoint) -> Result<String, String> {
@@ -31,10 +27,7 @@ async fn post(endpoint: &ControlEndpoint) -> Result<String, String> {
 
 /// Answers everything like this.
 fn answering(status: u16, error: &str, leader: Option<&str>) -> Router {
-    let body = ErrorBody {
-        error: error.into(),
-        leader: leader.map(String::from),
-    };
+    let body = ErrorBody { error: error.into(), leader: leader.map(String::from) };
     let status = StatusCode::from_u16(status).unwrap();
     Router::new().fallback(move || async move { (status, Json(body)).into_response() })
 }
@@ -63,10 +56,7 @@ async fn a_request_arrives_as_it_was_made() {
         )
     });
     let url = serve_json(app, None).await;
-    let endpoint = ControlEndpoint {
-        token: Some("word".into()),
-        ..endpoint(&[&url])
-    };
+    let endpoint = ControlEndpoint { token: Some("word".into()), ..endpoint(&[&url]) };
     assert_eq!(
         post(&endpoint).await.unwrap(),
         "POST /v1/tenants?after=1 Bearer word application/json b\"{}\""
@@ -81,12 +71,9 @@ async fn the_one_that_leads_is_found() {
     let lost = serve_json(answering(307, "nobody", None), None).await;
     let waiting = serve_json(answering(503, "not yet", None), None).await;
     let away = "http://127.0.0.1:1";
-    for urls in [
-        &[&*leader][..],
-        &[&pointing],
-        &[away, &pointing],
-        &[&lost, &waiting, away, &leader],
-    ] {
+    for urls in
+        [&[&*leader][..], &[&pointing], &[away, &pointing], &[&lost, &waiting, away, &leader]]
+    {
         let before = asked.load(Relaxed);
         assert_eq!(post(&endpoint(urls)).await.unwrap(), "done", "{urls:?}");
         assert_eq!(asked.load(Relaxed), before + 1, "{urls:?}");
@@ -120,16 +107,11 @@ async fn what_the_leader_refuses_is_asked_nobody_else() {
     let asked = Arc::new(AtomicUsize::new(0));
     let leader = serve_json(leading(&asked), None).await;
     let refusing = serve_json(answering(409, "no room", None), None).await;
-    let strange = serve_json(
-        Router::new().fallback(|| async { (StatusCode::BAD_GATEWAY, "<html>") }),
-        None,
-    )
-    .await;
-    let long = serve_json(
-        Router::new().fallback(|| async { "x".repeat((16 << 20) + 1) }),
-        None,
-    )
-    .await;
+    let strange =
+        serve_json(Router::new().fallback(|| async { (StatusCode::BAD_GATEWAY, "<html>") }), None)
+            .await;
+    let long =
+        serve_json(Router::new().fallback(|| async { "x".repeat((16 << 20) + 1) }), None).await;
     for (url, says) in [
         (&refusing, "no room"),
         (&strange, "an answer that no controller gives"),
@@ -150,10 +132,7 @@ async fn a_change_without_an_answer_is_not_repeated() {
     let leader = serve_json(leading(&asked), None).await;
     let both = endpoint(&[&cut, &leader]);
     let line = post(&both).await.unwrap_err();
-    assert!(
-        line.contains(&cut) && line.contains("whether it was done is not known"),
-        "{line}"
-    );
+    assert!(line.contains(&cut) && line.contains("whether it was done is not known"), "{line}");
     assert_eq!(asked.load(Relaxed), 0);
     assert_eq!(get(&both).await.unwrap(), "done");
 }
@@ -164,10 +143,7 @@ async fn certificates_of_both_sides_count() {
     let own = |name: &str| Some(authority.path(name));
     let trusted = serve_json(leading(&asked), Some(authority.tls(false))).await;
     let mutual = serve_json(leading(&asked), Some(authority.tls(true))).await;
-    let known = |url: &str| ControlEndpoint {
-        ca: own("ca.pem"),
-        ..endpoint(&[url])
-    };
+    let known = |url: &str| ControlEndpoint { ca: own("ca.pem"), ..endpoint(&[url]) };
     let shown = |url: &str| ControlEndpoint {
         cert: own("client.pem"),
         key: own("client.key"),
@@ -180,32 +156,14 @@ async fn certificates_of_both_sides_count() {
     assert!(line.contains("no controller answers"), "{line}");
 
     let plain = serve_json(leading(&asked), None).await;
-    let (on_tls, on_plain) = (
-        trusted.replace("https", "http"),
-        plain.replace("http", "https"),
-    );
+    let (on_tls, on_plain) = (trusted.replace("https", "http"), plain.replace("http", "https"));
     let other = Authority::new();
-    let stranger = ControlEndpoint {
-        ca: Some(other.path("ca.pem")),
-        ..endpoint(&[&trusted])
-    };
-    let absent = ControlEndpoint {
-        ca: Some("absent.pem".into()),
-        ..endpoint(&[&trusted])
-    };
-    let swapped = ControlEndpoint {
-        ca: own("client.key"),
-        ..endpoint(&[&trusted])
-    };
-    let no_key = ControlEndpoint {
-        cert: own("client.pem"),
-        key: own("client.pem"),
-        ..known(&trusted)
-    };
-    let half = ControlEndpoint {
-        cert: own("client.pem"),
-        ..known(&trusted)
-    };
+    let stranger = ControlEndpoint { ca: Some(other.path("ca.pem")), ..endpoint(&[&trusted]) };
+    let absent = ControlEndpoint { ca: Some("absent.pem".into()), ..endpoint(&[&trusted]) };
+    let swapped = ControlEndpoint { ca: own("client.key"), ..endpoint(&[&trusted]) };
+    let no_key =
+        ControlEndpoint { cert: own("client.pem"), key: own("client.pem"), ..known(&trusted) };
+    let half = ControlEndpoint { cert: own("client.pem"), ..known(&trusted) };
     for (endpoint, says) in [
         (stranger, "--ca"),
         (endpoint(&[&trusted]), "--ca"),
@@ -233,9 +191,6 @@ async fn a_token_never_goes_from_https_to_http() {
         ..endpoint(&[&pointing, &pointing])
     };
     let line = get(&endpoint).await.unwrap_err();
-    assert!(
-        line.contains(&plain) && line.contains("not encrypted"),
-        "{line}"
-    );
+    assert!(line.contains(&plain) && line.contains("not encrypted"), "{line}");
     assert_eq!(asked.load(Relaxed), 0);
 }

@@ -28,10 +28,7 @@ impl Authority {
         for name in ["server", "client"] {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
-            write(
-                &format!("{name}.pem"),
-                params.signed_by(&key, &issuer).unwrap().pem(),
-            );
+            write(&format!("{name}.pem"), params.signed_by(&key, &issuer).unwrap().pem());
             write(&format!("{name}.key"), key.serialize_pem());
         }
         Authority(directory)
@@ -61,9 +58,7 @@ pub async fn serve(routes: Routes, tls: Option<ServerTlsConfig>) -> String {
         None => (Server::builder(), "http"),
     };
     let mut server = server;
-    let serving = server
-        .add_routes(routes)
-        .serve_with_incoming(TcpListenerStream::new(listener));
+    let serving = server.add_routes(routes).serve_with_incoming(TcpListenerStream::new(listener));
     tokio::spawn(serving);
     format!("{scheme}://{address}")
 }

@@ -33,20 +33,11 @@ struct Stand {
 
 impl Stand {
     async fn hears(&mut self) -> Body {
-        self.from_store
-            .message()
-            .await
-            .unwrap()
-            .unwrap()
-            .body
-            .unwrap()
+        self.from_store.message().await.unwrap().unwrap().body.unwrap()
     }
 
     async fn says(&self, body: to_store::Body) {
-        self.to_store
-            .send(Ok(ToStore { body: Some(body) }))
-            .await
-            .unwrap();
+        self.to_store.send(Ok(ToStore { body: Some(body) })).await.unwrap();
     }
 }
 
@@ -76,10 +67,7 @@ impl Control for Fake {
             return Err(Status::unavailable("stands by"));
         }
         let (to_store, down) = mpsc::channel(1);
-        let stand = Stand {
-            from_store: request.into_inner(),
-            to_store,
-        };
+        let stand = Stand { from_store: request.into_inner(), to_store };
         self.streams.send(stand).await.unwrap();
         Ok(Response::new(Box::pin(ReceiverStream::new(down))))
     }
@@ -96,10 +84,7 @@ impl Control for Fake {
 async fn controller(leads: bool) -> (String, Arc<AtomicBool>, mpsc::Receiver<Stand>) {
     let (streams, offered) = mpsc::channel(1);
     let leads = Arc::new(AtomicBool::new(leads));
-    let fake = Fake {
-        leads: leads.clone(),
-        streams,
-    };
+    let fake = Fake { leads: leads.clone(), streams };
     (serve_grpc(fake).await, leads, offered)
 }
 
@@ -113,11 +98,7 @@ fn message(seq: u64) -> to_store::Body {
 }
 
 fn told(seq: u64) -> StoreNews {
-    StoreNews::Message {
-        discipline: "d".into(),
-        tenant: 7,
-        message: seq.to_string().into(),
-    }
+    StoreNews::Message { discipline: "d".into(), tenant: 7, message: seq.to_string().into() }
 }
 
 #[tokio::test]
@@ -127,10 +108,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
     let (take, mut taken) = mpsc::channel(1);
     let (report, reported) = mpsc::channel::<HalfReport>(8);
     let reported = tokio::sync::Mutex::new(reported);
-    let hello = StoreHello {
-        name: "left".into(),
-        address: "10.0.0.1:7117".into(),
-    };
+    let hello = StoreHello { name: "left".into(), address: "10.0.0.1:7117".into() };
     let endpoint = endpoint(&[&first, &second]);
     let following = follow(
         &endpoint,
@@ -152,15 +130,9 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         broken.stores.clear();
         stand.says(to_store::Body::Cluster(broken)).await;
         stand.says(to_store::Body::Cluster(in_proto.clone())).await;
-        assert_eq!(
-            taken.recv().await,
-            Some(StoreNews::Cluster(cluster.clone()))
-        );
+        assert_eq!(taken.recv().await, Some(StoreNews::Cluster(cluster.clone())));
         let placements = proto::Placements {
-            tenants: vec![proto::TenantSwitches {
-                tenant: 7,
-                switches: vec![1, 70_000, 2],
-            }],
+            tenants: vec![proto::TenantSwitches { tenant: 7, switches: vec![1, 70_000, 2] }],
         };
         stand.says(to_store::Body::Placements(placements)).await;
         let told_placements = StoreNews::Placements(vec![(7, 1), (7, 2)]);
@@ -168,11 +140,7 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         stand.says(message(5)).await;
         assert_eq!(taken.recv().await, Some(told(5)));
         assert_eq!(stand.hears().await, Body::Ack(HalfAck { seq: 5 }));
-        let load = HalfReport {
-            discipline: "d".into(),
-            tenant: 7,
-            report: "load".into(),
-        };
+        let load = HalfReport { discipline: "d".into(), tenant: 7, report: "load".into() };
         report.send(load.clone()).await.unwrap();
         assert_eq!(stand.hears().await, Body::Report(load.clone()));
         // Taken in before the stream ends, acknowledged to nobody: it comes again.
@@ -219,13 +187,7 @@ async fn the_status_is_the_leaders_if_there_is_one() {
     assert!(!status::fetch_from(&both).await.unwrap().leading);
     let strange = serve_json(axum::Router::new(), None).await;
     let line = status::fetch(&strange).await.unwrap_err();
-    assert!(
-        line.starts_with(&strange) && line.len() > strange.len() + 2,
-        "{line}"
-    );
+    assert!(line.starts_with(&strange) && line.len() > strange.len() + 2, "{line}");
     let line = status::fetch("http://127.0.0.1:1").await.unwrap_err();
-    assert!(
-        line.contains("no controller answers at http://127.0.0.1:1"),
-        "{line}"
-    );
+    assert!(line.contains("no controller answers at http://127.0.0.1:1"), "{line}");
 }

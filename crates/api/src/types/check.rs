@@ -26,9 +26,7 @@ fn name(field: &str, text: &str) -> Result<(), String> {
 
 fn list(field: &str, len: usize) -> Result<(), String> {
     if len > LIST_MAX {
-        return Err(format!(
-            "{field}: {len} entries, at most {LIST_MAX} are taken"
-        ));
+        return Err(format!("{field}: {len} entries, at most {LIST_MAX} are taken"));
     }
     Ok(())
 }
@@ -36,10 +34,7 @@ fn list(field: &str, len: usize) -> Result<(), String> {
 impl Check for TenantSpec {
     fn check(&self) -> Result<(), String> {
         if let Some(id @ (TENANT_OPEN | TENANT_SYSTEM)) = self.id {
-            return Err(format!(
-                "id: {id} is reserved, expected 1 to {}",
-                TENANT_SYSTEM - 1
-            ));
+            return Err(format!("id: {id} is reserved, expected 1 to {}", TENANT_SYSTEM - 1));
         }
         name("name", &self.name)?;
         if let Some(secret) = &self.secret {

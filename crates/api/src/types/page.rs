@@ -55,10 +55,7 @@ pub struct PageView {
 impl PageView {
     /// Which page.
     pub fn id(&self) -> PageId {
-        PageId {
-            switch: self.switch,
-            page: self.page,
-        }
+        PageId { switch: self.switch, page: self.page }
     }
 }
 

@@ -100,16 +100,9 @@ mod tests {
         ];
         for text in wrong {
             let error = text.parse::<PageId>().unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("page {text:?}: expected")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("page {text:?}: expected")), "{error}");
         }
-        let long = "9"
-            .repeat(10_000)
-            .parse::<PageId>()
-            .unwrap_err()
-            .to_string();
+        let long = "9".repeat(10_000).parse::<PageId>().unwrap_err().to_string();
         assert!(long.len() < 200, "{long}");
     }
 }

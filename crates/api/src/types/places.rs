@@ -4,14 +4,12 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 fn parse<E: Error>(text: &str) -> Result<IpNet, E> {
-    text.parse()
-        .or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from))
-        .map_err(|_| {
-            let shown: String = text.chars().take(64).collect();
-            E::custom(format!(
-                "{shown:?} is neither an address nor a prefix; expected for example 10.0.1.0/24"
-            ))
-        })
+    text.parse().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from)).map_err(|_| {
+        let shown: String = text.chars().take(64).collect();
+        E::custom(format!(
+            "{shown:?} is neither an address nor a prefix; expected for example 10.0.1.0/24"
+        ))
+    })
 }
 
 fn show(place: &IpNet) -> String {
@@ -29,9 +27,7 @@ pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 
 pub fn read_some<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<IpNet>>, D::Error> {
     let texts = Option::<Vec<String>>::deserialize(from)?;
-    texts
-        .map(|texts| texts.iter().map(|text| parse(text)).collect())
-        .transpose()
+    texts.map(|texts| texts.iter().map(|text| parse(text)).collect()).transpose()
 }
 
 pub fn write<S: Serializer>(places: &[IpNet], to: S) -> Result<S::Ok, S::Error> {

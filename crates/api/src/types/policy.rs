@@ -51,9 +51,7 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         let found = NAMES.iter().find(|(_, name)| *name == text);
-        found
-            .map(|(policy, _)| *policy)
-            .ok_or_else(|| PolicyError(text.chars().take(40).collect()))
+        found.map(|(policy, _)| *policy).ok_or_else(|| PolicyError(text.chars().take(40).collect()))
     }
 }
 

@@ -179,10 +179,7 @@ mod tests {
         let spec: TenantSpec = serde_json::from_str(&format!("{{\"clients\":{text}}}")).unwrap();
         let written = serde_json::to_value(&spec).unwrap()["clients"].to_string();
         assert_eq!(written, text);
-        assert!(
-            spec.borrow,
-            "tenants may borrow unless they are told not to"
-        );
+        assert!(spec.borrow, "tenants may borrow unless they are told not to");
         let wrong = serde_json::from_str::<TenantSpec>(r#"{"clients":["tent"]}"#).unwrap_err();
         assert!(wrong.to_string().contains("\"tent\" is neither"), "{wrong}");
     }

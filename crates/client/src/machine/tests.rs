@@ -20,12 +20,7 @@ fn machine(options: Options) -> Machine {
 }
 
 fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Operation<'a> {
-    Operation::Set {
-        key,
-        value,
-        ttl: None,
-        condition: Condition::Always,
-    }
+    Operation::Set { key, value, ttl: None, condition: Condition::Always }
 }
 
 fn get(key: &[u8]) -> Operation<'_> {
@@ -48,24 +43,17 @@ fn answer(datagram: &[u8], status: Status) -> Vec<u8> {
         _ => b"",
     };
     let mut bytes = vec![];
-    Packet::new(header, packet.key, value)
-        .encode(&Secret::NONE, &mut bytes)
-        .unwrap();
+    Packet::new(header, packet.key, value).encode(&Secret::NONE, &mut bytes).unwrap();
     bytes
 }
 
 fn sent(machine: &mut Machine) -> Vec<Bytes> {
-    std::iter::from_fn(|| machine.next_datagram())
-        .map(|(_, datagram)| datagram)
-        .collect()
+    std::iter::from_fn(|| machine.next_datagram()).map(|(_, datagram)| datagram).collect()
 }
 
 #[test]
 fn a_write_is_sent_for_no_longer_than_the_clusters_leases_allow() {
-    let options = Options {
-        deadline: Duration::from_secs(30),
-        ..Options::default()
-    };
+    let options = Options { deadline: Duration::from_secs(30), ..Options::default() };
     for (lease_ms, last_ms) in [(1000, 750), (2000, 1500), (10_000, 7500)] {
         let cluster = Cluster::single(store(), 4).with_lease_ms(lease_ms);
         let mut machine = Machine::new(&cluster, 0, options.clone(), 1).unwrap();
@@ -79,10 +67,7 @@ fn a_write_is_sent_for_no_longer_than_the_clusters_leases_allow() {
         }
         let (_, result) = machine.next_finished().unwrap();
         assert!(matches!(result, Err(Error::OutcomeUnknown { .. })));
-        assert!(
-            last < last_ms * MS,
-            "leases of {lease_ms} ms: sent at {last}"
-        );
+        assert!(last < last_ms * MS, "leases of {lease_ms} ms: sent at {last}");
         assert!(last > last_ms * MS / 2, "leases of {lease_ms} ms: {last}");
     }
 }
@@ -128,13 +113,7 @@ fn what_was_put_off_is_not_sent_after_the_deadline() {
     machine.timer(10_000 * MS);
     assert!(sent(&mut machine).is_empty());
     let (_, result) = machine.next_finished().unwrap();
-    assert!(matches!(
-        result,
-        Err(Error::OutcomeUnknown {
-            try_again: true,
-            ..
-        })
-    ));
+    assert!(matches!(result, Err(Error::OutcomeUnknown { try_again: true, .. })));
 }
 
 /// Everything that is sent until the call ends, with what becomes of each datagram.
@@ -178,10 +157,7 @@ fn a_store_that_puts_a_write_off_for_ever_is_named() {
     let (all, error) = until_it_ends(&set(b"k", b"v"), Some(Status::TryAgain));
     assert!(all.len() > 2, "{} tries", all.len());
     let text = error.to_string();
-    assert!(
-        text.contains("puts requests off") && !text.contains('\n'),
-        "{text}"
-    );
+    assert!(text.contains("puts requests off") && !text.contains('\n'), "{text}");
 }
 
 #[test]
@@ -199,10 +175,7 @@ fn an_answer_after_the_deadline_is_taken_but_leads_to_no_other_request() {
 
 #[test]
 fn a_write_that_found_no_place_says_that_nothing_was_sent() {
-    let options = Options {
-        max_in_flight: 1,
-        ..Options::default()
-    };
+    let options = Options { max_in_flight: 1, ..Options::default() };
     let mut machine = machine(options);
     machine.begin(&get(b"k"), 0);
     machine.begin(&set(b"k", b"v"), 0);
@@ -233,11 +206,8 @@ fn writes_run_no_further_ahead_than_a_store_remembers() {
     machine.take(&answer(&under_way[0], Status::Ok), store(), MS);
     let rest = sent(&mut machine);
     assert_eq!(rest.len(), 72);
-    let ids: Vec<u64> = under_way
-        .iter()
-        .chain(&rest)
-        .map(|d| Packet::decode(d).unwrap().header.request)
-        .collect();
+    let ids: Vec<u64> =
+        under_way.iter().chain(&rest).map(|d| Packet::decode(d).unwrap().header.request).collect();
     assert!(ids.is_sorted());
 }
 
@@ -272,18 +242,9 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     let status = prop_oneof![
         4 => Just(Status::Ok), 2 => Just(Status::TryAgain), 1 => Just(Status::NeedPadding),
     ];
-    let fate = (
-        prop::bool::weighted(0.3),
-        prop::bool::weighted(0.2),
-        0..400u64,
-        status,
-    );
-    let fate = fate.prop_map(|(lost, twice, delay_ms, status)| Fate {
-        lost,
-        twice,
-        delay_ms,
-        status,
-    });
+    let fate = (prop::bool::weighted(0.3), prop::bool::weighted(0.2), 0..400u64, status);
+    let fate =
+        fate.prop_map(|(lost, twice, delay_ms, status)| Fate { lost, twice, delay_ms, status });
     prop::collection::vec(fate, 1..30)
 }
 
@@ -376,13 +337,8 @@ fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_sto
         let answered = answer(datagram, Status::Ok);
         let packet = Packet::decode(&answered).unwrap();
         let mut bytes = vec![];
-        let header = Header {
-            node,
-            ..packet.header
-        };
-        Packet::new(header, packet.key, packet.value)
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
+        let header = Header { node, ..packet.header };
+        Packet::new(header, packet.key, packet.value).encode(&Secret::NONE, &mut bytes).unwrap();
         bytes
     };
     // (a read, the answer's node, its sender, whether it counts); the home is the first store.

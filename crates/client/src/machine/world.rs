@@ -130,18 +130,10 @@ impl Store {
             Err(part) => {
                 let (header, value) = status(Status::Taken);
                 let total = h.total;
-                return (
-                    Header {
-                        part,
-                        total,
-                        ..header
-                    },
-                    value,
-                );
+                return (Header { part, total, ..header }, value);
             }
         };
-        self.applied
-            .push(stamp(&whole).expect("torn on its way up"));
+        self.applied.push(stamp(&whole).expect("torn on its way up"));
         self.put(whole, now_ns);
         let version = self.version;
         let header = Header { version, ..reply };
@@ -196,9 +188,9 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
                 match (
                     wrote,
                     result.and_then(|answer| match wrote {
-                        None => answer
-                            .found()
-                            .map(|found| found.expect("it is never removed").bytes),
+                        None => {
+                            answer.found().map(|found| found.expect("it is never removed").bytes)
+                        }
                         Some(_) => answer.written().map(|_| Bytes::new()),
                     }),
                 ) {
@@ -291,25 +283,10 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
     }
     // Each write took place once at most; those that succeeded did, those that never were whole
     // did not.
-    let times = |stamp| {
-        store
-            .applied
-            .iter()
-            .filter(|applied| **applied == stamp)
-            .count()
-    };
-    assert!(
-        (2..=last_stamp).all(|stamp| times(stamp) <= 1),
-        "seed {seed}"
-    );
-    assert!(
-        succeeded.iter().all(|stamp| times(*stamp) == 1),
-        "seed {seed}"
-    );
-    assert!(
-        impossible.iter().all(|stamp| times(*stamp) == 0),
-        "seed {seed}"
-    );
+    let times = |stamp| store.applied.iter().filter(|applied| **applied == stamp).count();
+    assert!((2..=last_stamp).all(|stamp| times(stamp) <= 1), "seed {seed}");
+    assert!(succeeded.iter().all(|stamp| times(*stamp) == 1), "seed {seed}");
+    assert!(impossible.iter().all(|stamp| times(*stamp) == 0), "seed {seed}");
     for client in &clients {
         outcome.changes += client.counts().changed;
         outcome.retransmitted += client.counts().retransmitted;
@@ -318,14 +295,8 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
     outcome
 }
 
-const ROUGH: Faults = Faults {
-    lose: 5,
-    lose_answers: 0,
-    duplicate: 5,
-    longest_us: 400,
-    restart_ms: 0,
-    try_again: 0,
-};
+const ROUGH: Faults =
+    Faults { lose: 5, lose_answers: 0, duplicate: 5, longest_us: 400, restart_ms: 0, try_again: 0 };
 
 #[test]
 fn what_is_read_was_written_whole_and_while_it_was_read() {
@@ -333,25 +304,10 @@ fn what_is_read_was_written_whole_and_while_it_was_read() {
         Faults::default(),
         ROUGH,
         // Nearly half of what the store says gets lost, all that it hears arrives.
-        Faults {
-            lose: 0,
-            lose_answers: 45,
-            ..ROUGH
-        },
-        Faults {
-            restart_ms: 37,
-            ..ROUGH
-        },
-        Faults {
-            try_again: 2,
-            ..ROUGH
-        },
-        Faults {
-            lose: 20,
-            restart_ms: 200,
-            try_again: 1,
-            ..ROUGH
-        },
+        Faults { lose: 0, lose_answers: 45, ..ROUGH },
+        Faults { restart_ms: 37, ..ROUGH },
+        Faults { try_again: 2, ..ROUGH },
+        Faults { lose: 20, restart_ms: 200, try_again: 1, ..ROUGH },
     ]
     .into_iter()
     .cycle()
@@ -368,10 +324,7 @@ fn what_is_read_was_written_whole_and_while_it_was_read() {
 
 #[test]
 fn a_client_that_joins_parts_of_two_versions_is_noticed() {
-    let far = Faults {
-        longest_us: 3000,
-        ..ROUGH
-    };
+    let far = Faults { longest_us: 3000, ..ROUGH };
     let torn: usize = (0..5).map(|seed| run(seed, far, 300, true).torn).sum();
     assert!(torn > 0);
 }
@@ -384,12 +337,7 @@ fn no_more_is_held_than_has_arrived() {
     let (_, datagram) = machine.next_datagram().unwrap();
     let packet = Packet::decode(&datagram).unwrap();
     let first = |total| {
-        let header = Header {
-            op: wire::Op::ReadReply,
-            version: 7,
-            total,
-            ..packet.header
-        };
+        let header = Header { op: wire::Op::ReadReply, version: 7, total, ..packet.header };
         let mut bytes = vec![];
         let part = Packet::new(header, packet.key, &[1; PART_BYTES]);
         part.encode(&Secret::NONE, &mut bytes).unwrap();
@@ -405,21 +353,14 @@ fn no_more_is_held_than_has_arrived() {
     machine.begin(&Operation::Get { key: b"k" }, 2 * MS);
     let (_, datagram) = machine.next_datagram().unwrap();
     let packet = Packet::decode(&datagram).unwrap();
-    let header = Header {
-        op: wire::Op::ReadReply,
-        version: 7,
-        total: (1 << 20) + 1,
-        ..packet.header
-    };
+    let header =
+        Header { op: wire::Op::ReadReply, version: 7, total: (1 << 20) + 1, ..packet.header };
     let mut bytes = vec![];
     let part = Packet::new(header, packet.key, &[1; PART_BYTES]);
     part.encode(&Secret::NONE, &mut bytes).unwrap();
     machine.take(&bytes, address(), 3 * MS);
     let (_, result) = machine.next_finished().unwrap();
-    assert!(
-        matches!(result, Err(Error::ValueLength { .. })),
-        "{result:?}"
-    );
+    assert!(matches!(result, Err(Error::ValueLength { .. })), "{result:?}");
 }
 
 #[test]
@@ -460,13 +401,7 @@ fn a_write_is_unknown_only_if_a_store_was_sent_all_of_it() {
     let header = |datagram: &Bytes| Packet::decode(datagram).unwrap().header;
     let answer = |datagram: &Bytes, life, status, part| {
         let packet = Packet::decode(datagram).unwrap();
-        let header = Header {
-            op: wire::Op::WriteReply,
-            status,
-            life,
-            part,
-            ..packet.header
-        };
+        let header = Header { op: wire::Op::WriteReply, status, life, part, ..packet.header };
         let mut bytes = vec![];
         let reply = Packet::new(header, packet.key, b"");
         reply.encode(&Secret::NONE, &mut bytes).unwrap();
@@ -499,11 +434,7 @@ fn a_write_is_unknown_only_if_a_store_was_sent_all_of_it() {
         }
         let (_, result) = machine.next_finished().unwrap();
         let error = result.unwrap_err();
-        assert_eq!(
-            matches!(error, Error::OutcomeUnknown { .. }),
-            unknown,
-            "{error}"
-        );
+        assert_eq!(matches!(error, Error::OutcomeUnknown { .. }), unknown, "{error}");
         assert_eq!(matches!(error, Error::NotWhole { .. }), !unknown, "{error}");
         assert!(sent(&mut machine).iter().all(|part| header(part).life == 5));
     }

@@ -42,9 +42,7 @@ impl Seal {
         // Its full size from the start: growing would leave parts of the key in freed memory.
         let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_FILE_BYTES as usize));
         file.take(MAX_FILE_BYTES).read_to_end(&mut text)?;
-        std::str::from_utf8(&text)
-            .map_err(|_| SealKeyError::Syntax)?
-            .parse()
+        std::str::from_utf8(&text).map_err(|_| SealKeyError::Syntax)?.parse()
     }
 }
 

@@ -102,10 +102,7 @@ fn nothing_prints_a_key() {
     assert_eq!(format!("{seal:?}"), "Seal(hidden)");
     let tenant = format!("{:?}", seal.of_tenant(9));
     assert_eq!(tenant, "TenantSeal(tenant 9, hidden)");
-    let options = crate::Options {
-        seal: Some(seal),
-        ..crate::Options::default()
-    };
+    let options = crate::Options { seal: Some(seal), ..crate::Options::default() };
     assert!(!format!("{options:?}").contains("48, 49"), "{options:?}");
 }
 
@@ -120,11 +117,7 @@ fn a_key_file_is_its_owners_and_holds_64_hex_digits() {
     };
     let digits = "0f".repeat(32);
     let expected = Seal::new([15; 32]).of_tenant(1).hide(b"k");
-    for text in [
-        digits.clone(),
-        format!(" {digits}\n"),
-        digits.to_uppercase(),
-    ] {
+    for text in [digits.clone(), format!(" {digits}\n"), digits.to_uppercase()] {
         for mode in [0o600, 0o400] {
             assert_eq!(read(&text, mode).unwrap().of_tenant(1).hide(b"k"), expected);
         }
@@ -148,8 +141,5 @@ fn a_key_file_is_its_owners_and_holds_64_hex_digits() {
         assert!(error.contains("64 hex digits"), "{text:?}: {error}");
         assert!(!error.contains("0f0f"), "{error}");
     }
-    assert!(matches!(
-        Seal::read(&dir.path().join("none")),
-        Err(SealKeyError::Read(_))
-    ));
+    assert!(matches!(Seal::read(&dir.path().join("none")), Err(SealKeyError::Read(_))));
 }

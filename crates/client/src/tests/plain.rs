@@ -23,16 +23,10 @@ async fn sets_gets_and_deletes() {
     let store = FakeStore::start(Faults::default()).await;
     let client = connect(&store).await;
     assert_eq!(client.get("k").await.unwrap(), None);
-    let version = client
-        .set("k", "v", Some(Duration::from_micros(1500)))
-        .await
-        .unwrap();
+    let version = client.set("k", "v", Some(Duration::from_micros(1500))).await.unwrap();
     let value = client.get("k").await.unwrap().unwrap();
     assert_eq!((&value.bytes[..], value.version), (&b"v"[..], version));
-    assert_eq!(
-        (value.expires_in, value.from_switch),
-        (Some(Duration::from_millis(2)), false)
-    );
+    assert_eq!((value.expires_in, value.from_switch), (Some(Duration::from_millis(2)), false));
     assert!(client.delete("k").await.unwrap());
     assert!(!client.delete("k").await.unwrap());
     assert_eq!(client.get("k").await.unwrap(), None);
@@ -47,24 +41,12 @@ async fn conditions_hold_or_name_the_current_version() {
         Err(Error::Mismatch { current }) => current,
         other => panic!("{other:?}"),
     };
-    assert_eq!(
-        mismatch(client.set_if("k", "a", None, Condition::Present).await),
-        0
-    );
+    assert_eq!(mismatch(client.set_if("k", "a", None, Condition::Present).await), 0);
     let first = client.set_if("k", "a", None, absent).await.unwrap();
     assert_eq!(mismatch(client.set_if("k", "b", None, absent).await), first);
     let second = client.compare_and_set("k", first, "b").await.unwrap();
-    assert_eq!(
-        mismatch(client.compare_and_set("k", first, "c").await),
-        second
-    );
-    assert!(
-        client
-            .set_if("k", "d", None, Condition::Present)
-            .await
-            .unwrap()
-            > second
-    );
+    assert_eq!(mismatch(client.compare_and_set("k", first, "c").await), second);
+    assert!(client.set_if("k", "d", None, Condition::Present).await.unwrap() > second);
     assert!(matches!(
         client.delete_if("k", Condition::Version(first)).await,
         Err(Error::Mismatch { .. })
@@ -74,14 +56,9 @@ async fn conditions_hold_or_name_the_current_version() {
 #[tokio::test]
 async fn comes_through_loss_duplication_and_reordering_and_writes_once() {
     for seed in 1..=3 {
-        let store = FakeStore::start(Faults {
-            lose: 10,
-            duplicate: 20,
-            reorder: 10,
-            seed,
-            longest: 0,
-        })
-        .await;
+        let store =
+            FakeStore::start(Faults { lose: 10, duplicate: 20, reorder: 10, seed, longest: 0 })
+                .await;
         let client = connect(&store).await;
         let keys: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
         for key in &keys[..20] {
@@ -99,20 +76,14 @@ async fn comes_through_loss_duplication_and_reordering_and_writes_once() {
         }
         assert_eq!(store.state().applied, 100, "seed {seed}");
         let counts = client.counts();
-        assert!(
-            counts.retransmitted > 0 && counts.ignored > 0,
-            "seed {seed}: {counts:?}"
-        );
+        assert!(counts.retransmitted > 0 && counts.ignored > 0, "seed {seed}: {counts:?}");
     }
 }
 
 #[tokio::test]
 async fn get_many_keeps_the_order_with_few_places() {
     let store = FakeStore::start(Faults::default()).await;
-    let options = Options {
-        max_in_flight: 4,
-        ..patient()
-    };
+    let options = Options { max_in_flight: 4, ..patient() };
     let client = connect_with(&store, options).await;
     let keys: Vec<_> = (0..50).map(|i| format!("key{i}")).collect();
     for key in keys.iter().step_by(2) {
@@ -128,10 +99,7 @@ async fn get_many_keeps_the_order_with_few_places() {
 async fn asks_again_with_room_and_remembers_it() {
     let store = FakeStore::start(Faults::default()).await;
     let big = vec![7; 1000];
-    store
-        .state()
-        .data
-        .insert(b"big".to_vec(), (big.clone(), 1, 0));
+    store.state().data.insert(b"big".to_vec(), (big.clone(), 1, 0));
     let client = connect(&store).await;
     for _ in 0..3 {
         assert_eq!(client.get("big").await.unwrap().unwrap().bytes, big);
@@ -139,10 +107,7 @@ async fn asks_again_with_room_and_remembers_it() {
     assert_eq!(client.counts().padded, 1);
     let mut seen = store.state().seen.clone();
     seen.dedup(); // retransmissions
-    let sizes: Vec<_> = seen
-        .iter()
-        .map(|(_, _, len)| *len - wire::HEADER_LEN - 3)
-        .collect();
+    let sizes: Vec<_> = seen.iter().map(|(_, _, len)| *len - wire::HEADER_LEN - 3).collect();
     assert_eq!(sizes, [256, 1000, 1000, 1000]);
 }
 
@@ -150,14 +115,8 @@ async fn asks_again_with_room_and_remembers_it() {
 async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
     let lengths = [1390, 1391, 1392, 2048, 2049, 5000, 65_536, 300_001];
     for (seed, lose) in [(1, 0), (2, 5), (3, 10)] {
-        let store = FakeStore::start(Faults {
-            lose,
-            duplicate: 20,
-            reorder: 10,
-            seed,
-            longest: 0,
-        })
-        .await;
+        let store =
+            FakeStore::start(Faults { lose, duplicate: 20, reorder: 10, seed, longest: 0 }).await;
         let client = connect(&store).await;
         for len in lengths {
             let value: Vec<u8> = (0..len).map(|i| (i / 7 + len) as u8).collect();
@@ -174,10 +133,7 @@ async fn values_of_any_length_come_through_loss_duplication_and_reordering() {
 
 #[tokio::test]
 async fn values_of_any_length_are_read_over_a_tunnel() {
-    let faults = Faults {
-        longest: 1450 - 28,
-        ..Faults::default()
-    };
+    let faults = Faults { longest: 1450 - 28, ..Faults::default() };
     let store = FakeStore::start(faults).await;
     let client = connect(&store).await;
     for len in [10, 1380, 11, 1391, 100_000, 12] {
@@ -216,12 +172,7 @@ async fn a_wrong_key_is_corrected_past_the_caches() {
 
 #[tokio::test]
 async fn a_disciplines_operation_is_asked_for_until_it_is_answered() {
-    let store = FakeStore::start(Faults {
-        lose: 30,
-        seed: 5,
-        ..Faults::default()
-    })
-    .await;
+    let store = FakeStore::start(Faults { lose: 30, seed: 5, ..Faults::default() }).await;
     let client = connect(&store).await;
     let (number, value) = client.ask("k", 42, "echo").await.unwrap();
     assert_eq!((number, &value[..]), (42, &b"echo"[..]));
@@ -274,12 +225,7 @@ async fn a_store_that_puts_writes_off_is_asked_again_under_the_same_id() {
     client.set("k", "v", None).await.unwrap();
     assert!(client.counts().put_off >= 3);
     let state = store.state();
-    assert!(
-        state
-            .seen
-            .iter()
-            .all(|(_, request, _)| *request == state.seen[0].1)
-    );
+    assert!(state.seen.iter().all(|(_, request, _)| *request == state.seen[0].1));
     assert_eq!(state.applied, 1);
 }
 
@@ -287,10 +233,7 @@ async fn a_store_that_puts_writes_off_is_asked_again_under_the_same_id() {
 async fn silence_is_a_timeout_for_reads_and_unknown_for_writes() {
     let store = FakeStore::start(Faults::default()).await;
     store.twist(|_, reply| reply.from_elsewhere = true);
-    let options = Options {
-        deadline: Duration::from_secs(1),
-        ..patient()
-    };
+    let options = Options { deadline: Duration::from_secs(1), ..patient() };
     let client = connect_with(&store, options).await;
     let (read, write) = tokio::join!(client.get("k"), client.set("k", "v", None));
     let (read, write) = (read.unwrap_err(), write.unwrap_err());
@@ -308,10 +251,7 @@ async fn what_is_not_answered_is_asked_again_under_the_same_id() {
     store.has_seen(3).await;
     writing.abort();
     let seen = store.state().seen.clone();
-    assert!(
-        seen.iter()
-            .all(|(op, request, _)| op.is_write() && *request == seen[0].1)
-    );
+    assert!(seen.iter().all(|(op, request, _)| op.is_write() && *request == seen[0].1));
 }
 
 #[tokio::test]
@@ -331,10 +271,7 @@ async fn refusals_are_named() {
     }
     // (status, what is said of a read)
     let rows = [
-        (
-            Status::TooLarge,
-            "does not give this value: it is longer than max_value",
-        ),
+        (Status::TooLarge, "does not give this value: it is longer than max_value"),
         (Status::Taken, "protocol version 2"),
     ];
     for (status, text) in rows {
@@ -349,10 +286,7 @@ async fn what_no_packet_carries_is_refused_before_it_is_sent() {
     let store = FakeStore::start(Faults::default()).await;
     let client = connect(&store).await;
     assert!(matches!(client.get("").await, Err(Error::KeyLength(0))));
-    assert!(matches!(
-        client.get([0; 251]).await,
-        Err(Error::KeyLength(251))
-    ));
+    assert!(matches!(client.get([0; 251]).await, Err(Error::KeyLength(251))));
     let longest = vec![1; store.cluster().max_value as usize];
     client.set("k", &longest, None).await.unwrap();
     assert_eq!(client.get("k").await.unwrap().unwrap().bytes, longest);
@@ -365,10 +299,7 @@ async fn what_no_packet_carries_is_refused_before_it_is_sent() {
     let error = client.ask("k", 1, one_packet).await.unwrap_err();
     assert!(error.to_string().contains("goes in one packet"), "{error}");
     for ttl in [Duration::ZERO, Duration::from_secs(1 << 33)] {
-        assert!(matches!(
-            client.set("k", "v", Some(ttl)).await,
-            Err(Error::TimeToLive)
-        ));
+        assert!(matches!(client.set("k", "v", Some(ttl)).await, Err(Error::TimeToLive)));
     }
     assert_eq!(store.state().applied, 1);
 }
@@ -380,10 +311,7 @@ async fn tenants_and_options_are_checked_when_connecting() {
         let result = Client::connect(&store.cluster(), tenant, Options::default()).await;
         assert!(matches!(result, Err(Error::UnknownTenant(_))));
     }
-    let options = Options {
-        max_in_flight: 0,
-        ..Options::default()
-    };
+    let options = Options { max_in_flight: 0, ..Options::default() };
     assert!(Client::connect(&store.cluster(), 0, options).await.is_err());
 }
 
@@ -391,10 +319,7 @@ async fn tenants_and_options_are_checked_when_connecting() {
 async fn a_dropped_call_gives_its_place_back() {
     let store = FakeStore::start(Faults::default()).await;
     store.twist(|_, reply| reply.from_elsewhere = true);
-    let options = Options {
-        max_in_flight: 1,
-        ..patient()
-    };
+    let options = Options { max_in_flight: 1, ..patient() };
     let client = connect_with(&store, options).await;
     let other = client.clone();
     let stuck = tokio::spawn(async move { other.get("k").await });
@@ -408,10 +333,7 @@ async fn a_dropped_call_gives_its_place_back() {
 #[tokio::test]
 async fn speaks_ipv6() {
     let loopback = std::net::UdpSocket::bind("[::1]:0");
-    assert!(
-        loopback.is_ok(),
-        "IPv6 is needed on loopback ([::1]): {loopback:?}"
-    );
+    assert!(loopback.is_ok(), "IPv6 is needed on loopback ([::1]): {loopback:?}");
     let store = FakeStore::start_at("[::1]:0", 0, Faults::default()).await;
     let client = connect(&store).await;
     client.set("k", "v", None).await.unwrap();

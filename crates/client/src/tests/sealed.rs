@@ -16,10 +16,7 @@ async fn store() -> FakeStore {
 }
 
 async fn connect(store: &FakeStore, seal: Option<[u8; 32]>) -> Client {
-    let options = Options {
-        seal: seal.map(Seal::new),
-        ..patient()
-    };
+    let options = Options { seal: seal.map(Seal::new), ..patient() };
     let cluster = store.cluster();
     let tenant = cluster.tenants.first().map_or(0, |tenant| tenant.id);
     Client::connect(&cluster, tenant, options).await.unwrap()
@@ -35,23 +32,16 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 fn not_opened(result: Result<Option<crate::Value>, Error>) -> (OpenError, bool) {
     match result {
-        Err(Error::NotOpened {
-            why, from_switch, ..
-        }) => (why, from_switch),
+        Err(Error::NotOpened { why, from_switch, .. }) => (why, from_switch),
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
 async fn everything_works_sealed_and_nothing_of_it_leaves() {
-    let store = FakeStore::start(Faults {
-        lose: 10,
-        duplicate: 20,
-        reorder: 10,
-        seed: 1,
-        longest: 0,
-    })
-    .await;
+    let store =
+        FakeStore::start(Faults { lose: 10, duplicate: 20, reorder: 10, seed: 1, longest: 0 })
+            .await;
     let client = sealing(&store).await;
     assert_eq!(client.get(KEY).await.unwrap(), None);
     let ttl = Some(Duration::from_secs(60));
@@ -121,10 +111,7 @@ async fn what_a_switch_answers_opens_as_well() {
     });
     let error = client.get(KEY).await.unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("switch before") && !text.contains('\n'),
-        "{text}"
-    );
+    assert!(text.contains("switch before") && !text.contains('\n'), "{text}");
     assert_eq!(not_opened(Err(error)), (OpenError::Refused, true));
 }
 
@@ -142,19 +129,13 @@ async fn what_was_not_sealed_for_this_key_is_not_returned() {
             *entry = value.clone();
         }
     }
-    assert_eq!(
-        not_opened(client.get(KEY).await),
-        (OpenError::Refused, false)
-    );
+    assert_eq!(not_opened(client.get(KEY).await), (OpenError::Refused, false));
 
     client.set(KEY, VALUE, None).await.unwrap();
     for value in store.state().data.values_mut() {
         value.0 = b"written without a seal".to_vec();
     }
-    assert_eq!(
-        not_opened(client.get(KEY).await),
-        (OpenError::NotSealed, false)
-    );
+    assert_eq!(not_opened(client.get(KEY).await), (OpenError::NotSealed, false));
 }
 
 #[tokio::test]

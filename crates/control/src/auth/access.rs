@@ -56,9 +56,7 @@ impl Access {
             stamp: Stamp::of(&metadata),
             looked: Instant::now(),
         };
-        Ok(Access {
-            tokens: Some(Mutex::new(watched)),
-        })
+        Ok(Access { tokens: Some(Mutex::new(watched)) })
     }
 
     /// There are no tokens.
@@ -68,11 +66,8 @@ impl Access {
 
     /// Whose token this is.
     pub fn find(&self, token: &str) -> Option<Caller> {
-        let mut watched: MutexGuard<'_, WatchedTokens> = self
-            .tokens
-            .as_ref()?
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut watched: MutexGuard<'_, WatchedTokens> =
+            self.tokens.as_ref()?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if watched.looked.elapsed() >= LOOK_EVERY {
             watched.look();
         }

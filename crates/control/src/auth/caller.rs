@@ -91,10 +91,7 @@ impl Caller {
         if may {
             return Ok(());
         }
-        let line = format!(
-            "token {:?} may not do that; expected {whose} token",
-            self.name
-        );
+        let line = format!("token {:?} may not do that; expected {whose} token", self.name);
         Err(Refusal::new(RefusalKind::Forbidden, line))
     }
 }

@@ -30,8 +30,6 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         let (name, method) = (caller.name(), self.method);
-        Err(format!(
-            "token {name:?} may not call {method}; expected {whose} token"
-        ))
+        Err(format!("token {name:?} may not call {method}; expected {whose} token"))
     }
 }

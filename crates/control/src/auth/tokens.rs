@@ -88,10 +88,7 @@ impl Tokens {
 
     /// As [`Tokens::load`], with what the system says of the file that was read.
     pub(super) fn read(path: &Path) -> Result<(Tokens, Metadata), TokenError> {
-        let error = |reason: String| TokenError {
-            path: path.into(),
-            reason,
-        };
+        let error = |reason: String| TokenError { path: path.into(), reason };
         let unreadable = |e: std::io::Error| error(format!("cannot be read: {e}"));
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
@@ -103,9 +100,7 @@ impl Tokens {
             )));
         }
         let mut text = String::new();
-        file.take(FILE_MAX + 1)
-            .read_to_string(&mut text)
-            .map_err(unreadable)?;
+        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > FILE_MAX {
             return Err(error(format!("it is longer than {FILE_MAX} bytes")));
         }
@@ -250,10 +245,7 @@ mod tests {
         let rows = [
             (String::new(), "it has no [[token]]"),
             ("[[token".into(), "line 1, column"),
-            (
-                "[[token]]\nname=\"a\"\nrole=\"king\"\nhash=\"\"".into(),
-                "unknown variant `king`",
-            ),
+            ("[[token]]\nname=\"a\"\nrole=\"king\"\nhash=\"\"".into(), "unknown variant `king`"),
             (
                 "[[token]]\nname=\"a\"\nrole=\"admin\"\nsecret=\"x\"".into(),
                 "unknown field `secret`",
@@ -270,10 +262,7 @@ mod tests {
                 format!("[[token]]\nname=\"a\"\nrole=\"store\"\nswitch=7\nhash=\"{hash}\""),
                 "only role \"switch\"",
             ),
-            (
-                "[[token]]\nname=\"a\"\nrole=\"admin\"\nhash=\"12\"".into(),
-                "expected 64 hex digits",
-            ),
+            ("[[token]]\nname=\"a\"\nrole=\"admin\"\nhash=\"12\"".into(), "expected 64 hex digits"),
             (
                 format!("[[token]]\nname=\"\"\nrole=\"admin\"\nhash=\"{hash}\""),
                 "expected a name of 1 to 64",
@@ -299,13 +288,9 @@ mod tests {
         let path = directory.path().join("tokens.toml");
         std::fs::write(&path, make("ops", Role::Admin).unwrap().entry).unwrap();
         // (mode, is taken)
-        for (mode, taken) in [
-            (0o600, true),
-            (0o640, true),
-            (0o644, false),
-            (0o660, false),
-            (0o601, false),
-        ] {
+        for (mode, taken) in
+            [(0o600, true), (0o640, true), (0o644, false), (0o660, false), (0o601, false)]
+        {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let loaded = Tokens::load(&path);
             assert_eq!(loaded.is_ok(), taken, "{mode:o}: {loaded:?}");

@@ -16,10 +16,7 @@ use super::{
 use crate::auth::Caller;
 
 pub fn routes() -> Resource {
-    Resource::new()
-        .routes(routes!(cluster))
-        .routes(routes!(counters))
-        .routes(routes!(audit))
+    Resource::new().routes(routes!(cluster)).routes(routes!(counters)).routes(routes!(audit))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -113,10 +113,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
             .await
             .map_err(|e| error(StatusCode::BAD_REQUEST, &e.body_text()))?;
         text.parse().map(Id).map_err(|_| {
-            let line = format!(
-                "{:?} is no tenant's number; expected 1 to 4294967294",
-                one_line(&text)
-            );
+            let line =
+                format!("{:?} is no tenant's number; expected 1 to 4294967294", one_line(&text));
             error(StatusCode::BAD_REQUEST, &line)
         })
     }

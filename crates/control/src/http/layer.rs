@@ -61,9 +61,7 @@ fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, S
             return forbidden("requests of web pages are refused while there are no tokens".into());
         }
         // A page's own name, made to mean this machine, is no other origin. No browser speaks gRPC.
-        let host = headers
-            .get(header::HOST)
-            .and_then(|host| host.to_str().ok());
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if Call::of(request.uri().path()).is_none()
             && let Some(host) = request.uri().authority().map(|a| a.as_str()).or(host)
             && !is_ours(host)
@@ -89,9 +87,7 @@ fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, S
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim())
         .ok_or_else(|| unauthorized("expected Authorization: Bearer TOKEN"))?;
-    access
-        .find(token)
-        .ok_or_else(|| unauthorized("this token is not known here"))
+    access.find(token).ok_or_else(|| unauthorized("this token is not known here"))
 }
 
 /// Whether no web page can have this name (with or without a port): an address, or a name of

@@ -62,9 +62,7 @@ impl Modify for Bearer {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some(
-                "A token of the controller's token file; not needed if it has none.",
-            ))
+            .description(Some("A token of the controller's token file; not needed if it has none."))
             .build();
         document
             .components
@@ -120,9 +118,7 @@ async fn nothing_here(request: Request) -> Response {
             .into_http::<axum::body::Body>()
             .into_response();
     }
-    let line = format!(
-        "there is nothing at {}; /openapi.json lists what there is",
-        request.uri().path()
-    );
+    let line =
+        format!("there is nothing at {}; /openapi.json lists what there is", request.uri().path());
     reply::error(StatusCode::NOT_FOUND, &line)
 }

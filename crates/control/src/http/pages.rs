@@ -14,9 +14,7 @@ use super::{
 use crate::{admin::PageFilter, auth::Caller};
 
 pub fn routes() -> Resource {
-    Resource::new()
-        .routes(routes!(all))
-        .routes(routes!(of_tenant, ask, give_back))
+    Resource::new().routes(routes!(all)).routes(routes!(of_tenant, ask, give_back))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -48,10 +48,7 @@ impl IntoResponse for Failure {
         let RefusalKind::NotLeader { url: Some(url) } = kind else {
             return error(status, &message);
         };
-        let body = ErrorBody {
-            error: one_line(&message),
-            leader: Some(url.clone()),
-        };
+        let body = ErrorBody { error: one_line(&message), leader: Some(url.clone()) };
         let mut response = (status, Json(body)).into_response();
         response.extensions_mut().insert(Leader(url));
         response
@@ -60,10 +57,7 @@ impl IntoResponse for Failure {
 
 /// An answer that is no success.
 pub fn error(status: StatusCode, line: &str) -> Response {
-    let body = ErrorBody {
-        error: one_line(line),
-        leader: None,
-    };
+    let body = ErrorBody { error: one_line(line), leader: None };
     let mut response = (status, Json(body)).into_response();
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
@@ -97,24 +91,16 @@ impl IntoResponses for Failures {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::response::Response>> {
         let body = || {
             utoipa::openapi::content::ContentBuilder::new()
-                .schema(Some(utoipa::openapi::Ref::from_schema_name(
-                    ErrorBody::name(),
-                )))
+                .schema(Some(utoipa::openapi::Ref::from_schema_name(ErrorBody::name())))
                 .build()
         };
         [
-            (
-                "307",
-                "Another controller leads; `Location` is the same request there.",
-            ),
+            ("307", "Another controller leads; `Location` is the same request there."),
             ("400", "The request is wrong; the line names the field."),
             ("401", "A token is needed, or this one is not known."),
             ("403", "This token may not do that."),
             ("404", "There is no such thing."),
-            (
-                "409",
-                "Not as things are: taken, not held, or so many pages are not to be had.",
-            ),
+            ("409", "Not as things are: taken, not held, or so many pages are not to be had."),
             (
                 "503",
                 "No controller leads at the moment, or its state cannot be written; try again.",

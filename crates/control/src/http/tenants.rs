@@ -156,9 +156,6 @@ async fn credentials(
 ) -> Result<Response, Failure> {
     caller.is_or_administrates(id)?;
     let text: Result<String, Refusal> = admin.credentials(id).await;
-    let headers = [
-        (header::CONTENT_TYPE, "application/toml"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
+    let headers = [(header::CONTENT_TYPE, "application/toml"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, text?).into_response())
 }

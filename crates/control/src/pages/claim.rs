@@ -30,11 +30,7 @@ impl Claim {
         }
         let rise = wanted.saturating_sub(self.before);
         let rising = wanted.saturating_add(2 * rise);
-        let short = if wanted > own {
-            own.saturating_mul(2)
-        } else {
-            0
-        };
+        let short = if wanted > own { own.saturating_mul(2) } else { 0 };
         self.now = self.now.max(rising).max(short);
         self.now.max(self.before)
     }

@@ -107,20 +107,13 @@ struct Path {
 /// The ways of all that is known: declared clients to stores, else those of the traffic.
 fn paths(wish: &Wish<'_>, topology: &Topology) -> Vec<Path> {
     let mut rates: BTreeMap<(IpAddr, IpAddr), f64> = BTreeMap::new();
-    for flow in wish
-        .traffic
-        .iter()
-        .filter(|f| f.rate > 0.0 && f.rate.is_finite())
-    {
+    for flow in wish.traffic.iter().filter(|f| f.rate > 0.0 && f.rate.is_finite()) {
         let pair = (flow.client.to_canonical(), flow.store.to_canonical());
         *rates.entry(pair).or_default() += flow.rate;
     }
     let traffic = !rates.is_empty() && (wish.policy == Policy::Measured || wish.clients.is_empty());
     if !traffic {
-        let pairs = wish
-            .clients
-            .iter()
-            .flat_map(|c| wish.stores.iter().map(move |s| (*c, *s)));
+        let pairs = wish.clients.iter().flat_map(|c| wish.stores.iter().map(move |s| (*c, *s)));
         rates = pairs.take(FLOWS_MAX).map(|pair| (pair, 1.0)).collect();
     }
     let mut flows: Vec<_> = rates.into_iter().collect();
@@ -160,11 +153,7 @@ fn by_distance(paths: &[Path], from_store: bool) -> Vec<SwitchId> {
     let mut found: BTreeMap<SwitchId, (usize, usize)> = BTreeMap::new();
     for path in paths {
         for (i, switch) in path.switches.iter().enumerate() {
-            let distance = if from_store {
-                path.switches.len() - 1 - i
-            } else {
-                i
-            };
+            let distance = if from_store { path.switches.len() - 1 - i } else { i };
             let (least, paths) = found.entry(*switch).or_insert((distance, 0));
             *least = distance.min(*least);
             *paths += 1;
@@ -221,10 +210,7 @@ fn measured(
 ) -> Vec<(SwitchId, u32)> {
     let best = greedy(wish.quota, paths, capacity);
     let placed = |of: &BTreeMap<SwitchId, u32>| of.values().map(|n| u64::from(*n)).sum::<u64>();
-    let fits = wish
-        .now
-        .iter()
-        .all(|(id, n)| capacity.get(id).is_some_and(|room| n <= room));
+    let fits = wish.now.iter().all(|(id, n)| capacity.get(id).is_some_and(|room| n <= room));
     let stay = fits
         && placed(wish.now) == placed(&best)
         && saved(&best, paths) < (1.0 + GAIN_MIN) * saved(wish.now, paths);
@@ -251,11 +237,7 @@ fn greedy(
         let gain = |id: SwitchId| -> f64 {
             let gain = |path: &Path| {
                 let at = path.switches.iter().position(|s| *s == id)?;
-                let on_path = path
-                    .switches
-                    .iter()
-                    .filter_map(|s| pages.get(s))
-                    .sum::<u32>();
+                let on_path = path.switches.iter().filter_map(|s| pages.get(s)).sum::<u32>();
                 Some(path.rate * f64::from(path.hops[at]) / f64::from(on_path + 1))
             };
             paths.iter().filter_map(gain).sum()
@@ -309,31 +291,20 @@ fn place_blindly(
 ) -> Placement {
     let stores = wish.stores.iter().filter_map(|s| topology.attachment(*s));
     let stores: BTreeSet<_> = stores.collect();
-    let all_known = !stores.is_empty()
-        && wish
-            .stores
-            .iter()
-            .all(|s| topology.attachment(*s).is_some());
+    let all_known =
+        !stores.is_empty() && wish.stores.iter().all(|s| topology.attachment(*s).is_some());
     let reaches = |id: &SwitchId| {
         let from = NodeId::Switch(*id);
-        stores
-            .iter()
-            .any(|store| topology.path(&from, store).is_some())
+        stores.iter().any(|store| topology.path(&from, store).is_some())
     };
-    let order: Vec<SwitchId> = capacity
-        .keys()
-        .copied()
-        .filter(|id| !all_known || reaches(id))
-        .collect();
+    let order: Vec<SwitchId> =
+        capacity.keys().copied().filter(|id| !all_known || reaches(id)).collect();
     finish(wish.quota, split(wish.quota, &order, capacity))
 }
 
 fn finish(quota: u32, rooms: Vec<(SwitchId, u32)>) -> Placement {
     let placed: u32 = rooms.iter().map(|(_, pages)| pages).sum();
-    Placement {
-        rooms,
-        unplaced: quota - placed,
-    }
+    Placement { rooms, unplaced: quota - placed }
 }
 
 #[cfg(test)]

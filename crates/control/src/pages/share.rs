@@ -65,11 +65,7 @@ impl Demand {
     fn keep(&self) -> u32 {
         let need = self.need();
         let enough = need.saturating_add(OWN_SLACK);
-        let keep = if self.own > enough {
-            need + 1
-        } else {
-            self.own.max(need)
-        };
+        let keep = if self.own > enough { need + 1 } else { self.own.max(need) };
         keep.max(1).min(self.guaranteed)
     }
 
@@ -168,21 +164,11 @@ fn borrowers(tenants: &[&Demand], own: &[u32], idle: u32) -> Vec<Borrower> {
         has: tenant.lent,
         has_none: *own == 0,
     };
-    let none = Borrower {
-        wanted: 0,
-        has: 0,
-        has_none: false,
-    };
+    let none = Borrower { wanted: 0, has: 0, has_none: false };
     let mut borrowers: Vec<Borrower> = tenants
         .iter()
         .zip(own)
-        .map(|pair| {
-            if pair.0.may_borrow {
-                borrower(pair)
-            } else {
-                none
-            }
-        })
+        .map(|pair| if pair.0.may_borrow { borrower(pair) } else { none })
         .collect();
     let asked: u64 = borrowers.iter().map(|b| u64::from(b.wanted)).sum();
     let margin = u64::from(asked > 0);
@@ -257,10 +243,7 @@ fn lend(pool: u32, borrowers: &[Borrower]) -> Vec<u32> {
     };
     let at_ease = stay(borrowers.iter().map(Borrower::at_ease).collect());
     if let Some(lent) = at_ease
-        && lent
-            .iter()
-            .zip(&wanted)
-            .all(|(lent, wanted)| lent >= wanted)
+        && lent.iter().zip(&wanted).all(|(lent, wanted)| lent >= wanted)
     {
         return lent;
     }
@@ -287,15 +270,12 @@ fn level(mut from: Vec<u32>, most: &[u32], now: &[u32], mut pages: u32) -> Vec<u
         let Some(low) = (0..from.len()).filter(open).map(|i| from[i]).min() else {
             return from;
         };
-        let mut lowest: Vec<usize> = (0..from.len())
-            .filter(open)
-            .filter(|&i| from[i] == low)
-            .collect();
+        let mut lowest: Vec<usize> =
+            (0..from.len()).filter(open).filter(|&i| from[i] == low).collect();
         // Up to the next level at once: where one of them is full, or where others are.
         let full = lowest.iter().map(|&i| most[i]).min().unwrap_or(low);
-        let others = (0..from.len())
-            .filter(|&i| from[i] > low && from[i] < most[i])
-            .map(|i| from[i]);
+        let others =
+            (0..from.len()).filter(|&i| from[i] > low && from[i] < most[i]).map(|i| from[i]);
         let step = others.min().map_or(full, |next| next.min(full)) - low;
         let n = lowest.len() as u64;
         let step = u64::from(step).min(u64::from(pages) / n) as u32;
@@ -316,9 +296,7 @@ fn level(mut from: Vec<u32>, most: &[u32], now: &[u32], mut pages: u32) -> Vec<u
 /// Returns idle pages to their owners: first to those that have them now, then evenly.
 fn give_back(own: Vec<u32>, guaranteed: &[u32], now: &[u32], idle: u32) -> Vec<u32> {
     let before = sum(&own);
-    let still: Vec<u32> = (0..own.len())
-        .map(|i| now[i].min(guaranteed[i]).max(own[i]))
-        .collect();
+    let still: Vec<u32> = (0..own.len()).map(|i| now[i].min(guaranteed[i]).max(own[i])).collect();
     let own = level(own, &still, now, idle);
     let left = idle - (sum(&own) - before) as u32;
     level(own, guaranteed, now, left)
@@ -365,11 +343,7 @@ mod tests {
 
     #[test]
     fn a_tenant_with_enough_elsewhere_need_not_be_noticed_here() {
-        let demand = |at_home| Demand {
-            may_borrow: true,
-            at_home,
-            ..Demand::default()
-        };
+        let demand = |at_home| Demand { may_borrow: true, at_home, ..Demand::default() };
         let demands = BTreeMap::from([(1, demand(true)), (2, demand(false))]);
         let portions = share(8, &demands);
         assert_eq!((portions[&1].lent, portions[&2].lent), (0, 1));
@@ -414,28 +388,15 @@ mod tests {
             may_borrow: true,
             ..Demand::default()
         };
-        let idle = Demand {
-            own: 4,
-            ..owner(20, 4)
-        };
+        let idle = Demand { own: 4, ..owner(20, 4) };
         let share = |demands: &[Demand]| numbers(&share(20, &of(demands.iter().copied())));
         assert_eq!(share(&[idle, hungry(3, 30, 0)]), [(4, 0), (0, 16)]);
         assert_eq!(share(&[idle, hungry(3, 9, 0)]), [(11, 0), (0, 9)]);
         // What another wants comes first, also where it is there already.
-        assert_eq!(
-            share(&[idle, hungry(3, 30, 16), hungry(12, 12, 0)]),
-            [(4, 0), (0, 4), (0, 12)]
-        );
+        assert_eq!(share(&[idle, hungry(3, 30, 16), hungry(12, 12, 0)]), [(4, 0), (0, 4), (0, 12)]);
         // The owner's own need even more so, and what it could use of its own.
-        assert_eq!(
-            share(&[owner(20, 18), hungry(3, 30, 16)]),
-            [(18, 0), (0, 2)]
-        );
-        let back = |could_use, own| Demand {
-            could_use,
-            own,
-            ..owner(20, 4)
-        };
+        assert_eq!(share(&[owner(20, 18), hungry(3, 30, 16)]), [(18, 0), (0, 2)]);
+        let back = |could_use, own| Demand { could_use, own, ..owner(20, 4) };
         assert_eq!(share(&[back(7, 4), hungry(3, 30, 16)]), [(7, 0), (0, 13)]);
         assert_eq!(share(&[back(12, 4), hungry(3, 30, 16)]), [(12, 0), (0, 8)]);
         assert_eq!(share(&[back(7, 14), hungry(3, 30, 6)]), [(8, 0), (0, 12)]);
@@ -443,10 +404,8 @@ mod tests {
 
     #[test]
     fn an_owner_gets_its_pages_back_at_once() {
-        let lending = with(
-            of([owner(8, 0), owner(0, 99)]),
-            &share(8, &of([owner(8, 0), owner(0, 99)])),
-        );
+        let lending =
+            with(of([owner(8, 0), owner(0, 99)]), &share(8, &of([owner(8, 0), owner(0, 99)])));
         let mut demands = lending.clone();
         demands.get_mut(&1).unwrap().wanted = 6;
         assert_eq!(numbers(&share(8, &demands)), [(6, 0), (0, 2)]);
@@ -491,27 +450,18 @@ mod tests {
     fn demand() -> impl Strategy<Value = Demand> {
         let small = || prop_oneof![3 => 0..8u32, 1 => 0..60u32];
         let more = prop_oneof![1 => Just(0), 1 => small()];
-        (
-            small(),
-            0..8u32,
-            small(),
-            any::<bool>(),
-            small(),
-            small(),
-            more,
+        (small(), 0..8u32, small(), any::<bool>(), small(), small(), more).prop_map(
+            |(guaranteed, claimed, wanted, may_borrow, own, lent, more)| Demand {
+                guaranteed,
+                claimed: claimed.min(own + lent),
+                wanted,
+                could_use: wanted + more,
+                may_borrow,
+                at_home: false,
+                own: own.min(guaranteed),
+                lent,
+            },
         )
-            .prop_map(
-                |(guaranteed, claimed, wanted, may_borrow, own, lent, more)| Demand {
-                    guaranteed,
-                    claimed: claimed.min(own + lent),
-                    wanted,
-                    could_use: wanted + more,
-                    may_borrow,
-                    at_home: false,
-                    own: own.min(guaranteed),
-                    lent,
-                },
-            )
     }
 
     fn demands() -> impl Strategy<Value = Demands> {

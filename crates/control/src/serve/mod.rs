@@ -92,10 +92,7 @@ impl Listen {
             (None, Some(_)) => "a certificate (--tls-cert, --tls-key)",
             (Some(_), None) => "tokens (--tokens)",
         };
-        Err(ServeError::Unprotected {
-            address: self.address,
-            missing,
-        })
+        Err(ServeError::Unprotected { address: self.address, missing })
     }
 }
 
@@ -160,10 +157,7 @@ impl RunningServer {
             None => Access::open(),
         };
         let tls = listen.tls.as_ref().map(TlsFiles::acceptor).transpose()?;
-        let failed = |reason| ServeError::Address {
-            address: listen.address,
-            reason,
-        };
+        let failed = |reason| ServeError::Address { address: listen.address, reason };
         let listener = TcpListener::bind(listen.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (stop, stopped) = watch::channel(false);
@@ -176,11 +170,7 @@ impl RunningServer {
             stranger_for: listen.stranger_for,
             stopped,
         };
-        Ok(RunningServer {
-            address,
-            stop,
-            accepting: tokio::spawn(server.run()),
-        })
+        Ok(RunningServer { address, stop, accepting: tokio::spawn(server.run()) })
     }
 
     /// Where it listens.
@@ -323,11 +313,7 @@ async fn serve(
         .keep_alive_timeout(ALIVE_EVERY)
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_MAX as u32);
-    let builder = if http2 {
-        builder.http2_only()
-    } else {
-        builder.http1_only()
-    };
+    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
     let service = TowerToHyperService::new(app);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {

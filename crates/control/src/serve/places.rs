@@ -41,9 +41,7 @@ impl Places {
         let _of_tenant = match tenant {
             Some(id) => {
                 let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-                let own = tenants
-                    .entry(id)
-                    .or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+                let own = tenants.entry(id).or_insert_with(|| Arc::new(Semaphore::new(self.each)));
                 Some(own.clone().try_acquire_owned().ok()?)
             }
             None => None,

@@ -61,10 +61,7 @@ impl Strangers {
     /// A place for a connection from this address, which ends by `abort`.
     pub fn enter(&self, from: IpAddr, abort: AbortHandle) -> Place {
         let mut waiting = self.lock();
-        let from_there = waiting
-            .by_age
-            .iter()
-            .filter(|(_, (other, _))| *other == from);
+        let from_there = waiting.by_age.iter().filter(|(_, (other, _))| *other == from);
         let oldest_there = from_there.clone().next().map(|(number, _)| *number);
         let goes = if from_there.count() >= FROM_ONE_MAX {
             oldest_there

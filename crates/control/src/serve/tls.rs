@@ -33,10 +33,7 @@ pub struct TlsError {
 }
 
 fn error(path: &Path, reason: impl std::fmt::Display) -> TlsError {
-    TlsError {
-        path: path.into(),
-        reason: reason.to_string(),
-    }
+    TlsError { path: path.into(), reason: reason.to_string() }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -57,12 +54,8 @@ impl TlsFiles {
     /// [`TlsError`] names the file.
     pub fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| {
-            error(
-                &self.key,
-                format!("expected a private key in PEM form: {e}"),
-            )
-        })?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|e| error(&self.key, format!("expected a private key in PEM form: {e}")))?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|e| error(&self.cert, e))?;

@@ -67,8 +67,7 @@ impl Admin for OnCore {
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
-        self.make(who, |core, asked| core.create_tenant(asked, spec, fresh()))
-            .await
+        self.make(who, |core, asked| core.create_tenant(asked, spec, fresh())).await
     }
 
     async fn change_tenant(
@@ -77,23 +76,19 @@ impl Admin for OnCore {
         id: u32,
         change: TenantChange,
     ) -> Result<TenantView, Refusal> {
-        self.make(who, |core, asked| core.change_tenant(asked, id, change))
-            .await
+        self.make(who, |core, asked| core.change_tenant(asked, id, change)).await
     }
 
     async fn remove_tenant(&self, who: &str, id: u32) -> Result<(), Refusal> {
-        self.make(who, |core, asked| core.remove_tenant(asked, id))
-            .await
+        self.make(who, |core, asked| core.remove_tenant(asked, id)).await
     }
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.make(who, |core, asked| core.rotate_secret(asked, id, fresh()))
-            .await
+        self.make(who, |core, asked| core.rotate_secret(asked, id, fresh())).await
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.make(who, |core, asked| core.finish_rotation(asked, id))
-            .await
+        self.make(who, |core, asked| core.finish_rotation(asked, id)).await
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {
@@ -115,8 +110,7 @@ impl Admin for OnCore {
         request: PageRequest,
         own: bool,
     ) -> Result<PageGrant, Refusal> {
-        self.make(who, |core, asked| core.ask_pages(asked, id, request, own))
-            .await
+        self.make(who, |core, asked| core.ask_pages(asked, id, request, own)).await
     }
 
     async fn return_pages(
@@ -126,8 +120,7 @@ impl Admin for OnCore {
         pages: ReturnPages,
         own: bool,
     ) -> Result<PageGrant, Refusal> {
-        self.make(who, |core, asked| core.return_pages(asked, id, &pages, own))
-            .await
+        self.make(who, |core, asked| core.return_pages(asked, id, &pages, own)).await
     }
 
     async fn topology(&self) -> Result<TopologyView, Refusal> {
@@ -139,13 +132,11 @@ impl Admin for OnCore {
         who: &str,
         topology: TopologySpec,
     ) -> Result<TopologyView, Refusal> {
-        self.make(who, |core, asked| core.declare_topology(asked, topology))
-            .await
+        self.make(who, |core, asked| core.declare_topology(asked, topology)).await
     }
 
     async fn forget_switch(&self, who: &str, id: u16) -> Result<TopologyView, Refusal> {
-        self.make(who, |core, asked| core.forget_switch(asked, id))
-            .await
+        self.make(who, |core, asked| core.forget_switch(asked, id)).await
     }
 
     async fn routes(&self) -> Result<RouteTable, Refusal> {
@@ -153,10 +144,7 @@ impl Admin for OnCore {
     }
 
     async fn set_routes(&self, who: &str, settings: RouteSettings) -> Result<RouteTable, Refusal> {
-        self.make(who, |core, asked| {
-            Ok(core.manage_routes(asked, settings.managed))
-        })
-        .await
+        self.make(who, |core, asked| Ok(core.manage_routes(asked, settings.managed))).await
     }
 
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Refusal> {

@@ -86,11 +86,7 @@ mod tests {
         let (batch, _) = journal.take();
         let (kept, gone): (Vec<_>, Vec<_>) = batch.rows().iter().partition(|r| r.1.is_some());
         let row = |n| row(41 + n as u64);
-        assert!(
-            kept.iter()
-                .map(|r| &r.0)
-                .eq(&(1..=KEPT).map(row).collect::<Vec<_>>())
-        );
+        assert!(kept.iter().map(|r| &r.0).eq(&(1..=KEPT).map(row).collect::<Vec<_>>()));
         assert_eq!(gone, [&(row(0), None)]);
     }
 }

@@ -38,10 +38,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Place, String> {
         let (switch, tenant) = text.split_once('/').ok_or("expected SWITCH/TENANT")?;
         let wrong = |e: std::num::ParseIntError| e.to_string();
-        Ok(Place {
-            switch: switch.parse().map_err(wrong)?,
-            tenant: tenant.parse().map_err(wrong)?,
-        })
+        Ok(Place { switch: switch.parse().map_err(wrong)?, tenant: tenant.parse().map_err(wrong)? })
     }
 }
 
@@ -73,11 +70,7 @@ impl ConfigurationRow {
     fn configuration(&self) -> Result<Configuration, hex::FromHexError> {
         let bytes = |digits: &String| hex::decode(digits).map(Bytes::from);
         let row = |(map, key, value): &(String, String, String)| {
-            Ok(Row {
-                map: map.clone(),
-                key: bytes(key)?,
-                value: bytes(value)?,
-            })
+            Ok(Row { map: map.clone(), key: bytes(key)?, value: bytes(value)? })
         };
         let group = |(map, index, ports): &(String, u32, Vec<String>)| Group {
             map: map.clone(),
@@ -122,10 +115,9 @@ impl Configurations {
     pub fn restore(rows: Vec<(Place, ConfigurationRow)>) -> Result<Configurations, StateError> {
         let mut by_place = BTreeMap::new();
         for (place, remembered) in rows {
-            let configuration = remembered.configuration().map_err(|e| StateError::Row {
-                key: row(place),
-                reason: e.to_string(),
-            })?;
+            let configuration = remembered
+                .configuration()
+                .map_err(|e| StateError::Row { key: row(place), reason: e.to_string() })?;
             let latest = LatestConfiguration {
                 version: remembered.version,
                 configuration,
@@ -279,10 +271,7 @@ fn size(configuration: &Configuration) -> usize {
 mod tests {
     use super::*;
 
-    const AT: Place = Place {
-        switch: 3,
-        tenant: 7,
-    };
+    const AT: Place = Place { switch: 3, tenant: 7 };
 
     fn some(parameter: u32) -> Configuration {
         Configuration {
@@ -292,11 +281,7 @@ mod tests {
                 key: Bytes::from_static(&[7, 0, 0, 0]),
                 value: Bytes::from_static(&[255]),
             }],
-            groups: vec![Group {
-                map: "g".into(),
-                index: 1,
-                ports: vec!["eth0".into()],
-            }],
+            groups: vec![Group { map: "g".into(), index: 1, ports: vec!["eth0".into()] }],
         }
     }
 
@@ -341,21 +326,12 @@ mod tests {
         let mut again =
             Configurations::restore(vec![("3/7".parse().unwrap(), remembered)]).unwrap();
         assert_eq!(again.by_place[&AT].configuration, some(1));
-        assert_eq!(
-            (again.parameters(AT), again.highest_version()),
-            (Some([1, 0]), 5)
-        );
+        assert_eq!((again.parameters(AT), again.highest_version()), (Some([1, 0]), 5));
         again.forget(7, &mut journal);
         assert_eq!(again.parameters(AT), None);
-        assert_eq!(
-            journal.take().0.rows(),
-            [("configuration/3/7".into(), None)]
-        );
+        assert_eq!(journal.take().0.rows(), [("configuration/3/7".into(), None)]);
         let long = Configuration {
-            rows: vec![Row {
-                value: vec![0; ROW_MAX].into(),
-                ..some(1).rows[0].clone()
-            }],
+            rows: vec![Row { value: vec![0; ROW_MAX].into(), ..some(1).rows[0].clone() }],
             ..some(1)
         };
         let refused = again.ask(AT, long, &mut next, &mut journal).unwrap_err();

@@ -175,12 +175,7 @@ impl Core {
     ) -> Result<(), CloseReason> {
         let id = stream.switch;
         self.exchange.at(now);
-        let Core {
-            exchange,
-            journal,
-            tenants,
-            ..
-        } = self;
+        let Core { exchange, journal, tenants, .. } = self;
         let switch = exchange.heard(stream)?;
         match message.body {
             Some(Body::Held(held)) => {
@@ -256,8 +251,7 @@ impl Core {
     /// The next message for a switch's stream, if there is one now.
     pub fn next_message(&mut self, now: Duration, stream: StreamId) -> Option<ToSwitch> {
         let (durable, term) = (self.journal.durable(), self.plan.term);
-        self.exchange
-            .next_message(now, stream, durable, &self.memory, term)
+        self.exchange.next_message(now, stream, durable, &self.memory, term)
     }
 
     /// A store's stream began with this hello.
@@ -303,10 +297,7 @@ impl Core {
     /// Parts of quotas end whose time is over, at this second since 1970.
     fn lapse(&mut self, clock_s: u64) {
         for change in changes::lapse(&self.view(), clock_s) {
-            let asked = RequestOrigin {
-                who: "controller",
-                at_ms: clock_s * 1000,
-            };
+            let asked = RequestOrigin { who: "controller", at_ms: clock_s * 1000 };
             self.make(asked, change);
         }
     }
@@ -326,12 +317,7 @@ impl Core {
         let left = self.make(asked, change);
         self.allocate();
         let given = &self.own_pages(id) - &before;
-        Ok(ChangeOutcome {
-            id,
-            tenant,
-            given: given.into_iter().collect(),
-            left,
-        })
+        Ok(ChangeOutcome { id, tenant, given: given.into_iter().collect(), left })
     }
 
     fn own_pages(&self, tenant: u32) -> BTreeSet<PageId> {
@@ -401,11 +387,7 @@ impl Core {
 
     /// All of it, to be looked at.
     pub fn view(&self) -> View<'_> {
-        View {
-            around: self.around(),
-            memory: &self.memory,
-            audit: &self.audit,
-        }
+        View { around: self.around(), memory: &self.memory, audit: &self.audit }
     }
 
     // ---- what is to be remembered
@@ -439,28 +421,12 @@ impl Core {
     // ---- what follows from what
 
     fn around(&self) -> Surroundings<'_> {
-        around(
-            &self.plan,
-            &self.tenants,
-            &self.network,
-            &self.exchange,
-            self.clock_ms,
-        )
+        around(&self.plan, &self.tenants, &self.network, &self.exchange, self.clock_ms)
     }
 
     fn split(&mut self) -> (&mut Memory, Surroundings<'_>) {
-        let Core {
-            plan,
-            tenants,
-            network,
-            exchange,
-            clock_ms,
-            ..
-        } = self;
-        (
-            &mut self.memory,
-            around(plan, tenants, network, exchange, *clock_ms),
-        )
+        let Core { plan, tenants, network, exchange, clock_ms, .. } = self;
+        (&mut self.memory, around(plan, tenants, network, exchange, *clock_ms))
     }
 
     /// Does something with memory that goes by what is around it; what moved is carried on.
@@ -504,8 +470,7 @@ impl Core {
             Some(tenant) => {
                 let (name, journal) = (tenant.terms.discipline(), &mut self.journal);
                 self.exchange.choose(id, name, journal);
-                self.exchange
-                    .tell_options(id, &tenant.terms.options, journal);
+                self.exchange.tell_options(id, &tenant.terms.options, journal);
                 Some(self.tenants.put(tenant))
             }
             None => self.tenants.remove(id),
@@ -525,19 +490,13 @@ impl Core {
             let name = tenant.terms.discipline();
             self.exchange.choose(tenant.id, name, &mut self.journal);
             let options = &tenant.terms.options;
-            self.exchange
-                .tell_options(tenant.id, options, &mut self.journal);
+            self.exchange.tell_options(tenant.id, options, &mut self.journal);
         }
     }
 
     /// Adds to the audit log.
     fn note(&mut self, asked: RequestOrigin<'_>, what: &str, detail: String) {
-        let entry = Entry {
-            at_ms: asked.at_ms,
-            who: asked.who.into(),
-            what: what.into(),
-            detail,
-        };
+        let entry = Entry { at_ms: asked.at_ms, who: asked.who.into(), what: what.into(), detail };
         self.audit.add(&mut self.journal, entry);
     }
 

@@ -18,17 +18,10 @@ use wire::Secret;
 use super::*;
 use crate::server::changes;
 
-const ASKED: RequestOrigin<'static> = RequestOrigin {
-    who: "test",
-    at_ms: 1_000,
-};
+const ASKED: RequestOrigin<'static> = RequestOrigin { who: "test", at_ms: 1_000 };
 const DEPTH: Setting = Setting::new("depth", "for tests", 3, 1, 9);
-const TEST: Registration = Registration {
-    name: "test",
-    items: Items::Truth,
-    options: &[DEPTH],
-    ..decide::NONE
-};
+const TEST: Registration =
+    Registration { name: "test", items: Items::Truth, options: &[DEPTH], ..decide::NONE };
 
 /// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
 /// this order.
@@ -55,9 +48,7 @@ impl Discipline for NotingDiscipline {
     }
 
     fn life(&mut self, _: Duration, life: Life, _: &mut Vec<Action>) {
-        let Life {
-            number, address, ..
-        } = life;
+        let Life { number, address, .. } = life;
         self.note(format!("life {number} {address:?}"));
     }
 
@@ -81,17 +72,9 @@ impl Discipline for NotingDiscipline {
         let (switch, message) = (*switch, Bytes::from_static(b"m"));
         out.push(Action::Remember { tenant, bytes });
         for (key, bytes) in [("k", Some("v")), ("gone", Some("v")), ("gone", None)] {
-            out.push(Action::Keep {
-                tenant,
-                key: key.into(),
-                bytes: bytes.map(Bytes::from),
-            });
+            out.push(Action::Keep { tenant, key: key.into(), bytes: bytes.map(Bytes::from) });
         }
-        out.push(Action::TellSwitch {
-            switch,
-            tenant,
-            message,
-        });
+        out.push(Action::TellSwitch { switch, tenant, message });
         out.push(Action::Change {
             switch,
             tenant,
@@ -118,10 +101,8 @@ struct Stage {
 impl Stage {
     fn new(loaded: LoadedState) -> Stage {
         let mut plan = tests::plan(1);
-        plan.cluster.switches = vec![wire::SwitchPlace {
-            name: "tor".into(),
-            address: [10, 0, 0, 9].into(),
-        }];
+        plan.cluster.switches =
+            vec![wire::SwitchPlace { name: "tor".into(), address: [10, 0, 0, 9].into() }];
         let noting = NotingDiscipline::default();
         let discipline: Box<dyn Discipline> = Box::new(noting.clone());
         let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
@@ -129,10 +110,7 @@ impl Stage {
         Stage {
             core: Core::new(plan, disciplines, loaded, 1).unwrap(),
             noting,
-            loaded: LoadedState {
-                rows,
-                ..LoadedState::default()
-            },
+            loaded: LoadedState { rows, ..LoadedState::default() },
         }
     }
 
@@ -149,13 +127,8 @@ impl Stage {
     }
 
     fn attach(&mut self) -> StreamId {
-        let hello = Hello {
-            switch_id: 1,
-            name: "tor".into(),
-            pages: 4,
-            life: 11,
-            ..Hello::default()
-        };
+        let hello =
+            Hello { switch_id: 1, name: "tor".into(), pages: 4, life: 11, ..Hello::default() };
         let stream = self.core.attach(Duration::ZERO, &hello).unwrap();
         let (keys, last) = (vec![], true);
         self.say(stream, from_switch::Body::Held(HeldKeys { keys, last }));
@@ -168,11 +141,8 @@ impl Stage {
     }
 
     fn report(&mut self, stream: StreamId) {
-        let report = HalfReport {
-            discipline: "test".into(),
-            tenant: 7,
-            report: Bytes::from_static(b"r"),
-        };
+        let report =
+            HalfReport { discipline: "test".into(), tenant: 7, report: Bytes::from_static(b"r") };
         self.say(stream, from_switch::Body::Report(report));
     }
 

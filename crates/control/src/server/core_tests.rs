@@ -19,10 +19,7 @@ use wire::Secret;
 use super::*;
 use crate::{admin::RefusalKind, server::changes};
 
-const ASKED: RequestOrigin<'static> = RequestOrigin {
-    who: "test",
-    at_ms: 1_000,
-};
+const ASKED: RequestOrigin<'static> = RequestOrigin { who: "test", at_ms: 1_000 };
 const SECRET: Secret = Secret([7; 16]);
 const TICK: Duration = Duration::from_millis(100);
 
@@ -56,29 +53,14 @@ impl Discipline for WantingDiscipline {
     }
 
     fn wanted(&self, _: SwitchId, tenant: u32) -> usize {
-        self.items
-            .lock()
-            .unwrap()
-            .get(&tenant)
-            .copied()
-            .unwrap_or(0)
+        self.items.lock().unwrap().get(&tenant).copied().unwrap_or(0)
     }
 }
 
-const TEST: Registration = Registration {
-    name: "test",
-    ..decide::NONE
-};
-const TRUTH: Registration = Registration {
-    name: "truth",
-    items: Items::Truth,
-    ..decide::NONE
-};
-const EVERYWHERE: Registration = Registration {
-    name: "everywhere",
-    runs: Runs::Everywhere,
-    ..decide::NONE
-};
+const TEST: Registration = Registration { name: "test", ..decide::NONE };
+const TRUTH: Registration = Registration { name: "truth", items: Items::Truth, ..decide::NONE };
+const EVERYWHERE: Registration =
+    Registration { name: "everywhere", runs: Runs::Everywhere, ..decide::NONE };
 
 /// A controller with one switch of so many pages.
 struct Stage {
@@ -109,22 +91,12 @@ pub(super) fn plan(term: u64) -> Plan {
 
 /// What a switch says first.
 fn hello(id: u32, pages: u32) -> Hello {
-    Hello {
-        switch_id: id,
-        name: format!("tor {id}"),
-        pages,
-        ..Hello::default()
-    }
+    Hello { switch_id: id, name: format!("tor {id}"), pages, ..Hello::default() }
 }
 
 impl Stage {
     fn new(pages: u32) -> Stage {
-        Stage::from(
-            pages,
-            LoadedState::default(),
-            WantingDiscipline::default(),
-            1,
-        )
+        Stage::from(pages, LoadedState::default(), WantingDiscipline::default(), 1)
     }
 
     fn from(pages: u32, loaded: LoadedState, wanting: WantingDiscipline, term: u64) -> Stage {
@@ -136,10 +108,7 @@ impl Stage {
         let disciplines = Disciplines::new(all.into(), "test");
         let rows = loaded.rows.clone();
         let core = Core::new(plan, disciplines, loaded, 1).unwrap();
-        let stream = StreamId {
-            switch: 1,
-            generation: 0,
-        };
+        let stream = StreamId { switch: 1, generation: 0 };
         let mut stage = Stage {
             core,
             stream,
@@ -147,10 +116,7 @@ impl Stage {
             wanting,
             table: PageTable::default(),
             setup: Setup::default(),
-            loaded: LoadedState {
-                rows,
-                ..LoadedState::default()
-            },
+            loaded: LoadedState { rows, ..LoadedState::default() },
         };
         stage.stream = stage.attach(1, pages);
         stage
@@ -167,10 +133,7 @@ impl Stage {
             name: name.to_string(),
             reason: "R4 unbounded memory access".into(),
         });
-        self.greet(Hello {
-            refused: refused.collect(),
-            ..hello(id, 10)
-        })
+        self.greet(Hello { refused: refused.collect(), ..hello(id, 10) })
     }
 
     fn greet(&mut self, hello: Hello) -> StreamId {
@@ -193,21 +156,13 @@ impl Stage {
     fn window_ends(&mut self, tenant: u32, pages: &[PageId]) {
         let count = pages.len() as u64;
         let sum = count; // Any but that of nothing: the switch is asked for a list.
-        let mut counters = Counters {
-            held: Some(Digest { count, sum }),
-            ..Counters::default()
-        };
+        let mut counters = Counters { held: Some(Digest { count, sum }), ..Counters::default() };
         self.say(self.stream, from_switch::Body::Counters(counters.clone()));
         self.receive();
         let keys = (0..count).map(|n| n.to_be_bytes().to_vec().into());
         let keys = keys.collect();
         self.holds(self.stream, vec![TenantKeys { tenant, keys }]);
-        let page = |id: &PageId| PageUse {
-            page: id.page,
-            items: 1,
-            cells: 3,
-            requests: 0,
-        };
+        let page = |id: &PageId| PageUse { page: id.page, items: 1, cells: 3, requests: 0 };
         counters.held = None;
         counters.pages = pages.iter().map(page).collect();
         self.say(self.stream, from_switch::Body::Counters(counters));
@@ -236,25 +191,18 @@ impl Stage {
     }
 
     fn create(&mut self, id: u32, quota: u32) -> Result<u32, Refusal> {
-        let spec = TenantSpec {
-            id: Some(id),
-            name: format!("t{id}"),
-            quota,
-            ..TenantSpec::default()
-        };
+        let spec =
+            TenantSpec { id: Some(id), name: format!("t{id}"), quota, ..TenantSpec::default() };
         self.create_as(spec)
     }
 
     fn create_as(&mut self, spec: TenantSpec) -> Result<u32, Refusal> {
-        let created = self
-            .core
-            .change(ASKED, |view| changes::create(view, spec, SECRET));
+        let created = self.core.change(ASKED, |view| changes::create(view, spec, SECRET));
         created.map(|made| made.id)
     }
 
     fn change(&mut self, id: u32, change: TenantChange) -> Result<ChangeOutcome, Refusal> {
-        self.core
-            .change(ASKED, |view| changes::change(view, id, change))
+        self.core.change(ASKED, |view| changes::change(view, id, change))
     }
 
     fn ask(&mut self, id: u32, request: PageRequest) -> Result<Vec<PageId>, Refusal> {
@@ -344,11 +292,7 @@ fn a_quota_above_what_there_is_is_refused_and_what_is_free_is_said() {
     assert_eq!(refused.kind, RefusalKind::NoRoom);
     assert!(refused.message.contains("3 on switch 1"), "{refused}");
     assert!(stage.core.tenants.get(2).is_none());
-    let request = |pages, switch| PageRequest {
-        pages,
-        switch,
-        lease_s: None,
-    };
+    let request = |pages, switch| PageRequest { pages, switch, lease_s: None };
     let refused = stage.ask(1, request(4, None)).unwrap_err();
     assert!(refused.message.contains("3 on switch 1"), "{refused}");
     let refused = stage.ask(1, request(1, Some(9))).unwrap_err();
@@ -376,20 +320,14 @@ fn a_discipline_that_kernels_refuse_is_refused_with_their_reason() {
     let refused = stage.create_as(wants(2, "truth", 0)).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Conflict);
     let all = ["discipline truth", "switch 2 (tor 2)", "unbounded"];
-    assert!(
-        all.iter().all(|part| refused.message.contains(part)),
-        "{refused}"
-    );
+    assert!(all.iter().all(|part| refused.message.contains(part)), "{refused}");
     stage.attach_without(1, &["test", "write-back"]);
     let refused = stage.create_as(wants(2, "test", 0)).unwrap_err();
     assert!(refused.message.contains("switch 1 (tor 1)"), "{refused}");
     stage.create_as(wants(2, "everywhere", 1000)).unwrap();
     stage.attach_without(2, &["write-back"]);
     let refused = stage.create_as(wants(3, "everywhere", 1000)).unwrap_err();
-    assert!(
-        refused.message.contains("Leave --write-back out"),
-        "{refused}"
-    );
+    assert!(refused.message.contains("Leave --write-back out"), "{refused}");
 }
 
 #[test]
@@ -398,15 +336,8 @@ fn a_tenant_asks_for_no_more_than_it_was_given() {
     stage.create(1, 6).unwrap();
     let mut own = |pages: i32| {
         let count = Some(pages.unsigned_abs());
-        let back = ReturnPages {
-            count,
-            ..ReturnPages::default()
-        };
-        let request = PageRequest {
-            pages: pages.unsigned_abs(),
-            switch: None,
-            lease_s: None,
-        };
+        let back = ReturnPages { count, ..ReturnPages::default() };
+        let request = PageRequest { pages: pages.unsigned_abs(), switch: None, lease_s: None };
         match pages > 0 {
             true => stage.core.ask_pages(ASKED, 1, request, true),
             false => stage.core.return_pages(ASKED, 1, &back, true),
@@ -420,16 +351,9 @@ fn a_tenant_asks_for_no_more_than_it_was_given() {
     assert!(refused.message.contains("1 may be: its operator gave it 6"));
     assert_eq!(own(1).unwrap().quota, 6);
     // An operator's word is the new ceiling, whichever way it was said.
-    let lower = TenantChange {
-        quota: Some(3),
-        ..TenantChange::default()
-    };
+    let lower = TenantChange { quota: Some(3), ..TenantChange::default() };
     stage.change(1, lower).unwrap();
-    let request = |pages| PageRequest {
-        pages,
-        switch: None,
-        lease_s: None,
-    };
+    let request = |pages| PageRequest { pages, switch: None, lease_s: None };
     assert!(stage.core.ask_pages(ASKED, 1, request(1), true).is_err());
     stage.ask(1, request(2)).unwrap();
     assert!(stage.core.ask_pages(ASKED, 1, request(1), true).is_err());
@@ -446,10 +370,7 @@ fn a_switch_that_is_gone_for_good_is_forgotten() {
     let refused = forget(&mut stage, 1).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Conflict);
     assert!(refused.message.contains("is attached"), "{refused}");
-    assert_eq!(
-        forget(&mut stage, 2).unwrap_err().kind,
-        RefusalKind::NotFound
-    );
+    assert_eq!(forget(&mut stage, 2).unwrap_err().kind, RefusalKind::NotFound);
     stage.core.detach(stage.now, stage.stream);
     forget(&mut stage, 1).unwrap();
     assert_eq!(stage.core.memory.ledger().rows().count(), 0);
@@ -458,10 +379,7 @@ fn a_switch_that_is_gone_for_good_is_forgotten() {
     stage.write();
     let left = |stage: &Stage, prefix| stage.loaded.rows.keys().any(|k| k.starts_with(prefix));
     assert!(!left(&stage, "switch/") && !left(&stage, "page/"));
-    assert_eq!(
-        forget(&mut stage, 1).unwrap_err().kind,
-        RefusalKind::NotFound
-    );
+    assert_eq!(forget(&mut stage, 1).unwrap_err().kind, RefusalKind::NotFound);
 
     // It comes back all the same: as a new one, whose table has a version above that which it has
     // in force.
@@ -498,10 +416,7 @@ fn stores_learn_where_tenants_are_before_the_switch_there_does() {
 fn a_page_table_is_sent_when_it_is_durable_and_not_before() {
     let mut stage = Stage::new(4);
     stage.create(1, 2).unwrap();
-    assert!(
-        !stage.receive(),
-        "a crash now would forget whose the pages are"
-    );
+    assert!(!stage.receive(), "a crash now would forget whose the pages are");
     assert!(stage.setup.tenants.is_empty());
     stage.write();
     assert!(stage.receive());
@@ -514,11 +429,7 @@ fn a_page_goes_on_when_its_switch_says_that_it_is_clear() {
     let mut stage = Stage::new(4);
     stage.create(1, 4).unwrap();
     stage.settle();
-    let change = TenantChange {
-        quota: Some(0),
-        borrow: Some(false),
-        ..TenantChange::default()
-    };
+    let change = TenantChange { quota: Some(0), borrow: Some(false), ..TenantChange::default() };
     stage.change(1, change).unwrap();
     stage.create(2, 4).unwrap();
     for _ in 0..5 {
@@ -562,9 +473,7 @@ fn a_new_controller_goes_on_with_the_same_owners_and_a_higher_term() {
     stage.settle();
     let owners = |stage: &Stage| {
         let pages = stage.table.owners.iter();
-        pages
-            .map(|o| (o.tenant, o.pages.clone()))
-            .collect::<BTreeMap<_, _>>()
+        pages.map(|o| (o.tenant, o.pages.clone())).collect::<BTreeMap<_, _>>()
     };
     let (before, version) = (owners(&stage), stage.table.version);
     let loaded = std::mem::take(&mut stage.loaded);
@@ -573,12 +482,7 @@ fn a_new_controller_goes_on_with_the_same_owners_and_a_higher_term() {
     assert_eq!(owners(&next), before);
     assert_eq!(next.table.term, 2);
     assert!(next.table.version >= version);
-    let log: Vec<String> = next
-        .core
-        .audit
-        .after(0)
-        .map(|(_, e)| e.what.clone())
-        .collect();
+    let log: Vec<String> = next.core.audit.after(0).map(|(_, e)| e.what.clone()).collect();
     assert_eq!(log, ["tenant.create", "tenant.create"]);
 }
 
@@ -588,18 +492,12 @@ fn a_page_returned_twice_is_refused() {
     stage.create(1, 4).unwrap();
     stage.settle();
     let page = stage.core.memory.ledger().held(1).next().unwrap().0;
-    let this = ReturnPages {
-        pages: vec![page],
-        count: None,
-    };
+    let this = ReturnPages { pages: vec![page], count: None };
     stage.give_back(1, &this).unwrap();
     let again = stage.give_back(1, &this).unwrap_err();
     assert!(again.message.contains("returned twice"), "{again}");
     assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 3);
-    let two = ReturnPages {
-        pages: vec![],
-        count: Some(2),
-    };
+    let two = ReturnPages { pages: vec![], count: Some(2) };
     let gone = stage.give_back(1, &two).unwrap();
     assert_eq!(gone.len(), 2);
     let too_many = stage.give_back(1, &two).unwrap_err();
@@ -638,19 +536,11 @@ fn hex_of(text: &str) -> [u8; 16] {
 fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
     let mut stage = Stage::new(8);
     stage.create(1, 1).unwrap();
-    let request = PageRequest {
-        pages: 3,
-        switch: None,
-        lease_s: Some(60),
-    };
+    let request = PageRequest { pages: 3, switch: None, lease_s: Some(60) };
     stage.ask(1, request).unwrap();
     assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 4);
     stage.core.lapse(60);
-    assert_eq!(
-        stage.core.tenants.get(1).unwrap().terms.quota,
-        4,
-        "not over yet"
-    );
+    assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 4, "not over yet");
     stage.core.lapse(61);
     assert_eq!(stage.core.tenants.get(1).unwrap().terms.quota, 1);
 }
@@ -659,17 +549,10 @@ fn pages_asked_for_with_a_lease_go_back_unless_they_are_used() {
 fn a_tenant_does_not_keep_what_it_was_given_for_a_time_by_giving_it_back() {
     let mut stage = Stage::new(12);
     stage.create(1, 2).unwrap();
-    let request = |pages, lease_s| PageRequest {
-        pages,
-        switch: None,
-        lease_s,
-    };
+    let request = |pages, lease_s| PageRequest { pages, switch: None, lease_s };
     stage.ask(1, request(8, Some(60))).unwrap();
     for count in [1, 7] {
-        let back = ReturnPages {
-            count: Some(count),
-            ..ReturnPages::default()
-        };
+        let back = ReturnPages { count: Some(count), ..ReturnPages::default() };
         stage.core.return_pages(ASKED, 1, &back, true).unwrap();
         let refused = stage.core.ask_pages(ASKED, 1, request(count, None), true);
         assert_eq!(refused.unwrap_err().kind, RefusalKind::Forbidden);
@@ -698,11 +581,7 @@ fn the_number_of_a_removed_tenant_is_not_given_away_by_accident() {
     let loaded = std::mem::take(&mut stage.loaded);
     let mut next = Stage::from(8, loaded, stage.wanting.clone(), 2);
     assert!(next.create(1, 1).is_err(), "also after a restart");
-    let again = TenantSpec {
-        id: Some(1),
-        reuse: true,
-        ..TenantSpec::default()
-    };
+    let again = TenantSpec { id: Some(1), reuse: true, ..TenantSpec::default() };
     assert_eq!(next.create_as(again), Ok(1));
 }
 
@@ -718,10 +597,7 @@ fn of(id: u32, discipline: &str, quota: u32) -> TenantSpec {
 }
 
 fn quota(quota: u32) -> TenantChange {
-    TenantChange {
-        quota: Some(quota),
-        ..TenantChange::default()
-    }
+    TenantChange { quota: Some(quota), ..TenantChange::default() }
 }
 
 #[test]
@@ -749,14 +625,8 @@ fn pages_with_items_that_are_nowhere_else_are_not_taken() {
         assert_eq!(refused.kind, RefusalKind::Conflict);
         assert!(refused.message.contains(says), "{refused}");
     };
-    let some = |pages: &[PageId]| ReturnPages {
-        pages: pages.to_vec(),
-        count: None,
-    };
-    let count = |count| ReturnPages {
-        pages: vec![],
-        count: Some(count),
-    };
+    let some = |pages: &[PageId]| ReturnPages { pages: pages.to_vec(), count: None };
+    let count = |count| ReturnPages { pages: vec![], count: Some(count) };
     // The switch did not say yet what is on which page.
     refused(stage.give_back(1, &some(&all[..1])), "may hold items");
     refused(stage.give_back(1, &count(1)), "4 may hold items");
@@ -764,18 +634,9 @@ fn pages_with_items_that_are_nowhere_else_are_not_taken() {
     stage.window_ends(1, &[all[1], all[3]]);
     refused(stage.give_back(1, &some(&all[1..2])), "may hold items");
     refused(stage.give_back(1, &count(3)), "2 may hold items");
-    refused(
-        stage.change(1, quota(1)).map(|made| made.left),
-        "2 may hold items",
-    );
-    let other = TenantChange {
-        discipline: Some("test".into()),
-        ..TenantChange::default()
-    };
-    refused(
-        stage.change(1, other).map(|made| made.left),
-        "would lose them",
-    );
+    refused(stage.change(1, quota(1)).map(|made| made.left), "2 may hold items");
+    let other = TenantChange { discipline: Some("test".into()), ..TenantChange::default() };
+    refused(stage.change(1, other).map(|made| made.left), "would lose them");
 
     // Those without items go: one by its name, one by the number.
     assert_eq!(stage.give_back(1, &some(&all[..1])).unwrap(), [all[0]]);
@@ -795,11 +656,7 @@ fn pages_with_items_that_are_nowhere_else_are_not_taken() {
 fn a_timed_part_of_a_quota_goes_back_only_as_far_as_its_pages_are_empty() {
     let mut stage = Stage::new(8);
     stage.create_as(of(1, "truth", 0)).unwrap();
-    let request = PageRequest {
-        pages: 4,
-        switch: None,
-        lease_s: Some(60),
-    };
+    let request = PageRequest { pages: 4, switch: None, lease_s: Some(60) };
     stage.ask(1, request).unwrap();
     stage.settle();
     let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
@@ -831,17 +688,9 @@ fn what_is_nowhere_else_stays_on_its_switch_whatever_the_policy_says() {
 fn a_discipline_that_runs_everywhere_is_in_every_setup() {
     let mut stage = Stage::new(4);
     let second = stage.attach(2, 0);
-    let spec = TenantSpec {
-        borrow: false,
-        ..of(1, "everywhere", 0)
-    };
+    let spec = TenantSpec { borrow: false, ..of(1, "everywhere", 0) };
     stage.create_as(spec).unwrap();
-    stage
-        .create_as(TenantSpec {
-            borrow: false,
-            ..of(2, "test", 1)
-        })
-        .unwrap();
+    stage.create_as(TenantSpec { borrow: false, ..of(2, "test", 1) }).unwrap();
     stage.settle();
     let (setups, _) = stage.sent_to(second);
     let setup = setups.last().unwrap();
@@ -865,20 +714,12 @@ fn a_discipline_that_runs_everywhere_is_in_every_setup() {
 fn a_tenant_with_write_back_is_in_every_setup() {
     let mut stage = Stage::new(4);
     let second = stage.attach(2, 0);
-    stage
-        .create_as(TenantSpec {
-            borrow: false,
-            ..of(1, "test", 1)
-        })
-        .unwrap();
+    stage.create_as(TenantSpec { borrow: false, ..of(1, "test", 1) }).unwrap();
     stage.settle();
     stage.sent_to(second);
     // What a write passes second keeps it, with pages there or without.
     for (write_back_ms, expected) in [(100, vec![(1, "test".to_owned())]), (0, vec![])] {
-        let change = TenantChange {
-            write_back_ms: Some(write_back_ms),
-            ..TenantChange::default()
-        };
+        let change = TenantChange { write_back_ms: Some(write_back_ms), ..TenantChange::default() };
         stage.change(1, change).unwrap();
         stage.write();
         let (setups, _) = stage.sent_to(second);
@@ -892,24 +733,12 @@ fn a_tenant_with_write_back_is_in_every_setup() {
 fn a_change_of_a_tenant_is_told_to_the_switches_where_it_is() {
     let mut stage = Stage::new(4);
     let second = stage.attach(2, 4);
-    stage
-        .create_as(TenantSpec {
-            borrow: false,
-            ..of(1, "test", 0)
-        })
-        .unwrap();
-    let on_first = PageRequest {
-        pages: 1,
-        switch: Some(1),
-        lease_s: None,
-    };
+    stage.create_as(TenantSpec { borrow: false, ..of(1, "test", 0) }).unwrap();
+    let on_first = PageRequest { pages: 1, switch: Some(1), lease_s: None };
     stage.ask(1, on_first).unwrap();
     stage.settle();
     stage.sent_to(second);
-    let faster = TenantChange {
-        rate: Some(9),
-        ..TenantChange::default()
-    };
+    let faster = TenantChange { rate: Some(9), ..TenantChange::default() };
     stage.change(1, faster).unwrap();
     stage.write();
     assert_eq!(stage.sent_to(second).0, []);
@@ -927,10 +756,7 @@ fn a_discipline_learns_which_stores_keys_are_on_once_and_again_after_a_change() 
     stage.change(1, quota(3)).unwrap();
     stage.settle();
     assert_eq!(told(&stage), Some(1), "its stores are the same");
-    let another = TenantChange {
-        discipline: Some("truth".into()),
-        ..TenantChange::default()
-    };
+    let another = TenantChange { discipline: Some("truth".into()), ..TenantChange::default() };
     stage.change(1, another).unwrap();
     stage.settle();
     assert_eq!(told(&stage), Some(2), "another discipline knows nothing");
@@ -942,10 +768,7 @@ fn a_discipline_learns_again_which_stores_keys_are_on_when_rooms_come_back() {
     let told = |stage: &Stage| stage.wanting.homes.lock().unwrap().get(&1).copied();
     let pages = |stage: &Stage| stage.wanting.rooms.lock().unwrap().get(&1).copied();
     stage.create(1, 4).unwrap();
-    let alone = TenantChange {
-        borrow: Some(false),
-        ..TenantChange::default()
-    };
+    let alone = TenantChange { borrow: Some(false), ..TenantChange::default() };
     stage.change(1, alone).unwrap();
     stage.settle();
     stage.change(1, quota(0)).unwrap();

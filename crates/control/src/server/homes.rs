@@ -62,11 +62,7 @@ impl Homes {
         if stores == Some(&now) {
             return None;
         }
-        let told = StoresNotice {
-            discipline,
-            stores: now,
-            fresh: true,
-        };
+        let told = StoresNotice { discipline, stores: now, fresh: true };
         self.told.insert(id, told);
         self.told.get(&id).map(|told| &told.stores)
     }

@@ -13,9 +13,7 @@ pub type Counts = BTreeMap<u32, Vec<(Key, u64)>>;
 /// The key, copied out of its message, so that one key does not keep the whole message in memory;
 /// `None` if its length is not 1 to [`wire::MAX_KEY`].
 fn key(bytes: &[u8]) -> Option<Key> {
-    (1..=wire::MAX_KEY)
-        .contains(&bytes.len())
-        .then(|| Key::copy_from_slice(bytes))
+    (1..=wire::MAX_KEY).contains(&bytes.len()).then(|| Key::copy_from_slice(bytes))
 }
 
 /// The well-formed ones of these keys.
@@ -23,8 +21,7 @@ pub fn items(groups: &[TenantKeys]) -> Vec<ItemKey> {
     let of = |group: &TenantKeys| {
         let tenant = group.tenant;
         let keys = group.keys.iter().filter_map(|bytes| key(bytes));
-        keys.map(move |key| ItemKey { tenant, key })
-            .collect::<Vec<_>>()
+        keys.map(move |key| ItemKey { tenant, key }).collect::<Vec<_>>()
     };
     groups.iter().flat_map(of).collect()
 }

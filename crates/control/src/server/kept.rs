@@ -21,17 +21,11 @@ pub struct KeptPlace {
 impl KeptPlace {
     fn new(whose: &MemoryOwner, key: &[u8]) -> KeptPlace {
         let hash = Secret::NONE.key_hash(whose.tenant, key);
-        KeptPlace {
-            whose: whose.clone(),
-            hash: hex::encode(hash.0),
-        }
+        KeptPlace { whose: whose.clone(), hash: hex::encode(hash.0) }
     }
 
     fn row(&self) -> String {
-        format!(
-            "kept/{}/{}/{}",
-            self.whose.tenant, self.whose.family, self.hash
-        )
+        format!("kept/{}/{}/{}", self.whose.tenant, self.whose.family, self.hash)
     }
 }
 
@@ -39,13 +33,8 @@ impl FromStr for KeptPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeptPlace, String> {
-        let (whose, hash) = text
-            .rsplit_once('/')
-            .ok_or("expected TENANT/DISCIPLINE/KEY")?;
-        Ok(KeptPlace {
-            whose: whose.parse()?,
-            hash: hash.into(),
-        })
+        let (whose, hash) = text.rsplit_once('/').ok_or("expected TENANT/DISCIPLINE/KEY")?;
+        Ok(KeptPlace { whose: whose.parse()?, hash: hash.into() })
     }
 }
 
@@ -71,10 +60,8 @@ impl KeptValues {
         let mut kept = KeptValues::default();
         for (at, row) in rows {
             let read = |digits: &str| {
-                hex::decode(digits).map_err(|e| StateError::Row {
-                    key: at.row(),
-                    reason: e.to_string(),
-                })
+                hex::decode(digits)
+                    .map_err(|e| StateError::Row { key: at.row(), reason: e.to_string() })
             };
             let (key, bytes) = (read(&row.key)?, read(&row.bytes)?);
             let of = kept.by_whose.entry(at.whose).or_default();
@@ -86,8 +73,7 @@ impl KeptValues {
     /// All of a tenant, by key.
     pub fn of(&self, whose: &MemoryOwner) -> Vec<(Key, Bytes)> {
         let all = self.by_whose.get(whose).into_iter().flatten();
-        all.map(|(key, bytes)| (key.clone(), bytes.clone()))
-            .collect()
+        all.map(|(key, bytes)| (key.clone(), bytes.clone())).collect()
     }
 
     /// Keeps this of a key, or nothing any longer.
@@ -111,9 +97,7 @@ impl KeptValues {
         };
         let length = bytes.len();
         if length > KEPT_MAX {
-            return Err(format!(
-                "{length} bytes of a key to keep, at most {KEPT_MAX} are taken"
-            ));
+            return Err(format!("{length} bytes of a key to keep, at most {KEPT_MAX} are taken"));
         }
         if of.get(&key) == Some(&bytes) {
             return Ok(());
@@ -121,10 +105,7 @@ impl KeptValues {
         if of.len() >= KEPT_MOST && !of.contains_key(&key) {
             return Err(format!("something is kept of {KEPT_MOST} keys already"));
         }
-        let row = KeptRow {
-            key: hex::encode(&key),
-            bytes: hex::encode(&bytes),
-        };
+        let row = KeptRow { key: hex::encode(&key), bytes: hex::encode(&bytes) };
         journal.put(at.row(), &row);
         of.insert(key, bytes);
         Ok(())

@@ -68,10 +68,7 @@ async fn lead_once(
     stopped: &mut watch::Receiver<bool>,
 ) -> Result<LeadEnd, StateError> {
     let loaded = lead.load().await?;
-    let plan = Plan {
-        term: lead.term(),
-        ..beginning.plan.clone()
-    };
+    let plan = Plan { term: lead.term(), ..beginning.plan.clone() };
     let default = &beginning.default_discipline;
     let disciplines =
         Disciplines::start(beginning.disciplines, default, plan.limits, &plan.settings);
@@ -137,11 +134,7 @@ async fn keep_time(shared: &SharedCore, lead: &Lead) -> Infallible {
             core.tick(shared.now(), clock_ms());
         }
         inner.pump(shared.now());
-        if inner
-            .core
-            .as_ref()
-            .is_some_and(|core| core.journal().is_pending())
-        {
+        if inner.core.as_ref().is_some_and(|core| core.journal().is_pending()) {
             shared.poke.notify_one();
         }
     }

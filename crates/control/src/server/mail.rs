@@ -32,9 +32,7 @@ impl Mail {
     ) -> Result<(), String> {
         let length = message.len();
         if length > MESSAGE_MAX {
-            return Err(format!(
-                "a message of {length} bytes, at most {MESSAGE_MAX} are taken"
-            ));
+            return Err(format!("a message of {length} bytes, at most {MESSAGE_MAX} are taken"));
         }
         let bytes = self.bytes + length;
         let waiting = self.messages.len();

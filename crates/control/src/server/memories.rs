@@ -54,10 +54,8 @@ impl Memories {
     /// The row that makes no sense, and why.
     pub fn restore(rows: Vec<(MemoryOwner, MemoryRow)>) -> Result<Memories, StateError> {
         let read = |(whose, remembered): (MemoryOwner, MemoryRow)| {
-            let bytes = hex::decode(&remembered.bytes).map_err(|e| StateError::Row {
-                key: row(&whose),
-                reason: e.to_string(),
-            })?;
+            let bytes = hex::decode(&remembered.bytes)
+                .map_err(|e| StateError::Row { key: row(&whose), reason: e.to_string() })?;
             Ok((whose, bytes.into()))
         };
         Ok(Memories {
@@ -83,16 +81,12 @@ impl Memories {
     ) -> Result<(), String> {
         if bytes.len() > REMEMBERED_MAX {
             let length = bytes.len();
-            return Err(format!(
-                "{length} bytes to remember, at most {REMEMBERED_MAX} are taken"
-            ));
+            return Err(format!("{length} bytes to remember, at most {REMEMBERED_MAX} are taken"));
         }
         if self.by_whose.get(&whose) == Some(&bytes) {
             return Ok(());
         }
-        let remembered = MemoryRow {
-            bytes: hex::encode(&bytes),
-        };
+        let remembered = MemoryRow { bytes: hex::encode(&bytes) };
         journal.put(row(&whose), &remembered);
         self.safe_after = journal.position();
         self.by_whose.insert(whose, bytes);

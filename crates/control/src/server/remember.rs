@@ -99,11 +99,9 @@ mod tests {
         let good = RememberedState::read(&good).unwrap();
         assert_eq!((good.switches[0].0, good.switches[0].1.pages), (3, 4));
         assert!(RememberedState::read(&loaded("later/1", "x")).is_ok());
-        for (key, value) in [
-            ("switch/x", "{\"name\":\"\",\"pages\":1}"),
-            ("switch/3", "{"),
-            ("page/3-1", "{}"),
-        ] {
+        for (key, value) in
+            [("switch/x", "{\"name\":\"\",\"pages\":1}"), ("switch/3", "{"), ("page/3-1", "{}")]
+        {
             let error = RememberedState::read(&loaded(key, value)).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");
         }

@@ -109,18 +109,9 @@ impl Server {
         }
         decide::check_settings(options.disciplines, &options.settings)
             .map_err(ServerError::Setting)?;
-        let scheme = if options.listen.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let url = options
-            .url
-            .unwrap_or_else(|| format!("{scheme}://{}", options.listen.address));
-        let candidate = Candidate {
-            name: options.name,
-            url,
-        };
+        let scheme = if options.listen.tls.is_some() { "https" } else { "http" };
+        let url = options.url.unwrap_or_else(|| format!("{scheme}://{}", options.listen.address));
+        let candidate = Candidate { name: options.name, url };
         let alone = matches!(options.state, Location::Directory(_));
         let state = State::open(&options.state, candidate).await?;
         let plan = Plan {
@@ -138,16 +129,13 @@ impl Server {
         };
         let shared = Arc::new(SharedCore::new(state));
         let (stop, stopped) = watch::channel(false);
-        let service = ControlServer::new(Service {
-            shared: shared.clone(),
-        })
-        .max_decoding_message_size(MESSAGE_MAX);
+        let service = ControlServer::new(Service { shared: shared.clone() })
+            .max_decoding_message_size(MESSAGE_MAX);
         let admin: Arc<dyn crate::admin::Admin> =
             Arc::new(super::admin::OnCore::new(shared.clone()));
         let grpc = tonic::service::Routes::new(service).into_axum_router();
-        let serving = RunningServer::start(&options.listen, |access| {
-            crate::http::app(admin, access, grpc)
-        });
+        let serving =
+            RunningServer::start(&options.listen, |access| crate::http::app(admin, access, grpc));
         let serving = serving.await?;
         tracing::info!(address = %serving.address(), "controller starts");
         let mut term = shared.term.subscribe();
@@ -159,11 +147,7 @@ impl Server {
                 _ = term.wait_for(|term| *term > 0) => {}
             }
         }
-        Ok(Server {
-            serving,
-            stop,
-            living,
-        })
+        Ok(Server { serving, stop, living })
     }
 
     /// Where it listens.
@@ -187,9 +171,7 @@ impl Server {
     /// Waits until it ended by itself, which it does only when it failed.
     pub async fn failed(&mut self) -> ServerError {
         let result = ended((&mut self.living).await);
-        result
-            .err()
-            .unwrap_or(ServerError::Ended("it ended".into()))
+        result.err().unwrap_or(ServerError::Ended("it ended".into()))
     }
 }
 
@@ -210,9 +192,7 @@ impl Service {
     /// The term that this controller leads in.
     fn leads(&self) -> Result<u64, Status> {
         let term = *self.shared.term.borrow();
-        (term > 0)
-            .then_some(term)
-            .ok_or_else(|| standing_by(&self.shared))
+        (term > 0).then_some(term).ok_or_else(|| standing_by(&self.shared))
     }
 }
 
@@ -247,10 +227,8 @@ impl Control for Service {
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
         let now = self.shared.now();
         let leader = self.shared.state.leader();
-        let mut status = self
-            .shared
-            .leading(|core| core.view().status(now))
-            .unwrap_or_else(|_| StatusReply {
+        let mut status =
+            self.shared.leading(|core| core.view().status(now)).unwrap_or_else(|_| StatusReply {
                 uptime_ms: now.as_millis() as u64,
                 term: leader.as_ref().map_or(0, |leader| leader.term),
                 ..StatusReply::default()

@@ -35,8 +35,7 @@ pub struct Inner {
 impl Inner {
     /// A switch's stream began; those before it are void.
     pub fn switch_came(&mut self, stream: StreamId, sender: Outgoing<ToSwitch>) {
-        self.switches
-            .retain(|other, _| other.switch != stream.switch);
+        self.switches.retain(|other, _| other.switch != stream.switch);
         self.switches.insert(stream, sender);
     }
 
@@ -112,9 +111,7 @@ impl SharedCore {
 
     /// The one lock.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Time since the start.
@@ -218,10 +215,7 @@ mod tests {
     async fn one_that_led_last_sends_nobody_to_itself() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Directory(directory.path().into());
-        let candidate = Candidate {
-            name: "a".into(),
-            url: "http://a.example:7118".into(),
-        };
+        let candidate = Candidate { name: "a".into(), url: "http://a.example:7118".into() };
         let state = State::open(&location, candidate).await.unwrap();
         let _lead = state.campaign().await.unwrap();
         let refusal = SharedCore::new(state).not_leader();

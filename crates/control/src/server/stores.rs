@@ -42,9 +42,7 @@ impl Stores {
     /// Those at these addresses.
     pub fn new(addresses: impl Iterator<Item = SocketAddr>) -> Stores {
         Stores {
-            mail: addresses
-                .map(|address| (address, Mail::default()))
-                .collect(),
+            mail: addresses.map(|address| (address, Mail::default())).collect(),
             streams: BTreeMap::new(),
             generation: 0,
         }
@@ -61,12 +59,7 @@ impl Stores {
         }
         self.generation += 1;
         let id = StoreStreamId(self.generation);
-        let stream = Stream {
-            store,
-            cluster: None,
-            placements: None,
-            sent: 0,
-        };
+        let stream = Stream { store, cluster: None, placements: None, sent: 0 };
         self.streams.insert(id, stream);
         id
     }
@@ -149,10 +142,7 @@ mod tests {
     }
 
     fn hello(address: &str) -> StoreHello {
-        StoreHello {
-            name: "store".into(),
-            address: address.into(),
-        }
+        StoreHello { name: "store".into(), address: address.into() }
     }
 
     fn message(message: ToStore) -> Option<(u64, u32)> {
@@ -176,23 +166,12 @@ mod tests {
             messages.map(message).collect::<Vec<_>>()
         };
         let first = stores.begin(&hello("10.0.0.1:7117"));
-        assert!(
-            stores.next(first, None, &Rooms::default()).is_none(),
-            "the cluster comes first"
-        );
+        assert!(stores.next(first, None, &Rooms::default()).is_none(), "the cluster comes first");
         let all = [None, Some((10, 1)), Some((11, 2)), Some((12, 1))];
         assert_eq!(take(&mut stores, first), all);
-        assert_eq!(
-            stores.acknowledged(first, 11),
-            [2].into(),
-            "of 1 there is another"
-        );
+        assert_eq!(stores.acknowledged(first, 11), [2].into(), "of 1 there is another");
         let second = stores.begin(&hello("10.0.0.1:7117"));
-        assert_eq!(
-            stores.acknowledged(first, 12),
-            [].into(),
-            "not its stream any longer"
-        );
+        assert_eq!(stores.acknowledged(first, 12), [].into(), "not its stream any longer");
         assert_eq!(stores.acknowledged(second, 12), [].into(), "not sent yet");
         assert_eq!(take(&mut stores, second), [None, Some((12, 1))]);
         assert_eq!(stores.acknowledged(second, 12), [1].into());
@@ -210,11 +189,7 @@ mod tests {
             stores.tell(store.parse().unwrap(), "d", 1, message, &mut next)
         };
         assert!(tell("10.0.0.2:7117", 1).unwrap_err().contains("not one of"));
-        assert!(
-            tell("10.0.0.1:7117", MESSAGE_MAX + 1)
-                .unwrap_err()
-                .contains("at most")
-        );
+        assert!(tell("10.0.0.1:7117", MESSAGE_MAX + 1).unwrap_err().contains("at most"));
         let full = (0..).find_map(|_| tell("10.0.0.1:7117", MESSAGE_MAX).err());
         assert!(full.unwrap().contains("messages wait for"));
     }

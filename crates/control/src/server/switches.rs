@@ -60,27 +60,20 @@ impl Switches {
         })?;
         let is_new = !self.by_id.contains_key(&id);
         if is_new && self.by_id.len() >= SWITCHES_MAX {
-            return Err(CloseReason::Invalid(format!(
-                "more than {SWITCHES_MAX} switches"
-            )));
+            return Err(CloseReason::Invalid(format!("more than {SWITCHES_MAX} switches")));
         }
         let switch = self.by_id.entry(id).or_insert_with(|| {
             Switch::new(SwitchRecord::default(), BelievedItems::default(), plan, now)
         });
         switch.check_free(id, &hello.name, now)?;
-        let known = SwitchRecord {
-            name: hello.name.chars().take(NAME_MAX).collect(),
-            pages: hello.pages,
-        };
+        let known =
+            SwitchRecord { name: hello.name.chars().take(NAME_MAX).collect(), pages: hello.pages };
         let changed = switch.learn(known.clone());
         switch.says(hello, &plan.cluster);
         self.generation += 1;
         switch.begin(self.generation, now);
         Ok(AttachedSwitch {
-            stream: StreamId {
-                switch: id,
-                generation: self.generation,
-            },
+            stream: StreamId { switch: id, generation: self.generation },
             is_new,
             known: changed.then_some(known),
         })

@@ -209,14 +209,8 @@ impl Tenants {
 
     /// The cluster with those tenants of ours that `wanted` says yes to.
     pub fn cluster(&self, file: &Cluster, wanted: impl Fn(&Tenant) -> bool) -> Cluster {
-        let listed = self
-            .iter()
-            .filter(|t| t.id != TENANT_OPEN && wanted(t))
-            .map(Tenant::to_wire);
-        Cluster {
-            tenants: listed.collect(),
-            ..file.clone()
-        }
+        let listed = self.iter().filter(|t| t.id != TENANT_OPEN && wanted(t)).map(Tenant::to_wire);
+        Cluster { tenants: listed.collect(), ..file.clone() }
     }
 }
 
@@ -241,21 +235,14 @@ mod tests {
         let _ = first.put(seven);
 
         let (same, _) = Tenants::new(first.by_id.clone(), [], &file(SEVEN));
-        assert_eq!(
-            same.get(7).unwrap().terms.rate,
-            99,
-            "changed at run time, and kept"
-        );
+        assert_eq!(same.get(7).unwrap().terms.rate, 99, "changed at run time, and kept");
         let edited = format!("{SEVEN}rate = 5\n");
         let (edited, _) = Tenants::new(first.by_id.clone(), [], &file(&edited));
         assert_eq!(edited.get(7).unwrap().terms.rate, 5);
         let (gone, changed) = Tenants::new(first.by_id.clone(), [], &file(""));
         assert!(gone.get(7).is_none());
         assert_eq!(changed, [TenantChanged(7)]);
-        assert!(
-            gone.is_retired(7),
-            "what it left in the stores is under its number"
-        );
+        assert!(gone.is_retired(7), "what it left in the stores is under its number");
     }
 
     #[test]

@@ -62,8 +62,7 @@ impl Batch {
         self.end_unit();
         let offset = self.rows.len();
         self.rows.extend(later.rows);
-        self.ends
-            .extend(later.ends.into_iter().map(|end| end + offset));
+        self.ends.extend(later.ends.into_iter().map(|end| end + offset));
         self.items.extend(later.items);
     }
 

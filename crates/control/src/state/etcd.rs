@@ -110,20 +110,13 @@ impl Etcd {
         };
         let mut clients = Vec::new();
         for server in &place.servers {
-            let client = connect(server, &tls)
-                .await
-                .map_err(|e| StateError::Refused {
-                    place: place.to_string(),
-                    reason: e.to_string(),
-                })?;
+            let client = connect(server, &tls).await.map_err(|e| StateError::Refused {
+                place: place.to_string(),
+                reason: e.to_string(),
+            })?;
             clients.push(Mutex::new(client));
         }
-        Ok(Etcd {
-            place: place.clone(),
-            tls,
-            clients,
-            turn: AtomicUsize::new(0),
-        })
+        Ok(Etcd { place: place.clone(), tls, clients, turn: AtomicUsize::new(0) })
     }
 
     /// The servers and the prefix, for messages.
@@ -176,16 +169,11 @@ impl Etcd {
     }
 
     fn lock(&self, place: usize) -> std::sync::MutexGuard<'_, Client> {
-        self.clients[place]
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.clients[place].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(super) fn refused(&self, reason: String) -> StateError {
-        StateError::Refused {
-            place: self.place.to_string(),
-            reason,
-        }
+        StateError::Refused { place: self.place.to_string(), reason }
     }
 
     /// Reads all rows, and tries again as long as this controller may lead.
@@ -215,10 +203,8 @@ impl Etcd {
         let mut from = rows.clone().into_bytes();
         let (mut page, mut revision) = (PAGE, 0);
         loop {
-            let options = GetOptions::new()
-                .with_range(end.as_str())
-                .with_limit(page)
-                .with_revision(revision);
+            let options =
+                GetOptions::new().with_range(end.as_str()).with_limit(page).with_revision(revision);
             let start = from.clone();
             let get = |mut client: Client| async move { client.get(start, Some(options)).await };
             let mut answer = match self.ask(pace.page_within, get).await {
@@ -364,10 +350,9 @@ async fn connect(server: &str, tls: &Option<TlsOptions>) -> Result<Client, Error
 
 async fn read_tls(files: &TlsFiles) -> Result<TlsOptions, StateError> {
     let read = async |path: &std::path::Path| {
-        tokio::fs::read(path).await.map_err(|e| StateError::Io {
-            path: path.into(),
-            reason: e.to_string(),
-        })
+        tokio::fs::read(path)
+            .await
+            .map_err(|e| StateError::Io { path: path.into(), reason: e.to_string() })
     };
     let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&files.ca).await?));
     if let Some((cert, key)) = &files.own {

@@ -42,9 +42,7 @@ impl Heartbeat {
         let beat = move || {
             // Without the right to it, it beats as well as it can.
             let _ = rustix::process::setpriority_process(None, NICE);
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(run(&servers, &tenure, dropped)),
                 Err(e) => tenure.end(&format!("no heartbeat: {e}")),
@@ -108,9 +106,7 @@ async fn beat(etcd: &Arc<Etcd>, tenure: &Tenure) -> String {
 async fn one(etcd: Arc<Etcd>, fence: Fence) -> (Instant, Result<bool, Fault>) {
     let sent = Instant::now();
     let txn =
-        Txn::new()
-            .when([leads(&etcd, fence)])
-            .and_then([TxnOp::put(etcd.key("alive"), "", None)]);
+        Txn::new().when([leads(&etcd, fence)]).and_then([TxnOp::put(etcd.key("alive"), "", None)]);
     let put = |mut client: Client| async move { client.txn(txn).await };
     let answer = etcd.ask(REQUEST_WITHIN, put).await;
     (sent, answer.map(|answer| answer.succeeded()))

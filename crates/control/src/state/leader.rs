@@ -52,11 +52,7 @@ pub struct Leader {
 
 impl Leader {
     pub(super) fn of(candidate: &Candidate, term: u64) -> Leader {
-        Leader {
-            name: candidate.name.clone(),
-            url: candidate.url.clone(),
-            term,
-        }
+        Leader { name: candidate.name.clone(), url: candidate.url.clone(), term }
     }
 }
 
@@ -252,10 +248,7 @@ async fn elect(
     if !answer.succeeded() {
         return Ok(None);
     }
-    let fence = Fence {
-        leader_since: revision_of(&answer)?,
-        heard: asked,
-    };
+    let fence = Fence { leader_since: revision_of(&answer)?, heard: asked };
     Ok(Some(Tenure::limited(term, pace, fence)))
 }
 
@@ -269,11 +262,7 @@ mod tests {
         let (began, pace, mut silence) = (Instant::now(), Pace::DEFAULT, Silence::default());
         let mut now = began;
         loop {
-            let signs = Signs {
-                leader: 1,
-                alive: signs_at(now - began),
-                ..Signs::default()
-            };
+            let signs = Signs { leader: 1, alive: signs_at(now - began), ..Signs::default() };
             let over_at = silence.over_at(signs, pace, now);
             if now >= over_at {
                 return now - began;

@@ -36,10 +36,7 @@ struct Copy {
 impl Mirror {
     /// Begins to copy.
     pub(super) fn start(etcd: Arc<Etcd>, pace: Pace) -> Mirror {
-        let copy = Arc::new(Copy {
-            rows: Mutex::default(),
-            complete: watch::Sender::new(0),
-        });
+        let copy = Arc::new(Copy { rows: Mutex::default(), complete: watch::Sender::new(0) });
         let keeping = tokio::spawn(keep(etcd, pace, copy.clone()));
         Mirror { copy, keeping }
     }
@@ -79,9 +76,7 @@ async fn keep(etcd: Arc<Etcd>, pace: Pace, copy: Arc<Copy>) {
 async fn follow(etcd: &Etcd, pace: Pace, copy: &Copy) -> Result<std::convert::Infallible, Fault> {
     let (rows, revision) = etcd.snapshot(pace).await?;
     *copy.rows() = rows;
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_start_revision(revision + 1);
+    let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
     let all = etcd.key("");
     let watch = |mut client: Client| async move { client.watch(all, Some(options)).await };
     let mut stream = etcd.ask(pace.page_within, watch).await?;

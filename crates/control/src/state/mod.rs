@@ -105,10 +105,8 @@ impl LoadedState {
 }
 
 fn parse<T: DeserializeOwned>(key: &str, json: &[u8]) -> Result<T, StateError> {
-    serde_json::from_slice(json).map_err(|e| StateError::Row {
-        key: key.into(),
-        reason: e.to_string(),
-    })
+    serde_json::from_slice(json)
+        .map_err(|e| StateError::Row { key: key.into(), reason: e.to_string() })
 }
 
 /// Why the state cannot be used.
@@ -199,12 +197,7 @@ impl State {
             }
             Location::Etcd(servers) => Backend::Etcd(Arc::new(Etcd::new(servers).await?)),
         };
-        Ok(State {
-            backend,
-            candidate,
-            pace,
-            leader: watch::Sender::new(None),
-        })
+        Ok(State { backend, candidate, pace, leader: watch::Sender::new(None) })
     }
 
     /// Waits until this controller leads: at once with a file, with etcd when no other one does. It
@@ -218,8 +211,7 @@ impl State {
             Backend::File(file) => {
                 let file = file.clone();
                 let term = blocking(move || file.next_term()).await?;
-                self.leader
-                    .send_replace(Some(Leader::of(&self.candidate, term)));
+                self.leader.send_replace(Some(Leader::of(&self.candidate, term)));
                 Ok(Lead {
                     backend: self.backend.clone(),
                     tenure: Arc::new(Tenure::unlimited(term)),
@@ -299,9 +291,8 @@ impl Lead {
             Backend::Etcd(etcd) => {
                 let mirror = self.take_mirror();
                 if let (Some(mirror), Some(fence)) = (mirror, self.tenure.fence())
-                    && let Some(rows) = mirror
-                        .at(fence.leader_since, self.tenure.pace.copy_within)
-                        .await
+                    && let Some(rows) =
+                        mirror.at(fence.leader_since, self.tenure.pace.copy_within).await
                 {
                     return Ok(rows);
                 }

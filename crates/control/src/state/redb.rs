@@ -39,11 +39,7 @@ impl File {
             .mode(0o700)
             .create(directory)
             .map_err(|e| io(directory, &e))?;
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         match made {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(io(&path, &e)),
             _ => {}
@@ -82,10 +78,7 @@ impl File {
     /// Makes the tables, unless the file is of another format; the format that it has.
     fn prepare(&self) -> Result<u64, ::redb::Error> {
         let write = self.database.begin_write()?;
-        let found = write
-            .open_table(META)?
-            .get("format")?
-            .map(|format| format.value());
+        let found = write.open_table(META)?.get("format")?.map(|format| format.value());
         if let Some(other) = found.filter(|found| *found != FORMAT) {
             // The transaction is given up: nothing of the file changes.
             return Ok(other);
@@ -123,9 +116,7 @@ impl File {
         let mut memory = LoadedState::default();
         for row in read.open_table(ROWS)?.iter()? {
             let (key, value) = row?;
-            memory
-                .rows
-                .insert(key.value().into(), value.value().to_vec());
+            memory.rows.insert(key.value().into(), value.value().to_vec());
         }
         for row in read.open_table(ITEMS)?.iter()? {
             let (bytes, _) = row?;
@@ -176,20 +167,12 @@ impl File {
     }
 
     fn io(&self, error: &::redb::Error) -> StateError {
-        StateError::Io {
-            path: self.path.clone(),
-            reason: error.to_string(),
-        }
+        StateError::Io { path: self.path.clone(), reason: error.to_string() }
     }
 }
 
 fn item_bytes(switch: SwitchId, key: &ItemKey) -> Vec<u8> {
-    [
-        &switch.to_be_bytes()[..],
-        &key.tenant.to_be_bytes(),
-        &key.key,
-    ]
-    .concat()
+    [&switch.to_be_bytes()[..], &key.tenant.to_be_bytes(), &key.key].concat()
 }
 
 fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
@@ -197,10 +180,7 @@ fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
     let (tenant, key) = rest.split_first_chunk()?;
     let fits = (1..=wire::MAX_KEY).contains(&key.len());
     fits.then(|| {
-        let key = ItemKey {
-            tenant: u32::from_be_bytes(*tenant),
-            key: Bytes::copy_from_slice(key),
-        };
+        let key = ItemKey { tenant: u32::from_be_bytes(*tenant), key: Bytes::copy_from_slice(key) };
         (u16::from_be_bytes(*switch), key)
     })
 }
@@ -212,10 +192,7 @@ mod tests {
     use super::{super::InMemory, *};
 
     fn key(n: u8) -> ItemKey {
-        ItemKey {
-            tenant: 7,
-            key: vec![n; usize::from(n) + 1].into(),
-        }
+        ItemKey { tenant: 7, key: vec![n; usize::from(n) + 1].into() }
     }
 
     fn rows(rows: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
@@ -298,11 +275,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let database = Database::create(directory.path().join("control.redb")).unwrap();
             let write = database.begin_write().unwrap();
-            write
-                .open_table(META)
-                .unwrap()
-                .insert("format", format)
-                .unwrap();
+            write.open_table(META).unwrap().insert("format", format).unwrap();
             write.commit().unwrap();
             drop(database);
             let error = File::open(directory.path()).err().unwrap().to_string();

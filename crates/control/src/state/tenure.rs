@@ -100,11 +100,7 @@ impl Tenure {
 
     /// One that ends with its fence, unless that is renewed.
     pub(super) fn limited(term: u64, pace: Pace, fence: Fence) -> Tenure {
-        Tenure {
-            pace,
-            fence: Some(Mutex::new(fence)),
-            ..Tenure::unlimited(term)
-        }
+        Tenure { pace, fence: Some(Mutex::new(fence)), ..Tenure::unlimited(term) }
     }
 
     pub(super) fn fence(&self) -> Option<Fence> {
@@ -113,20 +109,13 @@ impl Tenure {
 
     fn locked(&self) -> Option<MutexGuard<'_, Fence>> {
         let fence = self.fence.as_ref()?;
-        Some(
-            fence
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        )
+        Some(fence.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// Whether nobody else can lead now, by this machine's clock. It may hold again when etcd has
     /// taken a sign of life.
     pub(super) fn holds(&self) -> bool {
-        !self.is_over()
-            && self
-                .fence()
-                .is_none_or(|fence| fence.holds(self.pace, Instant::now()))
+        !self.is_over() && self.fence().is_none_or(|fence| fence.holds(self.pace, Instant::now()))
     }
 
     /// Whether it was ended, for good.
@@ -143,10 +132,7 @@ impl Tenure {
     /// Ends it; says why, the first time.
     pub(super) fn end(&self, why: &str) {
         if !self.over.send_replace(true) {
-            tracing::info!(
-                term = self.term,
-                "this controller does not lead any more: {why}"
-            );
+            tracing::info!(term = self.term, "this controller does not lead any more: {why}");
         }
     }
 
@@ -165,10 +151,7 @@ mod tests {
     #[test]
     fn a_leader_stops_before_it_is_replaced_and_gives_up_later() {
         let (pace, heard) = (Pace::DEFAULT, Instant::now());
-        let fence = Fence {
-            leader_since: 1,
-            heard,
-        };
+        let fence = Fence { leader_since: 1, heard };
         let at = |ms| heard + Duration::from_millis(ms);
         // (ms after the last sign, whether it holds, whether it gives up)
         let rows = [

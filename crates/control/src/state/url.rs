@@ -62,10 +62,7 @@ impl FromStr for Location {
             },
             Some((scheme, _)) => Err(format!("{scheme}:// is not known")),
         };
-        parsed.map_err(|reason| LocationError {
-            text: text.chars().take(256).collect(),
-            reason,
-        })
+        parsed.map_err(|reason| LocationError { text: text.chars().take(256).collect(), reason })
     }
 }
 
@@ -87,11 +84,7 @@ impl Servers {
                 "the prefix {prefix:?} is not of letters, digits, '.', '_', '-' and single '/', {PREFIX_MAX} at most"
             ));
         }
-        Ok(Servers {
-            servers,
-            prefix: prefix.into(),
-            tls,
-        })
+        Ok(Servers { servers, prefix: prefix.into(), tls })
     }
 }
 
@@ -182,10 +175,7 @@ mod tests {
                 "etcd://10.0.0.1:1,[::1]:2,c-3.example:3/x/y",
             ),
             ("etcds://a:2379/x?ca=/a.pem", "etcds://a:2379/x?ca=/a.pem"),
-            (
-                "etcds://a:2379?key=k&cert=c&ca=a",
-                "etcds://a:2379/shortstop?ca=a&cert=c&key=k",
-            ),
+            ("etcds://a:2379?key=k&cert=c&ca=a", "etcds://a:2379/shortstop?ca=a&cert=c&key=k"),
         ] {
             let location: Location = text.parse().unwrap();
             assert_eq!(location.to_string(), written);

@@ -79,10 +79,7 @@ impl DeclaredTopology {
         for host in &self.hosts {
             for address in &host.address {
                 if !addresses.insert(address.to_canonical()) {
-                    return Err(format!(
-                        "host {:?}: {address} is another host's too",
-                        host.name
-                    ));
+                    return Err(format!("host {:?}: {address} is another host's too", host.name));
                 }
             }
         }
@@ -139,10 +136,8 @@ mod tests {
             links: vec![],
         };
         assert_eq!(good.check(), Ok(()));
-        let links = |links: &[DeclaredLink]| DeclaredTopology {
-            links: links.to_vec(),
-            ..good.clone()
-        };
+        let links =
+            |links: &[DeclaredLink]| DeclaredTopology { links: links.to_vec(), ..good.clone() };
         let one_more = |more: DeclaredSwitch| DeclaredTopology {
             switches: [&good.switches[..], &[more]].concat(),
             ..good.clone()
@@ -153,17 +148,11 @@ mod tests {
         };
         // (declared, what the error says)
         let rows = [
-            (
-                links(&[link("a", "c", 1)]),
-                "link \"a\" to \"c\": no switch or host is named \"c\"",
-            ),
+            (links(&[link("a", "c", 1)]), "link \"a\" to \"c\": no switch or host is named \"c\""),
             (links(&[link("a", "a", 1)]), "two different ends"),
             (links(&[link("h", "i", 1)]), "one end must be a switch"),
             (links(&[link("a", "b", 0)]), "cost 0, at least 1"),
-            (
-                links(&[link("a", "b", 1), link("b", "a", 1)]),
-                "is declared twice",
-            ),
+            (links(&[link("a", "b", 1), link("b", "a", 1)]), "is declared twice"),
             (one_more(switch(1, "c")), "switch id 1 is declared twice"),
             (one_more(switch(0, "c")), "id 0, expected 1 to 32767"),
             (one_more(switch(32768, "c")), "id 32768, expected 1 to"),

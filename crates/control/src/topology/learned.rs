@@ -51,11 +51,7 @@ pub(super) fn cut(interfaces: Vec<Interface>) -> Vec<Interface> {
         interface.silent.truncate(ADDRESSES_MAX);
         interface
     };
-    interfaces
-        .into_iter()
-        .take(INTERFACES_MAX)
-        .map(cut)
-        .collect()
+    interfaces.into_iter().take(INTERFACES_MAX).map(cut).collect()
 }
 
 fn connects(address: IpAddr) -> bool {

@@ -85,10 +85,7 @@ struct Length {
 
 impl Length {
     fn link(cost: u32) -> Length {
-        Length {
-            cost: u64::from(cost),
-            hops: 1,
-        }
+        Length { cost: u64::from(cost), hops: 1 }
     }
 }
 
@@ -96,10 +93,7 @@ impl Add for Length {
     type Output = Length;
 
     fn add(self, other: Length) -> Length {
-        Length {
-            cost: self.cost + other.cost,
-            hops: self.hops + other.hops,
-        }
+        Length { cost: self.cost + other.cost, hops: self.hops + other.hops }
     }
 }
 
@@ -154,10 +148,7 @@ pub struct Topology {
 impl Topology {
     /// Starts with what is declared; [`DeclaredTopology::default`] if nothing is.
     pub fn new(declared: DeclaredTopology) -> Topology {
-        let mut topology = Topology {
-            declared,
-            ..Topology::default()
-        };
+        let mut topology = Topology { declared, ..Topology::default() };
         topology.rebuild();
         topology
     }
@@ -171,10 +162,7 @@ impl Topology {
     /// A switch reported its interfaces. They hold until it reports others: while its agent is
     /// away, it goes on forwarding. Says whether anything changed.
     pub fn learn(&mut self, id: SwitchId, name: &str, interfaces: Vec<Interface>) -> bool {
-        let switch = Switch {
-            name: name.into(),
-            interfaces: learned::cut(interfaces),
-        };
+        let switch = Switch { name: name.into(), interfaces: learned::cut(interfaces) };
         if self.switches.get(&id) == Some(&switch) {
             return false;
         }
@@ -198,11 +186,7 @@ impl Topology {
         let mut left = *lengths.get(&at)?;
         while at != end {
             let next = self.graph.edges(at).filter_map(|edge| {
-                let next = if edge.source() == at {
-                    edge.target()
-                } else {
-                    edge.source()
-                };
+                let next = if edge.source() == at { edge.target() } else { edge.source() };
                 let length = *lengths.get(&next)?;
                 (length + Length::link(*edge.weight()) == left).then_some((
                     &self.graph[next],
@@ -233,19 +217,14 @@ impl Topology {
     /// Links between two switches that carry packets, each with the lower number first.
     pub fn links_up(&self) -> BTreeSet<(SwitchId, SwitchId)> {
         let up = self.links.iter().filter(|(_, link)| link.carries());
-        up.filter_map(|((a, b), _)| Some((a.switch()?, b.switch()?)))
-            .collect()
+        up.filter_map(|((a, b), _)| Some((a.switch()?, b.switch()?))).collect()
     }
 
     /// All of it, as the admin API shows it.
     pub fn view(&self) -> TopologyView {
         let declared: BTreeSet<SwitchId> = self.declared.switches.iter().map(|s| s.id).collect();
-        let ids: BTreeSet<SwitchId> = self
-            .switches
-            .keys()
-            .copied()
-            .chain(declared.clone())
-            .collect();
+        let ids: BTreeSet<SwitchId> =
+            self.switches.keys().copied().chain(declared.clone()).collect();
         let switches = ids.into_iter().map(|id| SwitchView {
             id,
             name: self.name_of(id),
@@ -270,10 +249,7 @@ impl Topology {
             up: link.carries(),
             source: link.source,
         });
-        TopologyView {
-            switches: switches.collect(),
-            links: links.collect(),
-        }
+        TopologyView { switches: switches.collect(), links: links.collect() }
     }
 
     fn name_of(&self, id: SwitchId) -> String {
@@ -304,10 +280,7 @@ impl Topology {
             interfaces.iter().any(|i| i.neighbours.contains(&address))
         };
         let up = |port: &&Port| port.up;
-        let holding = self
-            .subnets
-            .iter()
-            .filter(|(net, _)| net.contains(&address));
+        let holding = self.subnets.iter().filter(|(net, _)| net.contains(&address));
         let mut holding: Vec<(&IpNet, &Vec<Port>)> = holding.collect();
         holding.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
         holding.into_iter().find_map(|(_, ports)| {
@@ -350,18 +323,10 @@ impl Topology {
             if links.keys().any(|(_, b)| *b == id) {
                 continue;
             }
-            let at: BTreeSet<SwitchId> = host
-                .address
-                .iter()
-                .filter_map(|a| self.switch_at(a.to_canonical()))
-                .collect();
+            let at: BTreeSet<SwitchId> =
+                host.address.iter().filter_map(|a| self.switch_at(a.to_canonical())).collect();
             for switch in at {
-                let link = Link {
-                    cost: 1,
-                    up: true,
-                    silent: false,
-                    source: Source::Learned,
-                };
+                let link = Link { cost: 1, up: true, silent: false, source: Source::Learned };
                 links.insert((NodeId::Switch(switch), id.clone()), link);
             }
         }
@@ -377,10 +342,7 @@ impl Topology {
         let ends = self.links.iter().filter(|(_, link)| link.up);
         let ends = ends.flat_map(|((a, b), _)| [a.clone(), b.clone()]);
         let nodes: BTreeSet<NodeId> = switches.chain(ends).collect();
-        self.index = nodes
-            .into_iter()
-            .map(|id| (id.clone(), graph.add_node(id)))
-            .collect();
+        self.index = nodes.into_iter().map(|id| (id.clone(), graph.add_node(id))).collect();
         for ((a, b), link) in self.links.iter().filter(|(_, link)| link.up) {
             graph.add_edge(self.index[a], self.index[b], link.weight());
         }

@@ -123,13 +123,8 @@ fn lengths(steps: &BTreeMap<SwitchId, Vec<Step>>) -> BTreeMap<SwitchId, HashMap<
     }
     let from_all = |to| {
         let lengths = dijkstra(&graph, to, None, |edge| Length::link(*edge.weight()));
-        let by_id = lengths
-            .into_iter()
-            .map(|(node, length)| (graph[node], length));
+        let by_id = lengths.into_iter().map(|(node, length)| (graph[node], length));
         by_id.collect()
     };
-    index
-        .iter()
-        .map(|(id, node)| (*id, from_all(*node)))
-        .collect()
+    index.iter().map(|(id, node)| (*id, from_all(*node))).collect()
 }

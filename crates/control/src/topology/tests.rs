@@ -47,14 +47,8 @@ fn ip(text: &str) -> IpAddr {
 fn line() -> Topology {
     learned(&[
         (1, "c=10.0.1.254/24 r=10.1.0.1/30,fd01::1/64,fe80::1/64"),
-        (
-            2,
-            "l=10.1.0.2/30,fd01::2/64,fe80::2/64 r=10.2.0.1/30 lo=127.0.0.1/8",
-        ),
-        (
-            3,
-            "l=10.2.0.2/30 s=10.0.2.254/24,fd02::1/64 lo=127.0.0.1/8 v=10.9.9.9/32",
-        ),
+        (2, "l=10.1.0.2/30,fd01::2/64,fe80::2/64 r=10.2.0.1/30 lo=127.0.0.1/8"),
+        (3, "l=10.2.0.2/30 s=10.0.2.254/24,fd02::1/64 lo=127.0.0.1/8 v=10.9.9.9/32"),
     ])
 }
 
@@ -79,10 +73,7 @@ fn a_silent_link_is_the_way_of_last_resort() {
     let way = |topology: &Topology| {
         let routes = route_text(topology, 1);
         let to_store = routes.into_iter().find(|r| r.starts_with("10.0.2.0/24"));
-        (
-            switches_on_path(topology, ip("10.0.1.1"), ip("10.0.2.1")).unwrap(),
-            to_store.unwrap(),
-        )
+        (switches_on_path(topology, ip("10.0.1.1"), ip("10.0.2.1")).unwrap(), to_store.unwrap())
     };
     let first = (vec![1, 3, 2], "10.0.2.0/24 10.1.0.2 a".to_owned());
     let second = (vec![1, 4, 2], "10.0.2.0/24 10.3.0.2 b".to_owned());
@@ -121,53 +112,26 @@ fn neighbours_are_those_across_a_wire_once_each() {
     let topology = line();
     assert_eq!(of(&topology, 1), ["2 10.1.0.2 r"]);
     assert_eq!(of(&topology, 2), ["1 10.1.0.1 l", "3 10.2.0.2 r"]);
-    assert_eq!(
-        of(&learned(&two_paths()), 1),
-        ["3 10.1.0.2 a", "4 10.3.0.2 b"]
-    );
+    assert_eq!(of(&learned(&two_paths()), 1), ["3 10.1.0.2 a", "4 10.3.0.2 b"]);
 }
 
 #[test]
 fn a_learned_line() {
     let mut topology = line();
     let (client, store) = (ip("10.0.1.1"), ip("10.0.2.1"));
-    assert_eq!(
-        switches_on_path(&topology, client, store),
-        Some(vec![1, 2, 3])
-    );
-    assert_eq!(
-        switches_on_path(&topology, store, client),
-        Some(vec![3, 2, 1])
-    );
-    assert_eq!(
-        topology.attachment(ip("::ffff:10.0.1.9")),
-        Some(NodeId::Switch(1))
-    );
-    assert_eq!(
-        topology.attachment(ip("10.1.0.2")),
-        Some(NodeId::Switch(2)),
-        "its own"
-    );
+    assert_eq!(switches_on_path(&topology, client, store), Some(vec![1, 2, 3]));
+    assert_eq!(switches_on_path(&topology, store, client), Some(vec![3, 2, 1]));
+    assert_eq!(topology.attachment(ip("::ffff:10.0.1.9")), Some(NodeId::Switch(1)));
+    assert_eq!(topology.attachment(ip("10.1.0.2")), Some(NodeId::Switch(2)), "its own");
     assert_eq!(topology.attachment(ip("10.7.0.1")), None);
     assert_eq!(topology.attachment(ip("127.0.0.1")), None);
-    assert_eq!(
-        hops(&topology, &NodeId::Switch(1), &NodeId::Switch(3)),
-        Some(2)
-    );
+    assert_eq!(hops(&topology, &NodeId::Switch(1), &NodeId::Switch(3)), Some(2));
     assert_eq!(
         route_text(&topology, 1),
-        [
-            "10.0.2.0/24 10.1.0.2 r",
-            "10.2.0.0/30 10.1.0.2 r",
-            "10.9.9.9/32 10.1.0.2 r"
-        ],
+        ["10.0.2.0/24 10.1.0.2 r", "10.2.0.0/30 10.1.0.2 r", "10.9.9.9/32 10.1.0.2 r"],
         "no IPv6 route: switches 2 and 3 share no IPv6 subnet"
     );
-    let expected = [
-        "10.0.1.0/24 10.1.0.1 l",
-        "10.0.2.0/24 10.2.0.2 r",
-        "10.9.9.9/32 10.2.0.2 r",
-    ];
+    let expected = ["10.0.1.0/24 10.1.0.1 l", "10.0.2.0/24 10.2.0.2 r", "10.9.9.9/32 10.2.0.2 r"];
     assert_eq!(route_text(&topology, 2), expected);
     assert_eq!(route_text(&topology, 3)[2..], [] as [String; 0]);
     // Nothing changes.
@@ -175,11 +139,7 @@ fn a_learned_line() {
     // An interface goes down, at one end.
     assert!(topology.learn(2, "s2", interfaces("l=10.1.0.2/30 -r=10.2.0.1/30")));
     assert_eq!(switches_on_path(&topology, client, store), None);
-    assert_eq!(
-        route_text(&topology, 1),
-        [] as [String; 0],
-        "what is behind is out of reach"
-    );
+    assert_eq!(route_text(&topology, 1), [] as [String; 0], "what is behind is out of reach");
 }
 
 #[test]
@@ -200,11 +160,7 @@ fn the_other_way_round_a_square_when_a_link_or_switch_is_down() {
     };
     let path = |t: &Topology| switches_on_path(t, ip("10.0.1.1"), ip("10.0.4.1"));
     let route = |t: &Topology| route_text(t, 1)[0].clone();
-    assert_eq!(
-        path(&topology),
-        Some(vec![1, 2, 4]),
-        "the lower of two equal ones"
-    );
+    assert_eq!(path(&topology), Some(vec![1, 2, 4]), "the lower of two equal ones");
     assert_eq!(route(&topology), "10.0.4.0/24 10.0.12.2 a");
     // One end of the link between 2 and 4 is down.
     let down = interfaces("a=10.0.12.2/24 -b=10.0.24.2/24");
@@ -225,19 +181,13 @@ fn the_other_way_round_a_square_when_a_link_or_switch_is_down() {
 
 /// A core with two switches below it; a client at both of these, a store at the core.
 fn tree() -> DeclaredTopology {
-    let switch = |id, name: &str| DeclaredSwitch {
-        id,
-        name: name.into(),
-    };
+    let switch = |id, name: &str| DeclaredSwitch { id, name: name.into() };
     let host = |name: &str, address: &[&str]| DeclaredHost {
         name: name.into(),
         address: address.iter().map(|a| ip(a)).collect(),
         network: vec![],
     };
-    let link = |a: &str, b: &str, cost| DeclaredLink {
-        ends: [a.into(), b.into()],
-        cost,
-    };
+    let link = |a: &str, b: &str, cost| DeclaredLink { ends: [a.into(), b.into()], cost };
     let declared = DeclaredTopology {
         switches: vec![switch(1, "core"), switch(2, "left"), switch(3, "right")],
         hosts: vec![
@@ -262,10 +212,7 @@ fn a_declared_tree_and_what_is_learned_beside_it() {
     let mut topology = Topology::new(tree());
     let (client, store) = (ip("10.0.2.1"), ip("10.0.1.1"));
     assert_eq!(switches_on_path(&topology, client, store), Some(vec![2, 1]));
-    assert_eq!(
-        switches_on_path(&topology, ip("fd00::1"), store),
-        Some(vec![2, 1])
-    );
+    assert_eq!(switches_on_path(&topology, ip("fd00::1"), store), Some(vec![2, 1]));
     assert_eq!(switches_on_path(&topology, ip("10.0.3.1"), store), None);
     // A cheaper link that was not declared is used too; a host does not forward.
     topology.learn(2, "tor-2", interfaces("r=10.9.0.2/24 c=10.8.0.2/24"));
@@ -275,39 +222,16 @@ fn a_declared_tree_and_what_is_learned_beside_it() {
         "over the core, not over the client"
     );
     topology.learn(3, "tor-3", interfaces("l=10.9.0.3/24 h=10.0.3.254/24"));
-    assert_eq!(
-        switches_on_path(&topology, client, store),
-        Some(vec![2, 3, 1])
-    );
-    assert_eq!(
-        topology.attachment(ip("10.0.3.1")),
-        Some(NodeId::Host("nowhere".into()))
-    );
-    assert_eq!(
-        switches_on_path(&topology, ip("10.0.3.1"), store),
-        Some(vec![3, 1])
-    );
+    assert_eq!(switches_on_path(&topology, client, store), Some(vec![2, 3, 1]));
+    assert_eq!(topology.attachment(ip("10.0.3.1")), Some(NodeId::Host("nowhere".into())));
+    assert_eq!(switches_on_path(&topology, ip("10.0.3.1"), store), Some(vec![3, 1]));
     // A declared link is down as far as interfaces say so, and keeps its cost.
     topology.learn(1, "", interfaces("-l=10.8.0.1/24"));
     let view = topology.view();
-    let link = view
-        .links
-        .iter()
-        .find(|l| l.ends == ["core", "left"])
-        .unwrap();
-    assert_eq!(
-        (link.cost, link.up, link.source),
-        (3, false, Source::Declared)
-    );
-    let link = view
-        .links
-        .iter()
-        .find(|l| l.ends == ["left", "right"])
-        .unwrap();
-    assert_eq!(
-        (link.cost, link.up, link.source),
-        (1, true, Source::Learned)
-    );
+    let link = view.links.iter().find(|l| l.ends == ["core", "left"]).unwrap();
+    assert_eq!((link.cost, link.up, link.source), (3, false, Source::Declared));
+    let link = view.links.iter().find(|l| l.ends == ["left", "right"]).unwrap();
+    assert_eq!((link.cost, link.up, link.source), (1, true, Source::Learned));
 }
 
 #[test]

@@ -100,20 +100,11 @@ impl Discipline for Obedient {
 }
 
 fn change(switch: SwitchId, tenant: u32, change: Change, key: &Bytes) -> Action {
-    Action::Change {
-        switch,
-        tenant,
-        change,
-        key: key.clone(),
-    }
+    Action::Change { switch, tenant, change, key: key.clone() }
 }
 
 fn configure(switch: SwitchId, tenant: u32, parameter: u32) -> Action {
-    Action::Configure {
-        switch,
-        tenant,
-        configuration: Configuration::of([parameter, 0]),
-    }
+    Action::Configure { switch, tenant, configuration: Configuration::of([parameter, 0]) }
 }
 
 const PUT: Change = Change::Put(Record::Fetched);
@@ -161,27 +152,12 @@ struct Switch {
 
 impl Switch {
     async fn connect(server: &Server, hello: Hello) -> Switch {
-        let mut client = ControlClient::connect(format!("http://{}", server.address()))
-            .await
-            .unwrap();
+        let mut client =
+            ControlClient::connect(format!("http://{}", server.address())).await.unwrap();
         let (to, receiver) = mpsc::channel(16);
-        to.send(FromSwitch {
-            body: Some(from_switch::Body::Hello(hello)),
-        })
-        .await
-        .unwrap();
-        let from = client
-            .attach(ReceiverStream::new(receiver))
-            .await
-            .unwrap()
-            .into_inner();
-        Switch {
-            to,
-            from,
-            setup: None,
-            table: None,
-            configured: BTreeMap::new(),
-        }
+        to.send(FromSwitch { body: Some(from_switch::Body::Hello(hello)) }).await.unwrap();
+        let from = client.attach(ReceiverStream::new(receiver)).await.unwrap().into_inner();
+        Switch { to, from, setup: None, table: None, configured: BTreeMap::new() }
     }
 
     async fn attach(server: &Server, held: &[&str]) -> (Switch, Setup) {
@@ -195,10 +171,7 @@ impl Switch {
         };
         while !is_told(&switch) {
             let message = switch.message().await.unwrap().expect("the stream goes on");
-            assert!(
-                switch.obey(message.body.as_ref().unwrap()).await,
-                "{message:?}"
-            );
+            assert!(switch.obey(message.body.as_ref().unwrap()).await, "{message:?}");
         }
         let setup = switch.setup.clone().unwrap();
         (switch, setup)
@@ -218,14 +191,12 @@ impl Switch {
                     }
                 });
                 let tenants = tenants.collect();
-                self.say(from_switch::Body::Configured(Configured { tenants }))
-                    .await;
+                self.say(from_switch::Body::Configured(Configured { tenants })).await;
             }
             to_switch::Body::Pages(table) => {
                 let PageTable { term, version, .. } = *table;
                 self.table = Some(table.clone());
-                self.say(from_switch::Body::Pages(PagesApplied { term, version }))
-                    .await;
+                self.say(from_switch::Body::Pages(PagesApplied { term, version })).await;
             }
             _ => return false,
         }
@@ -233,9 +204,7 @@ impl Switch {
     }
 
     async fn message(&mut self) -> Result<Option<ToSwitch>, tonic::Status> {
-        tokio::time::timeout(PATIENCE, self.from.message())
-            .await
-            .expect("a message in time")
+        tokio::time::timeout(PATIENCE, self.from.message()).await.expect("a message in time")
     }
 
     /// Obeys until a tenant has this parameter.
@@ -286,36 +255,23 @@ impl Switch {
 
     async fn report(&self, name: &str, count: u64) {
         let key = Bytes::copy_from_slice(name.as_bytes());
-        let keys = vec![TenantCounts {
-            tenant: 7,
-            keys: vec![KeyCount { key, count }],
-        }];
-        self.say(from_switch::Body::Hot(HotReports { window: 1, keys }))
-            .await;
+        let keys = vec![TenantCounts { tenant: 7, keys: vec![KeyCount { key, count }] }];
+        self.say(from_switch::Body::Hot(HotReports { window: 1, keys })).await;
     }
 
     async fn ack(&self, command: &Command) {
-        let acks = vec![Ack {
-            seq: command.seq,
-            outcome: 0,
-        }];
+        let acks = vec![Ack { seq: command.seq, outcome: 0 }];
         self.say(from_switch::Body::Acks(Acks { acks })).await;
     }
 }
 
 fn key(name: &str) -> Key {
-    Key {
-        tenant: 7,
-        key: name.as_bytes().to_vec().into(),
-    }
+    Key { tenant: 7, key: name.as_bytes().to_vec().into() }
 }
 
 fn tenant_keys(names: &[&str]) -> TenantKeys {
     let key = |name: &&str| Bytes::copy_from_slice(name.as_bytes());
-    TenantKeys {
-        tenant: 7,
-        keys: names.iter().map(key).collect(),
-    }
+    TenantKeys { tenant: 7, keys: names.iter().map(key).collect() }
 }
 
 fn hello(switch_id: u32, name: &str) -> Hello {
@@ -330,10 +286,7 @@ fn hello(switch_id: u32, name: &str) -> Hello {
 }
 
 fn insert(name: &str) -> Option<command::Body> {
-    Some(command::Body::Put(Put {
-        key: Some(key(name)),
-        record: None,
-    }))
+    Some(command::Body::Put(Put { key: Some(key(name)), record: None }))
 }
 
 /// Waits until the controller believes that switch 1 holds so many items.
@@ -344,9 +297,7 @@ async fn wait_for_items(server: &Server, items: u64) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, reached)
-        .await
-        .expect("the acknowledgement was taken in");
+    tokio::time::timeout(PATIENCE, reached).await.expect("the acknowledgement was taken in");
 }
 
 #[tokio::test]
@@ -372,19 +323,12 @@ async fn sets_a_switch_up_and_tells_it_what_to_cache() {
     switch.ack(&commands[0]).await;
     wait_for_items(&server, 1).await;
 
-    let counters = Counters {
-        window: 40,
-        window_ms: 1000,
-        ..Counters::default()
-    };
+    let counters = Counters { window: 40, window_ms: 1000, ..Counters::default() };
     switch.say(from_switch::Body::Counters(counters)).await;
     switch.until_configured(7, 40).await;
 
     switch
-        .say(from_switch::Body::Dropped(Dropped {
-            keys: vec![tenant_keys(&["a"])],
-            unfit: vec![],
-        }))
+        .say(from_switch::Body::Dropped(Dropped { keys: vec![tenant_keys(&["a"])], unfit: vec![] }))
         .await;
     wait_for_items(&server, 0).await;
     server.stop().await.unwrap();
@@ -436,11 +380,7 @@ async fn goes_on_after_a_restart() {
         switch.ack(&commands[0]).await;
     }
     wait_for_items(&server, 3).await;
-    let counters = Counters {
-        window: 33,
-        window_ms: 1000,
-        ..Counters::default()
-    };
+    let counters = Counters { window: 33, window_ms: 1000, ..Counters::default() };
     switch.say(from_switch::Body::Counters(counters)).await;
     switch.until_configured(7, 33).await;
     server.stop().await.unwrap();
@@ -498,45 +438,21 @@ async fn refuses_what_it_cannot_serve() {
 
     let same_state = Server::start(options(directory.path())).await;
     let error = same_state.err().unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("another controller uses this state file"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("another controller uses this state file"), "{error}");
 
     let other = tempfile::tempdir().unwrap();
-    let taken = Options {
-        listen: Listen::on(server.address()),
-        ..options(other.path())
-    };
+    let taken = Options { listen: Listen::on(server.address()), ..options(other.path()) };
     let error = Server::start(taken).await.err().unwrap();
-    assert!(
-        error.to_string().contains("choose another --listen"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("choose another --listen"), "{error}");
 
-    let open = Options {
-        listen: Listen::on("0.0.0.0:0".parse().unwrap()),
-        ..options(other.path())
-    };
+    let open =
+        Options { listen: Listen::on("0.0.0.0:0".parse().unwrap()), ..options(other.path()) };
     let error = Server::start(open).await.err().unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains("can be reached from other machines"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("can be reached from other machines"), "{error}");
 
-    let bad = Options {
-        cluster: "partitions = 0\nstore = []".into(),
-        ..options(other.path())
-    };
+    let bad = Options { cluster: "partitions = 0\nstore = []".into(), ..options(other.path()) };
     let error = Server::start(bad).await.err().unwrap();
-    assert!(
-        error.to_string().contains("at least 1 is needed"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("at least 1 is needed"), "{error}");
     server.stop().await.unwrap();
 }
 
@@ -547,24 +463,16 @@ async fn malformed_keys_are_counted_and_left_out() {
     let (mut switch, _) = Switch::attach(&server, &[]).await;
     let hot = |tenant, length| TenantCounts {
         tenant,
-        keys: vec![KeyCount {
-            key: vec![b'x'; length].into(),
-            count: 9,
-        }],
+        keys: vec![KeyCount { key: vec![b'x'; length].into(), count: 9 }],
     };
     let keys = vec![hot(7, 0), hot(7, 251), hot(99, 5), hot(7, 250)];
-    switch
-        .say(from_switch::Body::Hot(HotReports { window: 1, keys }))
-        .await;
+    switch.say(from_switch::Body::Hot(HotReports { window: 1, keys })).await;
     let commands = switch.commands().await;
     assert_eq!(commands.len(), 1);
     let url = format!("http://{}", server.address());
     let reply = status::fetch(&url).await.unwrap();
     assert_eq!(reply.switches[0].counters["malformed_keys"], 3);
-    assert_eq!(
-        status::to_json(&reply)["switches"][0]["counters"]["malformed_keys"],
-        3
-    );
+    assert_eq!(status::to_json(&reply)["switches"][0]["counters"]["malformed_keys"], 3);
     server.stop().await.unwrap();
 }
 
@@ -583,18 +491,11 @@ async fn asks_for_a_list_when_the_switch_holds_something_else() {
     };
     switch.say(from_switch::Body::Counters(counters)).await;
     assert!(matches!(switch.next().await, to_switch::Body::ListHeld(_)));
-    let nothing = Held {
-        keys: vec![],
-        last: true,
-    };
+    let nothing = Held { keys: vec![], last: true };
     switch.say(from_switch::Body::Held(nothing)).await;
     let commands = switch.commands().await;
     let bodies: Vec<_> = commands.iter().map(|c| c.body.clone()).collect();
-    assert_eq!(
-        bodies,
-        [insert("a"), insert("b")],
-        "what was lost is inserted again"
-    );
+    assert_eq!(bodies, [insert("a"), insert("b")], "what was lost is inserted again");
     server.stop().await.unwrap();
 }
 
@@ -609,10 +510,7 @@ impl Store {
         let url = format!("http://{}", server.address());
         let mut client = ControlClient::connect(url).await.unwrap();
         let (to, receiver) = mpsc::channel(16);
-        let hello = StoreHello {
-            name: "store".into(),
-            address: STORE.into(),
-        };
+        let hello = StoreHello { name: "store".into(), address: STORE.into() };
         let body = Some(from_store::Body::Hello(hello));
         to.send(FromStore { body }).await.unwrap();
         let from = client.serve(ReceiverStream::new(receiver)).await;
@@ -647,10 +545,9 @@ async fn a_store_has_the_cluster_and_messages_until_it_takes_them_in() {
     let server = start(directory.path()).await;
     let mut store = Store::follow(&server).await;
     match store.next().await {
-        to_store::Body::Cluster(cluster) => assert_eq!(
-            convert::cluster(&cluster).unwrap(),
-            wire::Cluster::parse(CLUSTER).unwrap()
-        ),
+        to_store::Body::Cluster(cluster) => {
+            assert_eq!(convert::cluster(&cluster).unwrap(), wire::Cluster::parse(CLUSTER).unwrap())
+        }
         other => panic!("expected the cluster: {other:?}"),
     }
     let (mut switch, _) = Switch::attach(&server, &[]).await;
@@ -663,9 +560,7 @@ async fn a_store_has_the_cluster_and_messages_until_it_takes_them_in() {
     let mut store = Store::follow(&server).await;
     assert!(matches!(store.next().await, to_store::Body::Cluster(_)));
     assert_eq!(store.told().await, first);
-    store
-        .say(from_store::Body::Ack(HalfAck { seq: first.seq }))
-        .await;
+    store.say(from_store::Body::Ack(HalfAck { seq: first.seq })).await;
     let told = switch.commands().await;
     assert_eq!(told[0].body, insert(&format!("told {STORE}")));
     switch.ack(&told[0]).await;
@@ -691,10 +586,7 @@ async fn a_store_has_the_cluster_and_messages_until_it_takes_them_in() {
 #[tokio::test]
 async fn a_default_that_is_not_registered_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let unknown = Options {
-        default_discipline: "other".into(),
-        ..options(directory.path())
-    };
+    let unknown = Options { default_discipline: "other".into(), ..options(directory.path()) };
     let error = Server::start(unknown).await.err().unwrap().to_string();
     assert!(error.contains("expected one of test, none"), "{error}");
 }

@@ -51,11 +51,7 @@ impl Server {
         server.cluster = server.own_entry();
         server.spawn();
         let up = port::listens(server.client.number, PATIENCE, || server.runs());
-        assert!(
-            up,
-            "etcd with TLS does not start on port {}",
-            server.client.number
-        );
+        assert!(up, "etcd with TLS does not start on port {}", server.client.number);
         server
     }
 
@@ -162,9 +158,7 @@ impl Server {
         let text = ureq::get(&url).call().unwrap().into_body();
         let text = text.into_with_config().limit(16 << 20).read_to_string();
         let lines = text.unwrap();
-        let lines = lines
-            .lines()
-            .filter(|line| line.starts_with(name) && line.contains(kind));
+        let lines = lines.lines().filter(|line| line.starts_with(name) && line.contains(kind));
         let numbers = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>());
         numbers.map(|number| number.unwrap() as u64).sum()
     }
@@ -201,9 +195,7 @@ impl Server {
     }
 
     pub async fn client(&self) -> Client {
-        Client::connect([self.address().to_string()], None)
-            .await
-            .unwrap()
+        Client::connect([self.address().to_string()], None).await.unwrap()
     }
 }
 
@@ -247,13 +239,7 @@ impl Wire {
                 });
             }
         });
-        Wire {
-            address,
-            connected,
-            passed,
-            accepted,
-            accepting,
-        }
+        Wire { address, connected, passed, accepted, accepting }
     }
 
     pub fn cut(&self) {

@@ -58,12 +58,7 @@ impl Discipline for Obedient {
 const FETCHED: Change = Change::Put(Record::Fetched);
 
 fn change((switch, tenant): (SwitchId, u32), key: &Bytes, change: Change) -> Action {
-    Action::Change {
-        switch,
-        tenant,
-        key: key.clone(),
-        change,
-    }
+    Action::Change { switch, tenant, key: key.clone(), change }
 }
 
 static DISCIPLINES: [Registration; 1] = [Registration {
@@ -93,10 +88,7 @@ impl Switch {
 
     fn held(&self) -> Body {
         let keys = self.items.keys().cloned().collect();
-        let keys = vec![TenantKeys {
-            tenant: TENANT,
-            keys,
-        }];
+        let keys = vec![TenantKeys { tenant: TENANT, keys }];
         Body::Held(Held { keys, last: true })
     }
 
@@ -121,10 +113,9 @@ impl Switch {
                 }
                 Some(Body::Acks(Acks { acks }))
             }
-            to_switch::Body::Pages(table) => Some(Body::Pages(PagesApplied {
-                term: table.term,
-                version: table.version,
-            })),
+            to_switch::Body::Pages(table) => {
+                Some(Body::Pages(PagesApplied { term: table.term, version: table.version }))
+            }
             to_switch::Body::ListHeld(_) => Some(self.held()),
             _ => None,
         }
@@ -133,28 +124,16 @@ impl Switch {
     /// What a window brings: hot keys, requests of items, at times something that nobody expects.
     fn window(&mut self, random: &mut SmallRng) -> Vec<Body> {
         self.window += 1;
-        let counts = |keys: Vec<KeyCount>| {
-            vec![TenantCounts {
-                tenant: TENANT,
-                keys,
-            }]
-        };
+        let counts = |keys: Vec<KeyCount>| vec![TenantCounts { tenant: TENANT, keys }];
         let hot = (0..200).map(|_| KeyCount {
-            key: random
-                .random_range(0..2_000_u32)
-                .to_be_bytes()
-                .to_vec()
-                .into(),
+            key: random.random_range(0..2_000_u32).to_be_bytes().to_vec().into(),
             count: 9,
         });
-        let hot = HotReports {
-            window: self.window,
-            keys: counts(hot.collect()),
-        };
-        let read = self.items.keys().map(|key| KeyCount {
-            key: key.clone(),
-            count: random.random_range(0..6),
-        });
+        let hot = HotReports { window: self.window, keys: counts(hot.collect()) };
+        let read = self
+            .items
+            .keys()
+            .map(|key| KeyCount { key: key.clone(), count: random.random_range(0..6) });
         let counters = Counters {
             window: self.window,
             window_ms: 1_000,
@@ -164,18 +143,9 @@ impl Switch {
         };
         let dropped: Vec<Bytes> = self.items.keys().take(3).cloned().collect();
         self.items.retain(|key, _| !dropped.contains(key));
-        let dropped = Dropped {
-            keys: vec![TenantKeys {
-                tenant: TENANT,
-                keys: dropped,
-            }],
-            unfit: vec![],
-        };
-        vec![
-            Body::Hot(hot),
-            Body::Counters(counters),
-            Body::Dropped(dropped),
-        ]
+        let dropped =
+            Dropped { keys: vec![TenantKeys { tenant: TENANT, keys: dropped }], unfit: vec![] };
+        vec![Body::Hot(hot), Body::Counters(counters), Body::Dropped(dropped)]
     }
 }
 
@@ -296,16 +266,9 @@ fn run(seed: u64) -> Vec<u8> {
     wire::maps::seed_for_simulation(seed);
     let mut random = SmallRng::seed_from_u64(seed);
     let mut world = World::new(3);
-    let asked = RequestOrigin {
-        who: "test",
-        at_ms: START_MS,
-    };
-    let spec = TenantSpec {
-        id: Some(TENANT),
-        name: "seven".into(),
-        quota: 12,
-        ..TenantSpec::default()
-    };
+    let asked = RequestOrigin { who: "test", at_ms: START_MS };
+    let spec =
+        TenantSpec { id: Some(TENANT), name: "seven".into(), quota: 12, ..TenantSpec::default() };
     let fresh = |random: &mut SmallRng| Secret(random.random());
     let made = world.core.create_tenant(asked, spec, fresh(&mut random));
     assert_eq!(made.unwrap().id, TENANT);
@@ -315,27 +278,17 @@ fn run(seed: u64) -> Vec<u8> {
     world.core.rotate_secret(asked, TENANT, secret).unwrap();
     world.restart();
     world.pass(5, &mut random);
-    let less = TenantChange {
-        quota: Some(3),
-        ..TenantChange::default()
-    };
+    let less = TenantChange { quota: Some(3), ..TenantChange::default() };
     world.core.change_tenant(asked, TENANT, less).unwrap();
     world.pass(3, &mut random);
-    let store = StoreHello {
-        name: "store".into(),
-        address: "10.0.2.1:7117".into(),
-    };
+    let store = StoreHello { name: "store".into(), address: "10.0.2.1:7117".into() };
     let store = world.core.store_came(&store);
     let told = std::iter::from_fn(|| world.core.next_for_store(store));
     told.for_each(|message| world.record.extend(message.encode_to_vec()));
     let view = world.core.view();
     assert!(view.switches().iter().all(|switch| switch.items > 100));
-    let views = (
-        view.status(world.now),
-        view.tenants(None, 9, true),
-        view.topology(),
-        view.routes(),
-    );
+    let views =
+        (view.status(world.now), view.tenants(None, 9, true), view.topology(), view.routes());
     world.record.extend(format!("{views:?}").into_bytes());
     world.record
 }

@@ -26,10 +26,7 @@ const PATIENT: Pace = Pace {
 /// A controller that replaces a silent leader as in production, and leads for as long as nobody
 /// replaces it.
 async fn open_prompt(name: &str, servers: &[SocketAddr]) -> State {
-    let pace = Pace {
-        silence: Pace::default().silence,
-        ..PATIENT
-    };
+    let pace = Pace { silence: Pace::default().silence, ..PATIENT };
     open_at_pace(name, servers, pace).await
 }
 
@@ -50,10 +47,7 @@ async fn open_at_pace(name: &str, servers: &[SocketAddr], pace: Pace) -> State {
 
 async fn open_url(name: &str, url: &str, pace: Pace) -> State {
     let location: Location = url.parse().unwrap();
-    let candidate = Candidate {
-        name: name.into(),
-        url: format!("http://{name}.example:7118"),
-    };
+    let candidate = Candidate { name: name.into(), url: format!("http://{name}.example:7118") };
     let state = State::open_at_pace(&location, candidate, pace).await;
     state.unwrap()
 }
@@ -72,10 +66,8 @@ fn rows(prefix: &str, numbers: std::ops::Range<u64>) -> Arc<Batch> {
 #[tokio::test]
 async fn one_leads_until_it_resigns() {
     let etcd = etcd::Server::start().await;
-    let states = [
-        open_patient("a", &[etcd.address()]).await,
-        open_patient("b", &[etcd.address()]).await,
-    ];
+    let states =
+        [open_patient("a", &[etcd.address()]).await, open_patient("b", &[etcd.address()]).await];
     let [a, b] = &states;
     let (first, leader, standby) = tokio::select! {
         won = lead(a) => (won, a, b),
@@ -249,15 +241,9 @@ async fn a_leader_that_stood_still_is_replaced_and_changes_nothing_when_it_goes_
     signal(rustix::process::Signal::CONT);
     let rest: Vec<String> = said.iter().collect();
     assert!(process.wait().unwrap().success());
-    assert!(
-        rest.iter().any(|line| line.starts_with("refused")),
-        "{rest:?}"
-    );
+    assert!(rest.iter().any(|line| line.starts_with("refused")), "{rest:?}");
     // Where it stood still it may have asked before, and say so now.
-    assert!(
-        rest.iter().filter(|line| holds(line)).count() <= 1,
-        "{rest:?}"
-    );
+    assert!(rest.iter().filter(|line| holds(line)).count() <= 1, "{rest:?}");
     assert_eq!(second.load().await.unwrap(), before);
     let leads = second.write(&rows("page", 0..1)).await;
     leads.expect("the second one still leads");
@@ -296,9 +282,7 @@ async fn etcd_goes_away_and_comes_back() {
     let heard = Instant::now();
     first.write(&rows("page", 0..150)).await.unwrap();
     etcd.kill();
-    timeout(PATIENCE, first.lost())
-        .await
-        .expect("a leader without etcd gives up");
+    timeout(PATIENCE, first.lost()).await.expect("a leader without etcd gives up");
     assert!(heard.elapsed() > Pace::default().out_of_reach);
     drop(first);
     let (second, ()) = tokio::join!(lead(&state), async {
@@ -404,13 +388,8 @@ async fn etcd_with_tls() {
     let denied = timeout(Duration::from_millis(500), anybody.campaign()).await;
     assert!(denied.is_err() && anybody.leader().is_none());
 
-    let missing: Location = format!("etcds://{address}?ca=/missing.pem")
-        .parse()
-        .unwrap();
-    let candidate = Candidate {
-        name: "c".into(),
-        url: String::new(),
-    };
+    let missing: Location = format!("etcds://{address}?ca=/missing.pem").parse().unwrap();
+    let candidate = Candidate { name: "c".into(), url: String::new() };
     let error = State::open(&missing, candidate).await.err().unwrap();
     assert!(error.to_string().contains("/missing.pem"), "{error}");
 }
@@ -422,20 +401,14 @@ async fn a_later_format_is_refused() {
     client.put("/test/format", "4", None).await.unwrap();
     let state = open("a", &[etcd.address()]).await;
     let error = state.campaign().await.err().unwrap().to_string();
-    assert!(
-        error.contains("/test") && error.contains("format 4"),
-        "{error}"
-    );
+    assert!(error.contains("/test") && error.contains("format 4"), "{error}");
 }
 
 #[tokio::test]
 async fn a_file_leads_at_once_with_a_higher_term_each_time() {
     let directory = tempfile::tempdir().unwrap();
     let location: Location = directory.path().to_str().unwrap().parse().unwrap();
-    let candidate = Candidate {
-        name: "a".into(),
-        url: "http://127.0.0.1:7118".into(),
-    };
+    let candidate = Candidate { name: "a".into(), url: "http://127.0.0.1:7118".into() };
     for term in 1..3 {
         let state = State::open(&location, candidate.clone()).await.unwrap();
         let lead = state.campaign().await.unwrap();

@@ -55,11 +55,7 @@ pub struct Attachment {
 fn check_mtu(interface: &str) -> Result<(), Error> {
     let mtu = mtu_of(interface).unwrap_or(LEAST_MTU);
     if mtu < LEAST_MTU {
-        return Err(Error::SmallMtu {
-            name: interface.into(),
-            mtu,
-            needed: LEAST_MTU,
-        });
+        return Err(Error::SmallMtu { name: interface.into(), mtu, needed: LEAST_MTU });
     }
     Ok(())
 }
@@ -79,11 +75,7 @@ fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result
     const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
     let opts = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
-        flags: if generic {
-            XDP_FLAGS_SKB_MODE
-        } else {
-            XDP_FLAGS_DRV_MODE
-        },
+        flags: if generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE },
         ..Default::default()
     };
     // SAFETY: descriptors are valid, `opts` states its size.
@@ -114,11 +106,7 @@ pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Res
     }
     // SAFETY: both descriptors are valid; no options.
     let failed = unsafe {
-        libbpf_sys::bpf_link_update(
-            link.as_raw_fd(),
-            program.as_fd().as_raw_fd(),
-            std::ptr::null(),
-        )
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_fd().as_raw_fd(), std::ptr::null())
     } != 0;
     if failed {
         return Err(Error::System {
@@ -193,19 +181,12 @@ pub(crate) fn attach_at(
     }
     let link =
         create_link(program, ifindex, generic).map_err(|error| match error.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => Error::Occupied {
-                name: interface.into(),
-                by: in_the_way(interface, ifindex),
-            },
+            Some(libc::EBUSY | libc::EEXIST) => {
+                Error::Occupied { name: interface.into(), by: in_the_way(interface, ifindex) }
+            }
             Some(libc::EPERM) => Error::NotPermitted("attaching XDP programs"),
-            _ if !generic => Error::NoNative {
-                name: interface.into(),
-                reason: error.to_string(),
-            },
-            _ => Error::System {
-                what: "attaching the program",
-                source: error,
-            },
+            _ if !generic => Error::NoNative { name: interface.into(), reason: error.to_string() },
+            _ => Error::System { what: "attaching the program", source: error },
         })?;
     pin(&link, path)?;
     Ok(done(generic, why, false))

@@ -15,10 +15,8 @@ pub fn interfaces() -> Vec<String> {
     let Ok(all) = nix::net::if_::if_nameindex() else {
         return vec![];
     };
-    let mut names: Vec<String> = all
-        .iter()
-        .map(|i| i.name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> =
+        all.iter().map(|i| i.name().to_string_lossy().into_owned()).collect();
     names.retain(|name| name != "lo");
     names.sort();
     names
@@ -43,21 +41,13 @@ fn interface_ioctl(
 ) -> Option<libc::ifreq> {
     // SAFETY: an all-zero ifreq is a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request
-        .ifr_name
-        .iter_mut()
-        .zip(interface.bytes().take(libc::IFNAMSIZ - 1))
-    {
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
     prepare(&mut request);
-    let any = [
-        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-    ];
-    let socket = UdpSocket::bind(&any[..])
-        .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
-        .ok()?;
+    let any =
+        [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    let socket = UdpSocket::bind(&any[..]).or_else(|_| UdpSocket::bind("0.0.0.0:0")).ok()?;
     // SAFETY: `request` is an ifreq; what `prepare` points to is as long as the ioctl needs.
     let failed = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) } != 0;
     (!failed).then_some(request)
@@ -82,9 +72,7 @@ pub(crate) fn driver_of(interface: &str) -> String {
     let answer = ethtool(interface, &mut info);
     let name = &info[NAME_AT..NAME_AT + 32];
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-    answer.map_or(String::new(), |()| {
-        String::from_utf8_lossy(&name[..end]).into_owned()
-    })
+    answer.map_or(String::new(), |()| String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
 /// Bytes of the longest IP packet that an interface carries.
@@ -98,9 +86,7 @@ pub(crate) fn mtu_of(interface: &str) -> Option<u32> {
 /// nobody knows any.
 pub fn longest_frame(interfaces: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     const ETHERNET_HEADER: u32 = 14;
-    let each = interfaces
-        .into_iter()
-        .filter_map(|name| mtu_of(name.as_ref()));
+    let each = interfaces.into_iter().filter_map(|name| mtu_of(name.as_ref()));
     each.min().map_or(0, |mtu| (mtu + ETHERNET_HEADER).into())
 }
 

@@ -55,9 +55,7 @@ pub(crate) fn pin(link: &OwnedFd, path: &Path) -> Result<(), Error> {
     let text = std::ffi::CString::new(path.to_string_lossy().as_bytes()).expect("no NUL in a path");
     // SAFETY: a valid descriptor and C string.
     if unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), text.as_ptr()) } != 0 {
-        return Err(Error::file("pinning the link at", path)(
-            io::Error::last_os_error(),
-        ));
+        return Err(Error::file("pinning the link at", path)(io::Error::last_os_error()));
     }
     Ok(())
 }
@@ -93,10 +91,8 @@ pub(crate) fn programs_at(home: &Home, ifindex: u32) -> impl Iterator<Item = u32
 
 /// The interfaces that a switch is attached to now, as (name when attached, index).
 pub fn attached(home: &Home) -> Vec<(String, u32)> {
-    let mut found: Vec<(String, u32)> = live_links(home)
-        .into_iter()
-        .map(|(name, ifindex, _)| (name, ifindex))
-        .collect();
+    let mut found: Vec<(String, u32)> =
+        live_links(home).into_iter().map(|(name, ifindex, _)| (name, ifindex)).collect();
     found.sort();
     found
 }

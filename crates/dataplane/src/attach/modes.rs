@@ -62,9 +62,7 @@ impl Dataplane {
 
 /// Whether all of these interfaces are to be generic, and why.
 fn suits_all(home: &Home, interfaces: &[String]) -> (bool, String) {
-    let before = interfaces
-        .iter()
-        .find_map(|name| attached_before(home, name));
+    let before = interfaces.iter().find_map(|name| attached_before(home, name));
     if let Some((name, is_generic)) = before {
         return (is_generic, format!("as an earlier agent attached {name}"));
     }

@@ -63,7 +63,5 @@ fn program_of(ifindex: u32) -> Option<(u32, &'static str)> {
 fn name_of(program: u32) -> String {
     let mut all = ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default());
     all.find(|info| info.id == program)
-        .map_or(String::new(), |info| {
-            info.name.to_string_lossy().into_owned()
-        })
+        .map_or(String::new(), |info| info.name.to_string_lossy().into_owned())
 }

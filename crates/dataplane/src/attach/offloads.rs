@@ -69,10 +69,8 @@ fn feature_names(interface: &str) -> Vec<String> {
     }
     let count = word(&info, 16);
     // `struct ethtool_gstrings`.
-    let mut strings = request(
-        &[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count],
-        count as usize * NAME_BYTES,
-    );
+    let mut strings =
+        request(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count], count as usize * NAME_BYTES);
     if ethtool(interface, &mut strings).is_none() {
         return vec![];
     }
@@ -102,11 +100,7 @@ fn set(interface: &str, feature: usize, features: usize, on: bool) {
     // `struct ethtool_sfeatures`: of each 32 features which are told, and how they are to be.
     let mut words = vec![ETHTOOL_SFEATURES, blocks as u32];
     for block in 0..blocks {
-        let told = if block == feature / 32 {
-            1 << (feature % 32)
-        } else {
-            0
-        };
+        let told = if block == feature / 32 { 1 << (feature % 32) } else { 0 };
         words.extend([told, if on { told } else { 0 }]);
     }
     // What a driver refuses is seen where it is asked again.

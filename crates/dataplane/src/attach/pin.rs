@@ -60,10 +60,7 @@ fn rps_files(interface: &str) -> io::Result<Vec<std::path::PathBuf>> {
     let queues = fs::read_dir(format!("/sys/class/net/{interface}/queues"))?;
     let all = queues.flatten().map(|queue| queue.path());
     let receiving = |path: &std::path::PathBuf| path.file_name().is_some_and(is_receiving);
-    Ok(all
-        .filter(receiving)
-        .map(|path| path.join("rps_cpus"))
-        .collect())
+    Ok(all.filter(receiving).map(|path| path.join("rps_cpus")).collect())
 }
 
 fn is_receiving(name: &std::ffi::OsStr) -> bool {
@@ -84,9 +81,7 @@ pub(crate) fn pin(interface: &str, cpu: u32, generic: bool) -> io::Result<()> {
     if generic {
         return in_sysfs(|| {
             let mask = mask(cpu);
-            rps_files(interface)?
-                .iter()
-                .try_for_each(|file| fs::write(file, &mask))
+            rps_files(interface)?.iter().try_for_each(|file| fs::write(file, &mask))
         })
         .and_then(|()| match cpu_of(interface) {
             Some(steered) if steered == cpu => Ok(()),
@@ -101,9 +96,7 @@ pub(crate) fn pin(interface: &str, cpu: u32, generic: bool) -> io::Result<()> {
     if threads.is_empty() {
         return Err(io::Error::other("the kernel shows none of its threads"));
     }
-    threads
-        .iter()
-        .try_for_each(|thread| Ok(sched_setaffinity(*thread, &set)?))
+    threads.iter().try_for_each(|thread| Ok(sched_setaffinity(*thread, &set)?))
 }
 
 /// The only CPU that does the interface's work, if there is one.
@@ -112,17 +105,10 @@ pub(crate) fn cpu_of(interface: &str) -> Option<u32> {
     if let Some(thread) = threads.first() {
         let set = sched_getaffinity(*thread).ok()?;
         let mut cpus = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false));
-        return cpus
-            .next()
-            .filter(|_| cpus.next().is_none())
-            .map(|cpu| cpu as u32);
+        return cpus.next().filter(|_| cpus.next().is_none()).map(|cpu| cpu as u32);
     }
     let text = in_sysfs(|| {
-        fs::read_to_string(
-            rps_files(interface)?
-                .first()
-                .ok_or(io::ErrorKind::NotFound)?,
-        )
+        fs::read_to_string(rps_files(interface)?.first().ok_or(io::ErrorKind::NotFound)?)
     });
     let text = text.ok()?;
     (0..crate::load::kernel::cpus()).find(|cpu| {

@@ -50,9 +50,7 @@ impl Dataplane {
         for (_, ifindex) in &ports {
             self.note_address(*ifindex)?;
         }
-        let names = ports
-            .iter()
-            .filter_map(|(_, ifindex)| interface::name_of(*ifindex));
+        let names = ports.iter().filter_map(|(_, ifindex)| interface::name_of(*ifindex));
         let config: SharedArray<Config> = SharedArray::open(self.home(), "config")?;
         let most = interface::longest_frame(names);
         config.at(0).frame_most.store(most, Relaxed);
@@ -65,9 +63,7 @@ impl Dataplane {
         let address = port_address(ifindex, interface::mac_of(ifindex));
         addresses
             .update(&place, &address, MapFlags::ANY)
-            .map_err(Error::bpf(format!(
-                "noting the address of interface {ifindex}"
-            )))
+            .map_err(Error::bpf(format!("noting the address of interface {ifindex}")))
     }
 
     /// The index of a port by its name, that of the recirculation port included.

@@ -50,10 +50,7 @@ pub struct Loops {
 impl Default for Loops {
     /// Two ports on the last CPU, if there are several.
     fn default() -> Loops {
-        Loops {
-            ports: 2,
-            cpu: pin::last_cpu(),
-        }
+        Loops { ports: 2, cpu: pin::last_cpu() }
     }
 }
 
@@ -70,9 +67,7 @@ impl RecirculationPorts {
     /// Those of a switch that is attached in this network namespace.
     pub fn of(home: &Home) -> RecirculationPorts {
         let all = (0..RECIRCULATION_PORTS).map(|number| names(home, number));
-        let there: Vec<_> = all
-            .filter(|(near, _)| interface::ifindex_of(near).is_ok())
-            .collect();
+        let there: Vec<_> = all.filter(|(near, _)| interface::ifindex_of(near).is_ok()).collect();
         RecirculationPorts {
             cpu: there.first().and_then(|(_, far)| pin::cpu_of(far)),
             ports: there.into_iter().map(|(near, _)| near).collect(),
@@ -125,15 +120,10 @@ fn make_pair(near: &str, far: &str, queues: u32) -> io::Result<()> {
         link
     };
     let far = end(far, vec![LinkAttribute::Address(MAC.to_vec())]);
-    let kind = vec![
-        LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
-    ];
+    let kind =
+        vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far)))];
     let near = end(near, vec![LinkAttribute::LinkInfo(kind)]);
-    request(
-        RouteNetlinkMessage::NewLink(near),
-        NLM_F_CREATE | NLM_F_EXCL,
-    )
+    request(RouteNetlinkMessage::NewLink(near), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 fn delete(ifindex: u32) -> io::Result<()> {
@@ -196,16 +186,13 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     make_pair(&near, &far, crate::load::kernel::cpus())
         .map_err(wrong("making the recirculation port"))?;
     let made = interface::ifindex_of(&near)?;
-    let opened = bring_up(&near)
-        .and_then(|()| bring_up(&far))
-        .and_then(|()| {
-            if generic {
-                // So that a native program, which sends no socket buffers, can send to it as well.
-                interface::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
-            }
-            attachment::attach_at(&path, program, &far, generic, "a port of the switch's own")
-                .map(drop)
-        });
+    let opened = bring_up(&near).and_then(|()| bring_up(&far)).and_then(|()| {
+        if generic {
+            // So that a native program, which sends no socket buffers, can send to it as well.
+            interface::set_gro(&far).map_err(wrong("preparing the recirculation port"))?;
+        }
+        attachment::attach_at(&path, program, &far, generic, "a port of the switch's own").map(drop)
+    });
     opened.inspect_err(|_| {
         let _ = delete(made);
     })?;
@@ -268,10 +255,7 @@ mod tests {
     #[test]
     fn every_switch_has_names_of_its_own() {
         let home = |name: &str| Home::new(name).unwrap();
-        assert_eq!(
-            names(&home("tor1"), 0),
-            ("tor1-rec0".into(), "tor1-rec1".into())
-        );
+        assert_eq!(names(&home("tor1"), 0), ("tor1-rec0".into(), "tor1-rec1".into()));
         assert_eq!(names(&home("tor1"), 3).1, "tor1-rec7");
         let long = names(&home("spine-of-the-second-hall-1"), 3);
         assert_eq!(long.0.len(), 15);

@@ -18,10 +18,7 @@ const ACCEPTED: &str = "shortstop-accepted";
 /// Notes that this kernel takes an object's programs in a switch of this size.
 pub(crate) fn note(object: &Object, sizes: Sizes) {
     // Without a note they are loaded at once the next time as well.
-    let _ = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(place(object, sizes));
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(place(object, sizes));
 }
 
 /// Whether this kernel took an object's programs before.

@@ -44,13 +44,7 @@ pub fn check(objects: &[Object], sizes: Sizes) -> Result<Vec<ProgramCheck>, Erro
             continue;
         }
         let disciplines: Vec<_> = objects.iter().filter(has_same).map(|o| o.name).collect();
-        all.extend(of_object(
-            &disciplines,
-            object.name,
-            object.elf,
-            &object.maps,
-            sizes,
-        )?);
+        all.extend(of_object(&disciplines, object.name, object.elf, &object.maps, sizes)?);
     }
     Ok(all)
 }
@@ -64,9 +58,7 @@ fn of_object(
 ) -> Result<Vec<ProgramCheck>, Error> {
     let elf = object::unpack(name, elf)?;
     let open = object::open_unpacked(name, &elf)?;
-    let names = open
-        .progs()
-        .map(|p| p.name().to_string_lossy().into_owned());
+    let names = open.progs().map(|p| p.name().to_string_lossy().into_owned());
     let one = |program: String| {
         let mut open = object::open_unpacked(name, &elf)?;
         prepare(&mut open, own, sizes)?;

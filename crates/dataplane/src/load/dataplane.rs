@@ -88,10 +88,9 @@ fn load(home: &Home, name: &str, open: OpenObject) -> Result<Loaded, Error> {
         LoadError::Refused(refusal) => Error::Refused(refusal),
         LoadError::Failed(source) => match source.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted("loading BPF programs"),
-            libbpf_rs::ErrorKind::InvalidInput if home.exists() => Error::OtherLayout {
-                name: home.name().into(),
-                reason: source.to_string(),
-            },
+            libbpf_rs::ErrorKind::InvalidInput if home.exists() => {
+                Error::OtherLayout { name: home.name().into(), reason: source.to_string() }
+            }
             _ => Error::bpf(format!("loading program {name}"))(source),
         },
     })
@@ -181,10 +180,7 @@ impl Dataplane {
         let mut opened: Vec<(Vec<Object>, OpenObject)> = vec![];
         for object in objects {
             object.check()?;
-            if let Some((same, _)) = opened
-                .iter_mut()
-                .find(|(same, _)| same[0].elf == object.elf)
-            {
+            if let Some((same, _)) = opened.iter_mut().find(|(same, _)| same[0].elf == object.elf) {
                 same.push(object.clone());
                 continue;
             }
@@ -200,13 +196,7 @@ impl Dataplane {
         }
         let mut refused = vec![];
         let entry = load_entry(home, entry, sizes, &mut refused)?;
-        let mut dataplane = Dataplane {
-            home: home.clone(),
-            sizes,
-            entry,
-            parts: vec![],
-            refused,
-        };
+        let mut dataplane = Dataplane { home: home.clone(), sizes, entry, parts: vec![], refused };
         for (of, mut open) in opened {
             let runs = match at_once {
                 AtOnce::All => true,
@@ -216,8 +206,7 @@ impl Dataplane {
                 }
             };
             if !runs {
-                open.progs_mut()
-                    .for_each(|mut program| program.set_autoload(false));
+                open.progs_mut().for_each(|mut program| program.set_autoload(false));
             }
             let loaded = match load(home, of[0].name, open) {
                 Err(Error::Refused(refusal)) => {
@@ -256,12 +245,7 @@ impl Dataplane {
     pub fn need(&mut self, disciplines: &BTreeSet<u32>) -> Result<(), Error> {
         for part in &mut self.parts {
             let first = &part.of[0];
-            if part.runs
-                || !part
-                    .of
-                    .iter()
-                    .any(|object| disciplines.contains(&object.number))
-            {
+            if part.runs || !part.of.iter().any(|object| disciplines.contains(&object.number)) {
                 continue;
             }
             let mut open = object::open(first.name, first.elf)?;
@@ -314,11 +298,7 @@ impl Dataplane {
         }
         for port in ports {
             self.map("ports")
-                .update(
-                    &port.to_ne_bytes(),
-                    &devmap_value(*port, None),
-                    MapFlags::ANY,
-                )
+                .update(&port.to_ne_bytes(), &devmap_value(*port, None), MapFlags::ANY)
                 .map_err(Error::bpf("adding a port"))?;
         }
         for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
@@ -350,10 +330,7 @@ impl Dataplane {
     /// No object has such a map, its programs are not there yet, an index beyond its size, too many
     /// ports, an interface that cannot be redirected to.
     pub fn set_group(&self, map: &str, index: u32, ports: &[u32]) -> Result<(), Error> {
-        let found = self
-            .parts
-            .iter()
-            .find_map(|part| Some((part, part.map(map)?)));
+        let found = self.parts.iter().find_map(|part| Some((part, part.map(map)?)));
         let (part, groups) =
             found.ok_or_else(|| Error::row(map, "no discipline here has such a map"))?;
         if !part.runs && !ports.is_empty() {
@@ -381,10 +358,7 @@ impl Dataplane {
 }
 
 fn find_map<'a>(object: &'a Loaded, name: &str) -> libbpf_rs::Map<'a> {
-    object
-        .maps()
-        .find(|map| map.name() == name)
-        .expect("maps.h defines it")
+    object.maps().find(|map| map.name() == name).expect("maps.h defines it")
 }
 
 /// Puts a program into its place in the table of programs.
@@ -394,8 +368,5 @@ fn set_step(entry: &Loaded, place: u32, program: &ProgramMut<'_>) -> libbpf_rs::
 }
 
 fn find_program<'a>(object: &'a Loaded, name: &str) -> ProgramMut<'a> {
-    object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .expect("checked when loaded")
+    object.progs_mut().find(|program| program.name() == name).expect("checked when loaded")
 }

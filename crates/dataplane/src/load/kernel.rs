@@ -36,9 +36,7 @@ pub(crate) fn release() -> &'static str {
 pub(crate) fn may_load() -> Result<(), Error> {
     let version = version(release());
     if version < OLDEST {
-        return Err(Error::OldKernel {
-            found: release().into(),
-        });
+        return Err(Error::OldKernel { found: release().into() });
     }
     keeps_packets_apart(version)?;
     if !nix::unistd::geteuid().is_root() {
@@ -48,9 +46,7 @@ pub(crate) fn may_load() -> Result<(), Error> {
 }
 
 fn version(release: &str) -> (u32, u32) {
-    let mut numbers = release
-        .split(['.', '-'])
-        .map(|part| part.parse().unwrap_or(0));
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
@@ -58,13 +54,8 @@ fn version(release: &str) -> (u32, u32) {
 fn keeps_packets_apart(version: (u32, u32)) -> Result<(), Error> {
     let realtime = fs::read_to_string("/sys/kernel/realtime").unwrap_or_default();
     let release = release();
-    let places = [
-        format!("/lib/modules/{release}/config"),
-        format!("/boot/config-{release}"),
-    ];
-    let config = places
-        .iter()
-        .find_map(|place| fs::read_to_string(place).ok());
+    let places = [format!("/lib/modules/{release}/config"), format!("/boot/config-{release}")];
+    let config = places.iter().find_map(|place| fs::read_to_string(place).ok());
     match keeps_apart(version, realtime.trim() == "1", config.as_deref()) {
         true => Ok(()),
         false => Err(Error::Preempts(release.into())),

@@ -49,10 +49,7 @@ impl Object {
             let programs = registration.programs.iter();
             programs.filter(move |p| p.role == role).map(|p| p.name)
         };
-        let sizes = decide::Sizes {
-            pages: sizes.pages,
-            cpus: cpus(),
-        };
+        let sizes = decide::Sizes { pages: sizes.pages, cpus: cpus() };
         let maps = registration.maps.iter();
         Object {
             name: registration.name,
@@ -85,9 +82,7 @@ pub(crate) fn unpack<'a>(name: &str, elf: &'a [u8]) -> Result<Cow<'a, [u8]>, Err
 }
 
 pub(crate) fn open_unpacked(name: &str, elf: &[u8]) -> Result<OpenObject, Error> {
-    ObjectBuilder::default()
-        .open_memory(elf)
-        .map_err(Error::bpf(format!("opening program {name}")))
+    ObjectBuilder::default().open_memory(elf).map_err(Error::bpf(format!("opening program {name}")))
 }
 
 /// A map as an object's C declares it.
@@ -120,10 +115,7 @@ pub fn maps_of(object: &[u8]) -> Result<Vec<MapLayout>, Error> {
 
 impl Object {
     pub(crate) fn wrong(&self, reason: impl Into<String>) -> Error {
-        Error::Object {
-            name: self.name.into(),
-            reason: reason.into(),
-        }
+        Error::Object { name: self.name.into(), reason: reason.into() }
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -146,10 +138,8 @@ impl Object {
     /// Its own maps are those that `shared` does not name.
     pub(crate) fn check_maps(&self, open: &OpenObject, shared: &[String]) -> Result<(), Error> {
         let maps = pinned_maps(open);
-        if let Some((missing, _)) = self
-            .maps
-            .iter()
-            .find(|(name, _)| !maps.contains(&(*name).into()))
+        if let Some((missing, _)) =
+            self.maps.iter().find(|(name, _)| !maps.contains(&(*name).into()))
         {
             return Err(self.wrong(format!("it has no map {missing}")));
         }

@@ -21,9 +21,7 @@ const STATISTICS: [&str; 5] = ["counters", "hits", "sketches", PIPES, TALLIES];
 
 /// The names of an object's maps that are pinned; sections of constants are not.
 pub(crate) fn pinned_maps(open: &OpenObject) -> Vec<String> {
-    let names = open
-        .maps()
-        .map(|map| map.name().to_string_lossy().into_owned());
+    let names = open.maps().map(|map| map.name().to_string_lossy().into_owned());
     names.filter(|name| !name.contains('.')).collect()
 }
 
@@ -42,8 +40,7 @@ pub(crate) fn configure(
         if name.contains('.') {
             continue;
         }
-        map.set_pin_path(home.map(&name))
-            .map_err(Error::bpf(format!("pinning map {name}")))?;
+        map.set_pin_path(home.map(&name)).map_err(Error::bpf(format!("pinning map {name}")))?;
         if !layout_is_ours(home, &name, &map)? {
             stale.push(home.map(&name));
         }
@@ -60,18 +57,8 @@ fn layout_is_ours(home: &Home, name: &str, map: &OpenMapMut<'_>) -> Result<bool,
     }
     let pinned =
         MapHandle::from_pinned_path(&path).map_err(Error::bpf(format!("opening map {name}")))?;
-    let found = (
-        pinned.map_type(),
-        pinned.key_size(),
-        pinned.value_size(),
-        pinned.max_entries(),
-    );
-    let wanted = (
-        map.map_type(),
-        map.key_size(),
-        map.value_size(),
-        map.max_entries(),
-    );
+    let found = (pinned.map_type(), pinned.key_size(), pinned.value_size(), pinned.max_entries());
+    let wanted = (map.map_type(), map.key_size(), map.value_size(), map.max_entries());
     if found == wanted || STATISTICS.contains(&name) {
         return Ok(found == wanted);
     }

@@ -60,8 +60,7 @@ pub(crate) fn give(
     }
     let by_name = own.iter().find(|(own, _)| *own == name);
     if let Some(entries) = by_name.map_or_else(|| sizes.of(&name), |(_, n)| Some(*n)) {
-        map.set_max_entries(entries)
-            .map_err(Error::bpf(format!("sizing map {name}")))?;
+        map.set_max_entries(entries).map_err(Error::bpf(format!("sizing map {name}")))?;
     }
     Ok(())
 }

@@ -40,11 +40,10 @@ pub(crate) enum LoadError {
 /// Loads an object.
 pub(crate) fn load(open: OpenObject) -> Result<Loaded, LoadError> {
     HEARD.take();
-    open.load()
-        .map_err(|error| match HEARD.take().into_iter().next_back() {
-            Some(refusal) => LoadError::Refused(refusal),
-            None => LoadError::Failed(error),
-        })
+    open.load().map_err(|error| match HEARD.take().into_iter().next_back() {
+        Some(refusal) => LoadError::Refused(refusal),
+        None => LoadError::Failed(error),
+    })
 }
 
 /// A message of libbpf's with a verifier's log.
@@ -65,11 +64,7 @@ fn read(text: &str) -> Option<Refusal> {
     Some(Refusal {
         program: program.into(),
         kernel: kernel::release().into(),
-        reason: if last.is_empty() {
-            "its verifier does not say why".into()
-        } else {
-            last
-        },
+        reason: if last.is_empty() { "its verifier does not say why".into() } else { last },
     })
 }
 
@@ -95,18 +90,11 @@ mod tests {
              invalid access to map value, value_size=1784 off=384 size=0; \
              R3 min value is outside of the allowed memory range"
         );
-        assert!(
-            refusal
-                .to_string()
-                .contains("refuses the program lent_packet")
-        );
+        assert!(refusal.to_string().contains("refuses the program lent_packet"));
     }
 
     #[test]
     fn other_messages_are_no_refusal() {
-        assert_eq!(
-            read("libbpf: map 'pages': created successfully, fd=7\n"),
-            None
-        );
+        assert_eq!(read("libbpf: map 'pages': created successfully, fd=7\n"), None);
     }
 }

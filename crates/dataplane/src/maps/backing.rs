@@ -57,10 +57,7 @@ impl Backing {
         match self {
             Backing::Pinned(home) => MapHandle::from_pinned_path(home.map(name))
                 .map(Map::Kernel)
-                .map_err(Error::bpf(format!(
-                    "opening map {name} of switch {}",
-                    home.name()
-                ))),
+                .map_err(Error::bpf(format!("opening map {name} of switch {}", home.name()))),
             Backing::Native(maps) => maps
                 .table(name)
                 .map(Map::Native)

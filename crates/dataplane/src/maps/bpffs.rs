@@ -39,10 +39,7 @@ impl Home {
             return Err(Error::BadName(name.into()));
         }
         let path = Path::new(ROOT).join("shortstop").join(name);
-        Ok(Home {
-            name: name.into(),
-            path,
-        })
+        Ok(Home { name: name.into(), path })
     }
 
     /// The switch's name.
@@ -57,11 +54,7 @@ impl Home {
 
     /// [`Error::NoSwitch`] unless the switch is there.
     pub(crate) fn must_exist(&self) -> Result<(), Error> {
-        if self.exists() {
-            Ok(())
-        } else {
-            Err(Error::NoSwitch(self.name.clone()))
-        }
+        if self.exists() { Ok(()) } else { Err(Error::NoSwitch(self.name.clone())) }
     }
 
     pub(crate) fn map(&self, map: &str) -> PathBuf {
@@ -72,9 +65,7 @@ impl Home {
     pub(crate) fn maps_of(&self, discipline: &str) -> Result<Vec<String>, Error> {
         let prefix = format!("{discipline}_");
         let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
-        let names = pins
-            .flatten()
-            .filter_map(|pin| pin.file_name().into_string().ok());
+        let names = pins.flatten().filter_map(|pin| pin.file_name().into_string().ok());
         Ok(names.filter(|name| name.starts_with(&prefix)).collect())
     }
 
@@ -85,8 +76,7 @@ impl Home {
     /// Directory that says that a feature of an interface was turned off.
     pub(crate) fn offload(&self, feature: &str, interface: &str, ifindex: u32) -> PathBuf {
         let interface = without_dots(interface);
-        self.path
-            .join(format!("off-{feature}-{interface}-{ifindex}"))
+        self.path.join(format!("off-{feature}-{interface}-{ifindex}"))
     }
 
     /// Where the link at the far end of the recirculation port of that number is pinned.
@@ -129,14 +119,8 @@ impl Home {
         let root = Path::new(ROOT);
         let mounted = statfs(root).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
         if !mounted {
-            mount(
-                Some("bpf"),
-                root,
-                Some("bpf"),
-                MsFlags::empty(),
-                Some("mode=0700"),
-            )
-            .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
+            mount(Some("bpf"), root, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
+                .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
         }
         // Where everybody may make directories somebody else's could be in the way, and what is
         // pinned there his.
@@ -170,22 +154,14 @@ fn must_be_ours(path: &Path) -> Result<(), Error> {
     if found.is_dir() && ours && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(Error::NotOurs {
-        path: path.to_owned(),
-        uid: found.uid(),
-        mode: found.mode() & 0o7777,
-    })
+    Err(Error::NotOurs { path: path.to_owned(), uid: found.uid(), mode: found.mode() & 0o7777 })
 }
 
 /// The names of all switches that have something pinned on this machine, sorted.
 pub fn switches() -> Vec<String> {
-    let entries = fs::read_dir(Path::new(ROOT).join("shortstop"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let entries = fs::read_dir(Path::new(ROOT).join("shortstop")).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| Home::new(name).is_ok_and(|home| home.exists()));
     names.sort();
     names

@@ -64,10 +64,7 @@ struct OwnedPages {
 
 impl Default for OwnedPages {
     fn default() -> OwnedPages {
-        OwnedPages {
-            active: None,
-            by_room: std::array::from_fn(|_| BTreeSet::new()),
-        }
+        OwnedPages { active: None, by_room: std::array::from_fn(|_| BTreeSet::new()) }
     }
 }
 
@@ -92,16 +89,8 @@ pub struct Cells {
 impl Cells {
     /// So many pages, all free and nobody's.
     pub fn new(pages: u32) -> Cells {
-        let page = Page {
-            cells: PageCells::new(),
-            owner: None,
-            turn: 0,
-        };
-        Cells {
-            pages: vec![page; pages as usize],
-            tenants: HashMap::new(),
-            turns: 0,
-        }
+        let page = Page { cells: PageCells::new(), owner: None, turn: 0 };
+        Cells { pages: vec![page; pages as usize], tenants: HashMap::new(), turns: 0 }
     }
 
     /// Gives a page to a tenant, or to nobody. Nothing may lie on a page that changes hands: evict,
@@ -206,12 +195,7 @@ impl Cells {
     /// free cells are scattered over their pages.
     pub fn fragmentation(&self, tenant: u32, cells: u8) -> f64 {
         let (mut room, mut packed) = (0, 0);
-        for page in self
-            .tenants
-            .get(&tenant)
-            .into_iter()
-            .flat_map(OwnedPages::pages)
-        {
+        for page in self.tenants.get(&tenant).into_iter().flat_map(OwnedPages::pages) {
             let page = &self.pages[page as usize].cells;
             room += page.room(cells);
             packed += page.room_if_packed(cells);
@@ -289,10 +273,7 @@ mod tests {
         let mut all = owned_by(7, 1);
         let count = std::iter::from_fn(|| all.take(7, cells)).count();
         assert_eq!(count, 128);
-        let usage = PageUsage {
-            items: 128,
-            cells: 384,
-        };
+        let usage = PageUsage { items: 128, cells: 384 };
         assert_eq!(all.usage(0), usage);
     }
 
@@ -314,11 +295,7 @@ mod tests {
         assert_eq!(filled, [[0; 12], [1; 12], [2; 12]].concat());
         // Room on the active page is used first, then that of the page whose turn was longest ago.
         for page in [1, 0, 2] {
-            let place = Place {
-                page,
-                cell: 0,
-                cells: 32,
-            };
+            let place = Place { page, cell: 0, cells: 32 };
             all.give_back(place);
         }
         let order: Vec<u32> = std::iter::from_fn(|| take(&mut all)).collect();
@@ -341,10 +318,7 @@ mod tests {
         assert_eq!(all.take(1, 3), None);
         all.set_owner(1, Some(2));
         assert_eq!((all.pages_of(1), all.pages_of(2)), (vec![], vec![1, 2]));
-        assert_eq!(
-            (all.owner(0), all.owner(1), all.owner(9)),
-            (None, Some(2), None)
-        );
+        assert_eq!((all.owner(0), all.owner(1), all.owner(9)), (None, Some(2), None));
     }
 
     #[test]

@@ -23,10 +23,7 @@ static LIST: LazyLock<Vec<Counter>> = LazyLock::new(|| {
         let rest = line.trim().strip_prefix("X(")?;
         let (name, rest) = rest.split_once(", \"")?;
         let (meaning, _) = rest.rsplit_once("\")")?;
-        Some(Counter {
-            name: name.into(),
-            meaning: meaning.into(),
-        })
+        Some(Counter { name: name.into(), meaning: meaning.into() })
     };
     source.lines().filter_map(entry).collect()
 });
@@ -77,11 +74,7 @@ impl Counters {
     /// # Errors
     /// As [`Counters::read`].
     pub fn get(&self, name: &str) -> Result<u64, Error> {
-        Ok(self
-            .read()?
-            .iter()
-            .find(|(counter, _)| counter.name == name)
-            .map_or(0, |(_, v)| *v))
+        Ok(self.read()?.iter().find(|(counter, _)| counter.name == name).map_or(0, |(_, v)| *v))
     }
 }
 
@@ -91,9 +84,7 @@ mod tests {
 
     #[test]
     fn the_list_is_read_from_the_header_whole() {
-        let lines = include_str!("../../../../bpf/counters.h")
-            .matches("\tX(")
-            .count();
+        let lines = include_str!("../../../../bpf/counters.h").matches("\tX(").count();
         assert_eq!(Counters::list().len(), lines);
         assert!(
             Counters::list()

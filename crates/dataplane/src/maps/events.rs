@@ -57,11 +57,7 @@ impl Event {
                 window: word(12)?,
                 has_item: kind == EVENT_UNANSWERED,
             }),
-            EVENT_TOO_LARGE => Some(Event::TooLarge {
-                tenant,
-                key,
-                value_len,
-            }),
+            EVENT_TOO_LARGE => Some(Event::TooLarge { tenant, key, value_len }),
             _ => None,
         }
     }
@@ -71,10 +67,7 @@ impl Event {
 pub struct Events(Ring);
 
 enum Ring {
-    Kernel {
-        ring: RingBuffer<'static>,
-        parsed: mpsc::Receiver<Event>,
-    },
+    Kernel { ring: RingBuffer<'static>, parsed: mpsc::Receiver<Event> },
     Native(LocalMap),
 }
 
@@ -115,10 +108,7 @@ impl Events {
             let taken = ring.consume_raw_n(MOST_AT_ONCE);
             if taken < 0 {
                 let source = std::io::Error::from_raw_os_error(-taken);
-                return Err(Error::System {
-                    what: "reading the ring of events",
-                    source,
-                });
+                return Err(Error::System { what: "reading the ring of events", source });
             }
         }
         let next = move || match &self.0 {
@@ -140,9 +130,6 @@ mod tests {
         assert_eq!(Event::parse(&[]), None);
         assert_eq!(Event::parse(&[1; 15]), None);
         assert_eq!(Event::parse(&[9; 300]), None);
-        assert_eq!(
-            Event::parse(&[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
-            None
-        );
+        assert_eq!(Event::parse(&[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
     }
 }

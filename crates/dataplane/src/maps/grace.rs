@@ -66,12 +66,8 @@ mod tests {
     /// Makes `membarrier` fail with EINVAL in this thread, as it does on a machine with
     /// `nohz_full`.
     fn refuse_membarrier() {
-        let statement = |code: u32, k: u32| libc::sock_filter {
-            code: code as u16,
-            jt: 0,
-            jf: 0,
-            k,
-        };
+        let statement =
+            |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
         let mut filter = [
             statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0), // the call's number
             libc::sock_filter {
@@ -80,24 +76,15 @@ mod tests {
                 jf: 1,
                 k: libc::SYS_membarrier as u32,
             },
-            statement(
-                libc::BPF_RET | libc::BPF_K,
-                libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32,
-            ),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
             statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
         ];
-        let program = libc::sock_fprog {
-            len: filter.len() as u16,
-            filter: filter.as_mut_ptr(),
-        };
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: `program` and the filter that it points at live through the calls.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
             let mode = libc::SECCOMP_MODE_FILTER;
-            assert_eq!(
-                libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-                0
-            );
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
             assert_ne!(libc::syscall(libc::SYS_membarrier, 1, 0, 0), 0);
         }
     }

@@ -32,9 +32,7 @@ fn make(ports: &[u32], places: usize, egress: Option<i32>) -> Result<MapHandle, 
         let value = devmap_value(*port, egress);
         group
             .update(&place.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(Error::bpf(format!(
-                "adding interface {port} to a group of ports"
-            )))?;
+            .map_err(Error::bpf(format!("adding interface {port} to a group of ports")))?;
     }
     Ok(group)
 }
@@ -77,10 +75,6 @@ pub(crate) fn set(
     }
     let group = make(ports, GROUP_PORTS, egress)?;
     groups
-        .update(
-            &key,
-            &group.as_fd().as_raw_fd().to_ne_bytes(),
-            MapFlags::ANY,
-        )
+        .update(&key, &group.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
         .map_err(Error::bpf("setting a group of ports"))
 }

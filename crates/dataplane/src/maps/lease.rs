@@ -58,11 +58,7 @@ impl Leases {
     /// If they cannot be mapped.
     pub fn open(at: impl Into<Backing>) -> Result<Leases, Error> {
         let at = at.into();
-        Ok(Leases {
-            slots: at.mapped("leases")?,
-            clock: at.clock(),
-            grace: at.grace()?,
-        })
+        Ok(Leases { slots: at.mapped("leases")?, clock: at.clock(), grace: at.grace()? })
     }
 
     /// The slot of a store, taken if it has none yet; `None` when all 1024 are taken. One of the
@@ -145,10 +141,7 @@ impl Leases {
     /// Every slot that is taken.
     pub fn all(&self) -> Vec<LeaseState> {
         let taken = |slot: &u16| self.slots.at(usize::from(*slot)).store[1].load(Relaxed) != 0;
-        (0..MAX_LEASES as u16)
-            .filter(taken)
-            .map(|slot| self.state(slot))
-            .collect()
+        (0..MAX_LEASES as u16).filter(taken).map(|slot| self.state(slot)).collect()
     }
 }
 
@@ -166,13 +159,8 @@ mod tests {
         let leases = Leases::open(&switch).unwrap();
         let store = |n: u32| SocketAddr::from((std::net::Ipv4Addr::from(n), 7117));
         let most = MAX_LEASES as u32;
-        let slots: BTreeSet<u16> = (1..=most)
-            .map(|n| leases.slot_of(store(n)).unwrap())
-            .collect();
-        assert_eq!(
-            (slots.len(), leases.slot_of(store(most + 1))),
-            (MAX_LEASES, None)
-        );
+        let slots: BTreeSet<u16> = (1..=most).map(|n| leases.slot_of(store(n)).unwrap()).collect();
+        assert_eq!((slots.len(), leases.slot_of(store(most + 1))), (MAX_LEASES, None));
 
         let slot = leases.slot_of(store(1)).unwrap();
         let lease = leases.slots.at(slot.into());
@@ -181,9 +169,7 @@ mod tests {
         let stay = (2..=most).map(|n| store(n).ip()).collect();
         leases.keep_only(&stay).unwrap();
         assert_eq!(leases.slot_of(store(most + 1)), Some(slot));
-        let LeaseState {
-            remaining_ms, term, ..
-        } = leases.state(slot);
+        let LeaseState { remaining_ms, term, .. } = leases.state(slot);
         assert_eq!((remaining_ms, term), (0, 0), "not the one that has left");
         assert!((2..=most).all(|n| slots.contains(&leases.slot_of(store(n)).unwrap())));
     }

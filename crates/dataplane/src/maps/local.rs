@@ -38,12 +38,7 @@ impl LocalMaps {
         tables: Vec<String>,
         clock: Clock,
     ) -> LocalMaps {
-        LocalMaps {
-            raw,
-            name: name.into(),
-            tables,
-            clock,
-        }
+        LocalMaps { raw, name: name.into(), tables, clock }
     }
 
     /// The switch's name.
@@ -83,10 +78,7 @@ impl LocalMaps {
         let name = CString::new(name).ok()?;
         // SAFETY: the name outlives the call.
         let found = unsafe { ffi::user_table_named(self.raw.as_ptr(), name.as_ptr()) };
-        Some(LocalMap {
-            maps: self.clone(),
-            raw: NonNull::new(found)?,
-        })
+        Some(LocalMap { maps: self.clone(), raw: NonNull::new(found)? })
     }
 
     /// Waits until no program can still see what was removed before.
@@ -195,10 +187,7 @@ impl LocalMap {
     pub fn lookup_percpu(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (index, each) = (self.index(key)?, self.max_entries() as usize);
         let cpus = 0..self.maps.cpus() as usize;
-        Some(
-            cpus.map(|cpu| self.copy(self.at(cpu * each + index)))
-                .collect(),
-        )
+        Some(cpus.map(|cpu| self.copy(self.at(cpu * each + index))).collect())
     }
 
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -215,11 +204,7 @@ impl LocalMap {
         // SAFETY: both have the table's lengths.
         let code =
             unsafe { ffi::user_hash_update(hash, key.as_ptr().cast(), value.as_ptr().cast(), 0) };
-        if code == 0 {
-            Ok(())
-        } else {
-            Err(error(code as i32))
-        }
+        if code == 0 { Ok(()) } else { Err(error(code as i32)) }
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<()> {
@@ -243,9 +228,7 @@ impl LocalMap {
     /// Every key, in the order of places.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         let Some(hash) = self.hash() else {
-            return (0..self.max_entries())
-                .map(|index| index.to_ne_bytes().to_vec())
-                .collect();
+            return (0..self.max_entries()).map(|index| index.to_ne_bytes().to_vec()).collect();
         };
         let mut keys = vec![];
         for place in 0.. {

@@ -47,20 +47,15 @@ unsafe impl<T> Sync for SharedArray<T> {}
 impl<T> SharedArray<T> {
     /// Maps the pinned array `name` whole.
     pub fn open(home: &Home, name: &str) -> Result<SharedArray<T>, Error> {
-        let map = MapHandle::from_pinned_path(home.map(name)).map_err(Error::bpf(format!(
-            "opening map {name} of switch {}",
-            home.name()
-        )))?;
+        let map = MapHandle::from_pinned_path(home.map(name))
+            .map_err(Error::bpf(format!("opening map {name} of switch {}", home.name())))?;
         let len = map.max_entries() as usize;
         let stride = (map.value_size() as usize).next_multiple_of(8);
         let layout_is_ours = size_of::<T>() == map.value_size() as usize
             && (len == 1 || stride == size_of::<T>() || size_of::<T>() == 4);
         if !layout_is_ours {
             let reason = format!("{name}: values of {} bytes", map.value_size());
-            return Err(Error::OtherLayout {
-                name: home.name().into(),
-                reason,
-            });
+            return Err(Error::OtherLayout { name: home.name().into(), reason });
         }
         let bytes =
             NonZeroUsize::new((stride * len).next_multiple_of(4096)).expect("maps are not empty");
@@ -69,16 +64,8 @@ impl<T> SharedArray<T> {
             let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
             mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0)
         }
-        .map_err(|e| Error::System {
-            what: "mapping a BPF array",
-            source: e.into(),
-        })?;
-        Ok(SharedArray {
-            start,
-            len,
-            _memory: Memory::Kernel(start, bytes),
-            kind: PhantomData,
-        })
+        .map_err(|e| Error::System { what: "mapping a BPF array", source: e.into() })?;
+        Ok(SharedArray { start, len, _memory: Memory::Kernel(start, bytes), kind: PhantomData })
     }
 
     /// The array `name` of a switch in this process.
@@ -87,9 +74,7 @@ impl<T> SharedArray<T> {
             name: maps.name().into(),
             reason: format!("{name}: {reason}"),
         };
-        let table = maps
-            .table(name)
-            .ok_or_else(|| other("there is none".into()))?;
+        let table = maps.table(name).ok_or_else(|| other("there is none".into()))?;
         let stride = size_of::<T>().next_multiple_of(8);
         if size_of::<T>() != table.value_size() as usize || stride != table.stride() {
             return Err(other(format!("values of {} bytes", table.value_size())));
@@ -116,13 +101,6 @@ impl<T> SharedArray<T> {
         assert!(index < self.len, "index {index} of {}", self.len);
         let stride = size_of::<T>().next_multiple_of(8);
         // SAFETY: inside the mapping, which lives as long as `self`; arrays are aligned to 8 bytes.
-        unsafe {
-            &*self
-                .start
-                .as_ptr()
-                .cast::<u8>()
-                .add(index * stride)
-                .cast::<T>()
-        }
+        unsafe { &*self.start.as_ptr().cast::<u8>().add(index * stride).cast::<T>() }
     }
 }

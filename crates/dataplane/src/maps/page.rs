@@ -20,12 +20,7 @@ impl PageCells {
     pub fn new() -> PageCells {
         let mut free = [u64::MAX; WORDS];
         free[WORDS - 1] = (1 << (PAGE_CELLS % 64)) - 1;
-        PageCells {
-            free,
-            used: 0,
-            items: 0,
-            longest: ITEM_MAX_CELLS as u8,
-        }
+        PageCells { free, used: 0, items: 0, longest: ITEM_MAX_CELLS as u8 }
     }
 
     /// Cells that are in use.
@@ -57,11 +52,7 @@ impl PageCells {
         }
         let free: u32 = self.free.iter().map(|word| word.count_ones()).sum();
         self.used = PAGE_CELLS as u16 - free as u16;
-        self.items = if used {
-            self.items + 1
-        } else {
-            self.items.saturating_sub(1)
-        };
+        self.items = if used { self.items + 1 } else { self.items.saturating_sub(1) };
         let longest = self.runs().map(|(_, len)| len.min(ITEM_MAX_CELLS)).max();
         self.longest = longest.unwrap_or(0) as u8;
     }

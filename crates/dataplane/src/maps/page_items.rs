@@ -31,12 +31,7 @@ impl PageItems {
         let page = |(page, tenants): (u32, BTreeMap<u32, usize>)| {
             let items = tenants.values().sum();
             let (tenant, most) = tenants.into_iter().max_by_key(|(_, n)| *n)?;
-            Some(PageItems {
-                page,
-                tenant,
-                items,
-                foreign_items: items - most,
-            })
+            Some(PageItems { page, tenant, items, foreign_items: items - most })
         };
         pages.into_iter().filter_map(page).collect()
     }

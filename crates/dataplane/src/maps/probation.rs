@@ -126,10 +126,7 @@ impl Probation {
             match ring.blank[at as usize % BLANKS].slot.load(SeqCst) {
                 0 => break,
                 BLANK_LEFT => used.push(BlankOutcome::Not(place)),
-                slot => used.push(BlankOutcome::Item {
-                    slot: slot - 1,
-                    place,
-                }),
+                slot => used.push(BlankOutcome::Item { slot: slot - 1, place }),
             }
             given.pop_front();
         }

@@ -25,35 +25,22 @@ impl Rows {
     pub fn open(at: impl Into<Backing>, discipline: &str, map: &str) -> Result<Rows, Error> {
         let at = at.into();
         at.must_exist()?;
-        let own = map
-            .strip_prefix(discipline)
-            .is_some_and(|rest| rest.starts_with('_'));
+        let own = map.strip_prefix(discipline).is_some_and(|rest| rest.starts_with('_'));
         if !own || map.contains(['/', '.']) {
             return Err(Error::row(map, format!("it is not a map of {discipline}")));
         }
         if !at.has_map(map) {
-            return Err(Error::row(
-                map,
-                format!("{discipline} has no such map here"),
-            ));
+            return Err(Error::row(map, format!("{discipline} has no such map here")));
         }
         let handle = at.map(map)?;
-        let has_rows = [
-            MapType::Hash,
-            MapType::LruHash,
-            MapType::Array,
-            MapType::LpmTrie,
-        ];
+        let has_rows = [MapType::Hash, MapType::LruHash, MapType::Array, MapType::LpmTrie];
         if !has_rows.contains(&handle.map_type()) {
             return Err(Error::row(
                 map,
                 format!("it is a {:?}, which has no rows", handle.map_type()),
             ));
         }
-        Ok(Rows {
-            name: map.into(),
-            map: handle,
-        })
+        Ok(Rows { name: map.into(), map: handle })
     }
 
     /// The hash maps of `discipline` there.
@@ -99,9 +86,7 @@ impl Rows {
         }
         match self.map.delete(key) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(Error::bpf(format!("removing a row of {}", self.name))(
-                    error,
-                ))
+                Err(Error::bpf(format!("removing a row of {}", self.name))(error))
             }
             _ => Ok(()),
         }
@@ -125,9 +110,7 @@ impl Rows {
     pub fn list(&self) -> Result<Vec<KeyValue>, Error> {
         let keys: Vec<Vec<u8>> = self.map.keys();
         let row = |key: Vec<u8>| self.get(&key).map(|value| value.map(|value| (key, value)));
-        keys.into_iter()
-            .filter_map(|key| row(key).transpose())
-            .collect()
+        keys.into_iter().filter_map(|key| row(key).transpose()).collect()
     }
 
     fn check(&self, what: &str, bytes: &[u8], len: u32) -> Result<(), Error> {

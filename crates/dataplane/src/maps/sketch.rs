@@ -94,8 +94,6 @@ impl Sketches {
             its.map(|slot| u64::from(slot.count.load(Relaxed))).sum()
         };
         let pipes = self.pipes.iter();
-        pipes
-            .flat_map(|pipes| (0..pipes.len()).map(|cpu| count(pipes.at(cpu))))
-            .sum()
+        pipes.flat_map(|pipes| (0..pipes.len()).map(|cpu| count(pipes.at(cpu)))).sum()
     }
 }

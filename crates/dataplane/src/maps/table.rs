@@ -197,11 +197,7 @@ impl Table {
     /// Scatters what is counted by a number that clients do not know; whoever makes the tables
     /// does, before the first packet. One that is set stays.
     pub fn scatter(&self, seed: u64) {
-        let _ = self
-            .config
-            .at(0)
-            .seed
-            .compare_exchange(0, seed, SeqCst, SeqCst);
+        let _ = self.config.at(0).seed.compare_exchange(0, seed, SeqCst, SeqCst);
     }
 
     /// Names the life of these tables by a number that no others have; whoever makes them does,
@@ -336,18 +332,14 @@ impl Table {
         if slots.iter().any(|slot| (slot >> 32) as u32 == fingerprint) {
             return Err(InsertError::Present);
         }
-        let free = slots
-            .iter()
-            .position(|slot| *slot == 0)
-            .ok_or(InsertError::BucketFull)?;
+        let free = slots.iter().position(|slot| *slot == 0).ok_or(InsertError::BucketFull)?;
 
         let item = self.blank(place);
         if record.is_some() {
             item.word.store(self.take_epoch() << 1 | 1, Relaxed);
         }
         item.key_len.store(key.len() as u8, Relaxed);
-        item.value_len
-            .store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
+        item.value_len.store(record.map_or(0, <[u8]>::len) as u16, Relaxed);
         item.tenant.store(tenant, Relaxed);
         item.lease.store(lease, Relaxed);
         item.epoch_ns.store(self.clock.now_ns(), Relaxed);
@@ -384,8 +376,7 @@ impl Table {
     /// Bytes that a record may have behind a key of that length.
     fn record_room(&self, place: Place, key_len: usize) -> usize {
         let room = self.body(place).len();
-        room.saturating_sub(key_len.next_multiple_of(8))
-            .min(GIVEN_MAX)
+        room.saturating_sub(key_len.next_multiple_of(8)).min(GIVEN_MAX)
     }
 
     /// The given record of an item, as it was at one moment.
@@ -498,11 +489,7 @@ impl Table {
             // Read first: a life counts from before its epoch, or a copy could outlive it.
             let now_ns = self.clock.now_ns();
             let fresh = self.take_epoch();
-            if item
-                .word
-                .compare_exchange(word, fresh << 1, SeqCst, SeqCst)
-                .is_ok()
-            {
+            if item.word.compare_exchange(word, fresh << 1, SeqCst, SeqCst).is_ok() {
                 item.epoch_ns.store(now_ns, Relaxed);
                 return Some(Epoch::new(self.switch_id(), fresh));
             }
@@ -533,9 +520,7 @@ impl Table {
 
     /// Every entry, read from memory: this is how an agent finds its state again.
     pub fn scan(&self) -> Vec<HeldItem> {
-        (0..self.slots())
-            .filter_map(|slot| self.held(slot))
-            .collect()
+        (0..self.slots()).filter_map(|slot| self.held(slot)).collect()
     }
 
     /// The entry of a slot, read from memory.
@@ -546,23 +531,11 @@ impl Table {
         if is_empty || page >= self.pages() || usize::from(cell) >= PAGE_START_CELLS {
             return None;
         }
-        let item = self.item(Place {
-            page,
-            cell,
-            cells: 1,
-        });
-        let place = Place {
-            page,
-            cell,
-            cells: (item.flags.load(Relaxed) & ITEM_CELLS).clamp(1, 32),
-        };
+        let item = self.item(Place { page, cell, cells: 1 });
+        let place =
+            Place { page, cell, cells: (item.flags.load(Relaxed) & ITEM_CELLS).clamp(1, 32) };
         let key_len = usize::from(item.key_len.load(Relaxed));
-        let key = self
-            .body(place)
-            .iter()
-            .take(key_len)
-            .map(|byte| byte.load(Relaxed))
-            .collect();
+        let key = self.body(place).iter().take(key_len).map(|byte| byte.load(Relaxed)).collect();
         Some(HeldItem {
             slot,
             tenant: item.tenant.load(Relaxed),
@@ -614,9 +587,7 @@ mod tests {
         let mut cells = Cells::new(4);
         cells.set_owner(0, Some(7));
         let place = cells.take(7, 3).unwrap();
-        table
-            .insert(7, KeyHash::default(), b"key", 0, place)
-            .unwrap();
+        table.insert(7, KeyHash::default(), b"key", 0, place).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

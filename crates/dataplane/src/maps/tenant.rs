@@ -62,10 +62,7 @@ pub(crate) struct Entries {
 impl Entries {
     pub(crate) fn open(at: &Backing) -> Result<Entries, Error> {
         at.must_exist()?;
-        Ok(Entries {
-            map: at.map("tenants")?,
-            config: at.mapped("config")?,
-        })
+        Ok(Entries { map: at.map("tenants")?, config: at.mapped("config")? })
     }
 
     fn ids(&self) -> Vec<u32> {
@@ -168,11 +165,7 @@ impl TenantEntry {
         let map = Entries::open(&at.into())?;
         for (id, [parameter_0, parameter_1]) in words.iter().copied() {
             if let Some(before) = map.get(id)? {
-                let after = Tenant {
-                    parameter_0,
-                    parameter_1,
-                    ..before
-                };
+                let after = Tenant { parameter_0, parameter_1, ..before };
                 map.put(Some(before), after)?;
             }
         }

@@ -56,11 +56,7 @@ impl Cpu {
         assert!(number < switch.cpus(), "CPU {number} of {}", switch.cpus());
         // SAFETY: it lives, and was made with so many.
         let raw = unsafe { (*switch.raw()).cpu[number as usize] };
-        Cpu {
-            switch: switch.clone(),
-            raw,
-            group: std::ptr::null(),
-        }
+        Cpu { switch: switch.clone(), raw, group: std::ptr::null() }
     }
 
     /// How far its coarse clock is behind the fine one from now on, in nanoseconds.

@@ -15,11 +15,7 @@ pub struct Frame {
 
 impl Default for Frame {
     fn default() -> Frame {
-        Frame {
-            buffer: Box::new([0; BUFFER]),
-            start: HEAD_ROOM,
-            len: 0,
-        }
+        Frame { buffer: Box::new([0; BUFFER]), start: HEAD_ROOM, len: 0 }
     }
 }
 

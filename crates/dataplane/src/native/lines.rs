@@ -43,10 +43,7 @@ impl Lines {
 /// All of an array; of a table with keys the values, each padded to whole lines.
 fn bytes_of(table: &LocalMap) -> Vec<u8> {
     let Some(len) = table.bytes_of_array() else {
-        let values = table
-            .keys()
-            .into_iter()
-            .filter_map(|key| table.lookup(&key));
+        let values = table.keys().into_iter().filter_map(|key| table.lookup(&key));
         return values
             .flat_map(|mut value| {
                 value.resize(value.len().next_multiple_of(LINE), 0);

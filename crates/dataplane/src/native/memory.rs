@@ -15,10 +15,7 @@ impl Switch {
     /// Element `index` of the array `table`; `None` if there is none.
     pub fn memory(&self, table: &str, index: u32) -> Option<Memory> {
         let table = self.table(table)?;
-        (index < table.max_entries()).then_some(Memory {
-            table,
-            index: index as usize,
-        })
+        (index < table.max_entries()).then_some(Memory { table, index: index as usize })
     }
 }
 

@@ -25,23 +25,11 @@ static LIST: LazyLock<Vec<Mutant>> = LazyLock::new(|| {
         let mut parts = line.trim().strip_prefix("X(")?.splitn(3, ", ");
         let name = parts.next()?.into();
         let rule = parts.next()?.parse().ok()?;
-        let breaks = parts
-            .next()?
-            .strip_prefix('"')?
-            .rsplit_once("\")")?
-            .0
-            .into();
+        let breaks = parts.next()?.strip_prefix('"')?.rsplit_once("\")")?.0.into();
         Some((name, rule, breaks))
     };
     let entries = source.lines().filter_map(entry).zip(1..);
-    entries
-        .map(|((name, rule, breaks), number)| Mutant {
-            name,
-            rule,
-            breaks,
-            number,
-        })
-        .collect()
+    entries.map(|((name, rule, breaks), number)| Mutant { name, rule, breaks, number }).collect()
 });
 
 /// Those that only cost time, as `docs/coherence.md` says of the parts that they break: the store
@@ -65,9 +53,7 @@ impl Mutant {
     pub fn harmful() -> impl Iterator<Item = &'static Mutant> {
         let harms =
             |mutant: &&Mutant| !mutant.is_safe() && !mutant.is_of_rounds() && !mutant.is_of_loans();
-        LIST.iter()
-            .filter(harms)
-            .filter(|mutant| !mutant.is_of_order())
+        LIST.iter().filter(harms).filter(|mutant| !mutant.is_of_order())
     }
 
     /// Whether it lets a client see what it must not, but only where values go round.
@@ -129,9 +115,7 @@ mod tests {
 
     #[test]
     fn the_list_is_read_from_the_header_whole() {
-        let lines = include_str!("../../../../bpf/mutants.h")
-            .matches("\tX(")
-            .count();
+        let lines = include_str!("../../../../bpf/mutants.h").matches("\tX(").count();
         assert_eq!(Mutant::list().len(), lines);
         let mutant = Mutant::find("serves_invalid").expect("listed");
         assert_eq!(mutant.rule, 6);

@@ -57,9 +57,7 @@ impl Switch {
         let mut steps = vec![];
         for object in objects {
             object.check()?;
-            let native = object
-                .native
-                .ok_or_else(|| object.wrong("it has no native code"))?;
+            let native = object.native.ok_or_else(|| object.wrong("it has no native code"))?;
             // SAFETY: registrations name functions of `bpf::compile`.
             let unit = unsafe { Unit::of(native) };
             let is_first = !units.contains(&ptr::from_ref(unit.0));
@@ -79,19 +77,13 @@ impl Switch {
             }
         }
         entries.extend(
-            shared
-                .iter()
-                .filter_map(|name| Some(((*name).to_owned(), sizes.on(name, cpus)?))),
+            shared.iter().filter_map(|name| Some(((*name).to_owned(), sizes.on(name, cpus)?))),
         );
         let raw = raw_switch(&units, &entries, cpus)?;
         // SAFETY: just made.
         let maps = unsafe { LocalMaps::of(raw, name, table_names(&units), clock) };
         let fib: Box<Box<dyn Fib>> = Box::new(Box::new(NoRoutes));
-        let mut switch = Switch {
-            maps: Arc::new(maps),
-            egress,
-            fib,
-        };
+        let mut switch = Switch { maps: Arc::new(maps), egress, fib };
         // SAFETY: nobody else has it yet.
         let raw = unsafe { &mut *switch.raw() };
         for (place, program) in steps {
@@ -177,13 +169,9 @@ impl Switch {
         let ports = self.table("ports").expect("maps.h defines it");
         let wrong = || Error::bpf("adding a port");
         let key = index.to_ne_bytes();
-        names
-            .update(&key, &port_bytes::port_name(name))
-            .map_err(wrong())?;
+        names.update(&key, &port_bytes::port_name(name)).map_err(wrong())?;
         if name != RECIRCULATION {
-            ports
-                .update(&key, &port_bytes::devmap_value(index, None))
-                .map_err(wrong())?;
+            ports.update(&key, &port_bytes::devmap_value(index, None)).map_err(wrong())?;
         }
         self.send_round().map_err(wrong())
     }

@@ -68,10 +68,7 @@ pub(super) fn raw_switch(
     let sizes: Vec<ffi::Size> = names
         .iter()
         .zip(entries)
-        .map(|(name, (_, entries))| ffi::Size {
-            name: name.as_ptr(),
-            entries: *entries,
-        })
+        .map(|(name, (_, entries))| ffi::Size { name: name.as_ptr(), entries: *entries })
         .collect();
     // SAFETY: all of it outlives the call.
     let raw = unsafe {

@@ -39,10 +39,7 @@ fn trial() -> Object {
 }
 
 fn tenants() -> [TenantEntry; 1] {
-    [TenantEntry {
-        parameters: [ROUNDS, GROUP],
-        ..tenant(SIGNED, NUMBER)
-    }]
+    [TenantEntry { parameters: [ROUNDS, GROUP], ..tenant(SIGNED, NUMBER) }]
 }
 
 fn switch() -> Switch {
@@ -61,10 +58,7 @@ const EMPTY_NOTE: [u8; 24] = [0; 24];
 
 /// Packets, both parameter words, round, base.
 fn note(rows: &Rows, letter: u8) -> (u64, [u32; 4]) {
-    let note = rows
-        .get(&note_key(letter))
-        .expect("readable")
-        .expect("a row");
+    let note = rows.get(&note_key(letter)).expect("readable").expect("a row");
     let word = |at: usize| u32::from_ne_bytes(note[at..at + 4].try_into().expect("four bytes"));
     let packets = u64::from_ne_bytes(note[..8].try_into().expect("eight bytes"));
     (packets, [8, 12, 16, 20].map(word))
@@ -86,18 +80,11 @@ fn the_first_step_finds_the_tenants_words_and_goes_on_in_others() {
     TenantEntry::set_parameters(switch.backing(), &[(SIGNED, [5, 6])]).expect("tenants");
     assert_eq!(moved(&switch, b"n"), ["consume"]);
     assert_eq!(note(&notes, b'n'), (2, [5, 6, 0, NUMBER * 8]));
-    assert_eq!(
-        moved(&switch, b"c"),
-        ["drop_refused"],
-        "a third step, which finds no item"
-    );
+    assert_eq!(moved(&switch, b"c"), ["drop_refused"], "a third step, which finds no item");
     assert_eq!(moved(&switch, b"m"), ["bypass_no_step", "pass_local"]);
     assert_eq!(moved(&switch, b"x"), ["pass_local"]);
     assert_eq!(moved(&switch, b"f"), ["bypass_no_group", "pass_local"]);
-    assert_eq!(
-        moved(&switch, b"r"),
-        ["bypass_no_recirculation", "pass_local"]
-    );
+    assert_eq!(moved(&switch, b"r"), ["bypass_no_recirculation", "pass_local"]);
 }
 
 #[test]
@@ -126,14 +113,9 @@ fn rows_are_of_the_maps_own_lengths() {
     let switch = switch();
     let notes = rows(&switch, "trial_notes");
     for n in 0..NOTES {
-        notes
-            .write(&note_key(n as u8), &EMPTY_NOTE)
-            .expect("sized when loaded");
+        notes.write(&note_key(n as u8), &EMPTY_NOTE).expect("sized when loaded");
     }
-    assert!(
-        notes.write(&note_key(200), &EMPTY_NOTE).is_err(),
-        "it is full"
-    );
+    assert!(notes.write(&note_key(200), &EMPTY_NOTE).is_err(), "it is full");
     assert_eq!(notes.list().expect("readable").len(), NOTES as usize);
     for n in 0..NOTES {
         notes.delete(&note_key(n as u8)).expect("there or not");
@@ -171,50 +153,16 @@ fn an_object_that_is_not_as_it_says_is_refused() {
         error.expect("refused").to_string()
     };
     let rows: [(Object, &str); 5] = [
-        (
-            Object {
-                number: 15,
-                ..trial()
-            },
-            "its number is 15, expected one below 15",
-        ),
-        (
-            Object {
-                steps: vec![],
-                ..trial()
-            },
-            "it has 0 steps, expected 1 to 8",
-        ),
-        (
-            Object {
-                steps: vec!["nothing"],
-                ..trial()
-            },
-            "its object has no program nothing",
-        ),
-        (
-            Object {
-                egress: Some("nothing"),
-                ..trial()
-            },
-            "its object has no program nothing",
-        ),
-        (
-            Object {
-                maps: vec![("trial_x", 1)],
-                ..trial()
-            },
-            "it has no map trial_x",
-        ),
+        (Object { number: 15, ..trial() }, "its number is 15, expected one below 15"),
+        (Object { steps: vec![], ..trial() }, "it has 0 steps, expected 1 to 8"),
+        (Object { steps: vec!["nothing"], ..trial() }, "its object has no program nothing"),
+        (Object { egress: Some("nothing"), ..trial() }, "its object has no program nothing"),
+        (Object { maps: vec![("trial_x", 1)], ..trial() }, "it has no map trial_x"),
     ];
     for (object, why) in rows {
         assert_eq!(loaded(object), format!("discipline trial: {why}"));
     }
-    let error = loaded(Object {
-        maps_of: "other",
-        maps: vec![],
-        ..trial()
-    });
+    let error = loaded(Object { maps_of: "other", maps: vec![], ..trial() });
     assert!(error.contains("must be named other_..."), "{error}");
 }
 
@@ -240,30 +188,17 @@ fn a_given_record_is_there_at_once_and_changes_in_place() {
     let read = || {
         let read = Message::read(SIGNED, b"counter").without_checksum();
         let run = w.switch.run(&read.frame().bytes(), None);
-        assert_eq!(
-            (run.verdict, run.moved.get("answer")),
-            (Verdict::Tx, Some(&1))
-        );
+        assert_eq!((run.verdict, run.moved.get("answer")), (Verdict::Tx, Some(&1)));
         answer(&run.frame)
     };
     assert_eq!(read(), pair(40));
     w.send_as("answer", Message::write(SIGNED, b"counter", b""));
-    assert_eq!(
-        (read(), w.switch.table.given(place)),
-        (pair(41), Ok(pair(41)))
-    );
+    assert_eq!((read(), w.switch.table.given(place)), (pair(41), Ok(pair(41))));
     assert_eq!(w.switch.table.set_given(place, &pair(7)), Ok(true));
     assert_eq!(read(), pair(7));
-    assert_eq!(
-        w.switch.table.set_given(place, &[0; 1400]),
-        Ok(false),
-        "it does not fit"
-    );
+    assert_eq!(w.switch.table.set_given(place, &[0; 1400]), Ok(false), "it does not fit");
     let held = &w.switch.table.scan()[0];
-    assert_eq!(
-        (held.lease, held.valid, held.value_len),
-        (dataplane::NO_LEASE, true, 16)
-    );
+    assert_eq!((held.lease, held.valid, held.value_len), (dataplane::NO_LEASE, true, 16));
     w.send_as("drop_refused", Message::read(SIGNED, b"counters"));
 }
 
@@ -300,10 +235,7 @@ fn a_given_record_is_never_torn_and_no_change_is_lost() {
                 reads += 1;
                 has_read.store(true, Relaxed);
             }
-            let read = Message::read(SIGNED, b"counter")
-                .without_checksum()
-                .frame()
-                .bytes();
+            let read = Message::read(SIGNED, b"counter").without_checksum().frame().bytes();
             let mut out = vec![];
             if w.switch.runner.run(&read, None, &mut out) == Verdict::Tx {
                 let record = answer(&out);
@@ -322,9 +254,7 @@ fn a_given_record_is_never_torn_and_no_change_is_lost() {
 
 /// A link that was just set up drops what is sent until the kernel has given it a queue.
 fn links_pass_packets() -> bool {
-    let shown = std::process::Command::new("ip")
-        .args(["-o", "link", "show", "up"])
-        .output();
+    let shown = std::process::Command::new("ip").args(["-o", "link", "show", "up"]).output();
     let shown = shown.expect("iproute2").stdout;
     !String::from_utf8_lossy(&shown).contains(" qdisc noop ")
 }
@@ -356,15 +286,7 @@ fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::At
         switch.dataplane().attach(port, mode).expect("attaching")
     };
     for port in ["in1", "host0", "host1"] {
-        attach(
-            &far,
-            port,
-            if mode == Mode::Native {
-                Mode::Native
-            } else {
-                Mode::Generic
-            },
-        );
+        attach(&far, port, if mode == Mode::Native { Mode::Native } else { Mode::Generic });
     }
     let attached = ["in0", "out0", "out1"].map(|port| attach(switch, port, mode));
     until("links pass packets", links_pass_packets);
@@ -387,17 +309,12 @@ fn copies(mode: Mode) {
             hosts.write(&name, &host).expect("room");
             let receiver =
                 UdpSocket::bind(SocketAddr::from((address, wire::PORT))).expect("a socket");
-            receiver
-                .set_read_timeout(Some(PATIENCE))
-                .expect("a timeout");
+            receiver.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             receiver
         });
         let ports = ["out0", "out1"].map(|name| switch.dataplane().port(name).expect("attached"));
         assert_eq!(ports, ["out0", "out1"].map(ifindex));
-        switch
-            .dataplane()
-            .set_group("trial_groups", GROUP, &ports)
-            .expect("a group");
+        switch.dataplane().set_group("trial_groups", GROUP, &ports).expect("a group");
         let receive = |receiver: &UdpSocket| {
             let mut bytes = [0; 2048];
             let len = receiver.recv(&mut bytes).expect("a copy");
@@ -425,12 +342,8 @@ fn copies(mode: Mode) {
             refused(dataplane.set_group("trial_notes", 0, &ports)),
             "map trial_notes: it is no map of groups"
         );
-        dataplane
-            .set_group("trial_groups", GROUP, &[])
-            .expect("no group");
-        dataplane
-            .set_group("trial_groups", GROUP, &[])
-            .expect("no group");
+        dataplane.set_group("trial_groups", GROUP, &[]).expect("no group");
+        dataplane.set_group("trial_groups", GROUP, &[]).expect("no group");
         assert!(moved(&switch, b"f").contains(&"bypass_no_group"));
     });
 }
@@ -452,50 +365,31 @@ fn sends_round(mode: Mode) {
         let loops = Loops::default();
         let made = switch.dataplane().recirculate(&attached, &loops);
         assert!(made.expect("a port"));
-        assert!(
-            switch
-                .dataplane()
-                .recirculate(&attached, &loops)
-                .expect("the same port")
-        );
-        let port = switch
-            .dataplane()
-            .port(dataplane::RECIRCULATION)
-            .expect("a port");
+        assert!(switch.dataplane().recirculate(&attached, &loops).expect("the same port"));
+        let port = switch.dataplane().port(dataplane::RECIRCULATION).expect("a port");
         let notes = rows(&switch, "trial_notes");
         notes.write(&note_key(b'r'), &EMPTY_NOTE).expect("room");
         let count = |name: &str| switch.counters.get(name).expect("counters");
 
         // The value says after how many rounds it leaves.
-        socket
-            .send(&Message::write(SIGNED, b"round", &[3]).payload())
-            .expect("sent");
+        socket.send(&Message::write(SIGNED, b"round", &[3]).payload()).expect("sent");
         until("a packet leaves", || count("forward") == 1);
         assert_eq!(
             (count("recirculate"), note(&notes, b'r')),
             (3, (4, [ROUNDS, GROUP, 3, NUMBER * 8]))
         );
-        until("it arrives", || {
-            far.counters.get("bypass_unknown_tenant").expect("counters") >= 2
-        });
+        until("it arrives", || far.counters.get("bypass_unknown_tenant").expect("counters") >= 2);
 
         // Never, says this one.
-        socket
-            .send(&Message::write(SIGNED, b"round", &[0]).payload())
-            .expect("sent");
+        socket.send(&Message::write(SIGNED, b"round", &[0]).payload()).expect("sent");
         until("a packet ends", || count("drop_rounds") == 1);
         assert_eq!(count("recirculate"), 3 + u64::from(ROUNDS));
         assert_eq!(note(&notes, b'r').1[2], ROUNDS);
 
         // A copy goes round as well.
-        switch
-            .dataplane()
-            .set_group("trial_groups", GROUP, &[port])
-            .expect("a group");
+        switch.dataplane().set_group("trial_groups", GROUP, &[port]).expect("a group");
         notes.write(&note_key(b'f'), &EMPTY_NOTE).expect("room");
-        socket
-            .send(&Message::write(SIGNED, b"for all", &[2]).payload())
-            .expect("sent");
+        socket.send(&Message::write(SIGNED, b"for all", &[2]).payload()).expect("sent");
         until("the copy leaves", || count("forward") == 2);
         assert_eq!((count("fan_out"), note(&notes, b'f').1[2]), (1, 2));
 

@@ -40,17 +40,12 @@ fn router() -> Switch {
     ip("route add fd00::2/127 dev out0");
     // .3 has no neighbour entry.
     for address in ["10.0.0.2", "fd00::2"] {
-        ip(&format!(
-            "neigh add {address} lladdr 02:00:00:00:00:22 dev out0 nud permanent"
-        ));
+        ip(&format!("neigh add {address} lladdr 02:00:00:00:00:22 dev out0 nud permanent"));
     }
     ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:99 dev off0 nud permanent");
     let switch = Switch::load(&[], &[tenant(SIGNED, 0)]);
     for port in ["in0", "out0"] {
-        switch
-            .dataplane()
-            .attach(port, dataplane::Mode::Generic)
-            .expect("attaching");
+        switch.dataplane().attach(port, dataplane::Mode::Generic).expect("attaching");
     }
     switch
 }
@@ -72,11 +67,7 @@ struct Row {
 }
 
 fn row(name: &'static str, packet: Message, ending: &'static str) -> Row {
-    Row {
-        name,
-        packet,
-        ending,
-    }
+    Row { name, packet, ending }
 }
 
 /// Same packet, one hop on.
@@ -84,12 +75,7 @@ fn check_hop(name: &str, sent: &Message, frame: &[u8]) {
     let seen = SeenFrame::read(frame).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     let before = SeenFrame::read(&sent.frame().bytes()).expect("a right packet");
     let hop_limit = before.hop_limit - 1;
-    let after = SeenFrame {
-        to_mac: NEXT_HOP,
-        from_mac: OWN,
-        hop_limit,
-        ..before
-    };
+    let after = SeenFrame { to_mac: NEXT_HOP, from_mac: OWN, hop_limit, ..before };
     assert_eq!(seen, after, "{name}");
 }
 
@@ -99,50 +85,21 @@ fn to_the_next_hop() {
         let switch = router();
         let rows = [
             row("IPv4", read(), "forward"),
-            row(
-                "IPv4 without a UDP checksum",
-                read().without_checksum(),
-                "forward",
-            ),
+            row("IPv4 without a UDP checksum", read().without_checksum(), "forward"),
             row("IPv4, hop limit 2", read().hop_limit(2), "forward"),
             row("IPv4, hop limit 255", read().hop_limit(255), "forward"),
             row("IPv6", read().over_ipv6(), "forward"),
-            row(
-                "IPv6, hop limit 2",
-                read().over_ipv6().hop_limit(2),
-                "forward",
-            ),
+            row("IPv6, hop limit 2", read().over_ipv6().hop_limit(2), "forward"),
             row("IPv4, hop limit 1", read().hop_limit(1), "pass_ttl"),
             row("IPv4, hop limit 0", read().hop_limit(0), "pass_ttl"),
-            row(
-                "IPv6, hop limit 1",
-                read().over_ipv6().hop_limit(1),
-                "pass_ttl",
-            ),
-            row(
-                "IPv4, no neighbour",
-                to_host(read(), 3),
-                "pass_no_neighbour",
-            ),
-            row(
-                "IPv6, no neighbour",
-                to_host(read().over_ipv6(), 3),
-                "pass_no_neighbour",
-            ),
+            row("IPv6, hop limit 1", read().over_ipv6().hop_limit(1), "pass_ttl"),
+            row("IPv4, no neighbour", to_host(read(), 3), "pass_no_neighbour"),
+            row("IPv6, no neighbour", to_host(read().over_ipv6(), 3), "pass_no_neighbour"),
             row("no route", to_host(read(), 77), "pass_local"),
-            row(
-                "an interface that is not the switch's",
-                to_host(read(), 9),
-                "pass_no_port",
-            ),
+            row("an interface that is not the switch's", to_host(read(), 9), "pass_no_port"),
             row("a VLAN tag", read().vlan(5), "pass_vlan"),
         ];
-        for Row {
-            name,
-            packet,
-            ending,
-        } in rows
-        {
+        for Row { name, packet, ending } in rows {
             let frame = packet.frame().bytes();
             let run = switch.run(&frame, Some(ifindex("in0")));
             let mut moved: Vec<_> = run.moved.into_iter().collect();
@@ -169,9 +126,7 @@ fn the_ipv4_checksum_is_right_after_every_hop_limit_and_source() {
                 let mut packet = read().hop_limit(hop_limit);
                 packet.from.set_ip([10, 77, last, 255 - last].into());
                 let verdict =
-                    switch
-                        .runner
-                        .run(&packet.frame().bytes(), Some(ifindex("in0")), &mut out);
+                    switch.runner.run(&packet.frame().bytes(), Some(ifindex("in0")), &mut out);
                 assert_eq!(verdict, Verdict::Redirect);
                 check_hop("source", &packet, &out);
             }
@@ -225,17 +180,9 @@ fn sources_are_looked_at_as_the_setting_says() {
             ("likewise IPv6", read().over_ipv6(), [IN, IN, IN]),
             ("no neighbour yet", by(read(), 12), [IN, IN, IN]),
             ("of another", by(read(), 9), [IN, IN, DROPPED]),
-            (
-                "of another, IPv6",
-                by(read().over_ipv6(), 2),
-                [IN, IN, DROPPED],
-            ),
+            ("of another, IPv6", by(read().over_ipv6(), 2), [IN, IN, DROPPED]),
             ("no route", no_route(read()), [IN, DROPPED, DROPPED]),
-            (
-                "no route, IPv6",
-                by(read().over_ipv6(), 99),
-                [IN, DROPPED, DROPPED],
-            ),
+            ("no route, IPv6", by(read().over_ipv6(), 99), [IN, DROPPED, DROPPED]),
             ("blackhole", by(read(), 66), [IN, DROPPED, DROPPED]),
             ("this host's", by(read(), 100), [IN, DROPPED, DROPPED]),
             ("a VLAN", read().vlan(5), ["pass_vlan"; 3]),
@@ -258,11 +205,7 @@ struct Back;
 
 impl Fib for Back {
     fn route(&self, _: IpAddr, to: IpAddr, _: u16, _: u32) -> Route {
-        let by = |port| Route::By {
-            port,
-            from: OWN,
-            to: NEXT_HOP,
-        };
+        let by = |port| Route::By { port, from: OWN, to: NEXT_HOP };
         match to.to_string().as_str() {
             "10.0.0.1" | "fd00::1" => by(1),
             "10.0.0.2" | "fd00::2" => by(2),
@@ -301,9 +244,8 @@ fn a_soft_switch_looks_at_sources_too() {
     for (host, verdicts) in forged {
         let packet = read().sent_by(address(false, host));
         assert_eq!(run(&packet), To(2), "{host}: any source may be");
-        for (setting, verdict) in [SourceCheck::Loose, SourceCheck::Strict]
-            .into_iter()
-            .zip(verdicts)
+        for (setting, verdict) in
+            [SourceCheck::Loose, SourceCheck::Strict].into_iter().zip(verdicts)
         {
             table.check_sources(setting);
             assert_eq!(run(&packet), verdict, "{host}, {setting:?}");

@@ -111,22 +111,13 @@ fn root() -> PathBuf {
 }
 
 fn run(command: &mut Command) -> Output {
-    command
-        .current_dir(root())
-        .output()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    command.current_dir(root()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
 fn must(what: &str, output: Output) -> String {
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{what}: {}\n{out}\n{err}",
-        output.status
-    );
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
     out.into_owned()
 }
 
@@ -148,10 +139,7 @@ static BUILT: LazyLock<()> = LazyLock::new(|| {
 /// Runs the kept scripts, then noise, with these options.
 fn replay(options: &[&str]) -> Output {
     LazyLock::force(&BUILT);
-    run(Command::new("target/fuzz/replay")
-        .args(options)
-        .args(["--noise", NOISE])
-        .args(scripts()))
+    run(Command::new("target/fuzz/replay").args(options).args(["--noise", NOISE]).args(scripts()))
 }
 
 /// Every harmful mutant of `bpf/mutants.h`, with the input at which the oracle objects; printed
@@ -172,9 +160,7 @@ fn every_mutant_is_caught() {
 
 /// The oracle ends the replay at the first violation.
 fn is_caught(mutant: &Mutant) {
-    let Mutant {
-        name, rule, breaks, ..
-    } = mutant;
+    let Mutant { name, rule, breaks, .. } = mutant;
     let output = replay(&["--mutant", name]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{name}: not caught");
@@ -197,13 +183,8 @@ fn kept_scripts_and_noise_violate_nothing_and_reach_every_end() {
         .collect();
     for counter in dataplane::Counters::list() {
         let name = counter.name.as_str();
-        let count = reached
-            .get(name)
-            .unwrap_or_else(|| panic!("{name}: not reported"));
-        assert!(
-            *count > 0 || NOT_REACHED.contains(&name),
-            "no input reaches {name}"
-        );
+        let count = reached.get(name).unwrap_or_else(|| panic!("{name}: not reported"));
+        assert!(*count > 0 || NOT_REACHED.contains(&name), "no input reaches {name}");
     }
 }
 

@@ -52,14 +52,8 @@ fn auto_is_generic_everywhere_where_one_interface_is() {
 fn auto_is_generic_everywhere_where_one_driver_refuses() {
     beside_interfaces(|switch| {
         let attached = all_are(Mode::Generic, switch, &["t0", "b0"]);
-        assert!(
-            attached[0].reason.contains("driver of b0 refuses"),
-            "{attached:?}"
-        );
-        assert!(
-            attached.iter().all(|attached| !attached.taken_over),
-            "{attached:?}"
-        );
+        assert!(attached[0].reason.contains("driver of b0 refuses"), "{attached:?}");
+        assert!(attached.iter().all(|attached| !attached.taken_over), "{attached:?}");
     });
 }
 

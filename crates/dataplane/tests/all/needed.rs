@@ -18,10 +18,7 @@ fn unseen() -> Object {
     let mut elf = TRIAL.to_vec();
     // Behind what a reader of the file looks at.
     elf.extend(rand::random::<[u8; 16]>());
-    Object {
-        elf: elf.leak(),
-        ..trial()
-    }
+    Object { elf: elf.leak(), ..trial() }
 }
 
 /// A switch that ends with the test, and what the kernel accepted of it.
@@ -32,15 +29,8 @@ struct TestSwitch {
 
 impl TestSwitch {
     fn new() -> TestSwitch {
-        let name = format!(
-            "test-needed-{}-{:x}",
-            std::process::id(),
-            rand::random::<u32>()
-        );
-        TestSwitch {
-            home: Home::new(&name).unwrap(),
-            begun: RefCell::default(),
-        }
+        let name = format!("test-needed-{}-{:x}", std::process::id(), rand::random::<u32>());
+        TestSwitch { home: Home::new(&name).unwrap(), begun: RefCell::default() }
     }
 
     fn begin(&self, object: &Object) -> Dataplane {
@@ -82,9 +72,7 @@ fn programs_wait_for_a_tenant_once_the_kernel_has_accepted_them() {
         let mut dataplane = here.begin(&object);
         assert!(!here.runs() && here.pins().join("trial_notes").exists());
         assert!(dataplane.groups().len() == 1, "{:?}", dataplane.groups());
-        dataplane
-            .need(&BTreeSet::from([NUMBER - 1, NO_DISCIPLINE]))
-            .unwrap();
+        dataplane.need(&BTreeSet::from([NUMBER - 1, NO_DISCIPLINE])).unwrap();
         assert!(!here.runs());
         dataplane.need(&BTreeSet::from([NUMBER])).unwrap();
         assert!(here.runs());

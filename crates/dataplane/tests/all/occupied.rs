@@ -40,10 +40,7 @@ fn beside_v0(test: fn(&Switch)) {
 fn another_switch_is_named() {
     beside_v0(|switch| {
         let other = Switch::load(&[], &[]);
-        other
-            .dataplane()
-            .attach("v0", Mode::Generic)
-            .expect("attached");
+        other.dataplane().attach("v0", Mode::Generic).expect("attached");
         let name = other.dataplane().home().name();
         let way_out = format!("`shortstop switch detach --name {name}`");
         assert!(refusal(switch).contains(&way_out), "{}", refusal(switch));
@@ -56,15 +53,9 @@ fn a_program_is_named_and_how_it_goes() {
         attach_without_link(switch, "v0");
         let said = refusal(switch);
         assert!(said.contains("\"entry\" is (program "), "{said}");
-        assert!(
-            said.contains("`ip link set dev v0 xdpgeneric off`"),
-            "{said}"
-        );
+        assert!(said.contains("`ip link set dev v0 xdpgeneric off`"), "{said}");
         ip("link set dev v0 xdpgeneric off");
-        switch
-            .dataplane()
-            .attach("v0", Mode::Generic)
-            .expect("nobody is in the way");
+        switch.dataplane().attach("v0", Mode::Generic).expect("nobody is in the way");
     });
 }
 
@@ -95,16 +86,10 @@ fn a_link_is_named_where_one_holds_the_program() {
 fn interfaces_of_vlans_have_dots_in_their_names() {
     beside_v0(|switch| {
         ip("link add v0.5 type veth peer name v2");
-        switch
-            .dataplane()
-            .attach("v0.5", Mode::Generic)
-            .expect("attached");
+        switch.dataplane().attach("v0.5", Mode::Generic).expect("attached");
         let home = switch.dataplane().home();
         assert_eq!(attached(home), [("v0.5".to_owned(), ifindex("v0.5"))]);
-        let again = switch
-            .dataplane()
-            .attach("v0.5", Mode::Generic)
-            .expect("attached");
+        let again = switch.dataplane().attach("v0.5", Mode::Generic).expect("attached");
         assert!(again.taken_over);
         assert_eq!(detach(home).expect("detached").len(), 1);
     });

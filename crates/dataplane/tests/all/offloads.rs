@@ -22,21 +22,12 @@ fn is_on(interface: &str, feature: &str) -> bool {
 }
 
 fn turn(interface: &str, feature: &str, state: &str) {
-    let done = Command::new("ethtool")
-        .args(["-K", interface, feature, state])
-        .status();
-    assert!(
-        done.expect("ethtool is installed").success(),
-        "{feature} {state}"
-    );
+    let done = Command::new("ethtool").args(["-K", interface, feature, state]).status();
+    assert!(done.expect("ethtool is installed").success(), "{feature} {state}");
 }
 
-const OFF_WHILE_ATTACHED: [&str; 4] = [
-    "rx-vlan-offload",
-    "rx-vlan-stag-hw-parse",
-    "rx-udp-gro-forwarding",
-    "rx-gro-list",
-];
+const OFF_WHILE_ATTACHED: [&str; 4] =
+    ["rx-vlan-offload", "rx-vlan-stag-hw-parse", "rx-udp-gro-forwarding", "rx-gro-list"];
 
 /// Where an interface takes tags off, hosts of different VLANs would be in one network; where it
 /// joins datagrams, two would be one.
@@ -52,21 +43,12 @@ fn what_was_on_is_off_while_a_switch_is_attached_and_on_after() {
         let switch = Switch::load(&[], &[]);
         // Twice, as the agent after the first one does.
         for _ in 0..2 {
-            let attached = switch
-                .dataplane()
-                .attach("v0", Mode::Generic)
-                .expect("attached");
+            let attached = switch.dataplane().attach("v0", Mode::Generic).expect("attached");
             assert_eq!(attached.reason, "as asked for");
-            assert_eq!(
-                OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)),
-                [false; 4]
-            );
+            assert_eq!(OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)), [false; 4]);
         }
         detach(switch.dataplane().home()).expect("detached");
-        assert_eq!(
-            OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)),
-            before
-        );
+        assert_eq!(OFF_WHILE_ATTACHED.map(|feature| is_on("v0", feature)), before);
     });
 }
 
@@ -76,10 +58,7 @@ fn what_was_off_stays_off() {
         ip("link add v0 type veth peer name v1");
         turn("v0", "rx-vlan-offload", "off");
         let switch = Switch::load(&[], &[]);
-        switch
-            .dataplane()
-            .attach("v0", Mode::Generic)
-            .expect("attached");
+        switch.dataplane().attach("v0", Mode::Generic).expect("attached");
         detach(switch.dataplane().home()).expect("detached");
         assert!(!is_on("v0", "rx-vlan-offload") && is_on("v0", "rx-vlan-stag-hw-parse"));
     });

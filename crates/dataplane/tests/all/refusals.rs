@@ -33,15 +33,9 @@ fn a_program_that_is_refused_takes_its_discipline_and_no_other() {
         let refused = switch.dataplane().refused();
         assert_eq!(refused.len(), 1, "{refused:?}");
         let (discipline, why) = &refused[0];
-        assert_eq!(
-            (*discipline, &why.program[..]),
-            ("refused", "refused_first")
-        );
+        assert_eq!((*discipline, &why.program[..]), ("refused", "refused_first"));
         // The verifier's own words, and which kernel's.
-        assert!(
-            why.reason.contains("R") && why.reason.contains("max"),
-            "{why}"
-        );
+        assert!(why.reason.contains("R") && why.reason.contains("max"), "{why}");
         assert!(why.to_string().starts_with("Linux "), "{why}");
         let pins =
             std::path::Path::new("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name());

@@ -32,11 +32,7 @@ fn pins(switch: &Switch) -> PathBuf {
 }
 
 fn again(switch: &Switch, pages: u32) -> Result<Dataplane, Error> {
-    Dataplane::load(
-        switch.dataplane().home().clone(),
-        &[trial()],
-        Sizes { pages },
-    )
+    Dataplane::load(switch.dataplane().home().clone(), &[trial()], Sizes { pages })
 }
 
 /// Puts a map into the place of one that is pinned.
@@ -64,10 +60,7 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
         let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
         for link in ["a", "b"] {
             ip(&format!("link add {link}0 type veth peer name {link}1"));
-            switch
-                .dataplane()
-                .attach(&format!("{link}0"), Mode::Generic)
-                .expect("attached");
+            switch.dataplane().attach(&format!("{link}0"), Mode::Generic).expect("attached");
         }
         let new = again(&switch, 4).expect("taken over");
         let read = Message::read(SIGNED, b"note").frame().bytes();
@@ -75,15 +68,8 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
             |runner: &harness::Runner| runner.run(&read, None, &mut vec![]) == Verdict::Drop;
         let first = new.attach("a0", Mode::Generic).expect("taken over");
         assert!(first.taken_over && first.ifindex == ifindex("a0"));
-        assert_eq!(
-            aside(&switch).len(),
-            1,
-            "one link still runs the old program"
-        );
-        assert!(
-            consumes(&switch.runner),
-            "which still reaches its discipline"
-        );
+        assert_eq!(aside(&switch).len(), 1, "one link still runs the old program");
+        assert!(consumes(&switch.runner), "which still reaches its discipline");
         // A second one begins before the first is through.
         let newer = again(&switch, 4).expect("taken over");
         assert_eq!(aside(&switch).len(), 2);
@@ -93,11 +79,7 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
         ip("link del b0");
         ip("link add b0 type veth peer name b1");
         newer.attach("b0", Mode::Generic).expect("attached");
-        assert_eq!(
-            newer.port("b0"),
-            Some(ifindex("b0")),
-            "not the one that has gone"
-        );
+        assert_eq!(newer.port("b0"), Some(ifindex("b0")), "not the one that has gone");
         assert_eq!(aside(&switch), Vec::<String>::new());
     });
 }

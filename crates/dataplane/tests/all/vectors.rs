@@ -20,18 +20,9 @@ fn vectors(kind: &str) -> Vec<Value> {
 /// ends as `bypass_no_discipline`.
 fn switch() -> Switch {
     let secret = Secret(std::array::from_fn(|i| i as u8));
-    let with_secret = |id| dataplane::TenantEntry {
-        secret,
-        ..tenant(id, 0)
-    };
-    let switch = Switch::load(
-        &[],
-        &[
-            tenant(0, 0),
-            with_secret(7),
-            with_secret(wire::TENANT_SYSTEM),
-        ],
-    );
+    let with_secret = |id| dataplane::TenantEntry { secret, ..tenant(id, 0) };
+    let switch =
+        Switch::load(&[], &[tenant(0, 0), with_secret(7), with_secret(wire::TENANT_SYSTEM)]);
     switch.table.set_identity(Switch::ID + 1, 0);
     switch
 }
@@ -41,22 +32,11 @@ fn frames(vector: &Value) -> Vec<(String, Vec<u8>)> {
     let frame = |ipv6| {
         let (from, to) = (client(ipv6), store(ipv6));
         let payload = payload.clone();
-        Frame {
-            vlan: None,
-            from,
-            to,
-            hop_limit: 64,
-            checksum: true,
-            flipped: false,
-            payload,
-        }
-        .bytes()
+        Frame { vlan: None, from, to, hop_limit: 64, checksum: true, flipped: false, payload }
+            .bytes()
     };
     let name = vector["name"].as_str().expect("a name");
-    vec![
-        (format!("{name}, IPv4"), frame(false)),
-        (format!("{name}, IPv6"), frame(true)),
-    ]
+    vec![(format!("{name}, IPv4"), frame(false)), (format!("{name}, IPv6"), frame(true))]
 }
 
 #[test]
@@ -93,16 +73,8 @@ fn every_malformed_packet_ends_under_its_name() {
         };
         for (name, frame) in frames(&vector) {
             let run = switch.run(&frame, None);
-            assert_eq!(
-                run.moved.into_iter().collect::<Vec<_>>(),
-                [(ending, 1)],
-                "{name}"
-            );
-            let wanted = if ending.starts_with("pass_") {
-                Verdict::Pass
-            } else {
-                Verdict::Drop
-            };
+            assert_eq!(run.moved.into_iter().collect::<Vec<_>>(), [(ending, 1)], "{name}");
+            let wanted = if ending.starts_with("pass_") { Verdict::Pass } else { Verdict::Drop };
             assert_eq!(run.verdict, wanted, "{name}");
             assert_eq!(run.frame, frame, "{name}: changed");
         }

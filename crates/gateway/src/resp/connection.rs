@@ -194,20 +194,12 @@ impl<D: Data> Connection<D> {
                 self.shared.counters.total_commands_processed.add_one();
                 let bytes = if memory.is_some() { 0 } else { wire_len };
                 let spec = table::find(&words[0]);
-                Some(Command {
-                    words,
-                    spec,
-                    bytes,
-                    memory,
-                })
+                Some(Command { words, spec, bytes, memory })
             }
             Ok(None) => {
                 // Not what a length line promises: only bytes that came.
                 let wanted = self.input.len();
-                let has = self
-                    .input_memory
-                    .as_ref()
-                    .map_or(share, |(bytes, _)| *bytes);
+                let has = self.input_memory.as_ref().map_or(share, |(bytes, _)| *bytes);
                 if wanted > has {
                     // Doubled, so that a command of many words does not come back for each.
                     let bytes = wanted.max(2 * has);
@@ -257,12 +249,7 @@ impl<D: Data> Connection<D> {
     }
 
     fn start(&mut self, command: Command) {
-        let Command {
-            words,
-            spec,
-            bytes,
-            memory,
-        } = command;
+        let Command { words, spec, bytes, memory } = command;
         let Some(spec) = spec else {
             return self.ready(Reply::error(unknown_command(&words)), bytes, None);
         };
@@ -301,8 +288,7 @@ impl<D: Data> Connection<D> {
                 memory: [memory, for_answer],
             }
         };
-        self.answers
-            .push_back(PendingAnswer::Running(Box::pin(running)));
+        self.answers.push_back(PendingAnswer::Running(Box::pin(running)));
     }
 
     /// An answer that is known already; in its place behind those to come. It counts until it has
@@ -350,13 +336,7 @@ impl<D: Data> Connection<D> {
     }
 
     fn give(&mut self, answer: Answer) {
-        let Answer {
-            reply,
-            protocol,
-            keys,
-            bytes,
-            memory,
-        } = answer;
+        let Answer { reply, protocol, keys, bytes, memory } = answer;
         for key in keys {
             if let hashbrown::hash_map::Entry::Occupied(mut entry) = self.busy.entry(key) {
                 *entry.get_mut() -= 1;

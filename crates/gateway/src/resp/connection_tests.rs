@@ -15,12 +15,7 @@ use client::Memory;
 fn shared(limits: Limits) -> Arc<GatewayState> {
     let memory = Memory::new(limits.memory_bytes);
     let listen = ([127, 0, 0, 1], 6380).into();
-    Arc::new(GatewayState::new(
-        limits,
-        memory,
-        Arc::new(Counters::default()),
-        listen,
-    ))
+    Arc::new(GatewayState::new(limits, memory, Arc::new(Counters::default()), listen))
 }
 
 /// A connection whose pipe holds `pipe` bytes in each direction.
@@ -42,10 +37,7 @@ fn connect_to(
 
 /// Everything that is answered to these bytes, until the connection ends.
 fn talk(bytes: &[u8], pipe: usize, limits: Limits) -> Vec<u8> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let shared = shared(limits);
         let (stream, connection) = connect(pipe, &shared);
@@ -59,11 +51,7 @@ fn talk(bytes: &[u8], pipe: usize, limits: Limits) -> Vec<u8> {
         let ((), received) = tokio::join!(send, read.read_to_end(&mut out));
         received.unwrap();
         let _ = connection.await.unwrap();
-        assert_eq!(
-            shared.memory.used_and_total().0,
-            0,
-            "memory that is not given back"
-        );
+        assert_eq!(shared.memory.used_and_total().0, 0, "memory that is not given back");
         out
     })
 }
@@ -152,9 +140,7 @@ fn a_web_page_cannot_write() {
     ];
     for bytes in rows {
         let shared = shared(Limits::default());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let out = runtime.block_on(async {
             let (mut stream, connection) = connect(4096, &shared);
             stream.write_all(b"PING\n").await.unwrap();
@@ -178,10 +164,7 @@ fn info_and_docs_name_what_there_is() {
         String::from_utf8(bytes).unwrap()
     };
     let stats = text("info stats\n");
-    assert!(
-        stats.contains("# Stats\r\ntotal_connections_received:"),
-        "{stats}"
-    );
+    assert!(stats.contains("# Stats\r\ntotal_connections_received:"), "{stats}");
     assert!(!stats.contains("# Server"), "{stats}");
     let all = text("info\n");
     for section in [
@@ -222,16 +205,8 @@ fn a_pipeline_is_answered_in_order_and_sees_its_own_writes() {
         let (key, other) = (round % 3, round % 7);
         commands +=
             &format!("set k{key} v{round}\nget k{key}\nping {round}\nset o{other} x{round} get\n");
-        expected += &format!(
-            "+OK\r\n{}{}",
-            bulk(&format!("v{round}")),
-            bulk(&round.to_string())
-        );
-        expected += &if round < 7 {
-            "$-1\r\n".into()
-        } else {
-            bulk(&format!("x{}", round - 7))
-        };
+        expected += &format!("+OK\r\n{}{}", bulk(&format!("v{round}")), bulk(&round.to_string()));
+        expected += &if round < 7 { "$-1\r\n".into() } else { bulk(&format!("x{}", round - 7)) };
     }
     for pipe in [64, 1 << 16] {
         let out = talk(commands.as_bytes(), pipe, Limits::default());
@@ -249,26 +224,11 @@ fn set(key: &str, len: usize) -> String {
 
 #[test]
 fn large_values_use_the_memory_that_there_is() {
-    let limits = Limits {
-        memory_bytes: 1 << 20,
-        ..Limits::default()
-    };
-    let fits = talk(
-        format!("{}strlen a\n", set("a", 400_000)).as_bytes(),
-        4096,
-        limits,
-    );
+    let limits = Limits { memory_bytes: 1 << 20, ..Limits::default() };
+    let fits = talk(format!("{}strlen a\n", set("a", 400_000)).as_bytes(), 4096, limits);
     assert_eq!(fits, b"+OK\r\n:400000\r\n");
-    let does_not = talk(
-        format!("ping\n{}", set("a", 2_000_000)).as_bytes(),
-        4096,
-        limits,
-    );
-    assert!(
-        does_not.starts_with(b"+PONG\r\n-OOM "),
-        "{}",
-        does_not.escape_ascii()
-    );
+    let does_not = talk(format!("ping\n{}", set("a", 2_000_000)).as_bytes(), 4096, limits);
+    assert!(does_not.starts_with(b"+PONG\r\n-OOM "), "{}", does_not.escape_ascii());
     let many = format!("mget{}\n", " k".repeat(1000));
     assert!(talk(many.as_bytes(), 4096, limits).starts_with(b"-OOM "));
 }
@@ -293,10 +253,7 @@ async fn slow_readers_are_held_back() {
         }
         tokio::task::yield_now().await;
     }
-    assert!(
-        sent < 100_000,
-        "{sent} bytes were taken from a client that does not read"
-    );
+    assert!(sent < 100_000, "{sent} bytes were taken from a client that does not read");
     // Once it reads, everything comes.
     let (mut read, mut write) = tokio::io::split(stream);
     let rest = async {
@@ -312,10 +269,7 @@ async fn slow_readers_are_held_back() {
 /// What waits for a client that does not read counts, whatever command it answers.
 #[tokio::test]
 async fn answers_that_nobody_reads_count() {
-    let limits = Limits {
-        memory_bytes: 4 << 20,
-        ..Limits::default()
-    };
+    let limits = Limits { memory_bytes: 4 << 20, ..Limits::default() };
     let large = bulk(&"x".repeat(1_000_000));
     let names = "$3\r\nget\r\n".repeat(60_000);
     // (command, bytes that count at least, refusals)
@@ -323,11 +277,7 @@ async fn answers_that_nobody_reads_count() {
         (format!("*2\r\n$4\r\necho\r\n{large}"), 1_000_000, 0),
         (format!("*2\r\n$4\r\nping\r\n{large}"), 1_000_000, 0),
         // One row for each name: many times what was asked.
-        (
-            format!("*60002\r\n$7\r\ncommand\r\n$4\r\ninfo\r\n{names}"),
-            0,
-            1,
-        ),
+        (format!("*60002\r\n$7\r\ncommand\r\n$4\r\ninfo\r\n{names}"), 0, 1),
     ];
     for (command, counted, refused) in rows {
         let shared = shared(limits);
@@ -339,10 +289,7 @@ async fn answers_that_nobody_reads_count() {
         let what = &command[..command.len().min(40)];
         let used = shared.memory.used_and_total().0;
         assert!(used >= counted, "{what:?}: {used} bytes count");
-        let refusals = shared
-            .counters
-            .read()
-            .find(|(name, _)| *name == "memory_refusals");
+        let refusals = shared.counters.read().find(|(name, _)| *name == "memory_refusals");
         assert_eq!(refusals.unwrap().1, refused, "{what:?}");
         drop(stream);
         let _ = connection.await.unwrap();
@@ -355,10 +302,7 @@ async fn answers_that_nobody_reads_count() {
 #[tokio::test]
 async fn values_that_nobody_reads_count() {
     for len in [2_000, 60_000] {
-        let limits = Limits {
-            memory_bytes: 1 << 20,
-            ..Limits::default()
-        };
+        let limits = Limits { memory_bytes: 1 << 20, ..Limits::default() };
         let shared = shared(limits);
         let data = Arc::new(Fake::default());
         let (mut stream, connection) = connect_to(data.clone(), 1000, &shared);
@@ -391,9 +335,7 @@ async fn answers_that_wait_for_their_turn_are_held_back() {
     let session = Session::new(7, ([127, 0, 0, 1], 9).into());
     let mut connection = Connection::new(session, Arc::new(Fake::default()), shared.clone());
     connection.input.extend_from_slice(b"get a\n");
-    connection
-        .input
-        .extend_from_slice("command docs\n".repeat(200).as_bytes());
+    connection.input.extend_from_slice("command docs\n".repeat(200).as_bytes());
     connection.start_commands();
     assert!(
         connection.answers.len() < 40,
@@ -407,18 +349,10 @@ async fn answers_that_wait_for_their_turn_are_held_back() {
 async fn clients_may_vanish() {
     let shared = shared(Limits::default());
     let (mut stream, connection) = connect(1 << 20, &shared);
-    stream
-        .write_all(set("a", 200_000).as_bytes())
-        .await
-        .unwrap();
-    stream
-        .write_all(b"get a\n*3\r\n$3\r\nset\r\n$9")
-        .await
-        .unwrap();
+    stream.write_all(set("a", 200_000).as_bytes()).await.unwrap();
+    stream.write_all(b"get a\n*3\r\n$3\r\nset\r\n$9").await.unwrap();
     drop(stream);
-    let _ = tokio::time::timeout(Duration::from_secs(10), connection)
-        .await
-        .unwrap();
+    let _ = tokio::time::timeout(Duration::from_secs(10), connection).await.unwrap();
     assert_eq!(shared.memory.used_and_total().0, 0);
 }
 

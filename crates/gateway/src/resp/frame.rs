@@ -151,11 +151,7 @@ fn length_line(
     let line = &buffer[at + 1..];
     let line = &line[..line.len().min(MAX_LENGTH_LINE)];
     let Some(len) = line.iter().position(|byte| *byte == b'\r') else {
-        return if line.len() == MAX_LENGTH_LINE {
-            Err(error)
-        } else {
-            Ok(None)
-        };
+        return if line.len() == MAX_LENGTH_LINE { Err(error) } else { Ok(None) };
     };
     match line.get(len + 1) {
         None if line.len() < MAX_LENGTH_LINE => return Ok(None),
@@ -203,10 +199,7 @@ fn inline(buffer: &mut BytesMut, limits: &Limits) -> Result<Option<Words>, Proto
     if is_foreign(&words) {
         return Err(ProtocolError::Foreign);
     }
-    Ok(Some(Words {
-        words,
-        wire_len: len + 1,
-    }))
+    Ok(Some(Words { words, wire_len: len + 1 }))
 }
 
 /// Whether a line is the beginning of an HTTP request, or one of its headers. Whoever reaches this

@@ -5,12 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn limits() -> Limits {
-    Limits {
-        inline_bytes: 64,
-        bulk_bytes: 1000,
-        words: 8,
-        ..Limits::default()
-    }
+    Limits { inline_bytes: 64, bulk_bytes: 1000, words: 8, ..Limits::default() }
 }
 
 /// Feeds the bytes in pieces; what came out until the end or an error.
@@ -38,10 +33,7 @@ const BAD: &[(&str, ProtocolError)] = &[
     ("*1\rx", ProtocolError::MultibulkLength),
     ("*9\r\n", ProtocolError::MultibulkLength),
     ("*99999999999999999999\r\n", ProtocolError::MultibulkLength),
-    (
-        "*1111111111111111111111111111111111",
-        ProtocolError::MultibulkLength,
-    ),
+    ("*1111111111111111111111111111111111", ProtocolError::MultibulkLength),
     ("*1\r\n+a\r\n", ProtocolError::ExpectedBulk(b'+')),
     ("*1\r\n*1\r\n", ProtocolError::ExpectedBulk(b'*')),
     ("*1\r\n$-1\r\n", ProtocolError::BulkLength),
@@ -68,24 +60,14 @@ type Good = (&'static [u8], &'static [&'static [&'static [u8]]]);
 
 const GOOD: &[Good] = &[
     (b"*1\r\n$4\r\nPING\r\n", &[&[b"PING"]]),
-    (
-        b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n*1\r\n$0\r\n\r\n",
-        &[&[b"GET", b"a\r\n"], &[b""]],
-    ),
+    (b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n*1\r\n$0\r\n\r\n", &[&[b"GET", b"a\r\n"], &[b""]]),
     (b"*0\r\n*-1\r\n\r\n  \nPING\n", &[&[b"PING"]]),
-    (
-        b"set \"a b\\x41\\n\\xg\" 'it\\'s' x\r\n",
-        &[&[b"set", b"a bA\nxg", b"it's", b"x"]],
-    ),
+    (b"set \"a b\\x41\\n\\xg\" 'it\\'s' x\r\n", &[&[b"set", b"a bA\nxg", b"it's", b"x"]]),
     (b"*2\r\n$3\r\nGET\r\n$3\r\nab", &[]),
     // What stands in the words of a command that is no line is the client's affair.
     (
         b"*2\r\n$4\r\nPOST\r\n$8\r\nHTTP/1.1\r\nget host:\nGET posting http\n",
-        &[
-            &[b"POST", b"HTTP/1.1"],
-            &[b"get", b"host:"],
-            &[b"GET", b"posting", b"http"],
-        ],
+        &[&[b"POST", b"HTTP/1.1"], &[b"get", b"host:"], &[b"GET", b"posting", b"http"]],
     ),
 ];
 
@@ -104,11 +86,7 @@ fn good_bytes_give_words_however_they_are_cut() {
 fn bad_bytes_give_redis_own_errors() {
     for (bytes, expected) in BAD {
         for piece in [1, 2, 7, bytes.len()] {
-            assert_eq!(
-                run(bytes.as_bytes(), piece),
-                (vec![], Some(expected.clone())),
-                "{bytes:?}"
-            );
+            assert_eq!(run(bytes.as_bytes(), piece), (vec![], Some(expected.clone())), "{bytes:?}");
         }
     }
 }

@@ -16,9 +16,7 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
     let asked = |name: &str| {
         let hit = |word: &Bytes| {
             word.eq_ignore_ascii_case(name.as_bytes())
-                || everything
-                    .iter()
-                    .any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
+                || everything.iter().any(|all| word.eq_ignore_ascii_case(all.as_bytes()))
         };
         wanted.is_empty() || wanted.iter().any(hit)
     };
@@ -79,18 +77,10 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
             ("aof_enabled", "0".into()),
         ],
     );
-    section(
-        "replication",
-        vec![("role", "master".into()), ("connected_slaves", "0".into())],
-    );
+    section("replication", vec![("role", "master".into()), ("connected_slaves", "0".into())]);
     section("cluster", vec![("cluster_enabled", "0".into())]);
     let counters = shared.counters.read();
-    section(
-        "stats",
-        counters
-            .map(|(name, count)| (name, count.to_string()))
-            .collect(),
-    );
+    section("stats", counters.map(|(name, count)| (name, count.to_string())).collect());
     out
 }
 
@@ -153,11 +143,7 @@ mod tests {
             ("save?", "save", false),
             ("", "save", false),
         ] {
-            assert_eq!(
-                glob(pattern.as_bytes(), name.as_bytes()),
-                expected,
-                "{pattern}"
-            );
+            assert_eq!(glob(pattern.as_bytes(), name.as_bytes()), expected, "{pattern}");
         }
     }
 }

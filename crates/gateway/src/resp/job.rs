@@ -78,19 +78,13 @@ impl Job {
             "setnx" => Job::Set {
                 key: key(),
                 value: words[2].clone(),
-                put: Put {
-                    only_if: OnlyIf::Absent,
-                    ..Put::default()
-                },
+                put: Put { only_if: OnlyIf::Absent, ..Put::default() },
                 answer: SetAnswer::Count,
             },
             "getset" => Job::Set {
                 key: key(),
                 value: words[2].clone(),
-                put: Put {
-                    old: true,
-                    ..Put::default()
-                },
+                put: Put { old: true, ..Put::default() },
                 answer: SetAnswer::Old,
             },
             "mset" => return Some(set_many(words)),
@@ -108,9 +102,7 @@ impl Job {
 
     /// Does it.
     pub async fn run(self, data: &impl Data) -> Reply {
-        self.try_run(data)
-            .await
-            .unwrap_or_else(|ErrorLine(line)| Reply::error(line))
+        self.try_run(data).await.unwrap_or_else(|ErrorLine(line)| Reply::error(line))
     }
 
     async fn try_run(self, data: &impl Data) -> DataResult<Reply> {
@@ -123,12 +115,7 @@ impl Job {
                 }
                 Reply::Array(values.into_iter().map(value).collect())
             }
-            Job::Set {
-                key,
-                value,
-                put,
-                answer,
-            } => {
+            Job::Set { key, value, put, answer } => {
                 let done = data.set(&key, &value, put).await?;
                 match answer {
                     SetAnswer::Ok if done.written => Reply::OK,
@@ -235,27 +222,15 @@ fn set(words: &[Bytes]) -> Result<Job, String> {
     if let Some((number, unit_ms, absolute)) = expiry {
         put.life = Life::For(life(number, unit_ms, absolute, "set")?);
     }
-    let answer = if put.old {
-        SetAnswer::Old
-    } else {
-        SetAnswer::Ok
-    };
-    Ok(Job::Set {
-        key: words[1].clone(),
-        value: words[2].clone(),
-        put,
-        answer,
-    })
+    let answer = if put.old { SetAnswer::Old } else { SetAnswer::Ok };
+    Ok(Job::Set { key: words[1].clone(), value: words[2].clone(), put, answer })
 }
 
 fn set_for(words: &[Bytes], name: &str, unit_ms: u64) -> Result<Job, String> {
     Ok(Job::Set {
         key: words[1].clone(),
         value: words[3].clone(),
-        put: Put {
-            life: Life::For(life(&words[2], unit_ms, false, name)?),
-            ..Put::default()
-        },
+        put: Put { life: Life::For(life(&words[2], unit_ms, false, name)?), ..Put::default() },
         answer: SetAnswer::Ok,
     })
 }
@@ -297,12 +272,6 @@ fn life(word: &[u8], unit_ms: u64, absolute: bool, name: &str) -> Result<Duratio
         .filter(|ms| *ms <= i64::MAX as u64 / 2)
         .ok_or_else(invalid)?;
     let life = Duration::from_millis(ms);
-    let passed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(if absolute {
-        life.saturating_sub(passed).max(Duration::from_millis(1))
-    } else {
-        life
-    })
+    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(if absolute { life.saturating_sub(passed).max(Duration::from_millis(1)) } else { life })
 }

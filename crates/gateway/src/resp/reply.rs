@@ -53,10 +53,9 @@ impl Reply {
                 Reply::Bulk(bytes) => bytes.len(),
                 Reply::Int(_) | Reply::Nil => 0,
                 Reply::Array(items) => items.iter().map(Reply::size_bytes).sum(),
-                Reply::Map(pairs) => pairs
-                    .iter()
-                    .map(|(name, of)| name.len() + of.size_bytes())
-                    .sum(),
+                Reply::Map(pairs) => {
+                    pairs.iter().map(|(name, of)| name.len() + of.size_bytes()).sum()
+                }
             }
     }
 
@@ -91,10 +90,7 @@ impl Reply {
             Reply::Array(items) => Frame::Array(items.into_iter().map(Reply::resp2).collect()),
             Reply::Map(pairs) => {
                 let flat = |(name, value): (&'static str, Reply)| {
-                    [
-                        Frame::BulkString(Bytes::from_static(name.as_bytes())),
-                        value.resp2(),
-                    ]
+                    [Frame::BulkString(Bytes::from_static(name.as_bytes())), value.resp2()]
                 };
                 Frame::Array(pairs.into_iter().flat_map(flat).collect())
             }
@@ -104,19 +100,12 @@ impl Reply {
     fn resp3(self) -> resp3::types::BytesFrame {
         use resp3::types::{BytesFrame as Frame, VerbatimStringFormat};
         let attributes = None;
-        let blob = |data| Frame::BlobString {
-            data,
-            attributes: None,
-        };
+        let blob = |data| Frame::BlobString { data, attributes: None };
         match self {
-            Reply::Simple(text) => Frame::SimpleString {
-                data: Bytes::from_static(text.as_bytes()),
-                attributes,
-            },
-            Reply::Error(text) => Frame::SimpleError {
-                data: text.into(),
-                attributes,
-            },
+            Reply::Simple(text) => {
+                Frame::SimpleString { data: Bytes::from_static(text.as_bytes()), attributes }
+            }
+            Reply::Error(text) => Frame::SimpleError { data: text.into(), attributes },
             Reply::Int(data) => Frame::Number { data, attributes },
             Reply::Bulk(bytes) => blob(bytes),
             Reply::Text(text) => Frame::VerbatimString {
@@ -125,10 +114,9 @@ impl Reply {
                 attributes,
             },
             Reply::Nil => Frame::Null,
-            Reply::Array(items) => Frame::Array {
-                data: items.into_iter().map(Reply::resp3).collect(),
-                attributes,
-            },
+            Reply::Array(items) => {
+                Frame::Array { data: items.into_iter().map(Reply::resp3).collect(), attributes }
+            }
             Reply::Map(pairs) => Frame::Map {
                 data: pairs
                     .into_iter()

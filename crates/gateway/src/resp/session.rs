@@ -149,11 +149,7 @@ impl Session {
         match &sub[..] {
             "id" => arity(0).map(|()| Reply::Int(self.id as i64)),
             "getname" => arity(0).map(|()| {
-                if self.name.is_empty() {
-                    Reply::Nil
-                } else {
-                    Reply::Bulk(self.name.clone())
-                }
+                if self.name.is_empty() { Reply::Nil } else { Reply::Bulk(self.name.clone()) }
             }),
             "info" => arity(0).map(|()| Reply::Text(self.describe())),
             "setname" => {
@@ -193,11 +189,7 @@ impl Session {
             self.peer,
             text(&self.name),
             self.since.elapsed().as_secs(),
-            if self.protocol == Protocol::Resp3 {
-                3
-            } else {
-                2
-            },
+            if self.protocol == Protocol::Resp3 { 3 } else { 2 },
             text(&self.library),
             text(&self.library_version),
         )
@@ -213,9 +205,7 @@ const WRONG_PASSWORD: &str =
 fn checked(name: &Bytes, what: &str) -> Result<Bytes, String> {
     let printable = |byte: &u8| (b'!'..=b'~').contains(byte);
     if !name.iter().all(printable) {
-        return Err(format!(
-            "ERR {what} cannot contain spaces, newlines or special characters."
-        ));
+        return Err(format!("ERR {what} cannot contain spaces, newlines or special characters."));
     }
     if name.len() > MAX_NAME {
         return Err(format!("ERR {what} cannot be longer than {MAX_NAME} bytes"));
@@ -234,10 +224,7 @@ fn select(database: &[u8]) -> Answer {
 }
 
 fn subcommand(words: &[Bytes]) -> (String, &[Bytes]) {
-    (
-        quote(&words[1], MAX_QUOTE).to_ascii_lowercase(),
-        &words[2..],
-    )
+    (quote(&words[1], MAX_QUOTE).to_ascii_lowercase(), &words[2..])
 }
 
 fn expect(command: &str, sub: &str, arguments: &[Bytes], expected: usize) -> Result<(), String> {
@@ -300,11 +287,7 @@ fn config(words: &[Bytes], shared: &GatewayState) -> Answer {
             };
             let settings = info::settings(shared).into_iter();
             let wanted = settings.filter(|(name, _)| matches(name));
-            Ok(Reply::Map(
-                wanted
-                    .map(|(name, value)| (name, Reply::bulk(value)))
-                    .collect(),
-            ))
+            Ok(Reply::Map(wanted.map(|(name, value)| (name, Reply::bulk(value))).collect()))
         }
         "set" => Err("ERR CONFIG SET is not possible: a gateway is set up by its options".into()),
         _ => Err(unknown_subcommand("CONFIG", words)),

@@ -28,11 +28,7 @@ impl Spec {
     /// Which of so many words are keys.
     pub fn key_positions(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
         let (first, last, step) = self.keys;
-        let end = if last < 0 {
-            (words as i32 + last + 1).max(0)
-        } else {
-            last + 1
-        };
+        let end = if last < 0 { (words as i32 + last + 1).max(0) } else { last + 1 };
         let end = if step == 0 { 0 } else { end.min(words as i32) };
         (first as usize..end.max(first) as usize).step_by(step.max(1) as usize)
     }

@@ -37,13 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     api.print(&all, |all| {
         let row = |e: &AuditEntry| {
-            vec![
-                e.seq.to_string(),
-                utc(e.at_ms),
-                e.who.clone(),
-                e.what.clone(),
-                e.detail.clone(),
-            ]
+            vec![e.seq.to_string(), utc(e.at_ms), e.who.clone(), e.what.clone(), e.detail.clone()]
         };
         let rows: Vec<_> = all.iter().map(row).collect();
         table(&["number", "when (UTC)", "who", "what", "to what"], &rows)
@@ -74,10 +68,7 @@ fn utc(at_ms: u64) -> String {
         month += 1;
     }
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!(
-        "{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02}",
-        days + 1
-    )
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02}", days + 1)
 }
 
 #[cfg(test)]

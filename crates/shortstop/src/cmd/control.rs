@@ -131,9 +131,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let endpoint = args.reach.endpoint()?;
-    let reply = status::fetch_from(&endpoint)
-        .await
-        .map_err(anyhow::Error::msg)?;
+    let reply = status::fetch_from(&endpoint).await.map_err(anyhow::Error::msg)?;
     end_when_unread();
     if args.json {
         println!("{:#}", status::to_json(&reply));
@@ -144,9 +142,8 @@ async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
-    let path = args
-        .cluster
-        .context("--cluster FILE is needed: the stores, partitions and tenants")?;
+    let path =
+        args.cluster.context("--cluster FILE is needed: the stores, partitions and tenants")?;
     let (cluster, _) = secrets::cluster(&path)?;
     let limits = Limits {
         max_items: args.max_items as usize,
@@ -155,9 +152,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         ..Limits::default()
     };
-    let default = args
-        .discipline
-        .unwrap_or_else(|| disciplines::default().name.into());
+    let default = args.discipline.unwrap_or_else(|| disciplines::default().name.into());
     let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
         cert,
         key,
@@ -198,10 +193,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    eprintln!(
-        "controller listens on {}, discipline {default}",
-        server.address()
-    );
+    eprintln!("controller listens on {}, discipline {default}", server.address());
     tokio::select! {
         () = stopped() => {}
         error = server.failed() => return Err(error.into()),

@@ -67,10 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(file), _) => secrets::cluster(file)?.1,
         (None, Some(server)) if args.tenant == TENANT_OPEN => Cluster::single(server, 1),
         (None, _) => {
-            bail!(
-                "--tenant {}: its secret is needed: use --cluster FILE",
-                args.tenant
-            )
+            bail!("--tenant {}: its secret is needed: use --cluster FILE", args.tenant)
         }
     };
     let config = Config {
@@ -86,9 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             ..Limits::default()
         },
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(gateway::run(config, |_| {}, stopped()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -98,8 +93,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((ip, PORT).into());
     }
-    text.parse()
-        .map_err(|_| format!("{text:?}: expected ADDR[:PORT], for example 10.0.2.1:{PORT}"))
+    text.parse().map_err(|_| format!("{text:?}: expected ADDR[:PORT], for example 10.0.2.1:{PORT}"))
 }
 
 /// At least 1 MiB.
@@ -108,7 +102,5 @@ fn memory(text: &str) -> Result<usize, String> {
     if bytes >= 1 << 20 {
         return Ok(bytes);
     }
-    Err(format!(
-        "{text:?}: expected at least 1MiB, for example 256MiB"
-    ))
+    Err(format!("{text:?}: expected at least 1MiB, for example 256MiB"))
 }

@@ -24,8 +24,6 @@ pub struct Args {
 
 /// Asks for the key and prints what came.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (value, took) = args
-        .target
-        .run(async |client| client.get(&args.key).await)?;
+    let (value, took) = args.target.run(async |client| client.get(&args.key).await)?;
     print(value.as_ref(), took, args.target.json, args.raw)
 }

@@ -35,10 +35,7 @@ impl FromArgMatches for Command {
         let unknown = || clap::Error::new(ErrorKind::InvalidSubcommand);
         let (name, of_command) = matches.subcommand().ok_or_else(unknown)?;
         let registered = find(name).ok_or_else(unknown)?;
-        Ok(Command {
-            registered,
-            run: registered.read(of_command)?,
-        })
+        Ok(Command { registered, run: registered.read(of_command)? })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -74,12 +74,7 @@ enum Command {
 /// Asks the controller and prints its answer.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::List {
-            tenant,
-            switch,
-            kind,
-            api,
-        } => {
+        Command::List { tenant, switch, kind, api } => {
             let parameters: Vec<String> = [
                 tenant.map(|id| format!("tenant={id}")),
                 switch.map(|id| format!("switch={id}")),
@@ -92,28 +87,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let pages = api.list(&path, |p: &PageView| p.id().to_string())?;
             api.print(&pages, |pages| list(pages))
         }
-        Command::Ask {
-            tenant,
-            pages,
-            switch,
-            lease,
-            api,
-        } => {
-            let request = PageRequest {
-                pages,
-                switch,
-                lease_s: lease,
-            };
+        Command::Ask { tenant, pages, switch, lease, api } => {
+            let request = PageRequest { pages, switch, lease_s: lease };
             let path = format!("/v1/tenants/{tenant}/pages");
             let grant: PageGrant = api.change("POST", &path, Some(&request))?;
             api.print(&grant, granted)
         }
-        Command::Return {
-            tenant,
-            pages,
-            count,
-            api,
-        } => {
+        Command::Return { tenant, pages, count, api } => {
             let request = ReturnPages { pages, count };
             let path = format!("/v1/tenants/{tenant}/pages");
             let grant: PageGrant = api.change("DELETE", &path, Some(&request))?;

@@ -8,13 +8,11 @@ use commands::{common::time, target::Target, value::read_stdin};
 
 /// Write the value of a key and print its new version.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  shortstop set --server 10.0.2.1 user:42 Ada --ttl 30s\n  \
+#[command(after_help = "Example:\n  shortstop set --server 10.0.2.1 user:42 Ada --ttl 30s\n  \
     date | shortstop set --server 10.0.2.1 --if-absent lock -\n  \
     shortstop set --server 10.0.2.1 logo - < logo.png\n  \
     (umask 077; openssl rand -hex 32 > seal.key)\n  \
-    shortstop set --cluster rack.toml --tenant 7 --seal-key seal.key user:42 Ada"
-)]
+    shortstop set --cluster rack.toml --tenant 7 --seal-key seal.key user:42 Ada")]
 pub struct Args {
     /// The key, 1 to 250 bytes.
     key: String,
@@ -47,16 +45,9 @@ struct OnlyIf {
 impl OnlyIf {
     fn condition(&self) -> Condition {
         match self {
-            OnlyIf {
-                if_version: Some(version),
-                ..
-            } => Condition::Version(*version),
-            OnlyIf {
-                if_absent: true, ..
-            } => Condition::Absent,
-            OnlyIf {
-                if_present: true, ..
-            } => Condition::Present,
+            OnlyIf { if_version: Some(version), .. } => Condition::Version(*version),
+            OnlyIf { if_absent: true, .. } => Condition::Absent,
+            OnlyIf { if_present: true, .. } => Condition::Present,
             _ => Condition::Always,
         }
     }

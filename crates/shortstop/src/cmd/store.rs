@@ -71,12 +71,7 @@ pub struct Serve {
     #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
     identity: Option<SocketAddr>,
     /// Number of partitions, without a cluster file.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        conflicts_with = "cluster"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
     partitions: u32,
     /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH,
     /// memcached://HOST:PORT.
@@ -152,14 +147,9 @@ pub fn serve(
     config.state = options.state;
     config.lend_from = options.lend_from;
     config.halves = registered_halves();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let controllers = options
-        .control
-        .as_deref()
-        .map(|urls| options.credentials.endpoint(urls))
-        .transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let controllers =
+        options.control.as_deref().map(|urls| options.credentials.endpoint(urls)).transpose()?;
     runtime.block_on(async {
         let name = config.identity.unwrap_or(options.listen).to_string();
         let server = store::Server::start_around(config, wrap).await?;
@@ -181,18 +171,12 @@ pub fn serve(
 /// The halves of the registered disciplines that have one in a store.
 fn registered_halves() -> Vec<store::Half> {
     let half = |name, maker| store::Half { name, maker };
-    disciplines::all()
-        .iter()
-        .filter_map(|known| Some(half(known.name, known.store?)))
-        .collect()
+    disciplines::all().iter().filter_map(|known| Some(half(known.name, known.store?))).collect()
 }
 
 /// Gives the store what the controllers say, and them what it reports.
 async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) {
-    let hello = StoreHello {
-        name: name.into(),
-        address: name.into(),
-    };
+    let hello = StoreHello { name: name.into(), address: name.into() };
     let take = async |told| match told {
         StoreNews::Cluster(cluster) => {
             if let Err(e) = handle.update(cluster).await {
@@ -201,17 +185,15 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
         }
         StoreNews::Began => handle.report_again(),
         StoreNews::Placements(all) => handle.place(all).await,
-        StoreNews::Message {
-            discipline,
-            tenant,
-            message,
-        } => match handle.tell(&discipline, tenant, message).await {
-            Ok(()) => {}
-            // Not acknowledged: the store gets it again when it is back.
-            Err(store::TellError::Ended) => std::future::pending().await,
-            // The same would be said of it each time.
-            Err(e) => tracing::warn!("a message of the controller is dropped: {e}"),
-        },
+        StoreNews::Message { discipline, tenant, message } => {
+            match handle.tell(&discipline, tenant, message).await {
+                Ok(()) => {}
+                // Not acknowledged: the store gets it again when it is back.
+                Err(store::TellError::Ended) => std::future::pending().await,
+                // The same would be said of it each time.
+                Err(e) => tracing::warn!("a message of the controller is dropped: {e}"),
+            }
+        }
     };
     let reports = async || {
         let proto = |report: store::Report| HalfReport {
@@ -242,10 +224,8 @@ fn mib(bytes: u64) -> f64 {
 
 fn describe(status: &store::Status) -> anyhow::Result<String> {
     use std::fmt::Write;
-    let (served, dropped) = status
-        .partitions
-        .iter()
-        .fold((0, 0), |(s, d), p| (s + p.served, d + p.dropped));
+    let (served, dropped) =
+        status.partitions.iter().fold((0, 0), |(s, d), p| (s + p.served, d + p.dropped));
     let mut out = String::new();
     writeln!(out, "listens on   {}", status.listen)?;
     writeln!(out, "backend      {}", status.backend)?;
@@ -266,20 +246,9 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         mib(status.writing_bytes),
         mib(status.reading_bytes)
     )?;
-    writeln!(
-        out,
-        "takes writes {}",
-        if status.takes_writes {
-            "yes"
-        } else {
-            "not yet"
-        }
-    )?;
+    writeln!(out, "takes writes {}", if status.takes_writes { "yes" } else { "not yet" })?;
     let partitions = status.partitions.len();
-    writeln!(
-        out,
-        "partitions   {partitions}, {served} requests served, {dropped} dropped"
-    )?;
+    writeln!(out, "partitions   {partitions}, {served} requests served, {dropped} dropped")?;
     let leases = status.leases.iter();
     let stores = leases.filter(|l| l.switch > wire::SWITCH_MOST).count();
     writeln!(

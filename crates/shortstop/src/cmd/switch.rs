@@ -183,31 +183,16 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         },
         address: args.address,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let agent = Agent::start(options).await?;
         for attached in agent.attached() {
-            let mode = if attached.mode == dataplane::Mode::Native {
-                "native"
-            } else {
-                "generic"
-            };
-            let how = if attached.taken_over {
-                "taken over"
-            } else {
-                "attached"
-            };
-            say(&format!(
-                "{}: {how}, {mode} mode ({})",
-                attached.interface, attached.reason
-            ));
+            let mode = if attached.mode == dataplane::Mode::Native { "native" } else { "generic" };
+            let how = if attached.taken_over { "taken over" } else { "attached" };
+            say(&format!("{}: {how}, {mode} mode ({})", attached.interface, attached.reason));
         }
         for (what, refusal) in agent.refused() {
-            say(&format!(
-                "{what}: not here: {refusal}; its packets are forwarded"
-            ));
+            say(&format!("{what}: not here: {refusal}; its packets are forwarded"));
         }
         match at {
             ProgramPlace::Kernel(_) => {
@@ -230,13 +215,7 @@ fn check(args: &Serve) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&programs)?);
     } else {
         let rows: Vec<_> = checked.iter().map(as_row).collect();
-        print!(
-            "{}",
-            table(
-                &["program", "of", "verifier steps", "ms", "refused for"],
-                &rows
-            )
-        );
+        print!("{}", table(&["program", "of", "verifier steps", "ms", "refused for"], &rows));
     }
     let is_whole = checked.iter().all(|program| program.verdict.is_ok());
     Ok(ExitCode::from(u8::from(!is_whole)))
@@ -276,10 +255,8 @@ fn status(args: &Status) -> anyhow::Result<()> {
         Some(name) => vec![name.clone()],
         None => agent::status::switches(),
     };
-    let reports = names
-        .iter()
-        .map(|name| agent::status::read(name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let reports =
+        names.iter().map(|name| agent::status::read(name)).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
     } else if reports.is_empty() {
@@ -295,12 +272,7 @@ fn print(report: &agent::status::Status) {
         Mode::Kernel => "",
         Mode::Soft => ", soft",
     };
-    println!(
-        "switch {} (id {}{soft}) on {}",
-        report.name,
-        report.id,
-        report.interfaces.join(", ")
-    );
+    println!("switch {} (id {}{soft}) on {}", report.name, report.id, report.interfaces.join(", "));
     println!(
         "  items      {} ({} with a valid value) in {} of {} pages, {} slots, {:.1} MB",
         report.items,
@@ -361,10 +333,7 @@ fn print(report: &agent::status::Status) {
     for counter in Counters::list() {
         let value = report.counters.get(&counter.name).copied().unwrap_or(0);
         if value > 0 {
-            println!(
-                "    {:<24} {:>12}  {}",
-                counter.name, value, counter.meaning
-            );
+            println!("    {:<24} {:>12}  {}", counter.name, value, counter.meaning);
         }
     }
     println!("    (those at zero are left out; --json has all)");
@@ -373,10 +342,7 @@ fn print(report: &agent::status::Status) {
 fn detach(args: &Detach) -> anyhow::Result<()> {
     let home = Home::new(&args.name)?;
     if !home.exists() && agent::status::switches().contains(&args.name) {
-        anyhow::bail!(
-            "switch {} is soft: it ends when its process is stopped",
-            args.name
-        );
+        anyhow::bail!("switch {} is soft: it ends when its process is stopped", args.name);
     }
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);

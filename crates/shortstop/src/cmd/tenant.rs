@@ -194,13 +194,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let tenant: TenantView = api.get(&format!("/v1/tenants/{id}?secrets={secrets}"))?;
             api.print(&tenant, show)
         }
-        Command::Create {
-            id,
-            reuse,
-            secret,
-            terms,
-            api,
-        } => {
+        Command::Create { id, reuse, secret, terms, api } => {
             let spec = TenantSpec {
                 id,
                 reuse,
@@ -290,17 +284,11 @@ fn show(t: &TenantView) -> String {
         ("write-back", written_back(t)),
         ("options", options(t)),
         ("stores", or_all(&t.terms.stores, "all")),
-        (
-            "clients",
-            or_all(&t.terms.clients, "where the traffic shows them"),
-        ),
+        ("clients", or_all(&t.terms.clients, "where the traffic shows them")),
         ("rotating", yes(t.rotating)),
     ];
-    let secrets = [
-        ("secret", &t.secret),
-        ("also accepted", &t.also_secret),
-        ("hash secret", &t.hash_secret),
-    ];
+    let secrets =
+        [("secret", &t.secret), ("also accepted", &t.also_secret), ("hash secret", &t.hash_secret)];
     for (name, secret) in secrets {
         rows.extend(secret.clone().map(|secret| (name, secret)));
     }
@@ -328,10 +316,7 @@ fn show(t: &TenantView) -> String {
 
 fn leases(t: &TenantView) -> String {
     let one = |l: &api::types::LeaseView| {
-        format!(
-            "{} pages for {} s, unless in use then",
-            l.pages, l.ends_in_s
-        )
+        format!("{} pages for {} s, unless in use then", l.pages, l.ends_in_s)
     };
     match t.leases.is_empty() {
         true => "none".into(),
@@ -359,12 +344,7 @@ fn written_back(t: &TenantView) -> String {
 
 fn options(t: &TenantView) -> String {
     let given = t.terms.options.iter();
-    or_all(
-        &given
-            .map(|(name, n)| format!("{name}={n}"))
-            .collect::<Vec<_>>(),
-        "the usual ones",
-    )
+    or_all(&given.map(|(name, n)| format!("{name}={n}")).collect::<Vec<_>>(), "the usual ones")
 }
 
 fn or_all<T: ToString>(list: &[T], none: &str) -> String {

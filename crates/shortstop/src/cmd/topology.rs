@@ -63,18 +63,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Declare { file, api } => {
             let name = file.display();
             let size = std::fs::metadata(&file).map_or(0, |m| m.len());
-            anyhow::ensure!(
-                size <= FILE_MAX,
-                "{name}: {size} bytes, at most {FILE_MAX} are taken"
-            );
+            anyhow::ensure!(size <= FILE_MAX, "{name}: {size} bytes, at most {FILE_MAX} are taken");
             let text =
                 std::fs::read_to_string(&file).with_context(|| format!("cannot read {name}"))?;
             let json = file.extension().is_some_and(|e| e == "json");
-            let kind = if json {
-                "application/json"
-            } else {
-                "application/toml"
-            };
+            let kind = if json { "application/json" } else { "application/toml" };
             let answer = api
                 .send("PUT", "/v1/topology", Some((kind, text)))
                 .with_context(|| name.to_string())?;
@@ -133,13 +126,7 @@ fn show(topology: &TopologyView) -> String {
     let networks: Vec<_> = topology
         .networks
         .iter()
-        .map(|n| {
-            vec![
-                n.prefix.to_string(),
-                n.switch.to_string(),
-                known_by(n.declared),
-            ]
-        })
+        .map(|n| vec![n.prefix.to_string(), n.switch.to_string(), known_by(n.declared)])
         .collect();
     let refusals: String = topology
         .switches
@@ -151,10 +138,7 @@ fn show(topology: &TopologyView) -> String {
         })
         .collect();
     let mut parts = vec![
-        table(
-            &["switch", "name", "attached", "pages", "free", "lent"],
-            &switches,
-        ),
+        table(&["switch", "name", "attached", "pages", "free", "lent"], &switches),
         table(&["link from", "to", "cost", "state", "known by"], &links),
         table(&["network", "switch", "known by"], &networks),
     ];

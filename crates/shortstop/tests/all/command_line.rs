@@ -29,19 +29,10 @@ fn files(test: &str) -> PathBuf {
     let files = [
         ("good.toml", format!("partitions = 4\n{}", store(3))),
         ("gap.toml", format!("partitions = 4\n{}", store(2))),
-        (
-            "small.toml",
-            format!("partitions = 4\nmax_value = 1024\n{}", store(3)),
-        ),
+        ("small.toml", format!("partitions = 4\nmax_value = 1024\n{}", store(3))),
         ("syntax.toml", "partitions = x\n".into()),
-        (
-            "unknown.toml",
-            format!("partitions = 4\nshards = 4\n{}", store(3)),
-        ),
-        (
-            "leases.toml",
-            format!("partitions = 4\nlease_ms = 10\n{}", store(3)),
-        ),
+        ("unknown.toml", format!("partitions = 4\nshards = 4\n{}", store(3))),
+        ("leases.toml", format!("partitions = 4\nlease_ms = 10\n{}", store(3))),
     ];
     for (name, text) in files {
         std::fs::write(directory.join(name), text).unwrap();
@@ -109,10 +100,7 @@ fn every_command_has_help_with_an_example() {
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{command}: {}", output.status);
         assert!(help.contains("Example"), "{command}: no example in\n{help}");
-        assert!(
-            help.contains(&format!("  shortstop {command}")),
-            "{command}: not its own\n{help}"
-        );
+        assert!(help.contains(&format!("  shortstop {command}")), "{command}: not its own\n{help}");
     }
 }
 
@@ -126,39 +114,21 @@ fn the_version_is_printed() {
 /// What is typed, and what the first line of the answer must name.
 const BAD: &[(&str, &[&str])] = &[
     ("frobnicate", &["frobnicate"]),
-    (
-        "--log a=b=c get --server 127.0.0.1:1 k",
-        &["--log", "a=b=c"],
-    ),
+    ("--log a=b=c get --server 127.0.0.1:1 k", &["--log", "a=b=c"]),
     // switch
     ("switch --state-dir state", &["--interface", "at least one"]),
     ("switch --interface lo --id 0", &["--id", "0", "1..=32767"]),
-    (
-        "switch --interface lo --name a/b --state-dir state",
-        &["switch name", "a/b"],
-    ),
-    (
-        "switch --interface lo --control foo --state-dir state",
-        &["--control", "foo", "http://"],
-    ),
+    ("switch --interface lo --name a/b --state-dir state", &["switch name", "a/b"]),
+    ("switch --interface lo --control foo --state-dir state", &["--control", "foo", "http://"]),
     ("switch --interface lo --mode fast", &["--mode", "fast"]),
     ("switch --interface lo --pages 0", &["--pages", "0"]),
     ("switch status --name absent", &["no switch absent"]),
     ("switch detach --name absent", &["no switch absent"]),
     // control
     ("control", &["--cluster FILE"]),
-    (
-        "control --cluster absent.toml",
-        &["absent.toml", "No such file"],
-    ),
-    (
-        "control --cluster gap.toml --state state",
-        &["gap.toml", "partition 3 has no owner"],
-    ),
-    (
-        "control --cluster syntax.toml --state state",
-        &["syntax.toml", "line 1"],
-    ),
+    ("control --cluster absent.toml", &["absent.toml", "No such file"]),
+    ("control --cluster gap.toml --state state", &["gap.toml", "partition 3 has no owner"]),
+    ("control --cluster syntax.toml --state state", &["syntax.toml", "line 1"]),
     (
         "control --cluster good.toml --state state --discipline magic",
         &["--discipline magic", "none"],
@@ -167,18 +137,12 @@ const BAD: &[(&str, &[&str])] = &[
         "control --cluster good.toml --state state --listen 0.0.0.0:7999",
         &["0.0.0.0:7999", "--insecure"],
     ),
-    (
-        "control --cluster good.toml --max-items 0",
-        &["--max-items", "0"],
-    ),
+    ("control --cluster good.toml --max-items 0", &["--max-items", "0"]),
     (
         "control status --control http://127.0.0.1:1",
         &["http://127.0.0.1:1", "no controller answers"],
     ),
-    (
-        "control --cluster good.toml --state etcd://bad",
-        &["etcd://bad", "HOST:PORT"],
-    ),
+    ("control --cluster good.toml --state etcd://bad", &["etcd://bad", "HOST:PORT"]),
     (
         "control --cluster good.toml --state etcd://127.0.0.1:1 --listen 0.0.0.0:7999 --insecure",
         &["0.0.0.0:7999", "--url"],
@@ -195,27 +159,12 @@ const BAD: &[(&str, &[&str])] = &[
         "control --cluster good.toml --state state --tokens tokens.toml",
         &["tokens.toml", "line 2, column 8"],
     ),
-    (
-        "control --cluster good.toml --tls-cert a.pem",
-        &["--tls-key"],
-    ),
+    ("control --cluster good.toml --tls-cert a.pem", &["--tls-key"]),
     // tenants, pages, topology, routes
-    (
-        "tenant list --control http://127.0.0.1:1",
-        &["http://127.0.0.1:1", "shortstop control"],
-    ),
-    (
-        "tenant list --control foo",
-        &["--control", "foo", "http://"],
-    ),
-    (
-        "tenant list --token-file absent",
-        &["absent", "No such file"],
-    ),
-    (
-        "tenant list --token-file others.toml",
-        &["others.toml", "0644", "chmod 600"],
-    ),
+    ("tenant list --control http://127.0.0.1:1", &["http://127.0.0.1:1", "shortstop control"]),
+    ("tenant list --control foo", &["--control", "foo", "http://"]),
+    ("tenant list --token-file absent", &["absent", "No such file"]),
+    ("tenant list --token-file others.toml", &["others.toml", "0644", "chmod 600"]),
     ("tenant create --id 4294967296", &["--id", "4294967296"]),
     ("tenant create --policy best", &["best", "near-client"]),
     ("tenant create --over-rate x", &["--over-rate", "drop"]),
@@ -232,88 +181,34 @@ const BAD: &[(&str, &[&str])] = &[
     ("token ops admin --tenant 7", &["admin", "--tenant"]),
     // store
     ("store --listen somewhere", &["--listen", "somewhere"]),
-    (
-        "store --listen 192.0.2.1:7117",
-        &["192.0.2.1:7117", "cannot listen"],
-    ),
-    (
-        "store --cluster absent.toml",
-        &["absent.toml", "No such file"],
-    ),
+    ("store --listen 192.0.2.1:7117", &["192.0.2.1:7117", "cannot listen"]),
+    ("store --cluster absent.toml", &["absent.toml", "No such file"]),
     ("store --cluster unknown.toml", &["unknown.toml", "line 2"]),
-    (
-        "store --cluster good.toml --listen 127.0.0.1:7997",
-        &["127.0.0.1:7997", "--as"],
-    ),
-    (
-        "store --backend mysql://x",
-        &["--backend", "mysql://x", "redis://HOST:PORT"],
-    ),
-    (
-        "store --backend memcached://127.0.0.1:1 --listen 127.0.0.1:0",
-        &["127.0.0.1:1", "refused"],
-    ),
-    (
-        "store --memory-limit 3parsec",
-        &["--memory-limit", "parsec", "MiB"],
-    ),
-    (
-        "store --cluster leases.toml",
-        &["leases.toml", "lease_ms = 10", "1000 to 60000"],
-    ),
+    ("store --cluster good.toml --listen 127.0.0.1:7997", &["127.0.0.1:7997", "--as"]),
+    ("store --backend mysql://x", &["--backend", "mysql://x", "redis://HOST:PORT"]),
+    ("store --backend memcached://127.0.0.1:1 --listen 127.0.0.1:0", &["127.0.0.1:1", "refused"]),
+    ("store --memory-limit 3parsec", &["--memory-limit", "parsec", "MiB"]),
+    ("store --cluster leases.toml", &["leases.toml", "lease_ms = 10", "1000 to 60000"]),
     ("store --lease-ms 10", &["--lease-ms"]),
-    (
-        "store --partitions 0 --listen 127.0.0.1:0",
-        &["0 partitions"],
-    ),
-    (
-        "store status --socket absent.sock",
-        &["absent.sock", "--status-socket"],
-    ),
+    ("store --partitions 0 --listen 127.0.0.1:0", &["0 partitions"]),
+    ("store status --socket absent.sock", &["absent.sock", "--status-socket"]),
     // get, set, delete
     ("get k", &["--server", "--cluster"]),
-    (
-        "get --server 127.0.0.1:1 --timeout 100ms k",
-        &["127.0.0.1:1", "no answer", "100 ms"],
-    ),
-    (
-        "get --server 127.0.0.1:99999 k",
-        &["--server", "127.0.0.1:99999"],
-    ),
-    (
-        "get --server 127.0.0.1:1 --timeout 5 k",
-        &["--timeout", "500ms"],
-    ),
-    (
-        "get --server 127.0.0.1:1 --timeout 0s k",
-        &["--timeout", "more than 0"],
-    ),
-    (
-        "get --server 127.0.0.1 --tenant 7 k",
-        &["--tenant 7", "--cluster"],
-    ),
+    ("get --server 127.0.0.1:1 --timeout 100ms k", &["127.0.0.1:1", "no answer", "100 ms"]),
+    ("get --server 127.0.0.1:99999 k", &["--server", "127.0.0.1:99999"]),
+    ("get --server 127.0.0.1:1 --timeout 5 k", &["--timeout", "500ms"]),
+    ("get --server 127.0.0.1:1 --timeout 0s k", &["--timeout", "more than 0"]),
+    ("get --server 127.0.0.1 --tenant 7 k", &["--tenant 7", "--cluster"]),
     ("get --cluster good.toml --tenant 7 k", &["tenant 7"]),
     ("get --cluster gap.toml k", &["gap.toml", "partition 3"]),
-    (
-        "get --cluster secret.toml --tenant 7 k",
-        &["secret.toml holds secrets", "0644", "chmod 600"],
-    ),
-    (
-        "store --cluster secret.toml",
-        &["secret.toml holds secrets", "0644", "chmod 600"],
-    ),
+    ("get --cluster secret.toml --tenant 7 k", &["secret.toml holds secrets", "0644", "chmod 600"]),
+    ("store --cluster secret.toml", &["secret.toml holds secrets", "0644", "chmod 600"]),
     (
         "control --cluster system.toml --state state",
         &["system.toml holds secrets", "0604", "chmod 600"],
     ),
-    (
-        "gateway --cluster system.toml",
-        &["system.toml holds secrets", "0604", "chmod 600"],
-    ),
-    (
-        "get --cluster mine.toml --tenant 7 --timeout 100ms k",
-        &["no answer", "100 ms"],
-    ),
+    ("gateway --cluster system.toml", &["system.toml holds secrets", "0604", "chmod 600"]),
+    ("get --cluster mine.toml --tenant 7 --timeout 100ms k", &["no answer", "100 ms"]),
     (
         "store --backend redis://127.0.0.1:1 --backend-password-file others.toml",
         &["password file others.toml", "0644", "chmod 600"],
@@ -322,50 +217,20 @@ const BAD: &[(&str, &[&str])] = &[
         "gateway --server 127.0.0.1:1 --backend redis://127.0.0.1:1 --backend-password-file two.word",
         &["--backend-password-file", "one word"],
     ),
-    (
-        "get --server 127.0.0.1:1 --seal-key absent.key k",
-        &["--seal-key absent.key", "cannot read"],
-    ),
-    (
-        "set --server 127.0.0.1:1 --seal-key good.toml k v",
-        &["--seal-key good.toml", "expected"],
-    ),
+    ("get --server 127.0.0.1:1 --seal-key absent.key k", &["--seal-key absent.key", "cannot read"]),
+    ("set --server 127.0.0.1:1 --seal-key good.toml k v", &["--seal-key good.toml", "expected"]),
     (
         "gateway --server 127.0.0.1:1 --seal-key absent.key",
         &["--seal-key absent.key", "cannot read"],
     ),
-    (
-        "get --server 127.0.0.1:1 {251}",
-        &["key of 251 bytes", "250"],
-    ),
-    (
-        "set --server 127.0.0.1:1 k",
-        &["required arguments", "<VALUE>"],
-    ),
-    (
-        "set --server 127.0.0.1:1 --timeout 100ms k v",
-        &["outcome unknown", "127.0.0.1:1"],
-    ),
-    (
-        "set --server 127.0.0.1:1 k v --ttl soon",
-        &["--ttl", "soon", "30s"],
-    ),
-    (
-        "set --server 127.0.0.1:1 k v --ttl 100d",
-        &["time to live", "49 days"],
-    ),
-    (
-        "set --cluster small.toml k {1025}",
-        &["value of 1025 bytes", "1024", "max_value"],
-    ),
-    (
-        "set --server 127.0.0.1:1 k v --if-absent --if-present",
-        &["--if-absent", "--if-present"],
-    ),
-    (
-        "delete --server 127.0.0.1:1 --timeout 100ms k",
-        &["127.0.0.1:1", "outcome unknown"],
-    ),
+    ("get --server 127.0.0.1:1 {251}", &["key of 251 bytes", "250"]),
+    ("set --server 127.0.0.1:1 k", &["required arguments", "<VALUE>"]),
+    ("set --server 127.0.0.1:1 --timeout 100ms k v", &["outcome unknown", "127.0.0.1:1"]),
+    ("set --server 127.0.0.1:1 k v --ttl soon", &["--ttl", "soon", "30s"]),
+    ("set --server 127.0.0.1:1 k v --ttl 100d", &["time to live", "49 days"]),
+    ("set --cluster small.toml k {1025}", &["value of 1025 bytes", "1024", "max_value"]),
+    ("set --server 127.0.0.1:1 k v --if-absent --if-present", &["--if-absent", "--if-present"]),
+    ("delete --server 127.0.0.1:1 --timeout 100ms k", &["127.0.0.1:1", "outcome unknown"]),
 ];
 
 #[test]
@@ -377,10 +242,8 @@ fn bad_input_is_answered_with_a_line_that_names_it() {
         let letters = |word: &str| -> Option<String> {
             Some("x".repeat(word.strip_prefix('{')?.strip_suffix('}')?.parse().ok()?))
         };
-        let words: Vec<String> = line
-            .split(' ')
-            .map(|word| letters(word).unwrap_or_else(|| word.into()))
-            .collect();
+        let words: Vec<String> =
+            line.split(' ').map(|word| letters(word).unwrap_or_else(|| word.into())).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let output = shortstop(&directory, &words);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -403,27 +266,13 @@ fn a_missing_interface_is_named() {
     let user = unsafe { libc::geteuid() };
     assert_eq!(user, 0, "loading programs needs root");
     let directory = files("interface");
-    let words = [
-        "switch",
-        "--interface",
-        "absent0",
-        "--name",
-        "cli-test",
-        "--state-dir",
-        "state",
-    ];
+    let words = ["switch", "--interface", "absent0", "--name", "cli-test", "--state-dir", "state"];
     let output = shortstop(&directory, &words);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(
-        error.contains("interface absent0") && error.contains("ip link"),
-        "{error}"
-    );
+    assert!(error.contains("interface absent0") && error.contains("ip link"), "{error}");
     let status = shortstop(&directory, &["switch", "status", "--name", "cli-test"]);
-    assert!(
-        !status.status.success(),
-        "the switch that did not start left its tables behind"
-    );
+    assert!(!status.status.success(), "the switch that did not start left its tables behind");
 }
 
 #[test]
@@ -449,12 +298,7 @@ fn a_reader_that_stops_ends_the_command_quietly() {
         .unwrap();
     drop(status.stdout.take());
     let mut error = String::new();
-    status
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut error)
-        .unwrap();
+    status.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     status.wait().unwrap();
     store.kill().unwrap();
     store.wait().unwrap();
@@ -527,10 +371,7 @@ fn commands_of_labs_lead_to_their_own_program() {
     let typed = |words: &[&str]| Command::new(&alone).args(words).output().unwrap();
     let _ = std::fs::remove_file(&beside);
     let error = String::from_utf8(typed(&["lab", "list"]).stderr).unwrap();
-    assert!(
-        error.contains("`shortstop-lab`") && error.lines().count() == 1,
-        "{error}"
-    );
+    assert!(error.contains("`shortstop-lab`") && error.lines().count() == 1, "{error}");
     std::fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&beside, Permissions::from_mode(0o755)).unwrap();
     for (words, said) in [

@@ -48,20 +48,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 fn needs(program: &str) {
     let version = Command::new(program).arg("--version").output();
     let found = version.is_ok_and(|output| output.status.success());
-    assert!(
-        found,
-        "{program} is needed and not installed (Debian: redis-server, redis-tools)"
-    );
+    assert!(found, "{program} is needed and not installed (Debian: redis-server, redis-tools)");
 }
 
 impl Rack {
     /// Starts a process; returns when it accepts connections at this port of TCP, if it is to.
     fn start(&mut self, program: &str, words: &[&str], port: Option<u16>) {
-        let child = Command::new(program)
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
+        let child =
+            Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         self.children.push(child.expect(program));
         let child = self.children.last_mut().unwrap();
         if let Some(port) = port {
@@ -143,18 +137,10 @@ fn cli_at(port: u16, commands: &[&str]) -> Vec<String> {
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
     let mut out = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut out)
-        .unwrap();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     writer.join().unwrap().unwrap();
     child.wait().unwrap();
-    out.lines()
-        .filter(|line| !line.is_empty())
-        .map(String::from)
-        .collect()
+    out.lines().filter(|line| !line.is_empty()).map(String::from).collect()
 }
 
 #[test]
@@ -177,10 +163,7 @@ fn redis_cli_works_on_the_embedded_backend() {
         ("getdel a", &["\"2\""]),
         ("del b c", &["(integer) 2"]),
         ("type d", &["string"]),
-        (
-            "hello 3",
-            &["1# \"server\" => \"redis\"", "2# \"version\" => \"7.0.0\""],
-        ),
+        ("hello 3", &["1# \"server\" => \"redis\"", "2# \"version\" => \"7.0.0\""]),
         (
             "frobnicate x",
             &["(error) ERR unknown command 'frobnicate', with args beginning with: 'x' "],
@@ -203,10 +186,7 @@ fn redis_cli_works_on_the_embedded_backend() {
     let long = "k".repeat(300);
     let refused = rack.cli(&[&format!("set {long} v"), "set b v ex 10000000"]);
     for refused in refused {
-        assert!(
-            refused.starts_with("(error)") && refused.contains("--backend"),
-            "{refused:?}"
-        );
+        assert!(refused.starts_with("(error)") && refused.contains("--backend"), "{refused:?}");
     }
 }
 
@@ -237,27 +217,15 @@ fn large_values_go_up_and_come_down_by_every_way() {
         let get = shortstop(&["get", "--server", &store, "k", "--raw"], b"");
         assert!(get.stdout == value, "{len} bytes");
         let text = String::from_utf8(value).unwrap();
-        assert!(
-            rack.cli(&["get k"])[0] == format!("\"{text}\""),
-            "{len} bytes"
-        );
-        assert_eq!(
-            rack.cli(&[&format!("set k {text}x xx")])[0] == "OK",
-            len < 1 << 20
-        );
+        assert!(rack.cli(&["get k"])[0] == format!("\"{text}\""), "{len} bytes");
+        assert_eq!(rack.cli(&[&format!("set k {text}x xx")])[0] == "OK", len < 1 << 20);
         let there = if len < 1 << 20 { len + 1 } else { len };
-        assert_eq!(
-            cli_at(rack.redis, &["strlen k"]),
-            [format!("(integer) {there}")]
-        );
+        assert_eq!(cli_at(rack.redis, &["strlen k"]), [format!("(integer) {there}")]);
     }
     let one_more = vec![7; (1 << 20) + 1];
     let set = shortstop(&["set", "--server", &store, "k", "-"], &one_more);
     let error = String::from_utf8(set.stderr).unwrap();
-    assert!(
-        !set.status.success() && error.contains("max_value"),
-        "{error}"
-    );
+    assert!(!set.status.success() && error.contains("max_value"), "{error}");
 }
 
 #[test]
@@ -298,21 +266,14 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
     for (command, expected) in &rows {
         let out = rack.cli(&[command]).join("|");
         let command = &command[..command.len().min(40)];
-        assert!(
-            out.starts_with(expected),
-            "{command}: {}",
-            &out[..out.len().min(200)]
-        );
+        assert!(out.starts_with(expected), "{command}: {}", &out[..out.len().min(200)]);
     }
     // What Redis has that is longer than the cluster's values may be can be read, and no more.
     cli_at(rack.redis, &["setrange huge 1048576 x"]);
     assert_eq!(rack.cli(&["strlen huge"]), ["(integer) 1048577"]);
     assert!(rack.cli(&["get huge"])[0].ends_with("x\""));
     assert!(rack.cli(&["getdel huge"])[0].starts_with("(error)"));
-    assert_eq!(
-        rack.cli(&["set huge small", "get huge"]),
-        ["OK", "\"small\""]
-    );
+    assert_eq!(rack.cli(&["set huge small", "get huge"]), ["OK", "\"small\""]);
     // A key that holds no string: Redis's own error.
     cli_at(rack.redis, &["lpush list 1"]);
     let wrong = rack.cli(&["get list"]);
@@ -321,11 +282,7 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
     let mut stream = TcpStream::connect(("127.0.0.1", rack.gateway)).unwrap();
     let (mut commands, mut expected) = (String::new(), String::new());
     for round in 0..20 {
-        let value = if round % 2 == 0 {
-            format!("small{round}")
-        } else {
-            large.clone()
-        };
+        let value = if round % 2 == 0 { format!("small{round}") } else { large.clone() };
         let value = format!("${}\r\n{value}\r\n", value.len());
         commands += &format!("*3\r\n$3\r\nSET\r\n$1\r\np\r\n{value}*2\r\n$3\r\nGET\r\n$1\r\np\r\n");
         expected += &format!("+OK\r\n{value}");
@@ -338,10 +295,7 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
     });
     stream.write_all(commands.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(
-        reading.join().unwrap() == expected,
-        "a pipeline of small and large values"
-    );
+    assert!(reading.join().unwrap() == expected, "a pipeline of small and large values");
 }
 
 #[test]
@@ -379,11 +333,7 @@ fn a_gateway_that_seals_leaves_nothing_to_read_in_redis() {
     for (command, expected) in &rows {
         let out = rack.cli(&[command]).join("|");
         let command = &command[..command.len().min(40)];
-        assert!(
-            out.starts_with(expected),
-            "{command}: {}",
-            &out[..out.len().min(200)]
-        );
+        assert!(out.starts_with(expected), "{command}: {}", &out[..out.len().min(200)]);
     }
     // `ready` of the start, and five of the above.
     assert_eq!(cli_at(rack.redis, &["dbsize"]), ["(integer) 6"]);
@@ -417,9 +367,7 @@ impl Connection {
     fn to(port: u16) -> Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection {
-            stream: BufReader::new(stream),
-        }
+        Connection { stream: BufReader::new(stream) }
     }
 
     /// The answer to a command: a bulk string or a line, `None` for nil.
@@ -510,10 +458,7 @@ fn a_redis_with_a_password_is_reached_without_telling_it_to_everybody() {
     let large = "x".repeat(5000);
     assert_eq!(rack.cli(&["set a small"]), ["OK"]);
     assert_eq!(rack.cli(&[&format!("set b {large}")]), ["OK"]);
-    assert_eq!(
-        rack.cli(&["get a", "strlen b"]),
-        ["\"small\"", "(integer) 5000"]
-    );
+    assert_eq!(rack.cli(&["get a", "strlen b"]), ["\"small\"", "(integer) 5000"]);
     let stranger = cli_at(rack.redis, &["get a"]);
     assert!(stranger[0].contains("NOAUTH"), "{stranger:?}");
 }
@@ -538,14 +483,8 @@ fn redis_benchmark_meets_no_error() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{text}{complaint}");
-        assert!(
-            text.contains("\"GET\"") && text.contains("\"SET\""),
-            "{text}"
-        );
-        assert!(
-            !(text + &complaint).to_lowercase().contains("err"),
-            "-P {depth}"
-        );
+        assert!(text.contains("\"GET\"") && text.contains("\"SET\""), "{text}");
+        assert!(!(text + &complaint).to_lowercase().contains("err"), "-P {depth}");
     }
     assert_eq!(errors(), before);
 }

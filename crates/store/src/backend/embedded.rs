@@ -81,16 +81,11 @@ impl Slot {
 impl EmbeddedBackend {
     /// An empty backend that holds at most `memory_limit` bytes, overhead included.
     pub fn new(memory_limit: u64) -> EmbeddedBackend {
-        EmbeddedBackend {
-            memory_limit,
-            ..EmbeddedBackend::default()
-        }
+        EmbeddedBackend { memory_limit, ..EmbeddedBackend::default() }
     }
 
     fn find(&self, key: Key<'_>) -> Option<u32> {
-        self.index
-            .find(key.hash.low(), |&at| self.slots[at as usize].holds(key))
-            .copied()
+        self.index.find(key.hash.low(), |&at| self.slots[at as usize].holds(key)).copied()
     }
 
     /// As `find`; what has expired is removed and not found.
@@ -161,18 +156,13 @@ impl EmbeddedBackend {
         if len as u64 + OVERHEAD > self.memory_limit {
             return Change::TooLarge;
         }
-        let replaced = at.map_or(0, |at| {
-            self.slots[at as usize].bytes.len() as u64 + OVERHEAD
-        });
+        let replaced = at.map_or(0, |at| self.slots[at as usize].bytes.len() as u64 + OVERHEAD);
         let needed = (len as u64 + OVERHEAD).saturating_sub(replaced);
         if !self.make_room(needed, at, now_ns) {
             return Change::Full;
         }
-        let expires_ns = if put.ttl_ms == 0 {
-            0
-        } else {
-            now_ns + u64::from(put.ttl_ms) * NS_PER_MS
-        };
+        let expires_ns =
+            if put.ttl_ms == 0 { 0 } else { now_ns + u64::from(put.ttl_ms) * NS_PER_MS };
         let at = at.unwrap_or_else(|| self.insert(key));
         let slot = &mut self.slots[at as usize];
         self.memory += len as u64;
@@ -209,8 +199,7 @@ impl EmbeddedBackend {
             }
         };
         let slots = &self.slots;
-        self.index
-            .insert_unique(key.hash.low(), at, |&at| slots[at as usize].hash);
+        self.index.insert_unique(key.hash.low(), at, |&at| slots[at as usize].hash);
         self.memory += OVERHEAD;
         at
     }
@@ -223,11 +212,7 @@ impl EmbeddedBackend {
             Condition::Present => at.is_some(),
             Condition::Version(wanted) => at.is_some() && wanted == version,
         };
-        if holds {
-            Ok(())
-        } else {
-            Err(Change::Mismatch(version))
-        }
+        if holds { Ok(()) } else { Err(Change::Mismatch(version)) }
     }
 }
 

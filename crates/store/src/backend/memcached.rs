@@ -234,30 +234,16 @@ fn write_command(command: &Command, length: bool, out: &mut Vec<u8>) -> bool {
     match &command.verb {
         Verb::Get { .. } if length => put(&[b"mg ", name, b" s", flag, b"\r\n"]),
         Verb::Get { .. } => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
-        Verb::Delete {
-            only_if: OnlyIf::Absent,
-        } => put(&[b"mg ", name, flag, b"\r\n"]),
+        Verb::Delete { only_if: OnlyIf::Absent } => put(&[b"mg ", name, flag, b"\r\n"]),
         Verb::Delete { .. } => put(&[b"md ", name, flag, b"\r\n"]),
-        Verb::Put {
-            value,
-            ttl_ms,
-            only_if,
-        } => {
+        Verb::Put { value, ttl_ms, only_if } => {
             let mode = match only_if {
                 OnlyIf::Always => "MS",
                 OnlyIf::Absent => "ME",
                 OnlyIf::Present => "MR",
             };
             let sizes = format!(" {} T{} {mode}", value.len(), exptime(*ttl_ms));
-            put(&[
-                b"ms ",
-                name,
-                sizes.as_bytes(),
-                flag,
-                b"\r\n",
-                value,
-                b"\r\n",
-            ]);
+            put(&[b"ms ", name, sizes.as_bytes(), flag, b"\r\n", value, b"\r\n"]);
         }
     }
     true
@@ -269,12 +255,7 @@ fn exptime(ttl_ms: u32) -> u64 {
     match ttl_ms {
         0 => 0,
         _ if seconds <= MAX_RELATIVE_S => seconds,
-        _ => {
-            seconds
-                + SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .map_or(0, |d| d.as_secs())
-        }
+        _ => seconds + SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
     }
 }
 
@@ -323,9 +304,7 @@ async fn read_outcome(
                     .with_context(|| format!("memcached: no length in {text:?}"))?;
                 return Ok((len > SMALL).then_some(Outcome::Large(len)));
             }
-            Verb::Delete {
-                only_if: OnlyIf::Absent,
-            } => Outcome::NotStored,
+            Verb::Delete { only_if: OnlyIf::Absent } => Outcome::NotStored,
             _ => Outcome::Done,
         },
         Some("EN" | "NF") => Outcome::Absent,
@@ -341,9 +320,7 @@ fn expiry_ms(seconds: Option<&str>) -> Option<u32> {
     let seconds: i64 = seconds?.parse().ok()?;
     Some(match seconds {
         ..0 => 0,
-        _ => u32::try_from((seconds - 1).max(0) * 1000)
-            .unwrap_or(u32::MAX)
-            .max(1),
+        _ => u32::try_from((seconds - 1).max(0) * 1000).unwrap_or(u32::MAX).max(1),
     })
 }
 
@@ -394,14 +371,8 @@ mod tests {
 
     #[test]
     fn a_copy_never_outlives_its_key_nor_the_key_its_promise() {
-        assert_eq!(
-            [exptime(0), exptime(1), exptime(1000), exptime(1001)],
-            [0, 2, 2, 3]
-        );
-        assert!(
-            exptime(u32::MAX) > 1_000_000_000,
-            "more than 30 days: an absolute time"
-        );
+        assert_eq!([exptime(0), exptime(1), exptime(1000), exptime(1001)], [0, 2, 2, 3]);
+        assert!(exptime(u32::MAX) > 1_000_000_000, "more than 30 days: an absolute time");
         let left = |s| expiry_ms(Some(s));
         assert_eq!(
             [left("-1"), left("0"), left("1"), left("2")],
@@ -463,11 +434,7 @@ mod tests {
     async fn values_that_may_be_large_are_asked_for_their_lengths_first() {
         let commands: Vec<Command> = (0..100).map(|n| get(format!("k{n}"))).collect();
         // (length of the values, batches, values and lengths that are asked for)
-        let rows = [
-            (1 << 20, 1, [4, 96]),
-            (10, 1, [100, 96]),
-            (10, 3, [300, 96]),
-        ];
+        let rows = [(1 << 20, 1, [4, 96]), (10, 1, [100, 96]), (10, 3, [300, 96])];
         for (len, batches, expected) in rows {
             let (mut memcached, served) = server(len).await;
             for _ in 0..batches {
@@ -500,20 +467,9 @@ mod tests {
             answers.write_all(b"\r\nHD\r\n").await.unwrap();
             (stream, answers)
         };
-        let read = Verb::Get {
-            track: false,
-            most: LEN,
-            large: Some(LEN),
-        };
-        let write = Verb::Put {
-            value: vec![b'y'; LEN].into(),
-            ttl_ms: 0,
-            only_if: OnlyIf::Always,
-        };
-        let commands = [read, write].map(|verb| Command {
-            verb,
-            ..get("k".into())
-        });
+        let read = Verb::Get { track: false, most: LEN, large: Some(LEN) };
+        let write = Verb::Put { value: vec![b'y'; LEN].into(), ttl_ms: 0, only_if: OnlyIf::Always };
+        let commands = [read, write].map(|verb| Command { verb, ..get("k".into()) });
         let both = async { tokio::join!(memcached.execute(&commands), serve) };
         let both = tokio::time::timeout(Duration::from_secs(90), both).await;
         let outcomes = both.expect("neither waits for the other").0.unwrap();

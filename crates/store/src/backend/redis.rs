@@ -113,10 +113,7 @@ impl Redis {
     /// The same server, on a connection on which it tells of outside writes.
     async fn tracked(&self, told: Completions) -> anyhow::Result<Redis> {
         let info = self.client.get_connection_info().clone();
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3);
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info.set_redis_settings(settings).into_connection_info()?;
         let mut redis = Redis {
             client: Client::open(info)?,
@@ -179,10 +176,9 @@ fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
     };
     let event = |name| match name {
         // A name that no key has concerns no copy.
-        Value::BulkString(name) => key_of(&name).map(|(tenant, key)| OutsideEvent::Changed {
-            tenant,
-            key: key.into(),
-        }),
+        Value::BulkString(name) => {
+            key_of(&name).map(|(tenant, key)| OutsideEvent::Changed { tenant, key: key.into() })
+        }
         _ => Some(OutsideEvent::Everything),
     };
     names.into_iter().filter_map(event).collect()
@@ -197,9 +193,8 @@ impl Protocol for Redis {
             return Ok(vec![]);
         }
         let mut outcomes = ask(connection, commands, Bytes::Some).await?;
-        let unclear: Vec<usize> = (0..commands.len())
-            .filter(|at| outcomes[*at].is_none())
-            .collect();
+        let unclear: Vec<usize> =
+            (0..commands.len()).filter(|at| outcomes[*at].is_none()).collect();
         if !unclear.is_empty() {
             let again: Vec<Command> = unclear.iter().map(|at| commands[*at].clone()).collect();
             let clear = ask(connection, &again, Bytes::All).await?;
@@ -245,10 +240,8 @@ async fn measure(
     if cut.is_empty() {
         return Ok(());
     }
-    let lengths: Vec<redis::RedisResult<usize>> = pipeline
-        .query_async(connection)
-        .await
-        .map_err(|error| anyhow!("Redis: {error}"))?;
+    let lengths: Vec<redis::RedisResult<usize>> =
+        pipeline.query_async(connection).await.map_err(|error| anyhow!("Redis: {error}"))?;
     for (outcome, len) in cut.into_iter().zip(lengths) {
         *outcome = len.map_or(Outcome::Failed, Outcome::Large);
     }
@@ -278,10 +271,8 @@ async fn ask(
         add(command, bytes, &mut pipeline);
     }
     let asked_ns = boot_ns();
-    let values: Vec<redis::RedisResult<Value>> = pipeline
-        .query_async(connection)
-        .await
-        .map_err(|error| anyhow!("Redis: {error}"))?;
+    let values: Vec<redis::RedisResult<Value>> =
+        pipeline.query_async(connection).await.map_err(|error| anyhow!("Redis: {error}"))?;
     // The time to live was read at the other end, and has gone on since.
     let elapsed_ms = ((boot_ns() - asked_ns) / 1_000_000) as i64 + 1;
     let mut values = values.into_iter();
@@ -322,15 +313,9 @@ fn add(command: &Command, bytes: Bytes, pipeline: &mut Pipeline) {
             };
             pipeline.cmd("PTTL").arg(name);
         }
-        Verb::Delete {
-            only_if: OnlyIf::Absent,
-        } => drop(pipeline.cmd("EXISTS").arg(name)),
+        Verb::Delete { only_if: OnlyIf::Absent } => drop(pipeline.cmd("EXISTS").arg(name)),
         Verb::Delete { .. } => drop(pipeline.cmd("DEL").arg(name)),
-        Verb::Put {
-            value,
-            ttl_ms,
-            only_if,
-        } => {
+        Verb::Put { value, ttl_ms, only_if } => {
             pipeline.cmd("SET").arg(name).arg(&value[..]);
             if *ttl_ms > 0 {
                 pipeline.arg("PX").arg(*ttl_ms);
@@ -358,15 +343,8 @@ fn found(
                 return (left_ms == -2).then_some(Outcome::Absent);
             }
             // -1: it does not expire; -2: it has, between the two commands.
-            let left = if left_ms == -1 {
-                0
-            } else {
-                (left_ms - elapsed_ms).max(1)
-            };
-            Outcome::Value {
-                value,
-                expiry_ms: u32::try_from(left).unwrap_or(u32::MAX),
-            }
+            let left = if left_ms == -1 { 0 } else { (left_ms - elapsed_ms).max(1) };
+            Outcome::Value { value, expiry_ms: u32::try_from(left).unwrap_or(u32::MAX) }
         }
         (value, left_ms) => {
             // The value itself is nobody's business.
@@ -419,10 +397,7 @@ mod tests {
     #[test]
     fn an_invalidation_names_keys_or_everything() {
         let name = |name: &[u8]| Value::BulkString(name.into());
-        let changed = |tenant, key: &[u8]| OutsideEvent::Changed {
-            tenant,
-            key: key.into(),
-        };
+        let changed = |tenant, key: &[u8]| OutsideEvent::Changed { tenant, key: key.into() };
         // (data, events)
         let rows = [
             (vec![Value::Nil], vec![OutsideEvent::Everything]),
@@ -432,10 +407,7 @@ mod tests {
                 vec![changed(0, b"a"), changed(7, b"b")],
             ),
             (vec![Value::Array(vec![name(b"shortstop:?")])], vec![]),
-            (
-                vec![Value::Array(vec![Value::Int(1)])],
-                vec![OutsideEvent::Everything],
-            ),
+            (vec![Value::Array(vec![Value::Int(1)])], vec![OutsideEvent::Everything]),
         ];
         for (data, events) in rows {
             assert_eq!(changes(data.clone()), events, "{data:?}");

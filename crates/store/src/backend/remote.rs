@@ -70,7 +70,9 @@ pub(super) enum Verb {
         only_if: OnlyIf,
     },
     /// Remove it; where it must be absent only look whether it is.
-    Delete { only_if: OnlyIf },
+    Delete {
+        only_if: OnlyIf,
+    },
 }
 
 impl Command {
@@ -194,18 +196,8 @@ impl Remote {
         // Asked in order, so that a value written before is paired with its version, and
         // none later.
         let version = self.versions.of(key);
-        let verb = Verb::Get {
-            track,
-            most: self.most,
-            large: None,
-        };
-        self.send(Command {
-            ticket,
-            tenant: key.tenant,
-            name,
-            version,
-            verb,
-        })
+        let verb = Verb::Get { track, most: self.most, large: None };
+        self.send(Command { ticket, tenant: key.tenant, name, version, verb })
     }
 
     /// What the backend checks of a condition, or that it does not hold.
@@ -260,18 +252,8 @@ impl Backend for Remote {
             Err(mismatch) => return Answer::Now(mismatch),
         };
         self.versions.set(key, put.version);
-        let verb = Verb::Put {
-            value: put.value.clone(),
-            ttl_ms: put.ttl_ms,
-            only_if,
-        };
-        self.send(Command {
-            ticket,
-            tenant: key.tenant,
-            name,
-            version: put.version,
-            verb,
-        })
+        let verb = Verb::Put { value: put.value.clone(), ttl_ms: put.ttl_ms, only_if };
+        self.send(Command { ticket, tenant: key.tenant, name, version: put.version, verb })
     }
 
     fn delete(
@@ -499,21 +481,14 @@ async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut
 }
 
 fn completion(command: Command, outcome: Outcome) -> Completion {
-    let Command {
-        ticket,
-        version,
-        verb,
-        ..
-    } = command;
+    let Command { ticket, version, verb, .. } = command;
     if let Verb::Get { .. } = verb {
         return Completion::Get(
             ticket,
             match outcome {
-                Outcome::Value { value, expiry_ms } => ReadOutcome::Item(Item {
-                    value,
-                    version,
-                    expiry_ms,
-                }),
+                Outcome::Value { value, expiry_ms } => {
+                    ReadOutcome::Item(Item { value, version, expiry_ms })
+                }
                 Outcome::Absent => ReadOutcome::Absent,
                 Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),
                 _ => ReadOutcome::Failed,
@@ -523,21 +498,14 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
     let change = match (outcome, &verb) {
         (Outcome::Done, _) => Change::Done(version),
         // It is there, with the version that this write has raised it to all the same.
-        (
-            Outcome::NotStored,
-            Verb::Put {
-                only_if: OnlyIf::Absent,
-                ..
-            },
-        ) => Change::Mismatch(version),
+        (Outcome::NotStored, Verb::Put { only_if: OnlyIf::Absent, .. }) => {
+            Change::Mismatch(version)
+        }
         (Outcome::NotStored, Verb::Delete { .. }) => Change::Mismatch(version),
         (Outcome::NotStored, _) => Change::Mismatch(wire::VERSION_ABSENT),
-        (
-            Outcome::Absent,
-            Verb::Delete {
-                only_if: OnlyIf::Present,
-            },
-        ) => Change::Mismatch(wire::VERSION_ABSENT),
+        (Outcome::Absent, Verb::Delete { only_if: OnlyIf::Present }) => {
+            Change::Mismatch(wire::VERSION_ABSENT)
+        }
         (Outcome::Absent, _) => Change::NotFound,
         (Outcome::TooLarge, _) => Change::TooLarge,
         (Outcome::Full, _) => Change::Full,
@@ -558,19 +526,11 @@ struct Versions {
 
 impl Versions {
     fn new(floor: u64, limit: usize) -> Versions {
-        Versions {
-            known: HashMap::new(),
-            order: VecDeque::new(),
-            floor,
-            limit,
-        }
+        Versions { known: HashMap::new(), order: VecDeque::new(), floor, limit }
     }
 
     fn of(&self, key: Key<'_>) -> u64 {
-        self.known
-            .get(&(key.tenant, key.hash))
-            .copied()
-            .unwrap_or(self.floor)
+        self.known.get(&(key.tenant, key.hash)).copied().unwrap_or(self.floor)
     }
 
     fn set(&mut self, key: Key<'_>, version: u64) {
@@ -608,11 +568,7 @@ mod tests {
     use super::*;
 
     fn key(n: u8) -> Key<'static> {
-        Key {
-            tenant: 0,
-            hash: KeyHash([n; 16]),
-            bytes: b"k",
-        }
+        Key { tenant: 0, hash: KeyHash([n; 16]), bytes: b"k" }
     }
 
     #[test]
@@ -624,11 +580,7 @@ mod tests {
         versions.set(key(1), 13);
         versions.set(key(3), 14);
         assert_eq!(versions.of(key(1)), 13, "written again since: kept");
-        assert_eq!(
-            versions.of(key(2)),
-            12,
-            "forgotten: the floor is its version"
-        );
+        assert_eq!(versions.of(key(2)), 12, "forgotten: the floor is its version");
         assert_eq!(versions.of(key(9)), 12);
     }
 
@@ -656,19 +608,10 @@ mod tests {
         for ticket in 0..2 {
             assert_eq!(remote.get(key(1), 0, ticket), Answer::Later);
         }
-        assert_eq!(
-            done.recv().await,
-            Some(Completion::Get(0, ReadOutcome::Failed))
-        );
-        assert_eq!(
-            done.recv().await,
-            Some(Completion::Get(1, ReadOutcome::Failed))
-        );
+        assert_eq!(done.recv().await, Some(Completion::Get(0, ReadOutcome::Failed)));
+        assert_eq!(done.recv().await, Some(Completion::Get(1, ReadOutcome::Failed)));
         assert_eq!(remote.get(key(1), 0, 2), Answer::Later);
-        assert_eq!(
-            done.recv().await,
-            Some(Completion::Get(2, ReadOutcome::Failed))
-        );
+        assert_eq!(done.recv().await, Some(Completion::Get(2, ReadOutcome::Failed)));
         let deleted = remote.delete(key(1), Condition::Always, 2, 0, 3);
         assert_eq!(deleted, Answer::Later);
         let failed = Completion::Change(3, Change::Failed);
@@ -688,18 +631,15 @@ mod tests {
         async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
             let bytes = commands.iter().map(Command::large_bytes).sum();
             let large = commands.iter().filter(|command| command.large_bytes() > 0);
-            let _ = self
-                .batches
-                .send((bytes, large.map(|command| command.tenant).collect()));
+            let _ = self.batches.send((bytes, large.map(|command| command.tenant).collect()));
             tokio::task::yield_now().await;
             let outcome = |command: &Command| match &command.verb {
                 Verb::Get { large: None, .. } if command.name.ends_with(b"l") => {
                     Outcome::Large(MIB)
                 }
-                Verb::Get { large, .. } => Outcome::Value {
-                    value: vec![0; large.unwrap_or(1)],
-                    expiry_ms: 0,
-                },
+                Verb::Get { large, .. } => {
+                    Outcome::Value { value: vec![0; large.unwrap_or(1)], expiry_ms: 0 }
+                }
                 _ => Outcome::Done,
             };
             Ok(commands.iter().map(outcome).collect())
@@ -710,11 +650,7 @@ mod tests {
 
     fn named(tenant: u32, bytes: &[u8]) -> Key<'_> {
         let hash = KeyHash::default();
-        Key {
-            tenant,
-            hash,
-            bytes,
-        }
+        Key { tenant, hash, bytes }
     }
 
     #[tokio::test]
@@ -755,19 +691,11 @@ mod tests {
         let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
         let value = Bytes::from(vec![1; 3 * MIB]);
         for ticket in 0..10 {
-            let put = Put {
-                value: &value,
-                ttl_ms: 0,
-                condition: Condition::Always,
-                version: 9,
-            };
+            let put = Put { value: &value, ttl_ms: 0, condition: Condition::Always, version: 9 };
             remote.put(named(7, b"l"), put, 0, ticket);
         }
         for ticket in 0..10 {
-            assert_eq!(
-                done.recv().await,
-                Some(Completion::Change(ticket, Change::Done(9)))
-            );
+            assert_eq!(done.recv().await, Some(Completion::Change(ticket, Change::Done(9))));
         }
         while let Ok((bytes, _)) = seen.try_recv() {
             assert_eq!(bytes, 3 * MIB);
@@ -800,10 +728,7 @@ mod tests {
             }
         }
         // A batch that is answered, one that is under way, one that has no room, and the write.
-        assert!(
-            before <= 3 * BATCH_BYTES / MIB + 1,
-            "{before} answers before it"
-        );
+        assert!(before <= 3 * BATCH_BYTES / MIB + 1, "{before} answers before it");
         for _ in before + 2..202 {
             assert!(done.recv().await.is_some(), "all are answered");
         }
@@ -816,10 +741,7 @@ mod tests {
         let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions, PATIENCE);
         remote.longest(MIB - 1);
         remote.get(named(7, b"l"), 0, 1);
-        assert_eq!(
-            done.recv().await,
-            Some(Completion::Get(1, ReadOutcome::TooLarge(5)))
-        );
+        assert_eq!(done.recv().await, Some(Completion::Get(1, ReadOutcome::TooLarge(5))));
     }
 
     #[test]
@@ -836,20 +758,11 @@ mod tests {
 
     #[test]
     fn tenants_cannot_name_one_anothers_keys() {
-        let of = |tenant, bytes| {
-            name_of(Key {
-                tenant,
-                hash: KeyHash::default(),
-                bytes,
-            })
-        };
+        let of = |tenant, bytes| name_of(Key { tenant, hash: KeyHash::default(), bytes });
         assert_eq!(of(0, b"a"), Some(b"a".to_vec()));
         assert_eq!(of(7, b"a"), Some(b"shortstop:7:a".to_vec()));
         assert_eq!(of(0, b"shortstop:7:a"), None);
-        assert_eq!(
-            of(8, b"shortstop:7:a"),
-            Some(b"shortstop:8:shortstop:7:a".to_vec())
-        );
+        assert_eq!(of(8, b"shortstop:7:a"), Some(b"shortstop:8:shortstop:7:a".to_vec()));
     }
 
     #[test]

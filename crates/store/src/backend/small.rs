@@ -19,10 +19,7 @@ pub(super) struct Small {
 
 impl Small {
     pub fn new() -> Small {
-        Small {
-            marks: vec![0; KEYS],
-            hashing: Hashing::default(),
-        }
+        Small { marks: vec![0; KEYS], hashing: Hashing::default() }
     }
 
     /// Whether the value of this key was small.

@@ -107,11 +107,7 @@ mod tests {
     use super::*;
 
     fn ask(node: NodeId, number: u64, write: Option<WriteId>) -> Ask {
-        Ask {
-            epoch: Epoch::new(node, number),
-            write,
-            since_ns: 100,
-        }
+        Ask { epoch: Epoch::new(node, number), write, since_ns: 100 }
     }
 
     #[test]

@@ -127,11 +127,7 @@ impl<A> Leases<A> {
     /// Leases of this length. Each switch's first term is this one, which no other life of the
     /// store comes near.
     pub fn new(length_ns: Nanos, first_term: u64) -> Leases<A> {
-        Leases {
-            by_switch: BTreeMap::new(),
-            length_ns,
-            first_term,
-        }
+        Leases { by_switch: BTreeMap::new(), length_ns, first_term }
     }
 
     /// How long the granter counts, from when it answers.
@@ -151,10 +147,7 @@ impl<A> Leases<A> {
         asked_ns: Nanos,
         now_ns: Nanos,
     ) -> LeaseAnswer {
-        let asked = LeaseRequest {
-            theirs_ns: asked_ns,
-            ours_ns: now_ns,
-        };
+        let asked = LeaseRequest { theirs_ns: asked_ns, ours_ns: now_ns };
         let length_ns = self.length_ns();
         let parts = if mutant(Mutant::LeaseCutShort) { 2 } else { 1 };
         let until_ns = now_ns + length_ns / parts;
@@ -169,10 +162,7 @@ impl<A> Leases<A> {
             lease.asked = asked;
             lease.until_ns = until_ns;
             lease.address = address;
-            return LeaseAnswer::Lent {
-                term: lease.term,
-                new_term: false,
-            };
+            return LeaseAnswer::Lent { term: lease.term, new_term: false };
         }
         let last = self.by_switch.get(&switch).map(|lease| lease.term);
         let raised = u64::from(!mutant(Mutant::TermNotRaised));
@@ -183,27 +173,14 @@ impl<A> Leases<A> {
         let term = term.wrapping_add(raised * their_clock);
         self.by_switch.insert(
             switch,
-            Lease {
-                term,
-                until_ns,
-                asked,
-                went_back: false,
-                address,
-                renewal_stopped: false,
-            },
+            Lease { term, until_ns, asked, went_back: false, address, renewal_stopped: false },
         );
-        LeaseAnswer::Lent {
-            term,
-            new_term: true,
-        }
+        LeaseAnswer::Lent { term, new_term: true }
     }
 
     /// The term of a switch's lease, if it holds one now.
     pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u64> {
-        self.by_switch
-            .get(&switch)
-            .filter(|lease| now_ns < lease.until_ns)
-            .map(|lease| lease.term)
+        self.by_switch.get(&switch).filter(|lease| now_ns < lease.until_ns).map(|lease| lease.term)
     }
 
     /// Whether a switch holds a lease of this very term now. Otherwise copies granted in the term
@@ -224,19 +201,13 @@ impl<A> Leases<A> {
 
     /// Lets the lease of this term run out: the switch does not answer.
     pub fn stop_renewing(&mut self, switch: SwitchId, term: u64) {
-        if let Some(lease) = self
-            .by_switch
-            .get_mut(&switch)
-            .filter(|lease| lease.term == term)
-        {
+        if let Some(lease) = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term) {
             lease.renewal_stopped = true;
         }
     }
 
     /// Every switch that ever asked, with its lease.
     pub fn iter(&self) -> impl Iterator<Item = (SwitchId, &Lease<A>)> {
-        self.by_switch
-            .iter()
-            .map(|(switch, lease)| (*switch, lease))
+        self.by_switch.iter().map(|(switch, lease)| (*switch, lease))
     }
 }

@@ -89,11 +89,7 @@ pub fn judge(
         };
     }
     let Some(key) = key else {
-        return if named.life == own {
-            LifeVerdict::Decide
-        } else {
-            LifeVerdict::StoreHas
-        };
+        return if named.life == own { LifeVerdict::Decide } else { LifeVerdict::StoreHas };
     };
     let age_ns = now_ns.saturating_sub(key.since_ns);
     if named.life == key.life || mutant(Mutant::LifeKept) && named.life == own {
@@ -121,34 +117,19 @@ mod tests {
     const OTHER: u16 = 99;
 
     fn write(life: u16) -> NamedLife {
-        NamedLife {
-            life,
-            past_owners: false,
-            absorbable: true,
-        }
+        NamedLife { life, past_owners: false, absorbable: true }
     }
 
     fn past(life: u16) -> NamedLife {
-        NamedLife {
-            past_owners: true,
-            ..write(life)
-        }
+        NamedLife { past_owners: true, ..write(life) }
     }
 
     fn delete(life: u16) -> NamedLife {
-        NamedLife {
-            absorbable: false,
-            ..write(life)
-        }
+        NamedLife { absorbable: false, ..write(life) }
     }
 
     fn key(tells: bool) -> KeyLife {
-        KeyLife {
-            life: AFTER,
-            since_ns: 0,
-            before: OWN,
-            ended: EndedLoan { life: LOAN, tells },
-        }
+        KeyLife { life: AFTER, since_ns: 0, before: OWN, ended: EndedLoan { life: LOAN, tells } }
     }
 
     #[test]

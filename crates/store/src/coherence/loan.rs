@@ -160,11 +160,7 @@ struct Inquiry {
 
 impl Inquiry {
     fn from(now_ns: Nanos) -> Inquiry {
-        Inquiry {
-            since_ns: now_ns,
-            next_ns: now_ns,
-            backoff_ns: BACKOFF_FIRST_NS,
-        }
+        Inquiry { since_ns: now_ns, next_ns: now_ns, backoff_ns: BACKOFF_FIRST_NS }
     }
 
     /// Whether it is to be asked now.
@@ -213,12 +209,7 @@ pub struct Loan<V> {
 impl<V: Clone> Loan<V> {
     /// A loan to be made, to switches of which the owner holds a lease of this term.
     pub fn new(terms: Terms, term: u64, now_ns: Nanos) -> Loan<V> {
-        Loan::make(
-            terms,
-            OwnerLease::In(term),
-            Phase::Preparing(Role::Keeper),
-            now_ns,
-        )
+        Loan::make(terms, OwnerLease::In(term), Phase::Preparing(Role::Keeper), now_ns)
     }
 
     /// A loan that a former life of the store made, which is called back now. Whatever leases it
@@ -230,10 +221,7 @@ impl<V: Clone> Loan<V> {
     }
 
     fn make(terms: Terms, lent: OwnerLease, phase: Phase, now_ns: Nanos) -> Loan<V> {
-        let party = |switch| Party {
-            switch,
-            ..Party::default()
-        };
+        let party = |switch| Party { switch, ..Party::default() };
         Loan {
             lent,
             owner: party(terms.owner),
@@ -243,11 +231,7 @@ impl<V: Clone> Loan<V> {
             told: false,
             away_since_ns: None,
             newest: None,
-            backed: BackendState {
-                version: terms.base,
-                putting: None,
-                not_before_ns: 0,
-            },
+            backed: BackendState { version: terms.base, putting: None, not_before_ns: 0 },
             pull_ns: 0,
             pulling: false,
             owner_done_ns: None,
@@ -559,11 +543,7 @@ impl<V: Clone> Loan<V> {
             self.asking = Inquiry::from(now_ns);
         }
         if self.pulling && self.asking.is_due(now_ns) {
-            out.push(Act::Take {
-                role: Role::Keeper,
-                seal: false,
-                newest: self.newest_version(),
-            });
+            out.push(Act::Take { role: Role::Keeper, seal: false, newest: self.newest_version() });
         }
         let pull_ns = if self.pulling {
             let until_ns = self.asking.since_ns + self.terms.bound_ns / 2;
@@ -625,19 +605,11 @@ impl<V: Clone> Loan<V> {
         if self.asking.is_due(now_ns) {
             for role in [Role::Owner, Role::Keeper] {
                 if self.party(role).answer.is_none() {
-                    out.push(Act::Take {
-                        role,
-                        seal: true,
-                        newest: self.newest_version(),
-                    });
+                    out.push(Act::Take { role, seal: true, newest: self.newest_version() });
                 }
             }
         }
-        let lease_ns = if serves {
-            self.owner_until_ns(leases)
-        } else {
-            Nanos::MAX
-        };
+        let lease_ns = if serves { self.owner_until_ns(leases) } else { Nanos::MAX };
         let next_ns = self.asking.next_ns.min(until_ns.unwrap_or(Nanos::MAX));
         next_ns.min(lease_ns)
     }

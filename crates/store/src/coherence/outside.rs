@@ -122,9 +122,7 @@ impl<K: Hash + Eq> OutsideWatch<K> {
             self.open_since_ns
         } else {
             let held = self.open.iter().filter(|(key, _)| holds(key));
-            held.map(|(_, since_ns)| *since_ns)
-                .min()
-                .unwrap_or(Nanos::MAX)
+            held.map(|(_, since_ns)| *since_ns).min().unwrap_or(Nanos::MAX)
         };
         let age_ns = now_ns.saturating_sub(since_ns.min(open_ns));
         (age_ns <= length_ns / 2).then(|| length_ns - age_ns)
@@ -150,10 +148,7 @@ mod tests {
         assert_eq!(outside.lendable_ns(LENGTH, 1000, |_| true), Some(500));
         assert_eq!(outside.lendable_ns(LENGTH, 1001, |_| true), None);
         let unneeded: OutsideWatch<u8> = OutsideWatch::new(Watch::Unneeded, 0);
-        assert_eq!(
-            unneeded.lendable_ns(LENGTH, 1_000_000, |_| true),
-            Some(LENGTH)
-        );
+        assert_eq!(unneeded.lendable_ns(LENGTH, 1_000_000, |_| true), Some(LENGTH));
     }
 
     #[test]
@@ -165,11 +160,7 @@ mod tests {
         assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(700));
         assert_eq!(outside.lendable_ns(LENGTH, 800, |_| false), Some(1000));
         outside.opened(1);
-        assert_eq!(
-            outside.lendable_ns(LENGTH, 800, |_| true),
-            Some(700),
-            "as before"
-        );
+        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(700), "as before");
         outside.closed(&1);
         assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(1000));
     }
@@ -196,11 +187,7 @@ mod tests {
         outside.all_opened();
         assert!(outside.may_grant_reads());
         assert_eq!(outside.lendable_ns(LENGTH, 300, |_| false), Some(1000));
-        assert_eq!(
-            outside.lendable_ns(LENGTH, 300, |_| true),
-            Some(800),
-            "from before"
-        );
+        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| true), Some(800), "from before");
     }
 
     #[test]

@@ -14,11 +14,7 @@ pub struct Parts {
 impl Parts {
     /// None of so many, at least one.
     pub fn new(parts: usize) -> Parts {
-        Parts {
-            come: vec![false; parts],
-            missing: parts,
-            first: 0,
-        }
+        Parts { come: vec![false; parts], missing: parts, first: 0 }
     }
 
     /// Whether this one has come.

@@ -19,11 +19,7 @@ pub struct Epochs {
 impl Epochs {
     /// All numbers are above this one, which is of the time that is now.
     pub fn new(first: u64, now_ns: Nanos) -> Epochs {
-        Epochs {
-            first,
-            since_ns: now_ns,
-            newest: first,
-        }
+        Epochs { first, since_ns: now_ns, newest: first }
     }
 
     /// Whether more were taken than time allows: a life that began now would take some of
@@ -138,13 +134,7 @@ pub struct Replica<V> {
 impl<V> Replica<V> {
     /// Without a value, under this epoch, which was just taken.
     pub fn new(epoch: u64, now_ns: Nanos) -> Replica<V> {
-        Replica {
-            epoch,
-            epoch_ns: now_ns,
-            valid: None,
-            told: None,
-            candidate: None,
-        }
+        Replica { epoch, epoch_ns: now_ns, valid: None, told: None, candidate: None }
     }
 
     /// Its epoch.
@@ -214,11 +204,7 @@ impl<V> Replica<V> {
             0 => 0,
             _ => (self.epoch_ns + life_ns).saturating_sub(MARGIN_NS).max(1),
         };
-        self.valid = Some(CopiedValue {
-            value,
-            version,
-            expires_ns,
-        });
+        self.valid = Some(CopiedValue { value, version, expires_ns });
         self.candidate = None;
         true
     }
@@ -305,10 +291,7 @@ mod tests {
         assert!(replica.serve(&lease, 4 * S).is_some(), "the same term");
         assert!(lease.lent(8, 4 * S, 2 * S, 4 * S, epochs.newest()));
         assert!(replica.serve(&lease, 4 * S).is_none());
-        assert!(
-            !replica.install(epoch, &lease, (), 1, 0),
-            "of the term before"
-        );
+        assert!(!replica.install(epoch, &lease, (), 1, 0), "of the term before");
     }
 
     #[test]

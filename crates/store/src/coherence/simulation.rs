@@ -19,11 +19,7 @@ const LEASE: Nanos = 100 * MS;
 enum Message {
     /// To the store, through a switch or none: a write of the next value, with the epoch taken on
     /// the way.
-    Write {
-        client: usize,
-        request: u64,
-        epoch: Epoch,
-    },
+    Write { client: usize, request: u64, epoch: Epoch },
     /// To the store: a read through switch X that asks for a grant.
     Fetch(Epoch),
     /// To a switch: a grant.
@@ -35,11 +31,7 @@ enum Message {
     /// To the store: a switch's clock when it asked.
     LeaseRequest { switch: SwitchId, sent: Nanos },
     /// To a switch.
-    LeaseReply {
-        switch: SwitchId,
-        sent: Nanos,
-        term: u64,
-    },
+    LeaseReply { switch: SwitchId, sent: Nanos, term: u64 },
 }
 
 /// One switch's half.
@@ -83,8 +75,7 @@ impl Switch {
     }
 
     fn serves(&self, now: Nanos) -> Option<u32> {
-        self.value
-            .filter(|_| now < self.lease_until && self.entry_epoch > self.floor)
+        self.value.filter(|_| now < self.lease_until && self.entry_epoch > self.floor)
     }
 }
 
@@ -150,21 +141,13 @@ impl World {
 
     fn happen(&mut self, event: Event, requests: &mut [u64; 2]) -> Result<(), TestCaseError> {
         match event {
-            Event::Write {
-                client,
-                through,
-                again,
-            } => {
+            Event::Write { client, through, again } => {
                 requests[client] += u64::from(!again || requests[client] == 0);
                 let epoch = match self.switches.get_mut(through) {
                     Some(switch) => Epoch::new(through as u16 + 1, switch.take_epoch()),
                     None => Epoch::NONE,
                 };
-                self.flying.push(Message::Write {
-                    client,
-                    request: requests[client],
-                    epoch,
-                });
+                self.flying.push(Message::Write { client, request: requests[client], epoch });
             }
             Event::Fetch(at) => {
                 let epoch = Epoch::new(at as u16 + 1, self.switches[at].entry_epoch);
@@ -172,20 +155,13 @@ impl World {
             }
             Event::Read(at) => {
                 if let Some(value) = self.switches[at].serves(self.now) {
-                    prop_assert!(
-                        value >= self.known,
-                        "read {value}, but {} is known",
-                        self.known
-                    );
+                    prop_assert!(value >= self.known, "read {value}, but {} is known", self.known);
                     self.known = value;
                 }
             }
             Event::Renew(at) => {
                 let switch = at as u16 + 1;
-                self.flying.push(Message::LeaseRequest {
-                    switch,
-                    sent: self.now,
-                });
+                self.flying.push(Message::LeaseRequest { switch, sent: self.now });
             }
             Event::Deliver(which) if !self.flying.is_empty() => {
                 let which = which % self.flying.len();
@@ -193,8 +169,7 @@ impl World {
                 self.deliver(message)?;
             }
             Event::Duplicate(which) if !self.flying.is_empty() => {
-                self.flying
-                    .push(self.flying[which % self.flying.len()].clone());
+                self.flying.push(self.flying[which % self.flying.len()].clone());
             }
             Event::Lose(which) if !self.flying.is_empty() => {
                 self.flying.swap_remove(which % self.flying.len());
@@ -211,17 +186,9 @@ impl World {
     fn deliver(&mut self, message: Message) -> Result<(), TestCaseError> {
         let now = self.now;
         match message {
-            Message::Write {
-                client,
-                request,
-                epoch,
-            } => {
+            Message::Write { client, request, epoch } => {
                 if self.windows[client].begin(request, 4) == Verdict::New {
-                    let write = Write {
-                        told_stores: false,
-                        epoch,
-                        body: (client, request),
-                    };
+                    let write = Write { told_stores: false, epoch, body: (client, request) };
                     if let Submission::Refused(_) = self.store.submit(write, 3) {
                         self.windows[client].forget(request);
                     }
@@ -230,10 +197,7 @@ impl World {
             }
             Message::Fetch(epoch) => {
                 if self.store.grant(epoch, &self.leases, true, now).is_ok() {
-                    self.flying.push(Message::Grant {
-                        epoch,
-                        value: self.value,
-                    });
+                    self.flying.push(Message::Grant { epoch, value: self.value });
                 }
             }
             Message::Grant { epoch, value } => {
@@ -262,31 +226,18 @@ impl World {
     fn poll(&mut self) -> Result<(), TestCaseError> {
         let mut sent = vec![];
         while self.store.poll(&mut self.leases, self.now, &mut sent) == Step::Apply {
-            let Some(Write {
-                epoch,
-                body: (client, request),
-                ..
-            }) = self.store.applied(0)
-            else {
+            let Some(Write { epoch, body: (client, request), .. }) = self.store.applied(0) else {
                 break;
             };
             prop_assert!(self.applied.insert((client, request)), "applied twice");
             self.value += 1;
             self.known = self.value;
             self.windows[client].finish(request, self.value);
-            if self
-                .store
-                .grant(epoch, &self.leases, true, self.now)
-                .is_ok()
-            {
-                self.flying.push(Message::Grant {
-                    epoch,
-                    value: self.value,
-                });
+            if self.store.grant(epoch, &self.leases, true, self.now).is_ok() {
+                self.flying.push(Message::Grant { epoch, value: self.value });
             }
         }
-        self.flying
-            .extend(sent.into_iter().map(Message::Invalidate));
+        self.flying.extend(sent.into_iter().map(Message::Invalidate));
         Ok(())
     }
 }
@@ -323,19 +274,7 @@ fn the_simulation_exercises_what_it_checks() {
         (Some(0), 0),
         "a copy is served"
     );
-    let around = Event::Write {
-        client: 0,
-        through: SWITCHES,
-        again: false,
-    };
-    assert_eq!(
-        run(&[around, first.clone()]),
-        (Some(0), 0),
-        "the write waits for it"
-    );
-    assert_eq!(
-        run(&[first.clone(), first]),
-        (None, 1),
-        "invalidated, acknowledged, applied"
-    );
+    let around = Event::Write { client: 0, through: SWITCHES, again: false };
+    assert_eq!(run(&[around, first.clone()]), (Some(0), 0), "the write waits for it");
+    assert_eq!(run(&[first.clone(), first]), (None, 1), "invalidated, acknowledged, applied");
 }

@@ -19,11 +19,7 @@ impl Story {
         for switch in switches {
             leases.request(*switch, (), 0, 0);
         }
-        Story {
-            key: KeyState::default(),
-            leases,
-            sent: vec![],
-        }
+        Story { key: KeyState::default(), leases, sent: vec![] }
     }
 
     fn granted(mut self, copies: &[(SwitchId, u64)]) -> Story {
@@ -34,16 +30,11 @@ impl Story {
     }
 
     fn grant(&mut self, switch: SwitchId, number: u64, at: Nanos) -> Result<(), NoGrant> {
-        self.key
-            .grant(Epoch::new(switch, number), &self.leases, true, at)
+        self.key.grant(Epoch::new(switch, number), &self.leases, true, at)
     }
 
     fn submit(&mut self, epoch: Epoch, body: &'static str) -> Submission<&'static str> {
-        let write = Write {
-            epoch,
-            told_stores: false,
-            body,
-        };
+        let write = Write { epoch, told_stores: false, body };
         self.key.submit(write, 2)
     }
 
@@ -69,11 +60,7 @@ fn rule_3_writes_to_a_key_go_one_at_a_time_in_order() {
     assert_eq!(s.poll(0), Step::Apply);
     assert_eq!(s.submit(Epoch::NONE, "b"), Submission::Queued);
     assert_eq!(s.submit(Epoch::NONE, "c"), Submission::Queued);
-    assert_eq!(
-        s.submit(Epoch::NONE, "d"),
-        Submission::Refused("d"),
-        "the queue holds two"
-    );
+    assert_eq!(s.submit(Epoch::NONE, "d"), Submission::Refused("d"), "the queue holds two");
     assert_eq!(s.poll(0), Step::Applying);
     for body in ["a", "b", "c"] {
         assert_eq!(s.apply(), body);
@@ -86,68 +73,18 @@ fn rule_3_writes_to_a_key_go_one_at_a_time_in_order() {
 #[test]
 fn rule_4_whom_a_write_waits_for() {
     // (copies granted, the write's epoch, whom it waits for, why)
-    type Row = (
-        &'static [(SwitchId, u64)],
-        Epoch,
-        &'static [(SwitchId, u64)],
-        &'static str,
-    );
+    type Row = (&'static [(SwitchId, u64)], Epoch, &'static [(SwitchId, u64)], &'static str);
     let rows: &[Row] = &[
         (&[], Epoch::NONE, &[], "no copies"),
-        (
-            &[],
-            Epoch::new(1, 5),
-            &[],
-            "no copies; X had no entry but took an epoch",
-        ),
-        (
-            &[(1, 4)],
-            Epoch::new(1, 5),
-            &[],
-            "5 > 4: X is invalid for certain",
-        ),
-        (
-            &[(1, 5)],
-            Epoch::new(1, 5),
-            &[(1, 5)],
-            "equal: the grant may have come after the write",
-        ),
-        (
-            &[(1, 6)],
-            Epoch::new(1, 5),
-            &[(1, 6)],
-            "X was granted more since the write passed it",
-        ),
-        (
-            &[(1, 4)],
-            Epoch::NONE,
-            &[(1, 4)],
-            "the write did not pass X",
-        ),
-        (
-            &[(1, 4), (2, 9)],
-            Epoch::new(1, 5),
-            &[(2, 9)],
-            "X is done, Y is off the path",
-        ),
-        (
-            &[(2, 1)],
-            Epoch::new(1, 5),
-            &[(2, 1)],
-            "X's number says nothing of Y",
-        ),
-        (
-            &[(1, 4), (1, 8)],
-            Epoch::new(1, 8),
-            &[(1, 8)],
-            "the highest grant counts",
-        ),
-        (
-            &[(1, 8), (1, 4)],
-            Epoch::new(1, 8),
-            &[(1, 8)],
-            "in whatever order they were given",
-        ),
+        (&[], Epoch::new(1, 5), &[], "no copies; X had no entry but took an epoch"),
+        (&[(1, 4)], Epoch::new(1, 5), &[], "5 > 4: X is invalid for certain"),
+        (&[(1, 5)], Epoch::new(1, 5), &[(1, 5)], "equal: the grant may have come after the write"),
+        (&[(1, 6)], Epoch::new(1, 5), &[(1, 6)], "X was granted more since the write passed it"),
+        (&[(1, 4)], Epoch::NONE, &[(1, 4)], "the write did not pass X"),
+        (&[(1, 4), (2, 9)], Epoch::new(1, 5), &[(2, 9)], "X is done, Y is off the path"),
+        (&[(2, 1)], Epoch::new(1, 5), &[(2, 1)], "X's number says nothing of Y"),
+        (&[(1, 4), (1, 8)], Epoch::new(1, 8), &[(1, 8)], "the highest grant counts"),
+        (&[(1, 8), (1, 4)], Epoch::new(1, 8), &[(1, 8)], "in whatever order they were given"),
     ];
     for (copies, epoch, waits, why) in rows {
         let mut s = Story::with_leases(&[1, 2]).granted(copies);
@@ -206,9 +143,7 @@ fn rule_4_invalidations_are_repeated_ever_more_slowly() {
     s.submit(Epoch::NONE, "w");
     let (mut at, mut gaps) = (0, vec![]);
     for _ in 0..8 {
-        let Step::Wait(next) = s.poll(at) else {
-            panic!("still waiting")
-        };
+        let Step::Wait(next) = s.poll(at) else { panic!("still waiting") };
         assert_eq!(s.sent_to(), [(1, 4)]);
         gaps.push((next - at) / MS);
         at = next;
@@ -230,25 +165,14 @@ fn rule_5_when_a_grant_is_given() {
     let again = s.key.grant(Epoch::new(1, 8), &s.leases, false, 0);
     assert_eq!(again, Ok(()), "it takes no more room");
     s.submit(Epoch::NONE, "w");
-    assert_eq!(
-        s.grant(1, 9, 0),
-        Err(NoGrant::WritePending),
-        "not even before the first poll"
-    );
+    assert_eq!(s.grant(1, 9, 0), Err(NoGrant::WritePending), "not even before the first poll");
     s.poll(0);
     assert_eq!(s.grant(1, 9, 0), Err(NoGrant::WritePending));
     s.key.prove_invalid(Epoch::new(1, 9));
     assert_eq!(s.poll(0), Step::Apply);
-    assert_eq!(
-        s.grant(1, 10, 0),
-        Err(NoGrant::WritePending),
-        "the backend has it"
-    );
+    assert_eq!(s.grant(1, 10, 0), Err(NoGrant::WritePending), "the backend has it");
     s.apply();
-    assert!(
-        s.key.copies().is_empty(),
-        "after a write nobody holds a copy"
-    );
+    assert!(s.key.copies().is_empty(), "after a write nobody holds a copy");
     assert_eq!(s.grant(1, 10, 0), Ok(()), "unless granted with its answer");
 }
 
@@ -319,19 +243,9 @@ fn rule_6_a_clock_that_jumped_is_not_renewed_in_its_term() {
         (300, 300, true, "both went on"),
         (0, 300, true, "it was paused, or its request comes twice"),
         (700, 300, true, "the first request was on its way for long"),
-        (
-            -100,
-            300,
-            false,
-            "it went back to a snapshot, or started anew",
-        ),
+        (-100, 300, false, "it went back to a snapshot, or started anew"),
         (-9000, 300, false, "likewise"),
-        (
-            1500,
-            300,
-            false,
-            "another machine, or we stood still or went back",
-        ),
+        (1500, 300, false, "another machine, or we stood still or went back"),
     ];
     for first in [50_000, u64::MAX / MS - 100] {
         for (theirs, ours, is_renewed, why) in rows {
@@ -339,13 +253,7 @@ fn rule_6_a_clock_that_jumped_is_not_renewed_in_its_term() {
             let at = |ms: i64| (first * MS).wrapping_add_signed(ms * MS as i64);
             leases.request(1, (), at(0), 0);
             let lent = leases.request(1, (), at(theirs), ours * MS);
-            let renewed = matches!(
-                lent,
-                LeaseAnswer::Lent {
-                    new_term: false,
-                    ..
-                }
-            );
+            let renewed = matches!(lent, LeaseAnswer::Lent { new_term: false, .. });
             assert_eq!(renewed, is_renewed, "{why}");
             if !renewed {
                 assert_eq!(lent, LeaseAnswer::OtherClock, "{why}");
@@ -371,13 +279,7 @@ fn rule_6_a_request_that_is_overtaken_costs_nothing() {
     ask(300, 301);
     assert_eq!(ask(295, 310), LeaseAnswer::Overtaken);
     for at in [600, 900, 1200, 2000] {
-        assert!(matches!(
-            ask(at, at + 1),
-            LeaseAnswer::Lent {
-                new_term: false,
-                ..
-            }
-        ));
+        assert!(matches!(ask(at, at + 1), LeaseAnswer::Lent { new_term: false, .. }));
     }
 }
 
@@ -416,11 +318,7 @@ fn rule_6_a_store_that_went_back_gives_no_term_again() {
     let next = ask(&mut leases, 11_000, 1300);
     assert!(next.is_some() && next != term);
     let mut leases = before_all;
-    assert_ne!(
-        ask(&mut leases, 9800, 50),
-        term,
-        "nor is it the first again"
-    );
+    assert_ne!(ask(&mut leases, 9800, 50), term, "nor is it the first again");
 }
 
 #[test]
@@ -437,20 +335,10 @@ fn rule_6_a_mute_switch_is_not_renewed_until_it_has_lapsed() {
             _ => break at,
         }
     };
-    assert!(
-        applied_at < 2 * LEASE,
-        "half a lease, then one more to run out"
-    );
+    assert!(applied_at < 2 * LEASE, "half a lease, then one more to run out");
     let term = s.leases.term(1, at);
-    assert!(
-        term.is_some() && term != Some(FIRST_TERM),
-        "it had to begin a new term"
-    );
-    assert_eq!(
-        s.leases.term(2, at),
-        Some(FIRST_TERM),
-        "the other switch is not concerned"
-    );
+    assert!(term.is_some() && term != Some(FIRST_TERM), "it had to begin a new term");
+    assert_eq!(s.leases.term(2, at), Some(FIRST_TERM), "the other switch is not concerned");
 }
 
 #[test]
@@ -462,26 +350,14 @@ fn rule_7_what_becomes_of_a_write_that_comes_again() {
     assert_eq!(window.begin(5, 4), Verdict::Answered('a'));
     assert_eq!(window.begin(3, 4), Verdict::New, "overtaken, not late");
     window.forget(3);
-    assert_eq!(
-        window.begin(3, 4),
-        Verdict::New,
-        "it was refused, so it may come again"
-    );
+    assert_eq!(window.begin(3, 4), Verdict::New, "it was refused, so it may come again");
     window.finish(3, 'b');
     for id in 6..10 {
         assert_eq!(window.begin(id, 4), Verdict::New);
         window.finish(id, 'c');
     }
-    assert_eq!(
-        window.begin(5, 4),
-        Verdict::TooOld,
-        "forgotten, so never applied again"
-    );
-    assert_eq!(
-        window.begin(4, 4),
-        Verdict::TooOld,
-        "nobody knows whether it was applied"
-    );
+    assert_eq!(window.begin(5, 4), Verdict::TooOld, "forgotten, so never applied again");
+    assert_eq!(window.begin(4, 4), Verdict::TooOld, "nobody knows whether it was applied");
     assert_eq!(window.begin(9, 4), Verdict::Answered('c'));
 }
 
@@ -505,10 +381,7 @@ fn rule_7_a_write_after_billions_of_reads_is_a_new_one() {
         window.finish(id, id);
     }
     assert_eq!(window.begin(2, 2), Verdict::TooOld);
-    assert_eq!(
-        window.begin(years_of_reads, 2),
-        Verdict::Answered(years_of_reads)
-    );
+    assert_eq!(window.begin(years_of_reads, 2), Verdict::Answered(years_of_reads));
 }
 
 #[test]

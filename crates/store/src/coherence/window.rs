@@ -32,10 +32,7 @@ pub enum Verdict<O> {
 
 impl<O> Default for Window<O> {
     fn default() -> Window<O> {
-        Window {
-            writes: VecDeque::new(),
-            forgotten: None,
-        }
+        Window { writes: VecDeque::new(), forgotten: None }
     }
 }
 
@@ -85,10 +82,8 @@ impl<O: Clone> Window<O> {
         if self.forgotten.is_some_and(|forgotten| request <= forgotten) {
             return Some(Verdict::TooOld);
         }
-        let (_, outcome) = self
-            .writes
-            .get(self.position(request))
-            .filter(|(id, _)| *id == request)?;
+        let (_, outcome) =
+            self.writes.get(self.position(request)).filter(|(id, _)| *id == request)?;
         Some(outcome.clone().map_or(Verdict::Pending, Verdict::Answered))
     }
 
@@ -112,11 +107,7 @@ impl<O: Clone> Window<O> {
     /// A write that was [`Verdict::New`] was refused and not carried out: it may come again.
     pub fn forget(&mut self, request: u64) {
         let at = self.position(request);
-        if self
-            .writes
-            .get(at)
-            .is_some_and(|(id, outcome)| *id == request && outcome.is_none())
-        {
+        if self.writes.get(at).is_some_and(|(id, outcome)| *id == request && outcome.is_none()) {
             self.writes.remove(at);
         }
     }
@@ -133,11 +124,7 @@ impl<O: Clone> Window<O> {
             None => 0,
             Some(back) => {
                 let at = self.writes.len() - 1 - back;
-                if self.writes[at].0 == request {
-                    at
-                } else {
-                    at + 1
-                }
+                if self.writes[at].0 == request { at } else { at + 1 }
             }
         }
     }

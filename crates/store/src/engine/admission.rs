@@ -40,11 +40,7 @@ impl Context<'_> {
                 return None;
             }
         };
-        let payer = if is_owned {
-            partition
-        } else {
-            self.partitions.in_place_of(partition)
-        };
+        let payer = if is_owned { partition } else { self.partitions.in_place_of(partition) };
         origin.not_before_ns = self.take_time(payer)?;
         if is_owned {
             origin.node = 0;

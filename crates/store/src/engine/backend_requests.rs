@@ -24,13 +24,7 @@ pub(super) enum BackendRequest {
 type ReadId = (SocketAddr, u32, u64, u64, KeyHash);
 
 fn read_id(origin: &Origin) -> ReadId {
-    let Origin {
-        tenant,
-        client,
-        request,
-        key_hash,
-        ..
-    } = *origin;
+    let Origin { tenant, client, request, key_hash, .. } = *origin;
     (origin.peer.address, tenant, client, request, key_hash)
 }
 

@@ -128,9 +128,7 @@ impl Facts {
             values: LargeValues::new(config.parts_limit, tenants.len()),
             waiting: BackendRequests::new(super::MAX_WAITING, tenants.len()),
             replies: Replies::new(incarnation.name()),
-            versions: Versions {
-                newest: incarnation.first_version(),
-            },
+            versions: Versions { newest: incarnation.first_version() },
             counters: RequestCounters::default(),
             effects: VecDeque::new(),
             started_ns: now_ns,
@@ -209,8 +207,7 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// Answers a request.
     pub fn reply(&mut self, origin: &Origin, key: &[u8], answer: &Answer<'_>) {
-        self.replies
-            .send(origin, key, answer, self.now_ns, self.out);
+        self.replies.send(origin, key, answer, self.now_ns, self.out);
     }
 
     /// Answers a request with nothing but a status.
@@ -222,9 +219,7 @@ impl Context<'_> {
     pub fn send(&mut self, header: Header, key: &[u8], value: &[u8], peer: Peer) {
         let secret = self.system_secret();
         // What is no packet nobody could use.
-        let _ = self
-            .out
-            .push(&Packet::new(header, key, value), &secret, peer);
+        let _ = self.out.push(&Packet::new(header, key, value), &secret, peer);
     }
 
     /// Leaves something to another part.
@@ -299,9 +294,5 @@ fn takes_writes(config: &Config, waited_ns: Nanos) -> bool {
 
 /// A key as the backend knows it.
 pub(super) fn named(id: KeyId, bytes: &[u8]) -> Key<'_> {
-    Key {
-        tenant: id.0,
-        hash: id.1,
-        bytes,
-    }
+    Key { tenant: id.0, hash: id.1, bytes }
 }

@@ -219,10 +219,8 @@ impl ForeignCopies {
 
     /// What is held.
     pub fn status(&self, now_ns: Nanos) -> ReplicasStatus {
-        let mut status = ReplicasStatus {
-            bytes: self.room.all() as u64,
-            ..ReplicasStatus::default()
-        };
+        let mut status =
+            ReplicasStatus { bytes: self.room.all() as u64, ..ReplicasStatus::default() };
         for held in self.held.values().filter(|held| held.wanted) {
             status.keys += 1;
             status.no_room += u64::from(held.no_room);

@@ -146,12 +146,7 @@ impl Halves {
         self.shares.take(origin.tenant, 1);
         self.newest += 1;
         let request = self.newest;
-        let open = OpenRequest {
-            half,
-            origin,
-            key: packet.key.into(),
-            since_ns: cx.now_ns,
-        };
+        let open = OpenRequest { half, origin, key: packet.key.into(), since_ns: cx.now_ns };
         self.open.insert(request, open);
         let operation = Operation {
             request,
@@ -282,11 +277,9 @@ impl Halves {
     fn carry_out(&mut self, cx: &mut Context<'_>, half: usize, actions: Vec<StoreAction>) {
         for action in actions {
             let done = match action {
-                StoreAction::Reply {
-                    request,
-                    header,
-                    value,
-                } => self.reply_for(cx, half, request, header, &value),
+                StoreAction::Reply { request, header, value } => {
+                    self.reply_for(cx, half, request, header, &value)
+                }
                 StoreAction::Read { request } => {
                     let is_open = self.is_open(half, request);
                     if is_open {
@@ -294,16 +287,8 @@ impl Halves {
                     }
                     is_open
                 }
-                StoreAction::Send {
-                    to,
-                    header,
-                    key,
-                    value,
-                } => {
-                    let peer = Peer {
-                        address: to,
-                        local: None,
-                    };
+                StoreAction::Send { to, header, key, value } => {
+                    let peer = Peer { address: to, local: None };
                     self.send_for(cx, peer, header, &key, &value)
                 }
                 StoreAction::Watch { tenant, on } => self.watch(cx, half, tenant, on),
@@ -375,9 +360,7 @@ impl Halves {
             header.total = value.len() as u32;
             value = &[];
         }
-        let sent = cx
-            .replies
-            .send_as(header, &origin, &key, value, cx.now_ns, cx.out);
+        let sent = cx.replies.send_as(header, &origin, &key, value, cx.now_ns, cx.out);
         self.counters.discipline_replies += u64::from(sent);
         sent
     }
@@ -410,11 +393,7 @@ impl Halves {
             return;
         };
         self.counters.discipline_reads += 1;
-        let key = Key {
-            tenant: open.origin.tenant,
-            hash: open.origin.key_hash,
-            bytes: &open.key,
-        };
+        let key = Key { tenant: open.origin.tenant, hash: open.origin.key_hash, bytes: &open.key };
         let ticket = cx.waiting.ticket();
         match cx.backend.get(key, cx.now_ns, ticket) {
             Answer::Now(Some(item)) if item.value.len() > wire::max_value(0) => {
@@ -427,9 +406,7 @@ impl Halves {
                 self.made[half].value(now, request, value, &mut actions);
                 self.carry_out(cx, half, actions);
             }
-            Answer::Later => cx
-                .waiting
-                .insert(ticket, BackendRequest::Half(request, key.tenant)),
+            Answer::Later => cx.waiting.insert(ticket, BackendRequest::Half(request, key.tenant)),
         }
     }
 

@@ -56,11 +56,7 @@ impl Keys {
         epoch: Epoch,
         proceeds: Whereabouts,
     ) -> Option<PendingWrite> {
-        let write = Write {
-            epoch,
-            told_stores: job.told_stores,
-            body: job,
-        };
+        let write = Write { epoch, told_stores: job.told_stores, body: job };
         let queue_limit = cx.config.key_queue_limit;
         let at = cx.directory.enter(key);
         let submitted = cx.directory.update(at, |e| {
@@ -227,11 +223,8 @@ impl Keys {
     /// may be one.
     fn applied(&mut self, cx: &mut Context<'_>, at: Place, change: Change) {
         // A write that failed may still be on its way inside the backend.
-        let doubt_until_ns = if change == Change::Failed {
-            cx.now_ns + cx.leases.length_ns()
-        } else {
-            0
-        };
+        let doubt_until_ns =
+            if change == Change::Failed { cx.now_ns + cx.leases.length_ns() } else { 0 };
         let finished = cx.directory.update(at, |e| {
             let origin = &e.state.applying()?.body.origin;
             let id = (origin.client, origin.request);
@@ -257,8 +250,7 @@ impl Keys {
             ..Answer::status(outcome.status)
         };
         if let Some(entry) = cx.directory.get(at) {
-            cx.replies
-                .send(&job.origin, &entry.key, &answer, cx.now_ns, cx.out);
+            cx.replies.send(&job.origin, &entry.key, &answer, cx.now_ns, cx.out);
         }
     }
 
@@ -318,11 +310,7 @@ pub(super) struct Unmovable;
 
 /// Remembers that a store would take a grant.
 fn put_ask(cx: &mut Context<'_>, at: Place, epoch: Epoch) {
-    let ask = Ask {
-        epoch,
-        write: None,
-        since_ns: cx.now_ns,
-    };
+    let ask = Ask { epoch, write: None, since_ns: cx.now_ns };
     cx.directory.update(at, |e| e.asks.put(ask));
 }
 
@@ -338,15 +326,9 @@ fn apply(cx: &mut Context<'_>, at: Place) -> Option<Reply<Change>> {
     let key = entry.named();
     cx.values.end(entry.id);
     let change = if job.origin.op == Op::DeleteRequest {
-        cx.backend
-            .delete(key, job.condition, version, cx.now_ns, ticket)
+        cx.backend.delete(key, job.condition, version, cx.now_ns, ticket)
     } else {
-        let put = Put {
-            value: &job.value,
-            ttl_ms: job.ttl_ms,
-            condition: job.condition,
-            version,
-        };
+        let put = Put { value: &job.value, ttl_ms: job.ttl_ms, condition: job.condition, version };
         cx.backend.put(key, put, cx.now_ns, ticket)
     };
     if change == Reply::Later {

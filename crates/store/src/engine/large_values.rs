@@ -113,11 +113,7 @@ impl LargeValues {
             0 => 0,
             _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
         };
-        let item = Item {
-            value: value.bytes.clone(),
-            version: value.version,
-            expiry_ms,
-        };
+        let item = Item { value: value.bytes.clone(), version: value.version, expiry_ms };
         Some((item, value.grantable))
     }
 

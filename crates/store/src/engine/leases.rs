@@ -41,10 +41,7 @@ impl Lessor {
             self.counters.leases_refused_starting += 1;
             return;
         }
-        let home = LeaseHolder {
-            peer,
-            slot: header.request,
-        };
+        let home = LeaseHolder { peer, slot: header.request };
         // Where others write to the backend: no lease goes beyond what is known of that.
         let length_ns = cx.config.lease_ns();
         let directory = &*cx.directory;
@@ -87,11 +84,7 @@ impl Lessor {
         }
         self.next_offer_ns = cx.now_ns + cx.config.lease_ns() / 3;
         let secret = cx.system_secret();
-        let lengths = if secret == Secret::NONE {
-            OFFER_LAPSED_UNSIGNED
-        } else {
-            OFFER_LAPSED
-        };
+        let lengths = if secret == Secret::NONE { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
         let patience_ns = lengths * cx.leases.length_ns();
         for (switch, lease) in cx.leases.iter() {
             if cx.now_ns > lease.until_ns + patience_ns {

@@ -72,11 +72,7 @@ impl LentKey {
 
     /// The key as the backend knows it; its id is the loan's.
     fn named(&self, id: KeyId) -> Key<'_> {
-        Key {
-            tenant: id.0,
-            hash: id.1,
-            bytes: &self.key,
-        }
+        Key { tenant: id.0, hash: id.1, bytes: &self.key }
     }
 
     /// The switch of that role, and where it is.
@@ -184,31 +180,19 @@ impl Loans {
 }
 
 fn switch_of(number: u16, home: &LeaseHolder) -> Switch {
-    Switch {
-        number,
-        slot: home.slot,
-        address: home.peer.address,
-        local: home.peer.local,
-    }
+    Switch { number, slot: home.slot, address: home.peer.address, local: home.peer.local }
 }
 
 impl Loans {
     /// Gives the store its journal of loans. What a former life lent is called back at once.
     pub fn keep_journal(&mut self, cx: &mut Context<'_>, mut journal: Box<dyn Journal>) {
-        let found = if mutant(Mutant::JournalForgotten) {
-            vec![]
-        } else {
-            journal.found()
-        };
+        let found = if mutant(Mutant::JournalForgotten) { vec![] } else { journal.found() };
         self.journal = Some(journal);
         let over_ns = cx.started_ns + counted_ns(cx.config.longest_lease_ns());
         for entry in found {
             self.counters.loans_found += 1;
             let home = |switch: &Switch| LeaseHolder {
-                peer: crate::net::Peer {
-                    address: switch.address,
-                    local: switch.local,
-                },
+                peer: crate::net::Peer { address: switch.address, local: switch.local },
                 slot: switch.slot,
             };
             let id = (entry.tenant, entry.key_hash);
@@ -231,13 +215,7 @@ impl Loans {
         };
         let life = self.new_life(cx, &id);
         let base = cx.versions.next();
-        let terms = Terms {
-            life,
-            base,
-            owner,
-            keeper,
-            bound_ns: cx.tenants.write_back_ns(id.0),
-        };
+        let terms = Terms { life, base, owner, keeper, bound_ns: cx.tenants.write_back_ns(id.0) };
         let lent = LentKey::new(Loan::new(terms, term, cx.now_ns), key.bytes.into(), x, y);
         self.open_loan(cx, id, lent);
     }
@@ -317,11 +295,7 @@ impl Loans {
         self.hot.ended(id, lived_ns, cx.now_ns);
         match end {
             End::Cancelled => self.counters.loans_cancelled += 1,
-            End::Returned {
-                tells,
-                lost,
-                lapsed,
-            } => {
+            End::Returned { tells, lost, lapsed } => {
                 self.counters.loans_returned += 1;
                 self.counters.loans_lapsed += u64::from(lapsed);
                 let terms = lent.loan.terms();
@@ -342,10 +316,7 @@ impl Loans {
                         life,
                         since_ns: cx.now_ns,
                         before,
-                        ended: EndedLoan {
-                            life: terms.life,
-                            tells,
-                        },
+                        ended: EndedLoan { life: terms.life, tells },
                     },
                     base: terms.base,
                     keeper: (terms.keeper, lent.keeper),
@@ -390,12 +361,7 @@ impl Loans {
     /// A key that is lent may not find the room any more when it comes back; so many are more than
     /// there is room for at most as may be lent.
     fn has_life_room(&mut self, cx: &Context<'_>, id: &KeyId) -> bool {
-        let Loans {
-            lives,
-            open,
-            lives_shares,
-            ..
-        } = self;
+        let Loans { lives, open, lives_shares, .. } = self;
         if lives.contains_key(id) {
             return true;
         }

@@ -179,10 +179,7 @@ impl PartialWrites {
 
 /// Which part of its value a packet has; `None`: none that a value is cut into.
 fn index_of(packet: &Packet<'_>) -> Option<usize> {
-    let (part, total) = (
-        usize::from(packet.header.part),
-        packet.header.total as usize,
-    );
+    let (part, total) = (usize::from(packet.header.part), packet.header.total as usize);
     let from = part * PART;
     let is_cut = part.is_multiple_of(STEPS) && from < total;
     (is_cut && packet.value.len() == PART_BYTES.min(total - from)).then_some(part / STEPS)

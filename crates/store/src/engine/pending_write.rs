@@ -81,19 +81,13 @@ impl WriteOutcome {
 
     /// Done under this version.
     pub fn done(version: u64) -> WriteOutcome {
-        WriteOutcome {
-            status: Status::Ok,
-            version,
-        }
+        WriteOutcome { status: Status::Ok, version }
     }
 
     /// It is for the owner of a loan, whose life this is, and never to be applied here
     /// under another.
     pub fn moved(life: u16) -> WriteOutcome {
-        WriteOutcome {
-            status: Status::OtherLife,
-            version: life.into(),
-        }
+        WriteOutcome { status: Status::OtherLife, version: life.into() }
     }
 
     /// The life that it was moved to.
@@ -104,10 +98,7 @@ impl WriteOutcome {
     /// What its client is told.
     pub fn answer(&self) -> Answer<'static> {
         let Some(life) = self.moved_to() else {
-            return Answer {
-                version: self.version,
-                ..Answer::status(self.status)
-            };
+            return Answer { version: self.version, ..Answer::status(self.status) };
         };
         Answer {
             // Older than whatever its client has sent: it may name it.

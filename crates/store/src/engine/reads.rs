@@ -130,10 +130,7 @@ impl Reads {
             ReadOutcome::Absent => return Ok(None),
             ReadOutcome::TooLarge(version) => {
                 cx.counters.refused_too_large += 1;
-                return Err(Answer {
-                    version,
-                    ..Answer::status(Status::TooLarge)
-                });
+                return Err(Answer { version, ..Answer::status(Status::TooLarge) });
             }
             ReadOutcome::Failed => {
                 cx.counters.backend_errors += 1;
@@ -212,20 +209,13 @@ pub(super) fn answer<'a>(
     let whole = origin.takes_whole(key, value.len());
     if !origin.fits(key, value.len()) && value.len() > most as usize {
         counters.refused_too_large += 1;
-        return Answer {
-            version: item.version,
-            ..Answer::status(Status::TooLarge)
-        };
+        return Answer { version: item.version, ..Answer::status(Status::TooLarge) };
     }
     let (part, version) = match named(origin, item.version, value.len()) {
         Some((part, version)) => (Some(part), version),
         None => ((!whole).then_some(0), item.version),
     };
-    let of_value = |status, total| Answer {
-        version,
-        total,
-        ..Answer::status(status)
-    };
+    let of_value = |status, total| Answer { version, total, ..Answer::status(status) };
     let bytes = match part {
         None => value,
         Some(part) => {
@@ -268,21 +258,13 @@ fn answer_read(
     let digest = digest_of(system, origin.tenant, answer.value);
     let is_digest = origin.has_value && answer.total == 0 && answer.value.len() > digest.len();
     let value = if is_digest { &digest } else { answer.value };
-    let answer = Answer {
-        value,
-        is_digest,
-        ..answer
-    };
+    let answer = Answer { value, is_digest, ..answer };
     replies.send(origin, key, &answer, now_ns, out);
 }
 
 /// The part that a read names, if there is one of the version that it names, and its version.
 fn named(origin: &Origin, present: u64, len: usize) -> Option<(u16, u64)> {
-    let NamedPart {
-        part,
-        total,
-        version,
-    } = origin.wanted;
+    let NamedPart { part, total, version } = origin.wanted;
     let is_there = total as usize == len && usize::from(part) * PART < len;
     let is_named = total > 0 && is_there;
     let version = is_named.then(|| version_of_part(version, present))??;

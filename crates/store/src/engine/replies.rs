@@ -66,11 +66,7 @@ impl Origin {
             client: header.client,
             request: header.request,
             key_hash: header.key_hash,
-            wanted: NamedPart {
-                part: header.part,
-                total: header.total,
-                version: header.version,
-            },
+            wanted: NamedPart { part: header.part, total: header.total, version: header.version },
             epoch: header.epoch,
             wants_grant: header.flags.has(Flags::GRANT) && header.op != Op::CorrectionRequest,
             room,
@@ -164,10 +160,7 @@ pub(super) struct Replies {
 impl Replies {
     /// Of a store in this life.
     pub(super) fn new(life: u16) -> Replies {
-        Replies {
-            life,
-            delayed: DelayedReplies::default(),
-        }
+        Replies { life, delayed: DelayedReplies::default() }
     }
 
     /// Answers a request; one whose partition is behind is answered later.

@@ -53,12 +53,8 @@ impl Tenants {
         let mut known = HashMap::default();
         for id in [TENANT_OPEN, TENANT_SYSTEM] {
             if let Some(secrets) = cluster.secrets_of(id) {
-                let known_one = KnownTenant {
-                    secrets,
-                    held: None,
-                    stores: vec![],
-                    write_back_ms: 0,
-                };
+                let known_one =
+                    KnownTenant { secrets, held: None, stores: vec![], write_back_ms: 0 };
                 known.insert(id, known_one);
             }
         }
@@ -190,10 +186,7 @@ pub enum UpdateError {
 pub(super) fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     new.check()?;
     if new.partitions != old.partitions {
-        return Err(UpdateError::Partitions {
-            old: old.partitions,
-            new: new.partitions,
-        });
+        return Err(UpdateError::Partitions { old: old.partitions, new: new.partitions });
     }
     // Their order counts: packets name a store by its place.
     if old.stores != new.stores {

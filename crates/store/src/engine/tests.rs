@@ -90,19 +90,12 @@ impl decide::StoreHalf for Slow {
     }
 
     fn tick(&mut self, now: Duration, out: &mut Vec<StoreAction>) {
-        out.push(StoreAction::Report {
-            tenant: TENANT_OPEN,
-            report: format!("{now:?}").into(),
-        });
+        out.push(StoreAction::Report { tenant: TENANT_OPEN, report: format!("{now:?}").into() });
     }
 }
 
 fn reply(request: decide::Request) -> StoreAction {
-    StoreAction::Reply {
-        request,
-        header: Header::new(Op::DisciplineReply),
-        value: Bytes::new(),
-    }
+    StoreAction::Reply { request, header: Header::new(Op::DisciplineReply), value: Bytes::new() }
 }
 
 impl Store {
@@ -135,20 +128,12 @@ impl Store {
 
     fn make(change: impl FnOnce(&mut Config), wall_s: u32, random: u64) -> Store {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
-        config
-            .cluster
-            .tenants
-            .push(wire::Tenant::new(KEYED, "09".repeat(16)));
+        config.cluster.tenants.push(wire::Tenant::new(KEYED, "09".repeat(16)));
         config.cluster.system_secret = Some("05".repeat(16));
         change(&mut config);
         let backend = Box::new(EmbeddedBackend::new(config.memory_limit));
         Store {
-            engine: Engine::new(
-                Arc::new(config),
-                backend,
-                0,
-                Incarnation::new(wall_s, random),
-            ),
+            engine: Engine::new(Arc::new(config), backend, 0, Incarnation::new(wall_s, random)),
             out: Outbox::default(),
             client: "10.0.0.1:5000".parse().unwrap(),
         }
@@ -168,28 +153,15 @@ impl Store {
         padded_to: usize,
         now_ns: u64,
     ) {
-        let secret = if header.tenant == KEYED {
-            SECRET
-        } else {
-            Secret::NONE
-        };
+        let secret = if header.tenant == KEYED { SECRET } else { Secret::NONE };
         if !key.is_empty() {
             header.key_hash = secret.key_hash(header.tenant, key);
         }
-        let signs = if header.op.is_system() {
-            SYSTEM
-        } else {
-            secret
-        };
+        let signs = if header.op.is_system() { SYSTEM } else { secret };
         let mut bytes = vec![];
-        Packet::new(header, key, value)
-            .encode(&signs, &mut bytes)
-            .unwrap();
+        Packet::new(header, key, value).encode(&signs, &mut bytes).unwrap();
         bytes.resize(bytes.len().max(padded_to), 0);
-        let peer = Peer {
-            address: self.client,
-            local: None,
-        };
+        let peer = Peer { address: self.client, local: None };
         self.out.clear();
         self.engine.receive(&bytes, peer, now_ns, &mut self.out);
     }
@@ -198,10 +170,7 @@ impl Store {
     fn ask(&mut self, header: Header, key: &[u8]) -> Option<Header> {
         self.hand_in(header, key);
         let reply = |(bytes, _): (Vec<u8>, Peer)| Packet::decode(&bytes).unwrap().header;
-        self.out
-            .pop()
-            .map(reply)
-            .filter(|reply| Some(reply.op) == header.op.reply())
+        self.out.pop().map(reply).filter(|reply| Some(reply.op) == header.op.reply())
     }
 
     /// Time passes until so many milliseconds after [`LATER_NS`].
@@ -221,12 +190,7 @@ impl Store {
     }
 
     fn write(&mut self, tenant: u32, client: u64, request: u64, key: &[u8]) -> Option<Status> {
-        let header = Header {
-            tenant,
-            client,
-            request,
-            ..Header::new(Op::WriteRequest)
-        };
+        let header = Header { tenant, client, request, ..Header::new(Op::WriteRequest) };
         self.ask(header, key).map(|reply| reply.status)
     }
 }
@@ -236,25 +200,15 @@ fn a_tenants_writes_are_not_answered_from_anothers() {
     let mut store = Store::new();
     assert_eq!(store.write(TENANT_OPEN, 1, 1, b"a"), Some(Status::Ok));
     assert_eq!(store.write(KEYED, 1, 1, b"b"), Some(Status::Ok));
-    let read = Header {
-        tenant: KEYED,
-        ..Header::new(Op::ReadRequest)
-    };
-    assert_eq!(
-        store.ask(read, b"b").map(|reply| reply.status),
-        Some(Status::Ok)
-    );
+    let read = Header { tenant: KEYED, ..Header::new(Op::ReadRequest) };
+    assert_eq!(store.ask(read, b"b").map(|reply| reply.status), Some(Status::Ok));
 }
 
 #[test]
 fn a_write_to_another_life_of_the_store_is_not_applied() {
     let mut store = Store::new();
-    let write = |life, request| Header {
-        client: 5,
-        request,
-        life,
-        ..Header::new(Op::WriteRequest)
-    };
+    let write =
+        |life, request| Header { client: 5, request, life, ..Header::new(Op::WriteRequest) };
     let told = store.ask(write(wire::LIFE_UNKNOWN, 1), b"k").unwrap();
     assert_eq!(told.status, Status::OtherLife);
     assert!(told.life > wire::LIFE_UNKNOWN);
@@ -272,11 +226,8 @@ fn a_write_to_another_life_of_the_store_is_not_applied() {
 #[test]
 fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     let mut store = Store::new();
-    let lease = Header {
-        tenant: TENANT_SYSTEM,
-        epoch: Epoch::new(1, 0),
-        ..Header::new(Op::LeaseRequest)
-    };
+    let lease =
+        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
     store.ask(lease, &[]);
     let (mut waiting, mut refused) = (0, 0);
     for n in 0..MAX_WAITING as u32 / 32 {
@@ -305,11 +256,8 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
 /// The store, with a switch that holds a copy of the tenant's key `k`.
 fn with_a_copy() -> Store {
     let mut store = Store::new();
-    let lease = Header {
-        tenant: TENANT_SYSTEM,
-        epoch: Epoch::new(1, 0),
-        ..Header::new(Op::LeaseRequest)
-    };
+    let lease =
+        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
     store.ask(lease, &[]);
     assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
     let fetch = Header {
@@ -327,25 +275,17 @@ fn with_a_copy() -> Store {
 fn a_tenant_that_is_gone_leaves_nothing_behind() {
     let mut store = with_a_copy();
     let with = store.engine.facts.config.cluster.clone();
-    let without = wire::Cluster {
-        tenants: vec![],
-        ..with.clone()
-    };
+    let without = wire::Cluster { tenants: vec![], ..with.clone() };
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
     assert_eq!(store.engine.facts.ledger.pending(), 2);
-    store
-        .engine
-        .update(without, LATER_NS, &mut store.out)
-        .unwrap();
+    store.engine.update(without, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.engine.facts.ledger.pending(), 0);
     assert_eq!(store.engine.facts.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
     let sent = std::iter::from_fn(|| store.out.pop());
-    let ops: Vec<Op> = sent
-        .map(|(bytes, _)| Packet::decode(&bytes).unwrap().header.op)
-        .collect();
+    let ops: Vec<Op> = sent.map(|(bytes, _)| Packet::decode(&bytes).unwrap().header.op).collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
     assert!(store.engine.facts.leases.holds(1, 0, LATER_NS));
@@ -378,22 +318,15 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     // Started with two stores, of which this one owns what the key hashes to.
     cluster.partitions = 2;
     let partition = wire::partition_of(SECRET.key_hash(KEYED, b"k"), 2);
-    let own = |address, partition| wire::Store {
-        address,
-        first: partition,
-        last: partition,
-        rack: 0,
-    };
+    let own =
+        |address, partition| wire::Store { address, first: partition, last: partition, rack: 0 };
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
     let config = Arc::make_mut(&mut store.engine.facts.config);
     config.identity = Some(me);
     config.cluster = cluster.clone();
     store.engine.facts.partitions = crate::partition::Partitions::new(2, |at| at == partition);
     cluster.tenants[0].stores = vec![other];
-    store
-        .engine
-        .update(cluster, LATER_NS, &mut store.out)
-        .unwrap();
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     store.out.clear();
     store.engine.tick(LATER_NS, &mut store.out);
     let sent = std::iter::from_fn(|| store.out.pop());
@@ -415,10 +348,7 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
         hash_secret: Some("09".repeat(16)),
         ..wire::Tenant::new(KEYED, "08".repeat(16))
     };
-    store
-        .engine
-        .update(cluster, LATER_NS, &mut store.out)
-        .unwrap();
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     store.out.clear();
     // Repeated: the first left with the write.
@@ -444,10 +374,7 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
 }
 
 fn operation() -> Header {
-    Header {
-        tenant: KEYED,
-        ..Header::new(Op::DisciplineRequest)
-    }
+    Header { tenant: KEYED, ..Header::new(Op::DisciplineRequest) }
 }
 
 #[test]
@@ -459,9 +386,7 @@ fn a_request_that_its_half_does_not_answer_is_forgotten() {
     store.tick(1100);
     assert_eq!(store.engine.counters().halves.discipline_unanswered, 1);
     let tell = |store: &mut Store| {
-        let told = store
-            .engine
-            .tell("slow", KEYED, b"answer", LATER_NS, &mut store.out);
+        let told = store.engine.tell("slow", KEYED, b"answer", LATER_NS, &mut store.out);
         told.unwrap();
         store.engine.counters().halves.discipline_refused
     };
@@ -483,25 +408,13 @@ fn requests_that_halves_have_open_are_bounded_and_each_tenant_has_its_share() {
         assert_eq!(store.ask(operation(), &n.to_be_bytes()), None);
     }
     assert_eq!(store.engine.counters().halves.dropped_discipline_busy, 3);
-    assert_eq!(
-        store.engine.counters().halves.discipline_requests,
-        u64::from(most)
-    );
+    assert_eq!(store.engine.counters().halves.discipline_requests, u64::from(most));
     assert_eq!(store.ask(operation(), b"k"), None, "no room for this one");
-    let others = Header {
-        tenant: TENANT_OPEN,
-        ..operation()
-    };
-    assert!(
-        store.ask(others, b"k").is_some(),
-        "another tenant has its share"
-    );
+    let others = Header { tenant: TENANT_OPEN, ..operation() };
+    assert!(store.ask(others, b"k").is_some(), "another tenant has its share");
     store.tick(1000);
     let answer = store.ask(operation(), b"k").unwrap();
-    assert_eq!(
-        (answer.op, answer.status),
-        (Op::DisciplineReply, Status::Ok)
-    );
+    assert_eq!((answer.op, answer.status), (Op::DisciplineReply, Status::Ok));
 }
 
 #[test]
@@ -523,10 +436,7 @@ fn halves_hear_of_a_tenant_that_left_and_keep_nothing_open_for_it() {
     store.hand_in(operation(), b"x");
     let mut cluster = store.engine.facts.config.cluster.clone();
     cluster.tenants.clear();
-    store
-        .engine
-        .update(cluster, LATER_NS, &mut store.out)
-        .unwrap();
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.report().as_deref(), Some(&b"7 left"[..]));
     store.tick(1000);
     assert_eq!(store.engine.counters().halves.discipline_unanswered, 0);
@@ -535,10 +445,7 @@ fn halves_hear_of_a_tenant_that_left_and_keep_nothing_open_for_it() {
 #[test]
 fn operations_that_nobody_takes_end_as_before() {
     let mut store = Store::slow();
-    let header = Header {
-        op: Op::ChainRead,
-        ..operation()
-    };
+    let header = Header { op: Op::ChainRead, ..operation() };
     assert_eq!(store.ask(header, b"k"), None);
     assert_eq!(store.engine.counters().halves.dropped_op, 1);
 }

@@ -111,18 +111,12 @@ fn errors_name_the_file() {
         format!("{:#}", result.err().expect("an error"))
     };
     let text = error(home.path());
-    assert!(
-        text.contains("loans") && text.contains("another store"),
-        "{text}"
-    );
+    assert!(text.contains("loans") && text.contains("another store"), "{text}");
     drop(taken);
     let file = home.path().join("file");
     std::fs::write(&file, "").unwrap();
     let text = error(&file.join("below"));
-    assert!(
-        text.contains("state directory") && text.contains("below"),
-        "{text}"
-    );
+    assert!(text.contains("state directory") && text.contains("below"), "{text}");
 }
 
 #[test]
@@ -130,10 +124,8 @@ fn on_a_full_disk_nothing_is_begun_and_everything_can_end() {
     let home = tempfile::tempdir().unwrap();
     let mut slots = Slots::open(home.path()).unwrap();
     slots.begin(&entry(b"a")).unwrap();
-    let file = std::mem::replace(
-        &mut slots.file,
-        File::options().write(true).open("/dev/full").unwrap(),
-    );
+    let file =
+        std::mem::replace(&mut slots.file, File::options().write(true).open("/dev/full").unwrap());
     assert!(slots.begin(&entry(b"b")).is_err());
     slots.file = file;
     slots.end((7, entry(b"a").key_hash)).unwrap();

@@ -19,10 +19,8 @@ fn store_over(backend: &str) -> StoreThread {
 
 /// A store of values of at most so many bytes.
 fn store_of(backend: &str, max_value: u32) -> StoreThread {
-    let mut config = Config {
-        backend: backend.parse::<BackendConfig>().unwrap(),
-        ..support::loopback()
-    };
+    let mut config =
+        Config { backend: backend.parse::<BackendConfig>().unwrap(), ..support::loopback() };
     config.cluster.max_value = max_value;
     StoreThread::start(config)
 }
@@ -34,65 +32,35 @@ fn behaves(store: &StoreThread) {
     let first = client.write(b"a", b"1");
     assert_eq!(first.header.status, Status::Ok);
     let read = client.read(b"a");
-    assert_eq!(
-        (&read.value[..], read.header.version),
-        (&b"1"[..], first.header.version)
-    );
+    assert_eq!((&read.value[..], read.header.version), (&b"1"[..], first.header.version));
     assert_eq!(read.header.expiry_ms, 0, "it does not expire");
 
     // (compared version, status, why)
     let rows = [
         (wire::VERSION_ABSENT, Status::Mismatch, "it is there"),
-        (
-            first.header.version + 99,
-            Status::Mismatch,
-            "another version",
-        ),
+        (first.header.version + 99, Status::Mismatch, "another version"),
         (wire::VERSION_PRESENT, Status::Ok, "it is there"),
     ];
     for (version, status, why) in rows {
-        assert_eq!(
-            client.compare_and_write(b"a", version, b"2").header.status,
-            status,
-            "{why}"
-        );
+        assert_eq!(client.compare_and_write(b"a", version, b"2").header.status, status, "{why}");
     }
     let version = client.read(b"a").header.version;
+    assert_eq!(client.compare_and_write(b"a", version, b"3").header.status, Status::Ok);
     assert_eq!(
-        client.compare_and_write(b"a", version, b"3").header.status,
-        Status::Ok
-    );
-    assert_eq!(
-        client
-            .compare_and_write(b"b", wire::VERSION_PRESENT, b"x")
-            .header
-            .status,
+        client.compare_and_write(b"b", wire::VERSION_PRESENT, b"x").header.status,
         Status::Mismatch
     );
     assert_eq!(
-        client
-            .compare_and_write(b"b", wire::VERSION_ABSENT, b"x")
-            .header
-            .status,
+        client.compare_and_write(b"b", wire::VERSION_ABSENT, b"x").header.status,
         Status::Ok
     );
     assert_eq!(client.read(b"b").value, b"x");
 
-    let compared = Header {
-        flags: Flags::COMPARE,
-        version: 1,
-        ..Header::new(Op::DeleteRequest)
-    };
-    assert_eq!(
-        client.ask(compared, b"a", &[], 0).header.status,
-        Status::Mismatch
-    );
+    let compared = Header { flags: Flags::COMPARE, version: 1, ..Header::new(Op::DeleteRequest) };
+    assert_eq!(client.ask(compared, b"a", &[], 0).header.status, Status::Mismatch);
     let delete = Header::new(Op::DeleteRequest);
     assert_eq!(client.ask(delete, b"a", &[], 0).header.status, Status::Ok);
-    assert_eq!(
-        client.ask(delete, b"a", &[], 0).header.status,
-        Status::NotFound
-    );
+    assert_eq!(client.ask(delete, b"a", &[], 0).header.status, Status::NotFound);
     assert_eq!(client.read(b"a").header.status, Status::NotFound);
 
     let odd = [b"with space\r\n\0".as_slice(), &[0xff, 0x20, 0x7f]].concat();
@@ -104,10 +72,7 @@ fn behaves(store: &StoreThread) {
     // too much.
     let most = vec![7; wire::max_value(1)];
     for (value, expiry_ms) in [(&b""[..], 0), (b"", 60_000), (&most, 0), (&most, 60_000)] {
-        let header = Header {
-            expiry_ms,
-            ..Header::new(Op::WriteRequest)
-        };
+        let header = Header { expiry_ms, ..Header::new(Op::WriteRequest) };
         assert_eq!(client.ask(header, b"e", value, 0).header.status, Status::Ok);
         let read = client.read_padded(b"e", wire::MAX_PAYLOAD);
         assert_eq!((read.header.status, &read.value[..]), (Status::Ok, value));
@@ -115,15 +80,10 @@ fn behaves(store: &StoreThread) {
     }
 
     // What is deleted only if it is absent is not deleted.
-    let header = |version| Header {
-        flags: Flags::COMPARE,
-        version,
-        ..Header::new(Op::DeleteRequest)
-    };
+    let header =
+        |version| Header { flags: Flags::COMPARE, version, ..Header::new(Op::DeleteRequest) };
     let version = client.write(b"d", b"v").header.version;
-    let kept = client
-        .ask(header(wire::VERSION_ABSENT), b"d", &[], 0)
-        .header;
+    let kept = client.ask(header(wire::VERSION_ABSENT), b"d", &[], 0).header;
     assert_eq!((kept.status, kept.version), (Status::Mismatch, version));
     assert_eq!(client.read(b"d").value, b"v");
     let none = client.ask(header(wire::VERSION_ABSENT), b"nosuch", &[], 0);
@@ -151,19 +111,13 @@ fn behaves(store: &StoreThread) {
     assert_eq!(refused, Status::TooLarge);
     assert_eq!(client.read_whole(b"l").value, b"small");
 
-    let lasting = Header {
-        expiry_ms: 60_000,
-        ..Header::new(Op::WriteRequest)
-    };
+    let lasting = Header { expiry_ms: 60_000, ..Header::new(Op::WriteRequest) };
     let written = Instant::now();
     assert_eq!(client.ask(lasting, b"t", b"v", 0).header.status, Status::Ok);
     let left = client.read(b"t").header.expiry_ms;
     // memcached counts seconds.
     let least = 58_000 - written.elapsed().as_millis() as u32;
-    assert!(
-        (least..=61_000).contains(&left),
-        "{left} ms left of 60,000, expected {least}"
-    );
+    assert!((least..=61_000).contains(&left), "{left} ms left of 60,000, expected {least}");
 }
 
 #[test]
@@ -177,20 +131,13 @@ fn redis_behaves_over_tcp_and_a_unix_socket() {
     behaves(&store_over(&format!("redis://127.0.0.1:{}", server.port)));
     let path = server.directory.path().join("redis.sock");
     let over_unix = store_over(&format!("redis+unix://{}", path.display()));
-    assert_eq!(
-        Client::to(over_unix.address).read(b"b").value,
-        b"x",
-        "tenant 0's keys as they are"
-    );
+    assert_eq!(Client::to(over_unix.address).read(b"b").value, b"x", "tenant 0's keys as they are");
 }
 
 #[test]
 fn memcached_behaves() {
     let server = memcached();
-    behaves(&store_over(&format!(
-        "memcached://127.0.0.1:{}",
-        server.port
-    )));
+    behaves(&store_over(&format!("memcached://127.0.0.1:{}", server.port)));
 }
 
 #[test]
@@ -210,10 +157,7 @@ fn a_large_value_in_memcached_is_read_past() {
     let mut client = Client::to(store.address);
     for _ in 0..10 {
         let large = client.read(b"large");
-        assert_eq!(
-            (large.header.status, large.value),
-            (Status::TooLarge, vec![])
-        );
+        assert_eq!((large.header.status, large.value), (Status::TooLarge, vec![]));
         assert_eq!(client.read(b"small").value, b"v");
     }
 }
@@ -239,16 +183,10 @@ fn a_value_that_nobody_may_read_costs_redis_a_packets_worth() {
     let direct = redis::Client::open(format!("redis://127.0.0.1:{}", server.port)).unwrap();
     let mut direct = direct.get_connection().unwrap();
     let large = vec![1u8; 64 << 20];
-    let () = redis::cmd("SET")
-        .arg("large")
-        .arg(&large[..])
-        .query(&mut direct)
-        .unwrap();
+    let () = redis::cmd("SET").arg("large").arg(&large[..]).query(&mut direct).unwrap();
     let mut sent = || -> u64 {
         let stats: String = redis::cmd("INFO").arg("stats").query(&mut direct).unwrap();
-        let line = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
         line.unwrap().trim().parse().unwrap()
     };
     let mut client = Client::to(store.address);
@@ -268,11 +206,7 @@ fn parts_of_one_version_are_of_one_value_whoever_writes() {
     let mut direct = direct.get_connection().unwrap();
     let mut set = |byte: u8| {
         let value = vec![byte; 3000];
-        let () = redis::cmd("SET")
-            .arg("k")
-            .arg(value)
-            .query(&mut direct)
-            .unwrap();
+        let () = redis::cmd("SET").arg("k").arg(value).query(&mut direct).unwrap();
     };
     let mut client = Client::to(store.address);
     set(1);
@@ -291,10 +225,7 @@ fn parts_of_one_version_are_of_one_value_whoever_writes() {
     assert_eq!(anew.value, [2; 1024]);
     assert!(anew.header.version > first.header.version);
     let third = client.ask(part(8), b"k", &[], wire::MAX_PAYLOAD);
-    assert_eq!(
-        (third.header.version, third.value),
-        (anew.header.version, anew.value)
-    );
+    assert_eq!((third.header.version, third.value), (anew.header.version, anew.value));
 }
 
 #[test]
@@ -330,16 +261,10 @@ fn an_embedded_expiry_is_kept() {
     let store = store_over("embedded");
     let mut client = Client::to(store.address);
     client.write(b"other", b"");
-    let short = Header {
-        expiry_ms: 1,
-        ..Header::new(Op::WriteRequest)
-    };
+    let short = Header { expiry_ms: 1, ..Header::new(Op::WriteRequest) };
     assert_eq!(client.ask(short, b"t", b"v", 0).header.status, Status::Ok);
     let deadline = Instant::now() + PATIENCE;
     while client.read(b"t").header.status == Status::Ok {
-        assert!(
-            Instant::now() < deadline,
-            "it outlived its millisecond by far"
-        );
+        assert!(Instant::now() < deadline, "it outlived its millisecond by far");
     }
 }

@@ -60,11 +60,7 @@ impl StoreHalf for Measurer {
         header.version = value.map_or(0, |(_, version)| version);
         let len = value.map_or(0, |(bytes, _)| bytes.len());
         let value = format!("{len} {}", ["foreign", "own"][usize::from(owned)]).into();
-        out.push(StoreAction::Reply {
-            request,
-            header,
-            value,
-        });
+        out.push(StoreAction::Reply { request, header, value });
     }
 
     fn read(
@@ -82,14 +78,8 @@ impl StoreHalf for Measurer {
 
     fn told(&mut self, _: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
         out.push(match message.starts_with(b"watch") {
-            true => StoreAction::Watch {
-                tenant,
-                on: message == b"watch",
-            },
-            false => StoreAction::Report {
-                tenant,
-                report: Bytes::copy_from_slice(message),
-            },
+            true => StoreAction::Watch { tenant, on: message == b"watch" },
+            false => StoreAction::Report { tenant, report: Bytes::copy_from_slice(message) },
         });
     }
 }
@@ -114,17 +104,11 @@ fn config() -> Config {
 }
 
 fn tenants_client(store: &StoreThread) -> Client {
-    Client {
-        secrets: Secrets::one(SECRET),
-        ..Client::to(store.address)
-    }
+    Client { secrets: Secrets::one(SECRET), ..Client::to(store.address) }
 }
 
 fn of_tenant(op: Op) -> Header {
-    Header {
-        tenant: TENANT,
-        ..Header::new(op)
-    }
+    Header { tenant: TENANT, ..Header::new(op) }
 }
 
 #[test]
@@ -136,10 +120,7 @@ fn a_half_reads_and_answers_whatever_the_backend() {
         format!("memcached://127.0.0.1:{}", memcached.port),
     ];
     for backend in backends {
-        let store = StoreThread::start(Config {
-            backend: backend.parse().unwrap(),
-            ..config()
-        });
+        let store = StoreThread::start(Config { backend: backend.parse().unwrap(), ..config() });
         let mut client = tenants_client(&store);
         let written = loop {
             let reply = client.ask(of_tenant(Op::WriteRequest), b"k", b"hello", 0);
@@ -155,10 +136,7 @@ fn a_half_reads_and_answers_whatever_the_backend() {
             "{backend}"
         );
         let hash = SECRET.key_hash(TENANT, b"k");
-        assert_eq!(
-            (reply.header.tenant, reply.header.client),
-            (TENANT, written.client)
-        );
+        assert_eq!((reply.header.tenant, reply.header.client), (TENANT, written.client));
         assert_eq!((reply.header.key_hash, &reply.key[..]), (hash, &b"k"[..]));
         assert_eq!(reply.value, b"5 own");
         let none = client.ask(of_tenant(Op::DisciplineRequest), b"none", &[], 0);
@@ -170,27 +148,18 @@ fn a_half_reads_and_answers_whatever_the_backend() {
 fn a_backend_that_fails_is_the_stores_answer() {
     let server = redis();
     let backend = format!("redis://127.0.0.1:{}", server.port);
-    let store = StoreThread::start(Config {
-        backend: backend.parse().unwrap(),
-        ..config()
-    });
+    let store = StoreThread::start(Config { backend: backend.parse().unwrap(), ..config() });
     let _port = server.stop();
     let mut client = tenants_client(&store);
     let reply = client.ask(of_tenant(Op::DisciplineRequest), b"k", &[], 0);
-    assert_eq!(
-        (reply.header.op, reply.header.status),
-        (Op::DisciplineReply, Status::BackendError)
-    );
+    assert_eq!((reply.header.op, reply.header.status), (Op::DisciplineReply, Status::BackendError));
 }
 
 #[test]
 fn who_asks_is_checked_first() {
     let store = StoreThread::start(config());
     let ask = |header, secrets| {
-        let mut client = Client {
-            secrets,
-            ..Client::to(store.address)
-        };
+        let mut client = Client { secrets, ..Client::to(store.address) };
         client.ask(header, b"k", &[], 0).header.status
     };
     let header = of_tenant(Op::DisciplineRequest);
@@ -198,22 +167,8 @@ fn who_asks_is_checked_first() {
     // (secrets, tenant, status)
     let rows = [
         (right, TENANT, Status::NotFound),
-        (
-            Secrets {
-                tag: wrong,
-                ..right
-            },
-            TENANT,
-            Status::Denied,
-        ),
-        (
-            Secrets {
-                hash: wrong,
-                ..right
-            },
-            TENANT,
-            Status::Denied,
-        ),
+        (Secrets { tag: wrong, ..right }, TENANT, Status::Denied),
+        (Secrets { hash: wrong, ..right }, TENANT, Status::Denied),
         (right, TENANT + 1, Status::Denied),
         (right, wire::TENANT_SYSTEM, Status::Denied),
     ];
@@ -228,11 +183,7 @@ fn who_needs_no_secret_gets_no_more_than_he_sent() {
     let mut client = Client::to(store.address);
     let header = Header::new(Op::DisciplineRequest);
     let bare = client.ask(header, b"k", &[], 0);
-    assert_eq!(
-        (bare.header.status, bare.header.total),
-        (Status::NeedPadding, 5),
-        "0 own"
-    );
+    assert_eq!((bare.header.status, bare.header.total), (Status::NeedPadding, 5), "0 own");
     assert!(bare.value.is_empty());
     let padded = client.ask(header, b"k", &[], 128);
     assert_eq!(padded.header.status, Status::NotFound);
@@ -243,12 +194,7 @@ fn who_needs_no_secret_gets_no_more_than_he_sent() {
 fn other_stores_keys_reach_a_half_that_wants_them() {
     let [me, other]: [SocketAddr; 2] =
         ["10.9.9.1:7117", "10.9.9.2:7117"].map(|a| a.parse().unwrap());
-    let part = |address, partition| Store {
-        address,
-        first: partition,
-        last: partition,
-        rack: 0,
-    };
+    let part = |address, partition| Store { address, first: partition, last: partition, rack: 0 };
     for wanted in [false, true] {
         let mut config = config();
         config.cluster = Cluster {
@@ -282,10 +228,8 @@ fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
     let target = UdpSocket::bind("127.0.0.1:0").unwrap();
     target.set_read_timeout(Some(PATIENCE)).unwrap();
     let to = target.local_addr().unwrap().to_string();
-    let header = Header {
-        key_hash: SECRET.key_hash(TENANT, b"k"),
-        ..of_tenant(Op::DisciplineRequest)
-    };
+    let header =
+        Header { key_hash: SECRET.key_hash(TENANT, b"k"), ..of_tenant(Op::DisciplineRequest) };
     let mut bytes = vec![];
     let packet = Packet::new(header, b"k", to.as_bytes());
     packet.encode(&SECRET, &mut bytes).unwrap();
@@ -294,10 +238,7 @@ fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
     let (len, from) = target.recv_from(&mut buffer).unwrap();
     let sent = Packet::decode(&buffer[..len]).unwrap();
     assert_eq!(from, store.address);
-    assert_eq!(
-        (sent.header.tenant, sent.key, sent.value),
-        (TENANT, &b"k"[..], &b""[..])
-    );
+    assert_eq!((sent.header.tenant, sent.key, sent.value), (TENANT, &b"k"[..], &b""[..]));
     assert_ne!(sent.header.key_hash, KeyHash([0; 16]));
     assert_eq!(sent.header.key_hash, header.key_hash);
     assert!(sent.tag_is_valid(&SECRET));
@@ -306,27 +247,18 @@ fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
 #[test]
 fn messages_come_in_and_the_newest_reports_go_out() {
     let store = StoreThread::start(config());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let handle = store.handle();
     runtime.block_on(async {
         for (tenant, message) in [(TENANT, "old"), (0, "other"), (TENANT, "new")] {
-            handle
-                .tell("measurer", tenant, message.into())
-                .await
-                .unwrap();
+            handle.tell("measurer", tenant, message.into()).await.unwrap();
         }
         let report = |tenant, report: &'static str| Report {
             half: "measurer",
             tenant,
             report: report.into(),
         };
-        assert_eq!(
-            handle.reports().await,
-            [report(0, "other"), report(TENANT, "new")]
-        );
+        assert_eq!(handle.reports().await, [report(0, "other"), report(TENANT, "new")]);
         let later = async {
             tokio::task::yield_now().await;
             handle.tell("measurer", TENANT, "later".into()).await
@@ -347,10 +279,7 @@ fn messages_come_in_and_the_newest_reports_go_out() {
 #[test]
 fn a_half_is_told_of_the_reads_that_it_watches() {
     let store = StoreThread::start(config());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let handle = store.handle();
     let mut client = tenants_client(&store);
     let tell = |message: &'static str| {
@@ -369,37 +298,21 @@ fn a_half_is_told_of_the_reads_that_it_watches() {
     tell("watch no longer");
     client.ask(of_tenant(Op::ReadRequest), b"after", &[], 0);
     tell("said");
-    assert_eq!(
-        seen(),
-        ["said"],
-        "nothing newer takes its place, and nothing came before"
-    );
+    assert_eq!(seen(), ["said"], "nothing newer takes its place, and nothing came before");
 }
 
 #[test]
 fn each_operation_has_one_taker() {
     let of = |operations| Half {
-        maker: StoreMaker {
-            operations,
-            ..measurer(false).maker
-        },
+        maker: StoreMaker { operations, ..measurer(false).maker },
         ..measurer(false)
     };
     // (operations of each half, what is wrong with them)
     let rows: [(&[&'static [Op]], &str); 4] = [
         (&[&[Op::DisciplineRequest], &[Op::ChainRead]], ""),
-        (
-            &[&[Op::ChainRead], &[Op::ChainRead]],
-            "measurer and measurer both take ChainRead",
-        ),
-        (
-            &[&[Op::ReadRequest]],
-            "measurer cannot take ReadRequest in a store",
-        ),
-        (
-            &[&[Op::ControlAlloc]],
-            "measurer cannot take ControlAlloc in a store",
-        ),
+        (&[&[Op::ChainRead], &[Op::ChainRead]], "measurer and measurer both take ChainRead"),
+        (&[&[Op::ReadRequest]], "measurer cannot take ReadRequest in a store"),
+        (&[&[Op::ControlAlloc]], "measurer cannot take ControlAlloc in a store"),
     ];
     for (halves, error) in rows {
         let halves = halves.iter().map(|operations| of(*operations)).collect();

@@ -54,11 +54,7 @@ impl Switch {
         socket.connect(store).unwrap();
         let wait = Duration::from_millis(20);
         socket.set_read_timeout(Some(wait)).unwrap();
-        Switch {
-            socket,
-            epoch: 100,
-            asked: 0,
-        }
+        Switch { socket, epoch: 100, asked: 0 }
     }
 
     fn send(&self, header: Header, key: &[u8]) {
@@ -67,9 +63,7 @@ impl Switch {
         if !key.is_empty() {
             header.key_hash = Secret::NONE.key_hash(header.tenant, key);
         }
-        Packet::new(header, key, &[])
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
+        Packet::new(header, key, &[]).encode(&Secret::NONE, &mut bytes).unwrap();
         bytes.resize(bytes.len().max(512), 0);
         self.socket.send(&bytes).unwrap();
     }
@@ -94,11 +88,7 @@ impl Switch {
         };
         self.send(header, &[]);
         // Of a lease that is not lent the store says nothing; to this it says something, after it.
-        let after = Header {
-            tenant: NOBODY,
-            request: self.asked,
-            ..Header::new(Op::ReadRequest)
-        };
+        let after = Header { tenant: NOBODY, request: self.asked, ..Header::new(Op::ReadRequest) };
         self.send(after, b"k");
         let deadline = Instant::now() + PATIENCE;
         let mut lent = None;
@@ -154,10 +144,7 @@ impl Switch {
                 return value;
             }
             self.acknowledge_all();
-            assert!(
-                Instant::now() < deadline,
-                "no grant for {key:?}: {header:?}"
-            );
+            assert!(Instant::now() < deadline, "no grant for {key:?}: {header:?}");
         }
     }
 
@@ -191,19 +178,14 @@ impl Switch {
                     return;
                 }
             }
-            assert!(
-                Instant::now() < deadline,
-                "the copy is not called back: {why}"
-            );
+            assert!(Instant::now() < deadline, "the copy is not called back: {why}");
         }
     }
 }
 
 fn config(server: &Process) -> Config {
     Config {
-        backend: format!("redis://127.0.0.1:{}", server.port)
-            .parse()
-            .unwrap(),
+        backend: format!("redis://127.0.0.1:{}", server.port).parse().unwrap(),
         ..support::loopback()
     }
 }
@@ -243,10 +225,7 @@ fn a_tenants_key_is_found_by_its_name() {
     let server = redis();
     let mut with_tenant = config(&server);
     let secret = "09".repeat(16);
-    with_tenant
-        .cluster
-        .tenants
-        .push(wire::Tenant::new(7, secret));
+    with_tenant.cluster.tenants.push(wire::Tenant::new(7, secret));
     let store = StoreThread::start(with_tenant);
     let mut other = Outsider::of(&server);
     other.command("SET shortstop:7:k v");
@@ -261,9 +240,7 @@ fn a_tenants_key_is_found_by_its_name() {
         ..Header::new(Op::FetchRequest)
     };
     let mut bytes = vec![];
-    Packet::new(header, b"k", &[])
-        .encode(&secret, &mut bytes)
-        .unwrap();
+    Packet::new(header, b"k", &[]).encode(&secret, &mut bytes).unwrap();
     switch.socket.send(&bytes).unwrap();
     switch.socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let (reply, _, value) = std::iter::repeat_with(|| switch.hear())
@@ -374,10 +351,7 @@ fn large_values_in_redis_cost_no_more_than_small_ones() {
     let crowd = Switch::to(store.address);
     for round in 0..4 {
         for n in 0..128 {
-            let header = Header {
-                request: n,
-                ..Header::new(Op::ReadRequest)
-            };
+            let header = Header { request: n, ..Header::new(Op::ReadRequest) };
             crowd.send(header, format!("large{}", n % 4).as_bytes());
         }
         let deadline = Instant::now() + PATIENCE;
@@ -387,10 +361,7 @@ fn large_values_in_redis_cost_no_more_than_small_ones() {
                 assert_eq!((header.status, value.len()), (Status::TooLarge, 0));
                 answered += 1;
             }
-            assert!(
-                Instant::now() < deadline,
-                "{answered} of 128 answers in round {round}"
-            );
+            assert!(Instant::now() < deadline, "{answered} of 128 answers in round {round}");
         }
         while let Some((header, ..)) = switch.hear() {
             assert_ne!(header.op, Op::Invalidate, "the copy of another key");
@@ -417,10 +388,8 @@ fn without_tracking_nothing_is_granted_unless_outside_writes_are_ignored() {
     assert_eq!((header.status, &value[..]), (Status::Ok, &b"v"[..]));
     assert!(!header.flags.has(Flags::GRANT));
     drop(store);
-    let store = StoreThread::start(Config {
-        outside_writes: OutsideWrites::Ignore,
-        ..config(&server)
-    });
+    let store =
+        StoreThread::start(Config { outside_writes: OutsideWrites::Ignore, ..config(&server) });
     assert_eq!(Switch::to(store.address).copy(b"k"), b"v");
 }
 
@@ -447,10 +416,6 @@ fn when_redis_forgets_a_key_its_copy_is_called_back() {
                 lost.push(key);
             }
         }
-        assert!(
-            Instant::now() < deadline,
-            "only {} of 2 called back",
-            lost.len()
-        );
+        assert!(Instant::now() < deadline, "only {} of 2 called back", lost.len());
     }
 }

@@ -3,10 +3,7 @@
 use emulated::{Pace, Rate, RateChange};
 
 fn thousand_per_s() -> Pace {
-    Pace::new(Some(Rate {
-        requests_per_s: 1000.0,
-        queue: 4,
-    }))
+    Pace::new(Some(Rate { requests_per_s: 1000.0, queue: 4 }))
 }
 
 #[test]
@@ -33,10 +30,7 @@ fn a_limited_partition_serves_its_rate_and_drops_the_rest() {
         replies.extend(pace.admit(0, i * 10_000));
     }
     assert!((1000..=1006).contains(&replies.len()), "{}", replies.len());
-    assert!(
-        replies.windows(2).all(|w| w[1] - w[0] == 1_000_000),
-        "evenly spaced"
-    );
+    assert!(replies.windows(2).all(|w| w[1] - w[0] == 1_000_000), "evenly spaced");
 }
 
 #[test]

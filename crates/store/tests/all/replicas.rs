@@ -23,14 +23,8 @@ impl StoreHalf for Holder {
     fn told(&mut self, _: Duration, tenant: u32, message: &[u8], out: &mut Vec<StoreAction>) {
         let key = |bytes| Bytes::copy_from_slice(bytes);
         out.push(match message.strip_prefix(b"-") {
-            Some(rest) => StoreAction::Release {
-                tenant,
-                key: key(rest),
-            },
-            None => StoreAction::Hold {
-                tenant,
-                key: key(message),
-            },
+            Some(rest) => StoreAction::Release { tenant, key: key(rest) },
+            None => StoreAction::Hold { tenant, key: key(message) },
         });
     }
 }
@@ -57,12 +51,7 @@ fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
     cluster.partitions = 2;
     cluster.stores = (0..)
         .zip(addresses)
-        .map(|(at, address)| wire::Store {
-            address,
-            first: at,
-            last: at,
-            rack: 0,
-        })
+        .map(|(at, address)| wire::Store { address, first: at, last: at, rack: 0 })
         .collect();
     cluster
 }
@@ -115,9 +104,7 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     let written = |reply: &support::Reply| reply.header.status == Status::Ok;
     let first = until(|| at_home.write(key, b"first"), written);
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let tell = |message: &[u8]| {
         let handle = holder.handle();
         let told = handle.tell("holder", TENANT_OPEN, message.to_vec().into());
@@ -127,10 +114,7 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     tell(key);
     until(status, |status| status.replicas.valid == 1);
 
-    let redirected = Header {
-        node: HOLDER,
-        ..Header::new(Op::ReadRequest)
-    };
+    let redirected = Header { node: HOLDER, ..Header::new(Op::ReadRequest) };
     let mut read = || at_holder.ask(redirected, key, &[], 512);
     let reply = read();
     assert_eq!(
@@ -151,16 +135,10 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
     until(status, |status| status.replicas.valid == 1);
 
     // One that a switch sends to both.
-    let write = Header {
-        node: NODE_ALL,
-        ..Header::new(Op::WriteRequest)
-    };
+    let write = Header { node: NODE_ALL, ..Header::new(Op::WriteRequest) };
     let mut switch = Client::to(holder.address);
     switch.request = at_home.request;
-    let update = Header {
-        node: HOLDER,
-        ..Header::new(Op::ReplicaUpdate)
-    };
+    let update = Header { node: HOLDER, ..Header::new(Op::ReplicaUpdate) };
     switch.tell(update, key, b"third, which is longer than its hash");
     at_home.ask(write, key, b"third, which is longer than its hash", 0);
     assert_eq!(read().value, b"third, which is longer than its hash");
@@ -169,9 +147,5 @@ fn a_key_is_read_at_the_store_that_holds_it_and_is_what_was_written_last() {
 
     tell(&[b"-", key].concat());
     until(status, |status| status.replicas.keys == 0);
-    assert_eq!(
-        read().value,
-        b"third, which is longer than its hash",
-        "passed on"
-    );
+    assert_eq!(read().value, b"third, which is longer than its hash", "passed on");
 }

@@ -29,9 +29,7 @@ fn run(store: &StoreThread, name: &str, op: Op, value: &[u8]) {
             let mut header = Header::new(op);
             header.key_hash = Secret::NONE.key_hash(0, key.as_bytes());
             let mut bytes = Vec::new();
-            Packet::new(header, key.as_bytes(), value)
-                .encode(&Secret::NONE, &mut bytes)
-                .unwrap();
+            Packet::new(header, key.as_bytes(), value).encode(&Secret::NONE, &mut bytes).unwrap();
             bytes.resize(64 + 16 + 128, 0);
             bytes
         })
@@ -48,11 +46,7 @@ fn run(store: &StoreThread, name: &str, op: Op, value: &[u8]) {
             socket.send(&requests[at]).unwrap();
             sent += 1;
         }
-        received = if socket.recv(&mut buffer).is_ok() {
-            received + 1
-        } else {
-            sent
-        };
+        received = if socket.recv(&mut buffer).is_ok() { received + 1 } else { sent };
     }
     let rate = received as f64 / begun.elapsed().as_secs_f64();
     let cpu_us = (cpu_ns() - cpu_before) as f64 / 1e3 / received as f64;
@@ -70,11 +64,7 @@ fn cpu_ns() -> u64 {
     tasks
         .filter(|task| read(task.path().join("comm")).trim() == "store")
         .filter_map(|task| {
-            read(task.path().join("schedstat"))
-                .split(' ')
-                .next()?
-                .parse::<u64>()
-                .ok()
+            read(task.path().join("schedstat")).split(' ').next()?.parse::<u64>().ok()
         })
         .sum()
 }

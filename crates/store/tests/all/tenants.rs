@@ -17,21 +17,12 @@ fn hex(secret: Secret) -> String {
 
 /// A client of the tenant that signs with one secret; keys are hashed with [`OLD`].
 fn client(store: &StoreThread, tag: Secret) -> Client {
-    let secrets = Secrets {
-        tag,
-        ..Secrets::one(OLD)
-    };
-    Client {
-        secrets,
-        ..Client::to(store.address)
-    }
+    let secrets = Secrets { tag, ..Secrets::one(OLD) };
+    Client { secrets, ..Client::to(store.address) }
 }
 
 fn ask(client: &mut Client, op: Op, key: &[u8], value: &[u8]) -> Reply {
-    let header = Header {
-        tenant: TENANT,
-        ..Header::new(op)
-    };
+    let header = Header { tenant: TENANT, ..Header::new(op) };
     loop {
         let reply = client.ask(header, key, value, 512);
         if reply.header.status != Status::TryAgain {
@@ -50,10 +41,7 @@ fn a_secret_is_rotated_without_losing_a_key() {
     let config = support::loopback();
     let cluster = config.cluster.clone();
     let store = StoreThread::start(config);
-    let with = |tenant: Tenant| Cluster {
-        tenants: vec![tenant],
-        ..cluster.clone()
-    };
+    let with = |tenant: Tenant| Cluster { tenants: vec![tenant], ..cluster.clone() };
     let (mut old, mut new) = (client(&store, OLD), client(&store, NEW));
     assert_eq!(read(&mut old).0, Status::Denied, "not known yet");
 
@@ -72,10 +60,7 @@ fn a_secret_is_rotated_without_losing_a_key() {
     assert_eq!(read(&mut old), (Status::Ok, true), "still accepted");
     assert_eq!(read(&mut new), (Status::Ok, true));
 
-    let rotated = Tenant {
-        also_secret: None,
-        ..rotating
-    };
+    let rotated = Tenant { also_secret: None, ..rotating };
     store.update(with(rotated)).unwrap();
     assert_eq!(read(&mut old).0, Status::Denied);
     assert_eq!(read(&mut new), (Status::Ok, true));
@@ -88,30 +73,17 @@ fn a_secret_is_rotated_without_losing_a_key() {
 fn a_store_takes_the_partitions_that_it_holds_for_a_tenant() {
     let [me, other]: [SocketAddr; 2] =
         ["10.9.9.1:7117", "10.9.9.2:7117"].map(|a| a.parse().unwrap());
-    let part = |address, first, last| Store {
-        address,
-        first,
-        last,
-        rack: 0,
-    };
-    let cluster = Cluster {
-        stores: vec![part(me, 0, 7), part(other, 8, 15)],
-        ..Cluster::single(me, 16)
-    };
+    let part = |address, first, last| Store { address, first, last, rack: 0 };
+    let cluster =
+        Cluster { stores: vec![part(me, 0, 7), part(other, 8, 15)], ..Cluster::single(me, 16) };
     let store = StoreThread::start(Config {
         cluster: cluster.clone(),
         identity: Some(me),
         ..support::loopback()
     });
     for stores in [vec![], vec![me], vec![other], vec![other, me], vec![]] {
-        let tenant = Tenant {
-            stores: stores.clone(),
-            ..Tenant::new(TENANT, hex(OLD))
-        };
-        let cluster = Cluster {
-            tenants: vec![tenant],
-            ..cluster.clone()
-        };
+        let tenant = Tenant { stores: stores.clone(), ..Tenant::new(TENANT, hex(OLD)) };
+        let cluster = Cluster { tenants: vec![tenant], ..cluster.clone() };
         store.update(cluster.clone()).unwrap();
         let mut client = client(&store, OLD);
         for key in 0..64u8 {
@@ -138,22 +110,10 @@ fn what_cannot_change_is_refused_and_changes_nothing() {
             |c| *c = Cluster::single(c.stores[0].address, 9),
             |e| *e == UpdateError::Partitions { old: 1, new: 9 },
         ),
-        (
-            |c| c.stores[0].address.set_port(9),
-            |e| *e == UpdateError::Stores,
-        ),
-        (
-            |c| c.system_secret = Some(hex(NEW)),
-            |e| *e == UpdateError::SystemSecret,
-        ),
-        (
-            |c| c.tenants[0].secret = hex(NEW),
-            |e| *e == UpdateError::HashSecret(TENANT),
-        ),
-        (
-            |c| c.tenants[0].secret = "short".into(),
-            |e| matches!(e, UpdateError::Cluster(_)),
-        ),
+        (|c| c.stores[0].address.set_port(9), |e| *e == UpdateError::Stores),
+        (|c| c.system_secret = Some(hex(NEW)), |e| *e == UpdateError::SystemSecret),
+        (|c| c.tenants[0].secret = hex(NEW), |e| *e == UpdateError::HashSecret(TENANT)),
+        (|c| c.tenants[0].secret = "short".into(), |e| matches!(e, UpdateError::Cluster(_))),
     ];
     for (change, expected) in rows {
         let mut changed = cluster.clone();

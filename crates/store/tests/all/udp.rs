@@ -15,18 +15,12 @@ fn reads_writes_and_deletes() {
     let mut client = Client::to(store.address);
     assert_eq!(client.read(b"k").header.status, Status::NotFound);
     let written = client.write(b"k", b"hello");
-    assert_eq!(
-        (written.header.op, written.header.status),
-        (Op::WriteReply, Status::Ok)
-    );
+    assert_eq!((written.header.op, written.header.status), (Op::WriteReply, Status::Ok));
     let read = client.read(b"k");
     assert_eq!((&read.key[..], &read.value[..]), (&b"k"[..], &b"hello"[..]));
     assert_eq!(read.header.version, written.header.version);
     let deleted = client.ask(Header::new(Op::DeleteRequest), b"k", &[], 0);
-    assert_eq!(
-        (deleted.header.op, deleted.header.status),
-        (Op::DeleteReply, Status::Ok)
-    );
+    assert_eq!((deleted.header.op, deleted.header.status), (Op::DeleteReply, Status::Ok));
     assert_eq!(client.read(b"k").header.status, Status::NotFound);
 }
 
@@ -37,10 +31,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
     let read = client.read(b"key0000000000999");
     assert_eq!(read.value, b"key0000000000999".repeat(8));
     let small = client.ask(Header::new(Op::ReadRequest), b"key0000000000999", &[], 0);
-    assert_eq!(
-        (small.header.status, small.header.total),
-        (Status::NeedPadding, 128)
-    );
+    assert_eq!((small.header.status, small.header.total), (Status::NeedPadding, 128));
     assert!(small.value.is_empty());
 }
 
@@ -48,10 +39,7 @@ fn populated_items_are_there_and_padding_is_asked_for() {
 fn ipv6_works_too() {
     let listen = "[::1]:0".parse().unwrap();
     let store = StoreThread::populated(support::at(listen), 1, 5);
-    assert_eq!(
-        Client::to(store.address).read(b"key0000000000000").value,
-        b"key00"
-    );
+    assert_eq!(Client::to(store.address).read(b"key0000000000000").value, b"key00");
 }
 
 #[test]
@@ -67,14 +55,8 @@ fn a_wildcard_address_answers_from_where_it_was_asked() {
 fn a_wrong_key_hash_is_denied() {
     let store = StoreThread::start(support::loopback());
     let mut client = Client::to(store.address);
-    let header = Header {
-        tenant: 5,
-        ..Header::new(Op::ReadRequest)
-    };
-    assert_eq!(
-        client.ask(header, b"k", &[], 0).header.status,
-        Status::Denied
-    );
+    let header = Header { tenant: 5, ..Header::new(Op::ReadRequest) };
+    assert_eq!(client.ask(header, b"k", &[], 0).header.status, Status::Denied);
 }
 
 /// The store's side of a switch: sends and receives whole packets.
@@ -93,9 +75,7 @@ impl Switch {
     fn send(&self, mut header: Header, key: &[u8], value: &[u8]) {
         header.key_hash = Secret::NONE.key_hash(header.tenant, key);
         let mut bytes = Vec::new();
-        Packet::new(header, key, value)
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
+        Packet::new(header, key, value).encode(&Secret::NONE, &mut bytes).unwrap();
         bytes.resize(512, 0);
         self.socket.send(&bytes).unwrap();
     }
@@ -122,15 +102,10 @@ impl Switch {
             ..Header::new(Op::LeaseRequest)
         };
         let mut bytes = Vec::new();
-        Packet::new(header, &[], &[])
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
+        Packet::new(header, &[], &[]).encode(&Secret::NONE, &mut bytes).unwrap();
         self.socket.send(&bytes).unwrap();
         let (reply, _) = self.receive(Op::LeaseReply);
-        assert_eq!(
-            (reply.epoch, reply.request, reply.version),
-            (header.epoch, 7, 123_456)
-        );
+        assert_eq!((reply.epoch, reply.request, reply.version), (header.epoch, 7, 123_456));
         assert_eq!(reply.expiry_ms, length_ms);
         reply.client
     }
@@ -145,33 +120,20 @@ fn a_write_waits_until_the_switch_that_holds_a_copy_acknowledges() {
     let term = switch.lease(9, 60_000);
     assert!(term > 1_000_000_000, "seconds after 1970, not {term}");
 
-    let fetch = Header {
-        flags: Flags::GRANT,
-        epoch: Epoch::new(9, 41),
-        ..Header::new(Op::FetchRequest)
-    };
+    let fetch =
+        Header { flags: Flags::GRANT, epoch: Epoch::new(9, 41), ..Header::new(Op::FetchRequest) };
     switch.send(fetch, b"k", &[]);
     let (grant, value) = switch.receive(Op::FetchReply);
-    assert_eq!(
-        (grant.flags, grant.epoch, &value[..]),
-        (Flags::GRANT, fetch.epoch, &b"old"[..])
-    );
+    assert_eq!((grant.flags, grant.epoch, &value[..]), (Flags::GRANT, fetch.epoch, &b"old"[..]));
 
     // Another client's write, which does not pass the switch.
     let writer = Switch::at(store.address);
-    let write = Header {
-        client: 5,
-        request: 1,
-        ..Header::new(Op::WriteRequest)
-    };
+    let write = Header { client: 5, request: 1, ..Header::new(Op::WriteRequest) };
     writer.send(write, b"k", b"new");
     let (invalidate, _) = switch.receive(Op::Invalidate);
     assert_eq!(invalidate.epoch, Epoch::new(9, 41));
     assert_eq!(client.read(b"k").value, b"old", "not applied yet");
-    let ack = Header {
-        epoch: Epoch::new(9, 42),
-        ..Header::new(Op::InvalidateAck)
-    };
+    let ack = Header { epoch: Epoch::new(9, 42), ..Header::new(Op::InvalidateAck) };
     switch.send(ack, b"k", &[]);
     let (done, _) = writer.receive(Op::WriteReply);
     assert_eq!(done.status, Status::Ok);
@@ -198,24 +160,11 @@ fn a_write_through_the_switch_is_granted_with_its_answer() {
     };
     switch.send(write, b"k", b"new");
     let (done, value) = switch.receive(Op::WriteReply);
-    assert_eq!(
-        (done.flags, done.epoch, &value[..]),
-        (Flags::GRANT, write.epoch, &b"new"[..])
-    );
+    assert_eq!((done.flags, done.epoch, &value[..]), (Flags::GRANT, write.epoch, &b"new"[..]));
     // It comes again, and passes the switch again, which takes a new epoch: no grant this time.
-    switch.send(
-        Header {
-            epoch: Epoch::new(9, 8),
-            ..write
-        },
-        b"k",
-        b"new",
-    );
+    switch.send(Header { epoch: Epoch::new(9, 8), ..write }, b"k", b"new");
     let (again, value) = switch.receive(Op::WriteReply);
-    assert_eq!(
-        (again.flags, again.version, value.len()),
-        (Flags::NONE, done.version, 0)
-    );
+    assert_eq!((again.flags, again.version, value.len()), (Flags::NONE, done.version, 0));
 }
 
 #[test]
@@ -268,20 +217,11 @@ fn leases_are_offered_and_the_status_socket_tells() {
 
 #[test]
 fn a_rate_limit_drops_what_is_too_much() {
-    let populate = Populate {
-        count: 1,
-        value_len: 8.into(),
-    };
-    let rate = Rate {
-        requests_per_s: 100.0,
-        queue: 4,
-    };
+    let populate = Populate { count: 1, value_len: 8.into() };
+    let rate = Rate { requests_per_s: 100.0, queue: 4 };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status");
-    let config = Config {
-        status_socket: Some(path.clone()),
-        ..support::loopback()
-    };
+    let config = Config { status_socket: Some(path.clone()), ..support::loopback() };
     let store = StoreThread::emulated(config, Some(populate), Some(rate));
     let switch = Switch::at(store.address);
     let began = Instant::now();

@@ -13,10 +13,8 @@ struct Noise(u64);
 
 impl Noise {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 }
@@ -24,9 +22,8 @@ impl Noise {
 fn run(corpus: &str, check: fn(&[u8])) {
     let folder = format!("{}/../../fuzz/corpus/{corpus}", env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder}: {e}"));
-    let mut inputs: Vec<_> = files
-        .map(|file| std::fs::read(file.expect("readable").path()).expect("a file"))
-        .collect();
+    let mut inputs: Vec<_> =
+        files.map(|file| std::fs::read(file.expect("readable").path()).expect("a file")).collect();
     inputs.sort();
     let mut noise = Noise(1);
     for input in &inputs {

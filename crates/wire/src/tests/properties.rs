@@ -34,25 +34,15 @@ fn any_header() -> impl Strategy<Value = Header> {
 /// A packet that can be encoded: header, key, value.
 fn any_packet() -> impl Strategy<Value = (Header, Vec<u8>, Vec<u8>)> {
     any_header().prop_flat_map(|header| {
-        let key = if header.op.has_key() {
-            1..=MAX_KEY
-        } else {
-            0..=0
-        };
-        let value = if header.op.may_have_value() {
-            0..=max_value(MAX_KEY)
-        } else {
-            0..=0
-        };
+        let key = if header.op.has_key() { 1..=MAX_KEY } else { 0..=0 };
+        let value = if header.op.may_have_value() { 0..=max_value(MAX_KEY) } else { 0..=0 };
         (Just(header), vec(any::<u8>(), key), vec(any::<u8>(), value))
     })
 }
 
 fn encoded(header: Header, key: &[u8], value: &[u8], secret: &Secret, padding: usize) -> Vec<u8> {
     let mut bytes = vec![];
-    Packet::new(header, key, value)
-        .encode(secret, &mut bytes)
-        .expect("lengths are possible");
+    Packet::new(header, key, value).encode(secret, &mut bytes).expect("lengths are possible");
     bytes.resize(bytes.len() + padding, 0);
     bytes
 }

@@ -36,14 +36,7 @@ fn replicas() -> Vec<Case> {
     let key: &[u8] = b"key0000000000042";
     let value: &[u8] = b"key0000000000042key0000000000042";
     let version = 0x6543_2100_0000_0005;
-    let of_copy = |op| Header {
-        life: 0,
-        client: 0,
-        request: 0,
-        epoch,
-        version,
-        ..header(op)
-    };
+    let of_copy = |op| Header { life: 0, client: 0, request: 0, epoch, version, ..header(op) };
     // They say whose write it was.
     let push = |flags| Header {
         flags,
@@ -51,43 +44,24 @@ fn replicas() -> Vec<Case> {
         request: 0x4E21,
         ..of_copy(Op::ReplicaPush)
     };
-    let update = |flags| Header {
-        flags,
-        node,
-        ..header(Op::ReplicaUpdate)
-    };
+    let update = |flags| Header { flags, node, ..header(Op::ReplicaUpdate) };
     vec![
         (
             "read that a switch sent to a store",
-            Header {
-                node,
-                ..header(Op::ReadRequest)
-            },
+            Header { node, ..header(Op::ReadRequest) },
             key,
             b"",
             0,
         ),
         (
             "write that a switch sent to stores, too",
-            Header {
-                node: 0xffff,
-                ..header(Op::WriteRequest)
-            },
+            Header { node: 0xffff, ..header(Op::WriteRequest) },
             key,
             value,
             0,
         ),
         ("replica confirm", of_copy(Op::ReplicaConfirm), key, b"", 0),
-        (
-            "replica push",
-            Header {
-                expiry_ms: 60_000,
-                ..push(Flags::GRANT)
-            },
-            key,
-            value,
-            0,
-        ),
+        ("replica push", Header { expiry_ms: 60_000, ..push(Flags::GRANT) }, key, value, 0),
         (
             "replica push of a hash in the place of the value",
             push(Flags::GRANT.with(Flags::COMPARE)),
@@ -97,33 +71,19 @@ fn replicas() -> Vec<Case> {
         ),
         (
             "replica drop",
-            Header {
-                epoch: Epoch::new(0x8002, 0),
-                version: 0,
-                ..of_copy(Op::ReplicaDrop)
-            },
+            Header { epoch: Epoch::new(0x8002, 0), version: 0, ..of_copy(Op::ReplicaDrop) },
             key,
             b"",
             0,
         ),
         (
             "replica update, of a conditional write",
-            Header {
-                version,
-                expiry_ms: 60_000,
-                ..update(Flags::COMPARE)
-            },
+            Header { version, expiry_ms: 60_000, ..update(Flags::COMPARE) },
             key,
             value,
             0,
         ),
-        (
-            "replica update, of a delete",
-            update(Flags::ALL),
-            key,
-            b"",
-            0,
-        ),
+        ("replica update, of a delete", update(Flags::ALL), key, b"", 0),
         (
             "invalidate ack of a store that was told of a write",
             Header {
@@ -664,22 +624,11 @@ fn secret_for(tenant: u32) -> Secret {
 
 fn packet_vector((name, header, key, value, padding): Case) -> Value {
     let secret = secret_for(header.tenant);
-    let hash = if key.is_empty() {
-        header.key_hash
-    } else {
-        secret.key_hash(header.tenant, key)
-    };
+    let hash = if key.is_empty() { header.key_hash } else { secret.key_hash(header.tenant, key) };
     let mut bytes = vec![];
-    Packet::new(
-        Header {
-            key_hash: hash,
-            ..header
-        },
-        key,
-        value,
-    )
-    .encode(&secret, &mut bytes)
-    .expect("lengths are possible");
+    Packet::new(Header { key_hash: hash, ..header }, key, value)
+        .encode(&secret, &mut bytes)
+        .expect("lengths are possible");
     bytes.resize(bytes.len() + padding, 0);
     // What is written down is what decoding gives, not what was put in.
     let packet = Packet::decode(&bytes).expect("it was just encoded");
@@ -706,9 +655,7 @@ fn packet_vector((name, header, key, value, padding): Case) -> Value {
 
 fn malformed() -> Vec<Value> {
     let mut good = vec![];
-    Packet::new(header(Op::WriteRequest), b"key", b"value")
-        .encode(&secret(), &mut good)
-        .unwrap();
+    Packet::new(header(Op::WriteRequest), b"key", b"value").encode(&secret(), &mut good).unwrap();
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[at] = byte;
@@ -754,9 +701,7 @@ fn malformed() -> Vec<Value> {
 
 fn forged() -> Vec<Value> {
     let mut good = vec![];
-    Packet::new(header(Op::WriteRequest), b"key", b"value")
-        .encode(&secret(), &mut good)
-        .unwrap();
+    Packet::new(header(Op::WriteRequest), b"key", b"value").encode(&secret(), &mut good).unwrap();
     [
         ("life", 2, 8),
         ("client", 8, 128),
@@ -778,12 +723,8 @@ fn forged() -> Vec<Value> {
 }
 
 fn key_hashes() -> Vec<Value> {
-    let keys: [(u32, &[u8]); 4] = [
-        (0, b"k"),
-        (0, b"key0000000000042"),
-        (TENANT, b"key0000000000042"),
-        (8, &[0xff; 250]),
-    ];
+    let keys: [(u32, &[u8]); 4] =
+        [(0, b"k"), (0, b"key0000000000042"), (TENANT, b"key0000000000042"), (8, &[0xff; 250])];
     keys.into_iter()
         .map(|(tenant, key)| {
             let secret = secret_for(tenant);
@@ -813,18 +754,13 @@ fn the_file_holds_these_vectors() {
     }
     let text = std::fs::read_to_string(FILE).expect(FILE);
     let stored: Value = serde_json::from_str(&text).expect(FILE);
-    assert_eq!(
-        stored, vectors,
-        "vectors.json differs; WRITE_VECTORS=1 writes it anew"
-    );
+    assert_eq!(stored, vectors, "vectors.json differs; WRITE_VECTORS=1 writes it anew");
 }
 
 #[test]
 fn every_malformed_packet_has_a_name_and_every_error_a_packet() {
-    let names: std::collections::BTreeSet<String> = malformed()
-        .iter()
-        .map(|v| v["error"].as_str().unwrap().to_owned())
-        .collect();
+    let names: std::collections::BTreeSet<String> =
+        malformed().iter().map(|v| v["error"].as_str().unwrap().to_owned()).collect();
     let all = [
         "BadKeyLength",
         "BadMagic",

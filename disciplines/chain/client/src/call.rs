@@ -69,10 +69,7 @@ pub(super) struct Call {
 
 /// Something that chains do not do.
 pub(super) fn unsupported(what: &'static str) -> Error {
-    Error::Unsupported {
-        holders: "chains of switches",
-        what,
-    }
+    Error::Unsupported { holders: "chains of switches", what }
 }
 
 impl Call {
@@ -86,11 +83,7 @@ impl Call {
     ) -> Result<Call, Error> {
         let (what, condition) = match *operation {
             Operation::Get { .. } | Operation::About { .. } => (CallKind::Read, Condition::Always),
-            Operation::Set {
-                ttl: None,
-                condition,
-                ..
-            } => (CallKind::Write, condition),
+            Operation::Set { ttl: None, condition, .. } => (CallKind::Write, condition),
             Operation::Delete { condition, .. } => (CallKind::Delete, condition),
             Operation::Set { .. } => return Err(unsupported("a time to live")),
             Operation::Ask { .. } => return Err(unsupported("a discipline's request")),
@@ -211,14 +204,8 @@ impl Call {
             CallKind::Read => (Flags::NONE, list),
             CallKind::Watch(_) => (Flags::GRANT, list),
             CallKind::Write | CallKind::Delete => {
-                let ask = Ask {
-                    session: names.session,
-                    condition,
-                };
-                (
-                    condition_flag,
-                    [&ask.encode()[..], &list, &self.value].concat(),
-                )
+                let ask = Ask { session: names.session, condition };
+                (condition_flag, [&ask.encode()[..], &list, &self.value].concat())
             }
         };
         let flags = match self.what {
@@ -318,11 +305,8 @@ impl Call {
             true => names.envelope.open(&self.key, value, from, header.flags)?,
             false => Bytes::new(),
         };
-        let request = Request {
-            tenant: names.tenant,
-            value_len: self.asked_len,
-            is_write: self.is_write(),
-        };
+        let request =
+            Request { tenant: names.tenant, value_len: self.asked_len, is_write: self.is_write() };
         Ok(Answer::new(from, request, header, value))
     }
 
@@ -332,9 +316,7 @@ impl Call {
         let (store, tries, try_again) = (self.to, self.tries, self.put_off);
         let denied = self.denied.then_some(names.tenant);
         if self.tries == 0 {
-            return Error::TooManyInFlight {
-                limit: options.max_in_flight,
-            };
+            return Error::TooManyInFlight { limit: options.max_in_flight };
         }
         match self.is_write() {
             true => Error::OutcomeUnknown {

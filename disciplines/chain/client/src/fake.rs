@@ -129,9 +129,7 @@ impl Chains {
         let (header, value, by) = self.answer(&packet, at, from, busy, &mut told);
         let mut send = |by: u8, to: SocketAddr, header: Header, value: &[u8]| {
             let mut out = vec![];
-            Packet::new(header, packet.key, value)
-                .encode(&secret, &mut out)
-                .unwrap();
+            Packet::new(header, packet.key, value).encode(&secret, &mut out).unwrap();
             sent.push((switch(by), to, out));
         };
         assert!(
@@ -224,11 +222,7 @@ impl Chains {
         reply: Header,
     ) -> (Header, Option<()>) {
         let h = packet.header;
-        let status = |status, version| Header {
-            status,
-            version,
-            ..reply
-        };
+        let status = |status, version| Header { status, version, ..reply };
         let session = wire::Secret([7; 16]).key_hash(TENANT, &chain_wire::session_key(h.client));
         assert_eq!(ask.session, session.low());
         let Some(notes) = self.sessions.get_mut(&h.client) else {
@@ -265,11 +259,7 @@ impl Chains {
                 (Status::Ok, item.version)
             }
         };
-        let note = Note {
-            request: h.request,
-            status: end,
-            version,
-        };
+        let note = Note { request: h.request, status: end, version };
         notes.insert(h.request % WRITES_MOST, note);
         (status(end, version), (end == Status::Ok).then_some(()))
     }
@@ -289,11 +279,7 @@ fn stated(reply: Header, item: &Item, by: u8) -> (Header, Vec<u8>, u8) {
         Some(_) => Status::Ok,
         None => Status::NotFound,
     };
-    let header = Header {
-        status,
-        version: item.version,
-        ..reply
-    };
+    let header = Header { status, version: item.version, ..reply };
     (header, item.value.clone().unwrap_or_default(), by)
 }
 
@@ -341,8 +327,7 @@ impl World {
             let us = self.rng.random_range(50..=self.faults.longest_us.max(50));
             self.number += 1;
             let at_ns = self.now_ns + us * 1000;
-            self.flying
-                .insert((at_ns, self.number, from, to, bytes.to_vec()));
+            self.flying.insert((at_ns, self.number, from, to, bytes.to_vec()));
         }
     }
 
@@ -359,9 +344,7 @@ impl World {
     /// Lets time pass until then, or until no task is left; whether none is.
     pub fn run_until(&mut self, until_ns: u64) -> bool {
         let now_ns = self.now_ns;
-        self.clients
-            .iter_mut()
-            .for_each(|client| client.run(now_ns));
+        self.clients.iter_mut().for_each(|client| client.run(now_ns));
         loop {
             self.flush();
             if self.clients.iter().all(Tasks::is_empty) {

@@ -373,10 +373,8 @@ impl Machine {
         if let CallKind::Watch(seen) = &mut call.what
             && seen.is_news(&header, newest)
         {
-            let watched = KeyState {
-                version: header.version,
-                value: found.map(|value| value.bytes),
-            };
+            let watched =
+                KeyState { version: header.version, value: found.map(|value| value.bytes) };
             self.watched.push_back((number, watched));
         }
         self.reset_timer(number);

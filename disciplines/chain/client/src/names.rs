@@ -21,13 +21,7 @@ pub(super) struct Names {
 
 impl Names {
     pub fn new(tenant: u32, secrets: Secrets, envelope: Envelope, client: u64) -> Names {
-        let mut names = Names {
-            tenant,
-            secrets,
-            envelope,
-            client: 0,
-            session: 0,
-        };
+        let mut names = Names { tenant, secrets, envelope, client: 0, session: 0 };
         names.become_another(client);
         names
     }

@@ -66,12 +66,7 @@ async fn write(
     value: &[u8],
     condition: Condition,
 ) -> Result<Option<u64>, Error> {
-    let set = Operation::Set {
-        key,
-        value,
-        ttl: None,
-        condition,
-    };
+    let set = Operation::Set { key, value, ttl: None, condition };
     match asks.call(set).await?.written() {
         Ok(version) => Ok(Some(version)),
         Err(Error::Mismatch { .. }) => Ok(None),

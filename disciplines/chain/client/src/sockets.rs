@@ -113,12 +113,7 @@ impl Client {
         value: impl AsRef<[u8]>,
         condition: Condition,
     ) -> Result<u64, Error> {
-        let set = Operation::Set {
-            key: key.as_ref(),
-            value: value.as_ref(),
-            ttl: None,
-            condition,
-        };
+        let set = Operation::Set { key: key.as_ref(), value: value.as_ref(), ttl: None, condition };
         self.call(set).await?.written()
     }
 
@@ -141,11 +136,7 @@ impl Client {
             state.watches.insert(number, unheard.clone());
             number
         });
-        Watch {
-            client: self.clone(),
-            number,
-            unheard,
-        }
+        Watch { client: self.clone(), number, unheard }
     }
 
     /// What this client and its clones have done so far.
@@ -186,9 +177,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Result<KeyState, Error>>> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -239,9 +228,7 @@ impl Asks for Client {
         });
         let _begun = CallGuard { shared, number };
         // The sender lives as long as the call, and the machine ends each call at its deadline.
-        answer
-            .await
-            .expect("a call ends with an answer or an error")
+        answer.await.expect("a call ends with an answer or an error")
     }
 
     async fn watch(
@@ -277,17 +264,11 @@ impl Endpoint {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that was begun under the lock is left half done if it panics: the machine is one
         // value.
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn socket(&self, v6: bool) -> Option<&UdpSocket> {
-        if v6 {
-            self.v6.as_ref()
-        } else {
-            self.v4.as_ref()
-        }
+        if v6 { self.v6.as_ref() } else { self.v4.as_ref() }
     }
 
     /// Does something with the machine, and then what it wants done.

@@ -10,12 +10,7 @@ use crate::{
     recipes::Asks,
 };
 
-const FAULTS: Faults = Faults {
-    lose: 10,
-    duplicate: 10,
-    busy: 5,
-    longest_us: 3000,
-};
+const FAULTS: Faults = Faults { lose: 10, duplicate: 10, busy: 5, longest_us: 3000 };
 
 async fn put(
     client: &Virtual,
@@ -23,12 +18,7 @@ async fn put(
     value: &[u8],
     condition: Condition,
 ) -> Result<u64, Error> {
-    let set = Operation::Set {
-        key,
-        value,
-        ttl: None,
-        condition,
-    };
+    let set = Operation::Set { key, value, ttl: None, condition };
     client.call(set).await?.written()
 }
 
@@ -67,14 +57,9 @@ fn what_is_written_is_read_by_either_protocol() {
             assert_eq!(get(&c, b"a").await.unwrap(), Some((first, b"one".to_vec())));
             let again = put(&c, b"a", b"two", Condition::Absent).await;
             assert!(matches!(again, Err(Error::Mismatch { current }) if current == first));
-            let second = put(&c, b"a", b"two", Condition::Version(first))
-                .await
-                .unwrap();
+            let second = put(&c, b"a", b"two", Condition::Version(first)).await.unwrap();
             assert!(second > first);
-            let delete = |condition| Operation::Delete {
-                key: b"a",
-                condition,
-            };
+            let delete = |condition| Operation::Delete { key: b"a", condition };
             let wrong = c.call(delete(Condition::Version(first))).await.unwrap();
             assert!(matches!(wrong.removed(), Err(Error::Mismatch { .. })));
             let right = c.call(delete(Condition::Version(second))).await.unwrap();
@@ -127,11 +112,7 @@ fn a_dead_head_is_got_around_within_one_wait_of_the_news() {
     let mut world = quiet(&[1, 2, 3]);
     let client = world.client(Options::new(vec![switch(1), switch(2), switch(3)]));
     let c = client.clone();
-    run(
-        &mut world,
-        async move { put(&c, b"a", b"1", Condition::Always).await.unwrap() },
-        &client,
-    );
+    run(&mut world, async move { put(&c, b"a", b"1", Condition::Always).await.unwrap() }, &client);
     world.chains.dead.insert(1);
     let (c, begun_ns) = (client.clone(), world.now_ns);
     client.spawn(async move {
@@ -147,10 +128,7 @@ fn a_dead_head_is_got_around_within_one_wait_of_the_news() {
 #[test]
 fn reads_go_to_whom_the_options_say_and_past_the_dead() {
     let mut world = quiet(&[1, 2, 3]);
-    let client = world.client(Options {
-        reads: Reads::At(switch(2)),
-        ..options()
-    });
+    let client = world.client(Options { reads: Reads::At(switch(2)), ..options() });
     let c = client.clone();
     let reads = async move |n: usize| {
         for _ in 0..n {
@@ -174,29 +152,20 @@ fn errors_say_what_is_known() {
         let reserved = put(&c, b"\0x", b"", Condition::Always).await;
         assert!(matches!(reserved, Err(Error::ReservedKey)));
         let long = put(&c, b"k", &[0; 1472 - 80 - 1 - 40 + 1], Condition::Always).await;
-        assert!(
-            matches!(long, Err(Error::ValueLength { max: 1351, .. })),
-            "{long:?}"
-        );
+        assert!(matches!(long, Err(Error::ValueLength { max: 1351, .. })), "{long:?}");
         put(&c, b"k", &[0; 1351], Condition::Always).await.unwrap();
     };
     run(&mut world, task, &client);
     world.chains.full = true;
     let c = client.clone();
-    let full = run(
-        &mut world,
-        async move { put(&c, b"new", b"", Condition::Always).await },
-        &client,
-    );
+    let full =
+        run(&mut world, async move { put(&c, b"new", b"", Condition::Always).await }, &client);
     assert!(matches!(full, Err(Error::NoRoom { .. })), "{full:?}");
     world.chains.dead.insert(1);
     let c = client.clone();
     let task = async move {
         let write = put(&c, b"k", b"", Condition::Always).await;
-        assert!(
-            matches!(write, Err(Error::OutcomeUnknown { .. })),
-            "{write:?}"
-        );
+        assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
         let read = get(&c, b"k").await;
         assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
     };
@@ -245,19 +214,14 @@ fn a_watch_tells_what_comes_and_nothing_old() {
         let w = writer.clone();
         writer.spawn(async move {
             for n in 0..10u8 {
-                put(&w, b"key", &[b'0' + n], Condition::Always)
-                    .await
-                    .unwrap();
+                put(&w, b"key", &[b'0' + n], Condition::Always).await.unwrap();
                 w.until(w.now_ns() + 20 * MS).await;
             }
         });
         assert!(world.run_until(until_ns), "seed {seed}");
         let told = told.borrow();
         assert!(told.is_sorted() && *told.last().unwrap() == 10, "{told:?}");
-        assert!(
-            world.now_ns < 4_000_000_000,
-            "the last state came within some seconds"
-        );
+        assert!(world.now_ns < 4_000_000_000, "the last state came within some seconds");
     }
 }
 
@@ -270,9 +234,7 @@ fn sealed_keys_are_found_again() {
     let task = async move {
         for n in 0..600u32 {
             let key = n.to_string();
-            put(&c, key.as_bytes(), key.as_bytes(), Condition::Always)
-                .await
-                .unwrap();
+            put(&c, key.as_bytes(), key.as_bytes(), Condition::Always).await.unwrap();
         }
         for n in 0..600u32 {
             let key = n.to_string();

@@ -56,21 +56,13 @@ impl View {
 
     /// A switch says which chain a key has.
     pub fn learn(&mut self, route: &Route) -> Novelty {
-        let Route {
-            number,
-            chain,
-            chains,
-            ..
-        } = *route;
+        let Route { number, chain, chains, .. } = *route;
         if number < self.number || number == 0 {
             return Novelty::Nothing;
         }
         let began_anew = self.number != 0 && number >> 48 != self.number >> 48;
         let members = route.members.iter().map(|ip| (*ip, PORT).into());
-        let news = Chain {
-            number,
-            members: members.collect(),
-        };
+        let news = Chain { number, members: members.collect() };
         let is_news = self.known.get(&chain) != Some(&news);
         if self.chains != chains {
             self.known.clear();

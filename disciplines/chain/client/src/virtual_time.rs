@@ -56,10 +56,7 @@ impl Virtual {
             spawned: vec![],
         }));
         let client = Virtual { shared };
-        let tasks = Tasks {
-            client: client.clone(),
-            tasks: vec![],
-        };
+        let tasks = Tasks { client: client.clone(), tasks: vec![] };
         (client, tasks)
     }
 
@@ -72,10 +69,7 @@ impl Virtual {
     fn begin(&self, begin: impl FnOnce(&mut Machine, u64) -> u64) -> Guard {
         let mut shared = self.shared.borrow_mut();
         let now_ns = shared.now_ns;
-        Guard {
-            number: begin(&mut shared.machine, now_ns),
-            client: self.clone(),
-        }
+        Guard { number: begin(&mut shared.machine, now_ns), client: self.clone() }
     }
 
     /// What its machine has done so far.
@@ -104,13 +98,11 @@ impl Tasks {
         }
         drop(shared);
         loop {
-            self.tasks
-                .append(&mut self.client.shared.borrow_mut().spawned);
+            self.tasks.append(&mut self.client.shared.borrow_mut().spawned);
             let heard = self.client.shared.borrow_mut().collect();
             let mut context = Context::from_waker(Waker::noop());
             let before = self.tasks.len();
-            self.tasks
-                .retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+            self.tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
             let shared = self.client.shared.borrow();
             // A task that ended, or began an operation which ended at once, may be what another one
             // waits for.
@@ -215,10 +207,8 @@ impl Asks for Virtual {
             if let Some(Err(error)) = shared.finished.remove(&begun.number) {
                 return Poll::Ready(Err(error));
             }
-            while let Some(watched) = shared
-                .watched
-                .get_mut(&begun.number)
-                .and_then(VecDeque::pop_front)
+            while let Some(watched) =
+                shared.watched.get_mut(&begun.number).and_then(VecDeque::pop_front)
             {
                 if !tell(watched) {
                     return Poll::Ready(Ok(()));

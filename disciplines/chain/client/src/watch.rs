@@ -42,11 +42,7 @@ impl WatchMemory {
         };
         if is_news {
             let before = self.last.map_or(0, |last| last.version);
-            self.last = Some(Notice {
-                version: version.max(before),
-                is_there,
-                request: newest,
-            });
+            self.last = Some(Notice { version: version.max(before), is_there, request: newest });
         }
         is_news
     }
@@ -62,12 +58,7 @@ mod tests {
             0 => Status::NotFound,
             _ => Status::Ok,
         };
-        let header = Header {
-            status,
-            version,
-            request,
-            ..Header::new(Op::ChainReadReply)
-        };
+        let header = Header { status, version, request, ..Header::new(Op::ChainReadReply) };
         seen.is_news(&header, newest)
     }
 

@@ -77,11 +77,8 @@ struct Terms {
 
 /// Takes a lock.
 pub fn lock(args: Lock) -> anyhow::Result<ExitCode> {
-    let options = LockOptions {
-        lease: checked(args.terms.lease)?,
-        patience: args.wait,
-        name: String::new(),
-    };
+    let options =
+        LockOptions { lease: checked(args.terms.lease)?, patience: args.wait, name: String::new() };
     args.reach
         .run(async |client| hold(client, &args.key, options, &args.terms, args.reach.json).await)
 }
@@ -118,10 +115,7 @@ pub fn elect(args: Elect) -> anyhow::Result<ExitCode> {
 
 fn checked(lease: Duration) -> anyhow::Result<Duration> {
     let possible = Duration::from_millis(100)..=Duration::from_secs(86_400);
-    anyhow::ensure!(
-        possible.contains(&lease),
-        "--lease {lease:?}: expected 100ms to 1d"
-    );
+    anyhow::ensure!(possible.contains(&lease), "--lease {lease:?}: expected 100ms to 1d");
     Ok(lease)
 }
 

@@ -114,10 +114,7 @@ fn write(reach: &Reach, key: &str, value: &str, condition: Condition) -> anyhow:
     let latency_us = start.elapsed().as_micros() as u64;
     match written {
         Ok(version) if reach.json => {
-            println!(
-                "{}",
-                serde_json::json!({ "version": version, "latency_us": latency_us })
-            );
+            println!("{}", serde_json::json!({ "version": version, "latency_us": latency_us }));
         }
         Ok(version) => println!("version {version}"),
         Err(error) => return refused(error),
@@ -127,12 +124,8 @@ fn write(reach: &Reach, key: &str, value: &str, condition: Condition) -> anyhow:
 
 /// Removes a key.
 pub fn delete(args: Delete) -> anyhow::Result<ExitCode> {
-    let condition = args
-        .if_version
-        .map_or(Condition::Always, Condition::Version);
-    let removed = args
-        .reach
-        .run(async |client| Ok(client.delete(&args.key, condition).await))?;
+    let condition = args.if_version.map_or(Condition::Always, Condition::Version);
+    let removed = args.reach.run(async |client| Ok(client.delete(&args.key, condition).await))?;
     match removed {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(not_found()),

@@ -35,10 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     );
     let (tenant, json) = (args.reach.tenant(), args.reach.json);
     let prefix = hex::encode(&args.prefix);
-    let control = Api {
-        reach: args.control,
-        json,
-    };
+    let control = Api { reach: args.control, json };
     let (keys, unheard) = candidates(&control, tenant, &prefix)?;
     args.reach.run(async |client| {
         for key in keys {

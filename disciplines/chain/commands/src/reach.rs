@@ -53,10 +53,7 @@ impl Reach {
         let cluster = secrets::cluster(&self.cluster)?.1;
         let switches: Vec<SocketAddr> = match self.switches.as_slice() {
             [] => Options::of(&cluster).switches,
-            some => some
-                .iter()
-                .map(|text| resolve("--switch", text))
-                .collect::<Result<_, _>>()?,
+            some => some.iter().map(|text| resolve("--switch", text)).collect::<Result<_, _>>()?,
         };
         anyhow::ensure!(
             !switches.is_empty(),
@@ -68,9 +65,7 @@ impl Reach {
             seal: self.seal_key.as_deref().map(read_seal).transpose()?,
             ..Options::new(switches)
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = Client::connect(&cluster, self.tenant, options).await?;
             then(client).await

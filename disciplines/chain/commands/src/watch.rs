@@ -46,11 +46,7 @@ fn print(state: &KeyState, as_json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let text = state.value.as_deref().map(String::from_utf8_lossy);
     match (as_json, text) {
-        (true, text) => writeln!(
-            out,
-            "{}",
-            json!({ "version": state.version, "value": text })
-        )?,
+        (true, text) => writeln!(out, "{}", json!({ "version": state.version, "value": text }))?,
         (false, Some(text)) => writeln!(out, "{} {text}", state.version)?,
         (false, None) => writeln!(out, "{} (absent)", state.version)?,
     }

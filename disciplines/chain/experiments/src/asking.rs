@@ -87,25 +87,14 @@ impl InLine {
     ) -> anyhow::Result<InLine> {
         let name = protocol.name();
         let whose = cores.name(run.options.world);
-        run.progress
-            .say(format!("{name}: a line of {switches}, core: {whose}"));
-        let layout = Layout {
-            cores,
-            ..Layout::line(switches)
-        };
+        run.progress.say(format!("{name}: a line of {switches}, core: {whose}"));
+        let layout = Layout { cores, ..Layout::line(switches) };
         let mut bench = Bench::new(run, layout, protocol, switches)?;
         let (order, members) = (bench.layout.order(), bench.members()?);
-        ensure!(
-            order == members,
-            "the chain is {members:?}, and the line {order:?}"
-        );
+        ensure!(order == members, "the chain is {members:?}, and the line {order:?}");
         let load = bench.load(asking.clients, asking.keys, asking.value_len)?;
         let members = order.iter().filter_map(|id| bench.address(*id));
-        Ok(InLine {
-            members: members.collect(),
-            bench,
-            load,
-        })
+        Ok(InLine { members: members.collect(), bench, load })
     }
 
     /// Runs a phase; what is not answered ends it.

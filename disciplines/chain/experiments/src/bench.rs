@@ -67,14 +67,7 @@ impl Bench {
         let seed = run.options.seed;
         let config = config(cluster(&rig, &ids)?, [1, 1], 24, seed);
         let asker = rig.start_load(&seat("members"), &config)?;
-        let mut bench = Bench {
-            rig,
-            layout,
-            ids,
-            asker,
-            seed,
-            loads: 0,
-        };
+        let mut bench = Bench { rig, layout, ids, asker, seed, loads: 0 };
         bench.wait_for_members(length.into(), Duration::from_secs(20))?;
         Ok(bench)
     }
@@ -140,9 +133,7 @@ impl Bench {
     pub fn members(&mut self) -> anyhow::Result<Vec<u16>> {
         let result = self.asker.run(&Phase::load(0.0, LOOK_S))?;
         let ids = result.members.iter();
-        Ok(ids
-            .filter_map(|at| self.ids.get(&at.ip()).copied())
-            .collect())
+        Ok(ids.filter_map(|at| self.ids.get(&at.ip()).copied()).collect())
     }
 
     /// Waits until the chain has so many members; how long that took.
@@ -157,10 +148,7 @@ impl Bench {
             if members.len() == count {
                 return Ok(waited);
             }
-            anyhow::ensure!(
-                waited < within,
-                "members {members:?}: {count} were expected"
-            );
+            anyhow::ensure!(waited < within, "members {members:?}: {count} were expected");
         }
     }
 
@@ -174,12 +162,7 @@ impl Bench {
 
 /// The place of a generator of this name.
 pub fn seat(name: &str) -> Seat<'_> {
-    Seat {
-        host: FIRST_CLIENT,
-        name,
-        cpu: None,
-        nice: 0,
-    }
+    Seat { host: FIRST_CLIENT, name, cpu: None, nice: 0 }
 }
 
 /// The first client host, as the layout names it.

@@ -93,11 +93,7 @@ impl Measure for BesideEtcd {
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let layout = Layout {
-            etcds: MEMBERS.into(),
-            syncs: self.syncs,
-            ..Layout::star(MEMBERS)
-        };
+        let layout = Layout { etcds: MEMBERS.into(), syncs: self.syncs, ..Layout::star(MEMBERS) };
         let mut bench = Bench::new(run, layout, Protocol::Netcraq, MEMBERS)?;
         let (keys, len) = (self.keys, self.value_len);
         run.progress.say("a chain of switches");
@@ -112,10 +108,7 @@ impl Measure for BesideEtcd {
             .shares()
             .map(|clients| bench.etcd_load(clients, keys, len))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        all[0].run(&Phase {
-            outstanding: GENERATORS,
-            ..Phase::fill()
-        })?;
+        all[0].run(&Phase { outstanding: GENERATORS, ..Phase::fill() })?;
         let mut one = bench.etcd_load(1, keys, len)?;
         // Of an etcd's load so many clients take part as operations are to be under way.
         let other = self.measure(ETCD, &mut one, &mut all, |clients| clients)?;

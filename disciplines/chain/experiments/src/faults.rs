@@ -63,11 +63,7 @@ impl Measure for Faults {
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
         positive([("trouble_s", self.trouble_s)])?;
-        part([
-            ("loss", self.loss),
-            ("duplicate", self.duplicate),
-            ("reorder", self.reorder),
-        ])
+        part([("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)])
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
@@ -99,9 +95,7 @@ impl Faults {
                 plain: 0.0,
             };
             let host = client(number as usize + 1);
-            bench
-                .rig
-                .clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;
+            bench.rig.clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;
         }
         let time = Duration::from_secs_f64(self.trouble_s);
         bench.rig.wait(time)?;
@@ -110,8 +104,7 @@ impl Faults {
             for kind in self.kinds.iter().copied() {
                 for place in 0..usize::from(self.length) {
                     let (name, kind_name) = (protocol.name(), kind.name());
-                    run.progress
-                        .say(format!("{name}: member {place} is {kind_name}"));
+                    run.progress.say(format!("{name}: member {place} is {kind_name}"));
                     troubles.push(make(&mut bench, kind, place, time)?);
                 }
             }
@@ -119,11 +112,7 @@ impl Faults {
         while clients.operations()? < self.operations / 2 {
             bench.rig.wait(time)?;
         }
-        Ok(ProtocolResult {
-            protocol,
-            recorded: clients.finish()?,
-            troubles,
-        })
+        Ok(ProtocolResult { protocol, recorded: clients.finish()?, troubles })
     }
 
     fn tell(
@@ -157,10 +146,7 @@ impl Faults {
                     "unavailable_ms": ms, "replaced_ms": replaced,
                 }));
             }
-            let bars = self
-                .kinds
-                .iter()
-                .map(|kind| of.get(kind).copied().unwrap_or(0.0));
+            let bars = self.kinds.iter().map(|kind| of.get(kind).copied().unwrap_or(0.0));
             per_protocol.push((seen.protocol.name(), bars.collect::<Vec<f64>>()));
             // Each protocol's keys are other ones.
             let mut recorded = seen.recorded.clone();
@@ -170,9 +156,7 @@ impl Faults {
         }
         let before = report.rows.len();
         judge(report, &together, self.keys * all.len())?;
-        let lost = report.rows[before..]
-            .iter()
-            .filter(|row| row["lost_write"] == true);
+        let lost = report.rows[before..].iter().filter(|row| row["lost_write"] == true);
         let lost = lost.count() as u64;
         let open = together.operations.iter().filter(|o| o.return_ns.is_none());
         for (name, count) in [
@@ -181,10 +165,7 @@ impl Faults {
             ("outcome_unknown", open.count() as u64),
             ("reads_unanswered", together.unanswered),
             ("torn_values", together.torn),
-            (
-                "troubles",
-                all.iter().map(|seen| seen.troubles.len() as u64).sum(),
-            ),
+            ("troubles", all.iter().map(|seen| seen.troubles.len() as u64).sum()),
         ] {
             report.count(name, count);
         }

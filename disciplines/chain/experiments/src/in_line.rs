@@ -89,21 +89,11 @@ impl Point for LinePoint {
         ensure!((2..=8).contains(&members), "members = {members}: 2 to 8");
         ratio("writes", self.writes)?;
         let load = self.load.unwrap_or(1.0);
-        ensure!(
-            load > 0.0 && load <= 1.0,
-            "load = {load}: more than 0, to 1"
-        );
+        ensure!(load > 0.0 && load <= 1.0, "load = {load}: more than 0, to 1");
         let distance = self.distance.unwrap_or(0);
-        ensure!(
-            distance < members.into(),
-            "distance = {distance}: there are {members} members"
-        );
+        ensure!(distance < members.into(), "distance = {distance}: there are {members} members");
         let least = usize::from(self.keys == Keys::Dirty);
-        ensure!(
-            (least..=64).contains(&self.writers),
-            "writers = {}: {least} to 64",
-            self.writers
-        );
+        ensure!((least..=64).contains(&self.writers), "writers = {}: {least} to 64", self.writers);
         self.asking.check()
     }
 

@@ -92,11 +92,7 @@ impl Cores {
 impl Layout {
     /// So many switches around a router, with two client hosts.
     pub fn star(switches: u16) -> Layout {
-        Layout {
-            in_a_line: false,
-            clients: 2,
-            ..Layout::line(switches)
-        }
+        Layout { in_a_line: false, clients: 2, ..Layout::line(switches) }
     }
 
     /// So many switches in a line, and a client at the head's end.
@@ -115,18 +111,8 @@ impl Layout {
     /// The same where each switch's link to the router loses, doubles and holds back a packet by
     /// these chances; what overtakes does so by a millisecond at most.
     pub fn faulty(self, [loss, duplicate, reorder]: [f64; 3], seed: u64) -> Layout {
-        let fault = Fault {
-            loss,
-            duplicate,
-            reorder,
-            reorder_ms: 1.0,
-            seed,
-            ..Fault::default()
-        };
-        Layout {
-            fault: Some(fault),
-            ..self
-        }
+        let fault = Fault { loss, duplicate, reorder, reorder_ms: 1.0, seed, ..Fault::default() };
+        Layout { fault: Some(fault), ..self }
     }
 
     /// Ids of the switches, in the order in which they stand.
@@ -155,20 +141,13 @@ impl Layout {
         };
         let names = (1..=self.clients).map(client).chain(self.etcds());
         let hosts: Vec<String> = names.chain([CONTROL, SERVER].map(String::from)).collect();
-        links.extend(
-            hosts
-                .iter()
-                .map(|host| Link::between([host.clone(), first.clone()])),
-        );
+        links.extend(hosts.iter().map(|host| Link::between([host.clone(), first.clone()])));
         let mut switches: Vec<Site> = order.iter().map(|id| agent(*id)).collect();
         if !self.in_a_line {
             switches.push(Site::new(ROUTER, vec![]));
         }
         Plan {
-            hosts: hosts
-                .iter()
-                .map(|host| Site::new(host, self.role_of(host)))
-                .collect(),
+            hosts: hosts.iter().map(|host| Site::new(host, self.role_of(host))).collect(),
             switches,
             links,
             partitions: 1,
@@ -181,9 +160,7 @@ impl Layout {
 
     /// Hosts of the etcd's members.
     pub fn etcds(&self) -> Vec<String> {
-        (1..=self.etcds)
-            .map(|number| format!("{ETCD}{number}"))
-            .collect()
+        (1..=self.etcds).map(|number| format!("{ETCD}{number}")).collect()
     }
 
     fn role_of(&self, host: &str) -> Vec<SeatedRole> {

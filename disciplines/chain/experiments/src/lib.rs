@@ -18,30 +18,15 @@ const IN_LINE: Kind = Kind::sweep::<in_line::LinePoint>();
 
 /// All of them: the paper's figures in their order, then the others.
 pub const EXPERIMENTS: &[Definition] = &[
-    Definition {
-        toml: include_str!("../craq-distance.toml"),
-        kind: &IN_LINE,
-    },
-    Definition {
-        toml: include_str!("../craq-latency.toml"),
-        kind: &IN_LINE,
-    },
-    Definition {
-        toml: include_str!("../craq-mixed.toml"),
-        kind: &IN_LINE,
-    },
-    Definition {
-        toml: include_str!("../craq-scale.toml"),
-        kind: &IN_LINE,
-    },
+    Definition { toml: include_str!("../craq-distance.toml"), kind: &IN_LINE },
+    Definition { toml: include_str!("../craq-latency.toml"), kind: &IN_LINE },
+    Definition { toml: include_str!("../craq-mixed.toml"), kind: &IN_LINE },
+    Definition { toml: include_str!("../craq-scale.toml"), kind: &IN_LINE },
     Definition {
         toml: include_str!("../craq-faults.toml"),
         kind: &Kind::of::<faults::Faults>("craq-faults"),
     },
-    Definition {
-        toml: include_str!("../craq-locks.toml"),
-        kind: &Kind::sweep::<locks::OfLocks>(),
-    },
+    Definition { toml: include_str!("../craq-locks.toml"), kind: &Kind::sweep::<locks::OfLocks>() },
     Definition {
         toml: include_str!("../coord-vs-etcd.toml"),
         kind: &Kind::of::<etcd::BesideEtcd>("coord-vs-etcd"),

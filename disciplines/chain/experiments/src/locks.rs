@@ -87,11 +87,7 @@ impl Point for OfLocks {
 
     fn check(&self) -> anyhow::Result<()> {
         one_beside(self.length, self.switches)?;
-        ensure!(
-            (1..=256).contains(&self.clients),
-            "clients = {}: 1 to 256",
-            self.clients
-        );
+        ensure!((1..=256).contains(&self.clients), "clients = {}: 1 to 256", self.clients);
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
         positive([
             ("lease_ms", self.lease_ms as f64),
@@ -99,11 +95,7 @@ impl Point for OfLocks {
             ("trouble_s", self.trouble_s),
             ("troubled_s", self.troubled_s),
         ])?;
-        part([
-            ("loss", self.loss),
-            ("duplicate", self.duplicate),
-            ("reorder", self.reorder),
-        ])
+        part([("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)])
     }
 
     fn build<'a>(&self, _: &Run<'a>) -> anyhow::Result<()> {
@@ -119,11 +111,7 @@ impl Point for OfLocks {
 
 impl OfLocks {
     fn phase(&self, locks: u32, seconds: f64) -> Phase {
-        let locks = Locks {
-            locks,
-            lease_ms: self.lease_ms,
-            hold_us: self.hold_us,
-        };
+        let locks = Locks { locks, lease_ms: self.lease_ms, hold_us: self.hold_us };
         Phase {
             // A lock that is new is made room for once.
             warmup_s: seconds / 2.0,
@@ -152,12 +140,7 @@ impl OfLocks {
                     outstanding: self.clients,
                     ..self.phase(locks, self.seconds)
                 };
-                all.push(LockResult {
-                    name,
-                    locks,
-                    result: load.run(&phase)?,
-                    troubles: 0,
-                });
+                all.push(LockResult { name, locks, result: load.run(&phase)?, troubles: 0 });
             }
         }
         Ok(all)
@@ -170,8 +153,7 @@ impl OfLocks {
         let mut load = bench.load(self.clients, 1, 24)?;
         let mut all = vec![];
         for locks in self.locks.iter().copied() {
-            run.progress
-                .say(format!("{locks} locks while members fail"));
+            run.progress.say(format!("{locks} locks while members fail"));
             load.begin(&self.phase(locks, self.troubled_s))?;
             let troubles = self.make_trouble(&mut bench)?;
             all.push(LockResult {

@@ -104,11 +104,7 @@ pub fn make(
                 break;
             }
             let waited = bench.rig.now() - begun;
-            anyhow::ensure!(
-                waited < WHOLE,
-                "{} is not replaced: {now:?}",
-                switch(id.into())
-            );
+            anyhow::ensure!(waited < WHOLE, "{} is not replaced: {now:?}", switch(id.into()));
         }
         replaced_ms = Some((bench.rig.now() - begun).as_secs_f64() * 1e3);
     }
@@ -121,13 +117,7 @@ pub fn make(
         Kind::Restarted => {}
     }
     bench.rig.wait(time)?;
-    Ok(Trouble {
-        kind,
-        place,
-        from_ns,
-        until_ns: bench.rig.clock_ns(),
-        replaced_ms,
-    })
+    Ok(Trouble { kind, place, from_ns, until_ns: bench.rig.clock_ns(), replaced_ms })
 }
 
 /// For how long nobody's write, or nobody's read, was answered while this was felt: the longer of

@@ -57,33 +57,18 @@ impl Contend {
         for (number, machine) in machines.into_iter().enumerate() {
             let (client, tasks) = Virtual::new(machine, now_ns);
             let draw = rng(seed, &format!("locks of client {number}"));
-            let task = contend(
-                client.clone(),
-                locks.clone(),
-                draw,
-                log.clone(),
-                [from_ns, end_ns],
-            );
+            let task = contend(client.clone(), locks.clone(), draw, log.clone(), [from_ns, end_ns]);
             client.spawn(task);
             clients.push(tasks);
         }
-        Contend {
-            clients,
-            by_id: ids,
-            log,
-            from_ns,
-            end_ns,
-        }
+        Contend { clients, by_id: ids, log, from_ns, end_ns }
     }
 
     pub fn take(&mut self, id: u64, datagram: &[u8], from: SocketAddr, now_ns: u64) {
         // One whose id is another since the chains began anew is found by nobody's.
         match self.by_id.get(&id) {
             Some(at) => self.clients[*at].take(datagram, from, now_ns),
-            None => self
-                .clients
-                .iter_mut()
-                .for_each(|c| c.take(datagram, from, now_ns)),
+            None => self.clients.iter_mut().for_each(|c| c.take(datagram, from, now_ns)),
         }
     }
 
@@ -155,12 +140,8 @@ async fn contend(
                 continue;
             }
         };
-        let access = |at_ns| Access {
-            lock: number,
-            token: held.token(),
-            at_ns,
-            held: held.is_held(),
-        };
+        let access =
+            |at_ns| Access { lock: number, token: held.token(), at_ns, held: held.is_held() };
         let now_ns = client.now_ns();
         {
             let mut log = log.borrow_mut();
@@ -225,34 +206,20 @@ mod tests {
     fn seen(accesses: &[(u32, u64, u64, bool)]) -> Exclusion {
         let accesses: Vec<Access> = accesses
             .iter()
-            .map(|&(lock, token, at_ns, held)| Access {
-                lock,
-                token,
-                at_ns,
-                held,
-            })
+            .map(|&(lock, token, at_ns, held)| Access { lock, token, at_ns, held })
             .collect();
         Exclusion::of(&accesses)
     }
 
     #[test]
     fn two_at_a_time_are_seen_and_late_ones_are_fenced() {
-        let good = seen(&[
-            (0, 5, 1, true),
-            (0, 5, 2, true),
-            (0, 9, 3, true),
-            (1, 5, 2, true),
-        ]);
+        let good = seen(&[(0, 5, 1, true), (0, 5, 2, true), (0, 9, 3, true), (1, 5, 2, true)]);
         assert_eq!((good.violations, good.fenced, good.taken), (0, 0, 3));
         let late = seen(&[(0, 5, 1, true), (0, 9, 3, true), (0, 5, 4, false)]);
         assert_eq!((late.violations, late.fenced), (0, 1));
         let both = seen(&[(0, 5, 1, true), (0, 9, 3, true), (0, 5, 4, true)]);
         assert_eq!(both.violations, 1);
-        assert_eq!(
-            seen(&[(0, 9, 1, true), (0, 5, 3, true)]).violations,
-            2,
-            "it fell"
-        );
+        assert_eq!(seen(&[(0, 9, 1, true), (0, 5, 3, true)]).violations, 2, "it fell");
         let twice = seen(&[(0, 5, 1, true), (0, 5, 2, true), (0, 5, 3, true)]);
         assert_eq!(twice.violations, 1, "given out twice");
     }

@@ -52,9 +52,7 @@ struct Tally {
 /// # Errors
 /// A member that cannot be reached, a phase that cannot be read, an output that is gone.
 pub fn run(config: &Config, input: impl BufRead, mut out: impl Write) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut clients = vec![];
     for number in 0..config.clients {
         let member = &config.members[number % config.members.len()];
@@ -82,10 +80,7 @@ async fn measure(
         reads: histogram(3),
         writes: histogram(3),
         locks: histogram(3),
-        result: PhaseResult {
-            seconds: phase.seconds,
-            ..PhaseResult::default()
-        },
+        result: PhaseResult { seconds: phase.seconds, ..PhaseResult::default() },
     }));
     // Each client has one operation under way, so as many clients take part as operations are to
     // be.
@@ -182,10 +177,7 @@ impl One {
         let begun = Instant::now();
         let number = self.draw.random_range(0..self.phase.locks.locks.max(1));
         let options = LockOptions::new().with_lease(lease);
-        let held = self
-            .client
-            .lock(format!("lock{number}"), Some(options))
-            .await?;
+        let held = self.client.lock(format!("lock{number}"), Some(options)).await?;
         self.record(begun, |seen| &mut seen.locks);
         tokio::time::sleep(Duration::from_micros(self.phase.locks.hold_us)).await;
         self.client.unlock(held.key()).await?;

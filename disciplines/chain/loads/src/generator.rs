@@ -28,19 +28,13 @@ impl Generator {
         let lane = Lane::to((first.address, wire::PORT).into())?;
         // SAFETY: a plain prctl: timers of this thread may be as exact as the kernel can.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        Ok(Generator {
-            source: Source::new(config, rand::random())?,
-            lane,
-        })
+        Ok(Generator { source: Source::new(config, rand::random())?, lane })
     }
 
     /// Nanoseconds of the clock that all processes share, and that a suspended machine does not
     /// stop.
     fn now_ns(&self) -> u64 {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes one timespec; the clock exists.
         unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -147,20 +147,12 @@ pub struct Phase {
 impl Phase {
     /// Writes every key, within a minute.
     pub fn fill() -> Phase {
-        Phase {
-            doing: Activity::Fill,
-            outstanding: 4,
-            ..Phase::load(0.0, 60.0)
-        }
+        Phase { doing: Activity::Fill, outstanding: 4, ..Phase::load(0.0, 60.0) }
     }
 
     /// Each client taking locks.
     pub fn lock(locks: Locks, seconds: f64) -> Phase {
-        Phase {
-            doing: Activity::Lock,
-            locks,
-            ..Phase::load(0.0, seconds)
-        }
+        Phase { doing: Activity::Lock, locks, ..Phase::load(0.0, seconds) }
     }
 
     /// Each client with one operation under way, at all members.

@@ -14,10 +14,7 @@ use history::{ClientsConfig, clients_of};
 use hunt::Connection;
 
 /// Recording clients whose keys are those of chains of the cluster file's switches.
-pub const CLIENTS: ClientKind = ClientKind {
-    command: "chain-clients",
-    connect,
-};
+pub const CLIENTS: ClientKind = ClientKind { command: "chain-clients", connect };
 
 fn options(config: &ClientsConfig) -> Options {
     Options {

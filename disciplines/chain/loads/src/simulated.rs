@@ -15,8 +15,7 @@ pub struct Generator {
 impl Generator {
     fn go_on(&mut self, io: &mut Io<'_>) {
         let (port, now_ns) = (self.port, io.clock.boottime_ns);
-        self.source
-            .go_on(now_ns, &mut |to, datagram| io.send(port, to, datagram));
+        self.source.go_on(now_ns, &mut |to, datagram| io.send(port, to, datagram));
         if let Some(result) = self.source.finished(now_ns).transpose() {
             self.result = Some(result);
         }

@@ -153,10 +153,7 @@ impl Source {
             before: self.sum(),
             reads: histogram(3),
             writes: histogram(3),
-            result: PhaseResult {
-                seconds: phase.seconds,
-                ..PhaseResult::default()
-            },
+            result: PhaseResult { seconds: phase.seconds, ..PhaseResult::default() },
             phase: phase.clone(),
         });
         Ok(())
@@ -345,11 +342,7 @@ impl Source {
             let key = name.as_bytes();
             self.machines[at].begin(&Operation::Get { key }, now_ns)
         };
-        let asked = PendingOperation {
-            key,
-            write,
-            begun_ns: now_ns,
-        };
+        let asked = PendingOperation { key, write, begun_ns: now_ns };
         self.under_way.insert((at, number), asked);
         self.counts[at] += 1;
         self.collect(at, now_ns);
@@ -479,10 +472,9 @@ mod tests {
         let mut cluster = wire::Cluster::single(([10, 0, 0, 9], wire::PORT).into(), 1);
         let tenant = wire::Tenant::new(7, "07".repeat(16));
         cluster.tenants.push(tenant);
-        cluster.switches.push(wire::SwitchPlace {
-            name: "switch1".into(),
-            address: [10, 0, 0, 1].into(),
-        });
+        cluster
+            .switches
+            .push(wire::SwitchPlace { name: "switch1".into(), address: [10, 0, 0, 1].into() });
         let config = Config {
             cluster,
             tenant: 7,
@@ -494,10 +486,7 @@ mod tests {
             cpu: None,
         };
         let mut source = Source::new(config, 1).unwrap();
-        let phase = Phase {
-            rate: Some(3e6),
-            ..Phase::load(0.0, 1.0)
-        };
+        let phase = Phase { rate: Some(3e6), ..Phase::load(0.0, 1.0) };
         source.begin(&phase, 0).unwrap();
         for _ in 0..10 {
             let now_ns = source.next_ns().unwrap();

@@ -55,9 +55,7 @@ impl Copier {
             fills.then_some(FilledChain { chain, fill_number })
         });
         let mut before = std::mem::take(&mut self.jobs);
-        self.jobs = jobs
-            .map(|job| (job, before.remove(&job).unwrap_or_default()))
-            .collect();
+        self.jobs = jobs.map(|job| (job, before.remove(&job).unwrap_or_default())).collect();
         for job in self.jobs.values_mut() {
             job.sent = true;
         }
@@ -163,14 +161,8 @@ impl Copier {
 fn copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
     let record = KeyRecord::decode(record)?;
     let boundary = record.boundary(fill_number);
-    let mut peer = Peer {
-        fill: fill_number,
-        ..Peer::new(PeerKind::Copy)
-    };
-    let mut header = Header {
-        version: boundary,
-        ..Header::new(Op::PeerMessage)
-    };
+    let mut peer = Peer { fill: fill_number, ..Peer::new(PeerKind::Copy) };
+    let mut header = Header { version: boundary, ..Header::new(Op::PeerMessage) };
     let Some(version) = record.version(boundary) else {
         peer.flags = flags::BARE;
         if boundary != record.base {
@@ -197,15 +189,9 @@ fn session_copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
             *note = Note::default();
         }
     }
-    let peer = Peer {
-        fill: fill_number,
-        ..Peer::new(PeerKind::CopySession)
-    };
-    let header = Header {
-        version: session.seen,
-        client: session.client,
-        ..Header::new(Op::PeerMessage)
-    };
+    let peer = Peer { fill: fill_number, ..Peer::new(PeerKind::CopySession) };
+    let header =
+        Header { version: session.seen, client: session.client, ..Header::new(Op::PeerMessage) };
     let notes = packets::encode_notes(&session);
     Some((header, [&peer.encode()[..], &notes[..]].concat()))
 }

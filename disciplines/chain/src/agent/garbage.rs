@@ -59,8 +59,7 @@ impl Garbage {
             (*last, *since_ns) = (record.last, now_ns);
         }
         if now_ns >= *since_ns + AFTER_NS && self.ripe.len() < REPORTED {
-            self.ripe
-                .push((Bytes::copy_from_slice(item.key), record.last));
+            self.ripe.push((Bytes::copy_from_slice(item.key), record.last));
         }
     }
 

@@ -98,9 +98,7 @@ impl Agent {
     }
 
     fn at(&mut self, place: u32) -> Option<&mut Member> {
-        self.tenants
-            .values_mut()
-            .find(|member| member.place == place)
+        self.tenants.values_mut().find(|member| member.place == place)
     }
 }
 
@@ -235,10 +233,7 @@ impl Member {
                 unheard,
                 filled,
             };
-            out.push(AgentAction::Report {
-                tenant: self.tenant,
-                report: report.encode().into(),
-            });
+            out.push(AgentAction::Report { tenant: self.tenant, report: report.encode().into() });
         }
         let from = match self.copying.next() {
             None => self.repair.next(self.now_ns),
@@ -260,11 +255,7 @@ impl Member {
         if from == 0 {
             self.saving.begins();
         }
-        out.push(AgentAction::Walk {
-            tenant: self.tenant,
-            from,
-            most: ITEMS,
-        });
+        out.push(AgentAction::Walk { tenant: self.tenant, from, most: ITEMS });
     }
 
     /// A walk ended, and what it showed is reported.
@@ -275,17 +266,11 @@ impl Member {
         let removable = self.removed.take(number).map(|of| of.encode());
         let idle = self.removed.take_idle(number).map(|of| of.encode());
         let reports = removable.into_iter().chain(idle);
-        out.extend(reports.map(|report| AgentAction::Report {
-            tenant,
-            report: report.into(),
-        }));
+        out.extend(reports.map(|report| AgentAction::Report { tenant, report: report.into() }));
         self.copying.walked(next);
         self.copy_on(out);
         let parts = self.saving.walked(next.is_none());
-        out.extend(parts.iter().map(|part| AgentAction::Report {
-            tenant,
-            report: part.encode(),
-        }));
+        out.extend(parts.iter().map(|part| AgentAction::Report { tenant, report: part.encode() }));
     }
 
     fn item(&mut self, item: &Item<'_>, out: &mut Vec<AgentAction>) {

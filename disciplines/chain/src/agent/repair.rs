@@ -64,10 +64,7 @@ impl Repair {
             return None;
         }
         self.asked += 1;
-        let header = Header {
-            version: record.last,
-            ..Header::new(Op::PeerMessage)
-        };
+        let header = Header { version: record.last, ..Header::new(Op::PeerMessage) };
         Some((tail, header, Peer::new(PeerKind::Ask).encode().to_vec()))
     }
 }

@@ -49,12 +49,7 @@ impl SnapshotSender {
                 self.told.clear();
             }
             self.round = Some(Round {
-                part: Part {
-                    round: save.round,
-                    nth: 0,
-                    is_last: false,
-                    keys: vec![],
-                },
+                part: Part { round: save.round, nth: 0, is_last: false, keys: vec![] },
                 bytes: 0,
                 told: BTreeMap::new(),
                 full: vec![],
@@ -84,10 +79,7 @@ impl SnapshotSender {
             round.end_part();
         }
         round.bytes += length;
-        let saved = SavedVersion {
-            seq: version.seq,
-            value,
-        };
+        let saved = SavedVersion { seq: version.seq, value };
         let key = Bytes::copy_from_slice(item.key);
         round.part.keys.push((key, saved));
     }
@@ -111,11 +103,7 @@ impl SnapshotSender {
 
 impl Round {
     fn end_part(&mut self) {
-        let next = Part {
-            nth: self.part.nth + 1,
-            keys: vec![],
-            ..self.part
-        };
+        let next = Part { nth: self.part.nth + 1, keys: vec![], ..self.part };
         self.full.push(std::mem::replace(&mut self.part, next));
         self.bytes = 0;
     }

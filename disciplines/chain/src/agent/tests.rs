@@ -55,11 +55,7 @@ fn view(slot: Option<u8>, chain: Chain) -> View {
 }
 
 fn chain(slots: &[u8], fill_number: u64) -> Chain {
-    Chain {
-        slots: slots.into(),
-        filling: fill_number != 0,
-        fill_number,
-    }
+    Chain { slots: slots.into(), filling: fill_number != 0, fill_number }
 }
 
 impl Rig {
@@ -80,10 +76,8 @@ impl Rig {
     }
 
     fn configure(&mut self, view: &View) {
-        let configuration = Configuration {
-            rows: vec![view.row().unwrap()],
-            ..Configuration::default()
-        };
+        let configuration =
+            Configuration { rows: vec![view.row().unwrap()], ..Configuration::default() };
         self.tell(|to, now_ns, out| {
             to.configured(now_ns, TENANT, PLACE, &configuration, out);
         });
@@ -114,9 +108,9 @@ impl Rig {
     fn carry_out(&mut self, actions: Vec<AgentAction>) {
         for action in actions {
             match action {
-                AgentAction::Send {
-                    header, key, value, ..
-                } => self.sent.push((header, key, value)),
+                AgentAction::Send { header, key, value, .. } => {
+                    self.sent.push((header, key, value))
+                }
                 AgentAction::Look { map, key } => {
                     assert_eq!((map, &key[..]), (state::MAP, &PLACE.to_ne_bytes()[..]));
                     let value = self.state.clone();
@@ -128,12 +122,7 @@ impl Rig {
                     let all = self.items.clone();
                     let from = from as usize;
                     for (key, record) in all.iter().skip(from).take(most) {
-                        let item = Item {
-                            tenant,
-                            key,
-                            hash: hash(key),
-                            record,
-                        };
+                        let item = Item { tenant, key, hash: hash(key), record };
                         self.tell(|to, now_ns, out| to.item(now_ns, item, out));
                     }
                     let next = from + most;
@@ -142,9 +131,7 @@ impl Rig {
                 }
                 AgentAction::Report { report, .. } => match report::State::decode(&report) {
                     Some(state) => self.reports.push(state),
-                    None => self
-                        .removable
-                        .push(report::RemovableKeys::decode(&report).unwrap()),
+                    None => self.removable.push(report::RemovableKeys::decode(&report).unwrap()),
                 },
             }
         }
@@ -169,14 +156,8 @@ impl Rig {
 
     /// The tail has what it was sent.
     fn copied(&mut self, header: &Header, key: &[u8], fill: u64) {
-        let header = Header {
-            key_hash: hash(key),
-            ..*header
-        };
-        let peer = Peer {
-            fill,
-            ..Peer::new(PeerKind::Copied)
-        };
+        let header = Header { key_hash: hash(key), ..*header };
+        let peer = Peer { fill, ..Peer::new(PeerKind::Copied) };
         let (from, value) = (([10, 0, 0, 3], PORT).into(), peer.encode());
         let packet = Packet::new(header, key, &value);
         self.tell(|to, now_ns, out| to.packet(now_ns, from, &packet, out));
@@ -208,10 +189,7 @@ fn it_beats_to_every_other_member_and_says_who_does_not_answer() {
     assert_eq!(rig.reports.last().unwrap().silent, 0);
     rig.ticks(2);
     assert_eq!(rig.reports.last().unwrap().silent, 1 | 1 << 2);
-    assert!(
-        rig.reports.len() <= reports + 5,
-        "at changes, and now and then"
-    );
+    assert!(rig.reports.len() <= reports + 5, "at changes, and now and then");
 }
 
 #[test]
@@ -261,10 +239,7 @@ fn the_tail_is_asked_about_what_waits_for_long() {
     let said = rig.said();
     assert!((1..=2).contains(&said.len()), "once in half a second");
     let (header, key, peer) = &said[0];
-    assert_eq!(
-        (header.version, &key[..], peer.kind),
-        (4, &b"old"[..], PeerKind::Ask)
-    );
+    assert_eq!((header.version, &key[..], peer.kind), (4, &b"old"[..], PeerKind::Ask));
     rig.configure(&view(Some(1), chain(&[0, 2, 1], 0)));
     rig.ticks(60);
     assert_eq!(rig.said(), [], "the tail is itself");
@@ -277,10 +252,7 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
     rig.items = vec![
         (Bytes::from_static(b"written"), clean()),
         (Bytes::from_static(b"new"), new_key(3, 1, 1).unwrap()),
-        (
-            Bytes::copy_from_slice(&session),
-            SessionRecord::new(1, 2, 1).encode(),
-        ),
+        (Bytes::copy_from_slice(&session), SessionRecord::new(1, 2, 1).encode()),
     ];
     rig.ticks(5);
     assert_eq!(rig.said(), [], "the view is not in force yet");
@@ -317,10 +289,7 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
         rig.copied(header, key, NUMBER);
     }
     rig.ticks(4);
-    let filled = FilledChain {
-        chain: 0,
-        fill_number: NUMBER,
-    };
+    let filled = FilledChain { chain: 0, fill_number: NUMBER };
     assert_eq!(rig.reports.last().unwrap().filled, [filled]);
     assert_eq!(rig.said(), []);
 }
@@ -328,14 +297,8 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
 #[test]
 fn a_key_that_stays_deleted_for_a_minute_is_removable_at_its_tail() {
     let mut rig = Rig::new(chain(&[0, 2, 1], 0));
-    let delete = |seq| Version {
-        seq,
-        accepted: 1,
-        client: 1,
-        request: 16,
-        session: 1,
-        value: None,
-    };
+    let delete =
+        |seq| Version { seq, accepted: 1, client: 1, request: 16, session: 1, value: None };
     let key = Bytes::from_static(b"k");
     rig.items = vec![(key.clone(), restored_key(&delete(4), 1, 1).unwrap())];
     rig.adopt();
@@ -361,11 +324,7 @@ fn notes_from_under_the_number_come_with_their_writes() {
     rig.items = vec![(Bytes::copy_from_slice(&session_key(1)), session.encode())];
     rig.adopt();
     rig.ticks(1);
-    let (_, _, value) = rig
-        .sent
-        .iter()
-        .find(|(h, ..)| h.op == Op::PeerMessage)
-        .unwrap();
+    let (_, _, value) = rig.sent.iter().find(|(h, ..)| h.op == Op::PeerMessage).unwrap();
     let notes = value[Peer::LEN..].chunks_exact(24);
     let requests: Vec<u8> = notes.map(|note| note[7]).take(4).collect();
     assert_eq!(requests, [16, 0, 18, 0]);
@@ -396,11 +355,7 @@ fn what_the_tail_has_makes_room_for_more() {
     rig.items = (0..KEYS).map(|n| (key(n), clean())).collect();
     rig.adopt();
     let mut ticks = 0;
-    while rig
-        .reports
-        .last()
-        .is_none_or(|state| state.filled.is_empty())
-    {
+    while rig.reports.last().is_none_or(|state| state.filled.is_empty()) {
         rig.ticks(1);
         ticks += 1;
         let mut rounds = 0;

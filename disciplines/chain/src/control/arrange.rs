@@ -34,10 +34,7 @@ mod tests {
             let without: Vec<SwitchId> = all.iter().copied().filter(|s| *s != 3).collect();
             assert_eq!(ranked(7, chain, [1, 2, 4]), without);
         }
-        assert!(
-            heads.iter().all(|count| (60..140).contains(count)),
-            "{heads:?}"
-        );
+        assert!(heads.iter().all(|count| (60..140).contains(count)), "{heads:?}");
         assert_eq!(head(0, &[5]), 5);
     }
 }

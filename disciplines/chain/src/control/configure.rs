@@ -19,10 +19,7 @@ impl Tenant {
         let members: BTreeSet<SwitchId> = self.members().into_iter().collect();
         let others = self.rooms.difference(&members);
         let all: Vec<SwitchId> = members.iter().chain(others).copied().collect();
-        let lives = all
-            .iter()
-            .map(|switch| (*switch, life_of(switch)))
-            .collect();
+        let lives = all.iter().map(|switch| (*switch, life_of(switch))).collect();
         let configured = (self.full, lives);
         if !self.is_due && self.configured == configured {
             return;
@@ -61,11 +58,7 @@ impl Tenant {
         let address = seen.address.filter(|address| address.is_ipv6() == is_ipv6);
         if let Some((slot, address)) = free.zip(address) {
             its.slot = Some(slot as u8);
-            its.members[slot] = Some(Member {
-                address,
-                switch,
-                life: seen.life,
-            });
+            its.members[slot] = Some(Member { address, switch, life: seen.life });
         }
         its
     }

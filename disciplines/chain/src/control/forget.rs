@@ -101,12 +101,7 @@ impl Tenant {
             self.forgetting.asked.insert(place);
             // Not if it is used after all.
             let change = Change::RemoveIf(Bytes::copy_from_slice(&seen.to_ne_bytes()));
-            out.push(Action::Change {
-                switch: by,
-                tenant: self.id,
-                key,
-                change,
-            });
+            out.push(Action::Change { switch: by, tenant: self.id, key, change });
         }
     }
 

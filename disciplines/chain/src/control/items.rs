@@ -218,9 +218,7 @@ impl Tenant {
     }
 
     fn has(&self, switch: SwitchId, key: &Key) -> bool {
-        self.held
-            .get(&switch)
-            .is_some_and(|held| held.contains(key))
+        self.held.get(&switch).is_some_and(|held| held.contains(key))
     }
 
     /// Asks for what is next of a key; none: it is there, or gone again.
@@ -280,11 +278,8 @@ impl Tenant {
         places: &[SwitchId],
         out: &mut Vec<Action>,
     ) -> Option<Creation> {
-        let there: Vec<SwitchId> = places
-            .iter()
-            .copied()
-            .filter(|switch| self.has(*switch, key))
-            .collect();
+        let there: Vec<SwitchId> =
+            places.iter().copied().filter(|switch| self.has(*switch, key)).collect();
         let waits = !making.asked.is_empty();
         if there.is_empty() && !waits {
             self.items.paused.insert(key.clone(), now + PAUSE);
@@ -297,12 +292,7 @@ impl Tenant {
                     true => Change::RemoveIf(untouched(making.base)),
                     false => Change::Remove,
                 };
-                out.push(Action::Change {
-                    switch,
-                    tenant: self.id,
-                    key: key.clone(),
-                    change,
-                });
+                out.push(Action::Change { switch, tenant: self.id, key: key.clone(), change });
             }
         }
         Some(making)

@@ -147,9 +147,8 @@ impl Tenant {
             let ranked = arrange::ranked(self.id, chain, free.copied());
             ranked.first().copied().filter(|_| short)
         };
-        let all: BTreeMap<usize, SwitchId> = (0..view.chains.len())
-            .filter_map(|chain| Some((chain, best(chain)?)))
-            .collect();
+        let all: BTreeMap<usize, SwitchId> =
+            (0..view.chains.len()).filter_map(|chain| Some((chain, best(chain)?))).collect();
         let Some(switch) = all.values().next().copied() else {
             return;
         };
@@ -157,11 +156,8 @@ impl Tenant {
         if full && !self.is_member(switch) {
             return;
         }
-        let chains: Vec<usize> = all
-            .iter()
-            .filter(|(_, best)| **best == switch)
-            .map(|(chain, _)| *chain)
-            .collect();
+        let chains: Vec<usize> =
+            all.iter().filter(|(_, best)| **best == switch).map(|(chain, _)| *chain).collect();
         self.join = Some(Join {
             switch,
             life: candidates[&switch].life,
@@ -220,12 +216,7 @@ impl Tenant {
                 _ => Change::Put(items::record(&key, floor, (number, 0), shift)),
             };
             join.asked.insert(key.clone());
-            out.push(Action::Change {
-                switch: join.switch,
-                tenant,
-                key,
-                change,
-            });
+            out.push(Action::Change { switch: join.switch, tenant, key, change });
         }
         !join.asked.is_empty()
     }
@@ -284,10 +275,7 @@ impl Tenant {
         let Some(mut view) = self.memory.view.clone() else {
             return;
         };
-        let mut filling = (0u16..)
-            .zip(&view.chains)
-            .filter(|(_, c)| c.filling)
-            .peekable();
+        let mut filling = (0u16..).zip(&view.chains).filter(|(_, c)| c.filling).peekable();
         if filling.peek().is_none() {
             self.join = None;
             return;

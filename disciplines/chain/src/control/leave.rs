@@ -31,9 +31,7 @@ impl Tenant {
                 .is_some_and(|seen| seen.attached);
             let filling = |c: &&Chain| c.filling && c.slots.last() == Some(&slot);
             let filling = view.chains.iter().any(|c| filling(&c));
-            let places = chains
-                .iter()
-                .filter_map(|c| c.iter().position(|s| *s == slot));
+            let places = chains.iter().filter_map(|c| c.iter().position(|s| *s == slot));
             let mute = said.is_mute(now, slot);
             (mute, !attached, filling, places.sum::<usize>())
         };
@@ -77,10 +75,7 @@ impl Tenant {
                 }
             }
         }
-        if self
-            .view()
-            .is_some_and(|before| before.chains == view.chains)
-        {
+        if self.view().is_some_and(|before| before.chains == view.chains) {
             return;
         }
         for (slot, place) in (0..).zip(view.members.iter_mut()) {

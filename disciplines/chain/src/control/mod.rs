@@ -35,13 +35,7 @@ use crate::view::Protocol;
 /// What may be set of a tenant.
 pub const OPTIONS: &[Setting] = &[
     Setting::new("chains", "parts that its keys are spread over", 8, 1, 64),
-    Setting::new(
-        "length",
-        "switches that have each key; all but one may die",
-        3,
-        1,
-        8,
-    ),
+    Setting::new("length", "switches that have each key; all but one may die", 3, 1, 8),
     Setting::new(
         "versions",
         "versions of a key that may be on their way at once, as a power of two: 0 to 4; values are at most 1632, 792, 368, 160, 56 bytes",
@@ -92,11 +86,7 @@ pub fn netchain(_: Limits) -> Box<dyn Discipline> {
 
 impl Control {
     fn new(protocol: Protocol) -> Control {
-        Control {
-            protocol,
-            switches: BTreeMap::new(),
-            tenants: BTreeMap::new(),
-        }
+        Control { protocol, switches: BTreeMap::new(), tenants: BTreeMap::new() }
     }
 
     /// Has something happen to a tenant, and then whatever follows from it.
@@ -165,9 +155,7 @@ impl Discipline for Control {
     }
 
     fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
-        let Inventory {
-            switch, held, lost, ..
-        } = inventory;
+        let Inventory { switch, held, lost, .. } = inventory;
         self.with((now, inventory.tenant), out, |t, _| {
             t.holds(switch, held, lost);
         });
@@ -178,13 +166,7 @@ impl Discipline for Control {
     }
 
     fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
-        let Answer {
-            switch,
-            key,
-            change,
-            outcome,
-            ..
-        } = answer;
+        let Answer { switch, key, change, outcome, .. } = answer;
         let answered = |t: &mut Tenant, _: &mut Vec<Action>| {
             t.answered(now, switch, key, change, outcome);
         };

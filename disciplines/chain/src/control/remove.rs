@@ -62,12 +62,7 @@ impl Tenant {
                 continue;
             }
             self.memory.floor = self.memory.floor.max(last);
-            let removing = Removal {
-                last,
-                from,
-                began: false,
-                asked: false,
-            };
+            let removing = Removal { last, from, began: false, asked: false };
             self.removals.all.insert(key, removing);
         }
         if self.memory.floor != floor {

@@ -176,12 +176,7 @@ impl Tenant {
                 && let Some((key, change)) = place.todo.pop()
             {
                 place.asked.insert(key.clone(), change.clone());
-                out.push(Action::Change {
-                    switch: *switch,
-                    tenant,
-                    key,
-                    change,
-                });
+                out.push(Action::Change { switch: *switch, tenant, key, change });
             }
         }
         self.losses.restore = Some(restore);
@@ -255,11 +250,7 @@ impl Tenant {
                 view.members[slot] = candidates.get(switch).copied();
                 slots.push(slot as u8);
             }
-            view.chains[*number] = Chain {
-                slots,
-                filling: false,
-                fill_number: 0,
-            };
+            view.chains[*number] = Chain { slots, filling: false, fill_number: 0 };
         }
         for switch in restore.places.keys() {
             self.lost.remove(switch);

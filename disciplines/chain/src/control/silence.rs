@@ -51,10 +51,7 @@ impl Reports {
     /// All begins anew: the view is another one.
     pub fn clear(&mut self) {
         let spoke = std::mem::take(&mut self.spoke);
-        *self = Reports {
-            spoke,
-            ..Reports::default()
-        };
+        *self = Reports { spoke, ..Reports::default() };
     }
 
     /// Whether a member's agent said something once, and nothing for long.
@@ -131,9 +128,8 @@ impl Reports {
             };
             let all: BTreeSet<u8> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
             let is_mute = |slot| weight(slot).0;
-            let most = all
-                .into_iter()
-                .max_by_key(|slot| (is_mute(*slot), in_pairs(*slot), weight(*slot)));
+            let most =
+                all.into_iter().max_by_key(|slot| (is_mute(*slot), in_pairs(*slot), weight(*slot)));
             let Some(most) = most else { break };
             pairs.retain(|(a, b)| *a != most && *b != most);
             gone.insert(most);
@@ -199,10 +195,7 @@ mod tests {
         assert_eq!(reports.in_the_way(NOW, &[vec![1, 0]], weight), [1].into());
         let heavy = |slot| (false, slot == 0, false, 0);
         assert_eq!(reports.in_the_way(NOW, &[vec![1, 0]], heavy), [0].into());
-        assert_eq!(
-            reports.in_the_way(NOW, &[vec![0], vec![1]], heavy),
-            [].into()
-        );
+        assert_eq!(reports.in_the_way(NOW, &[vec![0], vec![1]], heavy), [].into());
         let late = NOW + Duration::from_millis(301);
         assert_eq!(reports.in_the_way(late, &[vec![0, 1]], heavy), [].into());
     }

@@ -99,12 +99,7 @@ impl Tenant {
         let chains = 0..self.chains().len();
         let asked: BTreeSet<SwitchId> = chains.filter_map(|c| self.last_full(c)).collect();
         let is_there = |switch: &SwitchId| switches.get(switch).is_some_and(|s| s.attached);
-        let Snapshot {
-            rounds,
-            number,
-            ending,
-            ..
-        } = &mut self.snapshot;
+        let Snapshot { rounds, number, ending, .. } = &mut self.snapshot;
         rounds.retain(|switch, _| asked.contains(switch));
         for switch in asked.into_iter().filter(is_there) {
             let before = rounds.get(&switch);
@@ -115,15 +110,7 @@ impl Tenant {
             }
             *number += 1;
             let round = *number;
-            rounds.insert(
-                switch,
-                Round {
-                    number: round,
-                    parts: 0,
-                    heard: now,
-                    is_over: false,
-                },
-            );
+            rounds.insert(switch, Round { number: round, parts: 0, heard: now, is_over: false });
             out.push(Action::TellSwitch {
                 switch,
                 tenant: self.id,

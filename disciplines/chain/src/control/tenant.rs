@@ -112,11 +112,8 @@ impl Tenant {
 
     /// Where its memory is.
     pub fn rooms(&mut self, now: Duration, rooms: &[Room], out: &mut Vec<Action>) {
-        let rooms: BTreeSet<SwitchId> = rooms
-            .iter()
-            .filter(|room| room.pages > 0)
-            .map(|room| room.switch)
-            .collect();
+        let rooms: BTreeSet<SwitchId> =
+            rooms.iter().filter(|room| room.pages > 0).map(|room| room.switch).collect();
         if rooms == self.rooms {
             return;
         }
@@ -131,10 +128,7 @@ impl Tenant {
     fn over(&mut self, out: &mut Vec<Action>) {
         (self.memory.view, self.memory.past) = (None, vec![]);
         self.keep_nothing(out);
-        let kept = Tenant {
-            memory: self.memory.clone(),
-            ..Tenant::new(self.id, self.protocol)
-        };
+        let kept = Tenant { memory: self.memory.clone(), ..Tenant::new(self.id, self.protocol) };
         *self = kept;
         if self.memory.number != 0 {
             self.remember(out);
@@ -272,9 +266,7 @@ impl Tenant {
     }
 
     pub(super) fn is_barred(&self, now: Duration, switch: SwitchId) -> bool {
-        self.barred
-            .get(&switch)
-            .is_some_and(|(until, _)| *until > now)
+        self.barred.get(&switch).is_some_and(|(until, _)| *until > now)
     }
 
     pub(super) fn bar(&mut self, now: Duration, switch: SwitchId) {
@@ -292,11 +284,7 @@ impl Tenant {
         let member = |switch: &SwitchId| {
             let seen = switches.get(switch)?;
             let known = seen.attached && seen.life != 0 && self.held.contains_key(switch);
-            let member = Member {
-                address: seen.address?,
-                switch: *switch,
-                life: seen.life,
-            };
+            let member = Member { address: seen.address?, switch: *switch, life: seen.life };
             known.then_some((*switch, member))
         };
         let mut all: BTreeMap<SwitchId, Member> = self.rooms.iter().filter_map(member).collect();
@@ -311,11 +299,7 @@ impl Tenant {
 
     /// Whatever is to be done now.
     pub fn step(&mut self, now: Duration, switches: &Switches, out: &mut Vec<Action>) {
-        let over = self
-            .past
-            .iter()
-            .take_while(|at| **at + RECENT <= now)
-            .count();
+        let over = self.past.iter().take_while(|at| **at + RECENT <= now).count();
         self.past.drain(..over);
         self.memory.past.drain(..over);
         if self.memory.view.is_none() {
@@ -364,11 +348,7 @@ impl Tenant {
             let there = members.iter().flatten().map(|m| m.switch);
             let ranked = arrange::ranked(self.id, number, there);
             let slots = ranked.into_iter().take(self.length()).filter_map(slot);
-            Chain {
-                slots: slots.collect(),
-                filling: false,
-                fill_number: 0,
-            }
+            Chain { slots: slots.collect(), filling: false, fill_number: 0 }
         };
         let chains = (self.options[0] as usize).clamp(1, crate::view::CHAINS);
         let chains: Vec<Chain> = (0..chains).map(chain).collect();
@@ -418,10 +398,7 @@ impl Tenant {
     }
 
     pub(super) fn remember(&self, out: &mut Vec<Action>) {
-        out.push(Action::Remember {
-            tenant: self.id,
-            bytes: self.memory.encode(),
-        });
+        out.push(Action::Remember { tenant: self.id, bytes: self.memory.encode() });
     }
 
     /// Numbers for the status.

@@ -145,9 +145,7 @@ impl Route {
     }
 
     fn is_possible(&self) -> bool {
-        let is_member = self
-            .position
-            .is_none_or(|at| usize::from(at) < self.members.len());
+        let is_member = self.position.is_none_or(|at| usize::from(at) < self.members.len());
         is_member && self.chain < self.chains && self.chains <= CHAINS_MOST
     }
 }
@@ -187,10 +185,7 @@ mod tests {
 
     #[test]
     fn an_ask_is_read_as_it_was_written() {
-        let ask = Ask {
-            session: 0x0102_0304_0506_0708,
-            condition: u64::MAX,
-        };
+        let ask = Ask { session: 0x0102_0304_0506_0708, condition: u64::MAX };
         let bytes = [&ask.encode()[..], b"value"].concat();
         assert_eq!(bytes[..2], [1, 2], "network order");
         assert_eq!(Ask::decode(&bytes), Some((ask, &b"value"[..])));

@@ -185,9 +185,7 @@ impl SwitchCache {
         if grows {
             self.growths += 1;
             let displaced = self.contenders.entries_mut().iter_mut();
-            displaced
-                .filter(|e| e.displaced)
-                .for_each(|e| e.paused_until = Duration::ZERO);
+            displaced.filter(|e| e.displaced).for_each(|e| e.paused_until = Duration::ZERO);
         }
         let excess = self.cached.len().saturating_sub(stay);
         if excess == 0 {
@@ -224,10 +222,8 @@ impl SwitchCache {
             } else if self.asked.contains_key(key) {
                 // Its eviction is under way.
             } else if self.cached.len() < self.capacity.most() {
-                let mut entry = self
-                    .contenders
-                    .take(key)
-                    .unwrap_or_else(|| Entry::new(key.clone()));
+                let mut entry =
+                    self.contenders.take(key).unwrap_or_else(|| Entry::new(key.clone()));
                 entry.mass = entry.mass.max(HELD_MASS);
                 entry.seen = self.ended;
                 entry.cached_in = Some(self.window);
@@ -237,29 +233,18 @@ impl SwitchCache {
             }
         }
         let gone = |e: &&Entry| e.cached_in.is_some() && !holds.contains(&e.key);
-        let gone: Vec<Key> = self
-            .cached
-            .entries()
-            .iter()
-            .filter(gone)
-            .map(|e| e.key.clone())
-            .collect();
+        let gone: Vec<Key> =
+            self.cached.entries().iter().filter(gone).map(|e| e.key.clone()).collect();
         for key in &gone {
             let entry = self.cached.take(key).expect("just listed");
-            self.contenders.put(Entry {
-                cached_in: None,
-                ..entry
-            });
+            self.contenders.put(Entry { cached_in: None, ..entry });
         }
         for key in lost.iter().chain(&gone) {
             let is_there = self.cached.contains(key) || self.asked.contains_key(key);
             if is_there || !self.has_room() || permit(key) != Permit::Yes {
                 continue;
             }
-            let mut entry = self
-                .contenders
-                .take(key)
-                .unwrap_or_else(|| Entry::new(key.clone()));
+            let mut entry = self.contenders.take(key).unwrap_or_else(|| Entry::new(key.clone()));
             entry.mass = entry.mass.max(HELD_MASS);
             self.insert(entry, out);
         }
@@ -426,11 +411,7 @@ impl SwitchCache {
 
     /// The switch gave items up by itself.
     pub(crate) fn dropped(&mut self, now: Duration, keys: &[Key], unfit: bool) {
-        let pause = if unfit {
-            PAUSE_UNFIT
-        } else {
-            Duration::from_millis(500)
-        };
+        let pause = if unfit { PAUSE_UNFIT } else { Duration::from_millis(500) };
         for key in keys {
             self.counts.dropped += 1;
             if !self.asked.contains_key(key) {
@@ -565,10 +546,7 @@ impl SwitchCache {
 
     /// Named sizes: they rise and fall.
     pub(crate) fn sizes(&self) -> [(&'static str, u64); 2] {
-        [
-            ("contenders", self.contenders.len() as u64),
-            ("items_wanted", self.cached.len() as u64),
-        ]
+        [("contenders", self.contenders.len() as u64), ("items_wanted", self.cached.len() as u64)]
     }
 
     fn count_cold(&self) -> usize {
@@ -646,10 +624,7 @@ impl SwitchCache {
 
     fn evict(&mut self, key: &Key, out: &mut Vec<Action>) {
         if let Some(entry) = self.cached.take(key) {
-            self.contenders.put(Entry {
-                cached_in: None,
-                ..entry
-            });
+            self.contenders.put(Entry { cached_in: None, ..entry });
             self.ask(Change::Remove, key.clone(), out);
         }
     }
@@ -678,17 +653,9 @@ impl SwitchCache {
         } else {
             self.counts.evicts += 1;
         }
-        let asked = PendingChange {
-            change: change.clone(),
-            growths: self.growths,
-        };
+        let asked = PendingChange { change: change.clone(), growths: self.growths };
         self.asked.insert(key.clone(), asked);
-        out.push(Action::Change {
-            switch: self.switch,
-            tenant: self.tenant,
-            key,
-            change,
-        });
+        out.push(Action::Change { switch: self.switch, tenant: self.tenant, key, change });
     }
 
     /// Puts the threshold in force at the switch.

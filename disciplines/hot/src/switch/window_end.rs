@@ -79,10 +79,7 @@ impl SwitchCache {
                 entry.seen = self.ended;
                 entry.bypassed_windows = 0;
                 useful += usize::from(entry.on_trial.take().is_some());
-            } else if entry
-                .on_trial
-                .is_some_and(|since| self.ended - since > LATELY_WINDOWS)
-            {
+            } else if entry.on_trial.is_some_and(|since| self.ended - since > LATELY_WINDOWS) {
                 entry.on_trial = None;
                 useless += 1;
             }
@@ -93,19 +90,14 @@ impl SwitchCache {
                 entry.pace = entry.pace.max(lower(count));
                 continue;
             }
-            if entry
-                .cached_in
-                .is_some_and(|since| since == window.wrapping_sub(1))
+            if entry.cached_in.is_some_and(|since| since == window.wrapping_sub(1))
                 && entry.pace > 2.0
             {
                 overstated.push(entry.pace - count);
             }
             entry.mass = entry.mass.min(self.windows * upper(count));
             entry.pace = lower(count);
-            if entry
-                .cached_in
-                .is_some_and(|since| window.wrapping_sub(since) > LATELY_WINDOWS)
-            {
+            if entry.cached_in.is_some_and(|since| window.wrapping_sub(since) > LATELY_WINDOWS) {
                 entry.strikes = 0;
             }
         }
@@ -115,11 +107,7 @@ impl SwitchCache {
         for entry in self.contenders.entries_mut() {
             let (past, reported) = entry.split(window);
             let rate = ((past - 1.0) / self.windows).max(0.0);
-            let count = if reported > 0.0 {
-                reported
-            } else {
-                unreported(rate, threshold)
-            };
+            let count = if reported > 0.0 { reported } else { unreported(rate, threshold) };
             entry.mass = past * keep + count;
             entry.pace = lower(reported);
         }
@@ -129,13 +117,7 @@ impl SwitchCache {
     fn discount(&mut self, hits: &[f64], whole: impl Fn(&Entry) -> bool, window: u64) -> f64 {
         let keep = 0.5f64.powf(1.0 / HALF_LIFE_WINDOWS);
         let (mut seen, mut usual) = (0.0, 0.0);
-        for (entry, &hits) in self
-            .cached
-            .entries()
-            .iter()
-            .zip(hits)
-            .filter(|(e, _)| whole(e))
-        {
+        for (entry, &hits) in self.cached.entries().iter().zip(hits).filter(|(e, _)| whole(e)) {
             let rate = entry.split(window).0 / self.windows.max(1.0);
             seen += hits.min(rate);
             usual += usual_overlap(rate);
@@ -205,11 +187,7 @@ impl SwitchCache {
         let before = self.contenders.len();
         let most = self.max_contenders();
         let worth = |e: &Entry| {
-            if e.paused_until > now {
-                f64::MAX
-            } else {
-                e.mass
-            }
+            if e.paused_until > now { f64::MAX } else { e.mass }
         };
         let mut least: f64 = 0.5;
         if before > most {

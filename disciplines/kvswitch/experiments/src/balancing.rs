@@ -19,11 +19,8 @@ use crate::{
 
 /// So that the keys in the switch's table are those that are expected to be the hottest, all of
 /// them and no others, each at as many servers as there are.
-const ALL_EXPECTED: [(&str, u32); 3] = [
-    ("kvswitch.fixed", 1),
-    ("kvswitch.first_millionths", 1),
-    ("kvswitch.changes", 100_000),
-];
+const ALL_EXPECTED: [(&str, u32); 3] =
+    [("kvswitch.fixed", 1), ("kvswitch.first_millionths", 1), ("kvswitch.changes", 100_000)];
 /// Of one that is only looked for, at two.
 const AT_TWO: (&str, u32) = ("kvswitch.replicas", 2);
 /// Windows of the usual load between two looks: equation 1 goes by two, and what it says is there
@@ -136,10 +133,7 @@ impl Balancing {
                 0 => Lengths::from(*short),
                 100 => Lengths::from(*long),
                 _ => Lengths::Mix {
-                    mix: vec![
-                        (*short, 100.0 - f64::from(percent)),
-                        (*long, f64::from(percent)),
-                    ],
+                    mix: vec![(*short, 100.0 - f64::from(percent)), (*long, f64::from(percent))],
                     salt: 0,
                 },
             };
@@ -186,14 +180,8 @@ impl Balancing {
             .aside("items", self.rack().items)
             .aside("servers", loads.len())
             .aside("hot_keys_used", one.figure("hot_keys") / items)
-            .aside(
-                "replicas_share",
-                one.figure("replicas_told") / loads.len() as f64 / items,
-            )
-            .aside(
-                "replicas_each",
-                one.figure("replicas_told") / loads.len() as f64,
-            )
+            .aside("replicas_share", one.figure("replicas_told") / loads.len() as f64 / items)
+            .aside("replicas_each", one.figure("replicas_told") / loads.len() as f64)
             .aside("threshold", one.figure("threshold_millionths") / 1e6)
             .aside(
                 "of_writes",
@@ -260,14 +248,9 @@ impl Point for Balancing {
     ) -> anyhow::Result<Vec<Figures>> {
         let (popularity, write_ratio) = (self.popularity, self.write_ratio);
         bench.learn(popularity, write_ratio)?;
-        let accuracy = self
-            .looking
-            .iter()
-            .map(|looking| self.accuracy(bench, looking));
+        let accuracy = self.looking.iter().map(|looking| self.accuracy(bench, looking));
         let accuracy = accuracy.collect::<anyhow::Result<Vec<f64>>>()?;
-        let rate = self
-            .at_rate_of_none
-            .then(|| 0.9 * bench.bound_without(popularity, write_ratio));
+        let rate = self.at_rate_of_none.then(|| 0.9 * bench.bound_without(popularity, write_ratio));
         let one = bench.measure(popularity, write_ratio, rate)?;
         let mut figures = self.figures(&one);
         if let (Some(accuracy), Popularity::Zipf(theta)) = (accuracy.first(), popularity) {

@@ -40,10 +40,7 @@ pub enum System {
 const UNTIL_IT_BEGINS: u32 = 12;
 
 /// Longest key and value that NetCache holds in its paper, in bytes.
-const CACHED: [(&str, u32); 2] = [
-    ("netcache.longest_key", 16),
-    ("netcache.longest_value", 128),
-];
+const CACHED: [(&str, u32); 2] = [("netcache.longest_key", 16), ("netcache.longest_value", 128)];
 
 impl System {
     /// As rows and plots have it.
@@ -75,12 +72,7 @@ pub struct Balance {
 
 impl Default for Balance {
     fn default() -> Balance {
-        Balance {
-            load: 0.6,
-            windows: 24,
-            requests: 2e6,
-            longest_s: 1000.0,
-        }
+        Balance { load: 0.6, windows: 24, requests: 2e6, longest_s: 1000.0 }
     }
 }
 
@@ -95,15 +87,8 @@ impl Balance {
             ("requests", self.requests),
             ("longest_s", self.longest_s),
         ])?;
-        ensure!(
-            rack.apart,
-            "apart = false: replicas need servers with addresses of their own"
-        );
-        ensure!(
-            rack.servers >= 2,
-            "servers = {}: at least 2 can share a key",
-            rack.servers
-        );
+        ensure!(rack.apart, "apart = false: replicas need servers with addresses of their own");
+        ensure!(rack.servers >= 2, "servers = {}: at least 2 can share a key", rack.servers);
         Ok(())
     }
 }
@@ -211,10 +196,7 @@ impl<'a> Bench<'a> {
             System::None => 0.9 * self.bound_without(popularity, write_ratio),
             System::InRacks => {
                 self.capacity
-                    * self
-                        .balance
-                        .load
-                        .min(0.9 * self.bound_in_racks(popularity, write_ratio))
+                    * self.balance.load.min(0.9 * self.bound_in_racks(popularity, write_ratio))
             }
             // Beyond what they carry nobody would see what replicas do.
             _ => self.balance.load * self.expected(popularity, write_ratio),
@@ -274,10 +256,7 @@ impl<'a> Bench<'a> {
 
     /// Whether there is a control half that chooses servers.
     fn has_replicas(&self) -> bool {
-        matches!(
-            self.system,
-            System::Replicas | System::InRacks | System::Hybrid
-        )
+        matches!(self.system, System::Replicas | System::InRacks | System::Hybrid)
     }
 
     /// What the control half says of itself, as far as there is one.
@@ -297,10 +276,7 @@ impl<'a> Bench<'a> {
         windows: u32,
     ) -> anyhow::Result<()> {
         for window in 0..windows {
-            let phase = Phase {
-                write_ratio,
-                ..Phase::reads(popularity, rate, 0.0, self.window_s)
-            };
+            let phase = Phase { write_ratio, ..Phase::reads(popularity, rate, 0.0, self.window_s) };
             let (result, counted) = self.servers.counting(&phase)?;
             let figures = self.figures();
             let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
@@ -375,10 +351,7 @@ impl<'a> Bench<'a> {
             _ => self.balance.requests,
         };
         let seconds = (requests / rate).min(self.balance.longest_s);
-        let phase = Phase {
-            write_ratio,
-            ..Phase::reads(popularity, rate, 0.0, seconds)
-        };
+        let phase = Phase { write_ratio, ..Phase::reads(popularity, rate, 0.0, seconds) };
         let (result, counted) = self.servers.counting(&phase)?;
         Ok(Measurement {
             system: self.system,

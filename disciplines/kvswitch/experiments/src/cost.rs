@@ -137,12 +137,8 @@ pub fn summarize(report: &mut Report, is_quick: bool) -> anyhow::Result<()> {
         }
     };
     tell("redirect_latency_overhead", true, |cost| cost.way_ns.median);
-    tell("redirect_latency_overhead_unsigned", false, |cost| {
-        cost.way_ns.median
-    });
-    tell("redirect_program_overhead", true, |cost| {
-        cost.program_ns.median
-    });
+    tell("redirect_latency_overhead_unsigned", false, |cost| cost.way_ns.median);
+    tell("redirect_program_overhead", true, |cost| cost.program_ns.median);
     for cost in costs.iter().filter(|cost| cost.is_signed) {
         let name = format!("{}_port_to_port_ns", cost.read.name());
         report.summarize(name, cost.way_ns.median);
@@ -165,11 +161,7 @@ pub fn measure(batches: usize, skew: f64) -> anyhow::Result<Vec<Cost>> {
 }
 
 fn server(place: u16) -> Server {
-    Server {
-        holder: 0x8000 | place,
-        address: IpAddr::from([10, 0, 0, 2 + place as u8]),
-        place,
-    }
+    Server { holder: 0x8000 | place, address: IpAddr::from([10, 0, 0, 2 + place as u8]), place }
 }
 
 fn tenant(id: u32) -> TenantEntry {
@@ -178,11 +170,7 @@ fn tenant(id: u32) -> TenantEntry {
     let secret = if is_signed { SECRET } else { Secret::NONE };
     TenantEntry {
         parameters: parameters::words(u32::MAX, true),
-        discipline: if is_plain {
-            NO_DISCIPLINE
-        } else {
-            cache::DISCIPLINE
-        },
+        discipline: if is_plain { NO_DISCIPLINE } else { cache::DISCIPLINE },
         ..cache::tenant(id, secret)
     }
 }
@@ -248,9 +236,7 @@ fn in_namespace(batches: usize, skew: f64) -> anyhow::Result<Vec<Cost>> {
             way: vec![],
         })
     };
-    let both = READS
-        .into_iter()
-        .flat_map(|read| [(read, true), (read, false)]);
+    let both = READS.into_iter().flat_map(|read| [(read, true), (read, false)]);
     let mut rows: Vec<Row<'_>> = both.map(row).collect::<Result<_, _>>()?;
     let before = cache.count("redirect")?;
     for _ in 0..batches {
@@ -271,8 +257,7 @@ impl Row<'_> {
             timed(REPEAT, || self.aimed.run(ports.ingress, REPEAT).map(drop))
         };
         let nothing = ns(NOTHING, PASS)?;
-        self.program
-            .push(ns(self.read.target(), REDIRECT)? - nothing);
+        self.program.push(ns(self.read.target(), REDIRECT)? - nothing);
         let through = match self.read {
             Read::Bare => Passage::Bare,
             _ => Passage::Switch,
@@ -309,10 +294,7 @@ mod tests {
     }
 
     fn tell(costs: &[Cost]) {
-        println!(
-            "{:>12} {:>8} {:>15} {:>15}",
-            "read", "", "program", "port to port"
-        );
+        println!("{:>12} {:>8} {:>15} {:>15}", "read", "", "program", "port to port");
         for cost in costs {
             let signed = if cost.is_signed { "signed" } else { "" };
             let [program, way] = [cost.program_ns, cost.way_ns]

@@ -54,12 +54,8 @@ enum ServerEvent {
 }
 
 impl ServerEvent {
-    const ALL: [ServerEvent; 4] = [
-        ServerEvent::Nothing,
-        ServerEvent::Died,
-        ServerEvent::CameBack,
-        ServerEvent::IsSlow,
-    ];
+    const ALL: [ServerEvent; 4] =
+        [ServerEvent::Nothing, ServerEvent::Died, ServerEvent::CameBack, ServerEvent::IsSlow];
 
     fn name(self) -> &'static str {
         match self {
@@ -109,11 +105,7 @@ impl Measure for Failures {
         self.rack.check()?;
         self.balance.check(&self.rack)?;
         exponent(self.theta)?;
-        ensure!(
-            self.server < self.rack.servers as usize,
-            "server = {}: not so many",
-            self.server
-        );
+        ensure!(self.server < self.rack.servers as usize, "server = {}: not so many", self.server);
         positive([
             ("seconds", self.seconds),
             ("stretch_s", self.stretch_s),
@@ -176,12 +168,7 @@ impl Failures {
         });
         // What comes after the load has ended says nothing.
         let stretches = stretches.take_while(|s| s.at_s < self.seconds + self.stretch_s / 2.0);
-        Ok(Stage {
-            happened,
-            stretches: stretches.collect(),
-            failed: result.lost - own,
-            result,
-        })
+        Ok(Stage { happened, stretches: stretches.collect(), failed: result.lost - own, result })
     }
 
     fn stretch(&self, happened: ServerEvent, at_s: f64, counted: Counts) -> Stretch {
@@ -197,12 +184,7 @@ impl Failures {
             }
             _ => {}
         }
-        Stretch {
-            at_s,
-            imbalance: imbalance(&loads),
-            its,
-            dropped: dropped / served.max(1.0),
-        }
+        Stretch { at_s, imbalance: imbalance(&loads), its, dropped: dropped / served.max(1.0) }
     }
 
     fn tell(&self, report: &mut Report, run: &Run<'_>, stages: &[Stage]) {
@@ -234,10 +216,8 @@ impl Failures {
                 percent(stage.result.loss()),
                 stage.failed.to_string(),
             ]);
-            if let Some(last) = stage
-                .stretches
-                .last()
-                .filter(|_| stage.happened == ServerEvent::IsSlow)
+            if let Some(last) =
+                stage.stretches.last().filter(|_| stage.happened == ServerEvent::IsSlow)
             {
                 // Over the average: one that does as much as others was not slow, and nothing
                 // was seen.
@@ -249,10 +229,7 @@ impl Failures {
             }));
         }
         report.count("failed_requests", stages.iter().map(|s| s.failed).sum());
-        report.count(
-            "wrong_values",
-            stages.iter().map(|s| s.result.wrong()).sum(),
-        );
+        report.count("wrong_values", stages.iter().map(|s| s.result.wrong()).sum());
         // Servers that are never in balance again have no such time: a claim of it fails.
         if let Some(slowest) = slowest {
             report.summarize("rebalanced_ms_max", slowest * 1e3);

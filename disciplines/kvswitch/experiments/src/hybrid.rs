@@ -69,9 +69,7 @@ impl Point for Together {
         params::positive([("slower", self.slower)])?;
         let name = format!("workload {}", self.workload.name);
         let parts = [self.workload.cacheable, self.workload.short];
-        parts
-            .iter()
-            .try_for_each(|part| params::ratio(&name, *part))
+        parts.iter().try_for_each(|part| params::ratio(&name, *part))
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
@@ -131,11 +129,7 @@ mod tests {
 
     #[test]
     fn values_are_those_of_orbit_production() {
-        let workload = Workload {
-            name: "D".into(),
-            cacheable: 0.15,
-            short: 0.85,
-        };
+        let workload = Workload { name: "D".into(), cacheable: 0.15, short: 0.85 };
         let Lengths::Mix { mix, .. } = workload.lengths(64) else {
             panic!("several lengths");
         };

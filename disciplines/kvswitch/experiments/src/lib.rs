@@ -20,38 +20,17 @@ const BALANCING: Kind = Kind::sweep::<balancing::Balancing>();
 
 /// All of them, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Definition] = &[
-    Definition {
-        toml: on_the_rack!("../kv-skew.toml"),
-        kind: &BALANCING,
-    },
-    Definition {
-        toml: on_the_rack!("../kv-accuracy.toml"),
-        kind: &BALANCING,
-    },
-    Definition {
-        toml: on_the_rack!("../kv-threshold.toml"),
-        kind: &BALANCING,
-    },
-    Definition {
-        toml: on_the_rack!("../kv-valuesize.toml"),
-        kind: &BALANCING,
-    },
-    Definition {
-        toml: on_the_rack!("../kv-writes.toml"),
-        kind: &BALANCING,
-    },
-    Definition {
-        toml: include_str!("../kv-scale.toml"),
-        kind: &BALANCING,
-    },
+    Definition { toml: on_the_rack!("../kv-skew.toml"), kind: &BALANCING },
+    Definition { toml: on_the_rack!("../kv-accuracy.toml"), kind: &BALANCING },
+    Definition { toml: on_the_rack!("../kv-threshold.toml"), kind: &BALANCING },
+    Definition { toml: on_the_rack!("../kv-valuesize.toml"), kind: &BALANCING },
+    Definition { toml: on_the_rack!("../kv-writes.toml"), kind: &BALANCING },
+    Definition { toml: include_str!("../kv-scale.toml"), kind: &BALANCING },
     Definition {
         toml: on_the_rack!("../kv-failures.toml"),
         kind: &Kind::of::<failures::Failures>("kv-failures"),
     },
-    Definition {
-        toml: on_the_rack!("../hybrid.toml"),
-        kind: &Kind::sweep::<hybrid::Together>(),
-    },
+    Definition { toml: on_the_rack!("../hybrid.toml"), kind: &Kind::sweep::<hybrid::Together>() },
 ];
 
 #[cfg(test)]

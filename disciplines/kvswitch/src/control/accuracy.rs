@@ -58,10 +58,7 @@ impl Accuracy {
 fn overlap(expected: &[Key], were: &[Key], first: usize) -> f64 {
     let count = first.min(expected.len()).min(were.len());
     let were: HashSet<&Key> = were[..count].iter().collect();
-    let right = expected[..count]
-        .iter()
-        .filter(|key| were.contains(key))
-        .count();
+    let right = expected[..count].iter().filter(|key| were.contains(key)).count();
     right as f64 / count.max(1) as f64
 }
 

@@ -22,11 +22,7 @@ const REQUESTS: f64 = 2e6;
 const WINDOWS: usize = 16;
 /// Requests in a window from which the switch reports a cold key, and again at each doubling.
 const REPORTED_FROM: f64 = 4.0;
-const RULES: Rules = Rules {
-    first: 0.032,
-    bound: 0.02,
-    gamma: 0.7,
-};
+const RULES: Rules = Rules { first: 0.032, bound: 0.02, gamma: 0.7 };
 
 /// Zipf's load on servers of 10 million keys.
 struct Load {
@@ -129,13 +125,9 @@ fn run(theta: f64) -> Summary {
             room: HOT_MOST,
             changes: 2000,
         });
-        planned
-            .into_iter()
-            .for_each(|change| table.set(&change.key, change.servers));
+        planned.into_iter().for_each(|change| table.set(&change.key, change.servers));
         if window >= WINDOWS - 4 {
-            sums.iter_mut()
-                .zip(&loads)
-                .for_each(|(sum, load)| *sum += load);
+            sums.iter_mut().zip(&loads).for_each(|(sum, load)| *sum += load);
         }
     }
     let right = |first: usize| {
@@ -162,12 +154,7 @@ fn imbalance(loads: &[f64]) -> f64 {
 fn the_paper_s_balance_comes_of_few_replicas() {
     for theta in [0.9, 0.99, 1.5] {
         let came = run(theta);
-        let Summary {
-            imbalance,
-            replicas_share,
-            hot_keys,
-            ..
-        } = came;
+        let Summary { imbalance, replicas_share, hot_keys, .. } = came;
         assert!(imbalance <= 0.017, "Zipf {theta}: {imbalance}");
         assert!(replicas_share <= 0.0988, "Zipf {theta}: {replicas_share}");
         assert!(hot_keys <= 7000, "Zipf {theta}: {hot_keys}");

@@ -104,11 +104,7 @@ struct CopyState {
 
 impl CopyState {
     fn new(stage: Stage) -> CopyState {
-        CopyState {
-            stage,
-            missed: None,
-            cost: None,
-        }
+        CopyState { stage, missed: None, cost: None }
     }
 
     fn window_end(&mut self) {
@@ -197,8 +193,7 @@ impl Copies {
     /// What is to change after a window; it is taken as asked for.
     pub fn plan(&mut self, now: Duration, situation: &Situation<'_>) -> Vec<CopyChange> {
         let is_cheaper = |key: &Key, load: f64| load > 0.0 && (situation.load)(key) < load;
-        self.unfit
-            .retain(|key, unfit| unfit.until > now && !is_cheaper(key, unfit.load));
+        self.unfit.retain(|key, unfit| unfit.until > now && !is_cheaper(key, unfit.load));
         self.wanted.clear();
         self.keys.values_mut().for_each(CopyState::window_end);
         let edge = WRITES_MOST - if self.allowed { 0.0 } else { WRITES_BELOW };
@@ -210,11 +205,8 @@ impl Copies {
         for (key, load) in &costly {
             self.lost(now + UNFIT, load * CHEAPER, key);
         }
-        let (chosen, room) = if self.allowed {
-            self.chosen(situation)
-        } else {
-            (BTreeMap::new(), 0)
-        };
+        let (chosen, room) =
+            if self.allowed { self.chosen(situation) } else { (BTreeMap::new(), 0) };
         let changes = situation.changes - costly.len();
         let leaving = self.leaving(&chosen, room, changes, situation);
         let free = room.saturating_sub(self.len() - leaving.len());
@@ -255,11 +247,7 @@ impl Copies {
                 (key, load)
             })
         };
-        there
-            .into_iter()
-            .filter_map(is_costly)
-            .take(situation.changes / 2)
-            .collect()
+        there.into_iter().filter_map(is_costly).take(situation.changes / 2).collect()
     }
 
     /// The hottest that fit, as many as there is room for; and that room, beside what those need
@@ -273,10 +261,7 @@ impl Copies {
         let mut order: Vec<(&Key, f64)> = situation.hottest.iter().map(load).collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         let mut chosen = BTreeMap::new();
-        let (least, most) = (
-            situation.room / RECORDS_LEAST,
-            situation.room / RECORDS_MOST,
-        );
+        let (least, most) = (situation.room / RECORDS_LEAST, situation.room / RECORDS_MOST);
         let (mut kept, mut needed) = ((situation.records + least).min(most), 0);
         for (key, load) in order {
             if chosen.len() + kept >= situation.room || load < LEAST {
@@ -356,15 +341,12 @@ impl Copies {
 
     /// The switch attached, and has these of all keys. What is under way will be answered.
     pub fn holds(&mut self, held: &BTreeSet<&Key>) {
-        self.keys
-            .retain(|key, copied| copied.stage != Stage::There || held.contains(key));
+        self.keys.retain(|key, copied| copied.stage != Stage::There || held.contains(key));
     }
 
     /// Whether nothing is under way.
     pub fn is_settled(&self) -> bool {
-        self.keys
-            .values()
-            .all(|copied| copied.stage == Stage::There)
+        self.keys.values().all(|copied| copied.stage == Stage::There)
     }
 }
 
@@ -417,12 +399,7 @@ mod tests {
 
         fn plan(&mut self, s: u64, busy: impl Fn(&Key) -> bool) -> Vec<CopyChange> {
             let loads = &self.loads;
-            let load = |key: &Key| {
-                loads
-                    .iter()
-                    .find(|one| one.0 == key)
-                    .map_or(0.0, |one| one.1)
-            };
+            let load = |key: &Key| loads.iter().find(|one| one.0 == key).map_or(0.0, |one| one.1);
             let situation = Situation {
                 hottest: &self.loads,
                 load: &load,
@@ -535,10 +512,7 @@ mod tests {
         given.servers_have[1] = 150.0;
         let planned = missing(&mut given, &[(1, 30), (2, 19), (5, 15), (9, 10)]);
         let of_it = [1, 5].map(|n| CopyChange::Yield(key(n)));
-        assert_eq!(
-            planned, of_it,
-            "the costliest first; what is left is not too much"
-        );
+        assert_eq!(planned, of_it, "the costliest first; what is left is not too much");
     }
 
     #[test]

@@ -40,10 +40,7 @@ impl Demand {
             let servers = self.filled(present, grows, situation, loads)?;
             situation.add(present, -self.load, loads);
             situation.add(&servers, self.load, loads);
-            return Some(Assignment {
-                key: self.key,
-                servers,
-            });
+            return Some(Assignment { key: self.key, servers });
         }
         let home = (situation.server_of)(self.home);
         let has_turn = before.contains(&self.home);
@@ -66,16 +63,9 @@ impl Demand {
             1 => vec![],
             _ => self.chosen(present, count, is_full, situation, loads),
         };
-        let has = if servers.is_empty() {
-            &[self.home][..]
-        } else {
-            &servers
-        };
+        let has = if servers.is_empty() { &[self.home][..] } else { &servers };
         situation.add(has, self.load, loads);
-        (self.is_due || servers != present).then_some(Assignment {
-            key: self.key,
-            servers,
-        })
+        (self.is_due || servers != present).then_some(Assignment { key: self.key, servers })
     }
 
     /// Its servers and the one with least to do; if it is to have no more, not the one with most,
@@ -89,11 +79,7 @@ impl Demand {
     ) -> Option<Places> {
         let by_load = |a: &usize, b: &usize| loads[*a].total_cmp(&loads[*b]);
         let load_of = |at: &usize| loads[(situation.server_of)(*at)];
-        let has = |server: usize| {
-            present
-                .iter()
-                .any(|at| (situation.server_of)(*at) == server)
-        };
+        let has = |server: usize| present.iter().any(|at| (situation.server_of)(*at) == server);
         let idle = (0..loads.len()).filter(|server| situation.is_idle(*server, loads[*server]));
         let least = idle.filter(|server| !has(*server)).min_by(by_load)?;
         let entry = (situation.entry)(&self.key, least)?;
@@ -116,11 +102,7 @@ impl Demand {
     /// while it is not too much, and one that had none only while it has less than most.
     fn is_full(&self, home: usize, load: f64, has_turn: bool, situation: &Situation<'_>) -> bool {
         let with = load + self.load / self.count as f64;
-        let most = if has_turn {
-            situation.full
-        } else {
-            situation.average
-        };
+        let most = if has_turn { situation.full } else { situation.average };
         with > most && self.count <= situation.others(home)
     }
 
@@ -137,20 +119,13 @@ impl Demand {
         let entry = |server: usize| (situation.entry)(&self.key, server);
         let home = (situation.server_of)(self.home);
         let may = |server: usize| situation.may[server] && !(is_full && server == home);
-        let ring = ring(home, count, loads, |server| {
-            may(server) && entry(server).is_some()
-        });
-        let present: Vec<usize> = present
-            .iter()
-            .map(|at| (situation.server_of)(*at))
-            .collect();
+        let ring = ring(home, count, loads, |server| may(server) && entry(server).is_some());
+        let present: Vec<usize> = present.iter().map(|at| (situation.server_of)(*at)).collect();
         let present = present.iter().filter(|server| may(**server));
         // The home first, then what the key has in the ring, then what else it has, then what is
         // new.
         let first = ring.iter().filter(|server| **server == home);
-        let kept = ring
-            .iter()
-            .filter(|server| present.clone().any(|had| had == *server));
+        let kept = ring.iter().filter(|server| present.clone().any(|had| had == *server));
         let mut servers = vec![];
         for server in first.chain(kept).chain(present.clone()).chain(&ring) {
             if servers.len() < count && !servers.contains(server) {

@@ -48,10 +48,7 @@ impl Estimates {
         if let Some(loads) = self.keys.get_mut(key) {
             loads.present = loads.present.max(requests as f64);
         } else {
-            let loads = Loads {
-                present: requests as f64,
-                ..Loads::default()
-            };
+            let loads = Loads { present: requests as f64, ..Loads::default() };
             self.keys.insert(key.clone(), loads);
         }
         if self.keys.len() > 2 * REMEMBERED_PER_HOT * self.hot_most {
@@ -67,11 +64,7 @@ impl Estimates {
         }
         self.average.present = average;
         for loads in self.keys.values_mut().chain([&mut self.average]) {
-            *loads = Loads {
-                before: loads.last,
-                last: loads.present,
-                present: 0.0,
-            };
+            *loads = Loads { before: loads.last, last: loads.present, present: 0.0 };
         }
         let alpha = self.alpha_now;
         self.forget(|loads| expected(alpha, loads));
@@ -98,10 +91,7 @@ impl Estimates {
     /// The keys of the highest loads, the highest first; equals in the order of their bytes.
     pub fn highest(&self, count: usize) -> Vec<(Key, f64)> {
         let highest = self.sorted(count, |loads| expected(self.alpha_now, loads));
-        highest
-            .into_iter()
-            .map(|(key, load)| (key.clone(), load))
-            .collect()
+        highest.into_iter().map(|(key, load)| (key.clone(), load)).collect()
     }
 
     /// The keys that had most requests in the last window, in the same order.
@@ -126,16 +116,12 @@ impl Estimates {
     /// Keeps the highest only, and of those without any load none.
     fn forget(&mut self, weight: impl Fn(&Loads) -> f64) {
         let most = REMEMBERED_PER_HOT * self.hot_most;
-        self.keys
-            .retain(|_, loads| loads.before + loads.last + loads.present > 0.0);
+        self.keys.retain(|_, loads| loads.before + loads.last + loads.present > 0.0);
         if self.keys.len() <= most {
             return;
         }
-        let mut all: Vec<(f64, Key)> = self
-            .keys
-            .iter()
-            .map(|(k, l)| (weight(l), k.clone()))
-            .collect();
+        let mut all: Vec<(f64, Key)> =
+            self.keys.iter().map(|(k, l)| (weight(l), k.clone())).collect();
         let order = |a: &(f64, Key), b: &(f64, Key)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         all.select_nth_unstable_by(most, order);
         for (_, key) in &all[most..] {
@@ -197,9 +183,7 @@ mod tests {
     #[test]
     fn of_several_counts_of_a_window_the_highest_holds() {
         let mut estimates = Estimates::new(0.0, 10);
-        [4, 8, 6]
-            .into_iter()
-            .for_each(|n| estimates.count(&key(1), n));
+        [4, 8, 6].into_iter().for_each(|n| estimates.count(&key(1), n));
         estimates.window_end(100.0);
         assert_eq!(estimates.of(&key(1)), 8.0);
     }
@@ -213,11 +197,7 @@ mod tests {
         }
         estimates.window_end(100.0);
         assert!(estimates.keys.len() <= 40);
-        let highest: Vec<f64> = estimates
-            .highest(3)
-            .into_iter()
-            .map(|(_, load)| load)
-            .collect();
+        let highest: Vec<f64> = estimates.highest(3).into_iter().map(|(_, load)| load).collect();
         assert_eq!(highest, [999.0; 3]);
         assert!(estimates.highest(100).is_sorted_by(|a, b| a.1 >= b.1));
     }

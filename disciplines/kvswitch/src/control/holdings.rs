@@ -158,11 +158,7 @@ impl StoreHoldings {
 }
 
 fn tell(tenant: u32, store: SocketAddr, message: bytes::Bytes) -> Action {
-    Action::Tell {
-        store,
-        tenant,
-        message,
-    }
+    Action::Tell { store, tenant, message }
 }
 
 #[cfg(test)]
@@ -184,10 +180,7 @@ mod tests {
             Action::Tell { message, .. } => StoreMessage::decode(&message).unwrap(),
             other => panic!("{other:?}"),
         };
-        out.drain(..)
-            .map(told)
-            .map(|told| (told.instruction, told.keys.len()))
-            .collect()
+        out.drain(..).map(told).map(|told| (told.instruction, told.keys.len())).collect()
     }
 
     fn news(holds: &mut Holdings) -> Vec<(Instruction, usize)> {
@@ -202,25 +195,16 @@ mod tests {
         holds.hold(TENANT, store(), &key("a"));
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
-        assert_eq!(
-            news(&mut holds),
-            [(Instruction::Begin, 0), (Instruction::Hold, 1)]
-        );
+        assert_eq!(news(&mut holds), [(Instruction::Begin, 0), (Instruction::Hold, 1)]);
         assert_eq!(news(&mut holds), []);
         holds.hold(TENANT, store(), &key("b"));
         holds.release(TENANT, store(), &key("a"));
-        assert_eq!(
-            news(&mut holds),
-            [(Instruction::Release, 1), (Instruction::Hold, 1)]
-        );
+        assert_eq!(news(&mut holds), [(Instruction::Release, 1), (Instruction::Hold, 1)]);
         holds.detached(store());
         holds.hold(TENANT, store(), &key("c"));
         assert_eq!(news(&mut holds), []);
         holds.attached(store());
-        assert_eq!(
-            news(&mut holds),
-            [(Instruction::Begin, 0), (Instruction::Hold, 2)]
-        );
+        assert_eq!(news(&mut holds), [(Instruction::Begin, 0), (Instruction::Hold, 2)]);
         assert_eq!(holds.count(TENANT, store()), 2);
     }
 
@@ -230,10 +214,7 @@ mod tests {
         holds.attached(store());
         let mut out = vec![];
         holds.settle(TENANT, &[store()], &mut out);
-        assert_eq!(
-            said(&mut out),
-            [(Instruction::Begin, 0), (Instruction::End, 0)]
-        );
+        assert_eq!(said(&mut out), [(Instruction::Begin, 0), (Instruction::End, 0)]);
         holds.settle(TENANT, &[store()], &mut out);
         assert_eq!(said(&mut out), []);
         holds.attached(store());
@@ -241,11 +222,7 @@ mod tests {
         holds.settle(TENANT, &[store()], &mut out);
         assert_eq!(
             said(&mut out),
-            [
-                (Instruction::Begin, 0),
-                (Instruction::Hold, 1),
-                (Instruction::End, 0)
-            ]
+            [(Instruction::Begin, 0), (Instruction::Hold, 1), (Instruction::End, 0)]
         );
     }
 
@@ -264,17 +241,8 @@ mod tests {
         let to_it =
             |action: &Action| matches!(action, Action::Tell { store: to, .. } if *to == store());
         assert!(out.iter().all(to_it), "the others were told nothing");
-        assert_eq!(
-            said(&mut out),
-            [(Instruction::Begin, 0), (Instruction::End, 0)]
-        );
-        assert_eq!(
-            (
-                holds.count(TENANT, store()),
-                holds.count(TENANT + 1, store())
-            ),
-            (0, 1)
-        );
+        assert_eq!(said(&mut out), [(Instruction::Begin, 0), (Instruction::End, 0)]);
+        assert_eq!((holds.count(TENANT, store()), holds.count(TENANT + 1, store())), (0, 1));
     }
 
     #[test]

@@ -49,26 +49,14 @@ impl Rig {
             empty: BTreeSet::new(),
             changes: 0,
         };
-        let addresses: Vec<_> = (1..=STORES as u8)
-            .map(|n| ([10, 0, 0, n], 7117).into())
-            .collect();
+        let addresses: Vec<_> = (1..=STORES as u8).map(|n| ([10, 0, 0, n], 7117).into()).collect();
         let homes = (0..STORES as u16).collect();
         let stores = Stores::new(addresses.clone(), TENANT, Secret([7; 16]), homes);
         rig.tell(|to, now, out| to.stores(now, TENANT, &stores, out));
-        let room = Room {
-            switch: SWITCH,
-            pages: 8,
-            lent: 0,
-            parameters: None,
-        };
+        let room = Room { switch: SWITCH, pages: 8, lent: 0, parameters: None };
         rig.tell(|to, now, out| to.room(now, TENANT, &[room], out));
         rig.tell(|to, now, out| to.attached(now, SWITCH, out));
-        let inventory = Inventory {
-            switch: SWITCH,
-            tenant: TENANT,
-            held: &[],
-            lost: &[],
-        };
+        let inventory = Inventory { switch: SWITCH, tenant: TENANT, held: &[], lost: &[] };
         rig.tell(|to, now, out| to.holds(now, inventory, out));
         for store in addresses {
             rig.tell(|to, now, out| to.store_attached(now, store, out));
@@ -97,13 +85,7 @@ impl Rig {
         let is_copied = before == Some(Item::Replicas) && item == Some(Item::Copy);
         assert!(!is_copied, "its stores would not know");
         self.items.extend(item.map(|item| (key.clone(), item)));
-        let answer = Answer {
-            switch: SWITCH,
-            tenant: TENANT,
-            key,
-            change,
-            outcome: Outcome::Done,
-        };
+        let answer = Answer { switch: SWITCH, tenant: TENANT, key, change, outcome: Outcome::Done };
         self.tell(|to, now, out| to.answered(now, answer, out));
         if item == Some(Item::Copy) && self.unfit.contains(key) {
             self.items.remove(key);
@@ -121,28 +103,14 @@ impl Rig {
     fn windows(&mut self, count: usize, keys: &[(Key, u64)], writes: u64) {
         for _ in 0..count {
             self.now += Duration::from_secs(1);
-            let (here, missed): (Vec<_>, Vec<_>) = keys
-                .iter()
-                .cloned()
-                .partition(|(key, _)| self.items.contains_key(key));
-            let hot = HotKeys {
-                switch: SWITCH,
-                tenant: TENANT,
-                window: 1,
-                keys: &missed,
-            };
+            let (here, missed): (Vec<_>, Vec<_>) =
+                keys.iter().cloned().partition(|(key, _)| self.items.contains_key(key));
+            let hot = HotKeys { switch: SWITCH, tenant: TENANT, window: 1, keys: &missed };
             self.tell(|to, now, out| to.hot(now, hot, out));
-            let copies = here
-                .iter()
-                .filter(|(key, _)| self.items.get(key) == Some(&Item::Copy));
+            let copies = here.iter().filter(|(key, _)| self.items.get(key) == Some(&Item::Copy));
             let empty = copies.filter(|(key, _)| self.empty.contains(key));
             let unanswered: Vec<_> = empty.map(|(key, n)| (key.clone(), n * 9 / 10)).collect();
-            let hot = HotKeys {
-                switch: SWITCH,
-                tenant: TENANT,
-                window: 1,
-                keys: &unanswered,
-            };
+            let hot = HotKeys { switch: SWITCH, tenant: TENANT, window: 1, keys: &unanswered };
             self.tell(|to, now, out| to.hot(now, hot, out));
             let mut tallies = [0; decide::TALLIES];
             for (key, requests) in keys {
@@ -181,11 +149,7 @@ fn key(n: usize) -> Key {
 /// Some hot keys.
 fn load() -> Vec<(Key, u64)> {
     let loads = [8000, 6000, 4000, 300];
-    loads
-        .into_iter()
-        .enumerate()
-        .map(|(n, l)| (key(n), l))
-        .collect()
+    loads.into_iter().enumerate().map(|(n, l)| (key(n), l)).collect()
 }
 
 #[test]

@@ -75,9 +75,7 @@ impl Tenant {
             top.is_some_and(|side| side.is_silent(at))
         };
         let places = self.stores.addresses().iter().enumerate();
-        places
-            .map(|(at, store)| holds.is_attached(store) && !is_silent(at))
-            .collect()
+        places.map(|(at, store)| holds.is_attached(store) && !is_silent(at)).collect()
     }
 }
 
@@ -101,10 +99,7 @@ impl Controller {
             true => self.attached.insert(switch),
             false => self.attached.remove(&switch),
         };
-        let sides = self
-            .tenants
-            .values_mut()
-            .flat_map(|tenant| tenant.sides.get_mut(&switch));
+        let sides = self.tenants.values_mut().flat_map(|tenant| tenant.sides.get_mut(&switch));
         sides.for_each(|side| side.attached(now, attached));
     }
 }
@@ -112,10 +107,10 @@ impl Controller {
 impl Discipline for Controller {
     /// The stores that a tenant's keys are on, or are to be on.
     fn stores(&mut self, _now: Duration, id: u32, stores: &Stores, out: &mut Vec<Action>) {
-        let tenant = self.tenants.entry(id).or_insert_with(|| Tenant {
-            stores: stores.clone(),
-            sides: BTreeMap::new(),
-        });
+        let tenant = self
+            .tenants
+            .entry(id)
+            .or_insert_with(|| Tenant { stores: stores.clone(), sides: BTreeMap::new() });
         if tenant.stores != *stores {
             for side in tenant.sides.values_mut() {
                 side.end(&tenant.stores, &mut self.holds);
@@ -181,10 +176,7 @@ impl Discipline for Controller {
 
     fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
         let WindowEnd { items, tallies, .. } = end;
-        let there = self
-            .tenants
-            .get(&end.tenant)
-            .map(|tenant| tenant.there(&self.holds));
+        let there = self.tenants.get(&end.tenant).map(|tenant| tenant.there(&self.holds));
         self.at(end.switch, end.tenant, |side, stores, _| {
             let there = there.unwrap_or_default();
             side.window_end(now, items, tallies, stores, &there, out);
@@ -233,10 +225,7 @@ impl Discipline for Controller {
     }
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
-        let side = self
-            .tenants
-            .get(&tenant)
-            .and_then(|tenant| tenant.sides.get(&switch));
+        let side = self.tenants.get(&tenant).and_then(|tenant| tenant.sides.get(&switch));
         side.map_or(0, Side::wanted)
     }
 

@@ -58,23 +58,12 @@ mod tests {
 
     #[test]
     fn as_many_as_bring_each_below_the_threshold() {
-        let cases = [
-            (0.0, 1),
-            (99.0, 1),
-            (100.0, 1),
-            (101.0, 2),
-            (950.0, 10),
-            (1e9, 32),
-        ];
+        let cases = [(0.0, 1), (99.0, 1), (100.0, 1), (101.0, 2), (950.0, 10), (1e9, 32)];
         for (load, expected) in cases {
             assert_eq!(replicas(load, 100.0, 32), expected, "{load}");
         }
         assert_eq!(
-            (
-                replicas(5.0, 0.0, 8),
-                replicas(0.0, 0.0, 8),
-                replicas(5.0, 1.0, 0)
-            ),
+            (replicas(5.0, 0.0, 8), replicas(0.0, 0.0, 8), replicas(5.0, 1.0, 0)),
             (8, 1, 1)
         );
     }

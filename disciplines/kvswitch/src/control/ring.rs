@@ -58,11 +58,7 @@ impl Ring {
         for (server, its) in servers.iter().enumerate() {
             its.iter().for_each(|at| of[*at] = Some(server));
         }
-        Ring {
-            position,
-            servers,
-            of,
-        }
+        Ring { position, servers, of }
     }
 
     /// Where the switch is among the others.
@@ -214,9 +210,7 @@ mod tests {
         let mut there = vec![true; RACKS.len()];
         let entries = |there: &[bool]| -> Vec<usize> {
             let foreign = keys().filter(|key| stores.home_of(key) >= 4);
-            foreign
-                .filter_map(|key| spine.entry(0, &key, &stores, there))
-                .collect()
+            foreign.filter_map(|key| spine.entry(0, &key, &stores, there)).collect()
         };
         let before = entries(&there);
         let count = |of: &[usize], at| of.iter().filter(|entry| **entry == at).count();
@@ -240,9 +234,6 @@ mod tests {
         let some = stores().in_racks([0, 0]);
         let spine = Ring::new(SPINE, &some);
         assert_eq!(spine.len(), 5, "who has no rack is one by himself");
-        assert_eq!(
-            [0, 2, 1].map(|at| spine.server_of(at)),
-            [Some(3), Some(0), Some(4)]
-        );
+        assert_eq!([0, 2, 1].map(|at| spine.server_of(at)), [Some(3), Some(0), Some(4)]);
     }
 }

@@ -162,10 +162,7 @@ impl Servers {
     /// A server began anew: what it did before says nothing of it.
     pub fn began(&mut self, at: usize) {
         if let Some(server) = self.all.get_mut(at) {
-            *server = Server {
-                is_new: BEGINNING + 1,
-                ..Server::NEW
-            };
+            *server = Server { is_new: BEGINNING + 1, ..Server::NEW };
         }
     }
 
@@ -241,10 +238,8 @@ impl Servers {
 
     fn over(&self, may: &[bool], of: impl Fn(&Server) -> f64) -> (f64, f64) {
         let able = self.all.iter().zip(may).filter(|(_, may)| **may);
-        let able: Vec<&Server> = able
-            .map(|(server, _)| server)
-            .filter(|server| !server.is_behind)
-            .collect();
+        let able: Vec<&Server> =
+            able.map(|(server, _)| server).filter(|server| !server.is_behind).collect();
         let weights: f64 = able.iter().map(|server| server.weight).sum();
         let requests: f64 = able.iter().map(|server| of(server)).sum();
         if weights == 0.0 || requests == 0.0 {

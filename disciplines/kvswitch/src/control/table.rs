@@ -66,11 +66,7 @@ impl Table {
 
     /// The servers that a key has now were chosen for this home.
     pub fn set_home(&mut self, key: &Key, home: usize) {
-        if self
-            .keys
-            .get(key)
-            .is_some_and(|servers| !servers.contains(&home))
-        {
+        if self.keys.get(key).is_some_and(|servers| !servers.contains(&home)) {
             self.left.insert(key.clone(), home);
         }
     }
@@ -107,25 +103,16 @@ impl Table {
             let present = self.keys.get(&wanted.key);
             wanted.place(present.map_or(&[], Vec::as_slice), situation, &mut loads)
         });
-        self.orphans(situation)
-            .chain(planned)
-            .take(situation.changes)
-            .collect()
+        self.orphans(situation).chain(planned).take(situation.changes).collect()
     }
 
     /// Keys whose home is away: no replica can be had there, and none goes on for long, so reads of
     /// it would cost others and get no answer.
     fn orphans(&self, situation: &Situation<'_>) -> impl Iterator<Item = Assignment> {
-        let orphans = self
-            .keys
-            .keys()
-            .filter(|key| (situation.home)(key).is_none());
+        let orphans = self.keys.keys().filter(|key| (situation.home)(key).is_none());
         orphans
             .filter(|key| !(situation.busy)(key))
-            .map(|key| Assignment {
-                key: key.clone(),
-                servers: vec![],
-            })
+            .map(|key| Assignment { key: key.clone(), servers: vec![] })
     }
 
     /// What a key is to have, if that is to change.
@@ -213,15 +200,10 @@ impl Table {
         let have = have.cloned().unwrap_or_else(|| vec![1; present.len()]);
         let share = |turns: &[usize]| -> Vec<f64> {
             let sum: usize = turns.iter().sum();
-            turns
-                .iter()
-                .map(|n| *n as f64 / sum.max(1) as f64)
-                .collect()
+            turns.iter().map(|n| *n as f64 / sum.max(1) as f64).collect()
         };
         let shares = share(&have).into_iter().zip(share(&wanted));
-        shares
-            .map(|(have, wanted)| have - wanted)
-            .fold(0.0, f64::max)
+        shares.map(|(have, wanted)| have - wanted).fold(0.0, f64::max)
     }
 
     /// As many of these demands as may be, and none that finds no room.

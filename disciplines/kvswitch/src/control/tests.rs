@@ -42,12 +42,7 @@ fn store(at: usize) -> SocketAddr {
 
 fn stores() -> Stores {
     let addresses = (0..STORES).map(store).collect();
-    Stores::new(
-        addresses,
-        TENANT,
-        Secret([7; 16]),
-        (0..STORES as u16).collect(),
-    )
+    Stores::new(addresses, TENANT, Secret([7; 16]), (0..STORES as u16).collect())
 }
 
 /// A key that is at home there.
@@ -76,10 +71,7 @@ impl Rig {
 
     /// A controller begins to lead.
     fn lead(&mut self) {
-        self.control = controller(Limits {
-            settings: self.settings,
-            ..limits()
-        });
+        self.control = controller(Limits { settings: self.settings, ..limits() });
         let stores = stores();
         self.tell(|to, now, out| to.stores(now, TENANT, &stores, out));
         self.room();
@@ -108,12 +100,7 @@ impl Rig {
     fn attach(&mut self, lost: &[Key]) {
         self.tell(|to, now, out| to.attached(now, SWITCH, out));
         let held: Vec<Key> = self.items.keys().cloned().collect();
-        let inventory = Inventory {
-            switch: SWITCH,
-            tenant: TENANT,
-            held: &held,
-            lost,
-        };
+        let inventory = Inventory { switch: SWITCH, tenant: TENANT, held: &held, lost };
         self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
@@ -139,19 +126,13 @@ impl Rig {
                     }
                 }
                 let outcome = self.outcome;
-                let answer = Answer {
-                    switch: SWITCH,
-                    tenant: TENANT,
-                    key: &key,
-                    change: &change,
-                    outcome,
-                };
+                let answer =
+                    Answer { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome };
                 self.tell(|to, now, out| to.answered(now, answer, out));
             }
             Action::Tell { store, message, .. } => {
                 let told = StoreMessage::decode(&message).expect("a message");
-                self.story
-                    .push(format!("{:?}", told.instruction).to_lowercase());
+                self.story.push(format!("{:?}", told.instruction).to_lowercase());
                 let held = self.held.entry(store).or_default();
                 match told.instruction {
                     Instruction::Hold => held.extend(told.keys.into_iter().map(|key| (key, true))),
@@ -172,27 +153,16 @@ impl Rig {
     /// records say.
     fn window(&mut self, keys: &[(Key, u64)]) {
         self.now += Duration::from_secs(1);
-        let (here, missed): (Vec<_>, Vec<_>) = keys
-            .iter()
-            .cloned()
-            .partition(|(key, _)| self.items.contains_key(key));
-        let hot = HotKeys {
-            switch: SWITCH,
-            tenant: TENANT,
-            window: 1,
-            keys: &missed,
-        };
+        let (here, missed): (Vec<_>, Vec<_>) =
+            keys.iter().cloned().partition(|(key, _)| self.items.contains_key(key));
+        let hot = HotKeys { switch: SWITCH, tenant: TENANT, window: 1, keys: &missed };
         self.tell(|to, now, out| to.hot(now, hot, out));
         let mut tallies = [0; decide::TALLIES];
         for (key, requests) in keys {
             let places = self.places(key);
             for at in &places {
                 let each = requests / places.len() as u64;
-                let answers = if self.slow == Some(*at) {
-                    each / 2
-                } else {
-                    each
-                };
+                let answers = if self.slow == Some(*at) { each / 2 } else { each };
                 tallies[LOADS + at] += each | (answers << 32);
             }
         }
@@ -238,10 +208,7 @@ fn limits() -> Limits {
     let all = crate::settings::ALL.iter().enumerate();
     let usual =
         |settings: Settings, (at, of): (usize, &decide::Setting)| settings.with(at, of.usual);
-    Limits {
-        settings: all.fold(Settings::default(), usual),
-        ..Limits::default()
-    }
+    Limits { settings: all.fold(Settings::default(), usual), ..Limits::default() }
 }
 
 /// One key that is far hotter than the others, of which each store has one.
@@ -293,11 +260,7 @@ fn a_switch_that_lost_its_items_has_them_again() {
     rig.story.clear();
     rig.window(&load());
     assert!(lost.iter().all(|key| rig.items.contains_key(key)));
-    assert!(
-        rig.story.contains(&"hold".into()),
-        "stores confirm again: {:?}",
-        rig.story
-    );
+    assert!(rig.story.contains(&"hold".into()), "stores confirm again: {:?}", rig.story);
 }
 
 #[test]
@@ -335,11 +298,7 @@ fn while_nobody_asks_everything_stays() {
     let items = rig.items.clone();
     (0..10).for_each(|_| rig.window(&[]));
     assert_eq!(rig.items, items);
-    assert_eq!(
-        rig.control.wanted(SWITCH, TENANT),
-        0,
-        "others may have room"
-    );
+    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0, "others may have room");
     rig.window(&load());
     assert_eq!(rig.items, items, "it goes on as it was");
     assert!(rig.control.wanted(SWITCH, TENANT) > 0);
@@ -441,11 +400,7 @@ fn a_new_leader_replaces_and_removes_no_more_than_it_may() {
     }
     (0..10).for_each(|_| rig.window(now));
     assert!(now.iter().all(|(key, _)| rig.is_right(key)));
-    assert!(
-        load[14..]
-            .iter()
-            .all(|(key, _)| !rig.items.contains_key(key))
-    );
+    assert!(load[14..].iter().all(|(key, _)| !rig.items.contains_key(key)));
     assert!(rig.story.contains(&"end".into()));
 }
 

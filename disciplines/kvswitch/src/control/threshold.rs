@@ -172,11 +172,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules {
-        first: 0.1,
-        bound: 0.05,
-        gamma: 0.7,
-    };
+    const RULES: Rules = Rules { first: 0.1, bound: 0.05, gamma: 0.7 };
 
     /// Windows with servers whose excess is as `of` the threshold says; how often it moved.
     fn run(threshold: &mut Threshold, windows: usize, mut of: impl FnMut(f64) -> f64) -> usize {
@@ -188,11 +184,7 @@ mod tests {
     fn it_falls_until_servers_are_in_balance() {
         let mut threshold = Threshold::new(RULES);
         run(&mut threshold, 12, |part| 10.0 * part);
-        assert!(
-            (0.0034..0.005).contains(&threshold.part()),
-            "{}",
-            threshold.part()
-        );
+        assert!((0.0034..0.005).contains(&threshold.part()), "{}", threshold.part());
     }
 
     #[test]

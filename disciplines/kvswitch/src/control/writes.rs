@@ -33,10 +33,7 @@ pub struct Writes {
 
 impl Default for Writes {
     fn default() -> Writes {
-        Writes {
-            part: None,
-            most: usize::MAX,
-        }
+        Writes { part: None, most: usize::MAX }
     }
 }
 
@@ -51,9 +48,7 @@ impl Writes {
             return;
         }
         let part = (writes as f64 / requests as f64).min(1.0);
-        let part = self
-            .part
-            .map_or(part, |before| before + NEW * (part - before));
+        let part = self.part.map_or(part, |before| before + NEW * (part - before));
         self.part = Some(part);
         let best = ((1.0 - part) / part).sqrt();
         let best = if part <= TWO { best.max(2.0) } else { best };
@@ -101,24 +96,12 @@ mod tests {
 
     #[test]
     fn the_more_is_written_the_fewer_replicas_there_may_be() {
-        for (percent, most) in [
-            (1, 10),
-            (5, 4),
-            (10, 3),
-            (20, 2),
-            (33, 2),
-            (50, 2),
-            (70, 1),
-            (100, 1),
-        ] {
+        for (percent, most) in
+            [(1, 10), (5, 4), (10, 3), (20, 2), (33, 2), (50, 2), (70, 1), (100, 1)]
+        {
             let mut writes = Writes::default();
             assert_eq!(
-                window(
-                    &mut writes,
-                    100 - percent,
-                    percent / 2,
-                    percent - percent / 2
-                ),
+                window(&mut writes, 100 - percent, percent / 2, percent - percent / 2),
                 most,
                 "{percent} %"
             );
@@ -131,9 +114,7 @@ mod tests {
     fn what_is_much_of_a_server_has_more() {
         let mut writes = Writes::default();
         window(&mut writes, 950, 50, 0);
-        let most: Vec<usize> = [0.1, 1.0, 2.0, 4.0, 7.0]
-            .map(|load| writes.most_of(load))
-            .into();
+        let most: Vec<usize> = [0.1, 1.0, 2.0, 4.0, 7.0].map(|load| writes.most_of(load)).into();
         assert_eq!(most, [4, 4, 9, 29, 4]);
         let mut writes = Writes::default();
         window(&mut writes, 300, 700, 0);
@@ -148,9 +129,6 @@ mod tests {
             let written = if turn % 2 == 0 { 190 } else { 210 };
             assert_eq!(window(&mut writes, 1000 - written, written, 0), first);
         }
-        assert_eq!(
-            (0..20).map(|_| window(&mut writes, 990, 10, 0)).max(),
-            Some(9)
-        );
+        assert_eq!((0..20).map(|_| window(&mut writes, 990, 10, 0)).max(), Some(9));
     }
 }

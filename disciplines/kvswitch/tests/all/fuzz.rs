@@ -30,10 +30,8 @@ fn root() -> PathBuf {
 fn must(command: &mut Command) -> String {
     let output = command.current_dir(root()).output();
     let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {out}\n{err}");
     out.into_owned()
 }

@@ -4,11 +4,7 @@ use dataplane::{MapLayout, maps_of};
 use kvswitch::record::{HEADER, IPV6_TURN, TURNS_MAX};
 use rmt::{Items, Table};
 
-const ITEMS: Items = Items {
-    count: 1000,
-    key_bytes: 16,
-    value_bytes: 128,
-};
+const ITEMS: Items = Items { count: 1000, key_bytes: 16, value_bytes: 128 };
 
 fn map(name: &str) -> MapLayout {
     let maps = maps_of(kvswitch::REGISTRATION.object).expect("compiled just now");
@@ -42,9 +38,8 @@ fn pipes_servers_and_records_have_the_same_bits() {
     // number alone.
     let record = HEADER + 2 * TURNS_MAX;
     let all = 8 + 32 + 8 * ITEMS.key_bytes + 8 * record as u32;
-    let (stores, items): (Vec<Table>, Vec<Table>) = of_map("pages")
-        .into_iter()
-        .partition(|table| table.name == "server");
+    let (stores, items): (Vec<Table>, Vec<Table>) =
+        of_map("pages").into_iter().partition(|table| table.name == "server");
     assert_eq!(bits(&items), ITEMS.count * all);
     assert_eq!(stores[0].bits, 8 * (IPV6_TURN as u32 - 2));
 }

@@ -43,11 +43,7 @@ impl Point for Hops {
 
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
-        ensure!(
-            (0.0..=1000.0).contains(&self.delay_ms),
-            "delay_ms = {}: 0 to 1000",
-            self.delay_ms
-        );
+        ensure!((0.0..=1000.0).contains(&self.delay_ms), "delay_ms = {}: 0 to 1000", self.delay_ms);
         positive([
             ("server_rate", self.server_rate),
             ("rate", self.rate),
@@ -77,10 +73,7 @@ impl Point for Hops {
     ) -> anyhow::Result<Vec<Figures>> {
         *id += 1;
         run.progress.say(self.popularity.title());
-        let tenants = [TenantSpec {
-            policy: Policy::EvenSplit,
-            ..stage.tenant(*id)
-        }];
+        let tenants = [TenantSpec { policy: Policy::EvenSplit, ..stage.tenant(*id) }];
         let mut load = stage.newcomers(&tenants)?;
         let reads = Phase::reads(self.popularity, self.rate, 0.0, self.settle_s);
         let result = load.run(&reads)?;
@@ -113,19 +106,12 @@ impl Point for Hops {
     }
 
     fn finish(&self, _: &Run<'_>, points: &Points, report: &mut Report) -> anyhow::Result<()> {
-        let served_by = points
-            .all()
-            .iter()
-            .filter_map(|point| point.get("served_by"));
+        let served_by = points.all().iter().filter_map(|point| point.get("served_by"));
         let steps = steps(&served_by.collect::<Vec<_>>());
         let ratio = |us: f64| (us / steps[0].1 * 1000.0).round() / 1000.0;
-        let ratios = steps
-            .iter()
-            .map(|(hops, us)| (hops.to_string(), ratio(*us).into()));
+        let ratios = steps.iter().map(|(hops, us)| (hops.to_string(), ratio(*us).into()));
         let ratios: Map<String, Value> = ratios.collect();
-        report
-            .summary
-            .insert("rtt_step_ratio".into(), ratios.into());
+        report.summary.insert("rtt_step_ratio".into(), ratios.into());
         for (hops, us) in &steps {
             report.summarize(format!("rtt_us_p50_hop_{hops}"), *us);
         }
@@ -139,8 +125,7 @@ fn steps(served_by: &[&Value]) -> Vec<(u16, f64)> {
     let of = |switch: u16| -> Vec<f64> {
         let all = served_by.iter().filter_map(|by| by.as_array()).flatten();
         let own = all.filter(|by| by["switch"] == switch && by["reads"]["count"] != 0);
-        own.filter_map(|by| by["reads"]["p50_us"].as_f64())
-            .collect()
+        own.filter_map(|by| by["reads"]["p50_us"].as_f64()).collect()
     };
     (1..=SWITCHES)
         .map(|switch| (switch, median(&of(switch))))

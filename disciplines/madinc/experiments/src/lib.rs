@@ -8,10 +8,7 @@ use experiments::{Definition, Kind};
 
 /// All of them, by name.
 pub const EXPERIMENTS: &[Definition] = &[
-    Definition {
-        toml: include_str!("../madinc-hops.toml"),
-        kind: &Kind::sweep::<hops::Hops>(),
-    },
+    Definition { toml: include_str!("../madinc-hops.toml"), kind: &Kind::sweep::<hops::Hops>() },
     Definition {
         toml: include_str!("../madinc-policies.toml"),
         kind: &Kind::sweep::<policies::Policies>(),
@@ -50,10 +47,7 @@ mod tests {
             let toml = toml.replacen(from, to, 1).leak();
             let error = Experiment::of(&Definition { toml, kind }, "some");
             let error = format!("{:#}", error.map(|_| ()).unwrap_err());
-            assert!(
-                error.contains(expected),
-                "{error:?} should name {expected:?}"
-            );
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
         }
     }
 }

@@ -70,20 +70,14 @@ impl Point for Policies {
     ) -> anyhow::Result<Vec<Figures>> {
         *id += 1;
         let (popularity, policy) = (self.popularity, self.policy);
-        run.progress
-            .say(format!("{}, {}", popularity.title(), policy.name()));
-        let tenants = [TenantSpec {
-            policy,
-            ..stage.tenant(*id)
-        }];
+        run.progress.say(format!("{}, {}", popularity.title(), policy.name()));
+        let tenants = [TenantSpec { policy, ..stage.tenant(*id) }];
         let mut load = stage.newcomers(&tenants)?;
         let phase = |seconds| Phase::reads(popularity, self.rate, 0.0, seconds);
         let cold = load.run(&phase(self.settle_s))?;
         let steady = load.run(&phase(self.step_s))?;
-        let closed = load.run(&Phase {
-            arrivals: Arrivals::Closed(OUTSTANDING),
-            ..phase(self.step_s)
-        })?;
+        let closed =
+            load.run(&Phase { arrivals: Arrivals::Closed(OUTSTANDING), ..phase(self.step_s) })?;
         drop(load);
         stage.rig.remove_tenants(&tenants)?;
         let both = cold.intervals.iter().chain(&steady.intervals);

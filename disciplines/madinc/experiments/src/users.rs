@@ -95,10 +95,8 @@ fn measure(params: &Users, run: &Run<'_>, report: &mut Report) -> anyhow::Result
         "p50",
         "wrong",
     ]);
-    let line = Line {
-        server_rate: Some(params.server_rate),
-        ..Stage::line(run, &params.tenancy, 1)
-    };
+    let line =
+        Line { server_rate: Some(params.server_rate), ..Stage::line(run, &params.tenancy, 1) };
     let mut switch = Switch::start(params, run, &line)?;
     let (mut wrong, mut foreign) = (0, 0);
     let mut shares = Shares::new(&params.users);
@@ -153,10 +151,7 @@ struct Shares {
 
 impl Shares {
     fn new(users: &[usize]) -> Shares {
-        Shares {
-            groups: vec![],
-            series: users.iter().map(|users| (*users, vec![])).collect(),
-        }
+        Shares { groups: vec![], series: users.iter().map(|users| (*users, vec![])).collect() }
     }
 
     fn add(&mut self, users: usize, share: f64) {
@@ -173,11 +168,7 @@ impl Shares {
     }
 
     fn draw(&self) -> String {
-        let names: Vec<String> = self
-            .series
-            .iter()
-            .map(|(users, _)| plural(*users))
-            .collect();
+        let names: Vec<String> = self.series.iter().map(|(users, _)| plural(*users)).collect();
         let series: Vec<(&str, Vec<f64>)> = names
             .iter()
             .zip(&self.series)
@@ -203,18 +194,10 @@ fn plural(users: usize) -> String {
 /// The uniform distribution over links that lose frames, where the thesis lost reports and inserts.
 fn lossy(line: &Line, params: &Users, run: &Run<'_>) -> anyhow::Result<Filling> {
     let line = Line {
-        fault: Some(Fault {
-            loss: params.loss,
-            seed: run.options.seed,
-            ..Fault::default()
-        }),
+        fault: Some(Fault { loss: params.loss, seed: run.options.seed, ..Fault::default() }),
         ..line.clone()
     };
-    let calm = Users {
-        rate: params.lossy_rate,
-        settle_s: params.lossy_settle_s,
-        ..params.clone()
-    };
+    let calm = Users { rate: params.lossy_rate, settle_s: params.lossy_settle_s, ..params.clone() };
     let what = format!(", {} lost on every link", percent(params.loss));
     let mut switch = Switch::start(&calm, run, &line)?;
     switch.fill_cache(1, Popularity::Uniform, &what)
@@ -312,10 +295,7 @@ impl<'a> Switch<'a> {
     fn newcomers(&mut self, count: usize, quota: u32) -> anyhow::Result<(Vec<TenantSpec>, Load)> {
         let first = self.next_id;
         self.next_id += count as u32;
-        let tenant = |id| TenantSpec {
-            quota,
-            ..self.stage.tenant(id)
-        };
+        let tenant = |id| TenantSpec { quota, ..self.stage.tenant(id) };
         let tenants: Vec<TenantSpec> = (first..self.next_id).map(tenant).collect();
         let load = self.stage.newcomers(&tenants)?;
         Ok((tenants, load))
@@ -331,25 +311,12 @@ impl<'a> Switch<'a> {
         let params = self.params;
         let (tenants, mut load) = self.newcomers(users, params.tenancy.quota)?;
         let phase = Phase::reads(popularity, params.rate, 0.0, params.round_s);
-        let settled = self
-            .stage
-            .settle(&mut load, &tenants, &phase, params.settle_s)?;
-        let steady = load.run(&Phase {
-            seconds: params.step_s,
-            ..phase
-        })?;
+        let settled = self.stage.settle(&mut load, &tenants, &phase, params.settle_s)?;
+        let steady = load.run(&Phase { seconds: params.step_s, ..phase })?;
         let (answered, census) = census(&mut load)?;
         drop(load);
         self.stage.rig.remove_tenants(&tenants)?;
-        Ok(Filling {
-            popularity,
-            what: what.into(),
-            users,
-            settled,
-            steady,
-            answered,
-            census,
-        })
+        Ok(Filling { popularity, what: what.into(), users, settled, steady, answered, census })
     }
 
     /// Many users against few against one, in turn, with everything of everybody cached. Returns
@@ -360,9 +327,7 @@ impl<'a> Switch<'a> {
         progress.say(format!("writing the keys of {} users", params.many));
         let (all, mut load) = self.newcomers(params.many, params.many_quota)?;
         let learn = Phase::reads(Popularity::Uniform, params.rate, 0.0, params.round_s);
-        let settled = self
-            .stage
-            .settle(&mut load, &all, &learn, 2.0 * params.settle_s)?;
+        let settled = self.stage.settle(&mut load, &all, &learn, 2.0 * params.settle_s)?;
         let popularity = params.distributions.all().pop();
         let popularity = popularity.unwrap_or(Popularity::Uniform);
         let few = params.users.iter().copied().max().unwrap_or(1);
@@ -391,10 +356,9 @@ impl<'a> Switch<'a> {
                 params.rounds
             ));
             for (i, users) in counts.iter().enumerate() {
-                for (arrivals, into) in [
-                    (Arrivals::Open(rate), &mut served),
-                    (closed, &mut closed_loop),
-                ] {
+                for (arrivals, into) in
+                    [(Arrivals::Open(rate), &mut served), (closed, &mut closed_loop)]
+                {
                     let result = load.run(&phase(*users, arrivals))?;
                     into[i].push(result.cached as f64 / result.seconds);
                     seen.push(result);
@@ -402,10 +366,8 @@ impl<'a> Switch<'a> {
                 let dry = match self.run.options.world {
                     World::Sim => 0.0,
                     World::Kernel => {
-                        let dry = load.run(&Phase {
-                            kind: PhaseKind::Dry,
-                            ..phase(*users, closed)
-                        })?;
+                        let dry =
+                            load.run(&Phase { kind: PhaseKind::Dry, ..phase(*users, closed) })?;
                         let took = 1.0 / dry.throughput();
                         seen.push(dry);
                         took

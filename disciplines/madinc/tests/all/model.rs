@@ -86,12 +86,7 @@ impl Line {
         let rooms = self.rooms.iter().enumerate();
         let rooms: Vec<Room> = rooms
             .filter(|(_, (pages, _))| *pages > 0)
-            .map(|(at, &(pages, lent))| Room {
-                switch: id(at),
-                pages,
-                lent,
-                parameters: None,
-            })
+            .map(|(at, &(pages, lent))| Room { switch: id(at), pages, lent, parameters: None })
             .collect();
         self.event(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
@@ -101,12 +96,7 @@ impl Line {
         let mut held: Vec<Key> = cached.map(|n| key(*n)).collect();
         held.sort();
         self.event(|to, now, out| to.attached(now, id(switch), out));
-        let inventory = Inventory {
-            switch: id(switch),
-            tenant: TENANT,
-            held: &held,
-            lost,
-        };
+        let inventory = Inventory { switch: id(switch), tenant: TENANT, held: &held, lost };
         self.event(|to, now, out| to.holds(now, inventory, out));
     }
 
@@ -202,12 +192,7 @@ impl Line {
         self.now += Duration::from_millis(100);
         for at in 0..self.switches.len() {
             for keys in self.switches[at].reports().chunks(512) {
-                let hot = HotKeys {
-                    switch: id(at),
-                    tenant: TENANT,
-                    window: self.window,
-                    keys,
-                };
+                let hot = HotKeys { switch: id(at), tenant: TENANT, window: self.window, keys };
                 self.event(|to, now, out| to.hot(now, hot, out));
             }
         }
@@ -244,17 +229,9 @@ impl Line {
                 let n = number(&key);
                 let on = |s: &&Switch| s.cached.contains(&n);
                 let on = self.switches.iter().filter(on).count();
-                assert!(
-                    on <= 1 || self.doubled.contains(&n),
-                    "key {n} is on {on} switches"
-                );
-                let answer = Answer {
-                    switch: id(at),
-                    tenant: TENANT,
-                    key: &key,
-                    change: &change,
-                    outcome,
-                };
+                assert!(on <= 1 || self.doubled.contains(&n), "key {n} is on {on} switches");
+                let answer =
+                    Answer { switch: id(at), tenant: TENANT, key: &key, change: &change, outcome };
                 self.event(|to, now, out| to.answered(now, answer, out));
             }
         }

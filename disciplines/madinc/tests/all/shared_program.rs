@@ -13,11 +13,7 @@ fn one_program_serves_both_numbers() {
     let map = format!("/sys/fs/bpf/shortstop/{name}/programs");
     let map = MapHandle::from_pinned_path(map).unwrap();
     let first_step = |number: u32| {
-        map.lookup(
-            &(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(),
-            MapFlags::ANY,
-        )
-        .unwrap()
+        map.lookup(&(number * PROGRAMS_PER_DISCIPLINE as u32).to_ne_bytes(), MapFlags::ANY).unwrap()
     };
     assert!(first_step(0).is_some());
     assert_eq!(first_step(0), first_step(1));

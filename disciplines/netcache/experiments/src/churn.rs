@@ -144,15 +144,8 @@ impl Churns<'_> {
         self.run.progress.say("a scan of cold keys");
         let steady = self.phase(params.scan_s, None);
         let scan = Phase {
-            kind: PhaseKind::Scan {
-                times: params.scan_times,
-            },
-            ..Phase::reads(
-                self.popularity,
-                params.scan_rate,
-                0.0,
-                params.scan_s + params.warmup_s,
-            )
+            kind: PhaseKind::Scan { times: params.scan_times },
+            ..Phase::reads(self.popularity, params.scan_rate, 0.0, params.scan_s + params.warmup_s)
         };
         let hits = |result: &PhaseResult| result.cached as f64 / (result.sent as f64).max(1.0);
         let before = self.servers.phase(&steady)?;
@@ -188,15 +181,8 @@ impl Churns<'_> {
     /// Changes of one kind.
     fn change(&mut self, kind: ChurnKind, report: &mut Report) -> anyhow::Result<()> {
         let params = self.params;
-        let change = Churn {
-            kind,
-            count: params.churn_count,
-            among: params.churn_among,
-        };
-        let schedule = ChurnSchedule {
-            change,
-            every_s: params.churn_every_s,
-        };
+        let change = Churn { kind, count: params.churn_count, among: params.churn_among };
+        let schedule = ChurnSchedule { change, every_s: params.churn_every_s };
         let suffix = match kind {
             ChurnKind::HotIn => String::new(),
             other => format!("_{}", other.name().replace('-', "_")),
@@ -214,11 +200,7 @@ impl Churns<'_> {
     fn replace(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let params = self.params;
         let schedule = ChurnSchedule {
-            change: Churn {
-                kind: ChurnKind::HotIn,
-                count: params.rack.items,
-                among: 0,
-            },
+            change: Churn { kind: ChurnKind::HotIn, count: params.rack.items, among: 0 },
             every_s: params.replace_every_s,
         };
         let seen = self.run("replace", schedule, params.replace_changes, report)?;
@@ -298,10 +280,7 @@ impl Churns<'_> {
             &format!("After a change ({name}), mean of {}", answers.ms.len()),
             "milliseconds since the change",
             "% of the optimum",
-            &[
-                ("answered".into(), after(answers)),
-                ("answered by the switch".into(), after(hits)),
-            ],
+            &[("answered".into(), after(answers)), ("answered by the switch".into(), after(hits))],
         );
         report.plot(format!("{}-{name}-after", self.run.name), svg);
         Ok(seen)

@@ -14,14 +14,8 @@ pub const EXPERIMENTS: &[Definition] = &[
         toml: include_str!("../netcache-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("churn"),
     },
-    Definition {
-        toml: include_str!("../netcache-skew.toml"),
-        kind: &SATURATION,
-    },
-    Definition {
-        toml: include_str!("../netcache-writes.toml"),
-        kind: &SATURATION,
-    },
+    Definition { toml: include_str!("../netcache-skew.toml"), kind: &SATURATION },
+    Definition { toml: include_str!("../netcache-writes.toml"), kind: &SATURATION },
 ];
 
 #[cfg(test)]
@@ -55,10 +49,7 @@ mod tests {
             let toml = toml.replacen(from, to, 1).leak();
             let error = Experiment::of(&Definition { toml, kind }, "some");
             let error = format!("{:#}", error.map(|_| ()).unwrap_err());
-            assert!(
-                error.contains(expected),
-                "{error:?} should name {expected:?}"
-            );
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
         }
     }
 }

@@ -188,9 +188,7 @@ impl Point for Saturation {
         };
         let what = format!("{what}, {discipline}");
         let phase = |rate, warmup, seconds| self.phase(rate, warmup, seconds);
-        let point = bench
-            .servers
-            .saturate(expected, &what, &self.search, phase)?;
+        let point = bench.servers.saturate(expected, &what, &self.search, phase)?;
         if writes.is_none() {
             return Ok(vec![self.figures(discipline, &point, expected)]);
         }

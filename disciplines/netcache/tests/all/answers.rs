@@ -21,14 +21,8 @@ struct Rig {
 
 impl Rig {
     fn new(max_items: usize) -> Rig {
-        let controller = netcache::controller(Limits {
-            max_items,
-            ..Limits::default()
-        });
-        let mut rig = Rig {
-            controller,
-            now: Duration::from_secs(1),
-        };
+        let controller = netcache::controller(Limits { max_items, ..Limits::default() });
+        let mut rig = Rig { controller, now: Duration::from_secs(1) };
         rig.room(64);
         rig.tell(|to, now, out| to.attached(now, SWITCH, out));
         rig.holds(&[], &[]);
@@ -37,23 +31,13 @@ impl Rig {
 
     /// The changes that a number of pages causes.
     fn room(&mut self, pages: u32) -> Vec<(Change, Key)> {
-        let room = Room {
-            switch: SWITCH,
-            pages,
-            lent: 0,
-            parameters: None,
-        };
+        let room = Room { switch: SWITCH, pages, lent: 0, parameters: None };
         self.tell(|to, now, out| to.room(now, TENANT, &[room], out))
     }
 
     /// The changes that what the switch has causes.
     fn holds(&mut self, held: &[Key], lost: &[Key]) -> Vec<(Change, Key)> {
-        let inventory = Inventory {
-            switch: SWITCH,
-            tenant: TENANT,
-            held,
-            lost,
-        };
+        let inventory = Inventory { switch: SWITCH, tenant: TENANT, held, lost };
         self.tell(|to, now, out| to.holds(now, inventory, out))
     }
 
@@ -74,12 +58,7 @@ impl Rig {
 
     fn report(&mut self, window: u64, keys: &[(u32, u64)]) -> Vec<(Change, Key)> {
         let keys: Vec<_> = keys.iter().map(|&(n, count)| (key(n), count)).collect();
-        let hot = HotKeys {
-            switch: SWITCH,
-            tenant: TENANT,
-            window,
-            keys: &keys,
-        };
+        let hot = HotKeys { switch: SWITCH, tenant: TENANT, window, keys: &keys };
         self.tell(|to, now, out| to.hot(now, hot, out))
     }
 
@@ -101,24 +80,13 @@ impl Rig {
     }
 
     fn answer_of(&mut self, key: &Key, change: &Change, outcome: Outcome) -> Vec<(Change, Key)> {
-        let answer = Answer {
-            switch: SWITCH,
-            tenant: TENANT,
-            key,
-            change,
-            outcome,
-        };
+        let answer = Answer { switch: SWITCH, tenant: TENANT, key, change, outcome };
         self.tell(|to, now, out| to.answered(now, answer, out))
     }
 
     /// The switch gave the item of a key up.
     fn evict(&mut self, n: u32, unfit: bool) -> Vec<(Change, Key)> {
-        let eviction = Eviction {
-            switch: SWITCH,
-            tenant: TENANT,
-            keys: &[key(n)],
-            unfit,
-        };
+        let eviction = Eviction { switch: SWITCH, tenant: TENANT, keys: &[key(n)], unfit };
         self.tell(|to, now, out| to.dropped(now, eviction, out))
     }
 }
@@ -233,10 +201,7 @@ fn a_very_hot_key_wins_at_once_and_stays() {
         rig.end(window, &items);
     }
     let changes = rig.report(6, &[(1000, 60)]);
-    assert!(
-        matches!(changes[..], [(EVICT, _), (INSERT, _)]),
-        "{changes:?}"
-    );
+    assert!(matches!(changes[..], [(EVICT, _), (INSERT, _)]), "{changes:?}");
     let (_, evicted) = &changes[0];
     rig.answer_of(evicted, &EVICT, Outcome::Done);
     rig.answer(INSERT, 1000, Outcome::Done);

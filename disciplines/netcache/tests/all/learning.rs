@@ -12,10 +12,7 @@ fn learned(theta: f64, per_s: usize, at_s: usize) -> f64 {
     for second in 1..=at_s {
         model.second(per_s);
         let share = model.learned();
-        println!(
-            "zipf {theta}, {per_s}/s, {second:2} s: {share:.4} of the best {}",
-            model.line()
-        );
+        println!("zipf {theta}, {per_s}/s, {second:2} s: {share:.4} of the best {}", model.line());
     }
     model.learned()
 }
@@ -36,11 +33,7 @@ fn learns_at_high_rates_within_the_report_budget() {
     let mut model = Model::new(Zipf::new(KEYS, 0.99), ITEMS, 7);
     for second in 1..=10 {
         model.second(1_000_000);
-        println!(
-            "1000000/s, {second:2} s: {:.4} of the best {}",
-            model.learned(),
-            model.line()
-        );
+        println!("1000000/s, {second:2} s: {:.4} of the best {}", model.learned(), model.line());
         assert!(
             second < 4 || model.reports_in_second <= 6_000,
             "{} reports",
@@ -61,16 +54,9 @@ fn follows_hot_in_within_a_second() {
     let after = model.learned();
     for tenth in 1..=20 {
         model.batch(10_000);
-        println!(
-            "hot-in of 200, {tenth} tenths: {:.4} of the best",
-            model.learned()
-        );
+        println!("hot-in of 200, {tenth} tenths: {:.4} of the best", model.learned());
         if tenth == 10 {
-            assert!(
-                model.learned() >= 0.95 * before,
-                "{after} to {} of {before}",
-                model.learned()
-            );
+            assert!(model.learned() >= 0.95 * before, "{after} to {} of {before}", model.learned());
         }
     }
 }
@@ -111,11 +97,7 @@ fn uniform_traffic_does_not_churn_the_cache() {
                 reports += model.reports_in_second;
             }
         }
-        assert!(
-            changes / 15 <= ITEMS / 10,
-            "{} changes a second",
-            changes / 15
-        );
+        assert!(changes / 15 <= ITEMS / 10, "{} changes a second", changes / 15);
         assert!(reports / 15 <= 5_000, "{} reports a second", reports / 15);
     }
 }
@@ -126,10 +108,6 @@ fn a_stable_hot_set_is_left_alone() {
     for _ in 0..30 {
         model.second(50_000);
     }
-    println!(
-        "stable: {:.4} of the best {}",
-        model.learned(),
-        model.line()
-    );
+    println!("stable: {:.4} of the best {}", model.learned(), model.line());
     assert!(model.changes_in_second <= 20, "{}", model.changes_in_second);
 }

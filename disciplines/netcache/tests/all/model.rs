@@ -31,11 +31,7 @@ pub struct Model {
 
 impl Model {
     pub fn new(zipf: Zipf, items: usize, seed: u64) -> Model {
-        let limits = Limits {
-            max_items: items,
-            seed,
-            ..Limits::default()
-        };
+        let limits = Limits { max_items: items, seed, ..Limits::default() };
         let mut model = Model {
             key_of: (0..zipf.keys() as u32).collect(),
             zipf,
@@ -57,12 +53,7 @@ impl Model {
         };
         model.event(|to, now, out| to.room(now, TENANT, &[room], out));
         model.event(|to, now, out| to.attached(now, SWITCH, out));
-        let inventory = Inventory {
-            switch: SWITCH,
-            tenant: TENANT,
-            held: &[],
-            lost: &[],
-        };
+        let inventory = Inventory { switch: SWITCH, tenant: TENANT, held: &[], lost: &[] };
         model.event(|to, now, out| to.holds(now, inventory, out));
         model
     }
@@ -120,12 +111,7 @@ impl Model {
         let reports = self.switch.reports();
         self.reports_in_second += reports.len();
         for keys in reports.chunks(512) {
-            let hot = HotKeys {
-                switch: SWITCH,
-                tenant: TENANT,
-                window: self.window,
-                keys,
-            };
+            let hot = HotKeys { switch: SWITCH, tenant: TENANT, window: self.window, keys };
             self.event(|to, now, out| to.hot(now, hot, out));
         }
         self.batches += 1;
@@ -149,13 +135,8 @@ impl Model {
         for (change, key) in self.switch.waiting(CHANGES_PER_BATCH) {
             self.changes_in_second += 1;
             let outcome = self.switch.apply(&change, &key);
-            let answer = Answer {
-                switch: SWITCH,
-                tenant: TENANT,
-                key: &key,
-                change: &change,
-                outcome,
-            };
+            let answer =
+                Answer { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome };
             self.event(|to, now, out| to.answered(now, answer, out));
         }
         assert!(self.switch.cached.len() <= self.switch.room);

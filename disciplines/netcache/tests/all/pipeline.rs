@@ -4,11 +4,7 @@
 use dataplane::{MapLayout, cells_needed, maps_of};
 use rmt::{Items, Lookup, Table};
 
-const ITEMS: Items = Items {
-    count: 1000,
-    key_bytes: 16,
-    value_bytes: 128,
-};
+const ITEMS: Items = Items { count: 1000, key_bytes: 16, value_bytes: 128 };
 
 fn map(name: &str) -> MapLayout {
     let maps = maps_of(netcache::OBJECT).expect("compiled just now");
@@ -47,10 +43,7 @@ fn a_lease_has_the_bits_that_packets_change() {
     let (map, tables) = (map("leases"), of_map("leases"));
     let (address, lock, unused) = (16, 4, 24);
     assert_eq!(tables[0].entries, map.entries);
-    assert_eq!(
-        bits(&tables),
-        8 * (map.value_bytes - address - lock - unused)
-    );
+    assert_eq!(bits(&tables), 8 * (map.value_bytes - address - lock - unused));
 }
 
 #[test]

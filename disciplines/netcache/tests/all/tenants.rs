@@ -14,10 +14,7 @@ use hot::testing::number;
 const SWITCH: u16 = 3;
 
 fn key(tenant: u32, n: u32) -> ItemKey {
-    ItemKey {
-        tenant,
-        key: hot::testing::key(n),
-    }
+    ItemKey { tenant, key: hot::testing::key(n) }
 }
 
 /// A switch that does at once what it is told.
@@ -53,21 +50,11 @@ impl Rig {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Configure {
-                tenant,
-                configuration,
-                ..
-            } => self.thresholds.push((tenant, configuration.parameters[0])),
-            Action::Change {
-                tenant,
-                key,
-                change,
-                ..
-            } => {
-                let item = ItemKey {
-                    tenant,
-                    key: key.clone(),
-                };
+            Action::Configure { tenant, configuration, .. } => {
+                self.thresholds.push((tenant, configuration.parameters[0]))
+            }
+            Action::Change { tenant, key, change, .. } => {
+                let item = ItemKey { tenant, key: key.clone() };
                 match change {
                     Change::Put(_) => self.cached.insert(item),
                     Change::Remove | Change::RemoveIf(_) => self.cached.remove(&item),
@@ -86,12 +73,7 @@ impl Rig {
     }
 
     fn room(&mut self, tenant: u32, pages: u32) {
-        let rooms = [Room {
-            switch: SWITCH,
-            pages,
-            lent: 0,
-            parameters: None,
-        }];
+        let rooms = [Room { switch: SWITCH, pages, lent: 0, parameters: None }];
         self.tenants.insert(tenant);
         let rooms = if pages == 0 { &rooms[..0] } else { &rooms[..] };
         self.tell(|to, now, out| to.room(now, tenant, rooms, out));
@@ -99,12 +81,7 @@ impl Rig {
 
     fn report(&mut self, keys: &[(ItemKey, u64)]) {
         for (tenant, keys) in by_tenant(keys) {
-            let hot = HotKeys {
-                switch: SWITCH,
-                tenant,
-                window: self.window,
-                keys: &keys,
-            };
+            let hot = HotKeys { switch: SWITCH, tenant, window: self.window, keys: &keys };
             self.tell(|to, now, out| to.hot(now, hot, out));
         }
     }
@@ -127,11 +104,7 @@ impl Rig {
 
     fn of(&self, tenant: u32) -> Vec<u32> {
         let own = |k: &&ItemKey| k.tenant == tenant;
-        self.cached
-            .iter()
-            .filter(own)
-            .map(|k| number(&k.key))
-            .collect()
+        self.cached.iter().filter(own).map(|k| number(&k.key)).collect()
     }
 
     fn wanted(&self, tenant: u32) -> usize {
@@ -212,11 +185,7 @@ fn a_tenant_that_wakes_up_wants_room_at_once_and_no_more_when_it_sleeps() {
         rig.end(&[]);
         assert!(window < 10 || rig.wanted(1) == 0, "{}", rig.wanted(1));
     }
-    assert_eq!(
-        rig.of(1).len(),
-        1000,
-        "cold items stay while nobody needs the room"
-    );
+    assert_eq!(rig.of(1).len(), 1000, "cold items stay while nobody needs the room");
 }
 
 #[test]
@@ -233,12 +202,7 @@ fn what_is_in_use_is_wanted_also_when_its_pages_are_gone() {
     assert_eq!(rig.wanted(1), 400);
     // And what the switch dropped with a page.
     let gone: Vec<Key> = rig.cached.iter().take(50).map(|k| k.key.clone()).collect();
-    let eviction = Eviction {
-        switch: SWITCH,
-        tenant: 1,
-        keys: &gone,
-        unfit: false,
-    };
+    let eviction = Eviction { switch: SWITCH, tenant: 1, keys: &gone, unfit: false };
     rig.tell(|to, now, out| to.dropped(now, eviction, out));
     assert_eq!(rig.wanted(1), 400);
     let left = rig.cached.iter().skip(50).map(|k| (k.clone(), 1));
@@ -259,11 +223,7 @@ fn the_budget_of_reports_is_shared() {
     rig.end(&[]);
     rig.thresholds.clear();
     rig.report(&keys(1, 0..4900, 2));
-    assert_eq!(
-        rig.thresholds,
-        [],
-        "all of it is there for the only busy one"
-    );
+    assert_eq!(rig.thresholds, [], "all of it is there for the only busy one");
     rig.end(&[]);
     rig.report(&keys(2, 0..4900, 2));
     rig.end(&[]);
@@ -279,31 +239,16 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
     // 384 insertions are under way when it turns out that 128 fit.
     let mut out = Vec::new();
     let keys = by_tenant(&keys(1, 0..500, 3));
-    let hot = HotKeys {
-        switch: SWITCH,
-        tenant: 1,
-        window: 1,
-        keys: &keys[&1],
-    };
+    let hot = HotKeys { switch: SWITCH, tenant: 1, window: 1, keys: &keys[&1] };
     rig.controller.hot(rig.now, hot, &mut out);
     let mut evicted = 0;
     for (n, action) in out.into_iter().enumerate() {
         let Action::Change { key, change, .. } = action else {
             continue;
         };
-        let outcome = if n < 128 {
-            Outcome::Done
-        } else {
-            Outcome::NoRoom
-        };
+        let outcome = if n < 128 { Outcome::Done } else { Outcome::NoRoom };
         let mut more = Vec::new();
-        let answer = Answer {
-            switch: SWITCH,
-            tenant: 1,
-            key: &key,
-            change: &change,
-            outcome,
-        };
+        let answer = Answer { switch: SWITCH, tenant: 1, key: &key, change: &change, outcome };
         rig.controller.answered(rig.now, answer, &mut more);
         evicted += more.len();
     }

@@ -49,11 +49,7 @@ impl Measure for ThroughputUnderChurn {
         self.rack.check()?;
         self.caches.check(&self.rack)?;
         exponent(self.theta)?;
-        positive([
-            ("every_s", self.every_s),
-            ("load", self.load),
-            ("stretch_s", self.stretch_s),
-        ])
+        positive([("every_s", self.every_s), ("load", self.load), ("stretch_s", self.stretch_s)])
     }
 
     fn needs(&self, options: &Options) -> Option<&'static str> {
@@ -67,22 +63,13 @@ impl Measure for ThroughputUnderChurn {
         let rate = rate.min(self.rack.max_rate);
         bench.preload(rate)?;
         run.progress.say(format!("{} changes", self.changes));
-        let change = Churn {
-            kind: ChurnKind::Swap,
-            count: self.count,
-            among: 0,
-        };
+        let change = Churn { kind: ChurnKind::Swap, count: self.count, among: 0 };
         let every_s = self.every_s;
         let phase = Phase {
             write_ratio: self.write_ratio,
             writes: Some(Popularity::Uniform),
             churn: Some(ChurnSchedule { change, every_s }),
-            ..Phase::reads(
-                popularity,
-                rate,
-                self.warmup_s,
-                every_s * (self.changes as f64 + 0.98),
-            )
+            ..Phase::reads(popularity, rate, self.warmup_s, every_s * (self.changes as f64 + 0.98))
         };
         let (result, stretches) = bench.servers.watching(&phase, self.stretch_s, |_| Ok(()))?;
         self.tell(report, run, rate, &result, &stretches);
@@ -101,13 +88,8 @@ impl ThroughputUnderChurn {
     ) {
         // Below what the rack can carry, everything can be answered.
         let watched = Criterion::answers(1.0);
-        let Recoveries {
-            lowest,
-            ms: times,
-            p50,
-            p95,
-            ..
-        } = Recoveries::of(result, self.every_s * 1000.0, &watched);
+        let Recoveries { lowest, ms: times, p50, p95, .. } =
+            Recoveries::of(result, self.every_s * 1000.0, &watched);
         let mut at = -self.warmup_s;
         let overflow: Vec<(f64, f64)> = stretches
             .iter()

@@ -49,10 +49,7 @@ impl Point for LatencyOverLoad {
         self.search.check()?;
         self.caches.check(&self.rack)?;
         for part in self.loads.iter().chain([&self.equal_load]) {
-            ensure!(
-                *part > 0.0 && *part < 2.0,
-                "loads, equal_load: {part} is not within 0 to 2"
-            );
+            ensure!(*part > 0.0 && *part < 2.0, "loads, equal_load: {part} is not within 0 to 2");
         }
         Ok(())
     }
@@ -132,9 +129,7 @@ impl LatencyOverLoad {
             ("servers_p99_us", result.miss.p99_us),
         ]
         .into_iter()
-        .fold(figures, |figures, (name, us)| {
-            figures.aside(name, us / factor)
-        });
+        .fold(figures, |figures, (name, us)| figures.aside(name, us / factor));
         // Where nobody is answered there is no place in a plot.
         let millions = result.throughput() * factor / 1e6;
         figures.aside("millions", (result.answered > 0).then_some(millions))

@@ -19,34 +19,16 @@ const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 
 /// All of them, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Definition] = &[
-    Definition {
-        toml: on_the_rack!("../orbit-skew.toml"),
-        kind: &SATURATION,
-    },
+    Definition { toml: on_the_rack!("../orbit-skew.toml"), kind: &SATURATION },
     Definition {
         toml: on_the_rack!("../orbit-latency.toml"),
         kind: &Kind::sweep::<latency::LatencyOverLoad>(),
     },
-    Definition {
-        toml: on_the_rack!("../orbit-writes.toml"),
-        kind: &SATURATION,
-    },
-    Definition {
-        toml: on_the_rack!("../orbit-servers.toml"),
-        kind: &SATURATION,
-    },
-    Definition {
-        toml: on_the_rack!("../orbit-production.toml"),
-        kind: &SATURATION,
-    },
-    Definition {
-        toml: on_the_rack!("../orbit-cachesize.toml"),
-        kind: &SATURATION,
-    },
-    Definition {
-        toml: on_the_rack!("../orbit-sizes.toml"),
-        kind: &SATURATION,
-    },
+    Definition { toml: on_the_rack!("../orbit-writes.toml"), kind: &SATURATION },
+    Definition { toml: on_the_rack!("../orbit-servers.toml"), kind: &SATURATION },
+    Definition { toml: on_the_rack!("../orbit-production.toml"), kind: &SATURATION },
+    Definition { toml: on_the_rack!("../orbit-cachesize.toml"), kind: &SATURATION },
+    Definition { toml: on_the_rack!("../orbit-sizes.toml"), kind: &SATURATION },
     Definition {
         toml: include_str!("../orbit-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("orbit-churn"),

@@ -111,10 +111,7 @@ impl Saturation {
 
     fn mix(&self) -> Mix {
         let of_workload = self.workload.as_ref().map(|workload| workload.write_ratio);
-        Mix {
-            popularity: self.popularity,
-            write_ratio: of_workload.unwrap_or(self.write_ratio),
-        }
+        Mix { popularity: self.popularity, write_ratio: of_workload.unwrap_or(self.write_ratio) }
     }
 
     /// What is measured, for people.
@@ -151,9 +148,7 @@ impl Point for Saturation {
         self.workload.iter().try_for_each(|workload| {
             let parts = [workload.cacheable, workload.short, workload.write_ratio];
             let name = format!("workload {}", workload.name);
-            parts
-                .iter()
-                .try_for_each(|part| params::ratio(&name, *part))
+            parts.iter().try_for_each(|part| params::ratio(&name, *part))
         })
     }
 
@@ -198,13 +193,7 @@ mod tests {
     use super::*;
 
     fn workload(cacheable: f64, short: f64) -> Workload {
-        Workload {
-            name: "A".into(),
-            trace: "some".into(),
-            cacheable,
-            short,
-            write_ratio: 0.0,
-        }
+        Workload { name: "A".into(), trace: "some".into(), cacheable, short, write_ratio: 0.0 }
     }
 
     #[test]
@@ -226,10 +215,7 @@ mod tests {
             };
             let near =
                 |(a, b): (&(usize, f64), &(usize, f64))| a.0 == b.0 && (a.1 - b.1).abs() < 1e-9;
-            assert!(
-                mix.len() == expected.len() && mix.iter().zip(&expected).all(near),
-                "{mix:?}"
-            );
+            assert!(mix.len() == expected.len() && mix.iter().zip(&expected).all(near), "{mix:?}");
         }
     }
 }

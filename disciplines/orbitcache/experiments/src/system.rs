@@ -84,10 +84,9 @@ impl Caches {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
-        for (name, items) in [
-            ("orbit_items", self.orbit_items),
-            ("limited_items", self.limited_items),
-        ] {
+        for (name, items) in
+            [("orbit_items", self.orbit_items), ("limited_items", self.limited_items)]
+        {
             ensure!(
                 (1..=rack.keys).contains(&items),
                 "{name} = {items}: 1 to as many as there are keys ({})",
@@ -99,11 +98,7 @@ impl Caches {
 
     /// So many items of OrbitCache, which go round for ever.
     pub fn circulating(&self, orbit_items: usize) -> Caches {
-        Caches {
-            orbit_items,
-            for_ever: true,
-            ..self.clone()
-        }
+        Caches { orbit_items, for_ever: true, ..self.clone() }
     }
 
     fn fits(&self, len: usize) -> bool {
@@ -147,9 +142,7 @@ impl Hot {
         let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE);
         let by_rank = Permutation::new(rack.keys, seed);
         let hash = |rank: u32| keys.get(by_rank.key(rank)).hash;
-        Hot {
-            hashes: (0..count.min(rack.keys) as u32).map(hash).collect(),
-        }
+        Hot { hashes: (0..count.min(rack.keys) as u32).map(hash).collect() }
     }
 }
 
@@ -165,10 +158,7 @@ pub struct Mix {
 impl Mix {
     /// Reads only.
     pub fn reads(popularity: Popularity) -> Mix {
-        Mix {
-            popularity,
-            write_ratio: 0.0,
-        }
+        Mix { popularity, write_ratio: 0.0 }
     }
 
     /// A phase of it.
@@ -234,8 +224,7 @@ impl<'a> Bench<'a> {
             settings.push(("orbitcache.park_us", 0));
         }
         let settings = settings.into_iter();
-        rack.settings
-            .extend(settings.map(|(name, number)| (name.into(), number)));
+        rack.settings.extend(settings.map(|(name, number)| (name.into(), number)));
         if system == System::Limited {
             rack.discipline = Some("netcache".into());
         }
@@ -252,14 +241,9 @@ impl<'a> Bench<'a> {
 
     /// What the servers carry if nothing else is in the way.
     pub fn bound(&self, mix: Mix) -> f64 {
-        let Mix {
-            popularity,
-            write_ratio,
-        } = mix;
+        let Mix { popularity, write_ratio } = mix;
         let is_held = |rank: usize| self.held.get(rank).copied().unwrap_or(false);
-        let shares = self
-            .servers
-            .shares_unless(popularity, write_ratio, popularity, is_held);
+        let shares = self.servers.shares_unless(popularity, write_ratio, popularity, is_held);
         self.servers.bound(&shares)
     }
 
@@ -305,11 +289,7 @@ impl<'a> Bench<'a> {
         let what = format!("{what}, {}", self.system.name());
         let phase = |rate, warmup, seconds| mix.phase(rate, warmup, seconds);
         let point = self.servers.saturate(bound, &what, search, phase)?;
-        Ok(Measurement {
-            system: self.system,
-            bound,
-            point,
-        })
+        Ok(Measurement { system: self.system, bound, point })
     }
 }
 

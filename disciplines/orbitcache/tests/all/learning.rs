@@ -50,10 +50,7 @@ struct Rig {
 
 fn limits(set: &[(&str, u32)]) -> Limits {
     let set = set.iter().map(|(n, v)| (format!("orbitcache.{n}"), *v));
-    Limits {
-        settings: REGISTRATION.settings(&set.collect()),
-        ..Limits::default()
-    }
+    Limits { settings: REGISTRATION.settings(&set.collect()), ..Limits::default() }
 }
 
 fn store() -> std::net::SocketAddr {
@@ -92,24 +89,14 @@ impl Rig {
     fn introduce(&mut self) {
         let rig = self;
         for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
-            let rooms = [Room {
-                switch: SWITCH,
-                pages: 1000,
-                lent: 0,
-                parameters: None,
-            }];
+            let rooms = [Room { switch: SWITCH, pages: 1000, lent: 0, parameters: None }];
             rig.tell(|to, now, out| to.room(now, tenant, &rooms, out));
         }
         rig.tell(|to, now, out| to.attached(now, SWITCH, out));
         for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
             let held = rig.of(tenant).switch.cached.iter().map(|n| key(*n));
             let held: Vec<_> = held.collect();
-            let inventory = Inventory {
-                switch: SWITCH,
-                tenant,
-                held: &held,
-                lost: &[],
-            };
+            let inventory = Inventory { switch: SWITCH, tenant, held: &held, lost: &[] };
             rig.tell(|to, now, out| to.holds(now, inventory, out));
         }
         rig.tell(|to, now, out| to.store_attached(now, store(), out));
@@ -124,9 +111,7 @@ impl Rig {
     fn carry_out(&mut self, out: Vec<Action>) {
         for action in out {
             match action {
-                Action::Tell {
-                    tenant, message, ..
-                } => {
+                Action::Tell { tenant, message, .. } => {
                     self.say(|to, now, out| to.told(now, tenant, &message, out));
                     let store = store();
                     self.tell(|to, now, out| to.told(now, store, tenant, out));
@@ -141,13 +126,7 @@ impl Rig {
         for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
             for (change, key) in self.of(tenant).switch.waiting(usize::MAX) {
                 let outcome = self.of(tenant).switch.apply(&change, &key);
-                let answer = Answer {
-                    switch: SWITCH,
-                    tenant,
-                    key: &key,
-                    change: &change,
-                    outcome,
-                };
+                let answer = Answer { switch: SWITCH, tenant, key: &key, change: &change, outcome };
                 self.tell(|to, now, out| to.answered(now, answer, out));
             }
         }
@@ -190,12 +169,7 @@ impl Rig {
                 self.say(|to, now, out| to.read(now, id, &key(n), hash, out));
             }
             if self.reports && !keys.is_empty() {
-                let hot = HotKeys {
-                    switch: SWITCH,
-                    tenant: id,
-                    window: self.window,
-                    keys: &keys,
-                };
+                let hot = HotKeys { switch: SWITCH, tenant: id, window: self.window, keys: &keys };
                 self.tell(|to, now, out| to.hot(now, hot, out));
             }
         }
@@ -271,16 +245,10 @@ fn when_the_hottest_and_the_coldest_keys_change_places_all_items_are_replaced_wi
             let last = coldest.len() - 128;
             hottest.swap_with_slice(&mut coldest[last..]);
             let quality = rig.quality(7);
-            assert!(
-                quality < 0.2,
-                "{quality} at change {change}, reports {reports}"
-            );
+            assert!(quality < 0.2, "{quality} at change {change}, reports {reports}");
             rig.windows(4);
             let quality = rig.quality(7);
-            assert!(
-                quality > 0.9,
-                "{quality} after change {change}, reports {reports}"
-            );
+            assert!(quality > 0.9, "{quality} after change {change}, reports {reports}");
             rig.windows(4);
         }
     }
@@ -327,10 +295,7 @@ fn few_items_change_where_the_traffic_does_not() {
     rig.windows(20);
     let stayed = rig.of(7).switch.cached.intersection(&before).count();
     let evicted = rig.control.counters(SWITCH)["evicts"] - evicted;
-    assert!(
-        stayed > 90 && evicted < 20 * 8,
-        "{stayed} stayed, {evicted} went"
-    );
+    assert!(stayed > 90 && evicted < 20 * 8, "{stayed} stayed, {evicted} went");
 }
 
 #[test]
@@ -342,10 +307,7 @@ fn there_are_as_many_items_as_the_switch_carries() {
         for _ in 0..10 {
             rig.windows(1);
             let items = rig.items() as f64;
-            assert!(
-                (0.75 * carries..1.25 * carries).contains(&items),
-                "{items} of {carries}"
-            );
+            assert!((0.75 * carries..1.25 * carries).contains(&items), "{items} of {carries}");
         }
     }
 }
@@ -369,12 +331,8 @@ fn what_cannot_be_cached_is_left_alone_for_a_minute() {
     let hottest = key(rig.of(7).order[0]);
     let first = rig.of(7).order[0];
     rig.of(7).switch.cached.remove(&first);
-    let eviction = Eviction {
-        switch: SWITCH,
-        tenant: 7,
-        keys: std::slice::from_ref(&hottest),
-        unfit: true,
-    };
+    let eviction =
+        Eviction { switch: SWITCH, tenant: 7, keys: std::slice::from_ref(&hottest), unfit: true };
     rig.tell(|to, now, out| to.dropped(now, eviction, out));
     for _ in 0..59 {
         rig.windows(1);
@@ -384,10 +342,7 @@ fn what_cannot_be_cached_is_left_alone_for_a_minute() {
     }
     rig.windows(3);
     let first = rig.of(7).order[0];
-    assert!(
-        rig.of(7).switch.cached.contains(&first),
-        "its value may be another by now"
-    );
+    assert!(rig.of(7).switch.cached.contains(&first), "its value may be another by now");
 }
 
 #[test]
@@ -401,10 +356,7 @@ fn a_key_whose_reads_pass_elsewhere_takes_no_place_from_others() {
             rig.say(|to, now, out| to.read(now, 7, &key(ELSEWHERE), hash, out));
         }
         if window == 5 {
-            assert!(
-                rig.of(7).switch.cached.contains(&ELSEWHERE),
-                "it might pass here"
-            );
+            assert!(rig.of(7).switch.cached.contains(&ELSEWHERE), "it might pass here");
             rig.of(7).requests = 1000;
         }
         rig.windows(1);
@@ -418,30 +370,15 @@ fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
     let mut out = vec![];
     let mut control = (REGISTRATION.control)(limits(&[]));
     let (tenant, switch) = (7, SWITCH);
-    let rooms = &[Room {
-        switch,
-        pages: 1,
-        lent: 0,
-        parameters: None,
-    }];
+    let rooms = &[Room { switch, pages: 1, lent: 0, parameters: None }];
     let (held, lost) = (&[], &[]);
-    let inventory = Inventory {
-        switch,
-        tenant,
-        held,
-        lost,
-    };
+    let inventory = Inventory { switch, tenant, held, lost };
     control.room(WINDOW, tenant, rooms, &mut out);
     control.attached(WINDOW, switch, &mut out);
     control.holds(WINDOW, inventory, &mut out);
     out.clear();
     let keys: Vec<_> = (0..100).map(|number| (key(number), 9)).collect();
-    let hot = HotKeys {
-        switch,
-        tenant,
-        window: 1,
-        keys: &keys,
-    };
+    let hot = HotKeys { switch, tenant, window: 1, keys: &keys };
     control.hot(WINDOW, hot, &mut out);
     assert_eq!(out.len(), 100);
     for (number, action) in out.into_iter().enumerate() {
@@ -452,13 +389,7 @@ fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
             0..20 => Outcome::Done,
             _ => Outcome::NoRoom,
         };
-        let answer = Answer {
-            switch,
-            tenant,
-            key: &key,
-            change: &change,
-            outcome,
-        };
+        let answer = Answer { switch, tenant, key: &key, change: &change, outcome };
         control.answered(WINDOW, answer, &mut vec![]);
     }
     assert_eq!(control.wanted(switch, tenant), 100);
@@ -466,50 +397,28 @@ fn keys_that_find_no_room_are_wanted_still_or_there_would_never_be_more() {
 
 #[test]
 fn an_outcome_other_than_done_leaves_the_place_to_others() {
-    for outcome in [
-        Outcome::NoRoom,
-        Outcome::BucketFull,
-        Outcome::Refused,
-        Outcome::NotSent,
-    ] {
+    for outcome in [Outcome::NoRoom, Outcome::BucketFull, Outcome::Refused, Outcome::NotSent] {
         let mut out = vec![];
         let mut control = (REGISTRATION.control)(limits(&fixed(1)));
-        let room = Room {
-            switch: SWITCH,
-            pages: 10,
-            lent: 0,
-            parameters: None,
-        };
+        let room = Room { switch: SWITCH, pages: 10, lent: 0, parameters: None };
         let (tenant, switch) = (7, SWITCH);
         let rooms = &[room];
         let (held, lost) = (&[], &[]);
         control.room(WINDOW, tenant, rooms, &mut out);
         control.attached(WINDOW, switch, &mut out);
-        let inventory = Inventory {
-            switch,
-            tenant,
-            held,
-            lost,
-        };
+        let inventory = Inventory { switch, tenant, held, lost };
         control.holds(WINDOW, inventory, &mut out);
         let puts = |control: &mut Box<dyn Discipline>| {
             let mut out = vec![];
             let keys = &[(key(1), 9), (key(2), 5)];
             let window = 1;
-            let hot = HotKeys {
-                switch,
-                tenant,
-                window,
-                keys,
-            };
+            let hot = HotKeys { switch, tenant, window, keys };
             control.hot(WINDOW, hot, &mut out);
             let key = |action: Action| match action {
                 Action::Change { key, change, .. } => Some((key, change)),
                 _ => None,
             };
-            out.into_iter()
-                .filter_map(key)
-                .collect::<Vec<(_, Change)>>()
+            out.into_iter().filter_map(key).collect::<Vec<(_, Change)>>()
         };
         let [(first, change)] = &puts(&mut control)[..] else {
             panic!("one place");
@@ -517,13 +426,7 @@ fn an_outcome_other_than_done_leaves_the_place_to_others() {
         assert_eq!(*first, key(1));
         assert_eq!(puts(&mut control), [], "it is under way");
         out.clear();
-        let answer = Answer {
-            switch,
-            tenant,
-            key: first,
-            change,
-            outcome,
-        };
+        let answer = Answer { switch, tenant, key: first, change, outcome };
         control.answered(WINDOW, answer, &mut out);
         assert_eq!(out, [], "nothing in answer");
         assert_eq!(puts(&mut control)[0].0, key(2));

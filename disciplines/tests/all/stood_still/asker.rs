@@ -88,13 +88,8 @@ impl Asker {
 
 impl Process for Asker {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
-        let Header {
-            op,
-            status,
-            request,
-            flags,
-            ..
-        } = Packet::decode(datagram.payload).unwrap().header;
+        let Header { op, status, request, flags, .. } =
+            Packet::decode(datagram.payload).unwrap().header;
         let value = Packet::decode(datagram.payload).unwrap().value;
         if status != Status::Ok {
             return;

@@ -55,13 +55,7 @@ impl Rack {
                     probes: false,
                 }),
             ),
-            (
-                "server1",
-                Role::Store(StoreSpec {
-                    control,
-                    ..StoreSpec::default()
-                }),
-            ),
+            ("server1", Role::Store(StoreSpec { control, ..StoreSpec::default() })),
         ];
         for (name, role) in seats {
             let at = shape.machine(name).unwrap();
@@ -80,13 +74,8 @@ impl Rack {
             process
         };
         let [reader, writer] = ["client1", "friend"].map(&mut place);
-        let mut rack = Rack {
-            switch: world.machine("switch1").unwrap(),
-            world,
-            reader,
-            writer,
-            newest: 0,
-        };
+        let mut rack =
+            Rack { switch: world.machine("switch1").unwrap(), world, reader, writer, newest: 0 };
         rack.run(3 * S);
         rack.write();
         rack.read(true);
@@ -150,11 +139,7 @@ impl Rack {
         let all: Vec<Read> = self.seen().iter().filter(since).copied().collect();
         let old = all.iter().filter(|read| read.number < newest);
         let for_ns = old.clone().map(|read| read.told_ns - from_ns).max();
-        let old = OldReads {
-            reads: old.count(),
-            of: all.len(),
-            for_ns: for_ns.unwrap_or(0),
-        };
+        let old = OldReads { reads: old.count(), of: all.len(), for_ns: for_ns.unwrap_or(0) };
         let last = all.last().unwrap();
         println!("{old:?}, then {last:?}");
         assert!(last.cached, "the switch has copies again");
@@ -175,10 +160,7 @@ struct OldReads {
 impl OldReads {
     /// Whether old values were read, and for this long at the most.
     fn ends_within(&self, most_ns: u64) -> bool {
-        assert!(
-            self.reads > 0,
-            "nothing old was read: the test shows nothing"
-        );
+        assert!(self.reads > 0, "nothing old was read: the test shows nothing");
         self.for_ns <= most_ns
     }
 }

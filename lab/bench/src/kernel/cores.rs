@@ -41,9 +41,7 @@ impl<'a> Runner<'a> {
             drive.target(number, program)?;
         }
         let contender = |number| Contender::new(drive, number, aim);
-        Ok(Runner {
-            contenders: [contender(HIT)?, contender(FLOOR)?],
-        })
+        Ok(Runner { contenders: [contender(HIT)?, contender(FLOOR)?] })
     }
 }
 
@@ -63,10 +61,7 @@ fn on_cpu(
     let runner = drive.as_ref().map_err(|e| anyhow!("{e:#}"));
     let mut runner = runner.and_then(|drive| {
         // Not the same keys at the same time.
-        let aim = Aim {
-            seed: cpu as u64,
-            ..aim.clone()
-        };
+        let aim = Aim { seed: cpu as u64, ..aim.clone() };
         Runner::new(drive, programs, &aim)
     });
     let mut rates: [Rates; 2] = Default::default();
@@ -103,13 +98,8 @@ fn together(each: &[[Rates; 2]], program: usize) -> [Vec<f64>; 2] {
         each.iter().map(|rates| of(&rates[program])[batch]).sum()
     };
     [
-        batches
-            .clone()
-            .map(|batch| sum(batch, |rates| &rates.beside))
-            .collect(),
-        batches
-            .map(|batch| sum(batch, |rates| &rates.alone) / each.len() as f64)
-            .collect(),
+        batches.clone().map(|batch| sum(batch, |rates| &rates.beside)).collect(),
+        batches.map(|batch| sum(batch, |rates| &rates.alone) / each.len() as f64).collect(),
     ]
 }
 
@@ -119,10 +109,7 @@ fn together(each: &[[Rates; 2]], program: usize) -> [Vec<f64>; 2] {
 /// The kernel refuses, not all are hits, or there is one processor only.
 pub fn two(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
     let cpus = dataplane::cpus(); // this thread may use one only
-    ensure!(
-        cpus as usize >= CPUS,
-        "{key} needs two processors, and there is {cpus}"
-    );
+    ensure!(cpus as usize >= CPUS, "{key} needs two processors, and there is {cpus}");
     let (cache, aim) = Stock::open(ITEMS, 128).load(rig, vec![])?;
     let floor = Floor::of(&aim, ITEMS)?;
     let nothing = Program::of(&rig.floors, "nothing")?;
@@ -142,24 +129,15 @@ pub fn two(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
             .map(|ended| ended.map_err(|_| anyhow!("a measuring thread panicked"))?)
             .collect::<anyhow::Result<Vec<_>>>()
     })?;
-    let others = machine
-        .map(|machine| machine.since())
-        .context("/proc/stat")?;
+    let others = machine.map(|machine| machine.since()).context("/proc/stat")?;
     // Each alone once, and both at once.
     let turns = 2 * CPUS as u64;
     rig.counted("hit", cache.count("hit")?, turns * rig.runs())?;
     let [both, one] = together(&each, 1);
-    let floors = both
-        .iter()
-        .zip(&one)
-        .map(|(both, one)| both / one)
-        .collect();
+    let floors = both.iter().zip(&one).map(|(both, one)| both / one).collect();
     report.machine("the floor's rate on two processors over one", floors, "x");
     let [both, one] = together(&each, 0);
-    let sides = [
-        Side::new("hits on two processors", &both),
-        Side::new("on one", &one),
-    ];
+    let sides = [Side::new("hits on two processors", &both), Side::new("on one", &one)];
     report.ratio(key, AtLeast(1.9), "/s", sides);
     if others.other + others.stolen > OTHERS_MOST {
         report.note(key, format!("in doubt: {others}"));
@@ -173,14 +151,8 @@ mod tests {
 
     #[test]
     fn two_that_do_not_disturb_each_other_do_twice_as_much() {
-        let rates = |alone, beside| Rates {
-            alone: vec![alone],
-            beside: vec![beside],
-        };
-        let each = [
-            [Rates::default(), rates(3.0, 3.0)],
-            [Rates::default(), rates(5.0, 5.0)],
-        ];
+        let rates = |alone, beside| Rates { alone: vec![alone], beside: vec![beside] };
+        let each = [[Rates::default(), rates(3.0, 3.0)], [Rates::default(), rates(5.0, 5.0)]];
         assert_eq!(together(&each, 1), [vec![8.0], vec![4.0]]);
     }
 }

@@ -48,9 +48,6 @@ impl Floor {
             table.update(&key, &vec![number as u8; aim.value_len], MapFlags::ANY)?;
         }
         let program = Program::of(&object, &format!("look_up_and_copy_{}", aim.value_len))?;
-        Ok(Floor {
-            _object: object,
-            program,
-        })
+        Ok(Floor { _object: object, program })
     }
 }

@@ -36,12 +36,7 @@ pub struct Stock {
 impl Stock {
     /// So many of nobody in particular.
     pub fn open(items: u32, value_len: usize) -> Stock {
-        Stock {
-            tenant: wire::TENANT_OPEN,
-            first: 0,
-            items,
-            value_len,
-        }
+        Stock { tenant: wire::TENANT_OPEN, first: 0, items, value_len }
     }
 
     fn secret(&self) -> Secret {
@@ -101,23 +96,12 @@ pub fn over_floor(
 ) -> anyhow::Result<()> {
     let (cache, aim) = stock.load(rig, vec![])?;
     let floor = Floor::of(&aim, entries)?;
-    let sides = [
-        Side {
-            program: &cache.entry,
-            aim: aim.clone(),
-        },
-        Side {
-            program: &floor.program,
-            aim,
-        },
-    ];
+    let sides =
+        [Side { program: &cache.entry, aim: aim.clone() }, Side { program: &floor.program, aim }];
     let before = cache.count("hit")?;
     let [ours, theirs] = rig.measure(sides, || Ok(()))?;
     rig.counted("hit", cache.count("hit")? - before, rig.runs())?;
-    let sides = [
-        Told::new("hit", &ours.net),
-        Told::new("look up and copy", &theirs.net),
-    ];
+    let sides = [Told::new("hit", &ours.net), Told::new("look up and copy", &theirs.net)];
     report.ratio(key, target, "ns", sides);
     Ok(())
 }
@@ -134,20 +118,9 @@ pub fn tag(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
         ..Stock::open(ITEMS, 128)
     };
     let (signed, tagged) = signed.load(rig, vec![])?;
-    let plain = Aim {
-        prepared: true,
-        ..plain
-    };
-    let sides = [
-        Side {
-            program: &signed.entry,
-            aim: tagged,
-        },
-        Side {
-            program: &open.entry,
-            aim: plain,
-        },
-    ];
+    let plain = Aim { prepared: true, ..plain };
+    let sides =
+        [Side { program: &signed.entry, aim: tagged }, Side { program: &open.entry, aim: plain }];
     let [ours, theirs] = rig.measure(sides, || Ok(()))?;
     rig.counted("hit", signed.count("hit")?, rig.runs())?;
     rig.counted("hit", open.count("hit")?, rig.runs())?;

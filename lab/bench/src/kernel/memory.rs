@@ -60,9 +60,8 @@ fn told(maps: &BTreeMap<String, u64>) -> Vec<Figure> {
     let all: u64 = maps.values().sum();
     let mut maps: Vec<_> = maps.iter().collect();
     maps.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-    let (large, small): (Vec<_>, Vec<_>) = maps
-        .into_iter()
-        .partition(|(_, bytes)| **bytes as f64 >= LEAST_TOLD * all as f64);
+    let (large, small): (Vec<_>, Vec<_>) =
+        maps.into_iter().partition(|(_, bytes)| **bytes as f64 >= LEAST_TOLD * all as f64);
     let rest: u64 = small.iter().map(|(_, bytes)| **bytes).sum();
     let per_item = |bytes: u64| bytes as f64 / f64::from(MANY);
     let mut figures: Vec<Figure> = large
@@ -107,10 +106,7 @@ mod tests {
         assert_eq!(charged("pos:\t0\n"), None);
         let maps = [("a", 65_536u64), ("b", 655_360), ("c", 100), ("d", 200)];
         let maps = maps.map(|(name, bytes)| (name.to_string(), bytes)).into();
-        let told: Vec<_> = told(&maps)
-            .into_iter()
-            .map(|f| (f.what, f.value.median))
-            .collect();
+        let told: Vec<_> = told(&maps).into_iter().map(|f| (f.what, f.value.median)).collect();
         assert_eq!(told[0], ("b".into(), 10.0));
         assert_eq!(told[1], ("a".into(), 1.0));
         assert_eq!(told[2], ("2 others".into(), 300.0 / 65_536.0));

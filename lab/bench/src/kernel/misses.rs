@@ -33,28 +33,12 @@ const REPEAT: u32 = 400_000;
 pub fn forwarded(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
     let (cache, hits) = Stock::open(ITEMS, 128).load(rig, vec![])?;
     let open = cache::tenant(hits.tenant, hits.secret);
-    cache.set_tenants(&[TenantEntry {
-        parameters: [HOT_THRESHOLD, 0],
-        ..open
-    }])?;
+    cache.set_tenants(&[TenantEntry { parameters: [HOT_THRESHOLD, 0], ..open }])?;
     cache.attach("out0", Mode::Generic)?;
-    let reads = Aim {
-        first: ITEMS,
-        octaves: OCTAVES,
-        verdict: REDIRECT,
-        ..hits
-    };
+    let reads = Aim { first: ITEMS, octaves: OCTAVES, verdict: REDIRECT, ..hits };
     let fib = Program::of(&rig.floors, "fib_forward")?;
-    let sides = [
-        Side {
-            program: &cache.entry,
-            aim: reads.clone(),
-        },
-        Side {
-            program: &fib,
-            aim: reads,
-        },
-    ];
+    let sides =
+        [Side { program: &cache.entry, aim: reads.clone() }, Side { program: &fib, aim: reads }];
     // Reports are read as an agent does, or the ring would be full and all others cheaper.
     let events = Events::open(cache.home())?;
     let [ours, theirs] = rig.measure(sides, || {
@@ -74,10 +58,7 @@ pub fn forwarded(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()
     );
     let share = reported as f64 / misses as f64 * 100.0;
     report.machine("misses that are reported as hot keys", vec![share], "%");
-    let sides = [
-        Told::new("miss", &ours.net),
-        Told::new("FIB and redirect", &theirs.net),
-    ];
+    let sides = [Told::new("miss", &ours.net), Told::new("FIB and redirect", &theirs.net)];
     report.ratio(key, AtMost(2.0), "ns", sides);
     Ok(())
 }
@@ -95,23 +76,13 @@ pub fn passed(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
         for (program, ns) in [(&nothing, &mut empty), (&cache.entry, &mut passed)] {
             ns.push(timed(REPEAT, || {
                 let (_, verdict) = program.run(&other, rig.ingress, REPEAT, &mut vec![])?;
-                ensure!(
-                    verdict == PASS,
-                    "a packet that is not ours: verdict {verdict}"
-                );
+                ensure!(verdict == PASS, "a packet that is not ours: verdict {verdict}");
                 Ok(())
             })?);
         }
     }
-    report.machine(
-        "an empty program, with the test run around it",
-        empty.clone(),
-        "ns",
-    );
-    let sides = [
-        Told::new("UDP to another port", &passed),
-        Told::new("empty program", &empty),
-    ];
+    report.machine("an empty program, with the test run around it", empty.clone(), "ns");
+    let sides = [Told::new("UDP to another port", &passed), Told::new("empty program", &empty)];
     report.ratio(key, AtMost(1.2), "ns", sides);
     Ok(())
 }

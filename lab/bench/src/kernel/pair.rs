@@ -109,9 +109,7 @@ pub fn memory_latency() -> f64 {
     let mut next: Vec<u32> = (0..WORDS as u32).collect();
     let mut random = 1u64;
     for i in (1..WORDS).rev() {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         next.swap(i, ((random >> 33) as usize) % i);
     }
     let mut at = 0u32;

@@ -25,16 +25,8 @@ const PARSED: u32 = 8;
 
 /// The programs cut short, by number, and what each adds to the one before.
 const STEPS: [(u32, &str, &str); 4] = [
-    (
-        9,
-        "step_admitted",
-        "+ tenant, clock, rate, tail call (admit)",
-    ),
-    (
-        10,
-        "step_found",
-        "+ bucket, item header, key compared (find)",
-    ),
+    (9, "step_admitted", "+ tenant, clock, rate, tail call (admit)"),
+    (10, "step_found", "+ bucket, item header, key compared (find)"),
     (11, "step_counted", "+ request counted, lease checked"),
     (12, "step_copied", "+ value copied into the packet"),
 ];
@@ -56,14 +48,7 @@ pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
     let (drive, bare) = (&rig.drive, cache.discipline(PARSED)?);
     drive.target(ALONE, &bare)?;
     drive.target(WHOLE, &cache.entry)?;
-    let aim = |target, keys, verdict| {
-        drive.aim(&Aim {
-            target,
-            keys,
-            verdict,
-            ..hit.clone()
-        })
-    };
+    let aim = |target, keys, verdict| drive.aim(&Aim { target, keys, verdict, ..hit.clone() });
     let mut nothing = aim(NOTHING, ITEMS, PASS)?;
     let mut parsed = aim(ALONE, ITEMS, TX)?;
     let mut whole = aim(WHOLE, ITEMS, TX)?;
@@ -76,10 +61,7 @@ pub fn profile(rig: &Rig, report: &mut Report) -> anyhow::Result<()> {
         let mut after = vec![time(&mut parsed)?];
         for (number, _, _) in STEPS {
             let discipline = number;
-            cache.set_tenants(&[TenantEntry {
-                discipline,
-                ..tenant
-            }])?;
+            cache.set_tenants(&[TenantEntry { discipline, ..tenant }])?;
             after.push(time(&mut whole)?);
         }
         cache.set_tenants(&[tenant])?;

@@ -38,13 +38,7 @@ fn switch(rig: &Rig, tenants: u32) -> anyhow::Result<(Cache, Aim)> {
         let filled = cache.fill(tenant, hash, &key, &[b'v'; 128])?;
         ensure!(filled, "item {number} finds no room in its bucket");
     }
-    let reads = Aim {
-        keys: ALL,
-        tenants,
-        value_len: 128,
-        verdict: TX,
-        ..Aim::default()
-    };
+    let reads = Aim { keys: ALL, tenants, value_len: 128, verdict: TX, ..Aim::default() };
     Ok((cache, reads))
 }
 
@@ -57,22 +51,14 @@ pub fn many(rig: &Rig, report: &mut Report, key: &str) -> anyhow::Result<()> {
     let (of_many, reads_of_many) = switch(rig, TENANTS)?;
     let (of_one, reads_of_one) = switch(rig, 1)?;
     let sides = [
-        Side {
-            program: &of_many.entry,
-            aim: reads_of_many,
-        },
-        Side {
-            program: &of_one.entry,
-            aim: reads_of_one,
-        },
+        Side { program: &of_many.entry, aim: reads_of_many },
+        Side { program: &of_one.entry, aim: reads_of_one },
     ];
     let [ours, theirs] = rig.measure(sides, || Ok(()))?;
     rig.counted("hit", of_many.count("hit")?, rig.runs())?;
     rig.counted("hit", of_one.count("hit")?, rig.runs())?;
-    let sides = [
-        Told::new("hit, one of 1024 tenants", &ours.net),
-        Told::new("of one", &theirs.net),
-    ];
+    let sides =
+        [Told::new("hit, one of 1024 tenants", &ours.net), Told::new("of one", &theirs.net)];
     report.ratio(key, AtMost(1.05), "ns", sides);
     Ok(())
 }

@@ -80,20 +80,13 @@ fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
 /// without our program to memcached, straight to memcached, straight to a reflector, straight to a
 /// soft switch.
 pub fn topology() -> Topology {
-    let node = |name: &str, processes| Node {
-        name: name.into(),
-        processes,
-    };
+    let node = |name: &str, processes| Node { name: name.into(), processes };
     let memcached = |host: &str| {
         let command = format!(
             "memcached -u root -t 1 -m 256 -l {{address:{host}}} -p {MEMCACHED_PORT} -U {MEMCACHED_PORT} \
              -P {{dir}}/{host}.pid"
         );
-        vec![process(
-            "memcached",
-            &command,
-            &format!("{{dir}}/{host}.pid"),
-        )]
+        vec![process("memcached", &command, &format!("{{dir}}/{host}.pid"))]
     };
     let store = format!(
         "shortstop-lab store --listen {{address:{STORE}}}:{} --populate {KEYS}:{VALUE_LEN} \
@@ -114,11 +107,7 @@ pub fn topology() -> Topology {
             node(NEAR, memcached(NEAR)),
             node(FAR, memcached(FAR)),
         ],
-        switches: vec![
-            node(SWITCH, vec![]),
-            node(PLAIN, vec![]),
-            node(SOFT, vec![]),
-        ],
+        switches: vec![node(SWITCH, vec![]), node(PLAIN, vec![]), node(SOFT, vec![])],
         links: vec![
             link(CLIENT, SWITCH),
             link(CLIENT, MIRROR),
@@ -151,10 +140,7 @@ pub fn fill_memcached(namespace: &str, address: IpAddr) -> anyhow::Result<()> {
         stream.write_all(&text)?;
         let mut reply = [0; 64];
         let got = stream.read(&mut reply)?;
-        ensure!(
-            reply[..got].starts_with(b"VERSION"),
-            "memcached refused what it was to hold"
-        );
+        ensure!(reply[..got].starts_with(b"VERSION"), "memcached refused what it was to hold");
         Ok(())
     })
 }
@@ -179,10 +165,7 @@ pub fn reflect_at(namespace: &str, interface: &str) -> anyhow::Result<()> {
             )
         };
         if failed != 0 {
-            bail!(
-                "attaching the reflector: {}",
-                std::io::Error::from_raw_os_error(-failed)
-            );
+            bail!("attaching the reflector: {}", std::io::Error::from_raw_os_error(-failed));
         }
         Ok(())
     })

@@ -68,9 +68,7 @@ fn memcached_request(number: usize) -> Vec<u8> {
 
 /// A value that memcached had, and the right one.
 pub fn is_memcached_value(answer: &[u8]) -> bool {
-    let text = answer
-        .get(8..)
-        .and_then(|text| text.strip_prefix(b"VALUE "));
+    let text = answer.get(8..).and_then(|text| text.strip_prefix(b"VALUE "));
     let (Some(key), Some(value)) = (
         text.and_then(|text| text.get(..KEY_LEN)),
         text.and_then(|text| text.get(KEY_LEN + VALUE_AT..KEY_LEN + VALUE_AT + VALUE_LEN)),
@@ -84,9 +82,7 @@ pub fn is_memcached_value(answer: &[u8]) -> bool {
 fn shuffled(mut numbers: Vec<usize>) -> Vec<usize> {
     let mut random = 7u64;
     for i in (1..numbers.len()).rev() {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         numbers.swap(i, ((random >> 33) as usize) % (i + 1));
     }
     numbers
@@ -102,18 +98,12 @@ pub fn missing() -> Vec<usize> {
 /// # Errors
 /// Never for these keys.
 pub fn our_requests(numbers: &[usize]) -> anyhow::Result<Vec<Vec<u8>>> {
-    shuffled(numbers.to_vec())
-        .into_iter()
-        .map(our_request)
-        .collect()
+    shuffled(numbers.to_vec()).into_iter().map(our_request).collect()
 }
 
 /// The same keys, of memcached.
 pub fn memcached_requests() -> Vec<Vec<u8>> {
-    shuffled((0..CACHED).collect())
-        .into_iter()
-        .map(memcached_request)
-        .collect()
+    shuffled((0..CACHED).collect()).into_iter().map(memcached_request).collect()
 }
 
 #[cfg(test)]
@@ -124,10 +114,7 @@ mod tests {
     #[test]
     fn only_the_right_value_is_an_answer() {
         let reply = |value: &[u8], flags| {
-            let header = Header {
-                flags,
-                ..Header::new(Op::ReadReply)
-            };
+            let header = Header { flags, ..Header::new(Op::ReadReply) };
             packet::payload(header, &key(7), value, 0, &Secret::NONE).unwrap()
         };
         let hit = reply(&value(7), Flags::CACHED);

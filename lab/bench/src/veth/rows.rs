@@ -50,23 +50,12 @@ pub struct Ways {
 /// switch's.
 fn rate_target(reflector: f64) -> Target {
     const WANTED: f64 = 1.8;
-    AtLeast(if reflector < WANTED {
-        0.9 * reflector
-    } else {
-        WANTED
-    })
+    AtLeast(if reflector < WANTED { 0.9 * reflector } else { WANTED })
 }
 
 /// Writes the rows.
 pub fn write(report: &mut Report, ways: &Ways) {
-    let Ways {
-        hit,
-        reflector,
-        memcached,
-        store,
-        routed,
-        soft,
-    } = ways;
+    let Ways { hit, reflector, memcached, store, routed, soft } = ways;
     report.machine(
         "the client against a bare reflector",
         reflector.cpu.values.clone(),
@@ -84,12 +73,7 @@ pub fn write(report: &mut Report, ways: &Ways) {
         "us",
         [hit.cpu.clone(), reflector.cpu.clone()],
     );
-    report.ratio(
-        MEMCACHED_CPU,
-        AtMost(0.33),
-        "us",
-        [hit.cpu.clone(), memcached.cpu.clone()],
-    );
+    report.ratio(MEMCACHED_CPU, AtMost(0.33), "us", [hit.cpu.clone(), memcached.cpu.clone()]);
     let limit = reflector.rates.over(&memcached.rates).median;
     report.ratio(
         MEMCACHED_RATE,

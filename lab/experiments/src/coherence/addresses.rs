@@ -28,15 +28,8 @@ impl Movable {
         let pair = ends.flat_map(|[a, b]| [(a.clone(), b.clone()), (b, a)]);
         let mut own = pair.filter(|(own, _)| own.node == host);
         let (own, switch) = own.next().context("a client host without a link")?;
-        let new = Movable {
-            own,
-            switch,
-            has_moved: true,
-        };
-        let (host, switch) = (
-            rig.namespace(&new.own.node)?,
-            rig.namespace(&new.switch.node)?,
-        );
+        let new = Movable { own, switch, has_moved: true };
+        let (host, switch) = (rig.namespace(&new.own.node)?, rig.namespace(&new.switch.node)?);
         for (address, length) in new.addresses().into_iter().zip(["24", "64"]) {
             let dev = &new.own.name;
             let with = format!("{address}/{length}");
@@ -47,10 +40,7 @@ impl Movable {
             let neighbour = ["neigh", "replace", &address, "lladdr", mac, "dev", dev];
             namespace::ip(&[&["-n", &switch][..], &neighbour, &["nud", "permanent"]].concat())?;
         }
-        Ok(Movable {
-            has_moved: false,
-            ..new
-        })
+        Ok(Movable { has_moved: false, ..new })
     }
 
     /// The addresses that it sends from, IPv4's first.
@@ -60,10 +50,7 @@ impl Movable {
             v4[3] = SECOND;
             v6[7] = SECOND.into();
         }
-        [
-            std::net::Ipv4Addr::from(v4).to_string(),
-            std::net::Ipv6Addr::from(v6).to_string(),
-        ]
+        [std::net::Ipv4Addr::from(v4).to_string(), std::net::Ipv6Addr::from(v6).to_string()]
     }
 
     /// What it sends to the stores comes from its other addresses from now on.

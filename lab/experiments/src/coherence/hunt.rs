@@ -39,12 +39,7 @@ const STAND_STILL: Duration = Duration::from_millis(2300);
 const LONGEST_VALUE: usize = 64 << 10;
 /// A part of the values lives for a while only. Redis counts their lives, and stands still
 /// for nobody.
-const LIVES: Lives = Lives {
-    part: 0.15,
-    least_ms: 50,
-    most_ms: 1500,
-    overdue_ms: 100,
-};
+const LIVES: Lives = Lives { part: 0.15, least_ms: 50, most_ms: 1500, overdue_ms: 100 };
 /// How old an answered write of the tenant with write-back may be that its store does not have, in
 /// milliseconds.
 const WRITE_BACK_MS: u32 = 200;
@@ -113,9 +108,8 @@ impl Hunt {
             hunt.movable.push(Movable::new(&hunt.rig, host)?);
         }
         hunt.rig.console()?.ask(&["route", "on"])?;
-        let named: Vec<u32> = (TENANTS.iter().copied())
-            .filter(|id| *id != wire::TENANT_OPEN)
-            .collect();
+        let named: Vec<u32> =
+            (TENANTS.iter().copied()).filter(|id| *id != wire::TENANT_OPEN).collect();
         let tenants: Vec<TenantSpec> = (TENANTS.iter().zip(disciplines(run)))
             .filter(|(id, _)| **id != wire::TENANT_OPEN)
             .map(|(id, discipline)| TenantSpec {
@@ -230,11 +224,7 @@ impl Hunt {
     fn kill_controller(&mut self, with_fewer_items: bool) -> anyhow::Result<()> {
         self.faults.add("evictions", self.evictions());
         self.rig.stop(CONTROL, "control", libc::SIGKILL)?;
-        let items = if with_fewer_items {
-            self.items.div_ceil(2)
-        } else {
-            self.items
-        };
+        let items = if with_fewer_items { self.items.div_ceil(2) } else { self.items };
         let control = controller(&self.discipline, items);
         self.rig.start_as(CONTROL, &control)?;
         self.faults.add("killed_controller", 1);
@@ -349,10 +339,7 @@ impl Hunt {
     /// Where the first switch sends what is for this address.
     fn next_hop(&self, address: Ipv4Addr) -> Option<String> {
         let words = ["ip", "route", "get", &address.to_string()].map(String::from);
-        let output = command_in(&self.rig.namespace(FIRST).ok()?, &words)
-            .ok()?
-            .output()
-            .ok()?;
+        let output = command_in(&self.rig.namespace(FIRST).ok()?, &words).ok()?.output().ok()?;
         next_hop_of(&String::from_utf8_lossy(&output.stdout))
     }
 
@@ -367,10 +354,7 @@ impl Hunt {
         let status = self.rig.status();
         let status = status.unwrap_or_default();
         let switches = status["switches"].as_array().cloned().unwrap_or_default();
-        switches
-            .iter()
-            .filter_map(|s| s["counters"]["evicts_asked"].as_u64())
-            .sum()
+        switches.iter().filter_map(|s| s["counters"]["evicts_asked"].as_u64()).sum()
     }
 
     /// Stops the clients, then the links; returns what the clients recorded.
@@ -418,9 +402,8 @@ fn moved(before: &[PageRow], after: &[PageRow]) -> u64 {
         rows.iter().map(holder).collect()
     };
     let (before, after) = (holders(before), holders(after));
-    let changed = after
-        .iter()
-        .filter(|(place, holder)| before.get(place).copied().flatten() != **holder);
+    let changed =
+        after.iter().filter(|(place, holder)| before.get(place).copied().flatten() != **holder);
     changed.count() as u64
 }
 
@@ -441,10 +424,7 @@ mod tests {
         assert_eq!(moved(&before, &before), 0);
         let after = [row(0, Some(7), "leaving"), row(1, Some(8), "own")];
         assert_eq!(moved(&before, &after), 2);
-        assert_eq!(
-            moved(&after, &[row(0, None, "free"), row(1, Some(8), "lent")]),
-            0
-        );
+        assert_eq!(moved(&after, &[row(0, None, "free"), row(1, Some(8), "lent")]), 0);
     }
 
     #[test]
@@ -453,9 +433,6 @@ mod tests {
         assert_eq!(next_hop_of(text).as_deref(), Some("10.0.1.253"));
         let near = "10.0.1.253 dev eth0 src 10.0.1.254 uid 0";
         assert_eq!(next_hop_of(near).as_deref(), Some("eth0"));
-        assert_eq!(
-            next_hop_of("RTNETLINK answers: Network is unreachable"),
-            None
-        );
+        assert_eq!(next_hop_of("RTNETLINK answers: Network is unreachable"), None);
     }
 }

@@ -49,9 +49,7 @@ const LINKS: [(&str, &str); 11] = [
 pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan {
     let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
     let mut plan = Plan {
-        hosts: bare(&[
-            CONTROL, SERVERS[0], SERVERS[1], SERVERS[2], "client1", "client2",
-        ]),
+        hosts: bare(&[CONTROL, SERVERS[0], SERVERS[1], SERVERS[2], "client1", "client2"]),
         switches: bare(&[SECOND, FIRST, THIRD]),
         links: (0..)
             .zip(LINKS)
@@ -93,9 +91,7 @@ fn link(number: u64, (a, b): (&str, &str), flip: f64, seed: u64) -> Link {
 /// The controller as seen from this switch: over the link that the two have for themselves.
 fn control_from(switch: &str, topology: &Topology) -> String {
     let ends = topology.interfaces();
-    let own = ends
-        .iter()
-        .find(|[a, b]| a.node == CONTROL && b.node == switch);
+    let own = ends.iter().find(|[a, b]| a.node == CONTROL && b.node == switch);
     let address = own.map_or_else(String::new, |[control, _]| control.v4.to_string());
     format!("http://{address}:{CONTROL_PORT}")
 }
@@ -105,18 +101,13 @@ fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec
         // Data must outlive the store: a real server behind it, which loses nothing that it
         // answered either.
         host if SERVERS.contains(&host) => {
-            let redis = Redis {
-                socket: data_of(host),
-                journal: Some(format!("{host}.aof")),
-            };
+            let redis = Redis { socket: data_of(host), journal: Some(format!("{host}.aof")) };
             vec![SeatedRole::new(Role::Redis(redis)), store(host, topology)]
         }
         CONTROL => vec![controller(discipline, items)],
         _ => {
             let id = SWITCHES.iter().find(|(_, name)| *name == node);
-            id.map(|(id, _)| agent(*id, node, topology))
-                .into_iter()
-                .collect()
+            id.map(|(id, _)| agent(*id, node, topology)).into_iter().collect()
         }
     }
 }
@@ -183,17 +174,7 @@ mod tests {
             .flat_map(|switch| &switch.processes[0].command)
             .filter(|word| word.starts_with("http://"))
             .collect();
-        assert_eq!(
-            urls,
-            [
-                "http://10.0.8.1:7118",
-                "http://10.0.7.1:7118",
-                "http://10.0.9.1:7118"
-            ]
-        );
-        assert_eq!(
-            parsed.links[CUT].ends,
-            [FIRST.to_string(), SECOND.to_string()]
-        );
+        assert_eq!(urls, ["http://10.0.8.1:7118", "http://10.0.7.1:7118", "http://10.0.9.1:7118"]);
+        assert_eq!(parsed.links[CUT].ends, [FIRST.to_string(), SECOND.to_string()]);
     }
 }

@@ -42,21 +42,10 @@ const TENANTS: [u32; 4] = [wire::TENANT_OPEN, 7, 8, 9];
 /// switches: its keys are lent for longer.
 const LENT: [u32; 2] = [8, 9];
 /// What has to come about of loans, by the counters' names.
-const LOANS: [&str; 5] = [
-    "loans",
-    "loans_returned",
-    "loan_flushes",
-    "lent_read",
-    "lent_answer",
-];
+const LOANS: [&str; 5] = ["loans", "loans_returned", "loan_flushes", "lent_read", "lent_answer"];
 
 /// What has to come about of copies in stores, where a discipline has some held.
-const COPIES: [&str; 4] = [
-    "replica_reads",
-    "replica_confirms",
-    "replica_updates",
-    "pushes",
-];
+const COPIES: [&str; 4] = ["replica_reads", "replica_confirms", "replica_updates", "pushes"];
 
 /// What goes wrong, each of which has to: by its name in the summary.
 const KINDS: [&str; 16] = [
@@ -134,19 +123,11 @@ impl Measure for Coherence {
     const TAKES_SEEDS: bool = true;
 
     fn check(&self) -> anyhow::Result<()> {
-        let Coherence {
-            keys: of, items, ..
-        } = self;
+        let Coherence { keys: of, items, .. } = self;
         keys(*of)?;
-        ensure!(
-            items <= of,
-            "items = {items}: more than there are keys ({of})"
-        );
+        ensure!(items <= of, "items = {items}: more than there are keys ({of})");
         let flip = self.flip;
-        ensure!(
-            (0.0..=0.1).contains(&flip),
-            "flip = {flip}: a chance from 0 to 0.1 is expected"
-        );
+        ensure!((0.0..=0.1).contains(&flip), "flip = {flip}: a chance from 0 to 0.1 is expected");
         Ok(())
     }
 
@@ -171,10 +152,7 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
         if hunt.round >= ROUNDS[quick] && operations >= wanted || begun.elapsed() > patience {
             break;
         }
-        run.progress.say(format!(
-            "{operations} of {wanted} operations, {} faults",
-            hunt.round
-        ));
+        run.progress.say(format!("{operations} of {wanted} operations, {} faults", hunt.round));
         if Instant::now() >= next_fault {
             hunt.next_fault()?;
             hunt.look_at_pages();
@@ -185,15 +163,10 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     }
     let seconds = begun.elapsed().as_secs_f64();
     let recorded = hunt.finish()?;
-    run.progress
-        .say(format!("checking {} operations", recorded.operations.len()));
+    run.progress.say(format!("checking {} operations", recorded.operations.len()));
     let checked = Instant::now();
     judge(report, &recorded, TENANTS.len() * params.keys)?;
-    let open = recorded
-        .operations
-        .iter()
-        .filter(|o| o.return_ns.is_none())
-        .count();
+    let open = recorded.operations.iter().filter(|o| o.return_ns.is_none()).count();
     tell(report, &hunt.faults, params.flip > 0.0);
     let done = recorded.operations.len() as u64;
     if done < wanted {

@@ -44,13 +44,7 @@ pub(super) fn run(run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         interrupt::check().is_ok()
     };
     let seeds = options.seed..last;
-    let hunted = hunt(
-        seeds,
-        options.disciplines,
-        Limits::default(),
-        threads,
-        goes_on,
-    );
+    let hunted = hunt(seeds, options.disciplines, Limits::default(), threads, goes_on);
     let wall_s = begun.elapsed().as_secs_f64();
     // Without an end the interruption is how it ends.
     if options.seeds > 0 {
@@ -110,10 +104,7 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
         report.count(name, count);
         table.row([name.replace('_', " "), thousands(count as f64)]);
         if hunted.seeds >= ENOUGH_TO_LEND && count == 0 {
-            report.fails(format!(
-                "{name} = 0 in {} seeds: keys have to be lent",
-                hunted.seeds
-            ));
+            report.fails(format!("{name} = 0 in {} seeds: keys have to be lent", hunted.seeds));
         }
     }
     for name in REPLICAS.iter().filter(|_| holds_copies) {
@@ -121,10 +112,8 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
         report.count(name, count);
         table.row([name.replace('_', " "), thousands(count as f64)]);
         if hunted.seeds >= ENOUGH && count == 0 {
-            report.fails(format!(
-                "{name} = 0 in {} seeds: stores have to hold copies",
-                hunted.seeds
-            ));
+            report
+                .fails(format!("{name} = 0 in {} seeds: stores have to hold copies", hunted.seeds));
         }
     }
     report.text = table.render();
@@ -147,9 +136,7 @@ fn keep(run: &Run<'_>, report: &mut Report, found: &Failure) -> anyhow::Result<(
             report.plots.push((name("smallest-plan"), plan(&smallest)?));
             let history = serde_json::to_string_pretty(&again.violation)?;
             report.plots.push((name("violation"), history));
-            report
-                .rows
-                .push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
+            report.rows.push(json!({"seed": seed, "outcome": outcome, "smallest": smallest}));
             report.fails(format!(
                 "seed {seed}: {}; the smallest plan that shows it is among the files written, and `lab run {} --world sim --seed {seed} --seeds 1` \
                  replays it",

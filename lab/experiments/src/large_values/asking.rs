@@ -89,12 +89,9 @@ impl Asker {
             let key = name.as_bytes();
             let operation = match &ask.write {
                 None => Operation::Get { key },
-                Some(value) => Operation::Set {
-                    key,
-                    value,
-                    ttl: None,
-                    condition: client::Condition::Always,
-                },
+                Some(value) => {
+                    Operation::Set { key, value, ttl: None, condition: client::Condition::Always }
+                }
             };
             let number = self.machine.begin(&operation, now_ns);
             self.under_way.insert(number, ask);
@@ -137,8 +134,7 @@ impl Asker {
 
 impl Process for Asker {
     fn receive(&mut self, datagram: &Datagram<'_>, io: &mut Io<'_>) {
-        self.machine
-            .take(datagram.payload, datagram.from, io.now_ns());
+        self.machine.take(datagram.payload, datagram.from, io.now_ns());
         self.wake(io);
     }
 

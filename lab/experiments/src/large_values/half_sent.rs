@@ -32,10 +32,8 @@ pub(super) struct Shares {
 impl Shares {
     pub fn told(&self) -> Vec<(&'static str, f64)> {
         let gateway = self.gateway.map(|share| ("gateway_memory_share", share));
-        let store = [
-            ("store_memory_share", self.store),
-            ("store_left_behind_bytes", self.left_behind),
-        ];
+        let store =
+            [("store_memory_share", self.store), ("store_left_behind_bytes", self.left_behind)];
         store.into_iter().chain(gateway).collect()
     }
 
@@ -113,9 +111,7 @@ fn parts(number: u32) -> Vec<Vec<u8>> {
         };
         let mut bytes = vec![];
         let packet = Packet::new(header, key.as_bytes(), &[b'x'; PART_BYTES]);
-        packet
-            .encode(&Secret::NONE, &mut bytes)
-            .expect("a key and a part fit a packet");
+        packet.encode(&Secret::NONE, &mut bytes).expect("a key and a part fit a packet");
         bytes
     };
     (0..SENT).map(part).collect()

@@ -211,10 +211,7 @@ impl LargeValues {
             ..usual
         };
         let hardware = rack.hardware.as_ref().map(|h| h.slowed(rack.factor));
-        let plan = Plan {
-            hardware,
-            ..line.plan()
-        };
+        let plan = Plan { hardware, ..line.plan() };
         let mut rig = Rig::build(plan, run.options.name.clone(), run)?;
         let tenant = TenantSpec::new(TENANT, PAGES, discipline);
         rig.create_tenants(&[tenant], &[client(1)])?;
@@ -271,17 +268,13 @@ fn ask_simulated(
     let mut world = world.borrow_mut();
     let machine = world.machine(host).context("a client")?;
     let mut asking = Some(asking);
-    let make = Box::new(
-        move |birth: sim::Birth| -> anyhow::Result<Box<dyn sim::Process>> {
-            let asking = asking.take().context("clients that were started before")?;
-            Ok(Box::new(asking.born(&birth)))
-        },
-    );
+    let make = Box::new(move |birth: sim::Birth| -> anyhow::Result<Box<dyn sim::Process>> {
+        let asking = asking.take().context("clients that were started before")?;
+        Ok(Box::new(asking.born(&birth)))
+    });
     let process = world.place(machine, "client/large".into(), ServiceSpec::default(), make);
     world.start(process)?;
-    world.with(process, |asking: &mut Asker, io| {
-        sim::Process::wake(asking, io)
-    });
+    world.with(process, |asking: &mut Asker, io| sim::Process::wake(asking, io));
     let until_ns = world.now_ns() + length.as_nanos() as u64;
     world.run_until(until_ns);
     world.with(process, |asking: &mut Asker, _| asking.stop());
@@ -314,9 +307,7 @@ fn with_gateway(
     std::thread::scope(|scope| {
         let serving = scope.spawn(move || {
             namespace::enter(&file)?;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let stopped = async {
                 let _ = stopped.await;
             };
@@ -339,23 +330,10 @@ fn with_gateway(
 }
 
 fn tell(points: &[Point], shares: &half_sent::Shares, params: &LargeValues, report: &mut Report) {
-    let mut table = Table::new(&[
-        "",
-        "bytes",
-        "per second",
-        "MB/s",
-        "p99",
-        "by switch",
-        "failed",
-    ]);
+    let mut table = Table::new(&["", "bytes", "per second", "MB/s", "p99", "by switch", "failed"]);
     let (mut torn, mut wrong, mut failed) = (0, 0, 0);
     for point in points {
-        let Point {
-            way,
-            len,
-            per_s,
-            seen,
-        } = point;
+        let Point { way, len, per_s, seen } = point;
         let cached = seen.cached as f64 / seen.reads.max(1) as f64;
         let mb_per_s = per_s * *len as f64 / 1e6;
         table.row([
@@ -391,9 +369,7 @@ fn tell(points: &[Point], shares: &half_sent::Shares, params: &LargeValues, repo
         }
     }
     let of = |way, len| {
-        let found = points
-            .iter()
-            .find(|point| (point.way, point.len) == (way, len));
+        let found = points.iter().find(|point| (point.way, point.len) == (way, len));
         found.map_or(0.0, |point| point.per_s)
     };
     for way in [Way::RedisStore, Way::Gateway] {
@@ -409,10 +385,7 @@ fn tell(points: &[Point], shares: &half_sent::Shares, params: &LargeValues, repo
     let mut ways: Vec<Way> = points.iter().map(|point| point.way).collect();
     ways.dedup();
     let rate = |way: &Way| {
-        let values = params
-            .lengths
-            .iter()
-            .map(|len| of(*way, *len) * *len as f64 / 1e6);
+        let values = params.lengths.iter().map(|len| of(*way, *len) * *len as f64 / 1e6);
         (way.name(), values.collect::<Vec<f64>>())
     };
     let series: Vec<_> = ways.iter().map(rate).collect();

@@ -228,24 +228,15 @@ mod tests {
             ]
         );
         // Host .1, as stores and clients must be told.
-        assert_eq!(
-            topology.address_of("server").unwrap().octets(),
-            [10, 0, 4, 1]
-        );
+        assert_eq!(topology.address_of("server").unwrap().octets(), [10, 0, 4, 1]);
     }
 
     #[test]
     fn several_controllers_share_an_etcd() {
-        let line = Line {
-            controllers: 3,
-            clients: 2,
-            ..Line::of(1, 20, "some")
-        };
+        let line = Line { controllers: 3, clients: 2, ..Line::of(1, 20, "some") };
         let topology = checked(&line);
         let agent = &topology.switches[0].processes[0];
-        let words = topology
-            .expand("switch1", &agent.command, "l", "/d")
-            .unwrap();
+        let words = topology.expand("switch1", &agent.command, "l", "/d").unwrap();
         let urls = "http://10.0.5.1:7118,http://10.0.6.1:7118,http://10.0.7.1:7118";
         assert!(words.contains(&urls.to_string()), "{words:?}");
         let started: Vec<&str> = topology
@@ -260,19 +251,12 @@ mod tests {
     #[test]
     fn links_of_one_seed_meet_different_fates() {
         let line = Line {
-            fault: Some(Fault {
-                loss: 0.05,
-                seed: 3,
-                ..Fault::default()
-            }),
+            fault: Some(Fault { loss: 0.05, seed: 3, ..Fault::default() }),
             ..Line::of(2, 20, "some")
         };
         let topology = checked(&line);
-        let seeds: std::collections::HashSet<u64> = topology
-            .links
-            .iter()
-            .map(|link| link.fault.unwrap().seed)
-            .collect();
+        let seeds: std::collections::HashSet<u64> =
+            topology.links.iter().map(|link| link.fault.unwrap().seed).collect();
         assert_eq!(seeds.len(), topology.links.len());
     }
 }

@@ -43,10 +43,7 @@ pub struct ClientKind {
 }
 
 /// Clients that ask stores.
-pub const STORES: ClientKind = ClientKind {
-    command: "clients",
-    connect: hunt::stores,
-};
+pub const STORES: ClientKind = ClientKind { command: "clients", connect: hunt::stores };
 
 impl Rig {
     /// Starts a load generator.
@@ -105,12 +102,7 @@ impl Rig {
         name: &str,
         config: &ClientsConfig,
     ) -> anyhow::Result<()> {
-        let seat = Seat {
-            host,
-            name,
-            cpu: None,
-            nice: 0,
-        };
+        let seat = Seat { host, name, cpu: None, nice: 0 };
         let group: Recording = match self.world() {
             Some(world) => Box::new(Group::start(world, &seat, kind.connect, config)?),
             None => {

@@ -83,10 +83,7 @@ fn is_agent(seated: &SeatedRole) -> bool {
 /// Says what a role is about to run: controllers decide by the discipline that they are given.
 fn begin(seated: &SeatedRole, parts: &Parts) -> anyhow::Result<()> {
     match &seated.role {
-        Role::Control(Control {
-            discipline: Some(name),
-            ..
-        }) => parts.begin(name),
+        Role::Control(Control { discipline: Some(name), .. }) => parts.begin(name),
         _ => Ok(()),
     }
 }
@@ -176,11 +173,7 @@ impl Rig {
                 return Ok(value);
             }
             let waited = self.now() - begun;
-            ensure!(
-                waited <= timeout,
-                "{what}: not within {} s",
-                timeout.as_secs_f64()
-            );
+            ensure!(waited <= timeout, "{what}: not within {} s", timeout.as_secs_f64());
             self.wait(LOOK_EVERY)?;
         }
     }
@@ -311,9 +304,7 @@ impl Rig {
         let links = self.machines.links()?;
         let is_this = |link: &&LinkView| [[a, b], [b, a]].contains(&[link.a, link.b]);
         let link = links.iter().find(is_this);
-        Ok(link
-            .with_context(|| format!("no link between switches {a} and {b}"))?
-            .up)
+        Ok(link.with_context(|| format!("no link between switches {a} and {b}"))?.up)
     }
 
     /// Sends a signal to what runs under this name on a node.
@@ -419,10 +410,8 @@ impl Rig {
         tenants: &[TenantSpec],
         clients: &[String],
     ) -> anyhow::Result<()> {
-        let addresses: Vec<Ipv4Addr> = clients
-            .iter()
-            .filter_map(|host| self.topology.address_of(host))
-            .collect();
+        let addresses: Vec<Ipv4Addr> =
+            clients.iter().filter_map(|host| self.topology.address_of(host)).collect();
         for tenant in tenants {
             self.parts.begin(&tenant.discipline)?;
             let entry = self.machines.create_tenant(tenant, &addresses)?;

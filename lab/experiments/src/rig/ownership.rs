@@ -33,10 +33,7 @@ impl Ownership {
             return;
         };
         self.looks += 1;
-        self.foreign_items += memory
-            .iter()
-            .map(|(_, page)| page.foreign_items)
-            .sum::<u64>();
+        self.foreign_items += memory.iter().map(|(_, page)| page.foreign_items).sum::<u64>();
         self.double_owned += double_owned(&before, &memory, &after);
     }
 
@@ -65,9 +62,7 @@ fn double_owned(before: &[PageRow], memory: &[(u16, SwitchPage)], after: &[PageR
     let holders = |rows: &[PageRow]| {
         let mut all: BTreeMap<(u16, u32), Vec<u32>> = BTreeMap::new();
         for row in rows {
-            all.entry((row.switch, row.page))
-                .or_default()
-                .extend(row.holder());
+            all.entry((row.switch, row.page)).or_default().extend(row.holder());
         }
         all
     };
@@ -88,34 +83,18 @@ mod tests {
     use super::*;
 
     fn row(page: u32, tenant: u32, kind: &str) -> PageRow {
-        PageRow {
-            switch: 1,
-            page,
-            tenant: Some(tenant),
-            kind: kind.into(),
-            items: 0,
-        }
+        PageRow { switch: 1, page, tenant: Some(tenant), kind: kind.into(), items: 0 }
     }
 
     fn held(page: u32, tenant: Option<u32>) -> (u16, SwitchPage) {
-        let page = SwitchPage {
-            page,
-            tenant,
-            items: 0,
-            foreign_items: 0,
-        };
+        let page = SwitchPage { page, tenant, items: 0, foreign_items: 0 };
         (1, page)
     }
 
     #[test]
     fn two_holders_of_a_page_are_found() {
         let table = [row(0, 7, "own"), row(1, 8, "lent"), row(2, 7, "leaving")];
-        let memory = [
-            held(0, Some(7)),
-            held(1, None),
-            held(2, Some(7)),
-            held(3, None),
-        ];
+        let memory = [held(0, Some(7)), held(1, None), held(2, Some(7)), held(3, None)];
         assert_eq!(double_owned(&table, &memory, &table), 0);
         // The switch still has it for 7 while the controller has given it to 8.
         assert_eq!(double_owned(&table, &[held(1, Some(7))], &table), 1);

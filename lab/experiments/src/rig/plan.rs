@@ -128,12 +128,7 @@ pub struct SeatedRole {
 impl SeatedRole {
     /// A role on any CPU that starts with the rig.
     pub fn new(role: Role) -> SeatedRole {
-        SeatedRole {
-            role,
-            cpu: None,
-            nice: 0,
-            autostart: true,
-        }
+        SeatedRole { role, cpu: None, nice: 0, autostart: true }
     }
 
     /// On this CPU.
@@ -192,9 +187,7 @@ impl Plan {
             ..Topology::default()
         };
         let cluster = self.cluster(&topology)?;
-        topology
-            .files
-            .insert("cluster.toml".into(), cluster.to_toml());
+        topology.files.insert("cluster.toml".into(), cluster.to_toml());
         Ok(topology)
     }
 
@@ -210,11 +203,7 @@ impl Plan {
                 Role::Store(store) => store.listen.contains("{address6:"),
                 _ => false,
             };
-            let address = if over_ipv6 {
-                end.v6.into()
-            } else {
-                end.v4.into()
-            };
+            let address = if over_ipv6 { end.v6.into() } else { end.v4.into() };
             Ok(Store {
                 address: SocketAddr::new(address, PORT),
                 first: i * partitions / count,
@@ -224,10 +213,7 @@ impl Plan {
         };
         Ok(Cluster {
             partitions,
-            stores: (0..)
-                .zip(&hosts)
-                .map(store)
-                .collect::<anyhow::Result<_>>()?,
+            stores: (0..).zip(&hosts).map(store).collect::<anyhow::Result<_>>()?,
             tenants: vec![],
             open_tenant: self.is_open,
             system_secret: self.is_signed.then(|| format!("{:032x}", 0x5353)),

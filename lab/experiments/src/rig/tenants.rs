@@ -99,10 +99,7 @@ mod tests {
     fn an_entry_has_what_clients_need() {
         let said = json!({"id": 7, "quota": 3, "secret": "ab", "hash_secret": "cd"});
         let entry = entry_of(7, &said).unwrap();
-        assert_eq!(
-            (entry.secret.as_str(), entry.hash_secret.as_deref()),
-            ("ab", Some("cd"))
-        );
+        assert_eq!((entry.secret.as_str(), entry.hash_secret.as_deref()), ("ab", Some("cd")));
         let error = entry_of(7, &json!({"id": 7})).unwrap_err().to_string();
         assert!(error.contains("tenant 7: the controller says no secret"));
     }

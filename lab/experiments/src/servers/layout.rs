@@ -55,10 +55,7 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     }
     Plan {
         hosts,
-        switches: [Site::new(SWITCH, switch)]
-            .into_iter()
-            .chain(tops)
-            .collect(),
+        switches: [Site::new(SWITCH, switch)].into_iter().chain(tops).collect(),
         links,
         partitions: params.servers,
         is_open: true,
@@ -101,16 +98,11 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
     });
     let behind = match backend {
         Backend::Embedded => None,
-        Backend::Redis => Some(Role::Redis(Redis {
-            socket: data,
-            journal: None,
-        })),
+        Backend::Redis => Some(Role::Redis(Redis { socket: data, journal: None })),
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);
-    roles
-        .map(|role| SeatedRole::new(role).on(OTHER_CPU))
-        .collect()
+    roles.map(|role| SeatedRole::new(role).on(OTHER_CPU)).collect()
 }
 
 /// The switch at the top of a rack, counted from 0.
@@ -122,10 +114,7 @@ fn top(rack: usize) -> String {
 /// own, first.
 pub(super) fn switches(params: &Rack) -> Vec<String> {
     let tops = (0..params.racks as usize).filter(|_| params.racks > 1);
-    [SWITCH.to_owned()]
-        .into_iter()
-        .chain(tops.map(top))
-        .collect()
+    [SWITCH.to_owned()].into_iter().chain(tops.map(top)).collect()
 }
 
 /// The node with the controller.
@@ -174,20 +163,14 @@ mod tests {
 
     #[test]
     fn every_server_of_a_real_backend_has_its_share_of_the_partitions() {
-        let params = Rack {
-            servers: 3,
-            ..Rack::default()
-        };
+        let params = Rack { servers: 3, ..Rack::default() };
         let plan = plan(&params, Backend::Redis, "some");
         let topology = plan.topology().unwrap();
         let cluster = Cluster::parse(&topology.files["cluster.toml"]).unwrap();
         let shares: Vec<(u32, u32)> = cluster.stores.iter().map(|s| (s.first, s.last)).collect();
         assert_eq!(shares, [(0, 0), (1, 1), (2, 2)]);
-        let started: Vec<&str> = topology.hosts[1]
-            .processes
-            .iter()
-            .map(|process| process.name.as_str())
-            .collect();
+        let started: Vec<&str> =
+            topology.hosts[1].processes.iter().map(|process| process.name.as_str()).collect();
         assert_eq!(started, ["redis", "store"]);
         assert!(!topology.switches[0].processes[1].autostart);
     }

@@ -259,19 +259,12 @@ impl<'a> Servers<'a> {
         if self.load.is_none() {
             self.load = Some(self.generator("load", CLIENT_CPU, 0)?);
         }
-        self.load
-            .as_mut()
-            .context("the generator that was just started")
+        self.load.as_mut().context("the generator that was just started")
     }
 
     fn generator(&mut self, name: &str, cpu: usize, number: u64) -> anyhow::Result<Load> {
         self.rig.load(&GeneratorSpec {
-            seat: Seat {
-                host: CLIENT,
-                name,
-                cpu: Some(cpu),
-                nice: 0,
-            },
+            seat: Seat { host: CLIENT, name, cpu: Some(cpu), nice: 0 },
             tenants: &[],
             keys: self.params.keys,
             value_len: self.params.value_len.clone(),
@@ -388,8 +381,7 @@ impl<'a> Servers<'a> {
         }
         let writes = self.by_rank.shares(writes, 0);
         let both = reads.iter().zip(&writes);
-        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio)
-            .collect()
+        both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio).collect()
     }
 
     /// The rate at which servers of these shares, or the switch before them, lose as much as
@@ -398,20 +390,15 @@ impl<'a> Servers<'a> {
         let Rack { factor, loss, .. } = self.params;
         let servers = model::saturation(shares, self.params.server_rate / factor, loss);
         let hardware = self.params.hardware.as_ref();
-        let switch = hardware.map_or(f64::INFINITY, |h| {
-            f64::from(h.cores.unwrap_or(1)) * h.switch_rate / factor
-        });
+        let switch = hardware
+            .map_or(f64::INFINITY, |h| f64::from(h.cores.unwrap_or(1)) * h.switch_rate / factor);
         servers.min(switch / (1.0 - loss))
     }
 
     /// The part of an offered load that servers of these shares answer, were everything
     /// else perfect.
     pub fn answered(&self, shares: &[f64], offered: f64) -> f64 {
-        let Rack {
-            factor,
-            server_rate,
-            ..
-        } = self.params;
+        let Rack { factor, server_rate, .. } = self.params;
         1.0 - model::lost(offered, shares, server_rate / factor)
     }
 

@@ -100,25 +100,13 @@ impl Rack {
     pub fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
         value_len(self.value_len.longest())?;
-        let Rack {
-            keys,
-            servers,
-            racks,
-            items,
-            ..
-        } = self;
-        ensure!(
-            (1..=4096).contains(servers),
-            "servers = {servers}: 1 to 4096 are possible"
-        );
+        let Rack { keys, servers, racks, items, .. } = self;
+        ensure!((1..=4096).contains(servers), "servers = {servers}: 1 to 4096 are possible");
         ensure!(
             *racks == 1 || (*racks > 1 && self.apart && servers % racks == 0),
             "racks = {racks}: 1, or a part of the {servers} servers, which have to be apart"
         );
-        ensure!(
-            items <= keys,
-            "items = {items}: more than there are keys ({keys})"
-        );
+        ensure!(items <= keys, "items = {items}: more than there are keys ({keys})");
         positive([
             ("server_rate", self.server_rate),
             ("learn_s", self.learn_s),
@@ -196,10 +184,7 @@ mod tests {
             ("loss = 1.0", "loss = 1"),
         ] {
             let error = format!("{:#}", rack(line).unwrap_err());
-            assert!(
-                error.contains(expected),
-                "{error:?} should name {expected:?}"
-            );
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
         }
     }
 }

@@ -43,10 +43,7 @@ impl Servers<'_> {
         let chances = popularity.chances(self.params.keys);
         let optimum: f64 = chances.take(self.params.items).sum();
         // A cache that learns window by window stalls in between.
-        let round_s = self
-            .params
-            .window_ms
-            .map_or(0.8, |ms| f64::from(ms) / 1000.0);
+        let round_s = self.params.window_ms.map_or(0.8, |ms| f64::from(ms) / 1000.0);
         let rounds = (self.params.learn_s / round_s.max(1.0)).ceil().max(1.0) as usize;
         let mut best = 0.0;
         let mut stalled = 0;
@@ -56,8 +53,7 @@ impl Servers<'_> {
             // Of requests, not of answers: overload drops misses only.
             let hits = last.cached as f64 / (last.sent as f64).max(1.0);
             let title = popularity.title();
-            self.progress
-                .say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
+            self.progress.say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
             stalled = if hits < best + 0.003 { stalled + 1 } else { 0 };
             best = best.max(hits);
             let good = hits >= 0.985 * optimum;
@@ -82,10 +78,7 @@ impl Servers<'_> {
         let begun = self.rig.now();
         let (mut best, mut risen) = (0.0, begun);
         loop {
-            let phase = Phase {
-                keys,
-                ..Phase::reads(Popularity::Uniform, rate, 0.0, window_s)
-            };
+            let phase = Phase { keys, ..Phase::reads(Popularity::Uniform, rate, 0.0, window_s) };
             // A switch that has just been started counts nothing yet.
             let overflows = |this: &Servers<'_>| {
                 let counted = this.counted().unwrap_or_default();
@@ -96,9 +89,7 @@ impl Servers<'_> {
             let there = result.cached as f64 + overflows(self) - before;
             let hits = there / (result.sent as f64).max(1.0);
             let percent = hits * 100.0;
-            self.progress.say(format!(
-                "filling the cache with {keys}: {percent:.1} % are there"
-            ));
+            self.progress.say(format!("filling the cache with {keys}: {percent:.1} % are there"));
             let now = self.rig.now();
             if hits > best + 0.002 {
                 (best, risen) = (hits, now);
@@ -140,11 +131,7 @@ impl Servers<'_> {
         };
         // Just below what is expected: the first step passes if it is reached.
         const FIRST_STEP: f64 = 0.97;
-        let expected = if expected.is_finite() {
-            expected
-        } else {
-            max_rate / 2.0 / FIRST_STEP
-        };
+        let expected = if expected.is_finite() { expected } else { max_rate / 2.0 / FIRST_STEP };
         let step = |this: &mut Servers<'_>, rate: f64, seconds: f64| {
             this.counting(&phase(rate, search.warmup_s, seconds))
         };
@@ -162,25 +149,15 @@ impl Servers<'_> {
             );
             // A generator that falls behind offers less than it should: that is no pass.
             let offered = result.sent_rate() / rate;
-            let loss = if offered < 0.95 {
-                1.0
-            } else {
-                result.lasting_loss()
-            };
+            let loss = if offered < 0.95 { 1.0 } else { result.lasting_loss() };
             Ok((loss, self.rig.now() - begun, (result, counted)))
         })?;
-        let search::SearchResult {
-            rate,
-            measured: (result, counted),
-            is_confirmed,
-            points,
-        } = found;
+        let search::SearchResult { rate, measured: (result, counted), is_confirmed, points } =
+            found;
         let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
-            server_load = step(self, expected.min(rate) * 0.9, search.loads_s)?
-                .1
-                .served;
+            server_load = step(self, expected.min(rate) * 0.9, search.loads_s)?.1.served;
         }
         Ok(Saturation {
             rate: result.throughput(),

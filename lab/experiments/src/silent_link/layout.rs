@@ -41,10 +41,7 @@ const LINKS: [(&str, &str); 11] = [
 pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
     let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
     let link = |(i, (a, b)): (usize, (&str, &str))| Link {
-        fault: (i == SILENT).then(|| Fault {
-            seed,
-            ..Fault::default()
-        }),
+        fault: (i == SILENT).then(|| Fault { seed, ..Fault::default() }),
         ..Link::between([a.into(), b.into()])
     };
     let mut plan = Plan {
@@ -79,12 +76,8 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
 /// The controller as seen from this switch: over the link that the two have for themselves.
 fn control_from(switch: &str, topology: &Topology) -> String {
     let ends = topology.interfaces();
-    let mut own = ends
-        .iter()
-        .filter(|[a, b]| a.node == CONTROL && b.node == switch);
-    let address = own
-        .next()
-        .map_or_else(String::new, |[control, _]| control.v4.to_string());
+    let mut own = ends.iter().filter(|[a, b]| a.node == CONTROL && b.node == switch);
+    let address = own.next().map_or_else(String::new, |[control, _]| control.v4.to_string());
     format!("http://{address}:{CONTROL_PORT}")
 }
 

@@ -97,11 +97,7 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
     let mut silences = vec![];
     for number in 0..params.silences {
         let (name, ways) = WAYS[number % WAYS.len()];
-        run.progress.say(format!(
-            "silence {} of {}: {name}",
-            number + 1,
-            params.silences
-        ));
+        run.progress.say(format!("silence {} of {}: {name}", number + 1, params.silences));
         let noticed = silence(&mut rig, ways, Duration::from_secs_f64(params.silent_s))?;
         silences.push((name, noticed));
         rig.wait(CALM)?;
@@ -113,16 +109,10 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
     let unavailable = longest.values().copied().fold(0.0, f64::max);
     let noticed: Vec<f64> = silences.iter().filter_map(|(_, ms)| *ms).collect();
     report.summarize("unavailable_ms_max", unavailable);
-    report.summarize(
-        "noticed_ms_max",
-        noticed.iter().copied().fold(0.0, f64::max),
-    );
+    report.summarize("noticed_ms_max", noticed.iter().copied().fold(0.0, f64::max));
     for (name, count) in [
         ("silences", silences.len() as u64),
-        (
-            "silences_unnoticed",
-            (silences.len() - noticed.len()) as u64,
-        ),
+        ("silences_unnoticed", (silences.len() - noticed.len()) as u64),
         ("frames_swallowed", swallowed),
         ("operations", recorded.operations.len() as u64),
         ("reads_from_switches", recorded.cached),
@@ -188,16 +178,12 @@ fn tell(report: &mut Report, silences: &[(&str, Option<f64>)], longest: &BTreeMa
             (*name).into(),
             ms.map_or("never".into(), |ms| format!("{} ms", thousands(ms))),
         ]);
-        report
-            .rows
-            .push(json!({"silence": number + 1, "ways": name, "noticed_ms": ms}));
+        report.rows.push(json!({"silence": number + 1, "ways": name, "noticed_ms": ms}));
     }
     let mut waits = Table::new(&["client", "longest without an answer"]);
     for (client, ms) in longest {
         waits.row([client.to_string(), format!("{} ms", thousands(*ms))]);
-        report
-            .rows
-            .push(json!({"client": client, "unavailable_ms": ms}));
+        report.rows.push(json!({"client": client, "unavailable_ms": ms}));
     }
     report.text = format!("{}\n{}\n{}", table.render(), waits.render(), report.text);
 }

@@ -48,11 +48,7 @@ impl Places {
             Ok((name.clone(), values))
         };
         let axes = over.iter().map(axis).collect::<anyhow::Result<_>>()?;
-        Ok(Places {
-            params,
-            axes,
-            given,
-        })
+        Ok(Places { params, axes, given })
     }
 
     /// The axes with what their places are called.
@@ -92,10 +88,7 @@ impl Places {
             let value = &values[*value];
             place.push(format!("{name} = {}", label(value)));
             let former = params.insert(name.clone(), value.clone());
-            ensure!(
-                former.is_none(),
-                "{name} is an axis: its values are {AXES}.{name}"
-            );
+            ensure!(former.is_none(), "{name} is an axis: its values are {AXES}.{name}");
         }
         let params = toml::Value::Table(params).try_into();
         params.with_context(|| format!("parameters at {}", place.join(", ")))

@@ -158,11 +158,7 @@ impl Series {
                 Some(name) => fill(name, |path| first.get(path)).unwrap_or_default(),
                 None => Format::Text.cell(first.get(by)),
             };
-            Some(SeriesPoints {
-                name,
-                series: self,
-                points,
-            })
+            Some(SeriesPoints { name, series: self, points })
         };
         let split = split(&own, self.by.as_deref()).into_iter();
         split.filter_map(drawn).collect()
@@ -194,9 +190,7 @@ impl SeriesPoints<'_> {
     /// What its points have, which are lists, one after the other.
     fn listed(&self) -> impl Iterator<Item = &Value> {
         let lists = self.points.iter();
-        lists
-            .filter_map(|point| point.get(&self.series.of)?.as_array())
-            .flatten()
+        lists.filter_map(|point| point.get(&self.series.of)?.as_array()).flatten()
     }
 
     fn curve(&self) -> Vec<(f64, f64)> {

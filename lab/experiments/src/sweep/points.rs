@@ -80,11 +80,7 @@ impl Points {
     ) {
         let labels = self.axes.iter().zip(&at);
         let labels = labels.map(|(axis, value)| (axis.name.clone(), axis.labels[*value].clone()));
-        let mut point = MeasuredPoint {
-            labels: labels.collect(),
-            at,
-            figures,
-        };
+        let mut point = MeasuredPoint { labels: labels.collect(), at, figures };
         for (name, column) in columns {
             let value = match column {
                 Column::Shown(_) => continue,
@@ -103,9 +99,7 @@ impl Points {
 
     /// Those that are as these conditions say.
     pub fn at<'p>(&'p self, conditions: &'p Conditions) -> impl Iterator<Item = &'p MeasuredPoint> {
-        self.all
-            .iter()
-            .filter(move |point| self.is(point, conditions))
+        self.all.iter().filter(move |point| self.is(point, conditions))
     }
 
     /// Whether a point is as all of these conditions say.

@@ -71,8 +71,6 @@ impl Shape {
     /// Places of the axes by which points are told, in [`Shape::over`].
     pub fn told_by(&self) -> Option<Vec<usize>> {
         let place = |axis: &String| self.over.iter().position(|other| other == axis);
-        self.told_by
-            .as_ref()
-            .map(|axes| axes.iter().filter_map(place).collect())
+        self.told_by.as_ref().map(|axes| axes.iter().filter_map(place).collect())
     }
 }

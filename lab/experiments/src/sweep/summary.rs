@@ -47,10 +47,7 @@ impl Sum {
     pub fn tell(&self, name: &str, points: &Points, report: &mut Report) {
         let mut named: Vec<(String, Vec<(&MeasuredPoint, f64)>)> = vec![];
         for point in points.at(&self.at) {
-            let is_out = self
-                .not_at
-                .as_ref()
-                .is_some_and(|not| points.is(point, not));
+            let is_out = self.not_at.as_ref().is_some_and(|not| points.is(point, not));
             let number = self.number(point, points).filter(|_| !is_out);
             let Some((number, name)) = number.zip(self.name_of(name, point, points)) else {
                 continue;
@@ -70,9 +67,7 @@ impl Sum {
 
     /// The sum of what are counts.
     fn count(&self, measured: &[(&MeasuredPoint, f64)]) -> Option<u64> {
-        let counts = measured
-            .iter()
-            .map(|(point, _)| point.get(&self.of)?.as_u64());
+        let counts = measured.iter().map(|(point, _)| point.get(&self.of)?.as_u64());
         matches!(self.fold, Some(Fold::Sum)).then(|| counts.sum())?
     }
 
@@ -88,8 +83,7 @@ impl Sum {
             Some(Fold::LeastOverMost) => least() / most(),
             Some(Fold::OfMost(path)) => {
                 let best = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1));
-                best.and_then(|(point, _)| point.number(path))
-                    .unwrap_or(f64::NAN)
+                best.and_then(|(point, _)| point.number(path)).unwrap_or(f64::NAN)
             }
         }
     }

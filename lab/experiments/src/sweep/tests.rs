@@ -46,9 +46,7 @@ impl Point for Example {
         *times += 1;
         let rate = self.load * self.size.factor * if self.system == "none" { 1.0 } else { 2.0 };
         let figures = Figures::new(json!({ "rate": rate, "times": times, "built_for": built_for }));
-        let figures = figures
-            .aside("before", before.all().len())
-            .aside("wrong", 1);
+        let figures = figures.aside("before", before.all().len()).aside("wrong", 1);
         Ok((self.load < 100.0).then_some(figures).into_iter().collect())
     }
 }
@@ -118,14 +116,7 @@ fn each_place_is_measured_once_and_benches_are_shared() {
     let seen: Vec<_> = report
         .rows
         .iter()
-        .map(|row| {
-            (
-                &row["system"],
-                &row["load"],
-                &row["times"],
-                &row["built_for"],
-            )
-        })
+        .map(|row| (&row["system"], &row["load"], &row["times"], &row["built_for"]))
         .map(|(system, load, times, of)| {
             (system.clone(), load.as_f64(), times.as_u64(), of.clone())
         })
@@ -133,10 +124,7 @@ fn each_place_is_measured_once_and_benches_are_shared() {
     let expected = [("none", 1.0), ("none", 2.0)].repeat(2);
     let expected = expected.iter().chain(&[("other", 1.0), ("other", 2.0)]);
     for ((system, load), seen) in expected.zip(&seen) {
-        assert_eq!(
-            (&seen.0, seen.1, &seen.3),
-            (&json!(system), Some(*load), &json!(system))
-        );
+        assert_eq!((&seen.0, seen.1, &seen.3), (&json!(system), Some(*load), &json!(system)));
     }
     assert_eq!(seen.len(), 8);
     assert_eq!((seen[3].2, seen[4].2), (Some(4), Some(1)));
@@ -158,11 +146,7 @@ fn it_is_told_as_the_file_says() {
         "twice": 0.667, "least": 10.0, "spread": 0.083, "most_at": 2.0, "wrong": 8, "rates": 360.0,
     });
     assert_eq!(serde_json::Value::Object(report.summary), expected);
-    assert!(
-        report.text.contains("load  system  rate"),
-        "{}",
-        report.text
-    );
+    assert!(report.text.contains("load  system  rate"), "{}", report.text);
     assert!(report.text.ends_with("\nBelow.\n"), "{}", report.text);
     let names: Vec<&str> = report.plots.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["x-S.svg", "x-L.svg"]);
@@ -173,11 +157,7 @@ fn it_is_told_as_the_file_says() {
 fn of_an_axis_the_best_may_be_told_only() {
     let best = "best = { along = \"size\", by = \"rate\" }\ntable =";
     let report = report(PARAMS, &SHAPE.replace("table =", best));
-    let rates: Vec<f64> = report
-        .rows
-        .iter()
-        .filter_map(|row| row["rate"].as_f64())
-        .collect();
+    let rates: Vec<f64> = report.rows.iter().filter_map(|row| row["rate"].as_f64()).collect();
     assert_eq!(rates, [30.0, 60.0, 60.0, 120.0]);
 }
 
@@ -192,43 +172,25 @@ fn errors_name_the_parameter() {
     for (from, to, expected) in [
         ("[params.axes]", "[params]\nkees = 5\n[params.axes]", "kees"),
         ("load = [", "loads = [", "axes.loads: no axis"),
-        (
-            "load = [1.0, 2.0]",
-            "",
-            "axes.load: a list of values is expected",
-        ),
+        ("load = [1.0, 2.0]", "", "axes.load: a list of values is expected"),
         ("load = [1.0, 2.0]", "load = []", "axes.load: a list"),
         ("[1.0, 2.0]", "[1.0, 0.0]", "load = 0"),
         ("[1.0, 2.0]", "[1.0, \"a\"]", "load = \"a\""),
-        (
-            "[params.axes]",
-            "[params]\nload = 1.0\n[params.axes]",
-            "axes.load",
-        ),
+        ("[params.axes]", "[params]\nload = 1.0\n[params.axes]", "axes.load"),
         ("factor = 30.0", "factor = 30.0, size = 1", "size"),
     ] {
         assert!(PARAMS.contains(from), "{from}");
         let wrong = experiment(&PARAMS.replace(from, to), SHAPE);
         let error = format!("{:#}", wrong.map(|_| ()).unwrap_err());
-        assert!(
-            error.contains(expected),
-            "{error:?} should name {expected:?}"
-        );
+        assert!(error.contains(expected), "{error:?} should name {expected:?}");
     }
     for (from, to, expected) in [
-        (
-            "built_for = [\"system\"]",
-            "built_for = [\"load\"]",
-            "sweep.built_for",
-        ),
+        ("built_for = [\"system\"]", "built_for = [\"load\"]", "sweep.built_for"),
         ("told_by = [\"load\"", "told_by = [\"loud\"", "loud"),
     ] {
         let wrong = experiment(PARAMS, &SHAPE.replace(from, to));
         let error = format!("{:#}", wrong.map(|_| ()).unwrap_err());
-        assert!(
-            error.contains(expected),
-            "{error:?} should name {expected:?}"
-        );
+        assert!(error.contains(expected), "{error:?} should name {expected:?}");
     }
     let mut experiment = experiment(PARAMS, SHAPE).unwrap();
     experiment.set("axes.load", "[3.0]").unwrap();

@@ -60,11 +60,7 @@ impl Measure for Borrowing {
         self.tenancy.check()?;
         exponent(self.theta)?;
         ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
-        positive([
-            ("rate", self.rate),
-            ("settle_s", self.settle_s),
-            ("round_s", self.round_s),
-        ])
+        positive([("rate", self.rate), ("settle_s", self.settle_s), ("round_s", self.round_s)])
     }
 
     /// All pages that could be had, then owned pages only, then borrowing, then the owner's return,
@@ -77,38 +73,23 @@ impl Measure for Borrowing {
 fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let line = Stage::line(run, &params.tenancy, 1);
     let name = run.options.name.clone();
-    let mut rack = SharedStage {
-        stage: Stage::start(run, &params.tenancy, &line, name)?,
-        params,
-        run,
-    };
+    let mut rack =
+        SharedStage { stage: Stage::start(run, &params.tenancy, &line, name)?, params, run };
     let idle = params.idle_pages();
-    let rich = TenantSpec {
-        borrows: false,
-        quota: params.own_quota + idle,
-        ..rack.stage.tenant(RICH)
-    };
+    let rich =
+        TenantSpec { borrows: false, quota: params.own_quota + idle, ..rack.stage.tenant(RICH) };
     let (possible, _) = rack.beside(&rich, None, "all that could be borrowed")?;
     rack.stage.rig.remove_tenants(&[rich])?;
-    let owner = TenantSpec {
-        borrows: false,
-        ..rack.stage.tenant(OWNER)
-    };
+    let owner = TenantSpec { borrows: false, ..rack.stage.tenant(OWNER) };
     rack.stage.create(std::slice::from_ref(&owner))?;
     let mut owning = rack.generator(&owner, OTHER_CPU)?;
     let needed = rack.pages_needed(&owner, &mut owning)?;
 
-    let own_only = TenantSpec {
-        borrows: false,
-        quota: params.own_quota,
-        ..rack.stage.tenant(OWN_ONLY)
-    };
+    let own_only =
+        TenantSpec { borrows: false, quota: params.own_quota, ..rack.stage.tenant(OWN_ONLY) };
     let (owned, _) = rack.beside(&own_only, Some(&mut owning), "its own pages only")?;
     rack.stage.rig.remove_tenants(&[own_only])?;
-    let borrower = TenantSpec {
-        quota: params.own_quota,
-        ..rack.stage.tenant(BORROWER)
-    };
+    let borrower = TenantSpec { quota: params.own_quota, ..rack.stage.tenant(BORROWER) };
     let (borrowing, mut load) = rack.beside(&borrower, Some(&mut owning), "borrowing")?;
     let mut table = Table::new(&["", "pages", "hits", "req/s", "wrong"]);
     for (what, seen) in [
@@ -147,11 +128,7 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
     let (mut times, mut never) = (vec![], 0);
     let mut first = None;
     for round in 0..params.rounds {
-        run.progress.say(format!(
-            "the owner returns, {} of {}",
-            round + 1,
-            params.rounds
-        ));
+        run.progress.say(format!("the owner returns, {} of {}", round + 1, params.rounds));
         let lent = rack.let_borrow(&mut owning, &mut load)?;
         let back = rack.owner_returns(&mut owning, &mut load, needed)?;
         wrong += back.wrong;
@@ -282,29 +259,17 @@ impl SharedStage<'_> {
     fn idle(&self, seconds: f64) -> Phase {
         Phase {
             keys: self.params.tenancy.keys / IDLE,
-            ..Phase::reads(
-                Popularity::Uniform,
-                self.params.rate * OWNER_LOAD,
-                0.0,
-                seconds,
-            )
+            ..Phase::reads(Popularity::Uniform, self.params.rate * OWNER_LOAD, 0.0, seconds)
         }
     }
 
     /// Pages that the owner fills when all of its keys are cached.
     fn pages_needed(&mut self, owner: &TenantSpec, load: &mut Load) -> anyhow::Result<usize> {
         let all = Phase::reads(Popularity::Uniform, self.params.rate, 0.0, 1.0);
-        let settled = self.stage.settle(
-            load,
-            std::slice::from_ref(owner),
-            &all,
-            self.params.settle_s,
-        )?;
+        let settled =
+            self.stage.settle(load, std::slice::from_ref(owner), &all, self.params.settle_s)?;
         let pages = self.stage.rig.switch_pages(&switch(1))?;
-        let used = pages
-            .iter()
-            .filter(|page| page.tenant == Some(OWNER) && page.items > 0)
-            .count();
+        let used = pages.iter().filter(|page| page.tenant == Some(OWNER) && page.items > 0).count();
         ensure!(
             used > 0,
             "the owner has nothing cached after {} s ({:.1} % of its keys)",
@@ -357,12 +322,7 @@ impl SharedStage<'_> {
         let begun = self.stage.rig.now();
         loop {
             owning.begin(&self.idle(1.0))?;
-            load.run(&Phase::reads(
-                self.popularity(),
-                params.rate * (1.0 - OWNER_LOAD),
-                0.0,
-                1.0,
-            ))?;
+            load.run(&Phase::reads(self.popularity(), params.rate * (1.0 - OWNER_LOAD), 0.0, 1.0))?;
             owning.finish()?;
             let has = self.pages_of(BORROWER)?;
             let lent = has.saturating_sub(params.own_quota as usize);
@@ -412,10 +372,7 @@ impl SharedStage<'_> {
         };
         let other = load.finish()?;
         Ok(Return {
-            reclaim_ms: reclaimed(
-                &series,
-                (params.tenancy.pages as usize).saturating_sub(needed),
-            ),
+            reclaim_ms: reclaimed(&series, (params.tenancy.pages as usize).saturating_sub(needed)),
             refill_ms: refilled(&series, needed),
             hit_ratio: result.hit_ratio(),
             wrong: result.wrong() + other.wrong(),
@@ -430,11 +387,7 @@ mod tests {
 
     #[test]
     fn pages_are_back_when_the_borrower_has_left_them() {
-        let look = |ms, owner| Look {
-            ms,
-            owner,
-            borrower: 25 - owner,
-        };
+        let look = |ms, owner| Look { ms, owner, borrower: 25 - owner };
         let series = [look(0.0, 4), look(20.0, 10), look(40.0, 20), look(60.0, 20)];
         // Of 25 pages it needs 20.
         assert_eq!(reclaimed(&series, 5), Some(40.0));

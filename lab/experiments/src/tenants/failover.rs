@@ -71,11 +71,7 @@ impl Measure for Failover {
 
 fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let Failover { tenancy, .. } = params;
-    let line = Line {
-        clients: 2,
-        controllers: CONTROLLERS,
-        ..Stage::line(run, tenancy, SWITCHES)
-    };
+    let line = Line { clients: 2, controllers: CONTROLLERS, ..Stage::line(run, tenancy, SWITCHES) };
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
     let ids: Vec<u32> = CLIENTS.iter().copied().chain([PROBE]).collect();
     let tenants: Vec<TenantSpec> = ids.iter().map(|id| stage.tenant(*id)).collect();
@@ -90,12 +86,7 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
         value_len: tenancy.value_len,
     };
     run.progress.say("writing the probe's keys");
-    let seat = Seat {
-        host: &client(2),
-        name: "fill",
-        cpu: Some(CLIENT_CPU),
-        nice: 0,
-    };
+    let seat = Seat { host: &client(2), name: "fill", cpu: Some(CLIENT_CPU), nice: 0 };
     let mut filling = stage.generator(seat, &tenants[2..], probe.keys)?;
     fill(&mut filling)?;
     drop(filling);
@@ -126,11 +117,8 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     run.progress.say("checking what the clients saw");
     let recorded = clients.finish()?;
     judge(report, &recorded, CLIENTS.len() * tenancy.keys)?;
-    let unknown = recorded
-        .operations
-        .iter()
-        .filter(|operation| operation.return_ns.is_none())
-        .count() as u64;
+    let unknown =
+        recorded.operations.iter().filter(|operation| operation.return_ns.is_none()).count() as u64;
     tell(report, run, params, &kills, &decisions);
     let failed = recorded.unanswered + unknown;
     // A client sends again for a while before its request has failed: what it waits meanwhile is no
@@ -152,10 +140,7 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
         report.count(name, count);
     }
     let failures = (failed > 0).then(|| format!("{failed} requests of clients failed"));
-    failures
-        .into_iter()
-        .chain(ownership.complaint())
-        .for_each(|text| report.fails(text));
+    failures.into_iter().chain(ownership.complaint()).for_each(|text| report.fails(text));
     Ok(())
 }
 
@@ -187,18 +172,14 @@ fn tell(
         }));
     }
     let usual: Vec<f64> = decisions.iter().filter_map(Decision::ms).collect();
-    report.summarize(
-        "unavailable_ms_max",
-        times.iter().copied().fold(0.0, f64::max),
-    );
+    report.summarize("unavailable_ms_max", times.iter().copied().fold(0.0, f64::max));
     report.summarize("unavailable_ms_p50", median(&times));
     // What it takes without a kill is part of what is measured with one.
     report.summarize("decision_ms_p50", median(&usual));
     report.summarize("kills", kills.all.len() as f64);
     if never > 0 {
-        report.fails(format!(
-            "after {never} kills nothing was cached any more within {longest} ms"
-        ));
+        report
+            .fails(format!("after {never} kills nothing was cached any more within {longest} ms"));
     }
     let clients = std::mem::take(&mut report.text);
     report.text = format!("{}\n{clients}", table.render());
@@ -213,10 +194,7 @@ fn tell(
         "Time until a newly hot key is answered by the switch",
         "seconds",
         "milliseconds",
-        &[
-            ("until cached".into(), points),
-            ("the leader is killed".into(), marks),
-        ],
+        &[("until cached".into(), points), ("the leader is killed".into(), marks)],
     );
     report.plot(run.name, svg);
 }
@@ -256,11 +234,7 @@ impl Kills {
             progress.say(format!("killing {host}"));
             let at = Instant::now();
             rig.stop(&host, "control", libc::SIGKILL)?;
-            self.all.push(Kill {
-                at,
-                controller: leader,
-                next: None,
-            });
+            self.all.push(Kill { at, controller: leader, next: None });
             self.watch(rig, clients, DEAD_FOR, progress)?;
             rig.start(&host, "control")?;
             let left = round.saturating_sub(at.elapsed());

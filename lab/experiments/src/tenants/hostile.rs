@@ -96,11 +96,7 @@ impl Hostile {
         Phase {
             write_ratio: self.write_ratio,
             churn: Some(ChurnSchedule {
-                change: Churn {
-                    kind: ChurnKind::HotIn,
-                    count: NEWLY_HOT,
-                    among: 0,
-                },
+                change: Churn { kind: ChurnKind::HotIn, count: NEWLY_HOT, among: 0 },
                 every_s: NEWLY_HOT_EVERY_S,
             }),
             ..Phase::reads(Popularity::Zipf(self.theta), self.rate, WARMUP_S, seconds)
@@ -112,10 +108,7 @@ impl Hostile {
         let seconds = seconds + WARMUP_S + 0.2;
         Phase {
             kind: match is_hostile {
-                true => PhaseKind::Hostile {
-                    switches: SWITCHES as u16,
-                    only: self.only,
-                },
+                true => PhaseKind::Hostile { switches: SWITCHES as u16, only: self.only },
                 false => PhaseKind::Load,
             },
             write_ratio: HARMLESS_WRITES,
@@ -168,12 +161,7 @@ impl Loads {
         let neighbours = self.neighbours.iter_mut().map(|load| load.finish());
         let neighbours = neighbours.collect::<anyhow::Result<_>>()?;
         let after = stage.rig.store_status(SERVER)?.totals;
-        Ok(Encounter {
-            victim,
-            neighbours,
-            before,
-            after,
-        })
+        Ok(Encounter { victim, neighbours, before, after })
     }
 }
 
@@ -192,43 +180,26 @@ fn measure(params: &Hostile, run: &Run<'_>, report: &mut Report) -> anyhow::Resu
 /// caches are warm.
 fn beside(params: &Hostile, run: &Run<'_>, is_hostile: bool) -> anyhow::Result<Encounter> {
     let tenancy = &params.tenancy;
-    let line = Line {
-        clients: 2,
-        far_clients: 1,
-        is_open: true,
-        ..Stage::line(run, tenancy, SWITCHES)
-    };
+    let line =
+        Line { clients: 2, far_clients: 1, is_open: true, ..Stage::line(run, tenancy, SWITCHES) };
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
     let victim = stage.tenant(VICTIM);
-    let mut hostile = vec![
-        stage.tenant(HOSTILE),
-        TenantSpec {
-            quota: 0,
-            borrows: false,
-            ..stage.tenant(POOR)
-        },
-    ];
+    let mut hostile =
+        vec![stage.tenant(HOSTILE), TenantSpec { quota: 0, borrows: false, ..stage.tenant(POOR) }];
     stage.create(std::slice::from_ref(&victim))?;
     stage.create(&hostile)?;
     hostile.push(stage.tenant(wire::TENANT_OPEN));
     run.progress.say("writing everybody's keys");
-    let mut loads = Loads {
-        victim: stage.load_on(CLIENT_CPU, "load", &[victim])?,
-        neighbours: vec![],
-    };
+    let mut loads =
+        Loads { victim: stage.load_on(CLIENT_CPU, "load", &[victim])?, neighbours: vec![] };
     for number in ATTACKERS {
-        let seat = Seat {
-            host: &client(number),
-            name: "neighbour",
-            cpu: Some(OTHER_CPU),
-            nice: NICE,
-        };
+        let seat =
+            Seat { host: &client(number), name: "neighbour", cpu: Some(OTHER_CPU), nice: NICE };
         let mut load = stage.generator(seat, &hostile, tenancy.keys)?;
         fill(&mut load)?;
         loads.neighbours.push(load);
     }
-    run.progress
-        .say("beside a harmless neighbour, until caches are warm");
+    run.progress.say("beside a harmless neighbour, until caches are warm");
     loads.run(&stage, params, false, params.settle_s)?;
     let name = if is_hostile { "hostile" } else { "harmless" };
     run.progress.say(format!("beside a {name} neighbour"));
@@ -291,9 +262,7 @@ fn tell(report: &mut Report, harmless: &Encounter, hostile: &Encounter) {
     }
     report.count("attacks_sent", sent);
     let results = [harmless, hostile];
-    let all = results
-        .iter()
-        .flat_map(|seen| seen.neighbours.iter().chain([&seen.victim]));
+    let all = results.iter().flat_map(|seen| seen.neighbours.iter().chain([&seen.victim]));
     let (mut foreign, mut wrong) = (0, 0);
     for result in all {
         foreign += result.foreign_values;

@@ -138,19 +138,11 @@ impl<'a> Side<'a> {
         name: Option<String>,
     ) -> anyhow::Result<Side<'a>> {
         let mut stage = Stage::start(run, &params.tenancy, line, name)?;
-        let victim = TenantSpec {
-            borrows: false,
-            ..stage.tenant(VICTIM)
-        };
+        let victim = TenantSpec { borrows: false, ..stage.tenant(VICTIM) };
         stage.create(std::slice::from_ref(&victim))?;
         let load = stage.load_on(CLIENT_CPU, "victim", std::slice::from_ref(&victim))?;
         let disturbers = disturbers(&mut stage, &victim, params)?;
-        Ok(Side {
-            stage,
-            victim,
-            load,
-            disturbers,
-        })
+        Ok(Side { stage, victim, load, disturbers })
     }
 }
 
@@ -227,10 +219,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
                 seen.disturber.push(theirs.finish()?);
             }
         }
-        for result in seen
-            .iter()
-            .flat_map(|s| s.victim.iter().chain(&s.disturber))
-        {
+        for result in seen.iter().flat_map(|s| s.victim.iter().chain(&s.disturber)) {
             foreign += result.foreign_values;
             forged += result.forged_accepted;
             wrong += result.wrong();
@@ -291,10 +280,7 @@ fn disturbers(
     params: &Isolation,
 ) -> anyhow::Result<Vec<(&'static str, Load, Phase)>> {
     let popularity = Popularity::Zipf(params.theta);
-    let greedy = TenantSpec {
-        rate: params.limit,
-        ..stage.tenant(GREEDY)
-    };
+    let greedy = TenantSpec { rate: params.limit, ..stage.tenant(GREEDY) };
     let restless = stage.tenant(RESTLESS);
     stage.create(&[greedy.clone(), restless.clone()])?;
     // Longer than what it disturbs at both ends.
@@ -309,11 +295,7 @@ fn disturbers(
     };
     let churn = Phase {
         churn: Some(ChurnSchedule {
-            change: Churn {
-                kind: ChurnKind::HotIn,
-                count: NEWLY_HOT,
-                among: 0,
-            },
+            change: Churn { kind: ChurnKind::HotIn, count: NEWLY_HOT, among: 0 },
             every_s: 0.1,
         }),
         ..phase(params.disturb_rate)
@@ -326,21 +308,13 @@ fn disturbers(
         ("guessing", victim, keys, guess),
         ("restless", &restless, RESTLESS_KEYS, churn),
     ] {
-        let seat = Seat {
-            host: &client(2),
-            name,
-            cpu: Some(OTHER_CPU),
-            nice: NICE,
-        };
+        let seat = Seat { host: &client(2), name, cpu: Some(OTHER_CPU), nice: NICE };
         let mut load = stage.generator(seat, std::slice::from_ref(tenant), keys)?;
         if name != "guessing" {
             // Over its rate, a tenant's writes are dropped like everything else: that is what rates
             // are for.
             let pace = if name == "greedy" { 4 } else { 64 };
-            load.run(&Phase {
-                arrivals: Arrivals::Closed(pace),
-                ..Phase::fill(pace, 120.0)
-            })?;
+            load.run(&Phase { arrivals: Arrivals::Closed(pace), ..Phase::fill(pace, 120.0) })?;
         }
         all.push((name, load, phase));
     }
@@ -369,11 +343,7 @@ fn over(results: &[PhaseResult], what: impl Fn(&PhaseResult) -> f64) -> f64 {
 /// which are short against most of what else happens on the machine.
 fn ratio(one: &Rounds, other: &Rounds, what: impl Fn(&PhaseResult) -> f64) -> f64 {
     let rounds = one.victim.iter().zip(&other.victim);
-    median(
-        &rounds
-            .map(|(one, other)| what(one) / what(other))
-            .collect::<Vec<_>>(),
-    )
+    median(&rounds.map(|(one, other)| what(one) / what(other)).collect::<Vec<_>>())
 }
 
 /// Answers per second of all rounds together, times their number.

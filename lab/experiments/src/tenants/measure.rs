@@ -48,20 +48,14 @@ pub(super) fn settle(
         phases: vec![],
     };
     loop {
-        let look = Phase {
-            seconds: LOOK_S,
-            warmup_s: 0.0,
-            ..phase.clone()
-        };
+        let look = Phase { seconds: LOOK_S, warmup_s: 0.0, ..phase.clone() };
         let result = load.run(&look)?;
         settled.interval_ms = result.interval_ms;
         settled.intervals.extend(&result.intervals);
         let seconds = (rig.now() - begun).as_secs_f64();
         let items = rig.items()?;
-        settled.shares = tenants
-            .iter()
-            .map(|t| *items.get(&t.id).unwrap_or(&0) as f64 / keys as f64)
-            .collect();
+        settled.shares =
+            tenants.iter().map(|t| *items.get(&t.id).unwrap_or(&0) as f64 / keys as f64).collect();
         progress.say(format!(
             "{}, {} users: {:.1} % cached, {:.1} % hits",
             phase.reads.title(),
@@ -111,9 +105,7 @@ pub fn distribution(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
     sorted.sort_unstable_by(f64::total_cmp);
     let count = sorted.len() as f64;
     let ranked = sorted.into_iter().zip(1..);
-    ranked
-        .map(|(rate, i)| (rate, f64::from(i) / count))
-        .collect()
+    ranked.map(|(rate, i)| (rate, f64::from(i) / count)).collect()
 }
 
 /// The name of a distribution in the summary.
@@ -134,29 +126,17 @@ mod tests {
 
     #[test]
     fn rates_are_per_second() {
-        let answered = |answered| Interval {
-            answered,
-            ..Interval::default()
-        };
+        let answered = |answered| Interval { answered, ..Interval::default() };
         let mut intervals = vec![answered(10); 5];
         intervals.extend(vec![answered(20); 5]);
         assert_eq!(rates(&intervals, 100), [(0.5, 100.0), (1.0, 200.0)]);
-        assert_eq!(
-            distribution(&rates(&intervals, 100)),
-            [(100.0, 0.5), (200.0, 1.0)]
-        );
+        assert_eq!(distribution(&rates(&intervals, 100)), [(100.0, 0.5), (200.0, 1.0)]);
         assert!(rates(&[], 0).is_empty());
     }
 
     #[test]
     fn summaries_are_named_as_the_distributions_are() {
-        assert_eq!(
-            named("cached_share", Popularity::Zipf(0.9)),
-            "cached_share_zipf_0.90"
-        );
-        assert_eq!(
-            named("cached_share", Popularity::Uniform),
-            "cached_share_uniform"
-        );
+        assert_eq!(named("cached_share", Popularity::Zipf(0.9)), "cached_share_zipf_0.90");
+        assert_eq!(named("cached_share", Popularity::Uniform), "cached_share_uniform");
     }
 }

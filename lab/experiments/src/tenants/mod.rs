@@ -114,12 +114,7 @@ impl<'a> Stage<'a> {
         name: &str,
         tenants: &[TenantSpec],
     ) -> anyhow::Result<Load> {
-        let seat = Seat {
-            host: &client(1),
-            name,
-            cpu: Some(cpu),
-            nice: 0,
-        };
+        let seat = Seat { host: &client(1), name, cpu: Some(cpu), nice: 0 };
         let mut load = self.generator(seat, tenants, self.tenancy.keys)?;
         fill(&mut load)?;
         Ok(load)
@@ -147,14 +142,6 @@ impl<'a> Stage<'a> {
         deadline_s: f64,
     ) -> anyhow::Result<ReadinessProbe> {
         let keys = self.tenancy.keys;
-        measure::settle(
-            &self.rig,
-            load,
-            tenants,
-            keys,
-            phase,
-            deadline_s,
-            self.progress,
-        )
+        measure::settle(&self.rig, load, tenants, keys, phase, deadline_s, self.progress)
     }
 }

@@ -105,10 +105,7 @@ impl<'a> Asker<'a> {
         let now = Instant::now();
         let fresh = self.decisions.len();
         if now >= self.next_fresh && self.open.len() < OPEN && fresh < self.keys.len() {
-            self.decisions.push(Decision {
-                asked: now,
-                cached: None,
-            });
+            self.decisions.push(Decision { asked: now, cached: None });
             self.open.push(fresh as u64);
             self.next_fresh = now + FRESH_EVERY;
         }
@@ -180,10 +177,8 @@ mod tests {
     fn the_first_decision_on_a_later_key_ends_an_outage() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let decision = |asked, cached: Option<u64>| Decision {
-            asked: at(asked),
-            cached: cached.map(at),
-        };
+        let decision =
+            |asked, cached: Option<u64>| Decision { asked: at(asked), cached: cached.map(at) };
         let all = [
             // Asked for before: says nothing, the command may have been on its way.
             decision(90, Some(130)),

@@ -55,10 +55,9 @@ pub(super) struct Counts {
 impl Counts {
     /// The same since then.
     fn since(mut self, before: &Counts) -> Counts {
-        for (now, before) in [
-            (&mut self.store, &before.store),
-            (&mut self.switches, &before.switches),
-        ] {
+        for (now, before) in
+            [(&mut self.store, &before.store), (&mut self.switches, &before.switches)]
+        {
             for (name, now) in now {
                 *now = (count(Some(now)) - count(before.get(name))).into();
             }
@@ -145,12 +144,7 @@ impl<'a> Bench<'a> {
         for number in 0..params.clients as u64 {
             let name = format!("load{number}");
             loads.push(rig.load(&GeneratorSpec {
-                seat: Seat {
-                    host: &client(1),
-                    name: &name,
-                    cpu: Some(CLIENT_CPU),
-                    nice: 0,
-                },
+                seat: Seat { host: &client(1), name: &name, cpu: Some(CLIENT_CPU), nice: 0 },
                 tenants: &tenants,
                 keys: params.keys,
                 value_len: params.value_len.into(),
@@ -162,16 +156,9 @@ impl<'a> Bench<'a> {
                 number,
             })?);
         }
-        run.progress
-            .say(format!("{name} write-back: writing all keys"));
+        run.progress.say(format!("{name} write-back: writing all keys"));
         fill(&mut loads[0])?;
-        Ok(Bench {
-            loads,
-            rig,
-            params: params.clone(),
-            name,
-            progress: run.progress,
-        })
+        Ok(Bench { loads, rig, params: params.clone(), name, progress: run.progress })
     }
 
     /// Finds the point of saturation, and measures there and at `load_rate` (none: as the
@@ -198,12 +185,8 @@ impl<'a> Bench<'a> {
             Ok((loss, self.rig.now() - begun, step))
         })?;
         let load_rate = load_rate.unwrap_or(found.rate * self.params.load);
-        let loaded = self.step(
-            write_ratio,
-            load_rate,
-            self.params.settle_s,
-            self.params.seconds,
-        )?;
+        let loaded =
+            self.step(write_ratio, load_rate, self.params.settle_s, self.params.seconds)?;
         Ok(Measurement {
             rate: found.measured.result.throughput(),
             saturated: found.measured,
@@ -243,10 +226,7 @@ impl<'a> Bench<'a> {
         let phase = self.params.phase(write_ratio, rate_each, seconds);
         if warmup_s > 0.0 {
             let seconds = warmup_s;
-            self.run(&Phase {
-                seconds,
-                ..phase.clone()
-            })?;
+            self.run(&Phase { seconds, ..phase.clone() })?;
         }
         let before = self.counted()?;
         let result = merged(&self.run(&phase)?);

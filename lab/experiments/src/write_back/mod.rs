@@ -176,11 +176,7 @@ fn some(counted: &Map<String, Value>) -> Map<String, Value> {
 impl WriteBack {
     fn phase(&self, write_ratio: f64, rate: f64, seconds: f64) -> Phase {
         let churn = (self.churn_s > 0.0).then_some(ChurnSchedule {
-            change: Churn {
-                kind: ChurnKind::HotIn,
-                count: self.churn_keys,
-                among: 0,
-            },
+            change: Churn { kind: ChurnKind::HotIn, count: self.churn_keys, among: 0 },
             every_s: self.churn_s,
         });
         Phase {

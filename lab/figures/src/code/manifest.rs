@@ -143,9 +143,7 @@ pub fn find(
     for entry in fs::read_dir(&here).with_context(context)? {
         let entry = entry.with_context(context)?;
         let name = entry.file_name();
-        let is_code = !["src", "tests", "target"]
-            .iter()
-            .any(|other| name == *other);
+        let is_code = !["src", "tests", "target"].iter().any(|other| name == *other);
         if is_code && entry.file_type().with_context(context)?.is_dir() {
             find(project, &at.join(name), shared, found)?;
         }
@@ -207,10 +205,8 @@ impl WorkspaceManifest {
 fn canonical(value: &Value) -> String {
     match value {
         Value::Table(table) => {
-            let sorted: BTreeMap<&String, String> = table
-                .iter()
-                .map(|(name, value)| (name, canonical(value)))
-                .collect();
+            let sorted: BTreeMap<&String, String> =
+                table.iter().map(|(name, value)| (name, canonical(value))).collect();
             format!("{sorted:?}")
         }
         Value::Array(values) => format!("{:?}", values.iter().map(canonical).collect::<Vec<_>>()),

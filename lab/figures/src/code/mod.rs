@@ -90,10 +90,7 @@ impl Code {
             lock: Lock::read(&project.join("Cargo.lock"))?,
         };
         let of_files = code.experiments.values().flat_map(Experiment::all_runs);
-        let of_crates = code
-            .crates
-            .values()
-            .flat_map(|m| m.runs.iter().chain(m.about.values()));
+        let of_crates = code.crates.values().flat_map(|m| m.runs.iter().chain(m.about.values()));
         let parts = of_files.chain(of_crates).map(String::as_str);
         code.parts = code.crates_of(parts)?;
         Ok(code)
@@ -130,10 +127,7 @@ impl Code {
             None => {
                 let bench = self.crates.get(BENCH);
                 let bench = bench.with_context(|| format!("there is no crate {BENCH}"))?;
-                (
-                    BENCH,
-                    bench.runs.iter().map(String::as_str).collect::<Vec<_>>(),
-                )
+                (BENCH, bench.runs.iter().map(String::as_str).collect::<Vec<_>>())
             }
         };
         let named = command.experiment().unwrap_or(BENCH);
@@ -146,9 +140,7 @@ impl Code {
         let reached = reached.with_context(context)?;
         let mut versions = Versions::new();
         for name in &reached {
-            let version = self
-                .version(name, world, experiment)
-                .with_context(context)?;
+            let version = self.version(name, world, experiment).with_context(context)?;
             versions.insert(name.clone(), version);
         }
         if let Some(experiment) = experiment {
@@ -183,10 +175,8 @@ impl Code {
     /// Of one crate, as a run in this world has it.
     fn version(&self, name: &str, world: World, of: Option<&Experiment>) -> anyhow::Result<String> {
         let manifest = &self.crates[name];
-        let mut others = self
-            .experiments
-            .values()
-            .filter(|e| of.is_none_or(|of| of.name != e.name));
+        let mut others =
+            self.experiments.values().filter(|e| of.is_none_or(|of| of.name != e.name));
         let others: Vec<&Experiment> = others.by_ref().filter(|e| e.of_crate == name).collect();
         let elsewhere = &manifest.only(world.other()).files;
         let counts = |source: &&Source| {
@@ -202,9 +192,7 @@ impl Code {
         // Of other crates; those of its own are among the above.
         let all = || self.sources.values().flatten();
         for path in &manifest.only(world).files {
-            let mut found = all()
-                .filter(|source| source.path.starts_with(path))
-                .peekable();
+            let mut found = all().filter(|source| source.path.starts_with(path)).peekable();
             found.peek().with_context(|| {
                 format!(
                     "{}: [package.metadata.figures] names {}, which is not there",

@@ -9,13 +9,7 @@ use std::{
 use anyhow::Context;
 
 /// Folders of a crate with nothing of what it does.
-const NOT_CODE: [&str; 5] = [
-    "tests",
-    "benches",
-    "examples",
-    "target",
-    "proptest-regressions",
-];
+const NOT_CODE: [&str; 5] = ["tests", "benches", "examples", "target", "proptest-regressions"];
 
 /// A file, without its tests.
 pub struct Source {
@@ -55,10 +49,7 @@ pub fn of(project: &Path, folder: &Path) -> anyhow::Result<Vec<Source>> {
     }
     let is_test = |path: &Path| tests.iter().any(|test| path.starts_with(test));
     texts.retain(|(path, _)| !is_test(path));
-    let source = |(path, text): (PathBuf, Vec<u8>)| Source {
-        path,
-        hash: blake3::hash(&text),
-    };
+    let source = |(path, text): (PathBuf, Vec<u8>)| Source { path, hash: blake3::hash(&text) };
     Ok(texts.into_iter().map(source).collect())
 }
 
@@ -162,20 +153,11 @@ mod tests {
         let of = |path: &str, text: &str| test_modules(Path::new(path), text);
         let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
         let plain = "mod a;\n#[cfg(test)]\nmod fake;\n";
-        assert_eq!(
-            of("c/src/lib.rs", plain),
-            paths(&["c/src/fake", "c/src/fake.rs"])
-        );
-        assert_eq!(
-            of("c/src/x.rs", plain),
-            paths(&["c/src/x/fake", "c/src/x/fake.rs"])
-        );
+        assert_eq!(of("c/src/lib.rs", plain), paths(&["c/src/fake", "c/src/fake.rs"]));
+        assert_eq!(of("c/src/x.rs", plain), paths(&["c/src/x/fake", "c/src/x/fake.rs"]));
         let named = "#[cfg(test)]\n#[path = \"x_tests.rs\"]\nmod tests;\n";
         assert_eq!(of("c/src/x.rs", named), paths(&["c/src/x_tests.rs"]));
-        assert_eq!(
-            of("c/src/x.rs", "#[cfg(test)]\nmod tests {\n}\n"),
-            paths(&[])
-        );
+        assert_eq!(of("c/src/x.rs", "#[cfg(test)]\nmod tests {\n}\n"), paths(&[]));
         assert_eq!(of("c/src/x.rs", "mod tests;\n"), paths(&[]));
     }
 }

@@ -29,10 +29,7 @@ impl Tree {
 
     fn versions(&self, command: &str) -> Versions {
         let command = Command::parse(&format!("shortstop-lab {command}")).unwrap();
-        Code::read(self.0.path())
-            .unwrap()
-            .versions(&command)
-            .unwrap()
+        Code::read(self.0.path()).unwrap().versions(&command).unwrap()
     }
 
     /// `rig` depends on everything; what it runs where, it says.
@@ -73,10 +70,7 @@ impl Tree {
         tree.crate_of("crates/door", "");
         tree.crate_of("crates/agent", "[dependencies]\nwire.workspace = true\n");
         tree.crate_of("crates/world", "[dependencies]\nagent.workspace = true\n");
-        tree.crate_of(
-            "lab/bench",
-            "[package.metadata.figures]\nruns = [\"door\"]\n",
-        );
+        tree.crate_of("lab/bench", "[package.metadata.figures]\nruns = [\"door\"]\n");
         tree.crate_of(
             "crates/rig",
             "[package.metadata.figures]\n\
@@ -87,10 +81,7 @@ impl Tree {
         tree.write("crates/rig/src/kernel/mod.rs", "");
         tree.write("crates/rig/src/sim.rs", "");
         tree.write("crates/world/src/extra.rs", "");
-        for (name, runs) in [
-            ("a", "runs = [\"hash\"]"),
-            ("b", "runs_in_kernel = [\"door\"]"),
-        ] {
+        for (name, runs) in [("a", "runs = [\"hash\"]"), ("b", "runs_in_kernel = [\"door\"]")] {
             let text = format!("name = \"{name}\"\nkind = \"k\"\ntitle = \"t\"\n{runs}\n");
             tree.write(&format!("crates/rig/src/{name}.toml"), &text);
             tree.write(&format!("crates/rig/src/{name}.rs"), "");
@@ -99,13 +90,7 @@ impl Tree {
     }
 }
 
-const ALL: [&str; 5] = [
-    "run a",
-    "run a --world sim",
-    "run b",
-    "run b --world sim",
-    "bench",
-];
+const ALL: [&str; 5] = ["run a", "run a --world sim", "run b", "run b --world sim", "bench"];
 
 #[test]
 fn a_change_reaches_what_runs_it_and_nothing_else() {
@@ -150,10 +135,7 @@ fn tests_and_documents_change_nothing_and_a_name_does() {
     let before = tree.versions("run a");
     tree.write("crates/wire/README.md", "words");
     tree.write("crates/wire/tests/all.rs", "x");
-    tree.append(
-        "crates/wire/Cargo.toml",
-        "more = \"1\"\n[lints]\nworkspace = true\n",
-    );
+    tree.append("crates/wire/Cargo.toml", "more = \"1\"\n[lints]\nworkspace = true\n");
     assert_eq!(tree.versions("run a"), before);
     tree.write("crates/wire/src/tests.rs", "x");
     tree.append("crates/wire/src/lib.rs", "#[cfg(test)]\nmod tests;\n");
@@ -162,11 +144,8 @@ fn tests_and_documents_change_nothing_and_a_name_does() {
     tree.append("crates/wire/src/lib.rs", "#[cfg(test)]\nmod more {\n}\n");
     assert_eq!(tree.versions("run a"), declared);
     let root = tree.0.path();
-    fs::rename(
-        root.join("crates/rig/src/kernel/mod.rs"),
-        root.join("crates/rig/src/kernel/x.rs"),
-    )
-    .unwrap();
+    fs::rename(root.join("crates/rig/src/kernel/mod.rs"), root.join("crates/rig/src/kernel/x.rs"))
+        .unwrap();
     assert_ne!(tree.versions("run a"), declared);
 }
 
@@ -190,21 +169,11 @@ fn packages_count_for_those_that_are_built_with_them() {
         assert_eq!(of, [expected, false], "{name}");
     }
     assert_eq!(
-        changed(
-            "one = \"1\"",
-            "one = { version = \"1\", features = [\"x\"] }",
-            "Cargo.toml"
-        ),
+        changed("one = \"1\"", "one = { version = \"1\", features = [\"x\"] }", "Cargo.toml"),
         [true, false]
     );
-    assert_eq!(
-        changed("package.two", "package.three", "Cargo.toml"),
-        [false, false]
-    );
-    assert_eq!(
-        changed("package.two", "package.wire", "Cargo.toml"),
-        [true, false]
-    );
+    assert_eq!(changed("package.two", "package.three", "Cargo.toml"), [false, false]);
+    assert_eq!(changed("package.two", "package.wire", "Cargo.toml"), [true, false]);
 }
 
 #[test]
@@ -219,25 +188,13 @@ fn what_is_named_and_not_there_is_said() {
         "disciplines/hash/Cargo.toml",
         "[package.metadata.figures]\nkernel.files = [\"gone\"]\n",
     );
-    assert!(
-        error(&tree).contains("disciplines/hash/gone"),
-        "{}",
-        error(&tree)
-    );
+    assert!(error(&tree).contains("disciplines/hash/gone"), "{}", error(&tree));
     let tree = Tree::small();
     tree.append("crates/rig/src/b.toml", "runs = [\"nobody\"]\n");
-    assert!(
-        error(&tree).starts_with("nobody, which"),
-        "{}",
-        error(&tree)
-    );
+    assert!(error(&tree).starts_with("nobody, which"), "{}", error(&tree));
     let tree = Tree::small();
     fs::remove_file(tree.0.path().join("crates/rig/src/a.toml")).unwrap();
-    assert!(
-        error(&tree).contains("run a: no experiment"),
-        "{}",
-        error(&tree)
-    );
+    assert!(error(&tree).contains("run a: no experiment"), "{}", error(&tree));
 }
 
 /// The project that this is a crate of.
@@ -259,14 +216,7 @@ fn copied() -> Tree {
         }
     }
     let tree = Tree(tempfile::tempdir().unwrap());
-    for top in [
-        "bpf",
-        "crates",
-        "disciplines",
-        "lab",
-        "Cargo.toml",
-        "Cargo.lock",
-    ] {
+    for top in ["bpf", "crates", "disciplines", "lab", "Cargo.toml", "Cargo.lock"] {
         copy(&project().join(top), &tree.0.path().join(top));
     }
     tree
@@ -299,9 +249,7 @@ fn experiment_of(name: &str) -> &str {
 fn what_documents_name_runs_what_it_says() {
     let all = all(&project());
     let with = |part: &str| {
-        let with = all
-            .iter()
-            .filter(|(_, versions)| versions.contains_key(part));
+        let with = all.iter().filter(|(_, versions)| versions.contains_key(part));
         with.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(with("gateway"), ["bench"]);
@@ -321,11 +269,7 @@ fn what_documents_name_runs_what_it_says() {
         assert!(!with(part).contains(&"bench"), "{part}");
     }
     let is_simulated = |name: &&str| name.contains("--world sim");
-    let simulated: Vec<&str> = all
-        .keys()
-        .map(String::as_str)
-        .filter(is_simulated)
-        .collect();
+    let simulated: Vec<&str> = all.keys().map(String::as_str).filter(is_simulated).collect();
     assert_eq!(with("sim"), simulated);
     assert!(with("chain").iter().all(|name| is_of_chains(name)));
     // Whoever asks chains, and the load at them, is in their experiments alone.
@@ -361,27 +305,16 @@ fn a_comment_makes_stale_what_runs_it() {
     };
     let comment = "// words\n";
     assert_eq!(stale("crates/gateway/src/lib.rs", comment), ["bench"]);
-    for part in [
-        "src",
-        "wire/src",
-        "client/src",
-        "loads/src",
-        "experiments/src",
-    ] {
+    for part in ["src", "wire/src", "client/src", "loads/src", "experiments/src"] {
         let chain = stale(&format!("{CHAIN}/{part}/lib.rs"), comment);
         assert!(
             !chain.is_empty() && chain.iter().all(|name| is_of_chains(name)),
             "{part}: {chain:?}"
         );
     }
-    assert_eq!(
-        stale("crates/control/src/lib.rs", comment).len(),
-        before.len() - 1
-    );
+    assert_eq!(stale("crates/control/src/lib.rs", comment).len(), before.len() - 1);
     let of_world = |is_sim: bool| {
-        let names = before
-            .keys()
-            .filter(|name| name.contains("--world sim") == is_sim);
+        let names = before.keys().filter(|name| name.contains("--world sim") == is_sim);
         names.cloned().collect::<Vec<_>>()
     };
     assert_eq!(stale("lab/sim/src/lib.rs", comment), of_world(true));
@@ -413,10 +346,8 @@ fn nobody_uses_what_is_an_experiments_own() {
         let module = stem.file_name().unwrap().to_string_lossy().into_owned();
         let sources = &code.sources[&experiment.of_crate];
         let is_rust = |s: &&Source| s.path.extension().is_some_and(|e| e == "rs");
-        let (own, others): (Vec<_>, Vec<_>) = sources
-            .iter()
-            .filter(is_rust)
-            .partition(|s| experiment.owns(&s.path));
+        let (own, others): (Vec<_>, Vec<_>) =
+            sources.iter().filter(is_rust).partition(|s| experiment.owns(&s.path));
         if own.is_empty() {
             continue;
         }

@@ -11,27 +11,11 @@ use super::*;
 
 fn op(client: u32, times: (u64, u64), need: Need, effect: Effect) -> Operation {
     let (call_ns, return_ns) = (times.0, Some(times.1));
-    Operation {
-        client,
-        key: 0,
-        call_ns,
-        return_ns,
-        need,
-        effect,
-        lapse: None,
-    }
+    Operation { client, key: 0, call_ns, return_ns, need, effect, lapse: None }
 }
 
 fn open(client: u32, call_ns: u64, need: Need, effect: Effect) -> Operation {
-    Operation {
-        client,
-        key: 0,
-        call_ns,
-        return_ns: None,
-        need,
-        effect,
-        lapse: None,
-    }
+    Operation { client, key: 0, call_ns, return_ns: None, need, effect, lapse: None }
 }
 
 fn write(client: u32, times: (u64, u64), value: u64) -> Operation {
@@ -51,31 +35,13 @@ fn bad_histories_are_caught() {
     let delete = op(1, (5, 6), Need::Present, Effect::Delete);
     let swap = |client, times, from, to| op(client, times, Need::Value(from), Effect::Write(to));
     let bad: [(&str, Vec<Operation>); 6] = [
-        (
-            "stale read",
-            vec![write(0, (1, 2), 1), write(0, (3, 4), 2), read(1, (5, 6), 1)],
-        ),
+        ("stale read", vec![write(0, (1, 2), 1), write(0, (3, 4), 2), read(1, (5, 6), 1)]),
         (
             "new, then old",
-            vec![
-                write(0, (1, 2), 1),
-                write(0, (3, 9), 2),
-                read(1, (4, 5), 2),
-                read(2, (6, 7), 1),
-            ],
+            vec![write(0, (1, 2), 1), write(0, (3, 9), 2), read(1, (4, 5), 2), read(2, (6, 7), 1)],
         ),
-        (
-            "lost update",
-            vec![
-                write(0, (1, 2), 1),
-                swap(1, (3, 6), 1, 2),
-                swap(2, (4, 7), 1, 3),
-            ],
-        ),
-        (
-            "resurrected delete",
-            vec![write(0, (1, 2), 1), delete, read(2, (7, 8), 1)],
-        ),
+        ("lost update", vec![write(0, (1, 2), 1), swap(1, (3, 6), 1, 2), swap(2, (4, 7), 1, 3)]),
+        ("resurrected delete", vec![write(0, (1, 2), 1), delete, read(2, (7, 8), 1)]),
         ("value from nowhere", vec![read(1, (5, 6), 7)]),
         (
             "an open write twice",
@@ -107,12 +73,7 @@ fn good_histories_pass() {
         ),
         (
             "concurrent writes in either order",
-            vec![
-                write(0, (1, 9), 1),
-                write(1, (2, 8), 2),
-                read(2, (3, 4), 2),
-                read(2, (5, 6), 1),
-            ],
+            vec![write(0, (1, 9), 1), write(1, (2, 8), 2), read(2, (3, 4), 2), read(2, (5, 6), 1)],
         ),
         (
             "an open delete explains an absence",
@@ -132,10 +93,7 @@ fn good_histories_pass() {
 /// A write whose value may be gone from `lapse.0` on, and is gone at `lapse.1`.
 fn passing(client: u32, times: (u64, u64), value: u64, lapse: (u64, u64)) -> Operation {
     Operation {
-        lapse: Some(Lapse {
-            from_ns: lapse.0,
-            until_ns: Some(lapse.1),
-        }),
+        lapse: Some(Lapse { from_ns: lapse.0, until_ns: Some(lapse.1) }),
         ..write(client, times, value)
     }
 }
@@ -152,17 +110,9 @@ fn values_that_live_for_a_while_end_then_and_not_before() {
         ("gone after", vec![first, absent(1, (30, 31))]),
         (
             "gone at the store, still there in a copy",
-            vec![
-                first,
-                absent(1, (11, 12)),
-                read(2, (13, 14), 1),
-                absent(1, (15, 16)),
-            ],
+            vec![first, absent(1, (11, 12)), read(2, (13, 14), 1), absent(1, (15, 16))],
         ),
-        (
-            "overwritten for good",
-            vec![first, write(1, (5, 6), 2), read(2, (30, 31), 2)],
-        ),
+        ("overwritten for good", vec![first, write(1, (5, 6), 2), read(2, (30, 31), 2)]),
         (
             "an open swap came just before the end",
             vec![
@@ -183,22 +133,12 @@ fn values_that_live_for_a_while_end_then_and_not_before() {
     let bad: [(&str, Vec<Operation>); 6] = [
         ("gone too early", vec![first, absent(1, (5, 6))]),
         ("there too late", vec![first, read(1, (21, 22), 1)]),
-        (
-            "swapped after the end",
-            vec![first, swap(1, (21, 22), 1, 2)],
-        ),
+        ("swapped after the end", vec![first, swap(1, (21, 22), 1, 2)]),
         (
             "a copy after something else was written",
-            vec![
-                first,
-                op(1, (11, 12), Need::Absent, Effect::Write(2)),
-                read(2, (13, 14), 1),
-            ],
+            vec![first, op(1, (11, 12), Need::Absent, Effect::Write(2)), read(2, (13, 14), 1)],
         ),
-        (
-            "another's life",
-            vec![first, write(1, (5, 6), 2), absent(2, (30, 31))],
-        ),
+        ("another's life", vec![first, write(1, (5, 6), 2), absent(2, (30, 31))]),
         (
             "gone, and swapped at the store",
             vec![first, absent(1, (11, 12)), swap(2, (13, 14), 1, 2)],
@@ -286,20 +226,12 @@ fn stateright_says(history: &[Operation]) -> bool {
             // Doubled times leave room for what comes right after.
             add(nobody, lapse.from_ns, lapse.until_ns, Event::Lapse(value));
             if let Some(until_ns) = lapse.until_ns {
-                add(
-                    nobody + 1,
-                    until_ns + 1,
-                    Some(until_ns + 1),
-                    Event::Fade(value),
-                );
+                add(nobody + 1, until_ns + 1, Some(until_ns + 1), Event::Fade(value));
             }
         }
     }
     events.sort_by_key(|(at, is_return, ..)| (*at, *is_return));
-    let mut tester = LinearizabilityTester::new(Key {
-        state: None,
-        ghost: None,
-    });
+    let mut tester = LinearizabilityTester::new(Key { state: None, ghost: None });
     for (_, is_return, client, event) in events {
         if is_return {
             tester.on_return(client, ()).unwrap();
@@ -317,14 +249,7 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
         2 => Just(Need::Any), 1 => Just(Need::Absent), 1 => Just(Need::Present),
         4 => (0..5u64).prop_map(Need::Value),
     ];
-    let one = (
-        0..4u32,
-        0..20u64,
-        1..12u64,
-        need,
-        0..3u8,
-        prop::bool::weighted(0.15),
-    );
+    let one = (0..4u32, 0..20u64, 1..12u64, need, 0..3u8, prop::bool::weighted(0.15));
     prop::collection::vec(one, 1..9).prop_map(|raw| {
         let mut busy_until = [Some(0u64); 4];
         let mut history = vec![];
@@ -341,11 +266,7 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
             // Stateright lets an open operation take part only as its specification allows without
             // a return.
             let need = if is_open { Need::Any } else { need };
-            let effect = if is_open {
-                Effect::Write(i as u64 % 5)
-            } else {
-                effect
-            };
+            let effect = if is_open { Effect::Write(i as u64 % 5) } else { effect };
             let return_ns = (!is_open).then_some(call_ns + 2 * long - 1);
             busy_until[client as usize] = return_ns.map(|at| at / 2 + 1);
             history.push(Operation {
@@ -461,13 +382,8 @@ fn spoiled(mut history: Vec<Operation>, rng: &mut SeededRng) -> Vec<Operation> {
     let at = rng.random_range(0..history.len());
     let operation = &mut history[at];
     match &mut operation.lapse {
-        Some(Lapse {
-            until_ns: Some(until_ns),
-            from_ns,
-        }) => {
-            *until_ns = until_ns
-                .saturating_sub(8 * rng.random_range(0..8))
-                .max(*from_ns + 5)
+        Some(Lapse { until_ns: Some(until_ns), from_ns }) => {
+            *until_ns = until_ns.saturating_sub(8 * rng.random_range(0..8)).max(*from_ns + 5)
         }
         _ if operation.need == Need::Any => operation.need = Need::Absent,
         _ if rng.random() => operation.need = Need::Absent,

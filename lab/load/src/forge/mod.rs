@@ -48,14 +48,9 @@ mod tests {
     #[test]
     fn what_is_spoiled_fits_no_secret() {
         let secret = Secret([3; 16]);
-        let header = Header {
-            tenant: 7,
-            ..Header::new(Op::ReadRequest)
-        };
+        let header = Header { tenant: 7, ..Header::new(Op::ReadRequest) };
         let mut genuine = vec![];
-        Packet::new(header, b"key", &[])
-            .encode(&secret, &mut genuine)
-            .unwrap();
+        Packet::new(header, b"key", &[]).encode(&secret, &mut genuine).unwrap();
         let mut rng = rng(1, "forge");
         let mut own = 0;
         for _ in 0..1000 {
@@ -66,9 +61,6 @@ mod tests {
             assert_ne!(bytes[TAG], genuine[TAG]);
             assert_ne!(packet.header.tenant, TENANT_OPEN);
         }
-        assert!(
-            (400..600).contains(&own),
-            "{own} of 1000 in the tenant's name"
-        );
+        assert!((400..600).contains(&own), "{own} of 1000 in the tenant's name");
     }
 }

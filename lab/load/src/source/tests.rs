@@ -31,19 +31,13 @@ fn config(keys: usize) -> LoadConfig {
 /// An honest store's answer.
 fn answer(datagram: &[u8], version: u64, lengths: &Lengths) -> Vec<u8> {
     let packet = Packet::decode(datagram).unwrap();
-    let header = Header {
-        op: packet.header.op.reply().unwrap(),
-        version,
-        ..packet.header
-    };
+    let header = Header { op: packet.header.op.reply().unwrap(), version, ..packet.header };
     let value = match packet.header.op {
         Op::ReadRequest => populated_value(packet.key, lengths.of(packet.header.key_hash)),
         _ => vec![],
     };
     let mut bytes = vec![];
-    Packet::new(header, packet.key, &value)
-        .encode(&Secret::NONE, &mut bytes)
-        .unwrap();
+    Packet::new(header, packet.key, &value).encode(&Secret::NONE, &mut bytes).unwrap();
     bytes
 }
 
@@ -61,10 +55,7 @@ fn run(source: &mut Source, phase: &Phase, delay_ns: impl Fn(u64) -> Option<u64>
         source.due(now, &mut |store, bytes| {
             assert_eq!(store, 0);
             if let Some(delay_ns) = delay_ns(sent.len() as u64) {
-                arrivals.insert((
-                    now + delay_ns,
-                    answer(bytes, 1 + sent.len() as u64, &lengths),
-                ));
+                arrivals.insert((now + delay_ns, answer(bytes, 1 + sent.len() as u64, &lengths)));
             }
             sent.push((now, bytes.to_vec()));
         });
@@ -104,14 +95,8 @@ fn requests_of_an_open_loop_leave_at_their_arrival_times() {
 #[test]
 fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
     let mix: Lengths = "64x82,1024x18".parse().unwrap();
-    let mixed = LoadConfig {
-        value_len: mix.clone(),
-        ..config(1000)
-    };
-    let phase = Phase {
-        write_ratio: 0.2,
-        ..Phase::reads(Popularity::Uniform, 10_000.0, 0.0, 1.0)
-    };
+    let mixed = LoadConfig { value_len: mix.clone(), ..config(1000) };
+    let phase = Phase { write_ratio: 0.2, ..Phase::reads(Popularity::Uniform, 10_000.0, 0.0, 1.0) };
     let mut source = Source::new(mixed, 9).unwrap();
     let (sent, result) = run(&mut source, &phase, |_| Some(MS));
     assert_eq!(result.unwrap().wrong_values, 0);
@@ -125,9 +110,7 @@ fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
     let mut asked = vec![];
     other.due(500 * MS, &mut |_, bytes| asked.push(bytes.to_vec()));
     let store = other.config.cluster.stores[0].address;
-    asked
-        .iter()
-        .for_each(|bytes| other.take(&answer(bytes, 1, &65.into()), store, 501 * MS));
+    asked.iter().for_each(|bytes| other.take(&answer(bytes, 1, &65.into()), store, 501 * MS));
     let run = other.run.as_deref().unwrap();
     let reads = asked.len() as u64 - run.result.writes_answered;
     assert_eq!((run.result.wrong_values, reads > 0), (reads, true));
@@ -137,10 +120,10 @@ fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
 fn a_read_is_answered_by_its_home_or_by_the_store_that_the_answer_names() {
     let stores = ["10.0.0.1:7117", "10.0.0.2:7117"].map(|s| s.parse().unwrap());
     let mut config = config(10);
-    config.cluster.stores.push(wire::Store {
-        address: stores[1],
-        ..config.cluster.stores[0].clone()
-    });
+    config
+        .cluster
+        .stores
+        .push(wire::Store { address: stores[1], ..config.cluster.stores[0].clone() });
     // (parts that write, the answer's node, where it comes from, whether it is one)
     for (write_ratio, node, from, is_answer) in [
         (0.0, 0, stores[0], true),
@@ -153,23 +136,15 @@ fn a_read_is_answered_by_its_home_or_by_the_store_that_the_answer_names() {
         (1.0, 0x8001, stores[1], false),
     ] {
         let mut source = Source::new(config.clone(), 9).unwrap();
-        let phase = Phase {
-            write_ratio,
-            ..Phase::reads(Popularity::Uniform, 1000.0, 0.0, 1.0)
-        };
+        let phase = Phase { write_ratio, ..Phase::reads(Popularity::Uniform, 1000.0, 0.0, 1.0) };
         source.begin(&phase, 0).unwrap();
         let mut asked = vec![];
         source.due(5 * MS, &mut |_, bytes| asked.push(bytes.to_vec()));
         let answer = answer(&asked[0], 1, &64.into());
         let packet = Packet::decode(&answer).unwrap();
         let mut named = vec![];
-        let header = Header {
-            node,
-            ..packet.header
-        };
-        Packet::new(header, packet.key, packet.value)
-            .encode(&Secret::NONE, &mut named)
-            .unwrap();
+        let header = Header { node, ..packet.header };
+        Packet::new(header, packet.key, packet.value).encode(&Secret::NONE, &mut named).unwrap();
         source.take(&named, from, 6 * MS);
         let result = &source.run.as_deref().unwrap().result;
         let row = (write_ratio, node, from);
@@ -179,10 +154,8 @@ fn a_read_is_answered_by_its_home_or_by_the_store_that_the_answer_names() {
 
 #[test]
 fn a_closed_loop_sends_when_an_answer_comes_or_is_given_up() {
-    let phase = Phase {
-        arrivals: Arrivals::Closed(4),
-        ..Phase::reads(Popularity::Uniform, 1.0, 0.0, 1.0)
-    };
+    let phase =
+        Phase { arrivals: Arrivals::Closed(4), ..Phase::reads(Popularity::Uniform, 1.0, 0.0, 1.0) };
     let mut source = Source::new(config(1000), 9).unwrap();
     let (_, result) = run(&mut source, &phase, |_| Some(MS));
     assert_eq!(result.unwrap().answered, 4 * 1000);
@@ -195,11 +168,7 @@ fn a_closed_loop_sends_when_an_answer_comes_or_is_given_up() {
 fn popularity_changes_on_time() {
     let phase = Phase {
         churn: Some(ChurnSchedule {
-            change: Churn {
-                kind: ChurnKind::HotIn,
-                count: 10,
-                among: 0,
-            },
+            change: Churn { kind: ChurnKind::HotIn, count: 10, among: 0 },
             every_s: 0.2,
         }),
         ..Phase::reads(Popularity::Zipf(0.9), 100.0, 0.0, 1.0)
@@ -228,15 +197,11 @@ fn every_key_is_asked_for_until_it_is_answered() {
 #[test]
 fn many_keys_are_asked_for_without_a_table() {
     let mut source = Source::new(config(100_000_000), 9).unwrap();
-    let phase = Phase {
-        write_ratio: 0.1,
-        ..Phase::reads(Popularity::Zipf(0.99), 10_000.0, 0.0, 0.3)
-    };
+    let phase =
+        Phase { write_ratio: 0.1, ..Phase::reads(Popularity::Zipf(0.99), 10_000.0, 0.0, 0.3) };
     let (sent, result) = run(&mut source, &phase, |_| None);
     assert!(result.unwrap().sent > 2500);
-    let far = sent
-        .iter()
-        .filter(|(_, bytes)| bytes[80..96] > b"key0000050000000"[..]);
+    let far = sent.iter().filter(|(_, bytes)| bytes[80..96] > b"key0000050000000"[..]);
     assert!(far.count() > 500);
 }
 

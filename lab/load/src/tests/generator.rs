@@ -24,12 +24,7 @@ type Answer = fn(&Packet, u64) -> Option<(Header, Vec<u8>)>;
 
 fn reply(packet: &Packet, version: u64) -> Header {
     let op = packet.header.op.reply().unwrap();
-    Header {
-        op,
-        version,
-        status: Status::Ok,
-        ..packet.header
-    }
+    Header { op, version, status: Status::Ok, ..packet.header }
 }
 
 fn honest(packet: &Packet, _: u64) -> Option<(Header, Vec<u8>)> {
@@ -136,9 +131,7 @@ fn measure_on_loopback(
     phases: &[Phase],
 ) -> Vec<PhaseResult> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let config = config(socket.local_addr().unwrap(), ids);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -163,10 +156,7 @@ fn measure_on_loopback(
 }
 
 fn reads(arrivals: Arrivals) -> Phase {
-    Phase {
-        arrivals,
-        ..Phase::reads(Popularity::Zipf(0.99), 1.0, 0.05, 0.3)
-    }
+    Phase { arrivals, ..Phase::reads(Popularity::Zipf(0.99), 1.0, 0.05, 0.3) }
 }
 
 /// Each request has one end, and stands in one interval.
@@ -174,11 +164,7 @@ fn counted_once(result: &PhaseResult) {
     assert_eq!(result.sent, result.answered + result.lost);
     assert_eq!((result.cached, result.wrong(), result.not_found), (0, 0, 0));
     let sum = |f: fn(&crate::Interval) -> u32| {
-        result
-            .intervals
-            .iter()
-            .map(|i| u64::from(f(i)))
-            .sum::<u64>()
+        result.intervals.iter().map(|i| u64::from(f(i))).sum::<u64>()
     };
     assert_eq!(result.intervals.len(), 6);
     assert_eq!(sum(|i| i.sent), result.sent);
@@ -218,11 +204,7 @@ fn on_sockets_keys_are_filled_and_swept_and_each_request_is_counted_once() {
 fn silence_is_loss() {
     let every_third = |packet: &Packet, count| (count % 3 != 0).then(|| honest(packet, 0))?;
     let result = measure(every_third, reads(Arrivals::Open(5000.0)));
-    assert!(
-        (result.loss() - 1.0 / 3.0).abs() < 0.05,
-        "{} lost",
-        result.loss()
-    );
+    assert!((result.loss() - 1.0 / 3.0).abs() < 0.05, "{} lost", result.loss());
     assert_eq!(result.sent, result.answered + result.lost);
 }
 
@@ -237,13 +219,7 @@ fn a_closed_loop_keeps_going() {
 fn cached_answers_are_told_apart() {
     let cached = |packet: &Packet, count| {
         let (header, value) = honest(packet, count)?;
-        Some((
-            Header {
-                flags: Flags::CACHED,
-                ..header
-            },
-            value,
-        ))
+        Some((Header { flags: Flags::CACHED, ..header }, value))
     };
     let result = measure(cached, reads(Arrivals::Open(2000.0)));
     assert_eq!(result.cached, result.answered);
@@ -268,10 +244,7 @@ fn a_write_that_reads_do_not_see_is_noticed() {
         Op::WriteRequest => Some((reply(packet, count + 1), vec![])),
         _ => honest(packet, count),
     };
-    let phase = Phase {
-        write_ratio: 0.3,
-        ..reads(Arrivals::Open(3000.0))
-    };
+    let phase = Phase { write_ratio: 0.3, ..reads(Arrivals::Open(3000.0)) };
     let result = measure(forgetful, phase);
     assert!(result.writes_answered > 0 && result.wrong_values > 0);
 }
@@ -279,13 +252,7 @@ fn a_write_that_reads_do_not_see_is_noticed() {
 #[test]
 fn refusals_are_losses() {
     let refuse = |packet: &Packet, _| {
-        Some((
-            Header {
-                status: Status::TryAgain,
-                ..reply(packet, 0)
-            },
-            vec![],
-        ))
+        Some((Header { status: Status::TryAgain, ..reply(packet, 0) }, vec![]))
     };
     let result = measure(refuse, reads(Arrivals::Open(1000.0)));
     assert_eq!((result.refused, result.answered), (result.lost, 0));
@@ -296,38 +263,21 @@ fn refusals_are_losses() {
 fn keeping(mix_tenants_up: bool) -> impl FnMut(&Packet, u64) -> Option<(Header, Vec<u8>)> + Send {
     let mut values = HashMap::<(u32, Vec<u8>), (u64, Vec<u8>)>::new();
     move |packet, count| {
-        let tenant = if mix_tenants_up {
-            0
-        } else {
-            packet.header.tenant
-        };
+        let tenant = if mix_tenants_up { 0 } else { packet.header.tenant };
         let key = (tenant, packet.key.to_vec());
         if packet.header.op == Op::WriteRequest {
             values.insert(key, (count, packet.value.to_vec()));
             return Some((reply(packet, count), vec![]));
         }
         let (version, value) = values.get(&key).cloned().unwrap_or_default();
-        let status = if value.is_empty() {
-            Status::NotFound
-        } else {
-            Status::Ok
-        };
-        Some((
-            Header {
-                status,
-                ..reply(packet, version)
-            },
-            value,
-        ))
+        let status = if value.is_empty() { Status::NotFound } else { Status::Ok };
+        Some((Header { status, ..reply(packet, version) }, value))
     }
 }
 
 #[test]
 fn tenants_share_the_load_and_see_their_own_values() {
-    let few = Phase {
-        tenants: 2,
-        ..reads(Arrivals::Open(4000.0))
-    };
+    let few = Phase { tenants: 2, ..reads(Arrivals::Open(4000.0)) };
     let phases = [Phase::fill(32, 10.0), few, reads(Arrivals::Open(4000.0))];
     let results = measure_all(&[7, 8, 9], keeping(false), &phases);
     assert_eq!(results[0].answered, 3000);
@@ -368,10 +318,7 @@ fn a_census_reads_each_key_once() {
     let phases = [Phase::fill(32, 10.0), Phase::census(32, 10.0)];
     let results = measure_all(&[7, 8], caching, &phases);
     for tenant in &results[1].tenants {
-        assert_eq!(
-            (tenant.sent, tenant.answered, tenant.cached),
-            (1000, 1000, 100)
-        );
+        assert_eq!((tenant.sent, tenant.answered, tenant.cached), (1000, 1000, 100));
     }
     assert_eq!(results[1].wrong(), 0);
 }
@@ -381,13 +328,7 @@ fn a_fill_goes_on_until_all_is_written() {
     let mut store = keeping(false);
     let grudging = move |packet: &Packet, count| match count % 3 {
         0 => None,
-        1 => Some((
-            Header {
-                status: Status::TryAgain,
-                ..reply(packet, 0)
-            },
-            vec![],
-        )),
+        1 => Some((Header { status: Status::TryAgain, ..reply(packet, 0) }, vec![])),
         _ => store(packet, count),
     };
     let results = measure_all(&[7], grudging, &[Phase::fill(64, 30.0)]);
@@ -397,21 +338,11 @@ fn a_fill_goes_on_until_all_is_written() {
 
 #[test]
 fn forged_requests_that_are_answered_are_noticed() {
-    let forge = Phase {
-        kind: PhaseKind::Forge,
-        ..reads(Arrivals::Open(2000.0))
-    };
+    let forge = Phase { kind: PhaseKind::Forge, ..reads(Arrivals::Open(2000.0)) };
     let gullible = measure_all(&[7], keeping(false), std::slice::from_ref(&forge));
     assert!(gullible[0].forged_accepted > 0);
-    let wary = |packet: &Packet, _| {
-        Some((
-            Header {
-                status: Status::Denied,
-                ..reply(packet, 0)
-            },
-            vec![],
-        ))
-    };
+    let wary =
+        |packet: &Packet, _| Some((Header { status: Status::Denied, ..reply(packet, 0) }, vec![]));
     let results = measure_all(&[7], wary, &[forge]);
     assert_eq!(results[0].forged_accepted, 0);
     assert_eq!(results[0].refused, results[0].sent);

@@ -214,60 +214,26 @@ mod tests {
     }
 
     fn computed(n: usize, seed: u64) -> Permutation {
-        Permutation(Kind::Computed(ComputedPermutation::new(
-            n,
-            &mut rng(seed, "permutation"),
-        )))
+        Permutation(Kind::Computed(ComputedPermutation::new(n, &mut rng(seed, "permutation"))))
     }
 
     #[test]
     fn hot_in_and_hot_out_by_hand() {
         let mut rng = rng(1, "churn");
         let mut p = ordered(5);
-        p.change(
-            Churn {
-                kind: ChurnKind::HotIn,
-                count: 2,
-                among: 0,
-            },
-            &mut rng,
-        );
+        p.change(Churn { kind: ChurnKind::HotIn, count: 2, among: 0 }, &mut rng);
         assert_eq!(keys(&p), [3, 4, 0, 1, 2]);
-        p.change(
-            Churn {
-                kind: ChurnKind::HotOut,
-                count: 1,
-                among: 0,
-            },
-            &mut rng,
-        );
+        p.change(Churn { kind: ChurnKind::HotOut, count: 1, among: 0 }, &mut rng);
         assert_eq!(keys(&p), [4, 0, 1, 2, 3]);
-        p.change(
-            Churn {
-                kind: ChurnKind::Swap,
-                count: 2,
-                among: 0,
-            },
-            &mut rng,
-        );
+        p.change(Churn { kind: ChurnKind::Swap, count: 2, among: 0 }, &mut rng);
         assert_eq!(keys(&p), [2, 3, 1, 4, 0]);
     }
 
     #[test]
     fn random_replaces_that_many_of_the_top() {
         let mut p = ordered(1000);
-        p.change(
-            Churn {
-                kind: ChurnKind::Random,
-                count: 20,
-                among: 100,
-            },
-            &mut rng(3, "churn"),
-        );
-        assert_eq!(
-            keys(&p)[..100].iter().filter(|key| **key >= 100).count(),
-            20
-        );
+        p.change(Churn { kind: ChurnKind::Random, count: 20, among: 100 }, &mut rng(3, "churn"));
+        assert_eq!(keys(&p)[..100].iter().filter(|key| **key >= 100).count(), 20);
     }
 
     #[test]
@@ -275,24 +241,15 @@ mod tests {
         let (p, n) = (computed(100_000_000, 3), 100_000_000.0);
         assert_ne!(p, computed(100_000_000, 4));
         for first in [0, 5_000_000, 99_000_000] {
-            let some: Vec<f64> = (first..first + 10_000)
-                .map(|r| f64::from(p.key(r)))
-                .collect();
+            let some: Vec<f64> = (first..first + 10_000).map(|r| f64::from(p.key(r))).collect();
             let mean = some.iter().sum::<f64>() / 1e4 / n;
             assert!((mean - 0.5).abs() < 0.015, "mean {mean}");
             // Neighbours are not neighbours: of 16 buckets, each pair is as likely as any other.
             let bucket = |key: f64| (key / n * 16.0) as usize;
             let mut pairs = [0u32; 256];
-            some.windows(2)
-                .for_each(|w| pairs[bucket(w[0]) * 16 + bucket(w[1])] += 1);
-            let chi: f64 = pairs
-                .iter()
-                .map(|c| (f64::from(*c) - 39.06).powi(2) / 39.06)
-                .sum();
-            assert!(
-                (150.0..380.0).contains(&chi),
-                "{chi} for 255 degrees of freedom"
-            );
+            some.windows(2).for_each(|w| pairs[bucket(w[0]) * 16 + bucket(w[1])] += 1);
+            let chi: f64 = pairs.iter().map(|c| (f64::from(*c) - 39.06).powi(2) / 39.06).sum();
+            assert!((150.0..380.0).contains(&chi), "{chi} for 255 degrees of freedom");
         }
     }
 

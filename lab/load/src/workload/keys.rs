@@ -31,12 +31,7 @@ pub struct KeySpace {
 impl KeySpace {
     /// The first `n` keys, hashed for a tenant. 32 bytes per key, for at most [`MOST_IN_MEMORY`].
     pub fn new(n: usize, tenant: u32, secret: &Secret) -> KeySpace {
-        let mut space = KeySpace {
-            n,
-            tenant,
-            secret: *secret,
-            keys: vec![],
-        };
+        let mut space = KeySpace { n, tenant, secret: *secret, keys: vec![] };
         if n <= MOST_IN_MEMORY {
             space.keys = (0..n as u64).map(|index| space.make(index)).collect();
         }
@@ -75,10 +70,7 @@ impl KeySpace {
 
     fn make(&self, index: u64) -> Key {
         let bytes = key_bytes(index);
-        Key {
-            bytes,
-            hash: self.secret.key_hash(self.tenant, &bytes),
-        }
+        Key { bytes, hash: self.secret.key_hash(self.tenant, &bytes) }
     }
 }
 

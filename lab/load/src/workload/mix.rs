@@ -32,12 +32,7 @@ impl ValueMix {
 
     /// The longest length, at least `default`.
     pub fn longest(&self, default: usize) -> usize {
-        self.lengths
-            .iter()
-            .map(|(len, _)| *len)
-            .max()
-            .unwrap_or(0)
-            .max(default)
+        self.lengths.iter().map(|(len, _)| *len).max().unwrap_or(0).max(default)
     }
 }
 
@@ -69,10 +64,7 @@ pub fn populated_value(key: &[u8], len: usize) -> Vec<u8> {
 /// populated ones.
 pub fn write_value(key: &[u8], stamp: Stamp, value: &mut [u8]) {
     if value.len() < key.len() + 16 {
-        value
-            .iter_mut()
-            .zip(key.iter().cycle())
-            .for_each(|(to, from)| *to = *from);
+        value.iter_mut().zip(key.iter().cycle()).for_each(|(to, from)| *to = *from);
         return;
     }
     let (head, rest) = value.split_at_mut(key.len());
@@ -93,18 +85,10 @@ pub fn check_value(key: &[u8], value: &[u8]) -> Check {
         let stamp = &words[..8];
         let whole = words.chunks(8).all(|word| *word == stamp[..word.len()]);
         let number = u64::from_be_bytes(stamp.try_into().expect("eight bytes"));
-        return if whole {
-            Check::Written(Stamp(number))
-        } else {
-            Check::Wrong
-        };
+        return if whole { Check::Written(Stamp(number)) } else { Check::Wrong };
     }
     let repeated = n > 0 && value.chunks(n).all(|chunk| *chunk == key[..chunk.len()]);
-    if repeated {
-        Check::Populated
-    } else {
-        Check::Wrong
-    }
+    if repeated { Check::Populated } else { Check::Wrong }
 }
 
 #[cfg(test)]
@@ -119,11 +103,7 @@ mod tests {
     #[test]
     fn populated_and_written_values_are_told_apart() {
         for len in [1, 16, 31, 32, 33, 128, 1000] {
-            assert_eq!(
-                check_value(KEY, &populated_value(KEY, len)),
-                Check::Populated,
-                "{len}"
-            );
+            assert_eq!(check_value(KEY, &populated_value(KEY, len)), Check::Populated, "{len}");
         }
         for len in [32, 33, 40, 128, 1001] {
             let mut value = vec![0; len];
@@ -140,31 +120,18 @@ mod tests {
         old[64..].copy_from_slice(&new[64..]);
         assert_eq!(check_value(KEY, &old), Check::Wrong);
         assert_eq!(check_value(b"key0000000000043", &new), Check::Wrong);
-        assert_eq!(
-            check_value(KEY, &populated_value(b"key0000000000043", 128)),
-            Check::Wrong
-        );
+        assert_eq!(check_value(KEY, &populated_value(b"key0000000000043", 128)), Check::Wrong);
         assert_eq!(check_value(b"", &new), Check::Wrong);
     }
 
     #[test]
     fn lengths_follow_their_weights() {
-        let mix = ValueMix {
-            lengths: vec![(64, 3.0), (1024, 1.0)],
-        };
+        let mix = ValueMix { lengths: vec![(64, 3.0), (1024, 1.0)] };
         let mut rng = rng(5, "mix");
-        let large = (0..40_000)
-            .filter(|_| mix.draw(128, &mut rng) == 1024)
-            .count();
-        assert!(
-            (9_600..10_400).contains(&large),
-            "{large} of 40000 instead of about 10000"
-        );
+        let large = (0..40_000).filter(|_| mix.draw(128, &mut rng) == 1024).count();
+        assert!((9_600..10_400).contains(&large), "{large} of 40000 instead of about 10000");
         assert_eq!(ValueMix::default().draw(128, &mut rng), 128);
-        assert_eq!(
-            (mix.longest(128), ValueMix::default().longest(128)),
-            (1024, 128)
-        );
+        assert_eq!((mix.longest(128), ValueMix::default().longest(128)), (1024, 128));
     }
 
     proptest! {

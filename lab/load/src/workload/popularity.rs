@@ -132,10 +132,7 @@ mod tests {
     fn long_sums_are_right_without_summing() {
         for theta in [0.0, 0.5, 0.99, 1.0, 1.2] {
             let n = 3 * SUMMED;
-            let summed: f64 = (SUMMED + 1..=n)
-                .rev()
-                .map(|r| (r as f64).powf(-theta))
-                .sum();
+            let summed: f64 = (SUMMED + 1..=n).rev().map(|r| (r as f64).powf(-theta)).sum();
             let error = (tail_of_zipf(theta, n) / summed - 1.0).abs();
             assert!(error < 1e-10, "{theta}: {error}");
             let all: f64 = Popularity::Zipf(theta).chances(n).sum();
@@ -167,20 +164,13 @@ mod tests {
     #[test]
     fn every_rank_can_be_drawn_and_no_other() {
         let mut rng = rng(2, "ranks");
-        for popularity in [
-            Popularity::Uniform,
-            Popularity::Zipf(0.0),
-            Popularity::Zipf(1.0),
-        ] {
+        for popularity in [Popularity::Uniform, Popularity::Zipf(0.0), Popularity::Zipf(1.0)] {
             let one = Ranks::new(popularity, 1).unwrap();
             assert!((0..100).all(|_| one.draw(&mut rng) == 0));
             let some = Ranks::new(popularity, 5).unwrap();
             let mut seen = [0; 5];
             (0..1000).for_each(|_| seen[some.draw(&mut rng) as usize] += 1);
-            assert!(
-                seen.iter().all(|count| *count > 0),
-                "{popularity:?}: {seen:?}"
-            );
+            assert!(seen.iter().all(|count| *count > 0), "{popularity:?}: {seen:?}");
         }
         assert!(Ranks::new(Popularity::Uniform, 0).is_err());
         assert!(Ranks::new(Popularity::Zipf(-1.0), 5).is_err());

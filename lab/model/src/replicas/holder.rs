@@ -113,11 +113,7 @@ impl Holder {
         let taken = self.epochs.take();
         self.replica.raise(taken, now);
         let write = self.replica.candidate();
-        out.push(Message::Ack(
-            Epoch::new(self.node, taken),
-            epoch.number(),
-            write,
-        ));
+        out.push(Message::Ack(Epoch::new(self.node, taken), epoch.number(), write));
     }
 
     /// Whether a hash was enough.

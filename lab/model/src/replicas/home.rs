@@ -33,11 +33,7 @@ impl Home {
     }
 
     pub fn read(&self, id: WriteId) -> Reply {
-        Reply {
-            write: id,
-            said: Return::Value(Some(self.item.value)),
-            version: self.item.version,
-        }
+        Reply { write: id, said: Return::Value(Some(self.item.value)), version: self.item.version }
     }
 
     pub fn write(
@@ -49,11 +45,7 @@ impl Home {
         out: &mut Vec<Message>,
         told: &mut Vec<Reply>,
     ) {
-        let write = Write {
-            epoch: Epoch::NONE,
-            told_stores: true,
-            body: (id, call, version),
-        };
+        let write = Write { epoch: Epoch::NONE, told_stores: true, body: (id, call, version) };
         self.key.submit(write, 4);
         self.drive(now, out, told);
     }
@@ -69,11 +61,7 @@ impl Home {
     ) {
         if self.leases.term(epoch.switch(), now).is_some() {
             let since_ns = now;
-            self.asks.put(Ask {
-                epoch,
-                write,
-                since_ns,
-            });
+            self.asks.put(Ask { epoch, write, since_ns });
         }
         self.key.acknowledged(epoch, echoed);
         self.drive(now, out, told);
@@ -91,10 +79,7 @@ impl Home {
     }
 
     pub fn lease(&mut self, at: usize, sent_ns: Nanos, now: Nanos) -> Option<Message> {
-        match self
-            .leases
-            .request(NODE_STORE | at as u16, (), sent_ns, now)
-        {
+        match self.leases.request(NODE_STORE | at as u16, (), sent_ns, now) {
             LeaseAnswer::Lent { term, .. } => Some(Message::LeaseReply(at, sent_ns, term)),
             _ => None,
         }
@@ -117,11 +102,7 @@ impl Home {
     }
 
     fn apply(&mut self, told: &mut Vec<Reply>) {
-        let Some(&Write {
-            body: (id, call, known),
-            ..
-        }) = self.key.applying()
-        else {
+        let Some(&Write { body: (id, call, known), .. }) = self.key.applying() else {
             return;
         };
         let stores: Vec<u16> = self.asks.told(id).collect();
@@ -129,10 +110,7 @@ impl Home {
         self.key.applied(0);
         let holds = known == self.item.version;
         let mut put = |value| {
-            self.item = VersionedValue {
-                value,
-                version: self.item.version + 1,
-            };
+            self.item = VersionedValue { value, version: self.item.version + 1 };
             self.asks.applied(id);
             Return::Done
         };
@@ -141,11 +119,7 @@ impl Home {
             Call::CompareAndSet { to, .. } if holds => put(to),
             _ => Return::Mismatch,
         };
-        told.push(Reply {
-            write: id,
-            said,
-            version: self.item.version,
-        });
+        told.push(Reply { write: id, said, version: self.item.version });
     }
 
     /// No write waits: who asked is pushed the newest value.

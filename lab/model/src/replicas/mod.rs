@@ -23,10 +23,7 @@ use home::Home;
 /// Stores that hold copies.
 pub(crate) const HOLDERS: usize = 2;
 /// The version and the value that the key begins with.
-pub(crate) const FIRST: VersionedValue = VersionedValue {
-    value: 0,
-    version: 1,
-};
+pub(crate) const FIRST: VersionedValue = VersionedValue { value: 0, version: 1 };
 
 /// A value with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,15 +184,13 @@ impl ShelfState {
         let (mut out, mut told) = (vec![], vec![]);
         match message {
             Message::Write(id, call, version) => {
-                self.home
-                    .write(id, call.0, version, now, &mut out, &mut told);
+                self.home.write(id, call.0, version, now, &mut out, &mut told);
             }
             Message::Update(at, write, value) => {
                 self.holders[at].update(write, value, now, &mut out);
             }
             Message::Ack(epoch, echoed, write) => {
-                self.home
-                    .acknowledged(epoch, echoed, write, now, &mut out, &mut told);
+                self.home.acknowledged(epoch, echoed, write, now, &mut out, &mut told);
             }
             Message::Invalidate(epoch) => {
                 self.holder(epoch).invalidated(epoch, now, &mut out);
@@ -241,10 +236,7 @@ impl Model for Shelf {
             }
             holder
         });
-        let client = Client {
-            version: FIRST.version,
-            ..Client::default()
-        };
+        let client = Client { version: FIRST.version, ..Client::default() };
         vec![ShelfState {
             step: 0,
             home,
@@ -343,9 +335,7 @@ impl Model for Shelf {
 
     fn properties(&self) -> Vec<Property<Shelf>> {
         vec![
-            Property::always("linearizable", |_, state: &ShelfState| {
-                state.history.is_consistent()
-            }),
+            Property::always("linearizable", |_, state: &ShelfState| state.history.is_consistent()),
             Property::sometimes("a copy is read", |_, state: &ShelfState| state.served),
             Property::sometimes("a hash is pushed", |_, state: &ShelfState| state.hashed),
         ]

@@ -17,10 +17,7 @@ const SECOND: Call = Call::Write(2);
 const CONDITIONAL: Call = Call::CompareAndSet { from: 0, to: 3 };
 
 fn shelf(scripts: [&[Call]; 3]) -> Shelf {
-    Shelf {
-        scripts: scripts.map(<[Call]>::to_vec),
-        ..Shelf::default()
-    }
+    Shelf { scripts: scripts.map(<[Call]>::to_vec), ..Shelf::default() }
 }
 
 /// On the terminal, also from a test that passes.
@@ -43,36 +40,22 @@ fn exhaust(name: &str, shelf: Shelf) {
 #[test]
 fn every_state_of_small_worlds() {
     exhaust("two writes", shelf([&[WRITE], &[SECOND], &[READ]]));
-    exhaust(
-        "a conditional write",
-        shelf([&[WRITE], &[CONDITIONAL], &[READ]]),
-    );
+    exhaust("a conditional write", shelf([&[WRITE], &[CONDITIONAL], &[READ]]));
     exhaust("copies that are pulled", pulled());
     exhaust("leases that lapse", lapsed());
     exhaust("a store that restarts", restarted());
 }
 
 fn pulled() -> Shelf {
-    Shelf {
-        pulls: 1,
-        duplicates: 1,
-        ..shelf([&[WRITE], &[READ], &[]])
-    }
+    Shelf { pulls: 1, duplicates: 1, ..shelf([&[WRITE], &[READ], &[]]) }
 }
 
 fn lapsed() -> Shelf {
-    Shelf {
-        steps: 2,
-        renewals: 1,
-        ..shelf([&[WRITE], &[READ], &[]])
-    }
+    Shelf { steps: 2, renewals: 1, ..shelf([&[WRITE], &[READ], &[]]) }
 }
 
 fn restarted() -> Shelf {
-    Shelf {
-        restarts: 1,
-        ..shelf([&[WRITE], &[READ], &[READ]])
-    }
+    Shelf { restarts: 1, ..shelf([&[WRITE], &[READ], &[READ]]) }
 }
 
 /// The smallest world found in which a mutant does harm.
@@ -80,15 +63,12 @@ fn harmed_by(mutant: Mutant) -> Shelf {
     match mutant {
         Mutant::ReplicaStaysValid | Mutant::UpdateLeavesValid => shelf([&[WRITE], &[READ], &[]]),
         Mutant::CandidateServed => shelf([&[WRITE], &[READ, READ], &[]]),
-        Mutant::ReplicaOfAnyEpoch => Shelf {
-            steps: 1,
-            pulls: 1,
-            ..shelf([&[WRITE], &[READ], &[]])
-        },
-        Mutant::CandidateOfAnyWrite => Shelf {
-            steps: 1,
-            ..shelf([&[WRITE, SECOND], &[READ, READ], &[]])
-        },
+        Mutant::ReplicaOfAnyEpoch => {
+            Shelf { steps: 1, pulls: 1, ..shelf([&[WRITE], &[READ], &[]]) }
+        }
+        Mutant::CandidateOfAnyWrite => {
+            Shelf { steps: 1, ..shelf([&[WRITE, SECOND], &[READ, READ], &[]]) }
+        }
         Mutant::OlderAnswerPassedOn => restarted(),
         _ => lapsed(),
     }
@@ -96,11 +76,7 @@ fn harmed_by(mutant: Mutant) -> Shelf {
 
 /// Whether clients see more than one copy, and in how many states that is known.
 fn search(shelf: Shelf) -> (bool, usize) {
-    let checker = shelf
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
+    let checker = shelf.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let violated = checker.discovery("linearizable").is_some();
     (violated, checker.unique_state_count())
 }
@@ -111,14 +87,8 @@ fn each_mutant_of_copies_in_stores_is_caught() {
     for &mutant in all {
         let broken = Some(mutant);
         let name = mutant.name();
-        let (violated, states) = search(Shelf {
-            broken,
-            ..harmed_by(mutant)
-        });
+        let (violated, states) = search(Shelf { broken, ..harmed_by(mutant) });
         assert!(violated, "{name}: not caught in {states} states");
-        say(&format!(
-            "rule {}: {name} ... caught in {states} states",
-            mutant.rule()
-        ));
+        say(&format!("rule {}: {name} ... caught in {states} states", mutant.rule()));
     }
 }

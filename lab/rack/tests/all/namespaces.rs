@@ -54,11 +54,7 @@ fn streams_cross_two_switches_over_both_address_families() {
         let mut received = vec![];
         stream.read_to_end(&mut received).unwrap();
         server.join().unwrap();
-        assert!(
-            received == sent,
-            "{address}: {} bytes arrived",
-            received.len()
-        );
+        assert!(received == sent, "{address}: {} bytes arrived", received.len());
     }
 }
 
@@ -106,10 +102,7 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
     id.signal(libc::SIGTERM);
     lab::interrupt::wait_for("counts", PATIENCE, || {
         let text = std::fs::read_to_string(&log)?;
-        Ok(text
-            .lines()
-            .any(|line| line.contains("duplicated"))
-            .then_some(()))
+        Ok(text.lines().any(|line| line.contains("duplicated")).then_some(()))
     })
     .unwrap();
     let share = |of| seen.iter().filter(|count| **count == of).count() as f64 / f64::from(FRAMES);
@@ -123,10 +116,7 @@ fn namespaces_of(lab: &str) -> usize {
         return 0;
     };
     let prefix = format!("ss-{lab}-");
-    entries
-        .flatten()
-        .filter(|e| e.file_name().to_string_lossy().starts_with(&prefix))
-        .count()
+    entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&prefix)).count()
 }
 
 #[test]
@@ -139,11 +129,7 @@ fn nothing_is_left_after_a_lab_is_dropped() {
     let again = Lab::create(&name, Topology::parse(CHAIN).unwrap(), false);
     let error = format!("{:#}", again.err().expect("the name is taken"));
     assert!(error.contains("lab down"), "{error}");
-    assert_eq!(
-        namespaces_of(&name),
-        4,
-        "the failed attempt must not touch the lab that is there"
-    );
+    assert_eq!(namespaces_of(&name), 4, "the failed attempt must not touch the lab that is there");
     let dir = lab.dir();
     drop(lab);
     assert_eq!(namespaces_of(&name), 0);
@@ -159,15 +145,10 @@ fn what_a_killed_owner_left_is_removed() {
 
 fn removes_what_a_killed_owner_left() {
     let name = unique_name();
-    let mut owner = Command::new(roles())
-        .args(["hold", &name])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut owner =
+        Command::new(roles()).args(["hold", &name]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(owner.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     let state = State::load(&name).unwrap();
     let children: Vec<ProcessId> = state.processes.iter().map(|(_, id)| *id).collect();
@@ -180,9 +161,5 @@ fn removes_what_a_killed_owner_left() {
     assert_eq!(namespaces_of(&name), 0);
     let end = || Ok((!children.iter().any(ProcessId::is_alive)).then_some(()));
     lab::interrupt::wait_for("children die with their owner", PATIENCE, end).unwrap();
-    assert!(
-        !Path::new("/run/shortstop/lab")
-            .join(format!("{name}.json"))
-            .exists()
-    );
+    assert!(!Path::new("/run/shortstop/lab").join(format!("{name}.json")).exists());
 }

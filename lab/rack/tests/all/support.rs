@@ -24,10 +24,7 @@ pub fn roles() -> PathBuf {
 /// Fails where namespaces cannot be made, rather than pass without having tested anything.
 pub fn needs_root() {
     // SAFETY: geteuid cannot fail.
-    assert!(
-        unsafe { libc::geteuid() } == 0,
-        "network namespaces need root"
-    );
+    assert!(unsafe { libc::geteuid() } == 0, "network namespaces need root");
 }
 
 /// Runs `test` in a thread with a `/run` of its own, where no other lab of this machine is; its

@@ -30,11 +30,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let known = disciplines::find(&args.discipline)
         .with_context(|| format!("discipline {:?}: there is none", args.discipline))?;
-    let options = Options {
-        discipline: known,
-        batches: args.batches.into(),
-        only: args.only,
-    };
+    let options = Options { discipline: known, batches: args.batches.into(), only: args.only };
     let progress = lab::progress::Progress::new();
     let report = bench::run(&options, |what| progress.say(what))?;
     drop(progress);

@@ -27,17 +27,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     need_root()?;
     let lab = choose(args.name.as_deref())?;
     if !lab.topology.nodes().any(|node| node.name == args.host) {
-        let names: Vec<&str> = lab
-            .topology
-            .nodes()
-            .map(|node| node.name.as_str())
-            .collect();
-        bail!(
-            "lab {}: there is no {}; it has {}",
-            lab.name,
-            args.host,
-            names.join(", ")
-        );
+        let names: Vec<&str> = lab.topology.nodes().map(|node| node.name.as_str()).collect();
+        bail!("lab {}: there is no {}; it has {}", lab.name, args.host, names.join(", "));
     }
     let mut command =
         process::command_in(&State::namespace_of(&lab.name, &args.host), &args.command)?;

@@ -13,10 +13,7 @@ pub fn find(name: &str, discipline: Option<&str>) -> anyhow::Result<Experiment> 
     let mut all = experiments()?;
     let Some(at) = all.iter().position(|experiment| experiment.name == name) else {
         let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
-        bail!(
-            "experiment {name}: there is none; known are {}",
-            names.join(", ")
-        );
+        bail!("experiment {name}: there is none; known are {}", names.join(", "));
     };
     let mut experiment = all.swap_remove(at);
     if let Some(name) = discipline {

@@ -50,11 +50,8 @@ struct Resources {
 
 /// Computes and prints.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let items = Items {
-        count: args.items,
-        key_bytes: args.key_bytes,
-        value_bytes: args.value_bytes,
-    };
+    let items =
+        Items { count: args.items, key_bytes: args.key_bytes, value_bytes: args.value_bytes };
     let resources = Resources {
         items,
         computed: computed(args.discipline.as_deref(), items)?,
@@ -72,14 +69,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn computed(only: Option<&str>, items: Items) -> anyhow::Result<Vec<DisciplineUsage>> {
     let all = disciplines::all().iter();
     let declared = all.filter_map(|r| Some((r.name, disciplines_experiments::pipeline(r.name)?)));
-    let chosen: Vec<_> = declared
-        .filter(|(name, _)| only.is_none_or(|only| only == *name))
-        .collect();
+    let chosen: Vec<_> =
+        declared.filter(|(name, _)| only.is_none_or(|only| only == *name)).collect();
     if chosen.is_empty() {
         let name = only.unwrap_or_default();
-        return Err(anyhow!(
-            "--discipline {name}: no discipline of that name declares tables"
-        ));
+        return Err(anyhow!("--discipline {name}: no discipline of that name declares tables"));
     }
     let place = |(discipline, pipeline): (&'static str, rmt::Pipeline)| {
         let usage = rmt::place(&pipeline(items), 8 * items.key_bytes, &Chip::TOFINO)?;
@@ -97,11 +91,7 @@ fn known<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 }
 
 fn show(resources: &Resources, with_tables: bool) -> String {
-    let Items {
-        count,
-        key_bytes,
-        value_bytes,
-    } = resources.items;
+    let Items { count, key_bytes, value_bytes } = resources.items;
     let items = format!("{count} of {key_bytes} + {value_bytes} bytes");
     let mut rows: Vec<Vec<String>> = vec![];
     for DisciplineUsage { discipline, usage } in &resources.computed {
@@ -131,9 +121,8 @@ fn show(resources: &Resources, with_tables: bool) -> String {
             "-".into(),
         ]);
     }
-    let head = [
-        "system", "source", "items", "stages", "passes", "SRAM", "TCAM", "ALUs", "PHV bits",
-    ];
+    let head =
+        ["system", "source", "items", "stages", "passes", "SRAM", "TCAM", "ALUs", "PHV bits"];
     let mut text = table(&head, &rows);
     if with_tables {
         for DisciplineUsage { usage, .. } in &resources.computed {
@@ -145,11 +134,7 @@ fn show(resources: &Resources, with_tables: bool) -> String {
 
 fn tables(usage: &Usage) -> String {
     let stages = |(first, last): (u32, u32)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
     };
     let rows: Vec<_> = usage
         .tables

@@ -15,10 +15,7 @@ pub fn choose(name: Option<&str>) -> anyhow::Result<State> {
     let (mut labs, others): (Vec<State>, Vec<State>) =
         State::all().into_iter().partition(|lab| lab.detached);
     if labs.is_empty() {
-        labs = others
-            .into_iter()
-            .filter(|lab| lab.owner.is_alive())
-            .collect();
+        labs = others.into_iter().filter(|lab| lab.owner.is_alive()).collect();
     }
     labs.sort_by(|a, b| a.name.cmp(&b.name));
     match labs.len() {
@@ -26,10 +23,7 @@ pub fn choose(name: Option<&str>) -> anyhow::Result<State> {
         1 => Ok(labs.remove(0)),
         _ => {
             let names: Vec<&str> = labs.iter().map(|lab| lab.name.as_str()).collect();
-            bail!(
-                "several labs are up ({}): choose one with --name",
-                names.join(", ")
-            )
+            bail!("several labs are up ({}): choose one with --name", names.join(", "))
         }
     }
 }
@@ -43,9 +37,6 @@ pub fn need_root() -> anyhow::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let effective = uid.and_then(|line| line.split_whitespace().nth(1));
-    ensure!(
-        effective == Some("0"),
-        "a lab makes network namespaces: run it as root"
-    );
+    ensure!(effective == Some("0"), "a lab makes network namespaces: run it as root");
     Ok(())
 }

@@ -40,10 +40,8 @@ pub struct Args {
 
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let rate = args.rate_limit.map(|requests_per_s| Rate {
-        requests_per_s,
-        queue: args.queue_limit,
-    });
+    let rate =
+        args.rate_limit.map(|requests_per_s| Rate { requests_per_s, queue: args.queue_limit });
     if let Some(rate) = &rate {
         rate.check()?;
     }
@@ -52,20 +50,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         pace.change_later(later);
     }
     let populate = args.populate;
-    serve(
-        args.serve,
-        |mut data: Box<dyn Backend>, config: &Config, version| {
-            if let Some(populate) = populate {
-                ensure!(
-                    config.backend == BackendConfig::Embedded,
-                    "--populate fills the embedded backend only; load the others with their own tools"
-                );
-                populate.fill(&mut *data, &config.cluster, config.identity, version)?;
-            }
-            Ok(Box::new(EmulatedBackend::new(
-                data,
-                Arc::new(Mutex::new(pace)),
-            )))
-        },
-    )
+    serve(args.serve, |mut data: Box<dyn Backend>, config: &Config, version| {
+        if let Some(populate) = populate {
+            ensure!(
+                config.backend == BackendConfig::Embedded,
+                "--populate fills the embedded backend only; load the others with their own tools"
+            );
+            populate.fill(&mut *data, &config.cluster, config.identity, version)?;
+        }
+        Ok(Box::new(EmulatedBackend::new(data, Arc::new(Mutex::new(pace)))))
+    })
 }

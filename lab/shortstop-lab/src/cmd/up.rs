@@ -26,10 +26,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match built_in {
         Some((_, _, text)) => text.to_string(),
         None => std::fs::read_to_string(&args.topology).with_context(|| {
-            format!(
-                "topology {}: neither built in (rack) nor a file",
-                args.topology
-            )
+            format!("topology {}: neither built in (rack) nor a file", args.topology)
         })?,
     };
     let topology = Topology::parse(&text)?;
@@ -40,35 +37,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     lab.start_all(true)?;
     // Stores take no writes in their first seconds: the first command that is typed shall work.
     lab.settle()?;
-    let nodes: Vec<String> = lab
-        .topology()
-        .nodes()
-        .map(|node| node.name.clone())
-        .collect();
+    let nodes: Vec<String> = lab.topology().nodes().map(|node| node.name.clone()).collect();
     let addresses: Vec<String> = nodes
         .iter()
         .map(|node| {
             let address = lab.topology().address_of(node);
-            format!(
-                "  {node:<12} {}",
-                address.map_or("-".into(), |a| a.to_string())
-            )
+            format!("  {node:<12} {}", address.map_or("-".into(), |a| a.to_string()))
         })
         .collect();
     let dir = lab.dir();
     lab.leave()?;
     end_when_unread();
     let name = &args.name;
-    let option = if name == "lab" {
-        String::new()
-    } else {
-        format!(" --name {name}")
-    };
-    println!(
-        "lab {name} is up; logs in {}\n{}\n",
-        dir.display(),
-        addresses.join("\n")
-    );
+    let option = if name == "lab" { String::new() } else { format!(" --name {name}") };
+    println!("lab {name} is up; logs in {}\n{}\n", dir.display(), addresses.join("\n"));
     if built_in.is_some() {
         println!(
             "Try:\n  \
@@ -80,10 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             dir = dir.display(),
         );
     } else {
-        println!(
-            "Try:\n  shortstop-lab exec{option} {} -- ip address",
-            nodes[0]
-        );
+        println!("Try:\n  shortstop-lab exec{option} {} -- ip address", nodes[0]);
     }
     println!("  shortstop-lab down{option}");
     Ok(ExitCode::SUCCESS)

@@ -9,10 +9,8 @@ fn a_row_names_its_sides_and_the_machine() {
     let name = format!("bench-{}.json", std::process::id());
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let row = "tenants_1024_over_1";
-    let output = lab(&["bench", "--batches", "1", "--only", row, "--json"])
-        .arg(&json)
-        .output()
-        .unwrap();
+    let output =
+        lab(&["bench", "--batches", "1", "--only", row, "--json"]).arg(&json).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let text = std::fs::read_to_string(&json).unwrap();

@@ -56,10 +56,7 @@ const BAD: &[(&str, &[&str])] = &[
         "store --listen 127.0.0.1:0 --populate 5:5000000",
         &["--populate", "5000000 bytes", "max_value", "1048576"],
     ),
-    (
-        "store --listen 127.0.0.1:0 --rate-limit 0.5",
-        &["--rate-limit 0.5", "1 to 1000000000"],
-    ),
+    ("store --listen 127.0.0.1:0 --rate-limit 0.5", &["--rate-limit 0.5", "1 to 1000000000"]),
     (
         "store --listen 127.0.0.1:0 --rate-limit 5 --rate-later 3",
         &["--rate-later", "SECONDS:REQ_PER_S"],
@@ -85,11 +82,7 @@ fn bad_input_is_answered_with_a_line_that_names_it() {
 /// `| head`: whoever reads has enough after a while, or at once.
 #[test]
 fn output_that_nobody_reads_ends_quietly() {
-    for words in [
-        &["resources"][..],
-        &["list"],
-        &["run", "demo", "--world", "sim", "--quick"],
-    ] {
+    for words in [&["resources"][..], &["list"], &["run", "demo", "--world", "sim", "--quick"]] {
         let mut command = lab(words);
         command
             .current_dir(env!("CARGO_TARGET_TMPDIR"))

@@ -19,11 +19,7 @@ fn project() -> PathBuf {
 /// The Markdown files at the top, and those of some folders, each with its text.
 fn pages() -> Vec<(PathBuf, String)> {
     let mut pages = vec![];
-    let mut folders = vec![
-        project(),
-        project().join("docs"),
-        project().join("disciplines"),
-    ];
+    let mut folders = vec![project(), project().join("docs"), project().join("disciplines")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -176,9 +172,8 @@ fn refusal(program: &str, words: &[String], whole: bool) -> Option<String> {
         _ => {
             let makefile = fs::read_to_string(project().join("Makefile")).expect("the Makefile");
             let target = words.iter().find(|word| !word.contains('='))?;
-            let known = makefile
-                .lines()
-                .any(|line| line.strip_suffix(':') == Some(target.as_str()));
+            let known =
+                makefile.lines().any(|line| line.strip_suffix(':') == Some(target.as_str()));
             (!known).then(|| "no such target in the Makefile".into())
         }
     }
@@ -195,14 +190,10 @@ fn every_command_of_every_page_is_one_that_the_programs_take() {
     let mut checked = BTreeSet::new();
     for (page, text) in pages() {
         let shown = Shown::of(&text);
-        let typed = commands(&shown.typed)
-            .into_iter()
-            .map(|words| (words, true));
+        let typed = commands(&shown.typed).into_iter().map(|words| (words, true));
         let is_whole = |span: &&String| !span.contains(['|', '[', '…']) && !span.contains("...");
         let mentioned = shown.mentioned.iter().filter(is_whole);
-        let mentioned = mentioned
-            .flat_map(|span| commands(span))
-            .map(|words| (words, false));
+        let mentioned = mentioned.flat_map(|span| commands(span)).map(|words| (words, false));
         for (words, whole) in typed.chain(mentioned) {
             let Some((program, own)) = of_ours(&words) else {
                 continue;
@@ -213,21 +204,13 @@ fn every_command_of_every_page_is_one_that_the_programs_take() {
             }
         }
     }
-    assert!(
-        checked.len() > 100,
-        "the pages show {} commands",
-        checked.len()
-    );
+    assert!(checked.len() > 100, "the pages show {} commands", checked.len());
 }
 
 #[test]
 fn words_are_those_that_a_shell_would_give() {
     let text = "sudo a/b \\\n  -c 'd e' > f   # g\n(umask 077; h i 2>> j)\nk $(l m) \"n\"";
-    let expected: [&[&str]; 4] = [
-        &["sudo", "a/b", "-c", "d e"],
-        &["umask", "077"],
-        &["h", "i"],
-        &["k", "$(l m)", "n"],
-    ];
+    let expected: [&[&str]; 4] =
+        [&["sudo", "a/b", "-c", "d e"], &["umask", "077"], &["h", "i"], &["k", "$(l m)", "n"]];
     assert_eq!(commands(text), expected);
 }

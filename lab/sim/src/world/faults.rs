@@ -99,10 +99,7 @@ impl World {
     pub fn snapshot(&self, machine: MachineId) -> Option<Snapshot> {
         let switch = self.loaded[machine.0 as usize].lock();
         let switch = switch.unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Snapshot {
-            clock: self.clock(machine),
-            tables: switch.image(),
-        })
+        Some(Snapshot { clock: self.clock(machine), tables: switch.image() })
     }
 
     /// Puts a switch back to a snapshot of it: tables and clocks. Its processes would go back with
@@ -182,9 +179,7 @@ impl World {
     /// more of it than its spec says. Its carrier stays, so no kernel and no routing
     /// daemon notices.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) {
-        let LinkSpec {
-            delay_ns, fault, ..
-        } = self.spec.links[link];
+        let LinkSpec { delay_ns, fault, .. } = self.spec.links[link];
         for (side, silent) in ways.into_iter().enumerate() {
             let loss = if silent { 1.0 } else { fault.loss };
             let fault = Fault { loss, ..fault };

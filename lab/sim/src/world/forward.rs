@@ -154,10 +154,7 @@ impl Routes {
             let macs = [at.mac, network.across(*port).mac];
             ([at.v4.into(), at.v6.into()], macs)
         };
-        Routes {
-            ways,
-            ports: network.ports_of(machine).iter().map(port).collect(),
-        }
+        Routes { ways, ports: network.ports_of(machine).iter().map(port).collect() }
     }
 }
 
@@ -174,11 +171,7 @@ impl Fib for Routes {
         if len > MTU {
             return Route::TooLong;
         }
-        Route::By {
-            port: u32::from(index) + 1,
-            from: *from,
-            to: *to_mac,
-        }
+        Route::By { port: u32::from(index) + 1, from: *from, to: *to_mac }
     }
 }
 
@@ -210,10 +203,7 @@ impl World {
     /// What a switch dropped, and sent round; nothing on a host.
     pub fn forward_counts(&self, machine: MachineId) -> ForwardCounts {
         let forwarding = self.machines[machine.0 as usize].forwarding.as_ref();
-        let counts = |f: &Forwarding| ForwardCounts {
-            round: f.round.counts,
-            ..f.counts
-        };
+        let counts = |f: &Forwarding| ForwardCounts { round: f.round.counts, ..f.counts };
         forwarding.map(counts).unwrap_or_default()
     }
 
@@ -246,9 +236,7 @@ impl World {
         let ingress = u32::from(self.network.port(port).index) + 1;
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
-        let verdict = self
-            .programs
-            .count(|| cpu.run(Program::Entry, frame_at, ingress, now_ns));
+        let verdict = self.programs.count(|| cpu.run(Program::Entry, frame_at, ingress, now_ns));
         let mut leaves_ns = leaves_ns;
         if forwarding.table.as_ref().map(Table::epoch) != before {
             let there_ns = forwarding.epochs.write(core, leaves_ns as f64);
@@ -284,9 +272,8 @@ impl World {
         };
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
-        let verdict = self
-            .programs
-            .count(|| cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns));
+        let verdict =
+            self.programs.count(|| cpu.run(Program::ComesBack, frame_at, ROUND_BACK, now_ns));
         // It came by no port of the network; the kernel takes it as its own machine's.
         let port = self.network.ports_of(machine.0)[0];
         let mac = self.network.port(port).mac;

@@ -92,8 +92,7 @@ impl World {
         self.wake_at(process, self.now_ns);
         for stream in self.streams.of(process) {
             for to_second in [false, true] {
-                self.queue
-                    .put(self.now_ns, Event::Deliver(stream, to_second));
+                self.queue.put(self.now_ns, Event::Deliver(stream, to_second));
             }
         }
     }

@@ -203,11 +203,7 @@ impl World {
             network,
             directions,
             shared_cores: forward::shared_cores(&spec),
-            loaded: spec
-                .machines
-                .iter()
-                .map(|_| SwitchSlot::default())
-                .collect(),
+            loaded: spec.machines.iter().map(|_| SwitchSlot::default()).collect(),
             machines,
             slots: vec![],
             streams: Streams::default(),
@@ -259,8 +255,7 @@ impl World {
     /// The controllers of these machines.
     fn controllers(&self, machines: &[usize]) -> Vec<ProcessId> {
         let all = machines.iter();
-        all.filter_map(|machine| self.spec.process_of(*machine, "control"))
-            .collect()
+        all.filter_map(|machine| self.spec.process_of(*machine, "control")).collect()
     }
 
     /// Puts another role in a seat, or the same with other options: counts from its next start on.
@@ -392,9 +387,7 @@ impl World {
 
     /// All processes, with their names.
     pub fn processes(&self) -> impl Iterator<Item = (ProcessId, &str)> {
-        (0..)
-            .map(ProcessId)
-            .zip(self.slots.iter().map(|s| &*s.name))
+        (0..).map(ProcessId).zip(self.slots.iter().map(|s| &*s.name))
     }
 
     /// What a process is doing.
@@ -421,9 +414,7 @@ impl World {
             return Ok(vec![]);
         };
         let counters = Counters::open(&switch)?.read()?;
-        let named = counters
-            .into_iter()
-            .map(|(counter, count)| (counter.name.as_str(), count));
+        let named = counters.into_iter().map(|(counter, count)| (counter.name.as_str(), count));
         Ok(named.collect())
     }
 
@@ -538,8 +529,7 @@ impl World {
         let mut sent = std::mem::take(&mut self.done.sent);
         for one in sent.drain(..) {
             if one.to_itself {
-                self.queue
-                    .put(leaves_ns, Event::Arrive(one.port, one.frame));
+                self.queue.put(leaves_ns, Event::Arrive(one.port, one.frame));
             } else {
                 self.transmit(one.port, one.frame, leaves_ns);
             }

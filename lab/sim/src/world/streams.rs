@@ -128,8 +128,7 @@ impl World {
             let at_ns = (*at_ns).max(self.now_ns);
             self.queue.put(at_ns, Event::Deliver(id, to_second));
         }
-        self.trace
-            .note(self.now_ns, u64::from(id.0) << 8 | side as u64 | 0x10);
+        self.trace.note(self.now_ns, u64::from(id.0) << 8 | side as u64 | 0x10);
         self.tell(to, self.now_ns, |body, io| body.stream(id, what, io));
     }
 
@@ -149,8 +148,7 @@ impl World {
             *at_ns = (*at_ns).max(now_ns + RETRY_NS);
         }
         way.last_ns = way.last_ns.max(now_ns + RETRY_NS);
-        self.queue
-            .put(now_ns + RETRY_NS, Event::Deliver(id, side == 0));
+        self.queue.put(now_ns + RETRY_NS, Event::Deliver(id, side == 0));
     }
 
     /// Ends a stream that was cut off: both ends have noticed.
@@ -185,9 +183,7 @@ impl World {
     /// A process learns that a stream has ended.
     pub(super) fn ended(&mut self, id: StreamId, process: ProcessId) {
         if self.state(process) == State::Stopped || self.is_asleep(process) {
-            return self
-                .queue
-                .put(self.now_ns + RETRY_NS, Event::Ended(id, process));
+            return self.queue.put(self.now_ns + RETRY_NS, Event::Ended(id, process));
         }
         self.trace.note(self.now_ns, u64::from(id.0) << 8 | 0x20);
         let closed = StreamEvent::Closed;

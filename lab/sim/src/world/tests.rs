@@ -47,15 +47,9 @@ impl Client {
             key_hash: Secret::NONE.key_hash(0, key.as_bytes()),
             ..Header::new(op)
         };
-        let value = if self.is_writing() {
-            key.as_bytes()
-        } else {
-            b""
-        };
+        let value = if self.is_writing() { key.as_bytes() } else { b"" };
         let mut bytes = vec![];
-        Packet::new(header, key.as_bytes(), value)
-            .encode(&Secret::NONE, &mut bytes)
-            .unwrap();
+        Packet::new(header, key.as_bytes(), value).encode(&Secret::NONE, &mut bytes).unwrap();
         bytes.resize(200, 0);
         io.send(self.port, self.store, &bytes);
         self.sent_ns = io.now_ns();
@@ -98,10 +92,7 @@ impl Process for Client {
 
 /// client - switch - store, every link with this fault.
 fn line(fault: Fault, store: StoreSpec) -> Spec {
-    let link = |a, b| LinkSpec {
-        fault,
-        ..LinkSpec::between(a, b)
-    };
+    let link = |a, b| LinkSpec { fault, ..LinkSpec::between(a, b) };
     let machines = vec![
         MachineSpec::host("client", vec![]),
         MachineSpec::switch("switch", vec![]),
@@ -168,10 +159,7 @@ fn a_store_answers_over_links_that_lose_duplicate_reorder_and_flip() {
 fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
     let run = |seed| {
         wire::maps::seed_for_simulation(seed);
-        let store = StoreSpec {
-            data: Data::Kept,
-            ..StoreSpec::default()
-        };
+        let store = StoreSpec { data: Data::Kept, ..StoreSpec::default() };
         let (mut world, client) = with_client(&line(faulty(), store), seed);
         world.run_until(3 * S);
         let server = world.process("server/store").unwrap();
@@ -181,11 +169,7 @@ fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
         world.start(server).unwrap();
         world.set_link(0, true);
         world.run_until(8 * S);
-        (
-            world.trace_hash(),
-            world.progress().events,
-            done(&world, client),
-        )
+        (world.trace_hash(), world.progress().events, done(&world, client))
     };
     let first = run(5);
     assert_eq!(first, run(5));
@@ -210,10 +194,7 @@ fn a_stopped_store_answers_what_waited_when_it_goes_on() {
 #[test]
 fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
     for data in [Data::Own, Data::Kept, Data::Remote(200_000)] {
-        let store = StoreSpec {
-            data,
-            ..StoreSpec::default()
-        };
+        let store = StoreSpec { data, ..StoreSpec::default() };
         let (mut world, client) = with_client(&line(Fault::default(), store), 1);
         world.run_until(5 * S);
         assert_eq!(done(&world, client), 200);
@@ -296,10 +277,8 @@ fn routes_go_around_a_cut_link_after_a_while() {
 #[test]
 fn what_does_not_start_with_the_world_is_started_later() {
     let mut spec = line(Fault::default(), StoreSpec::default());
-    spec.machines[2].seats = vec![Seat {
-        role: Role::Store(StoreSpec::default()),
-        autostart: false,
-    }];
+    spec.machines[2].seats =
+        vec![Seat { role: Role::Store(StoreSpec::default()), autostart: false }];
     let mut world = World::new(&spec, 1).unwrap();
     let store = world.process("server/store").unwrap();
     assert_eq!(world.state(store), State::Dead);
@@ -309,10 +288,7 @@ fn what_does_not_start_with_the_world_is_started_later() {
 
 #[test]
 fn a_machine_that_was_switched_off_begins_anew() {
-    let store = StoreSpec {
-        data: Data::Kept,
-        ..StoreSpec::default()
-    };
+    let store = StoreSpec { data: Data::Kept, ..StoreSpec::default() };
     let (mut world, client) = with_client(&line(Fault::default(), store), 1);
     world.run_until(2 * S + 5 * MS);
     let before = done(&world, client);
@@ -387,9 +363,7 @@ fn burst_us(is_shared: bool, cores: u32) -> u64 {
     let free = ServiceSpec::default();
     let burst = world.place(MachineId(from), "client/burst".into(), free, make);
     world.start(burst).unwrap();
-    world.run_while(1000, |world| {
-        world.refused(server).no_process < 100 && world.now_ns() < S
-    });
+    world.run_while(1000, |world| world.refused(server).no_process < 100 && world.now_ns() < S);
     (world.now_ns() - 20_000) / 1000
 }
 

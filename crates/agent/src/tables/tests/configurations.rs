@@ -25,21 +25,13 @@ fn row(tenant: u32, letter: char, value: u8) -> Row {
 }
 
 fn rows(rows: &[Row]) -> Configuration {
-    Configuration {
-        parameters: [5, 6],
-        rows: rows.to_vec(),
-        groups: vec![],
-    }
+    Configuration { parameters: [5, 6], rows: rows.to_vec(), groups: vec![] }
 }
 
 fn group(index: u32, ports: &[&str]) -> Configuration {
     let ports = ports.iter().map(|port| (*port).into()).collect();
     Configuration {
-        groups: vec![Group {
-            map: GROUPS.into(),
-            index,
-            ports,
-        }],
+        groups: vec![Group { map: GROUPS.into(), index, ports }],
         ..Configuration::default()
     }
 }
@@ -66,12 +58,7 @@ impl Switch {
             _ => vec![],
         };
         let all = self.heard().into_iter().flat_map(of);
-        all.map(
-            |TenantVersion {
-                 version, trouble, ..
-             }| (version, trouble),
-        )
-        .collect()
+        all.map(|TenantVersion { version, trouble, .. }| (version, trouble)).collect()
     }
 
     fn parameters(&self, tenant: u32) -> Option<[u32; PARAMETERS]> {
@@ -114,11 +101,7 @@ fn parameter_words_stay_through_setups_and_restarts() {
     assert_eq!(switch.parameters(CHAIN), Some([3, 4]));
     assert_eq!(switch.parameters(COPIES), Some([0, 0]));
     switch.set_up(&[(CHAIN, "copies"), (COPIES, "copies")]);
-    assert_eq!(
-        switch.parameters(CHAIN),
-        Some([0, 0]),
-        "they meant something else"
-    );
+    assert_eq!(switch.parameters(CHAIN), Some([0, 0]), "they meant something else");
 }
 
 #[test]
@@ -188,44 +171,16 @@ fn what_cannot_be_is_told_and_the_rest_is_in_force() {
     let with = |bad: Row| rows(&[bad, good.clone()]);
     let short = vec![0; 3].into();
     let bad = [
+        (row(COPIES, 'a', 1), "does not begin with the number of tenant 7"),
+        (Row { value: vec![0; 3].into(), ..good.clone() }, "a value of 3 bytes, expected 24"),
         (
-            row(COPIES, 'a', 1),
-            "does not begin with the number of tenant 7",
-        ),
-        (
-            Row {
-                value: vec![0; 3].into(),
-                ..good.clone()
-            },
-            "a value of 3 bytes, expected 24",
-        ),
-        (
-            Row {
-                key: [note(CHAIN, 'a'), vec![0]].concat().into(),
-                ..good.clone()
-            },
+            Row { key: [note(CHAIN, 'a'), vec![0]].concat().into(), ..good.clone() },
             "a key of 9 bytes, expected 8",
         ),
+        (Row { map: "tenants".into(), ..good.clone() }, "it is not a map of trial"),
+        (Row { map: "trial_none".into(), ..good.clone() }, "no such map"),
         (
-            Row {
-                map: "tenants".into(),
-                ..good.clone()
-            },
-            "it is not a map of trial",
-        ),
-        (
-            Row {
-                map: "trial_none".into(),
-                ..good.clone()
-            },
-            "no such map",
-        ),
-        (
-            Row {
-                map: GROUPS.into(),
-                key: CHAIN.to_ne_bytes().to_vec().into(),
-                value: short,
-            },
+            Row { map: GROUPS.into(), key: CHAIN.to_ne_bytes().to_vec().into(), value: short },
             "has no rows",
         ),
     ];
@@ -236,10 +191,8 @@ fn what_cannot_be_is_told_and_the_rest_is_in_force() {
         assert_eq!(switch.noted(), [(CHAIN, 'a', 1)]);
         assert_eq!(switch.parameters(CHAIN), Some([5, 6]));
     }
-    let two = Configuration {
-        groups: group(0, &["nowhere"]).groups,
-        ..rows(&[row(COPIES, 'a', 1)])
-    };
+    let two =
+        Configuration { groups: group(0, &["nowhere"]).groups, ..rows(&[row(COPIES, 'a', 1)]) };
     let answers = switch.configure(20, CHAIN, &two);
     assert!(answers[0].1.ends_with("and 1 more"), "{answers:?}");
     assert_eq!(switch.noted(), []);

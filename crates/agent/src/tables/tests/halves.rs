@@ -52,10 +52,7 @@ impl AgentHalf for Teller {
     }
 
     fn told(&mut self, _: u64, tenant: u32, message: &[u8], out: &mut Vec<AgentAction>) {
-        let header = Header {
-            tenant,
-            ..Header::new(Op::FetchRequest)
-        };
+        let header = Header { tenant, ..Header::new(Op::FetchRequest) };
         out.push(report(tenant, format!("told {}", text(message))));
         out.push(AgentAction::Send {
             to: "10.0.9.1:7117".parse().unwrap(),
@@ -78,8 +75,7 @@ impl Switch {
             _ => None,
         };
         let all = self.heard().into_iter().filter_map(body);
-        all.map(|(tenant, line)| format!("{tenant} {line}"))
-            .collect()
+        all.map(|(tenant, line)| format!("{tenant} {line}")).collect()
     }
 }
 
@@ -97,10 +93,7 @@ fn a_half_sees_rows_and_items_once_its_configuration_is_in_force() {
         key: [CHAIN.to_ne_bytes(), 0u32.to_ne_bytes()].concat().into(),
         value: value.into(),
     };
-    let configuration = Configuration {
-        rows: vec![row],
-        ..Configuration::default()
-    };
+    let configuration = Configuration { rows: vec![row], ..Configuration::default() };
     switch.hear(to_switch::Body::Configurations(Configurations {
         term: 1,
         tenants: vec![convert::configuration_to(CHAIN, 1, &configuration)],
@@ -133,10 +126,7 @@ fn a_half_is_told_and_sends_in_the_systems_name() {
     let packet = Packet::decode(datagram).unwrap();
     assert!(packet.tag_is_valid(&Secret::NONE));
     let hash = Secret(hex(CHAIN)).key_hash(CHAIN, b"k");
-    assert_eq!(
-        (packet.header.tenant, packet.header.key_hash),
-        (CHAIN, hash)
-    );
+    assert_eq!((packet.header.tenant, packet.header.key_hash), (CHAIN, hash));
 }
 
 /// The secret that the setup gives a tenant.
@@ -153,10 +143,7 @@ fn an_item_goes_only_if_it_is_as_it_was_seen() {
     assert_eq!(switch.change(&item, &given(b"record")), Outcome::Done);
     let remove_if = |begins: &'static [u8]| Change::RemoveIf(Key::from_static(begins));
     assert_eq!(switch.change(&item, &remove_if(b"rex")), Outcome::Changed);
-    assert_eq!(
-        switch.change(&item, &remove_if(b"record and more")),
-        Outcome::Changed
-    );
+    assert_eq!(switch.change(&item, &remove_if(b"record and more")), Outcome::Changed);
     assert_eq!(switch.change(&item, &remove_if(b"rec")), Outcome::Done);
     assert_eq!(switch.change(&item, &remove_if(b"rec")), Outcome::Done);
     assert_eq!(switch.change(&item, &given(b"again")), Outcome::Done);

@@ -72,10 +72,7 @@ fn another_put_replaces_a_copy_and_leaves_the_data() {
     switch.put(COPIES, "a", b"two");
     assert_eq!(switch.record(COPIES, "a"), Some(b"two".to_vec()));
     assert_eq!(switch.held().len(), 2);
-    assert_eq!(
-        switch.change(&key(CHAIN, "a"), &Change::Remove),
-        Outcome::Done
-    );
+    assert_eq!(switch.change(&key(CHAIN, "a"), &Change::Remove), Outcome::Done);
     assert_eq!(switch.record(CHAIN, "a"), None);
 }
 
@@ -145,16 +142,8 @@ fn data_outlasts_agents_and_ids_and_ends_with_its_tenant() {
     switch.set_up(&[(COPIES, "copies"), (OTHERS, "copies")]);
     assert_eq!(switch.held(), []);
     let heard = switch.heard();
-    assert!(
-        heard
-            .iter()
-            .any(|body| matches!(body, Body::Dropped(d) if d.keys[0].tenant == CHAIN))
-    );
-    assert!(
-        heard
-            .iter()
-            .any(|body| matches!(body, Body::Pages(p) if p.version == 3))
-    );
+    assert!(heard.iter().any(|body| matches!(body, Body::Dropped(d) if d.keys[0].tenant == CHAIN)));
+    assert!(heard.iter().any(|body| matches!(body, Body::Pages(p) if p.version == 3)));
 }
 
 #[test]
@@ -166,11 +155,7 @@ fn data_stays_when_its_discipline_is_not_known_here_and_goes_when_it_is_another(
     switch.set_up(&[(CHAIN, "trial")]);
     assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()));
     switch.set_up_with(&[(CHAIN, "trial")], |_| "f".repeat(32));
-    assert_eq!(
-        switch.record(CHAIN, "a"),
-        Some(b"one".to_vec()),
-        "a wrong secret is no reason"
-    );
+    assert_eq!(switch.record(CHAIN, "a"), Some(b"one".to_vec()), "a wrong secret is no reason");
     switch.set_up(&[(CHAIN, "copies")]);
     assert_eq!(switch.held(), []);
 }
@@ -199,10 +184,7 @@ fn in_a_full_bucket_copies_make_way_and_data_does_not() {
     }
     assert_eq!(switch.change(&copies[0], &FETCHED), Outcome::Done);
     let (outcome, dropped) = switch.change_telling(&data[6], &given(b"r"));
-    assert_eq!(
-        (outcome, dropped),
-        (Outcome::Done, vec![copies[0].key.clone()])
-    );
+    assert_eq!((outcome, dropped), (Outcome::Done, vec![copies[0].key.clone()]));
     assert_eq!(switch.change(&copies[1], &FETCHED), Outcome::BucketFull);
     assert_eq!(switch.change(&data[7], &given(b"r")), Outcome::BucketFull);
     assert_eq!(switch.held().len(), 8);
@@ -228,29 +210,17 @@ fn in_a_full_bucket_the_tenant_with_most_of_it_makes_way() {
 fn copies_with_values_are_compacted_and_given_records_are_not() {
     for (change, makes_room) in [(FETCHED, true), (given(&[1; 128]), false)] {
         let mut switch = Switch::start();
-        let keys: Vec<_> = (0..128u32)
-            .map(|n| key(COPIES, format!("key {n:012}").into_bytes()))
-            .collect();
-        let outcomes: Vec<_> = keys
-            .iter()
-            .map(|key| switch.change_telling(key, &change))
-            .collect();
+        let keys: Vec<_> =
+            (0..128u32).map(|n| key(COPIES, format!("key {n:012}").into_bytes())).collect();
+        let outcomes: Vec<_> = keys.iter().map(|key| switch.change_telling(key, &change)).collect();
         // A bucket overflows now and then; none did for want of room.
-        assert!(
-            outcomes
-                .iter()
-                .all(|(outcome, _)| *outcome != Outcome::NoRoom)
-        );
+        assert!(outcomes.iter().all(|(outcome, _)| *outcome != Outcome::NoRoom));
         for key in keys.iter().step_by(2) {
             switch.change(key, &Change::Remove);
         }
         let large = key(COPIES, "large");
         let (outcome, _) = switch.change_telling(&large, &given(&[2; 300]));
-        let expected = if makes_room {
-            Outcome::Done
-        } else {
-            Outcome::NoRoom
-        };
+        let expected = if makes_room { Outcome::Done } else { Outcome::NoRoom };
         assert_eq!(outcome, expected);
         assert!(switch.held().len() >= 60, "the others are still there");
     }
@@ -260,9 +230,8 @@ fn copies_with_values_are_compacted_and_given_records_are_not() {
 #[test]
 fn programs_are_waited_for_once_however_many_values_are_too_large() {
     let mut switch = Switch::start();
-    let keys: Vec<_> = (0..128u32)
-        .map(|n| key(COPIES, format!("key {n:012}").into_bytes()))
-        .collect();
+    let keys: Vec<_> =
+        (0..128u32).map(|n| key(COPIES, format!("key {n:012}").into_bytes())).collect();
     for key in &keys {
         switch.change_telling(key, &FETCHED);
     }
@@ -292,11 +261,7 @@ fn an_item_whose_value_nothing_holds_is_told_of_as_unfit_and_teaches_no_length()
     let mut switch = Switch::start();
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     switch.heard();
-    let too_large = Event::TooLarge {
-        tenant: COPIES,
-        key: b"c".to_vec(),
-        value_len: u16::MAX,
-    };
+    let too_large = Event::TooLarge { tenant: COPIES, key: b"c".to_vec(), value_len: u16::MAX };
     switch.tables().heed(vec![too_large]).unwrap();
     let told = switch.heard().into_iter().filter_map(|body| match body {
         Body::Dropped(dropped) => Some(dropped),
@@ -305,10 +270,7 @@ fn an_item_whose_value_nothing_holds_is_told_of_as_unfit_and_teaches_no_length()
     let told: Vec<_> = told.collect();
     assert_eq!(told.len(), 1);
     assert!(told[0].keys.is_empty());
-    assert_eq!(
-        (told[0].unfit[0].tenant, &told[0].unfit[0].keys[0][..]),
-        (COPIES, &b"c"[..])
-    );
+    assert_eq!((told[0].unfit[0].tenant, &told[0].unfit[0].keys[0][..]), (COPIES, &b"c"[..]));
     assert_eq!(switch.held(), []);
     assert_eq!(switch.change(&key(COPIES, "d"), &FETCHED), Outcome::Done);
     assert_eq!(switch.held()[0].place.cells, 3, "the usual length");

@@ -40,10 +40,7 @@ const PROGRAMS: &[Program] = &[
     step(STEPS[0]),
     step(STEPS[1]),
     step(STEPS[2]),
-    Program {
-        name: "trial_egress",
-        role: Role::Egress,
-    },
+    Program { name: "trial_egress", role: Role::Egress },
 ];
 const TRIAL: Registration = Registration {
     name: "trial",
@@ -65,26 +62,12 @@ const TRIAL: Registration = Registration {
 };
 static DISCIPLINES: [Registration; 3] = [
     TRIAL,
-    Registration {
-        name: "copies",
-        number: 4,
-        items: Items::Copies,
-        ..TRIAL
-    },
-    Registration {
-        name: "trying",
-        number: 5,
-        items: Items::Copies,
-        probation: Some(3),
-        ..TRIAL
-    },
+    Registration { name: "copies", number: 4, items: Items::Copies, ..TRIAL },
+    Registration { name: "trying", number: 5, items: Items::Copies, probation: Some(3), ..TRIAL },
 ];
 
 const fn step(name: &'static str) -> Program {
-    Program {
-        name,
-        role: Role::Step,
-    }
+    Program { name, role: Role::Step }
 }
 
 type Datagram = (SocketAddr, Vec<u8>);
@@ -115,10 +98,7 @@ struct Switch {
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn key(tenant: u32, name: impl Into<Key>) -> ItemKey {
-    ItemKey {
-        tenant,
-        key: name.into(),
-    }
+    ItemKey { tenant, key: name.into() }
 }
 
 fn given(record: &[u8]) -> Change {
@@ -147,10 +127,8 @@ fn setup(store: &str, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) 
 }
 
 fn page_table(version: u64, owners: &[(u32, &[u32])]) -> to_switch::Body {
-    let owner = |(tenant, pages): &(u32, &[u32])| TenantPages {
-        tenant: *tenant,
-        pages: pages.to_vec(),
-    };
+    let owner =
+        |(tenant, pages): &(u32, &[u32])| TenantPages { tenant: *tenant, pages: pages.to_vec() };
     to_switch::Body::Pages(PageTable {
         term: 1,
         version,
@@ -188,15 +166,8 @@ impl Switch {
         let (to_session, out) = channel(64);
         let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
         let (courier, now) = (Box::new(self.sent.clone()), self.start);
-        let tables = Tables::open(
-            dataplane.into(),
-            id,
-            &DISCIPLINES,
-            epochs,
-            courier,
-            to_session,
-            now,
-        );
+        let tables =
+            Tables::open(dataplane.into(), id, &DISCIPLINES, epochs, courier, to_session, now);
         (self.tables, self.out) = (Some(tables.unwrap()), out);
     }
 

@@ -190,19 +190,13 @@ fn a_hot_key_is_answered_and_told_and_confirmed_where_it_lies() {
         Body::Hot(report) => Some(report.keys[0].keys[0].count),
         _ => None,
     });
-    assert!(
-        told.expect("a report") > 20,
-        "hits are told with misses: {told:?}"
-    );
+    assert!(told.expect("a report") > 20, "hits are told with misses: {told:?}");
     let place = rig.scan()[0].place;
     assert_eq!(rig.change(hot.clone(), &FETCHED), Outcome::Done);
     assert_eq!((rig.trials(), rig.held()), (vec![], vec![hot.clone()]));
     assert!(rig.hits(COPIES, b"hot"), "it keeps its value");
     (0..6 * WINDOW_TICKS).for_each(|_| rig.tick());
-    assert_eq!(
-        (rig.held(), rig.scan()[0].place),
-        (vec![hot.clone()], place)
-    );
+    assert_eq!((rig.held(), rig.scan()[0].place), (vec![hot.clone()], place));
     assert_eq!(rig.change(hot, &Change::Remove), Outcome::Done);
     assert!(!rig.hits(COPIES, b"hot"));
 }
@@ -298,10 +292,7 @@ fn a_scan_pushes_out_nothing_that_is_read_more() {
         (0..5).for_each(|_| assert!(rig.hits(COPIES, b"hot"), "round {round}"));
         rig.tick();
     }
-    assert!(
-        (5..200).contains(&scanned),
-        "of 400 keys {scanned} got an item"
-    );
+    assert!((5..200).contains(&scanned), "of 400 keys {scanned} got an item");
     let mut held = rig.held();
     held.sort();
     assert_eq!(held, [key(COPIES, "hot1"), key(COPIES, "hot2")]);
@@ -325,13 +316,7 @@ fn who_fills_its_pages_keeps_half_of_its_blanks() {
             continue;
         };
         let value = [1; 128];
-        rig.run(&Message::grant(
-            Op::ReadReply,
-            COPIES,
-            name.as_bytes(),
-            &value,
-            epoch,
-        ));
+        rig.run(&Message::grant(Op::ReadReply, COPIES, name.as_bytes(), &value, epoch));
         rig.tick();
         let key = key(COPIES, name.clone().into_bytes());
         let is_there = rig.trials().contains(&key);
@@ -346,10 +331,7 @@ fn who_fills_its_pages_keeps_half_of_its_blanks() {
         }
     }
     // Two pages of 128 items, of which 16 are the share.
-    assert!(
-        (200..=248).contains(&done) && refused > 10 && served > 0,
-        "{done} {refused} {served}"
-    );
+    assert!((200..=248).contains(&done) && refused > 10 && served > 0, "{done} {refused} {served}");
     (0..5).for_each(|_| rig.tick());
     let hot = (0..20).find_map(|_| rig.begin(COPIES, b"hot"));
     assert!(hot.is_some(), "a blank is left");
@@ -365,16 +347,8 @@ fn pages_that_change_hands_take_blanks_and_items_along() {
     assert_eq!((rig.scan(), rig.trials()), (vec![], vec![]));
     rig.fill(COPIES, b"hot", &[1; 128]);
     rig.fill(OTHERS, b"hot", &[1; 128]);
-    let pages: Vec<_> = rig
-        .scan()
-        .iter()
-        .map(|h| (h.tenant, h.place.page))
-        .collect();
-    assert!(
-        pages
-            .iter()
-            .all(|(tenant, page)| (*tenant == COPIES) == (*page == 2))
-    );
+    let pages: Vec<_> = rig.scan().iter().map(|h| (h.tenant, h.place.page)).collect();
+    assert!(pages.iter().all(|(tenant, page)| (*tenant == COPIES) == (*page == 2)));
     assert_eq!(pages.len(), 2);
     // Without pages there is nothing to give.
     rig.give_pages(&[(OTHERS, &[0, 1])]);
@@ -394,11 +368,7 @@ fn who_takes_the_place_of_a_tenant_that_left_gets_blanks_of_its_own() {
     rig.give_pages(&[(NEXT, &[0]), (OTHERS, &[2])]);
     rig.fill(NEXT, b"hot", &[1; 128]);
     rig.fill(OTHERS, b"hot", &[1; 128]);
-    let mut pages: Vec<_> = rig
-        .scan()
-        .iter()
-        .map(|h| (h.tenant, h.place.page))
-        .collect();
+    let mut pages: Vec<_> = rig.scan().iter().map(|h| (h.tenant, h.place.page)).collect();
     pages.sort();
     assert_eq!(pages, [(OTHERS, 2), (NEXT, 0)]);
 }
@@ -409,11 +379,7 @@ fn the_next_agent_counts_what_it_finds() {
     rig.fill(COPIES, b"hot", &[1; 128]);
     rig.restart();
     assert_eq!(rig.held(), [key(COPIES, "hot")]);
-    assert_eq!(
-        rig.begin(COPIES, b"h2"),
-        None,
-        "what was given is taken back"
-    );
+    assert_eq!(rig.begin(COPIES, b"h2"), None, "what was given is taken back");
     rig.set_up(&[COPIES, OTHERS]);
     rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
     assert!(rig.hits(COPIES, b"hot"));
@@ -446,16 +412,7 @@ fn a_value_that_is_too_large_gets_more_room_on_probation() {
     assert!(!rig.hits(COPIES, b"hot"));
     rig.tick();
     assert_eq!(rig.trials(), [key(COPIES, "hot")]);
-    let epoch = rig
-        .run(&Message::read(COPIES, b"hot"))
-        .1
-        .expect("it asks again");
-    rig.run(&Message::grant(
-        Op::ReadReply,
-        COPIES,
-        b"hot",
-        &[1; 300],
-        epoch,
-    ));
+    let epoch = rig.run(&Message::read(COPIES, b"hot")).1.expect("it asks again");
+    rig.run(&Message::grant(Op::ReadReply, COPIES, b"hot", &[1; 300], epoch));
     assert!(rig.hits(COPIES, b"hot"));
 }

@@ -60,10 +60,7 @@ fn one_read_is_answered_with_all_parts() {
     }
     let (_, result) = machine.next_finished().expect("all are here");
     let value = result.and_then(Answer::found).unwrap().expect("a value");
-    assert_eq!(
-        (value.bytes.len(), value.from_switch),
-        (4 * PART_BYTES, true)
-    );
+    assert_eq!((value.bytes.len(), value.from_switch), (4 * PART_BYTES, true));
     assert!(machine.next_datagram().is_none());
 }
 

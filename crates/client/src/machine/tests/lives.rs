@@ -15,13 +15,8 @@ fn lent(datagram: &[u8], life: u16, age_ms: u32) -> Vec<u8> {
 }
 
 fn refused(datagram: &[u8], life: u16, age_ms: u32, flags: Flags) -> Vec<u8> {
-    let change = |header| Header {
-        status: Status::OtherLife,
-        flags,
-        life,
-        expiry_ms: age_ms,
-        ..header
-    };
+    let change =
+        |header| Header { status: Status::OtherLife, flags, life, expiry_ms: age_ms, ..header };
     reply(datagram, change)
 }
 
@@ -36,9 +31,7 @@ fn reply(datagram: &[u8], change: impl Fn(Header) -> Header) -> Vec<u8> {
         ..packet.header
     });
     let mut bytes = vec![];
-    Packet::new(header, packet.key, b"")
-        .encode(&Secret::NONE, &mut bytes)
-        .unwrap();
+    Packet::new(header, packet.key, b"").encode(&Secret::NONE, &mut bytes).unwrap();
     bytes
 }
 
@@ -84,11 +77,7 @@ fn a_write_that_an_earlier_life_of_the_store_may_have_had_is_not_sent_to_the_nex
         let first = sent(&mut machine);
         machine.take(&other_life(&first[0], 78, age_ms), store(), 105 * MS);
         let again = sent(&mut machine);
-        assert_eq!(
-            again.len(),
-            usize::from(was_there_before),
-            "{age_ms} ms old"
-        );
+        assert_eq!(again.len(), usize::from(was_there_before), "{age_ms} ms old");
         if was_there_before {
             machine.take(&answer(&again[0], Status::Ok), store(), 106 * MS);
             assert!(machine.next_finished().unwrap().1.is_ok());
@@ -101,23 +90,16 @@ fn a_write_that_an_earlier_life_of_the_store_may_have_had_is_not_sent_to_the_nex
             assert!(machine.next_finished().unwrap().1.is_ok());
         } else {
             let ended = machine.next_finished().unwrap().1;
-            assert!(
-                matches!(ended, Err(Error::OutcomeUnknown { .. })),
-                "{ended:?}"
-            );
+            assert!(matches!(ended, Err(Error::OutcomeUnknown { .. })), "{ended:?}");
         }
     }
 }
 
 #[test]
 fn a_write_that_began_after_its_key_was_lent_goes_on_in_the_loans_life() {
-    for operation in [
-        set(b"k", b"1"),
-        Operation::Delete {
-            key: b"k",
-            condition: Condition::Always,
-        },
-    ] {
+    for operation in
+        [set(b"k", b"1"), Operation::Delete { key: b"k", condition: Condition::Always }]
+    {
         let mut machine = acquainted();
         machine.begin(&operation, 100 * MS);
         let first = one(&mut machine);
@@ -125,10 +107,7 @@ fn a_write_that_began_after_its_key_was_lent_goes_on_in_the_loans_life() {
         let again = one(&mut machine);
         let (asked, repeated) = (header(&first), header(&again));
         assert_eq!((asked.life, repeated.life), (77, 90));
-        assert_eq!(
-            (repeated.request, repeated.flags),
-            (asked.request, Flags::NONE)
-        );
+        assert_eq!((repeated.request, repeated.flags), (asked.request, Flags::NONE));
         machine.take(&answer(&again, Status::Ok), store(), 106 * MS);
         assert!(machine.next_finished().unwrap().1.is_ok());
         // From now on at once, and for this key only.
@@ -147,21 +126,13 @@ fn a_write_that_began_before_its_key_was_lent_passes_the_owner_and_never_names_t
     machine.take(&lent(&first, 90, 5), store(), 105 * MS);
     let again = one(&mut machine);
     let past = |datagram: &Bytes| {
-        let Header {
-            life,
-            flags,
-            request,
-            ..
-        } = header(datagram);
+        let Header { life, flags, request, .. } = header(datagram);
         (life, flags, request) == (77, Flags::ALL, header(&first).request)
     };
     assert!(past(&again), "{:?}", header(&again));
     // Whatever is said of lives that are older.
     machine.take(&lent(&again, 91, 5000), store(), 110 * MS);
-    assert!(
-        sent(&mut machine).is_empty(),
-        "it asks again as fast as it is refused"
-    );
+    assert!(sent(&mut machine).is_empty(), "it asks again as fast as it is refused");
     let next = machine.next_ns().unwrap();
     machine.timer(next);
     assert!(past(&one(&mut machine)));
@@ -182,17 +153,10 @@ fn a_write_past_the_owner_ends_when_its_store_has_forgotten_it() {
     let again = one(&mut machine);
     machine.take(&other_life(&again, 78, 1000), store(), 110 * MS);
     let ended = machine.next_finished().unwrap().1;
-    assert!(
-        matches!(ended, Err(Error::OutcomeUnknown { .. })),
-        "{ended:?}"
-    );
+    assert!(matches!(ended, Err(Error::OutcomeUnknown { .. })), "{ended:?}");
     assert!(sent(&mut machine).is_empty());
     machine.begin(&set(b"k", b"2"), 111 * MS);
-    assert_eq!(
-        header(&one(&mut machine)).life,
-        78,
-        "the key's own is forgotten"
-    );
+    assert_eq!(header(&one(&mut machine)).life, 78, "the key's own is forgotten");
 }
 
 #[test]
@@ -219,12 +183,8 @@ fn a_write_that_the_store_has_moved_goes_into_the_loan_whatever_it_did_before() 
 #[test]
 fn a_compare_keeps_its_condition_past_the_owner() {
     let mut machine = acquainted();
-    let set = Operation::Set {
-        key: b"k",
-        value: b"1",
-        ttl: None,
-        condition: Condition::Version(5),
-    };
+    let set =
+        Operation::Set { key: b"k", value: b"1", ttl: None, condition: Condition::Version(5) };
     machine.begin(&set, 100 * MS);
     let first = one(&mut machine);
     machine.take(&lent(&first, 90, 5), store(), 105 * MS);
@@ -289,19 +249,13 @@ fn each_part_of_a_write_names_its_keys_life() {
         assert_eq!(first.len(), 3);
         machine.take(&lent(&first[0], 90, age_ms), store(), 105 * MS);
         // What the life before had taken is none of the next one's.
-        let late = reply(&first[1], |header| Header {
-            status: Status::Taken,
-            part: 8,
-            ..header
-        });
+        let late = reply(&first[1], |header| Header { status: Status::Taken, part: 8, ..header });
         if flags == Flags::NONE {
             machine.take(&late, store(), 105 * MS);
         }
         let again = sent(&mut machine);
-        let named: Vec<_> = again
-            .iter()
-            .map(|part| (header(part).life, header(part).flags))
-            .collect();
+        let named: Vec<_> =
+            again.iter().map(|part| (header(part).life, header(part).flags)).collect();
         assert_eq!(named, [(life, flags); 3]);
         machine.take(&answer(&again[2], Status::Ok), store(), 106 * MS);
         assert!(machine.next_finished().unwrap().1.is_ok());

@@ -61,10 +61,7 @@ fn a_write_goes_in_parts_under_its_id() {
 #[test]
 fn a_write_that_may_be_under_way_keeps_its_form() {
     let rules = rules();
-    let life = Header {
-        life: 77,
-        ..Header::new(Op::WriteReply)
-    };
+    let life = Header { life: 77, ..Header::new(Op::WriteReply) };
     let other = wire::KeyHash::default();
     rules.lives.heard(0, &other, 1, &life);
     rules.paths.heard(0, true, MS);
@@ -78,19 +75,13 @@ fn a_write_that_may_be_under_way_keeps_its_form() {
     let third = call.next(&rules, 150 * MS, 0.5).expect("again");
     assert_eq!(first.datagram, third.datagram);
     let error = call.timed_out(&rules).to_string();
-    assert!(
-        error.contains("unknown") && error.contains("MTU"),
-        "{error}"
-    );
+    assert!(error.contains("unknown") && error.contains("MTU"), "{error}");
 }
 
 #[test]
 fn a_long_write_names_no_life_until_the_path_has_carried_one() {
     let rules = rules();
-    let life = Header {
-        life: 77,
-        ..Header::new(Op::WriteReply)
-    };
+    let life = Header { life: 77, ..Header::new(Op::WriteReply) };
     let key = Secret::NONE.key_hash(0, b"k");
     rules.lives.heard(0, &key, 1, &life);
     let value = vec![7; 1380];
@@ -114,10 +105,7 @@ fn what_cannot_be_shorter_is_an_error_that_says_how_long_it_is() {
     let (key, value) = ([7; 250], [7; 1000]);
     let (mut call, first) = started(&rules, &set(&key, &value));
     let error = refuse(&rules, &mut call, &first).unwrap_err().to_string();
-    assert!(
-        error.contains("1330 bytes") && error.contains("MTU"),
-        "{error}"
-    );
+    assert!(error.contains("1330 bytes") && error.contains("MTU"), "{error}");
 }
 
 /// A value beside a long key that the store says needs more room than the interface carries, whole
@@ -157,10 +145,7 @@ fn an_answer_from_a_switch_says_nothing_of_the_path_to_the_store() {
             ..Header::new(Op::ReadReply)
         };
         let reply = Reply::Answer(found, Bytes::from(vec![7; 1380]));
-        assert!(matches!(
-            call.reply(&rules, reply, MS, 0.5),
-            Step::Done(Ok(_))
-        ));
+        assert!(matches!(call.reply(&rules, reply, MS, 0.5), Step::Done(Ok(_))));
         assert_eq!(rules.paths.is_long(0, MS), is_long);
     }
 }

@@ -131,10 +131,7 @@ fn value_of(key: &[u8], len: usize) -> Vec<u8> {
 
 #[test]
 fn small_values_are_read_at_once_after_large_ones() {
-    for (secret, longest) in [true, false]
-        .into_iter()
-        .flat_map(|s| PATHS.map(|l| (s, l)))
-    {
+    for (secret, longest) in [true, false].into_iter().flat_map(|s| PATHS.map(|l| (s, l))) {
         let mut world = World::new(secret, longest);
         world.holds(b"L", LARGE);
         world.reads(b"L", LARGE);
@@ -172,10 +169,7 @@ fn a_key_that_leaves_no_room_for_a_part_is_read_while_its_value_is_small() {
 
 #[test]
 fn a_large_write_goes_in_parts_if_it_vanishes_and_the_next_at_once() {
-    for (secret, longest) in [true, false]
-        .into_iter()
-        .flat_map(|s| PATHS.map(|l| (s, l)))
-    {
+    for (secret, longest) in [true, false].into_iter().flat_map(|s| PATHS.map(|l| (s, l))) {
         let mut world = World::new(secret, longest);
         let large = value_of(b"k", LARGE);
         for number in 1..=5 {

@@ -20,10 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// For a store that answers, on a machine that may be busy with something else: calls end by their
 /// answers, not by their deadlines.
 pub fn patient() -> crate::Options {
-    crate::Options {
-        deadline: PATIENCE,
-        ..crate::Options::default()
-    }
+    crate::Options { deadline: PATIENCE, ..crate::Options::default() }
 }
 
 /// What goes wrong, in percent of datagrams.
@@ -93,30 +90,14 @@ impl FakeStore {
     }
 
     pub async fn start_at(address: &str, tenant: u32, faults: Faults) -> FakeStore {
-        let secret = if tenant == TENANT_OPEN {
-            Secret::NONE
-        } else {
-            Secret([5; 16])
-        };
+        let secret = if tenant == TENANT_OPEN { Secret::NONE } else { Secret([5; 16]) };
         let socket = UdpSocket::bind(address).await.unwrap();
         let address = socket.local_addr().unwrap();
         let elsewhere = UdpSocket::bind((address.ip(), 0)).await.unwrap();
         let state = Arc::new(Mutex::new(State::default()));
-        let link = Link {
-            socket,
-            elsewhere,
-            faults,
-            random: faults.seed,
-            held: None,
-        };
+        let link = Link { socket, elsewhere, faults, random: faults.seed, held: None };
         let task = tokio::spawn(serve(link, state.clone(), secret)).abort_handle();
-        FakeStore {
-            address,
-            secret,
-            tenant,
-            state,
-            task,
-        }
+        FakeStore { address, secret, tenant, state, task }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -142,12 +123,7 @@ impl FakeStore {
         // Writes may be sent again for three quarters of a lease.
         let mut cluster = Cluster::single(self.address, 8).with_lease_ms(60_000);
         if self.tenant != TENANT_OPEN {
-            let secret: String = self
-                .secret
-                .0
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let secret: String = self.secret.0.iter().map(|byte| format!("{byte:02x}")).collect();
             cluster.tenants.push(wire::Tenant::new(self.tenant, secret));
         }
         cluster
@@ -186,11 +162,7 @@ impl Link {
     }
 
     async fn send(&mut self, bytes: Vec<u8>, to: SocketAddr, elsewhere: bool) {
-        let socket = if elsewhere {
-            &self.elsewhere
-        } else {
-            &self.socket
-        };
+        let socket = if elsewhere { &self.elsewhere } else { &self.socket };
         socket.send_to(&bytes, to).await.unwrap();
         if let Some((held, to)) = self.held.take() {
             self.socket.send_to(&held, to).await.unwrap();
@@ -218,21 +190,11 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
             state.datagrams.push(buffer[..len].to_vec());
             let (header, value) = state.answer(&packet, len);
             let key = packet.key.to_vec();
-            let mut reply = Reply {
-                header,
-                key,
-                value,
-                secret,
-                from_elsewhere: false,
-            };
+            let mut reply = Reply { header, key, value, secret, from_elsewhere: false };
             if let Some(twist) = &mut state.twist {
                 twist(&packet, &mut reply);
             }
-            if link.loses(&mut state, request, true) {
-                None
-            } else {
-                Some(reply)
-            }
+            if link.loses(&mut state, request, true) { None } else { Some(reply) }
         };
         let Some(reply) = outgoing else { continue };
         let mut bytes = vec![];
@@ -273,11 +235,7 @@ impl State {
         }
         if h.is_part() && h.life != LIFE {
             let status = Status::OtherLife;
-            let header = Header {
-                status,
-                life: LIFE,
-                ..reply
-            };
+            let header = Header { status, life: LIFE, ..reply };
             return (header, vec![]);
         }
         let value = match self.joins.take(packet) {
@@ -285,15 +243,7 @@ impl State {
             Err(missing) => {
                 let status = Status::Taken;
                 let (part, total) = (missing, h.total);
-                return (
-                    Header {
-                        status,
-                        part,
-                        total,
-                        ..reply
-                    },
-                    vec![],
-                );
+                return (Header { status, part, total, ..reply }, vec![]);
             }
         };
         let answer = (self.write(packet, value, reply), vec![]);
@@ -303,13 +253,7 @@ impl State {
 
     fn read(&self, packet: &Packet<'_>, reply: Header, len: usize) -> (Header, Vec<u8>) {
         let Some((value, version, expiry_ms)) = self.data.get(packet.key) else {
-            return (
-                Header {
-                    status: Status::NotFound,
-                    ..reply
-                },
-                vec![],
-            );
+            return (Header { status: Status::NotFound, ..reply }, vec![]);
         };
         let expiry_ms = *expiry_ms;
         parts::read(packet, Header { expiry_ms, ..reply }, value, *version, len)
@@ -317,33 +261,20 @@ impl State {
 
     fn write(&mut self, packet: &Packet<'_>, value: Vec<u8>, reply: Header) -> Header {
         let h = packet.header;
-        let current = self
-            .data
-            .get(packet.key)
-            .map_or(0, |(_, version, _)| *version);
+        let current = self.data.get(packet.key).map_or(0, |(_, version, _)| *version);
         let holds = h.version == current || (h.version == VERSION_PRESENT && current > 0);
         if h.flags.has(Flags::COMPARE) && !holds {
-            return Header {
-                status: Status::Mismatch,
-                version: current,
-                ..reply
-            };
+            return Header { status: Status::Mismatch, version: current, ..reply };
         }
         self.applied += 1;
         self.version += 1;
         let status = if h.op == Op::DeleteRequest {
-            self.data
-                .remove(packet.key)
-                .map_or(Status::NotFound, |_| Status::Ok)
+            self.data.remove(packet.key).map_or(Status::NotFound, |_| Status::Ok)
         } else {
             let entry = (value, self.version, h.expiry_ms);
             self.data.insert(packet.key.to_vec(), entry);
             Status::Ok
         };
-        Header {
-            status,
-            version: self.version,
-            ..reply
-        }
+        Header { status, version: self.version, ..reply }
     }
 }

@@ -49,23 +49,7 @@ pub fn read(
     let part = (from / PART) as u16;
     if wire::HEADER_LEN + packet.key.len() + value.len() > room {
         let total = total.max(value.len() as u32);
-        return (
-            Header {
-                status: Status::NeedPadding,
-                part: 0,
-                total,
-                ..reply
-            },
-            vec![],
-        );
+        return (Header { status: Status::NeedPadding, part: 0, total, ..reply }, vec![]);
     }
-    (
-        Header {
-            version,
-            part,
-            total,
-            ..reply
-        },
-        value.to_vec(),
-    )
+    (Header { version, part, total, ..reply }, value.to_vec())
 }

@@ -104,13 +104,8 @@ impl Ledger {
         let switches = std::mem::take(&mut self.dirty_switches)
             .into_iter()
             .filter_map(|id| Some((id, self.tables.get(&id)?.row)));
-        let pages = std::mem::take(&mut self.dirty_pages)
-            .into_iter()
-            .map(|id| (id, self.row(id)));
-        Changes {
-            switches: switches.collect(),
-            pages: pages.collect(),
-        }
+        let pages = std::mem::take(&mut self.dirty_pages).into_iter().map(|id| (id, self.row(id)));
+        Changes { switches: switches.collect(), pages: pages.collect() }
     }
 
     /// A switch is there with so many pages, for the first time or again. Hands back who lost which
@@ -270,10 +265,7 @@ impl Ledger {
     pub fn remove_tenant(&mut self, tenant: u32) -> Vec<PageId> {
         let ids: Vec<SwitchId> = self.tables.keys().copied().collect();
         let all = |id| self.take_where(id, |_, hold: &Hold| hold.tenant == tenant);
-        ids.into_iter()
-            .flat_map(all)
-            .map(|(page, _)| page)
-            .collect()
+        ids.into_iter().flat_map(all).map(|(page, _)| page).collect()
     }
 
     /// Pages of a switch that can be given away now.
@@ -319,12 +311,7 @@ impl Ledger {
     /// How many pages of a switch each tenant has.
     pub fn counts(&self, switch: SwitchId) -> BTreeMap<u32, Count> {
         let mut counts: BTreeMap<u32, Count> = BTreeMap::new();
-        for row in self
-            .tables
-            .get(&switch)
-            .iter()
-            .flat_map(|t| t.rows.values())
-        {
+        for row in self.tables.get(&switch).iter().flat_map(|t| t.rows.values()) {
             match row {
                 PageRow::Leaving { from, .. } => counts.entry(*from).or_default().leaving += 1,
                 PageRow::Held(hold) => {
@@ -352,10 +339,7 @@ impl Ledger {
         let mut pages: Vec<_> = rows
             .filter_map(|(page, row)| match row {
                 PageRow::Held(hold) if (hold.tenant, hold.kind) == (tenant, kind) => {
-                    let page = PageId {
-                        switch,
-                        page: *page,
-                    };
+                    let page = PageId { switch, page: *page };
                     Some((worth(page), Reverse(hold.since_s), Reverse(page)))
                 }
                 _ => None,
@@ -380,10 +364,7 @@ impl Ledger {
         for (&page, row) in &mut table.rows {
             let PageRow::Held(hold) = *row else { continue };
             if which(page, &hold) {
-                *row = PageRow::Leaving {
-                    from: hold.tenant,
-                    version,
-                };
+                *row = PageRow::Leaving { from: hold.tenant, version };
                 taken.push((PageId { switch, page }, hold));
             }
         }
@@ -423,10 +404,7 @@ impl Ledger {
             return Err(LedgerError::UnknownSwitch { page });
         };
         if page.page >= table.row.pages {
-            return Err(LedgerError::NoSuchPage {
-                page,
-                pages: table.row.pages,
-            });
+            return Err(LedgerError::NoSuchPage { page, pages: table.row.pages });
         }
         match table.rows.get(&page.page) {
             Some(PageRow::Held(hold)) if hold.tenant == tenant => Ok(()),

@@ -11,11 +11,7 @@ const TENANTS: u32 = 4;
 const PAGES: u32 = 6;
 
 fn own(tenant: u32) -> Hold {
-    Hold {
-        tenant,
-        kind: Kind::Own,
-        since_s: 100,
-    }
+    Hold { tenant, kind: Kind::Own, since_s: 100 }
 }
 
 fn page(text: &str) -> PageId {
@@ -53,23 +49,14 @@ fn what_is_wrong_is_said_in_one_line_and_changes_nothing() {
     // (pages that tenant 7 returns, error)
     let rows = [
         (vec!["3/3"], "page 3/3 is not held by tenant 7: it is free"),
-        (
-            vec!["3/0", "3/2"],
-            "page 3/2 is not held by tenant 7: it is another tenant's",
-        ),
+        (vec!["3/0", "3/2"], "page 3/2 is not held by tenant 7: it is another tenant's"),
         (
             vec!["3/1"],
             "page 3/1 is returned twice: tenant 7 gave it back already, switch 3 is clearing it",
         ),
-        (
-            vec!["3/0", "3/0"],
-            "page 3/0 is returned twice: it is named twice in one request",
-        ),
+        (vec!["3/0", "3/0"], "page 3/0 is returned twice: it is named twice in one request"),
         (vec!["9/0"], "page 9/0: there is no switch 9"),
-        (
-            vec!["3/17"],
-            "page 3/17 does not exist: switch 3 has 4 pages, numbered from 0",
-        ),
+        (vec!["3/17"], "page 3/17 does not exist: switch 3 has 4 pages, numbered from 0"),
     ];
     for (pages, says) in rows {
         let pages: Vec<PageId> = pages.into_iter().map(page).collect();
@@ -77,10 +64,7 @@ fn what_is_wrong_is_said_in_one_line_and_changes_nothing() {
         assert_eq!((ledger.owners(3), ledger.counts(3)), before);
     }
     let error = ledger.switch(4, PAGES_MAX + 1).unwrap_err().to_string();
-    assert!(
-        error.starts_with("switch 4: 1048577 pages, at most 1048576"),
-        "{error}"
-    );
+    assert!(error.starts_with("switch 4: 1048577 pages, at most 1048576"), "{error}");
 }
 
 #[test]
@@ -94,16 +78,9 @@ fn kinds_and_the_choice_of_the_coldest() {
     let lent = ledger.convert(1, 7, Kind::Own, 2, requests);
     assert_eq!(lent, [page("1/2"), page("1/3")]);
     assert_eq!(ledger.owners(1).0, version, "the switch need not know");
-    let count = Count {
-        own: 2,
-        lent: 2,
-        leaving: 0,
-    };
+    let count = Count { own: 2, lent: 2, leaving: 0 };
     assert_eq!(ledger.counts(1), BTreeMap::from([(7, count)]));
-    assert_eq!(
-        ledger.take_from(1, 7, Kind::Lent, 1, requests),
-        [page("1/2")]
-    );
+    assert_eq!(ledger.take_from(1, 7, Kind::Lent, 1, requests), [page("1/2")]);
     assert_eq!(ledger.counts(1)[&7].leaving, 1);
     assert_eq!(ledger.held(7).count(), 3);
     assert_eq!(ledger.remove_tenant(7).len(), 3);
@@ -122,27 +99,15 @@ fn a_switch_that_shrinks_says_what_was_lost() {
 
 #[test]
 fn rows_that_make_no_sense_are_left_out() {
-    let switch = SwitchRow {
-        pages: 2,
-        version: 3,
-    };
-    let leaving = PageRow::Leaving {
-        from: 7,
-        version: 9,
-    };
+    let switch = SwitchRow { pages: 2, version: 3 };
+    let leaving = PageRow::Leaving { from: 7, version: 9 };
     let rows = ["1/0", "1/2", "2/0"].map(|p| (page(p), leaving));
     let ledger = Ledger::restore([(1, switch)], rows);
     assert_eq!(ledger.rows().count(), 1);
     assert_eq!(ledger.owners(1), (9, Owners::new()));
     let json = serde_json::to_string(&PageRow::Held(own(7))).unwrap();
-    assert_eq!(
-        json,
-        r#"{"state":"held","tenant":7,"kind":"own","since_s":100}"#
-    );
-    assert_eq!(
-        serde_json::from_str::<PageRow>(&json).unwrap(),
-        PageRow::Held(own(7))
-    );
+    assert_eq!(json, r#"{"state":"held","tenant":7,"kind":"own","since_s":100}"#);
+    assert_eq!(serde_json::from_str::<PageRow>(&json).unwrap(), PageRow::Held(own(7)));
 }
 
 /// A switch that clears a page only when a table has it as nobody's, and so shows every page that
@@ -259,10 +224,7 @@ impl World {
         match step {
             Step::Give(switch, tenant, n, kind) => {
                 let free = ledger.free(switch);
-                let hold = Hold {
-                    kind,
-                    ..own(tenant)
-                };
+                let hold = Hold { kind, ..own(tenant) };
                 let before: BTreeSet<PageId> = ledger.rows().map(|(id, _)| id).collect();
                 let given = ledger.give(switch, n, hold);
                 assert_eq!(given.len() as u32, n.min(free));

@@ -47,24 +47,13 @@ fn rooms_of(pages: u32, switches: u16) -> BTreeMap<SwitchId, u32> {
 }
 
 fn flow(c: u8, s: u8, rate: f64) -> Flow {
-    Flow {
-        client: client(c),
-        store: store(s),
-        rate,
-    }
+    Flow { client: client(c), store: store(s), rate }
 }
 
 static NOWHERE: BTreeMap<SwitchId, u32> = BTreeMap::new();
 
 fn wish(policy: Policy, quota: u32) -> Wish<'static> {
-    Wish {
-        policy,
-        quota,
-        clients: &[],
-        stores: &[],
-        traffic: &[],
-        now: &NOWHERE,
-    }
+    Wish { policy, quota, clients: &[], stores: &[], traffic: &[], now: &NOWHERE }
 }
 
 #[test]
@@ -90,11 +79,7 @@ fn one_client_and_one_store_as_in_the_thesis() {
     ];
     for &(links, pages, policy, quota, rooms, unplaced) in rows {
         let (clients, stores) = ([client(1)], [store(1)]);
-        let wish = Wish {
-            clients: &clients,
-            stores: &stores,
-            ..wish(policy, quota)
-        };
+        let wish = Wish { clients: &clients, stores: &stores, ..wish(policy, quota) };
         let placement = place(&wish, &net(links), &rooms_of(pages, 3));
         assert_eq!(placement.rooms, rooms, "{links} {policy} {quota}");
         assert_eq!(placement.unplaced, unplaced);
@@ -108,11 +93,7 @@ const TREE: &str = "c1-1 c2-2 1-3 2-3 3-s1";
 fn several_clients_share_what_their_paths_share() {
     let (clients, stores) = ([client(1), client(2)], [store(1)]);
     let rooms = |policy, quota| {
-        let wish = Wish {
-            clients: &clients,
-            stores: &stores,
-            ..wish(policy, quota)
-        };
+        let wish = Wish { clients: &clients, stores: &stores, ..wish(policy, quota) };
         place(&wish, &net(TREE), &rooms_of(4, 9)).rooms
     };
     assert_eq!(rooms(Policy::NearClient, 6), [(1, 4), (2, 2)]);
@@ -123,35 +104,19 @@ fn several_clients_share_what_their_paths_share() {
 #[test]
 fn traffic_decides_between_the_branches_and_the_core() {
     let place_for = |traffic: &[Flow], quota, now: &BTreeMap<SwitchId, u32>| {
-        let wish = Wish {
-            traffic,
-            now,
-            ..wish(Policy::Measured, quota)
-        };
+        let wish = Wish { traffic, now, ..wish(Policy::Measured, quota) };
         place(&wish, &net(TREE), &rooms_of(4, 3)).rooms
     };
     // A branch is 2 links from the store, the core 1. Client 1 alone: its branch, 2 x rate.
     assert_eq!(place_for(&[flow(1, 1, 100.0)], 4, &NOWHERE), [(1, 4)]);
     // 60 to 40: the first page saves 120 on branch 1, 80 on branch 2, 100 on the core. The second,
     // with client 1's path at rank 2: 60 on branch 1, 80 on branch 2.
-    assert_eq!(
-        place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 1, &NOWHERE),
-        [(1, 1)]
-    );
-    assert_eq!(
-        place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 2, &NOWHERE),
-        [(1, 1), (2, 1)]
-    );
+    assert_eq!(place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 1, &NOWHERE), [(1, 1)]);
+    assert_eq!(place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 2, &NOWHERE), [(1, 1), (2, 1)]);
     // Where it is now is good enough for a small change, but not for a large one.
     let now = BTreeMap::from([(2, 1)]);
-    assert_eq!(
-        place_for(&[flow(1, 1, 52.0), flow(2, 1, 48.0)], 1, &now),
-        [(2, 1)]
-    );
-    assert_eq!(
-        place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 1, &now),
-        [(1, 1)]
-    );
+    assert_eq!(place_for(&[flow(1, 1, 52.0), flow(2, 1, 48.0)], 1, &now), [(2, 1)]);
+    assert_eq!(place_for(&[flow(1, 1, 60.0), flow(2, 1, 40.0)], 1, &now), [(1, 1)]);
 }
 
 #[test]
@@ -161,17 +126,11 @@ fn in_a_star_of_many_clients_the_centre_serves_all() {
     let mut links: Vec<String> = (1..10).map(|n| format!("c{n}-{n} {n}-10")).collect();
     links.push("10-s1".into());
     let traffic: Vec<Flow> = (1..10).map(|n| flow(n, 1, 10.0)).collect();
-    let wish = Wish {
-        traffic: &traffic,
-        ..wish(Policy::Measured, 3)
-    };
+    let wish = Wish { traffic: &traffic, ..wish(Policy::Measured, 3) };
     let rooms = place(&wish, &net(&links.join(" ")), &rooms_of(4, 10)).rooms;
     assert_eq!(rooms, [(10, 3)]);
     // Clients that are not declared are learned from traffic by the other policies too.
-    let wish = Wish {
-        policy: Policy::NearStore,
-        ..wish
-    };
+    let wish = Wish { policy: Policy::NearStore, ..wish };
     let placement = place(&wish, &net(&links.join(" ")), &rooms_of(4, 10));
     assert_eq!(placement.rooms, [(10, 3)]);
 }
@@ -179,10 +138,7 @@ fn in_a_star_of_many_clients_the_centre_serves_all() {
 #[test]
 fn with_nothing_known_the_pages_are_split() {
     let stores = [store(1)];
-    let wish = Wish {
-        stores: &stores,
-        ..wish(Policy::NearClient, 6)
-    };
+    let wish = Wish { stores: &stores, ..wish(Policy::NearClient, 6) };
     // Switch 4 and 5 are known to be elsewhere.
     let placement = place(&wish, &net("c1-1 1-2 2-s1 4-5"), &rooms_of(4, 5));
     assert_eq!(placement.rooms, [(1, 3), (2, 3)]);

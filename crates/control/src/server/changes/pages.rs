@@ -63,10 +63,7 @@ pub fn ask(
         });
     }
     let detail = format!("tenant {id}: {pages} more, quota {}", tenant.terms.quota);
-    Ok(Change {
-        guaranteed: Some(guaranteed),
-        ..Change::of(tenant, "pages.ask", detail)
-    })
+    Ok(Change { guaranteed: Some(guaranteed), ..Change::of(tenant, "pages.ask", detail) })
 }
 
 /// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`]. `own`: the tenant gives
@@ -110,9 +107,7 @@ pub fn give_back(
         }
     }
     tenant.pinned.retain(|_, pages| *pages > 0);
-    let guaranteed = view
-        .memory
-        .place_fewer(&tenant, &returned.pages, &view.around);
+    let guaranteed = view.memory.place_fewer(&tenant, &returned.pages, &view.around);
     let detail = format!("tenant {id}: {count} fewer, quota {}", tenant.terms.quota);
     Ok(Change {
         guaranteed: Some(guaranteed),
@@ -129,9 +124,7 @@ fn check_named(view: &View<'_>, id: u32, pages: &[PageId]) -> Result<(), Refusal
     let ledger = view.memory.ledger();
     let has_truth = view.around.disciplines.has_truth(id);
     let occupied = has_truth.then(|| view.memory.occupied(id, &view.around));
-    ledger
-        .check_taken(id, pages)
-        .map_err(|e| conflict(e.to_string()))?;
+    ledger.check_taken(id, pages).map_err(|e| conflict(e.to_string()))?;
     for page in pages {
         if let Some(PageRow::Held(hold)) = ledger.row(*page)
             && (hold.tenant, hold.kind) == (id, Kind::Lent)
@@ -173,14 +166,8 @@ pub fn lapse(view: &View<'_>, clock_s: u64) -> Vec<Change> {
         let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
         let change = Change::of(tenant, "pages.ended", detail);
         changes.push(match gone {
-            0 => Change {
-                entry: None,
-                ..change
-            },
-            _ => Change {
-                guaranteed: Some(guaranteed),
-                ..change
-            },
+            0 => Change { entry: None, ..change },
+            _ => Change { guaranteed: Some(guaranteed), ..change },
         });
     }
     changes

@@ -55,12 +55,8 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
     }
     let secret = spec.secret.clone().unwrap_or_else(|| hex::encode(fresh.0));
     check_secret(&secret)?;
-    let tenant = Tenant {
-        hash_secret: Some(secret.clone()),
-        secret,
-        terms: spec.into(),
-        ..Tenant::new(id)
-    };
+    let tenant =
+        Tenant { hash_secret: Some(secret.clone()), secret, terms: spec.into(), ..Tenant::new(id) };
     check(view, &tenant)?;
     let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
     let detail = format!(
@@ -70,10 +66,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
         tenant.terms.policy.name(),
         tenant.terms.rate
     );
-    Ok(Change {
-        guaranteed: Some(guaranteed),
-        ..Change::of(tenant, "tenant.create", detail)
-    })
+    Ok(Change { guaranteed: Some(guaranteed), ..Change::of(tenant, "tenant.create", detail) })
 }
 
 /// Changes a tenant; see [`crate::admin::Admin::change_tenant`].
@@ -100,17 +93,8 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
         shorten(&mut after);
     }
     // Only what was changed may be refused for want of room.
-    let moves = (
-        after.terms.quota,
-        after.terms.policy,
-        &after.terms.clients,
-        &after.terms.stores,
-    ) != (
-        before.terms.quota,
-        before.terms.policy,
-        &before.terms.clients,
-        &before.terms.stores,
-    );
+    let moves = (after.terms.quota, after.terms.policy, &after.terms.clients, &after.terms.stores)
+        != (before.terms.quota, before.terms.policy, &before.terms.clients, &before.terms.stores);
     let guaranteed = moves.then(|| view.memory.try_to_place(&after, &view.around));
     // The discipline before forgets all, and the next one learns anew. Items that are nowhere else
     // are no store's.
@@ -224,9 +208,7 @@ pub fn new_secret(tenant: &Tenant) -> NewSecret {
 fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
     let tenant = known(view, id)?;
     if id == TENANT_OPEN {
-        return Err(conflict(
-            "tenant 0 is open to everybody: it has no secret".into(),
-        ));
+        return Err(conflict("tenant 0 is open to everybody: it has no secret".into()));
     }
     Ok(tenant)
 }
@@ -242,11 +224,7 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let name = tenant.terms.discipline();
     let name = name.unwrap_or(view.around.disciplines.default_name());
     let refuses = |what: &str, all: bool| {
-        let attached = view
-            .around
-            .switches
-            .iter()
-            .filter(|(_, switch)| switch.is_ready());
+        let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
         let (mut count, mut refusals) = (0, vec![]);
         for (id, switch) in attached {
             count += 1;
@@ -276,9 +254,7 @@ fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
 fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     let of = format!("tenant {}", tenant.id);
     if tenant.terms.name.len() > NAME_MAX {
-        return Err(invalid(format!(
-            "{of}: the name is longer than {NAME_MAX} bytes"
-        )));
+        return Err(invalid(format!("{of}: the name is longer than {NAME_MAX} bytes")));
     }
     let same_name =
         |other: &&Tenant| other.id != tenant.id && other.terms.name == tenant.terms.name;

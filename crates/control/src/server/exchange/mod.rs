@@ -121,10 +121,7 @@ impl Exchange {
     }
 
     fn whose(&self, tenant: u32) -> MemoryOwner {
-        MemoryOwner {
-            tenant,
-            family: self.disciplines.family_of(tenant).into(),
-        }
+        MemoryOwner { tenant, family: self.disciplines.family_of(tenant).into() }
     }
 
     /// A tenant is gone, or has another discipline: nothing of its configurations counts.
@@ -144,11 +141,8 @@ impl Exchange {
         plan: &Plan,
         journal: &mut Journal,
     ) -> Result<(StreamId, bool), CloseReason> {
-        let AttachedSwitch {
-            stream,
-            is_new,
-            known,
-        } = self.switches.attach(self.now, hello, plan)?;
+        let AttachedSwitch { stream, is_new, known } =
+            self.switches.attach(self.now, hello, plan)?;
         if let Some(known) = known {
             journal.put(format!("switch/{}", stream.switch), &known);
         }
@@ -179,11 +173,7 @@ impl Exchange {
     /// A switch is gone for good, and with it what it held.
     pub fn forget_switch(&mut self, id: SwitchId, journal: &mut Journal) {
         let lost = self.switches.get_mut(id).map(Switch::lose_all);
-        let told = ItemsReport {
-            greeting: false,
-            held: vec![],
-            lost: lost.unwrap_or_default(),
-        };
+        let told = ItemsReport { greeting: false, held: vec![], lost: lost.unwrap_or_default() };
         self.holds(id, told, journal);
         self.configurations.forget_switch(id, journal);
         self.switches.remove(id);
@@ -299,9 +289,7 @@ impl Exchange {
 
     /// The controller is to stop. False: a discipline waits for something that it wants to keep.
     pub fn ending(&mut self, journal: &mut Journal) -> bool {
-        let actions = self
-            .disciplines
-            .tell_all(self.now, |to, now, out| to.ending(now, out));
+        let actions = self.disciplines.tell_all(self.now, |to, now, out| to.ending(now, out));
         let ready = !actions.contains(&Action::NotYet);
         self.carry_out_and_answer(actions, journal);
         ready
@@ -355,10 +343,7 @@ impl Exchange {
             let more = self.disciplines.tell(self.now, key.tenant, |to, now, out| {
                 to.answered(now, answer, out);
             });
-            debug_assert!(
-                more.is_empty(),
-                "nothing may be asked for in answer to NotSent"
-            );
+            debug_assert!(more.is_empty(), "nothing may be asked for in answer to NotSent");
         }
     }
 
@@ -371,12 +356,7 @@ impl Exchange {
         let mut not_sent = vec![];
         for action in actions {
             match action {
-                Action::Change {
-                    switch: id,
-                    tenant,
-                    key,
-                    change,
-                } => {
+                Action::Change { switch: id, tenant, key, change } => {
                     let key = ItemKey { tenant, key };
                     if let Some(switch) = self.switches.get_mut(id)
                         && !switch.command(change.clone(), key.clone())
@@ -384,11 +364,7 @@ impl Exchange {
                         not_sent.push((id, key, change));
                     }
                 }
-                Action::Configure {
-                    switch,
-                    tenant,
-                    configuration,
-                } => {
+                Action::Configure { switch, tenant, configuration } => {
                     if self.switches.get(switch).is_none() {
                         continue;
                     }
@@ -398,11 +374,7 @@ impl Exchange {
                         tracing::warn!(switch, tenant, "refused: {line}");
                     }
                 }
-                Action::Tell {
-                    store,
-                    tenant,
-                    message,
-                } => {
+                Action::Tell { store, tenant, message } => {
                     let discipline = self.disciplines.name_of(tenant);
                     let next = &mut self.next_number;
                     let told = self.stores.tell(store, discipline, tenant, message, next);
@@ -410,11 +382,9 @@ impl Exchange {
                         tracing::warn!(tenant, "a message was refused: {line}");
                     }
                 }
-                Action::TellSwitch {
-                    switch,
-                    tenant,
-                    message,
-                } => self.tell_switch(switch, tenant, message),
+                Action::TellSwitch { switch, tenant, message } => {
+                    self.tell_switch(switch, tenant, message)
+                }
                 Action::Remember { tenant, bytes } => {
                     let whose = self.whose(tenant);
                     let remembered = self.memories.remember(whose, bytes, journal);
@@ -439,9 +409,7 @@ impl Exchange {
         let Some(switch) = self.switches.get_mut(id) else {
             return;
         };
-        let told = switch
-            .mail()
-            .tell(discipline, tenant, message, &mut self.next_number);
+        let told = switch.mail().tell(discipline, tenant, message, &mut self.next_number);
         if let Err(line) = told {
             tracing::warn!(switch = id, tenant, "a message was refused: {line}");
         }

@@ -53,13 +53,8 @@ impl Exchange {
                 continue;
             };
             for change in asked.replaced.iter().chain([&asked.change]) {
-                let answer = Answer {
-                    switch: id,
-                    tenant: key.tenant,
-                    key: &key.key,
-                    change,
-                    outcome,
-                };
+                let answer =
+                    Answer { switch: id, tenant: key.tenant, key: &key.key, change, outcome };
                 self.tell(key.tenant, journal, |to, now, out| {
                     to.answered(now, answer, out);
                 });
@@ -75,12 +70,7 @@ impl Exchange {
             switch.reported(keys, malformed);
         }
         for (&tenant, keys) in counts.iter().filter(|(_, keys)| !keys.is_empty()) {
-            let keys = HotKeys {
-                switch: id,
-                tenant,
-                window: hot.window,
-                keys,
-            };
+            let keys = HotKeys { switch: id, tenant, window: hot.window, keys };
             self.tell(tenant, journal, |to, now, out| to.hot(now, keys, out));
         }
     }
@@ -126,12 +116,7 @@ impl Exchange {
                 switch.dropped(&items);
             }
             for (&tenant, keys) in &incoming::by_tenant(items) {
-                let eviction = Eviction {
-                    switch: id,
-                    tenant,
-                    keys,
-                    unfit,
-                };
+                let eviction = Eviction { switch: id, tenant, keys, unfit };
                 self.tell(tenant, journal, |to, now, out| {
                     to.dropped(now, eviction, out);
                 });

@@ -87,10 +87,7 @@ impl PageMoves {
 impl Memory {
     /// As remembered.
     pub fn new(tables: Vec<(SwitchId, SwitchRow)>, pages: Vec<(PageId, PageRow)>) -> Memory {
-        Memory {
-            ledger: Ledger::restore(tables, pages),
-            ..Memory::default()
-        }
+        Memory { ledger: Ledger::restore(tables, pages), ..Memory::default() }
     }
 
     /// A switch said how many pages it has.
@@ -238,11 +235,7 @@ impl Memory {
     pub fn table(&self, id: SwitchId, term: u64) -> PageTable {
         let (version, owners) = self.ledger.owners(id);
         let owner = |(tenant, pages)| TenantPages { tenant, pages };
-        PageTable {
-            term,
-            version,
-            owners: owners.into_iter().map(owner).collect(),
-        }
+        PageTable { term, version, owners: owners.into_iter().map(owner).collect() }
     }
 
     /// How many pages of a tenant are in use: those whose items were asked for lately, or hold
@@ -289,10 +282,7 @@ impl Memory {
         }
         let own = self.ledger.held(tenant);
         let held = own.map(|(page, _)| page).filter(|p| !going.contains(p));
-        Some(TruthPages {
-            held: held.collect(),
-            occupied: self.occupied(tenant, around),
-        })
+        Some(TruthPages { held: held.collect(), occupied: self.occupied(tenant, around) })
     }
 
     /// Gives and takes pages of one switch until everybody has a fair share of them.
@@ -306,9 +296,7 @@ impl Memory {
         let occupied = occupied.collect();
         let (ledger, placements) = (&self.ledger, &self.placements);
         let usage = self.usage.get(&id);
-        let portions = self
-            .sharing
-            .portions(id, ledger, placements, usage, around, &occupied);
+        let portions = self.sharing.portions(id, ledger, placements, usage, around, &occupied);
         self.take_excess(id, &portions, around);
         self.give_rest(id, &portions, around.clock_s);
     }
@@ -338,9 +326,7 @@ impl Memory {
             }
             let Memory { ledger, usage, .. } = self;
             let usage = usage.get(&id);
-            ledger.convert(id, *tenant, from, n, |page| {
-                usage.map(|usage| usage.worth(page.page))
-            });
+            ledger.convert(id, *tenant, from, n, |page| usage.map(|usage| usage.worth(page.page)));
         }
     }
 
@@ -349,11 +335,7 @@ impl Memory {
         for (tenant, Portion { own, lent }) in portions {
             let has = counts.get(tenant).copied().unwrap_or_default();
             for (kind, wanted, has) in [(Kind::Own, *own, has.own), (Kind::Lent, *lent, has.lent)] {
-                let hold = Hold {
-                    tenant: *tenant,
-                    kind,
-                    since_s,
-                };
+                let hold = Hold { tenant: *tenant, kind, since_s };
                 if wanted > has {
                     self.ledger.give(id, wanted - has, hold);
                 }
@@ -379,10 +361,7 @@ impl Memory {
         if around.disciplines.has_truth(tenant) {
             stay = self.occupied_on(id, tenant, around);
             let of_kind = |(page, hold): &(u32, Hold)| {
-                let page = PageId {
-                    switch: id,
-                    page: *page,
-                };
+                let page = PageId { switch: id, page: *page };
                 (hold.tenant, hold.kind) == (tenant, kind) && !stay.contains(&page)
             };
             n = n.min(self.ledger.holds_on(id).filter(of_kind).count() as u32);
@@ -403,10 +382,6 @@ impl Memory {
             return PageMoves::default();
         }
         let changed = self.rooms.update(&self.ledger, &self.placements);
-        PageMoves {
-            rows,
-            rooms: changed.rooms,
-            setups: changed.switches,
-        }
+        PageMoves { rows, rooms: changed.rooms, setups: changed.switches }
     }
 }

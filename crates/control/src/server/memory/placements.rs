@@ -200,12 +200,7 @@ impl Placements {
         capacity: &BTreeMap<SwitchId, u32>,
         around: &Surroundings<'_>,
     ) -> Placement {
-        let clients: Vec<IpAddr> = tenant
-            .terms
-            .clients
-            .iter()
-            .map(ipnet::IpNet::addr)
-            .collect();
+        let clients: Vec<IpAddr> = tenant.terms.clients.iter().map(ipnet::IpNet::addr).collect();
         let stores: Vec<IpAddr> = match tenant.terms.stores.is_empty() {
             true => around.stores().map(|store| store.ip()).collect(),
             false => tenant.terms.stores.iter().map(|store| store.ip()).collect(),
@@ -238,11 +233,8 @@ impl Placements {
             .map(|(id, n)| (id, n.saturating_sub(self.on(tenant.id, id))))
             .collect();
         let sum: u32 = free.iter().map(|(_, pages)| *pages).sum();
-        let mut named: Vec<String> = free
-            .iter()
-            .take(SWITCHES_NAMED)
-            .map(|(id, n)| format!("{n} on switch {id}"))
-            .collect();
+        let mut named: Vec<String> =
+            free.iter().take(SWITCHES_NAMED).map(|(id, n)| format!("{n} on switch {id}")).collect();
         if free.len() > SWITCHES_NAMED {
             named.push("...".into());
         }
@@ -250,11 +242,8 @@ impl Placements {
             true => "no switch has attached yet".into(),
             false => named.join(", "),
         };
-        let bound: Vec<String> = tenant
-            .pinned
-            .iter()
-            .map(|(id, n)| format!("{n} of them on switch {id}"))
-            .collect();
+        let bound: Vec<String> =
+            tenant.pinned.iter().map(|(id, n)| format!("{n} of them on switch {id}")).collect();
         let bound = match bound.is_empty() {
             true => String::new(),
             false => format!(" ({})", bound.join(", ")),

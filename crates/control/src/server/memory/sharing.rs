@@ -120,10 +120,8 @@ impl OnSwitch<'_> {
         if placed.is_empty() || placed.iter().any(|(switch, _)| *switch == self.id) {
             return false;
         }
-        let wanted: usize = placed
-            .iter()
-            .map(|(switch, _)| self.around.disciplines.wanted(*switch, tenant))
-            .sum();
+        let wanted: usize =
+            placed.iter().map(|(switch, _)| self.around.disciplines.wanted(*switch, tenant)).sum();
         let pages: u32 = placed.iter().map(|(_, pages)| *pages).sum();
         wanted < pages as usize * ITEMS_PER_PAGE_USUAL / 4 * 3
     }

@@ -48,8 +48,7 @@ impl Usage {
         self.fragmentation = tenants.map(|t| (t.tenant, t.fragmentation)).collect();
         // A page that is not listed holds nothing.
         let listed = &counters.pages;
-        self.pages
-            .retain(|page, _| listed.iter().any(|p| p.page == *page));
+        self.pages.retain(|page, _| listed.iter().any(|p| p.page == *page));
         for page in listed.iter().filter(|p| p.page < total) {
             let seen = self.pages.entry(page.page).or_default();
             (seen.items, seen.cells) = (page.items, page.cells);
@@ -78,8 +77,7 @@ impl Usage {
 
     /// Windows since a page's items had requests; a page that never had any counts as long idle.
     pub fn idle_windows(&self, page: u32) -> u64 {
-        self.page(page)
-            .map_or(u64::MAX, |seen| self.window.saturating_sub(seen.used_in))
+        self.page(page).map_or(u64::MAX, |seen| self.window.saturating_sub(seen.used_in))
     }
 
     /// Share of a tenant's free cells that no item of the usual size could use.

@@ -64,11 +64,7 @@ impl Network {
             up: i.up,
             addresses: i.addresses.iter().filter_map(|a| a.parse().ok()).collect(),
             neighbours: i.neighbours.iter().filter_map(|a| a.parse().ok()).collect(),
-            silent: i
-                .silent
-                .iter()
-                .filter_map(|id| SwitchId::try_from(*id).ok())
-                .collect(),
+            silent: i.silent.iter().filter_map(|id| SwitchId::try_from(*id).ok()).collect(),
         };
         let interfaces = told.interfaces.iter().map(interface).collect();
         let is_new = self.topology.learn(id, name, interfaces);
@@ -161,11 +157,8 @@ impl Network {
         let link = |ends| (ends, self.up.contains(&ends));
         let neighbours = self.topology.neighbours();
         let before = std::mem::replace(&mut self.neighbours, neighbours);
-        let all: BTreeSet<SwitchId> = before
-            .keys()
-            .chain(self.neighbours.keys())
-            .copied()
-            .collect();
+        let all: BTreeSet<SwitchId> =
+            before.keys().chain(self.neighbours.keys()).copied().collect();
         let moved = |id: &SwitchId| before.get(id) != self.neighbours.get(id);
         TopologyChange {
             links: changed.into_iter().map(link).collect(),
@@ -184,10 +177,10 @@ fn declared(spec: &TopologySpec) -> DeclaredTopology {
         }
     };
     let host_name = |prefix: &ipnet::IpNet| format!("network {prefix}");
-    let between_switches = spec.links.iter().map(|link| DeclaredLink {
-        ends: [name_of(link.a), name_of(link.b)],
-        cost: link.cost,
-    });
+    let between_switches = spec
+        .links
+        .iter()
+        .map(|link| DeclaredLink { ends: [name_of(link.a), name_of(link.b)], cost: link.cost });
     let to_networks = spec.networks.iter().map(|network| DeclaredLink {
         ends: [name_of(network.switch), host_name(&network.prefix)],
         cost: 1,
@@ -196,10 +189,7 @@ fn declared(spec: &TopologySpec) -> DeclaredTopology {
         switches: spec
             .switches
             .iter()
-            .map(|s| DeclaredSwitch {
-                id: s.id,
-                name: name_of(s.id),
-            })
+            .map(|s| DeclaredSwitch { id: s.id, name: name_of(s.id) })
             .collect(),
         hosts: spec
             .networks
@@ -225,9 +215,7 @@ mod tests {
             addresses: vec![address.into()],
             ..api::proto::Interface::default()
         };
-        Interfaces {
-            interfaces: vec![interface],
-        }
+        Interfaces { interfaces: vec![interface] }
     }
 
     #[test]

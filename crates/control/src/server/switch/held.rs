@@ -116,10 +116,7 @@ mod tests {
     use super::*;
 
     fn key(n: u8) -> ItemKey {
-        ItemKey {
-            tenant: u32::from(n % 2),
-            key: vec![n].into(),
-        }
+        ItemKey { tenant: u32::from(n % 2), key: vec![n].into() }
     }
 
     #[test]

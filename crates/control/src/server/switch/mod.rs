@@ -144,9 +144,7 @@ impl Switch {
         let own = hello.address.parse().ok();
         self.life = hello.life;
         let refused = hello.refused.iter().take(REFUSED_MAX);
-        self.refused = refused
-            .map(|r| (shortened(&r.name), shortened(&r.reason)))
-            .collect();
+        self.refused = refused.map(|r| (shortened(&r.name), shortened(&r.reason))).collect();
         self.address = own.or(listed.map(|listed| listed.address));
     }
 
@@ -157,11 +155,7 @@ impl Switch {
 
     /// What it says of itself.
     pub fn life(&self, switch: SwitchId) -> Life {
-        Life {
-            switch,
-            number: self.life,
-            address: self.address,
-        }
+        Life { switch, number: self.life, address: self.address }
     }
 
     /// Messages for the halves in its agent.
@@ -278,11 +272,7 @@ impl Switch {
             self.outbox.reconnected();
         }
         let (held, lost) = self.held.replace(all);
-        Ok(Some(ItemsReport {
-            greeting,
-            held,
-            lost,
-        }))
+        Ok(Some(ItemsReport { greeting, held, lost }))
     }
 
     /// Sets the setup that it is to have, with the journal's position after which it is safe
@@ -326,11 +316,7 @@ impl Switch {
     /// Sets the routes that it is to have.
     pub fn want_routes(&mut self, term: u64, routes: Vec<api::proto::Route>) {
         if self.routes.version == 0 || self.routes.routes != routes {
-            self.routes = Routes {
-                term,
-                version: self.routes.version + 1,
-                routes,
-            };
+            self.routes = Routes { term, version: self.routes.version + 1, routes };
         }
     }
 
@@ -361,10 +347,7 @@ impl Switch {
         now: Duration,
         counters: impl IntoIterator<Item = (&'a str, u64)>,
     ) -> SwitchStatus {
-        let own = [
-            ("malformed_keys", self.malformed),
-            ("reconciliations", self.reconciled),
-        ];
+        let own = [("malformed_keys", self.malformed), ("reconciliations", self.reconciled)];
         let all = counters.into_iter().chain(own);
         SwitchStatus {
             switch_id: u32::from(id),

@@ -96,10 +96,7 @@ impl Outbox {
                 None => changes.queue.push_back(asked(change)),
             }
         } else {
-            let changes = Changes {
-                is_flying: false,
-                queue: [asked(change)].into(),
-            };
+            let changes = Changes { is_flying: false, queue: [asked(change)].into() };
             self.busy.insert(key.clone(), changes);
             *self.busy_of.entry(key.tenant).or_default() += 1;
             self.wait(key);
@@ -198,10 +195,7 @@ impl Outbox {
 }
 
 fn asked(change: Change) -> QueuedChange {
-    QueuedChange {
-        change,
-        replaced: vec![],
-    }
+    QueuedChange { change, replaced: vec![] }
 }
 
 #[cfg(test)]
@@ -216,10 +210,7 @@ mod tests {
     const INSERT: Change = Change::Put(Record::Fetched);
 
     fn key(n: u8) -> ItemKey {
-        ItemKey {
-            tenant: 0,
-            key: vec![n].into(),
-        }
+        ItemKey { tenant: 0, key: vec![n].into() }
     }
 
     #[test]
@@ -229,11 +220,7 @@ mod tests {
         let at = Duration::from_secs(1);
         let first = outbox.take(at, 10, &mut seq);
         assert_eq!(first.len(), 1);
-        assert!(
-            outbox
-                .take(at + Duration::from_millis(499), 10, &mut seq)
-                .is_empty()
-        );
+        assert!(outbox.take(at + Duration::from_millis(499), 10, &mut seq).is_empty());
         assert_eq!(outbox.take(at + REPEAT_AFTER, 10, &mut seq), first);
         outbox.reconnected();
         assert_eq!(outbox.take(at + REPEAT_AFTER, 10, &mut seq), first);
@@ -259,10 +246,7 @@ mod tests {
             commands.into_iter().map(change).collect::<Vec<_>>()
         };
         (0..3).for_each(|n| assert!(outbox.push(put(n), key(1))));
-        assert_eq!(
-            sent(outbox.take(Duration::ZERO, 10, &mut seq)),
-            [(1, put(2))]
-        );
+        assert_eq!(sent(outbox.take(Duration::ZERO, 10, &mut seq)), [(1, put(2))]);
         // What is on its way stays as it is.
         (3..5).for_each(|n| assert!(outbox.push(put(n), key(1))));
         assert!(outbox.push(Change::Remove, key(1)));
@@ -270,13 +254,10 @@ mod tests {
         let replaced = |asked: QueuedChange| (asked.change, asked.replaced);
         let (_, first) = outbox.answered(1).unwrap();
         assert_eq!(replaced(first), (put(2), vec![put(0), put(1)]));
-        for (n, (change, instead)) in [
-            (put(4), vec![put(3)]),
-            (Change::Remove, vec![]),
-            (put(5), vec![]),
-        ]
-        .into_iter()
-        .enumerate()
+        for (n, (change, instead)) in
+            [(put(4), vec![put(3)]), (Change::Remove, vec![]), (put(5), vec![])]
+                .into_iter()
+                .enumerate()
         {
             let seq_now = n as u64 + 2;
             let commands = sent(outbox.take(Duration::ZERO, 10, &mut seq));
@@ -290,16 +271,11 @@ mod tests {
     #[test]
     fn tenants_take_turns() {
         let (mut outbox, mut seq) = (Outbox::new(100), 1);
-        let of = |tenant, n: u8| ItemKey {
-            tenant,
-            key: vec![n].into(),
-        };
+        let of = |tenant, n: u8| ItemKey { tenant, key: vec![n].into() };
         (0..50).for_each(|n| assert!(outbox.push(INSERT, of(1, n))));
         (0..5).for_each(|n| assert!(outbox.push(INSERT, of(2, n))));
         let first = outbox.take(Duration::ZERO, 10, &mut seq);
-        let of_two = first
-            .iter()
-            .filter(|c| convert::change((*c).clone()).unwrap().0.tenant == 2);
+        let of_two = first.iter().filter(|c| convert::change((*c).clone()).unwrap().0.tenant == 2);
         assert_eq!(of_two.count(), 5);
     }
 

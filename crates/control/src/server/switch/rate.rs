@@ -14,11 +14,7 @@ impl Bucket {
     /// Full.
     pub fn new(per_s: u32, now: Duration) -> Bucket {
         let per_s = f64::from(per_s.max(1));
-        Bucket {
-            per_s,
-            tokens: (per_s / 10.0).max(1.0),
-            filled: now,
-        }
+        Bucket { per_s, tokens: (per_s / 10.0).max(1.0), filled: now }
     }
 
     /// How many whole units there are now.
@@ -50,11 +46,7 @@ impl Rate {
 
     /// To be called now and then: remembers the total, once a second at most.
     pub fn tick(&mut self, now: Duration) {
-        if self
-            .samples
-            .back()
-            .is_some_and(|(at, _)| now < *at + Duration::from_secs(1))
-        {
+        if self.samples.back().is_some_and(|(at, _)| now < *at + Duration::from_secs(1)) {
             return;
         }
         self.samples.push_back((now, self.total));
@@ -69,11 +61,7 @@ impl Rate {
             return 0.0;
         };
         let passed = now.saturating_sub(*at).as_secs_f64();
-        if passed < 0.1 {
-            0.0
-        } else {
-            (self.total - total) as f64 / passed
-        }
+        if passed < 0.1 { 0.0 } else { (self.total - total) as f64 / passed }
     }
 }
 

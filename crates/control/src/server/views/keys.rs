@@ -16,18 +16,10 @@ impl View<'_> {
     /// There is no such tenant.
     pub fn keys(&self, id: u32, filter: &KeyFilter) -> Result<KeyList, Refusal> {
         self.known(id)?;
-        let with_pages: BTreeSet<SwitchId> = self
-            .memory
-            .ledger()
-            .held(id)
-            .map(|(page, _)| page.switch)
-            .collect();
+        let with_pages: BTreeSet<SwitchId> =
+            self.memory.ledger().held(id).map(|(page, _)| page.switch).collect();
         let switches = self.around.switches;
-        let all = || {
-            switches
-                .ids()
-                .filter_map(|id| Some((id, switches.get(id)?)))
-        };
+        let all = || switches.ids().filter_map(|id| Some((id, switches.get(id)?)));
         let unheard = all().filter(|(id, switch)| with_pages.contains(id) && !switch.is_heard());
         let keys = all().flat_map(|(_, switch)| switch.keys_of(id));
         let wanted: BTreeSet<&[u8]> = keys

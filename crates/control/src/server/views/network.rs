@@ -12,11 +12,8 @@ impl View<'_> {
     /// What was declared of the topology, and what is known of it.
     pub fn topology(&self) -> TopologyView {
         let view = self.around.network.topology().view();
-        let ids: HashMap<&str, SwitchId> = view
-            .switches
-            .iter()
-            .map(|s| (s.name.as_str(), s.id))
-            .collect();
+        let ids: HashMap<&str, SwitchId> =
+            view.switches.iter().map(|s| (s.name.as_str(), s.id)).collect();
         let link = |link: &topology::LinkView| {
             let [a, b] = link.ends.each_ref().map(|name| ids.get(name.as_str()));
             Some(LinkView {
@@ -53,11 +50,7 @@ impl View<'_> {
         let learned = by_subnet.iter().filter_map(|(prefix, on)| {
             let [switch] = on[..] else { return None };
             let known = spec.networks.iter().any(|n| n.prefix == *prefix);
-            (!known).then_some(NetworkView {
-                prefix: *prefix,
-                switch,
-                declared: false,
-            })
+            (!known).then_some(NetworkView { prefix: *prefix, switch, declared: false })
         });
         declared.chain(learned).collect()
     }
@@ -84,9 +77,6 @@ impl View<'_> {
                 });
             }
         }
-        RouteTable {
-            managed: network.is_managed(),
-            routes,
-        }
+        RouteTable { managed: network.is_managed(), routes }
     }
 }

@@ -34,11 +34,7 @@ impl View<'_> {
             .filter(|id| filter.switch.is_none_or(|switch| id.switch == switch))
             .filter(|id| filter.after.is_none_or(|after| *id > after))
             .map(|id| self.view_of(id, rows.get(&id)))
-            .filter(|view| {
-                filter
-                    .tenant
-                    .is_none_or(|tenant| view.tenant == Some(tenant))
-            })
+            .filter(|view| filter.tenant.is_none_or(|tenant| view.tenant == Some(tenant)))
             .filter(|view| filter.kind.is_none_or(|kind| view.kind == kind));
         Ok(views.take(filter.limit).collect())
     }

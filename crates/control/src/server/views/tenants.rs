@@ -44,10 +44,7 @@ impl View<'_> {
         }
         cluster.open_tenant = id == TENANT_OPEN;
         // A client signs with the newest secret and needs no other.
-        cluster
-            .tenants
-            .iter_mut()
-            .for_each(|t| t.also_secret = None);
+        cluster.tenants.iter_mut().for_each(|t| t.also_secret = None);
         Ok(cluster.to_toml())
     }
 
@@ -55,10 +52,7 @@ impl View<'_> {
     fn name_place(&self, id: SwitchId, places: &mut Vec<SwitchPlace>) {
         let switch = self.around.switches.get(id);
         let said = switch.and_then(|switch| {
-            Some(SwitchPlace {
-                name: switch.known().name.clone(),
-                address: switch.address()?,
-            })
+            Some(SwitchPlace { name: switch.known().name.clone(), address: switch.address()? })
         });
         if let Some(said) = said {
             places.retain(|place| place.name != said.name && place.address != said.address);
@@ -72,12 +66,8 @@ impl View<'_> {
     }
 
     fn view(&self, tenant: &Tenant, secrets: bool) -> TenantView {
-        let switches: Vec<TenantOnSwitch> = self
-            .around
-            .switches
-            .ids()
-            .filter_map(|id| self.on_switch(tenant.id, id))
-            .collect();
+        let switches: Vec<TenantOnSwitch> =
+            self.around.switches.ids().filter_map(|id| self.on_switch(tenant.id, id)).collect();
         let worst = switches.iter().map(|s| s.fragmentation).fold(0.0, f64::max);
         let shown = |secret: Option<&String>| {
             let secret = secret.filter(|s| secrets && !s.is_empty());
@@ -134,9 +124,7 @@ impl View<'_> {
         let ledger = self.memory.ledger();
         let Count { own, lent, leaving } = *ledger.counts(id).get(&tenant)?;
         let usage = self.memory.usage(id);
-        let its = ledger
-            .holds_on(id)
-            .filter(|(_, hold)| hold.tenant == tenant);
+        let its = ledger.holds_on(id).filter(|(_, hold)| hold.tenant == tenant);
         let seen = its.filter_map(|(page, _)| usage?.page(page));
         Some(TenantOnSwitch {
             switch: id,

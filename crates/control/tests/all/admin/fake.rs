@@ -45,11 +45,7 @@ fn view(id: u32, secrets: bool) -> TenantView {
 }
 
 fn secret(tenant: u32) -> NewSecret {
-    NewSecret {
-        tenant,
-        secret: "1".repeat(32),
-        also_secret: None,
-    }
+    NewSecret { tenant, secret: "1".repeat(32), also_secret: None }
 }
 
 fn page() -> PageView {
@@ -142,10 +138,7 @@ impl Admin for Fake {
         assert_eq!(own, who == "tenant 7");
         self.known(id)?;
         self.change(who, "ask")?;
-        Ok(PageGrant {
-            pages: vec![page()],
-            quota: 5,
-        })
+        Ok(PageGrant { pages: vec![page()], quota: 5 })
     }
 
     async fn return_pages(
@@ -162,10 +155,7 @@ impl Admin for Fake {
             return Err(Refusal::new(RefusalKind::Conflict, line));
         }
         self.change(who, "return")?;
-        Ok(PageGrant {
-            pages: vec![page()],
-            quota: 3,
-        })
+        Ok(PageGrant { pages: vec![page()], quota: 3 })
     }
 
     async fn topology(&self) -> Result<TopologyView, Refusal> {

@@ -43,10 +43,7 @@ fn allowed(role: &str, method: &str, path: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_role_may_do_what_it_should_and_nothing_else() {
     let file = TokenFile::new();
-    let listen = Listen {
-        tokens: Some(file.path()),
-        ..Listen::on(loopback())
-    };
+    let listen = Listen { tokens: Some(file.path()), ..Listen::on(loopback()) };
     let site = Site::start(&listen).await;
     for (name, token) in &file.tokens {
         for (method, path, body, status) in ROUTES {
@@ -56,31 +53,17 @@ async fn each_role_may_do_what_it_should_and_nothing_else() {
             {
                 continue;
             }
-            let sent = TestRequest {
-                token: Some(token.clone()),
-                ..request(method, path, body)
-            };
+            let sent = TestRequest { token: Some(token.clone()), ..request(method, path, body) };
             let got = site.send(sent).await;
-            let expected = if allowed(name, method, path) {
-                *status
-            } else {
-                403
-            };
+            let expected = if allowed(name, method, path) { *status } else { 403 };
             assert_eq!(got.status, expected, "{name}: {method} {path}: {got:?}");
             if expected == 403 {
-                assert!(
-                    got.error().contains(&format!("token {name:?} may not")),
-                    "{got:?}"
-                );
+                assert!(got.error().contains(&format!("token {name:?} may not")), "{got:?}");
             }
         }
     }
     let last = site.fake.last.lock().unwrap().clone().unwrap();
-    assert_eq!(
-        last,
-        ("tenant 7".into(), "return".into()),
-        "the token's name is who did it"
-    );
+    assert_eq!(last, ("tenant 7".into(), "return".into()), "the token's name is who did it");
     // Another tenant's pages, asked for by parameter.
     let sent = TestRequest {
         token: Some(file.of("tenant 7")),
@@ -93,22 +76,13 @@ async fn each_role_may_do_what_it_should_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_known_token_there_is_only_the_description() {
     let file = TokenFile::new();
-    let listen = Listen {
-        tokens: Some(file.path()),
-        ..Listen::on(loopback())
-    };
+    let listen = Listen { tokens: Some(file.path()), ..Listen::on(loopback()) };
     let site = Site::start(&listen).await;
-    assert_eq!(
-        site.send(request("GET", "/openapi.json", "")).await.status,
-        200
-    );
+    assert_eq!(site.send(request("GET", "/openapi.json", "")).await.status, 200);
     for token in [None, Some("guess".to_string()), Some(String::new())] {
         for (method, path, body, _) in ROUTES.iter().chain(&[("GET", "/elsewhere", "", 0)]) {
             let got = site
-                .send(TestRequest {
-                    token: token.clone(),
-                    ..request(method, path, body)
-                })
+                .send(TestRequest { token: token.clone(), ..request(method, path, body) })
                 .await;
             assert_eq!(got.status, 401, "{method} {path}: {got:?}");
             got.error();
@@ -120,10 +94,7 @@ async fn without_a_known_token_there_is_only_the_description() {
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_asks_for_the_right_token_too() {
     let file = TokenFile::new();
-    let listen = Listen {
-        tokens: Some(file.path()),
-        ..Listen::on(loopback())
-    };
+    let listen = Listen { tokens: Some(file.path()), ..Listen::on(loopback()) };
     let site = Site::start(&listen).await;
     let url = format!("http://{}", site.serving.address());
     // (token, attach, serve, status)
@@ -131,24 +102,9 @@ async fn grpc_asks_for_the_right_token_too() {
         (Some("admin"), Code::Ok, Code::Ok, Code::Ok),
         (Some("switch"), Code::Ok, Code::PermissionDenied, Code::Ok),
         (Some("store"), Code::PermissionDenied, Code::Ok, Code::Ok),
-        (
-            Some("viewer"),
-            Code::PermissionDenied,
-            Code::PermissionDenied,
-            Code::Ok,
-        ),
-        (
-            Some("tenant 7"),
-            Code::PermissionDenied,
-            Code::PermissionDenied,
-            Code::PermissionDenied,
-        ),
-        (
-            None,
-            Code::Unauthenticated,
-            Code::Unauthenticated,
-            Code::Unauthenticated,
-        ),
+        (Some("viewer"), Code::PermissionDenied, Code::PermissionDenied, Code::Ok),
+        (Some("tenant 7"), Code::PermissionDenied, Code::PermissionDenied, Code::PermissionDenied),
+        (None, Code::Unauthenticated, Code::Unauthenticated, Code::Unauthenticated),
     ];
     for (name, attach, serve, status) in rows {
         let endpoint = ControlEndpoint {
@@ -190,10 +146,8 @@ async fn who_has_no_token_keeps_nobody_out() {
         socket.bind(([127, 0, 1, n / 2], 0).into()).unwrap();
         silent.push(socket.connect(address).await.unwrap());
     }
-    let with_token = || TestRequest {
-        token: Some(file.of("viewer")),
-        ..request("GET", "/v1/tenants", "")
-    };
+    let with_token =
+        || TestRequest { token: Some(file.of("viewer")), ..request("GET", "/v1/tenants", "") };
     assert_eq!(site.send(with_token()).await.status, 200);
 
     // Of one address only some may stay: the first make room for the last.
@@ -248,52 +202,24 @@ async fn beyond_loopback_it_wants_tls_and_tokens() {
     let error = RunningServer::start(&open, app).await.err().unwrap();
     assert!(matches!(error, ServeError::Unprotected { .. }));
     assert!(
-        error
-            .to_string()
-            .contains("a certificate (--tls-cert, --tls-key) and tokens"),
+        error.to_string().contains("a certificate (--tls-cert, --tls-key) and tokens"),
         "{error}"
     );
-    let half = Listen {
-        tokens: Some(file.path()),
-        ..open.clone()
-    };
-    let error = RunningServer::start(&half, app)
-        .await
-        .err()
-        .unwrap()
-        .to_string();
+    let half = Listen { tokens: Some(file.path()), ..open.clone() };
+    let error = RunningServer::start(&half, app).await.err().unwrap().to_string();
     assert!(error.contains("needs a certificate"), "{error}");
-    let trusting = Listen {
-        insecure: true,
-        ..open
-    };
-    RunningServer::start(&trusting, app)
-        .await
-        .unwrap()
-        .stop()
-        .await;
+    let trusting = Listen { insecure: true, ..open };
+    RunningServer::start(&trusting, app).await.unwrap().stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_answers_in_one_line() {
     let endpoint = ControlEndpoint::new("http://127.0.0.1:1").unwrap();
     let error = endpoint.connect(0).await.err().unwrap();
-    assert!(
-        error.contains("no controller answers at http://127.0.0.1:1"),
-        "{error}"
-    );
+    assert!(error.contains("no controller answers at http://127.0.0.1:1"), "{error}");
     assert!(!error.contains('\n'));
-    for wrong in [
-        "",
-        "127.0.0.1:7118",
-        "http://",
-        "http://a,ftp://b",
-        "http://a/b",
-    ] {
+    for wrong in ["", "127.0.0.1:7118", "http://", "http://a,ftp://b", "http://a/b"] {
         let error = ControlEndpoint::new(wrong).unwrap_err();
-        assert!(
-            error.contains("expected http://HOST:PORT"),
-            "{wrong:?}: {error}"
-        );
+        assert!(error.contains("expected http://HOST:PORT"), "{wrong:?}: {error}");
     }
 }

@@ -60,10 +60,7 @@ impl Authority {
             let key = PrivateKey::from_pem(&self.bytes("client.key")).unwrap();
             ClientCert::new_with_certs(&[certificate], key)
         });
-        TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&[ca]))
-            .client_cert(own)
-            .build()
+        TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[ca])).client_cert(own).build()
     }
 }
 
@@ -80,13 +77,9 @@ async fn http_and_grpc_share_a_port_over_tls() {
         let url = format!("https://{}", site.serving.address());
         for certificate in [false, true] {
             let welcome = certificate || !mutual;
-            let asked = TestRequest {
-                token: Some(file.of("viewer")),
-                ..request("GET", "/v1/cluster", "")
-            };
-            let got = asked
-                .try_to(agent(Some(authority.client(certificate))), url.clone())
-                .await;
+            let asked =
+                TestRequest { token: Some(file.of("viewer")), ..request("GET", "/v1/cluster", "") };
+            let got = asked.try_to(agent(Some(authority.client(certificate))), url.clone()).await;
             assert_eq!(
                 got.is_ok_and(|g| g.status == 200),
                 welcome,
@@ -104,16 +97,10 @@ async fn http_and_grpc_share_a_port_over_tls() {
             // With TLS 1.3 a client learns only with its first answer that its certificate was
             // not taken.
             let answered = match endpoint.connect(0).await {
-                Ok((link, _)) => ControlClient::new(link)
-                    .status(StatusRequest {})
-                    .await
-                    .is_ok(),
+                Ok((link, _)) => ControlClient::new(link).status(StatusRequest {}).await.is_ok(),
                 Err(_) => false,
             };
-            assert_eq!(
-                answered, welcome,
-                "gRPC, mutual {mutual}, certificate {certificate}"
-            );
+            assert_eq!(answered, welcome, "gRPC, mutual {mutual}, certificate {certificate}");
         }
         let stranger = ControlEndpoint {
             ca: Some(Authority::new().path("ca.pem")),
@@ -131,46 +118,28 @@ async fn http_and_grpc_share_a_port_over_tls() {
 async fn files_that_are_no_certificates_are_named() {
     let authority = Authority::new();
     let other = Authority::new();
-    let start = |tls| Listen {
-        tls: Some(tls),
-        ..Listen::on(loopback())
-    };
+    let start = |tls| Listen { tls: Some(tls), ..Listen::on(loopback()) };
     let good = authority.files(true);
     // (files, what the error says)
     let rows = [
         (
-            TlsFiles {
-                cert: "/nonexistent.pem".into(),
-                ..good.clone()
-            },
+            TlsFiles { cert: "/nonexistent.pem".into(), ..good.clone() },
             "/nonexistent.pem: expected certificates in PEM form",
         ),
         (
-            TlsFiles {
-                cert: authority.path("server.key"),
-                ..good.clone()
-            },
+            TlsFiles { cert: authority.path("server.key"), ..good.clone() },
             "server.key: no certificate in it",
         ),
         (
-            TlsFiles {
-                key: authority.path("server.pem"),
-                ..good.clone()
-            },
+            TlsFiles { key: authority.path("server.pem"), ..good.clone() },
             "server.pem: expected a private key in PEM form",
         ),
         (
-            TlsFiles {
-                key: other.path("server.key"),
-                ..good.clone()
-            },
+            TlsFiles { key: other.path("server.key"), ..good.clone() },
             "server.pem: does not go with its key",
         ),
         (
-            TlsFiles {
-                client_ca: Some(authority.path("client.key")),
-                ..good
-            },
+            TlsFiles { client_ca: Some(authority.path("client.key")), ..good },
             "client.key: no certificate in it",
         ),
     ];

@@ -53,11 +53,7 @@ pub const KEPT: &[Row] = &[
     },
     Row {
         name: "and the newer one is what is kept",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(2, 2, b"newer")
-                .kept(1, 1, b"new")
-        },
+        given: || LoanInProgress::keeper().kept(2, 2, b"newer").kept(1, 1, b"new"),
         packet: |_| take(SIGNED, X, L, false, VERSION),
         then: Takes(Status::Ok, Flags::NONE, BASE + 2, b"newer"),
         counts: &["take"],
@@ -71,22 +67,14 @@ pub const KEPT: &[Row] = &[
     },
     Row {
         name: "the client's retransmission, after a longer one: that is in the answer",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(1, 1, b"new")
-                .kept(2, 2, &[b'l'; 300])
-        },
+        given: || LoanInProgress::keeper().kept(1, 1, b"new").kept(2, 2, &[b'l'; 300]),
         packet: |at| at.keep(1, 3, b"new"),
         then: Kept(0, BASE + 2, &[b'l'; 300]),
         counts: &["keep_again"],
     },
     Row {
         name: "likewise after a shorter one, over IPv6",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(1, 1, &[b'l'; 300])
-                .kept(2, 2, b"")
-        },
+        given: || LoanInProgress::keeper().kept(1, 1, &[b'l'; 300]).kept(2, 2, b""),
         packet: |at| at.keep(1, 3, &[b'l'; 300]).over_ipv6(),
         then: Kept(0, BASE + 2, b""),
         counts: &["keep_again"],
@@ -115,33 +103,21 @@ pub const KEPT: &[Row] = &[
     },
     Row {
         name: "one that never came, among them, is new",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(1, 1, b"new")
-                .kept(150, 2, b"newer")
-        },
+        given: || LoanInProgress::keeper().kept(1, 1, b"new").kept(150, 2, b"newer"),
         packet: |at| at.keep(100, 3, b"newest"),
         then: Kept(3, BASE + 3, b"newest"),
         counts: &["keep"],
     },
     Row {
         name: "after a leap of many nothing is said of what was before",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(1, 1, b"new")
-                .kept(1000, 2, b"newer")
-        },
+        given: || LoanInProgress::keeper().kept(1, 1, b"new").kept(1000, 2, b"newer"),
         packet: |at| at.keep(1, 3, b"new"),
         then: Dropped,
         counts: &["drop_keep_old"],
     },
     Row {
         name: "but of what is near it",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(70, 1, b"new")
-                .kept(1000, 2, b"newer")
-        },
+        given: || LoanInProgress::keeper().kept(70, 1, b"new").kept(1000, 2, b"newer"),
         packet: |at| at.keep(900, 3, b"newest"),
         then: Kept(3, BASE + 3, b"newest"),
         counts: &["keep"],

@@ -67,11 +67,7 @@ pub const READS: &[Row] = &[
     Row {
         name: "as long as any packet's",
         given: || LoanInProgress::owner().replied(1, 1, &[b'l'; 1452 - 80 - 16]),
-        packet: |_| {
-            Message::read(SIGNED, KEY)
-                .padded(1452 - 80 - 16)
-                .over_ipv6()
-        },
+        packet: |_| Message::read(SIGNED, KEY).padded(1452 - 80 - 16).over_ipv6(),
         then: Read(BASE + 1, &[b'l'; 1452 - 80 - 16]),
         counts: &["lent_read"],
     },
@@ -368,11 +364,7 @@ pub const WRITES: &[Row] = &[
     },
     Row {
         name: "it has answered since",
-        given: || {
-            LoanInProgress::owner()
-                .ago(UNANSWERED_NS, 60 * MS)
-                .replied(1, 1, b"new")
-        },
+        given: || LoanInProgress::owner().ago(UNANSWERED_NS, 60 * MS).replied(1, 1, b"new"),
         packet: |_| write(SIGNED, 2, b"newer"),
         then: Asks(1),
         counts: &["lent_write", "pass_local"],

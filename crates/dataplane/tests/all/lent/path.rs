@@ -66,10 +66,7 @@ fn a_key_is_lent_written_read_and_given_back() {
             assert_eq!((header.flags, header.version), (Flags::GRANT, BASE + 1));
             assert_eq!(value, b"new");
         }
-        let sealed = LoanCounts {
-            sealed: 1,
-            ..LoanCounts::default()
-        };
+        let sealed = LoanCounts { sealed: 1, ..LoanCounts::default() };
         assert_eq!(lent(&x), sealed);
         assert_eq!(lent(&y), sealed);
         let passed = ["bypass_no_discipline", "pass_local"];

@@ -326,12 +326,7 @@ pub const TAKEN: &[Row] = &[
     },
     Row {
         name: "a write is too old to tell",
-        given: || {
-            LoanInProgress::keeper()
-                .kept(1, 1, b"old")
-                .kept(900, 2, NEW)
-                .sealed()
-        },
+        given: || LoanInProgress::keeper().kept(1, 1, b"old").kept(900, 2, NEW).sealed(),
         packet: |_| asks(1),
         then: Takes(Status::Ok, Flags::GRANT.with(Flags::ALL), BASE + 2, NEW),
         counts: &["take"],
@@ -399,9 +394,7 @@ pub const TAKEN: &[Row] = &[
 /// Asks about that write of the usual client.
 fn asks(number: u64) -> Message {
     let mut take = take(SIGNED, X, L, true, VERSION);
-    take.header.client = Message::from_client(Op::WriteRequest, SIGNED, KEY)
-        .header
-        .client;
+    take.header.client = Message::from_client(Op::WriteRequest, SIGNED, KEY).header.client;
     take.header.request = number;
     take
 }
@@ -436,13 +429,9 @@ fn what_was_prepared_twice_begins_once_and_ends_for_good() {
         assert_eq!(place % 8, 0, "the first way of its set");
         // The twin stands before the record that begins.
         let (mut record, tag) = (element(place), tables.element("kept_tags", place / 8));
-        tables
-            .set_element("kept", place + 1, &record)
-            .expect("writable");
+        tables.set_element("kept", place + 1, &record).expect("writable");
         record[EPOCH] ^= 0x40;
-        tables
-            .set_element("kept", place, &record)
-            .expect("writable");
+        tables.set_element("kept", place, &record).expect("writable");
         let mut tags = tag.expect("an element");
         tags.copy_within(0..4, 4);
         let written = tables.set_element("kept_tags", place / 8, &tags);
@@ -465,18 +454,11 @@ fn what_was_prepared_twice_begins_once_and_ends_for_good() {
 fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
     in_both(|| {
         let x = switch(X);
-        let at = LoanInProgress {
-            w: x,
-            loan: Epoch::NONE,
-        };
+        let at = LoanInProgress { w: x, loan: Epoch::NONE };
         let keys = keys_of_a_set();
         let lend = |key: &[u8], counts: &[&str]| {
-            let (is, _) = send(
-                &at.w,
-                &about(key, prepare(&at.w, SIGNED, X, true, L)),
-                counts,
-            )
-            .system();
+            let (is, _) =
+                send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
             is
         };
         for key in &keys[..8] {
@@ -486,20 +468,12 @@ fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
         }
         assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
         // Sealed ones are kept for ten seconds after the store last asked.
-        send(
-            &at.w,
-            &about(&keys[3], take(SIGNED, X, L, true, VERSION)),
-            &["take"],
-        );
+        send(&at.w, &about(&keys[3], take(SIGNED, X, L, true, VERSION)), &["take"]);
         assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
         let at = at.ago(SEEN_NS, 9_000 * MS);
         let lend = |key: &[u8], counts: &[&str]| {
-            let (is, _) = send(
-                &at.w,
-                &about(key, prepare(&at.w, SIGNED, X, true, L)),
-                counts,
-            )
-            .system();
+            let (is, _) =
+                send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
             is
         };
         assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);

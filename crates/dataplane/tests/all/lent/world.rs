@@ -37,18 +37,12 @@ pub const X: u16 = Switch::ID;
 pub const Y: u16 = 9;
 
 pub fn tenants() -> Vec<TenantEntry> {
-    let lends = |id| TenantEntry {
-        write_back: true,
-        ..tenant(id, NO_DISCIPLINE)
-    };
+    let lends = |id| TenantEntry { write_back: true, ..tenant(id, NO_DISCIPLINE) };
     vec![
         lends(OPEN),
         lends(SIGNED),
         tenant(PLAIN, NO_DISCIPLINE),
-        TenantEntry {
-            also_secret: ALSO,
-            ..lends(ROTATING)
-        },
+        TenantEntry { also_secret: ALSO, ..lends(ROTATING) },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]
 }
@@ -175,10 +169,7 @@ pub struct LoanInProgress {
 impl LoanInProgress {
     /// Nothing is lent.
     pub fn first() -> LoanInProgress {
-        LoanInProgress {
-            w: switch(X),
-            loan: Epoch::NONE,
-        }
+        LoanInProgress { w: switch(X), loan: Epoch::NONE }
     }
 
     /// The key of a tenant is lent to this switch.
@@ -340,11 +331,7 @@ impl Story for Row {
         let asked = (self.packet)(&at);
         let out = send(&at.w, &asked, self.counts);
         let was = Packet::decode(&asked.payload()).expect("ours").header;
-        let by_switch = Header {
-            flags: Flags::CACHED,
-            epoch: Epoch::new(X, 0),
-            ..was
-        };
+        let by_switch = Header { flags: Flags::CACHED, epoch: Epoch::new(X, 0), ..was };
         let (is, wanted, value, due): (_, _, _, &[u8]) = match self.then {
             Expectation::Forwarded => {
                 assert_eq!(out.run.verdict, Verdict::Pass);
@@ -361,31 +348,13 @@ impl Story for Row {
                 let (is, value) = out.packet(asked.secret);
                 let flags = was.flags.without(Flags::GRANT);
                 let epoch = Epoch::NONE;
-                (
-                    is,
-                    Header {
-                        epoch,
-                        flags,
-                        ..was
-                    },
-                    value,
-                    &asked.value,
-                )
+                (is, Header { epoch, flags, ..was }, value, &asked.value)
             }
             Expectation::Read(version, due) => {
                 went_back(&out, &asked);
                 let (is, value) = out.packet(asked.secret);
                 let op = Op::ReadReply;
-                (
-                    is,
-                    Header {
-                        op,
-                        version,
-                        ..by_switch
-                    },
-                    value,
-                    due,
-                )
+                (is, Header { op, version, ..by_switch }, value, due)
             }
             Expectation::OtherLife => {
                 went_back(&out, &asked);
@@ -422,34 +391,13 @@ impl Story for Row {
                 went_back(&out, &asked);
                 let (is, value) = out.system();
                 let op = Op::KeepReply;
-                (
-                    is,
-                    Header {
-                        op,
-                        expiry_ms,
-                        version,
-                        ..was
-                    },
-                    value,
-                    due,
-                )
+                (is, Header { op, expiry_ms, version, ..was }, value, due)
             }
             Expectation::Answered(version, secret) => {
                 went_on(&out, &asked);
                 let (is, value) = out.packet(secret);
                 let (op, node, expiry_ms) = (Op::WriteReply, 0, 0);
-                (
-                    is,
-                    Header {
-                        op,
-                        node,
-                        expiry_ms,
-                        version,
-                        ..by_switch
-                    },
-                    value,
-                    &[],
-                )
+                (is, Header { op, node, expiry_ms, version, ..by_switch }, value, &[])
             }
             Expectation::Lends(status) => {
                 went_back(&out, &asked);
@@ -458,24 +406,9 @@ impl Story for Row {
                 assert_eq!(is.epoch.switch(), X);
                 assert!(status != Status::Ok || number > 0);
                 assert!(was.epoch.number() == 0 || number == was.epoch.number());
-                let life = if status == Status::Mismatch {
-                    L
-                } else {
-                    was.life
-                };
+                let life = if status == Status::Mismatch { L } else { was.life };
                 let (op, epoch) = (Op::LendReply, is.epoch);
-                (
-                    is,
-                    Header {
-                        op,
-                        status,
-                        epoch,
-                        life,
-                        ..was
-                    },
-                    value,
-                    &[],
-                )
+                (is, Header { op, status, epoch, life, ..was }, value, &[])
             }
             Expectation::Takes(status, flags, version, due) => {
                 went_back(&out, &asked);
@@ -501,11 +434,7 @@ impl Story for Row {
                 )
             }
         };
-        let wanted = Header {
-            value_len: due.len() as u16,
-            tag: is.tag,
-            ..wanted
-        };
+        let wanted = Header { value_len: due.len() as u16, tag: is.tag, ..wanted };
         assert_eq!(is, wanted);
         assert_eq!(value, due);
     }

@@ -16,17 +16,8 @@ impl Story {
     fn new() -> Story {
         let mut leases = Leases::new(LEASE, 7);
         leases.request(1, (), 0, 0);
-        let terms = Terms {
-            life: 4711,
-            base: 1,
-            owner: 1,
-            keeper: 2,
-            bound_ns: 100 * MS,
-        };
-        Story {
-            loan: Loan::new(terms, 7, 0),
-            leases,
-        }
+        let terms = Terms { life: 4711, base: 1, owner: 1, keeper: 2, bound_ns: 100 * MS };
+        Story { loan: Loan::new(terms, 7, 0), leases }
     }
 
     fn at(&mut self, ms: u64) -> Vec<Act<&'static str>> {
@@ -53,11 +44,7 @@ impl Story {
         assert_eq!(story.loan.proceeds(), Whereabouts::Held);
         let begin = Act::Begin(Role::Owner, 10, Some((4_000, "old")));
         assert_eq!(story.at(0), [begin]);
-        assert_eq!(
-            story.loan.proceeds(),
-            Whereabouts::Away,
-            "it may have begun"
-        );
+        assert_eq!(story.loan.proceeds(), Whereabouts::Away, "it may have begun");
         story
     }
 
@@ -138,13 +125,7 @@ fn an_owner_that_does_not_say_that_it_has_begun_is_called_back() {
     let mut story = Story::beginning();
     assert!(!story.loan.is_ending());
     let acts = story.at(500);
-    assert_eq!(
-        acts,
-        [
-            take(Role::Owner, true, 4_000),
-            take(Role::Keeper, true, 4_000)
-        ]
-    );
+    assert_eq!(acts, [take(Role::Owner, true, 4_000), take(Role::Keeper, true, 4_000)]);
 }
 
 #[test]
@@ -194,13 +175,7 @@ fn what_a_recall_waits_for_and_what_it_finds() {
     let (a, b) = (Has("a", BASE + 1), Has("b", BASE + 2));
     // (owner, keeper, when it is over, what is put, whether the keeper tells what it kept and
     // whether anything is lost)
-    type Row = (
-        RecallAnswer,
-        RecallAnswer,
-        u64,
-        &'static [&'static str],
-        (bool, bool),
-    );
+    type Row = (RecallAnswer, RecallAnswer, u64, &'static [&'static str], (bool, bool));
     let rows: &[Row] = &[
         (a, b, 10, &["b"], (true, false)),
         (b, a, 10, &["b"], (true, false)),
@@ -227,16 +202,9 @@ fn what_a_recall_waits_for_and_what_it_finds() {
         let (at_ms, values, how) = story.rest(10);
         let (tells, lost) = *end;
         let lapsed = *owner == Nothing;
-        let end = End::Returned {
-            tells,
-            lost,
-            lapsed,
-        };
+        let end = End::Returned { tells, lost, lapsed };
         assert_eq!((&values[..], how), (*put, end), "{owner:?} {keeper:?}");
-        assert!(
-            at_ms.abs_diff(*over_ms) <= 2,
-            "{owner:?} {keeper:?}: {at_ms}, not {over_ms}"
-        );
+        assert!(at_ms.abs_diff(*over_ms) <= 2, "{owner:?} {keeper:?}: {at_ms}, not {over_ms}");
     }
 }
 
@@ -250,10 +218,7 @@ fn an_owner_that_leaves_its_recall_unanswered_is_not_renewed() {
         super::super::LeaseAnswer::Lent { .. }
     ));
     story.at(600);
-    assert_eq!(
-        story.leases.request(1, (), 600 * MS, 600 * MS),
-        super::super::LeaseAnswer::Refused
-    );
+    assert_eq!(story.leases.request(1, (), 600 * MS, 600 * MS), super::super::LeaseAnswer::Refused);
 }
 
 #[test]
@@ -285,10 +250,7 @@ fn a_loan_found_in_the_journal_is_called_back_and_its_owner_waited_for() {
     let mut story = Story::new();
     story.loan = Loan::found(terms, 2_000 * MS, 0);
     assert_eq!(story.loan.proceeds(), Whereabouts::Away);
-    assert_eq!(
-        story.at(0),
-        [take(Role::Owner, true, 0), take(Role::Keeper, true, 0)]
-    );
+    assert_eq!(story.at(0), [take(Role::Owner, true, 0), take(Role::Keeper, true, 0)]);
     story.says(Role::Keeper, true, true, Some((BASE + 9, "kept")), 1);
     let (at_ms, put, _) = story.rest(1);
     assert_eq!((at_ms, put), (2_000, vec!["kept"]));

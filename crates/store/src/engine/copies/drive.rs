@@ -53,16 +53,7 @@ impl ForeignCopies {
 
     /// Asks a key's home what it holds, for a grant if it is to be held here.
     pub(super) fn ask_home(&mut self, cx: &mut Context<'_>, id: KeyId, pulls: bool) {
-        let ForeignCopies {
-            me: Some(me),
-            client,
-            newest,
-            epochs,
-            lenders,
-            held,
-            reads,
-            ..
-        } = self
+        let ForeignCopies { me: Some(me), client, newest, epochs, lenders, held, reads, .. } = self
         else {
             return;
         };
@@ -73,8 +64,7 @@ impl ForeignCopies {
             return;
         };
         let before = held.reads.len();
-        held.reads
-            .retain(|_, read| cx.now_ns < read.since_ns + PATIENCE_NS);
+        held.reads.retain(|_, read| cx.now_ns < read.since_ns + PATIENCE_NS);
         let lost = before - held.reads.len();
         reads.give_back(id.0, lost);
         self.counters.replica_reads_lost += lost as u64;
@@ -165,13 +155,7 @@ impl ForeignCopies {
         let Some(peer) = peer_of(cx, held.home) else {
             return;
         };
-        let header = Header {
-            tenant: id.0,
-            key_hash: id.1,
-            epoch,
-            version,
-            ..Header::new(op)
-        };
+        let header = Header { tenant: id.0, key_hash: id.1, epoch, version, ..Header::new(op) };
         cx.send(header, &held.key, &[], peer);
     }
 

@@ -113,9 +113,8 @@ impl ForeignCopies {
     /// whose home we are not at all.
     pub fn tenants_changed(&mut self, cx: &mut Context<'_>) {
         let held = self.held.iter();
-        let all: Vec<_> = held
-            .map(|(id, held)| (*id, held.key.clone(), held.home, held.wanted))
-            .collect();
+        let all: Vec<_> =
+            held.map(|(id, held)| (*id, held.key.clone(), held.home, held.wanted)).collect();
         for (id, key, home, wanted) in all {
             let now = self.abroad(cx, id.0, &key);
             let may = self.me.is_some_and(|me| cx.may_hold(me, id.0));

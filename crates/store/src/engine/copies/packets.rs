@@ -102,9 +102,7 @@ impl ForeignCopies {
         let before = lender.lease.clone();
         let length_ns = u64::from(header.expiry_ms) * 1_000_000;
         let newest = self.epochs.newest();
-        let lent = lender
-            .lease
-            .lent(header.client, asked_ns, length_ns, cx.now_ns, newest);
+        let lent = lender.lease.lent(header.client, asked_ns, length_ns, cx.now_ns, newest);
         if !lent {
             self.counters.dropped_replica += 1;
             return;
@@ -158,11 +156,7 @@ impl ForeignCopies {
             tenant: id.0,
             key_hash: id.1,
             epoch: Epoch::new(self.me.unwrap_or(NODE_STORE), epoch),
-            flags: if would_take {
-                Flags::GRANT
-            } else {
-                Flags::NONE
-            },
+            flags: if would_take { Flags::GRANT } else { Flags::NONE },
             ..Header::new(Op::InvalidateAck)
         }
     }
@@ -385,10 +379,7 @@ impl ForeignCopies {
         let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
             return;
         };
-        if !held
-            .replica
-            .install(epoch, lease, value, version, expiry_ms)
-        {
+        if !held.replica.install(epoch, lease, value, version, expiry_ms) {
             self.counters.replica_grants_stale += 1;
             return;
         }

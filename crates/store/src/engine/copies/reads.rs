@@ -62,11 +62,7 @@ impl ForeignCopies {
             self.counters.dropped_replica_busy += 1;
             return;
         }
-        let read = PendingRead {
-            origin,
-            after: self.newest,
-            since_ns: cx.now_ns,
-        };
+        let read = PendingRead { origin, after: self.newest, since_ns: cx.now_ns };
         if origin.wanted.total > 0 {
             return self.pass_part_on(cx, id, home.0, read, key);
         }
@@ -104,11 +100,7 @@ impl ForeignCopies {
         header.version = read.origin.wanted.version;
         self.reads.take(id.0, 1);
         let room = read.origin.room;
-        let passed = PartRead {
-            read,
-            home,
-            key: key.into(),
-        };
+        let passed = PartRead { read, home, key: key.into() };
         self.passed.insert(self.newest, passed);
         self.fetch_of(cx, id, home, key, header, room);
     }

@@ -57,11 +57,8 @@ impl Keys {
                 let grant = mutant(Mutant::RepeatedAnswerGrants)
                     && origin.wants_grant
                     && self.grant(cx, origin, key);
-                let answer = Answer {
-                    value: if grant { value } else { &[] },
-                    grant,
-                    ..outcome.answer()
-                };
+                let answer =
+                    Answer { value: if grant { value } else { &[] }, grant, ..outcome.answer() };
                 cx.reply(origin, key.bytes, &answer);
             }
             Verdict::Full => {

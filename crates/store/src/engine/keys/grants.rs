@@ -48,9 +48,8 @@ impl Keys {
             return false;
         }
         let room = cx.directory.has_room(origin.tenant);
-        let granted = cx.directory.update(at, |e| {
-            e.state.grant(origin.epoch, cx.leases, room, cx.now_ns)
-        });
+        let granted =
+            cx.directory.update(at, |e| e.state.grant(origin.epoch, cx.leases, room, cx.now_ns));
         match granted {
             Some(Ok(())) => {
                 self.counters.grants += 1;

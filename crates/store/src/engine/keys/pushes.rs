@@ -69,11 +69,7 @@ impl Keys {
                 client,
                 request,
                 key_hash: id.1,
-                wanted: NamedPart {
-                    part: 0,
-                    total: 0,
-                    version: 0,
-                },
+                wanted: NamedPart { part: 0, total: 0, version: 0 },
                 epoch: ask.epoch,
                 wants_grant: true,
                 room: wire::MAX_PAYLOAD,

@@ -34,10 +34,7 @@ pub(super) struct WritePace {
 impl WritePace {
     /// From the beginning of a loan with this base.
     pub fn new(base: u64, now_ns: Nanos) -> WritePace {
-        WritePace {
-            since_ns: now_ns,
-            version: base,
-        }
+        WritePace { since_ns: now_ns, version: base }
     }
 
     /// The keeper's newest has this version: whether there were too few writes of late to leave the
@@ -70,11 +67,7 @@ pub(super) struct HotKeys {
 impl HotKeys {
     /// Shared by so many tenants.
     pub fn new(tenants: usize) -> HotKeys {
-        HotKeys {
-            keys: HashMap::default(),
-            shares: Shares::new(KEYS, tenants),
-            next_look_ns: 0,
-        }
+        HotKeys { keys: HashMap::default(), shares: Shares::new(KEYS, tenants), next_look_ns: 0 }
     }
 
     /// From now on by so many.
@@ -118,12 +111,7 @@ impl HotKeys {
     fn enter(&mut self, id: KeyId, now_ns: Nanos) -> &mut Count {
         self.keys.entry(id).or_insert_with(|| {
             self.shares.take(id.0, 1);
-            Count {
-                since_ns: now_ns,
-                writes: 0,
-                rests_until_ns: 0,
-                rest_ns: 0,
-            }
+            Count { since_ns: now_ns, writes: 0, rests_until_ns: 0, rest_ns: 0 }
         })
     }
 
@@ -179,10 +167,7 @@ mod tests {
         }
         hot.ended(KEY, 5000 * MS, now_ns);
         now_ns += 1000 * MS;
-        assert!(
-            (0..8).any(|n| hot.write(KEY, WRITES, now_ns + n)),
-            "that loan was worth it"
-        );
+        assert!((0..8).any(|n| hot.write(KEY, WRITES, now_ns + n)), "that loan was worth it");
     }
 
     #[test]

@@ -62,14 +62,7 @@ impl Loans {
         }
         cx.ledger.take(key.tenant);
         self.parked_shares.take(key.tenant, 1);
-        let parked = ParkedWrite {
-            id,
-            key: key.bytes.into(),
-            job,
-            epoch,
-            life,
-            asking: None,
-        };
+        let parked = ParkedWrite { id, key: key.bytes.into(), job, epoch, life, asking: None };
         self.parked.insert(write, parked);
         if !self.open.contains_key(&id) {
             self.ask_parked(cx, id);
@@ -179,19 +172,13 @@ impl Loans {
         if !sealed {
             return;
         }
-        let Some(ParkedWrite {
-            job, key, epoch, ..
-        }) = self.unpark(cx, write)
-        else {
+        let Some(ParkedWrite { job, key, epoch, .. }) = self.unpark(cx, write) else {
             return;
         };
         if header.flags.has(Flags::CACHED) {
             self.counters.writes_kept += 1;
             cx.ledger.finish(write, WriteOutcome::done(base));
-            let answer = Answer {
-                version: base,
-                ..Answer::status(Status::Ok)
-            };
+            let answer = Answer { version: base, ..Answer::status(Status::Ok) };
             return cx.reply(&job.origin, &key, &answer);
         }
         cx.leave(Effect::Submit(Box::new((job, key, epoch))));

@@ -130,12 +130,7 @@ impl Loans {
         let ticket = cx.waiting.ticket();
         cx.values.end(id);
         let key = lent.named(id);
-        let put = Put {
-            value,
-            ttl_ms: 0,
-            condition: Condition::Always,
-            version,
-        };
+        let put = Put { value, ttl_ms: 0, condition: Condition::Always, version };
         match cx.backend.put(key, put, cx.now_ns, ticket) {
             Reply::Now(change) => self.flushed(cx, id, change),
             Reply::Later => cx.waiting.insert(ticket, BackendRequest::Loan(id)),

@@ -20,12 +20,8 @@ struct Busy {
 /// From now on the engine's server has time for so many requests per second, and `queue` may wait.
 pub fn make_busy(engine: &mut Engine, per_s: u64, queue: u64) {
     let data = std::mem::replace(&mut engine.facts.backend, Box::new(EmbeddedBackend::new(0)));
-    engine.facts.backend = Box::new(Busy {
-        data,
-        cost_ns: 1_000_000_000 / per_s,
-        queue,
-        free_ns: 0,
-    });
+    engine.facts.backend =
+        Box::new(Busy { data, cost_ns: 1_000_000_000 / per_s, queue, free_ns: 0 });
 }
 
 impl Backend for Busy {

@@ -44,13 +44,7 @@ fn what_is_held_is_pulled_confirmed_and_read_and_pushed_again_after_a_write() {
     world.run(3);
     assert_eq!(world.valid, [true; 3], "pushed");
     assert_eq!(world.counters(0).keys.invalidations, 0, "they were told");
-    assert_eq!(
-        (
-            world.counters(0).read.fetches,
-            world.counters(0).keys.pushes
-        ),
-        (2, 2)
-    );
+    assert_eq!((world.counters(0).read.fetches, world.counters(0).keys.pushes), (2, 2));
     for _ in 0..30 {
         world.call(0, ClientOp::Read);
         world.run(2);
@@ -69,11 +63,7 @@ fn a_write_past_the_switch_is_waited_for_and_pushed() {
         world.call(0, ClientOp::Read);
         world.run(4);
     }
-    assert_eq!(
-        world.counters(0).keys.invalidations,
-        40,
-        "one each, each time"
-    );
+    assert_eq!(world.counters(0).keys.invalidations, 40, "one each, each time");
     assert!(world.redirected > 5);
     world.judge().unwrap();
 }
@@ -124,14 +114,8 @@ fn two_stores_that_claim_one_number_get_one_lease() {
     };
     world.hand_in(0, ack, &[], stranger);
     let after = world.counters(0);
-    assert_eq!(
-        after.leases.dropped_lease_auth,
-        before.leases.dropped_lease_auth + 1
-    );
-    assert_eq!(
-        after.replicas.dropped_replica,
-        before.replicas.dropped_replica + 1
-    );
+    assert_eq!(after.leases.dropped_lease_auth, before.leases.dropped_lease_auth + 1);
+    assert_eq!(after.replicas.dropped_replica, before.replicas.dropped_replica + 1);
     assert_eq!(after.leases.leases_granted, before.leases.leases_granted);
 }
 
@@ -139,12 +123,8 @@ fn two_stores_that_claim_one_number_get_one_lease() {
 fn a_late_or_doubled_push_is_ignored() {
     let mut world = holding(5, 1);
     let epoch = world.epoch_of(1).unwrap();
-    let push = |epoch| Header {
-        epoch,
-        version: 9,
-        flags: Flags::GRANT,
-        ..Header::new(Op::ReplicaPush)
-    };
+    let push =
+        |epoch| Header { epoch, version: 9, flags: Flags::GRANT, ..Header::new(Op::ReplicaPush) };
     world.hand_in(1, push(epoch), b"doubled!", address_of(0));
     world.call(0, ClientOp::Write);
     world.run(20);
@@ -217,11 +197,7 @@ fn a_part_of_a_copy_that_is_not_valid_is_read_at_home() {
     world.run(5);
     assert_eq!(world.counters(1).replicas.replica_reads_passed, 1);
     assert_eq!(world.counters(0).read.reads_parts, 1);
-    assert_eq!(
-        world.status(1),
-        Default::default(),
-        "nothing is held for it"
-    );
+    assert_eq!(world.status(1), Default::default(), "nothing is held for it");
     world.cut = vec![(0, 1)];
     for _ in 0..3 {
         assert_eq!(read_at(&mut world, 1, 4, 5000, 77), None);
@@ -240,16 +216,12 @@ fn parts_of_a_copy_that_fits_a_packet_are_read_at_home() {
     world.run(30);
     let whole = read_at(&mut world, 1, 0, 0, 0).expect("at once");
     let version = Packet::decode(&whole).unwrap().header.version;
-    for (passed, (part, total, version)) in [(0, 1, wire::VERSION_PRESENT), (4, 1300, version)]
-        .into_iter()
-        .enumerate()
+    for (passed, (part, total, version)) in
+        [(0, 1, wire::VERSION_PRESENT), (4, 1300, version)].into_iter().enumerate()
     {
         assert_eq!(read_at(&mut world, 1, part, total, version), None);
         world.run(5);
-        assert_eq!(
-            world.counters(1).replicas.replica_reads_passed,
-            passed as u64 + 1
-        );
+        assert_eq!(world.counters(1).replicas.replica_reads_passed, passed as u64 + 1);
         assert_eq!(world.counters(0).read.reads_parts, passed as u64 + 1);
     }
     assert_eq!(world.waiting_reads(1), 0, "answered");
@@ -392,9 +364,7 @@ fn whatever_the_network_does_and_whatever_restarts_clients_see_one_copy() {
         if let Err(what) = verdict {
             panic!("seed {seed}: {what}");
         }
-        all.iter_mut()
-            .zip(seen)
-            .for_each(|(all, seen)| *all += seen);
+        all.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
     }
     println!("redirected, grants, passed on: {all:?}");
     assert!(all.iter().all(|seen| *seen > 3 * SEEDS), "{all:?}");

@@ -86,28 +86,20 @@ impl StoreBeforeBackend {
     fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> StoreBeforeBackend {
         let mut store = Store::with(change);
         let all = Arc::new(Mutex::new(BackendQuestions::default()));
-        store.engine.facts.backend = Box::new(RemoteBackend {
-            asked: all.clone(),
-            watch,
-        });
+        store.engine.facts.backend = Box::new(RemoteBackend { asked: all.clone(), watch });
         let lease = Header {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(1, 0),
             ..Header::new(Op::LeaseRequest)
         };
         store.ask(lease, &[]);
-        StoreBeforeBackend {
-            store,
-            asked: all,
-            now_ns: LATER_NS,
-        }
+        StoreBeforeBackend { store, asked: all, now_ns: LATER_NS }
     }
 
     /// Asks; the answer, if there is one at once.
     fn ask(&mut self, header: Header, key: &[u8]) -> Option<(Header, Vec<u8>)> {
         let now_ns = self.now_ns;
-        self.store
-            .hand_in_at(header, key, &[], wire::MAX_PAYLOAD, now_ns);
+        self.store.hand_in_at(header, key, &[], wire::MAX_PAYLOAD, now_ns);
         self.answer()
     }
 
@@ -117,19 +109,13 @@ impl StoreBeforeBackend {
             let packet = Packet::decode(&bytes).unwrap();
             (packet.header, packet.value.to_vec())
         });
-        packets
-            .filter(|(header, _)| header.op == Op::ReadReply)
-            .last()
+        packets.filter(|(header, _)| header.op == Op::ReadReply).last()
     }
 
     /// The backend answers the read that it was asked first.
     fn gives(&mut self, value: &[u8], version: u64) -> Option<(Header, Vec<u8>)> {
         let ticket = asked(&self.asked, |asked| asked.reads.remove(0));
-        let item = Item {
-            value: value.to_vec(),
-            version,
-            expiry_ms: 0,
-        };
+        let item = Item { value: value.to_vec(), version, expiry_ms: 0 };
         let get = Completion::Get(ticket, ReadOutcome::Item(item));
         let (engine, out) = (&mut self.store.engine, &mut self.store.out);
         engine.complete(get, self.now_ns, out);
@@ -151,10 +137,7 @@ fn value(byte: u8) -> Vec<u8> {
 }
 
 fn read() -> Header {
-    Header {
-        tenant: KEYED,
-        ..Header::new(Op::ReadRequest)
-    }
+    Header { tenant: KEYED, ..Header::new(Op::ReadRequest) }
 }
 
 /// The same with another request id.
@@ -163,21 +146,12 @@ fn nth(request: u64, header: Header) -> Header {
 }
 
 fn part(index: usize, version: u64) -> Header {
-    Header {
-        part: (index * PART_BYTES / PART) as u16,
-        total: 5000,
-        version,
-        ..read()
-    }
+    Header { part: (index * PART_BYTES / PART) as u16, total: 5000, version, ..read() }
 }
 
 /// The same, through switch 1, which would like a copy.
 fn wanted(header: Header, epoch: u64) -> Header {
-    Header {
-        epoch: Epoch::new(1, epoch),
-        flags: Flags::GRANT,
-        ..header
-    }
+    Header { epoch: Epoch::new(1, epoch), flags: Flags::GRANT, ..header }
 }
 
 fn ack(epoch: u64, of: u64) -> Header {
@@ -191,21 +165,12 @@ fn ack(epoch: u64, of: u64) -> Header {
 
 /// A read that takes a part at most, of whatever is there.
 fn begins() -> Header {
-    Header {
-        total: 1,
-        version: wire::VERSION_PRESENT,
-        ..read()
-    }
+    Header { total: 1, version: wire::VERSION_PRESENT, ..read() }
 }
 
 /// The second part of a value of 1300 bytes.
 fn rest(version: u64) -> Header {
-    Header {
-        part: (PART_BYTES / PART) as u16,
-        total: 1300,
-        version,
-        ..read()
-    }
+    Header { part: (PART_BYTES / PART) as u16, total: 1300, version, ..read() }
 }
 
 #[test]
@@ -213,10 +178,7 @@ fn parts_of_a_value_that_fits_a_packet_are_of_one_value_too() {
     let mut before = StoreBeforeBackend::new(Watch::Impossible);
     assert_eq!(before.ask(nth(1, begins()), b"k"), None);
     let (first, bytes) = before.gives(&[1; 1300], 50).unwrap();
-    assert_eq!(
-        (first.total, first.version, bytes.len()),
-        (1300, 50, PART_BYTES)
-    );
+    assert_eq!((first.total, first.version, bytes.len()), (1300, 50, PART_BYTES));
     let (_, bytes) = before.ask(nth(2, rest(50)), b"k").unwrap();
     assert_eq!(bytes, [1; 276], "it is held");
 
@@ -248,10 +210,7 @@ fn a_value_is_read_once_for_all_its_parts() {
     let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     assert_eq!(before.ask(read(), b"k"), None);
     let (first, bytes) = before.gives(&value(1), 50).unwrap();
-    assert_eq!(
-        (first.total, first.version, &bytes[..]),
-        (5000, 50, &[1; 1024][..])
-    );
+    assert_eq!((first.total, first.version, &bytes[..]), (5000, 50, &[1; 1024][..]));
     for index in [4, 1, 2, 3, 1] {
         let (reply, bytes) = before.ask(part(index, 50), b"k").unwrap();
         let expected = &value(1)[index * PART_BYTES..];
@@ -290,11 +249,7 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
     let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     before.gives(&value(1), 50);
-    let write = Header {
-        tenant: KEYED,
-        request: 1,
-        ..Header::new(Op::WriteRequest)
-    };
+    let write = Header { tenant: KEYED, request: 1, ..Header::new(Op::WriteRequest) };
     before.ask(write, b"k");
     assert_eq!(before.store.engine.facts.values.bytes(), 0);
     for index in 1..5 {
@@ -326,9 +281,7 @@ fn another_value_under_the_same_version_gets_another_version() {
         let (reply, _) = before.gives(&value(byte), 50).unwrap();
         assert_eq!(reply.version, version);
     }
-    asked(&before.asked, |asked| {
-        assert_eq!(asked.raised, [(KEYED, 50, next)])
-    });
+    asked(&before.asked, |asked| assert_eq!(asked.raised, [(KEYED, 50, next)]));
     // From now on that is its version; a read that was asked before is not mixed with it.
     before.ask(read(), b"k");
     assert_eq!(before.gives(&value(2), next).unwrap().0.version, next);
@@ -386,17 +339,11 @@ fn nobody_asks_for_it_any_more() {
         before.now_ns += 1_900_000_000;
         let due_ns = before.store.engine.next_deadline_ns().unwrap();
         assert!(due_ns <= before.now_ns);
-        before
-            .store
-            .engine
-            .tick(before.now_ns, &mut before.store.out);
+        before.store.engine.tick(before.now_ns, &mut before.store.out);
         assert!(before.ask(part(1, 50), b"k").is_some());
     }
     before.now_ns += 2_000_000_000;
-    before
-        .store
-        .engine
-        .tick(before.now_ns, &mut before.store.out);
+    before.store.engine.tick(before.now_ns, &mut before.store.out);
     assert_eq!(before.store.engine.facts.values.bytes(), 0);
     assert_eq!(before.ask(part(1, 50), b"k"), None);
     let (reply, bytes) = before.gives(&value(1), 50).unwrap();
@@ -408,11 +355,7 @@ fn what_is_held_dies_with_its_key() {
     let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
     let ticket = asked(&before.asked, |asked| asked.reads.remove(0));
-    let item = Item {
-        value: value(1),
-        version: 50,
-        expiry_ms: 700,
-    };
+    let item = Item { value: value(1), version: 50, expiry_ms: 700 };
     let get = Completion::Get(ticket, ReadOutcome::Item(item));
     let (engine, out) = (&mut before.store.engine, &mut before.store.out);
     engine.complete(get, LATER_NS, out);
@@ -426,17 +369,11 @@ fn what_is_held_dies_with_its_key() {
 fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
     type Occurrence = fn(&mut StoreBeforeBackend);
     let changed = |before: &mut StoreBeforeBackend| {
-        before.happens(OutsideEvent::Changed {
-            tenant: KEYED,
-            key: b"k".to_vec(),
-        });
+        before.happens(OutsideEvent::Changed { tenant: KEYED, key: b"k".to_vec() });
     };
     let nothing: Occurrence = |_| {};
     let recalled: Occurrence = |before| {
-        before.happens(OutsideEvent::Changed {
-            tenant: KEYED,
-            key: b"k".to_vec(),
-        });
+        before.happens(OutsideEvent::Changed { tenant: KEYED, key: b"k".to_vec() });
         before.store.hand_in(ack(11, 10), b"k");
         before.ask(wanted(read(), 12), b"k");
     };
@@ -467,13 +404,9 @@ fn where_others_write_a_part_is_granted_only_if_that_would_be_told() {
 
 #[test]
 fn what_others_change_is_not_held() {
-    for event in [
-        OutsideEvent::Everything,
-        OutsideEvent::Changed {
-            tenant: KEYED,
-            key: b"k".to_vec(),
-        },
-    ] {
+    for event in
+        [OutsideEvent::Everything, OutsideEvent::Changed { tenant: KEYED, key: b"k".to_vec() }]
+    {
         let mut before = StoreBeforeBackend::new(Watch::Tracked);
         before.ask(read(), b"k");
         before.gives(&value(1), 50);
@@ -492,14 +425,8 @@ fn a_tenant_that_reads_much_leaves_the_others_room() {
         let (reply, _) = before.gives(&value(1), 50).unwrap();
         refused += u32::from(reply.status == Status::TryAgain);
     }
-    assert_eq!(
-        refused, 11,
-        "nine take less than three quarters of the room"
-    );
-    let others = Header {
-        tenant: TENANT_OPEN,
-        ..read()
-    };
+    assert_eq!(refused, 11, "nine take less than three quarters of the room");
+    let others = Header { tenant: TENANT_OPEN, ..read() };
     before.ask(others, b"k");
     assert_eq!(before.gives(&value(1), 50).unwrap().0.status, Status::Ok);
     // What nobody asks for any more makes way.

@@ -3,11 +3,7 @@
 use super::*;
 
 fn lease_request() -> Header {
-    Header {
-        tenant: TENANT_SYSTEM,
-        epoch: Epoch::new(1, 0),
-        ..Header::new(Op::LeaseRequest)
-    }
+    Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) }
 }
 
 /// The same data for two lives that begin at these times of the wall clock.
@@ -28,11 +24,7 @@ fn no_life_lends_in_a_term_of_another_whatever_the_wall_clock_says() {
             let mut store = Store::born(wall_s, random);
             store.ask(lease_request(), &[]).expect("a lease").client
         };
-        assert_ne!(
-            term(before_s, FIRST),
-            term(after_s, SECOND),
-            "{before_s}, {after_s}"
-        );
+        assert_ne!(term(before_s, FIRST), term(after_s, SECOND), "{before_s}, {after_s}");
     }
 }
 
@@ -41,17 +33,10 @@ fn no_life_gives_out_a_version_of_another_whatever_the_wall_clock_says() {
     for (before_s, after_s) in WALLS_S {
         let version = |wall_s, random| {
             let mut store = Store::born(wall_s, random);
-            let header = Header {
-                request: 1,
-                ..Header::new(Op::WriteRequest)
-            };
+            let header = Header { request: 1, ..Header::new(Op::WriteRequest) };
             store.ask(header, b"k").expect("written").version
         };
-        assert_ne!(
-            version(before_s, FIRST),
-            version(after_s, SECOND),
-            "{before_s}, {after_s}"
-        );
+        assert_ne!(version(before_s, FIRST), version(after_s, SECOND), "{before_s}, {after_s}");
     }
 }
 

@@ -39,11 +39,7 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
         world.run(5);
     }
     assert_eq!(world.owner().absorbed, 5);
-    assert_eq!(
-        world.store().counters().write.writes_applied,
-        applied,
-        "the owner answers"
-    );
+    assert_eq!(world.store().counters().write.writes_applied, applied, "the owner answers");
     world.run(100);
     assert_eq!(world.stored(), world.newest(0), "pulled within the bound");
     world.op(0, ClientOp::Write);
@@ -56,11 +52,7 @@ fn a_hot_key_is_lent_written_pulled_and_called_back() {
     assert!(!world.is_owned());
     let counters = world.store().counters().clone();
     assert_eq!(
-        (
-            counters.loans.loans,
-            counters.loans.loans_returned,
-            counters.loans.loans_lost
-        ),
+        (counters.loans.loans, counters.loans.loans_returned, counters.loans.loans_lost),
         (1, 1, 0)
     );
     world.op(0, ClientOp::Write);
@@ -80,10 +72,7 @@ fn a_lent_key_that_is_written_no_more_is_called_back_and_one_that_is_stays() {
     world.run(2_200);
     assert!(!world.is_owned());
     let counters = world.counters();
-    assert_eq!(
-        (counters.loans.loans_returned, counters.loans.loans_cold),
-        (1, 1)
-    );
+    assert_eq!((counters.loans.loans_returned, counters.loans.loans_cold), (1, 1));
     assert_eq!(world.stored(), world.newest(0));
     world.op(0, ClientOp::Write);
     world.run(50);
@@ -111,10 +100,7 @@ fn comes_back(mut world: World) {
         world.run(100);
         assert!(world.is_idle(1), "{op:?}");
     }
-    assert_eq!(
-        (world.unanswered(), world.counters().loans.loans_lost),
-        (unanswered, 0)
-    );
+    assert_eq!((world.unanswered(), world.counters().loans.loans_lost), (unanswered, 0));
     world.check();
 }
 
@@ -163,10 +149,8 @@ fn if_both_lose_their_memory_what_was_flushed_last_is_there_and_the_loss_is_coun
 
 #[test]
 fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
-    let changes: [fn(&mut wire::Cluster); 2] = [
-        |cluster| cluster.tenants[0].write_back_ms = 0,
-        |cluster| cluster.tenants.clear(),
-    ];
+    let changes: [fn(&mut wire::Cluster); 2] =
+        [|cluster| cluster.tenants[0].write_back_ms = 0, |cluster| cluster.tenants.clear()];
     for change in changes {
         let mut world = with_an_unflushed_write();
         let now_ns = world.now_ns();
@@ -198,10 +182,7 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
         world.op(0, ClientOp::Write);
         world.run(100);
     }
-    assert_eq!(
-        (world.store().loans(), world.counters().loans.loans),
-        (0, 1)
-    );
+    assert_eq!((world.store().loans(), world.counters().loans.loans), (0, 1));
 }
 
 #[test]

@@ -11,25 +11,14 @@ fn value(len: usize) -> Vec<u8> {
 }
 
 fn read(tenant: u32) -> Header {
-    Header {
-        tenant,
-        ..Header::new(Op::ReadRequest)
-    }
+    Header { tenant, ..Header::new(Op::ReadRequest) }
 }
 
 impl Store {
     /// Puts a value where no packet puts it.
     fn holds(&mut self, tenant: u32, key: &[u8], value: &[u8], version: u64) {
-        let secret = if tenant == KEYED {
-            SECRET
-        } else {
-            Secret::NONE
-        };
-        let key = Key {
-            tenant,
-            hash: secret.key_hash(tenant, key),
-            bytes: key,
-        };
+        let secret = if tenant == KEYED { SECRET } else { Secret::NONE };
+        let key = Key { tenant, hash: secret.key_hash(tenant, key), bytes: key };
         let put = Put {
             value: &Bytes::copy_from_slice(value),
             ttl_ms: 0,
@@ -60,12 +49,7 @@ fn a_value_that_no_packet_carries_is_read_in_parts_of_one_version() {
         assert_eq!((total as usize, version, first.part), (large.len(), 50, 0));
         while got.len() < large.len() {
             let part = (got.len() / PART) as u16;
-            let next = Header {
-                part,
-                total,
-                version,
-                ..read(tenant)
-            };
+            let next = Header { part, total, version, ..read(tenant) };
             let (reply, bytes) = store.answer(next, b"k", &[]);
             assert_eq!((reply.part, reply.total, reply.version), (part, total, 50));
             got.extend(bytes);
@@ -80,12 +64,7 @@ fn a_value_that_no_packet_carries_is_read_in_parts_of_one_version() {
 fn who_asks_for_a_part_of_what_is_no_more_is_told_what_there_is() {
     let mut store = Store::new();
     store.holds(KEYED, b"k", &value(5000), 60);
-    let part = |part, total, version| Header {
-        part,
-        total,
-        version,
-        ..read(KEYED)
-    };
+    let part = |part, total, version| Header { part, total, version, ..read(KEYED) };
     let first = (Status::Ok, 0, 5000, 60, PART_BYTES);
     // (part, total, version) asked; (status, part, total, version, bytes) answered
     let rows = [
@@ -98,32 +77,19 @@ fn who_asks_for_a_part_of_what_is_no_more_is_told_what_there_is() {
     ];
     for ((at, total, version), expected) in rows {
         let (header, bytes) = store.answer(part(at, total, version), b"k", &[]);
-        let Header {
-            status,
-            part,
-            total,
-            version,
-            ..
-        } = header;
+        let Header { status, part, total, version, .. } = header;
         assert_eq!((status, part, total, version, bytes.len()), expected);
     }
     store.holds(KEYED, b"k", b"short", 61);
     let (short, bytes) = store.answer(part(4, 5000, 60), b"k", &[]);
-    assert_eq!(
-        (short.version, short.total, &bytes[..]),
-        (61, 0, &b"short"[..])
-    );
+    assert_eq!((short.version, short.total, &bytes[..]), (61, 0, &b"short"[..]));
     let (none, _) = store.answer(part(4, 5000, 60), b"other", &[]);
     assert_eq!((none.status, none.is_part()), (Status::NotFound, false));
 }
 
 /// A read that takes a part at most, of whatever is there.
 fn short(tenant: u32) -> Header {
-    Header {
-        total: 1,
-        version: VERSION_PRESENT,
-        ..read(tenant)
-    }
+    Header { total: 1, version: VERSION_PRESENT, ..read(tenant) }
 }
 
 #[test]
@@ -190,11 +156,7 @@ fn the_open_tenant_is_sent_no_more_of_a_part_than_it_sent() {
 fn a_part_is_granted_as_a_whole_value_is() {
     let mut store = with_a_copy();
     store.holds(KEYED, b"large", &value(5000), 90);
-    for (op, part) in [
-        (Op::ReadRequest, 0),
-        (Op::ReadRequest, 4),
-        (Op::FetchRequest, 0),
-    ] {
+    for (op, part) in [(Op::ReadRequest, 0), (Op::ReadRequest, 4), (Op::FetchRequest, 0)] {
         let asked = Header {
             epoch: Epoch::new(1, 20),
             flags: Flags::GRANT,
@@ -208,16 +170,9 @@ fn a_part_is_granted_as_a_whole_value_is() {
         let (reply, _) = store.answer(asked, b"large", &[]);
         assert!(reply.flags.has(Flags::GRANT), "{op:?} {part}");
         assert_eq!((reply.epoch, reply.part), (Epoch::new(1, 20), part));
-        assert_eq!(
-            store.engine.facts.directory.copies() - before,
-            usize::from(before == 1)
-        );
+        assert_eq!(store.engine.facts.directory.copies() - before, usize::from(before == 1));
     }
-    assert_eq!(
-        store.write(KEYED, 1, 7, b"large"),
-        None,
-        "waits for the copy"
-    );
+    assert_eq!(store.write(KEYED, 1, 7, b"large"), None, "waits for the copy");
 }
 
 #[test]
@@ -235,14 +190,8 @@ fn how_long_values_may_be_may_change() {
     let mut store = Store::new();
     store.holds(KEYED, b"k", &value(5000), 95);
     for (max_value, status) in [(4096, Status::TooLarge), (5000, Status::Ok)] {
-        let cluster = wire::Cluster {
-            max_value,
-            ..store.engine.facts.config.cluster.clone()
-        };
-        store
-            .engine
-            .update(cluster, LATER_NS, &mut store.out)
-            .unwrap();
+        let cluster = wire::Cluster { max_value, ..store.engine.facts.config.cluster.clone() };
+        store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
         assert_eq!(store.answer(read(KEYED), b"k", &[]).0.status, status);
     }
 }
@@ -251,13 +200,7 @@ fn how_long_values_may_be_may_change() {
 fn what_has_no_parts_takes_none() {
     let mut store = Store::slow();
     for op in [Op::DeleteRequest, Op::DisciplineRequest] {
-        let part = Header {
-            op,
-            part: 4,
-            total: 5000,
-            version: VERSION_NEVER,
-            ..read(KEYED)
-        };
+        let part = Header { op, part: 4, total: 5000, version: VERSION_NEVER, ..read(KEYED) };
         store.hand_in(part, b"k");
         assert!(store.out.is_empty());
     }
@@ -339,14 +282,7 @@ fn a_write_in_parts_takes_place_when_it_is_whole() {
         let part = part_of(TENANT_OPEN, 7, index, TOTAL);
         let reply = store.part(part, b"k", &large).unwrap();
         assert_eq!((reply.status, reply.part), (status, missing));
-        assert_eq!(
-            reply.total,
-            if missing > 0 || index == 2 {
-                TOTAL as u32
-            } else {
-                0
-            }
-        );
+        assert_eq!(reply.total, if missing > 0 || index == 2 { TOTAL as u32 } else { 0 });
     }
     assert_eq!(store.whole(TENANT_OPEN), large);
     assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
@@ -390,10 +326,7 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
     }
     assert_eq!(store.part(part_of(KEYED, 7, 2, TOTAL), b"k", &large), None);
     assert_eq!(store.engine.counters().write.duplicates_pending, 1);
-    assert!(
-        store.engine.facts.ledger.joins.bytes() > TOTAL,
-        "until it is over"
-    );
+    assert!(store.engine.facts.ledger.joins.bytes() > TOTAL, "until it is over");
     let ack = Header {
         tenant: KEYED,
         epoch: Epoch::new(1, 11),
@@ -403,10 +336,7 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
     store.hand_in(ack, b"k");
     let reply = Packet::decode(&store.out.pop().unwrap().0).unwrap().header;
     assert_eq!((reply.op, reply.status), (Op::WriteReply, Status::Ok));
-    assert_eq!(
-        (store.whole(KEYED), store.engine.facts.ledger.joins.bytes()),
-        (large, 0)
-    );
+    assert_eq!((store.whole(KEYED), store.engine.facts.ledger.joins.bytes()), (large, 0));
 }
 
 #[test]
@@ -432,11 +362,8 @@ fn the_epoch_of_each_part_is_compared() {
             };
             last = store.part(part, b"k", &large);
             if index == 0 && granted > 0 {
-                let asked = Header {
-                    epoch: Epoch::new(1, granted),
-                    flags: Flags::GRANT,
-                    ..read(KEYED)
-                };
+                let asked =
+                    Header { epoch: Epoch::new(1, granted), flags: Flags::GRANT, ..read(KEYED) };
                 let (reply, _) = store.answer(asked, b"k", &[]);
                 assert!(reply.flags.has(Flags::GRANT), "no write goes on yet");
             }
@@ -454,45 +381,14 @@ fn parts_that_do_not_fit_are_dropped() {
     let mut store = Store::new();
     let large = value(TOTAL);
     let good = part_of(KEYED, 7, 0, TOTAL);
-    assert_eq!(
-        store.part(good, b"k", &large).unwrap().status,
-        Status::Taken
-    );
+    assert_eq!(store.part(good, b"k", &large).unwrap().status, Status::Taken);
     let other = part_of(KEYED, 7, 1, TOTAL);
     // (header, key, bytes of the value)
     let rows = [
-        (
-            Header {
-                total: TOTAL as u32 + 1,
-                ..other
-            },
-            &b"k"[..],
-            PART_BYTES,
-        ),
-        (
-            Header {
-                expiry_ms: 5,
-                ..other
-            },
-            b"k",
-            PART_BYTES,
-        ),
-        (
-            Header {
-                version: 5,
-                ..other
-            },
-            b"k",
-            PART_BYTES,
-        ),
-        (
-            Header {
-                flags: Flags::COMPARE,
-                ..other
-            },
-            b"k",
-            PART_BYTES,
-        ),
+        (Header { total: TOTAL as u32 + 1, ..other }, &b"k"[..], PART_BYTES),
+        (Header { expiry_ms: 5, ..other }, b"k", PART_BYTES),
+        (Header { version: 5, ..other }, b"k", PART_BYTES),
+        (Header { flags: Flags::COMPARE, ..other }, b"k", PART_BYTES),
         (other, b"another", PART_BYTES),
         (other, b"k", PART_BYTES - 1),
         (other, b"k", 0),
@@ -505,10 +401,7 @@ fn parts_that_do_not_fit_are_dropped() {
         assert!(store.out.is_empty(), "{header:?}");
     }
     assert_eq!(store.engine.counters().requests.dropped_part, bad);
-    assert_eq!(
-        store.write_parts(KEYED, 7, &large, &[1, 2, 3]).status,
-        Status::Ok
-    );
+    assert_eq!(store.write_parts(KEYED, 7, &large, &[1, 2, 3]).status, Status::Ok);
     assert_eq!(store.whole(KEYED), large);
 }
 
@@ -541,33 +434,19 @@ fn conditions_and_lives_hold_for_a_value_in_parts() {
     store.hand_in_at(read(KEYED), b"k", &[], 0, late);
     let reply = Packet::decode(&store.out.pop().unwrap().0).unwrap().header;
     assert_eq!(reply.status, Status::NotFound);
-    let another = Header {
-        life: wire::LIFE_UNKNOWN,
-        ..part_of(KEYED, 11, 0, TOTAL)
-    };
+    let another = Header { life: wire::LIFE_UNKNOWN, ..part_of(KEYED, 11, 0, TOTAL) };
     let told = store.part(another, b"k", &large).unwrap();
-    assert_eq!(
-        (told.status, store.engine.facts.ledger.joins.bytes()),
-        (Status::OtherLife, 0)
-    );
+    assert_eq!((told.status, store.engine.facts.ledger.joins.bytes()), (Status::OtherLife, 0));
 }
 
 #[test]
 fn longer_than_values_may_be_is_refused_with_its_first_part() {
     let mut store = Store::with(|config| config.cluster.max_value = 1024);
     let large = value(TOTAL);
-    let part = store
-        .part(part_of(KEYED, 7, 0, 1025), b"k", &large)
-        .unwrap();
-    assert_eq!(
-        (part.status, store.engine.facts.ledger.joins.bytes()),
-        (Status::TooLarge, 0)
-    );
+    let part = store.part(part_of(KEYED, 7, 0, 1025), b"k", &large).unwrap();
+    assert_eq!((part.status, store.engine.facts.ledger.joins.bytes()), (Status::TooLarge, 0));
     for (request, len, status) in [(8, 1024, Status::Ok), (9, 1025, Status::TooLarge)] {
-        let header = Header {
-            request,
-            ..part_of(KEYED, 0, 0, 0)
-        };
+        let header = Header { request, ..part_of(KEYED, 0, 0, 0) };
         let (reply, _) = store.answer(header, b"k", &large[..len]);
         assert_eq!(reply.status, status);
     }
@@ -581,10 +460,7 @@ fn a_writer_that_dies_leaves_nothing() {
         let reply = store.part(part_of(KEYED, request, 0, TOTAL), b"k", &large);
         assert_eq!(reply.unwrap().status, Status::Taken);
     }
-    assert_eq!(
-        store.write_parts(KEYED, 1, &large, &[1, 2, 3]).status,
-        Status::Ok
-    );
+    assert_eq!(store.write_parts(KEYED, 1, &large, &[1, 2, 3]).status, Status::Ok);
     // Three quarters of a lease of 2 s.
     store.tick(1499);
     assert_eq!(store.engine.counters().write.writes_unfinished, 0);
@@ -630,10 +506,7 @@ fn half_sent_writes_stay_under_their_bound_and_harm_nobody_else() {
     assert_eq!(store.write(KEYED, 9, 1, b"k"), Some(Status::Ok));
     store.tick(1500);
     assert_eq!(store.engine.facts.ledger.joins.bytes(), 0);
-    assert_eq!(
-        store.write_parts(KEYED, 20_000, &mib, &order).status,
-        Status::Ok
-    );
+    assert_eq!(store.write_parts(KEYED, 20_000, &mib, &order).status, Status::Ok);
 }
 
 #[test]
@@ -648,21 +521,8 @@ fn a_write_that_is_put_off_keeps_nothing() {
     }
     let held = store.engine.facts.ledger.joins.bytes();
     let refused = store.write_parts(KEYED, 9, &large, &[0, 1, 2, 3]);
-    assert_eq!(
-        (refused.status, store.engine.facts.ledger.joins.bytes()),
-        (Status::TryAgain, held)
-    );
-    let cluster = wire::Cluster {
-        tenants: vec![],
-        ..store.engine.facts.config.cluster.clone()
-    };
-    store
-        .engine
-        .update(cluster, LATER_NS, &mut store.out)
-        .unwrap();
-    assert_eq!(
-        store.engine.facts.ledger.joins.bytes(),
-        0,
-        "the tenant is gone"
-    );
+    assert_eq!((refused.status, store.engine.facts.ledger.joins.bytes()), (Status::TryAgain, held));
+    let cluster = wire::Cluster { tenants: vec![], ..store.engine.facts.config.cluster.clone() };
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
+    assert_eq!(store.engine.facts.ledger.joins.bytes(), 0, "the tenant is gone");
 }

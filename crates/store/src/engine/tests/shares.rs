@@ -4,20 +4,12 @@ use super::{busy::make_busy, *};
 
 /// A read of a tenant's key that passed switch 1.
 fn asked_through_a_switch(tenant: u32) -> Header {
-    Header {
-        tenant,
-        epoch: Epoch::new(1, 10),
-        flags: Flags::GRANT,
-        ..Header::new(Op::ReadRequest)
-    }
+    Header { tenant, epoch: Epoch::new(1, 10), flags: Flags::GRANT, ..Header::new(Op::ReadRequest) }
 }
 
 fn lend(store: &mut Store) {
-    let lease = Header {
-        tenant: TENANT_SYSTEM,
-        epoch: Epoch::new(1, 0),
-        ..Header::new(Op::LeaseRequest)
-    };
+    let lease =
+        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
     store.ask(lease, &[]).expect("a lease");
 }
 
@@ -63,14 +55,8 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
         store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
     }
     assert_eq!(store.engine.facts.directory.copies(), 400, "it was alone");
-    let cluster = wire::Cluster {
-        tenants,
-        ..store.engine.facts.config.cluster.clone()
-    };
-    store
-        .engine
-        .update(cluster, LATER_NS, &mut store.out)
-        .unwrap();
+    let cluster = wire::Cluster { tenants, ..store.engine.facts.config.cluster.clone() };
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     for n in 0..100u8 {
         store.write(KEYED, 1, u64::from(n) + 1, &[n]);
         let mut ask = || {
@@ -81,10 +67,8 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
                 granted |= header.flags.has(Flags::GRANT);
                 if header.op == Op::Invalidate {
                     assert_eq!(header.tenant, TENANT_OPEN);
-                    let called_back = Header {
-                        epoch: Epoch::new(1, 11),
-                        ..Header::new(Op::InvalidateAck)
-                    };
+                    let called_back =
+                        Header { epoch: Epoch::new(1, 11), ..Header::new(Op::InvalidateAck) };
                     store.hand_in(called_back, key);
                 }
             }
@@ -117,17 +101,10 @@ fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
     assert!(is_granted(&mut store, TENANT_OPEN, b"a"));
     assert!(!is_granted(&mut store, KEYED, b"b"));
     assert_eq!(store.engine.counters().keys.grants_not_placed, 1);
-    let fetch = Header {
-        op: Op::FetchRequest,
-        ..asked_through_a_switch(KEYED)
-    };
+    let fetch = Header { op: Op::FetchRequest, ..asked_through_a_switch(KEYED) };
     let fetched = store.ask(fetch, b"b").expect("the value");
     assert!(!fetched.flags.has(Flags::GRANT));
-    let write = Header {
-        request: 7,
-        op: Op::WriteRequest,
-        ..asked_through_a_switch(KEYED)
-    };
+    let write = Header { request: 7, op: Op::WriteRequest, ..asked_through_a_switch(KEYED) };
     let written = store.ask(write, b"b").expect("written");
     assert!(!written.flags.has(Flags::GRANT));
     assert_eq!(store.engine.facts.directory.copies(), 1);
@@ -140,18 +117,8 @@ fn fetches_cost_what_reads_cost() {
         make_busy(&mut store.engine, 100, 3);
         lend(&mut store);
         for _ in 0..20 {
-            store.hand_in(
-                Header {
-                    op,
-                    ..asked_through_a_switch(KEYED)
-                },
-                b"k",
-            );
+            store.hand_in(Header { op, ..asked_through_a_switch(KEYED) }, b"k");
         }
-        assert_eq!(
-            store.engine.counters().requests.dropped_rate_limit,
-            16,
-            "{op:?}"
-        );
+        assert_eq!(store.engine.counters().requests.dropped_rate_limit, 16, "{op:?}");
     }
 }

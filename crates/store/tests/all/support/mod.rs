@@ -41,9 +41,7 @@ impl StoreThread {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let builder = std::thread::Builder::new().name("store".into());
         let thread = builder.spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let server = Server::start_around(config, |mut data, config, version| {
                     if let Some(populate) = populate {
@@ -59,12 +57,7 @@ impl StoreThread {
             })
         });
         let (address, handle) = address.recv().expect("the store starts");
-        StoreThread {
-            address,
-            handle,
-            stop: Some(stop),
-            thread: thread.ok(),
-        }
+        StoreThread { address, handle, stop: Some(stop), thread: thread.ok() }
     }
 
     /// What changes it while it runs, and speaks to what runs in it.
@@ -113,23 +106,15 @@ impl Client {
         };
         let socket = UdpSocket::bind(local).unwrap();
         socket.connect(server).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(1)))
-            .unwrap();
-        Client {
-            socket,
-            request: 0,
-            secrets: Secrets::one(Secret::NONE),
-        }
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        Client { socket, request: 0, secrets: Secrets::one(Secret::NONE) }
     }
 
     fn encode(&self, header: &mut Header, key: &[u8], value: &[u8]) -> Vec<u8> {
         header.client = 77;
         header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
         let mut bytes = Vec::new();
-        Packet::new(*header, key, value)
-            .encode(&self.secrets.tag, &mut bytes)
-            .unwrap();
+        Packet::new(*header, key, value).encode(&self.secrets.tag, &mut bytes).unwrap();
         bytes
     }
 
@@ -228,11 +213,7 @@ impl Client {
     }
 
     pub fn compare_and_write(&mut self, key: &[u8], version: u64, value: &[u8]) -> Reply {
-        let header = Header {
-            flags: Flags::COMPARE,
-            version,
-            ..Header::new(Op::WriteRequest)
-        };
+        let header = Header { flags: Flags::COMPARE, version, ..Header::new(Op::WriteRequest) };
         self.ask(header, key, value, 0)
     }
 
@@ -267,10 +248,7 @@ pub fn at(address: SocketAddr) -> Config {
 /// Likewise, of which leases of [`SHORT_MS`] can be seen to end.
 pub fn with_short_leases() -> Config {
     let config = loopback();
-    Config {
-        cluster: config.cluster.clone().with_lease_ms(SHORT_MS),
-        ..config
-    }
+    Config { cluster: config.cluster.clone().with_lease_ms(SHORT_MS), ..config }
 }
 
 /// The shortest leases there are, in milliseconds.

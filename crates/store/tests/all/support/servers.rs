@@ -52,12 +52,7 @@ pub fn start_at(held: HeldPort, command: impl Fn(u16, &std::path::Path) -> Comma
         .stdin(Stdio::null())
         .spawn()
         .expect("redis-server and memcached are installed");
-    let mut process = Process {
-        child,
-        directory,
-        port,
-        held: Some(held),
-    };
+    let mut process = Process { child, directory, port, held: Some(held) };
     let child = &mut process.child;
     let up = port::listens(port, PATIENCE, || child.try_wait().unwrap().is_none());
     assert!(
@@ -75,22 +70,15 @@ pub fn redis() -> Process {
 
 pub fn redis_command(port: u16, directory: &std::path::Path) -> Command {
     let mut command = Command::new("redis-server");
-    command
-        .current_dir(directory)
-        .args(["--save", "", "--port"])
-        .arg(port.to_string());
-    command
-        .args(["--bind", "127.0.0.1", "--unixsocket"])
-        .arg(directory.join("redis.sock"));
+    command.current_dir(directory).args(["--save", "", "--port"]).arg(port.to_string());
+    command.args(["--bind", "127.0.0.1", "--unixsocket"]).arg(directory.join("redis.sock"));
     command
 }
 
 pub fn memcached() -> Process {
     start_at(port::held(), |port, _| {
         let mut command = Command::new("memcached");
-        command
-            .args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"])
-            .arg(port.to_string());
+        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         command
     })
 }

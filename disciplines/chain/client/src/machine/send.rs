@@ -61,14 +61,7 @@ impl Machine {
         let chain = self.view.chain_of(call.hash);
         if let Some(chain) = chain {
             let anywhere = self.view.reads_anywhere;
-            let at = member(
-                call,
-                chain,
-                anywhere,
-                self.options.reads,
-                &self.near,
-                random,
-            );
+            let at = member(call, chain, anywhere, self.options.reads, &self.near, random);
             call.to = chain.members[at];
             let behind = match anywhere {
                 true => &[],
@@ -82,13 +75,7 @@ impl Machine {
             return Ok(());
         }
         let members = chain.iter().flat_map(|chain| &chain.members);
-        let all: Vec<SocketAddr> = self
-            .options
-            .switches
-            .iter()
-            .chain(members)
-            .copied()
-            .collect();
+        let all: Vec<SocketAddr> = self.options.switches.iter().chain(members).copied().collect();
         let to = all[self.around % all.len()];
         self.around += 1;
         if chain.is_none() {

@@ -18,10 +18,7 @@ pub struct Counter<A> {
 impl<A: Asks> Counter<A> {
     /// The counter under this key.
     pub fn new(asks: A, key: impl AsRef<[u8]>) -> Counter<A> {
-        Counter {
-            asks,
-            key: Bytes::copy_from_slice(key.as_ref()),
-        }
+        Counter { asks, key: Bytes::copy_from_slice(key.as_ref()) }
     }
 
     /// The number.
@@ -81,10 +78,7 @@ impl Number {
         };
         let parse = || {
             let (count, by) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-            Some(Number {
-                count: count.parse().ok()?,
-                by: u64::from_str_radix(by, 16).ok()?,
-            })
+            Some(Number { count: count.parse().ok()?, by: u64::from_str_radix(by, 16).ok()? })
         };
         parse().ok_or(unsupported("a counter of this key: its value is another's"))
     }

@@ -26,9 +26,7 @@ pub struct Candidate<A> {
 impl<A: Asks> Candidate<A> {
     /// A candidate of the election under this key; `options.name` is what others read.
     pub fn new(asks: A, key: impl AsRef<[u8]>, options: LockOptions) -> Candidate<A> {
-        Candidate {
-            lock: Lock::new(asks, key, options),
-        }
+        Candidate { lock: Lock::new(asks, key, options) }
     }
 
     /// Waits until it leads; none: others did until the patience was over. [`HeldLock::token`] is
@@ -56,19 +54,13 @@ pub async fn leader(
     let heard = |watched: KeyState| {
         let name = |value: Bytes| value.slice(NAME_AT.min(value.len())..);
         // Renewals tell nothing new; the nonce tells whether the same one leads.
-        let who = watched
-            .value
-            .clone()
-            .map(|value| value.slice(..NAME_AT.min(value.len())));
+        let who = watched.value.clone().map(|value| value.slice(..NAME_AT.min(value.len())));
         if last.as_ref() == Some(&who) {
             return true;
         }
         last = Some(who);
         let version = watched.version;
-        tell(watched.value.map(|value| Leader {
-            name: name(value),
-            version,
-        }))
+        tell(watched.value.map(|value| Leader { name: name(value), version }))
     };
     asks.watch(key, heard, until_ns).await
 }

@@ -56,11 +56,7 @@ pub struct HeldLock<A> {
 impl<A: Asks> Lock<A> {
     /// The lock of this key.
     pub fn new(asks: A, key: impl AsRef<[u8]>, options: LockOptions) -> Lock<A> {
-        Lock {
-            asks,
-            key: Bytes::copy_from_slice(key.as_ref()),
-            options,
-        }
+        Lock { asks, key: Bytes::copy_from_slice(key.as_ref()), options }
     }
 
     /// Takes the lock; none: others had it until the patience was over.
@@ -124,10 +120,8 @@ impl<A: Asks> Lock<A> {
 
     /// Tries to write that the lock is this caller's.
     async fn take(&self, condition: Condition) -> Result<Option<HeldLock<A>>, Error> {
-        let owner = Owner {
-            nonce: self.asks.nonce(),
-            lease_ms: self.options.lease.as_millis() as u32,
-        };
+        let owner =
+            Owner { nonce: self.asks.nonce(), lease_ms: self.options.lease.as_millis() as u32 };
         let since_ns = self.asks.now_ns();
         let value = owner.value(&self.options.name);
         let version = match write(&self.asks, &self.key, &value, condition).await {
@@ -243,10 +237,8 @@ impl<A: Asks> HeldLock<A> {
     pub async fn release(mut self) -> Result<bool, Error> {
         loop {
             let version = self.version;
-            let delete = Operation::Delete {
-                key: &self.key,
-                condition: Condition::Version(version),
-            };
+            let delete =
+                Operation::Delete { key: &self.key, condition: Condition::Version(version) };
             match self.asks.call(delete).await?.removed() {
                 // A renewal of unknown outcome took place after all.
                 Err(Error::Mismatch { .. }) if self.is_mine().await? && self.version != version => {
@@ -280,9 +272,7 @@ impl Owner {
     /// The lease that a value states; a value that is none of a lock's is never free.
     fn lease_ns(value: &[u8]) -> u64 {
         let bytes = value.get(8..12).and_then(|bytes| bytes.first_chunk());
-        bytes.map_or(u64::MAX >> 8, |bytes| {
-            u64::from(u32::from_be_bytes(*bytes)) * 1_000_000
-        })
+        bytes.map_or(u64::MAX >> 8, |bytes| u64::from(u32::from_be_bytes(*bytes)) * 1_000_000)
     }
 }
 

@@ -8,12 +8,7 @@ use crate::{
     fake::{Chains, Faults, MS, World, options},
 };
 
-const FAULTS: Faults = Faults {
-    lose: 10,
-    duplicate: 10,
-    busy: 5,
-    longest_us: 3000,
-};
+const FAULTS: Faults = Faults { lose: 10, duplicate: 10, busy: 5, longest_us: 3000 };
 
 fn world(seed: u64) -> World {
     World::new(Chains::new(&[1, 2, 3]), FAULTS, seed)
@@ -138,10 +133,7 @@ fn who_leads_is_told_once_per_leader() {
         let c = client.clone();
         client.spawn(async move {
             let name = format!("candidate {n}");
-            let options = LockOptions {
-                name,
-                ..lock_options(300)
-            };
+            let options = LockOptions { name, ..lock_options(300) };
             let candidate = Candidate::new(c.clone(), b"election", options);
             let mut held = candidate.campaign().await.unwrap().unwrap();
             held.keep_until(c.now_ns() + 1000 * MS).await.unwrap();
@@ -205,9 +197,5 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
         *out.borrow_mut() = Some(came);
     });
     assert!(world.run_until(world.now_ns + 2000 * MS));
-    assert_eq!(
-        *late.borrow(),
-        Some(false),
-        "alone until its patience ended"
-    );
+    assert_eq!(*late.borrow(), Some(false), "alone until its patience ended");
 }

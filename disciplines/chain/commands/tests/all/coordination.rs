@@ -54,11 +54,7 @@ struct Needs {
 
 impl Default for Needs {
     fn default() -> Needs {
-        Needs {
-            switches: 3,
-            options: "--option chains=1 --option snapshot=1",
-            in_etcd: false,
-        }
+        Needs { switches: 3, options: "--option chains=1 --option snapshot=1", in_etcd: false }
     }
 }
 
@@ -100,10 +96,7 @@ fn topology(needs: Needs, kind: Kind) -> Topology {
     }
     let mut topology = Topology::parse(&text).expect("a valid topology");
     if needs.in_etcd {
-        let etcd = Etcd {
-            syncs: true,
-            ..Etcd::alone("{address:hub}".into())
-        };
+        let etcd = Etcd { syncs: true, ..Etcd::alone("{address:hub}".into()) };
         let etcd = Role::Etcd(etcd).process();
         let mut nodes = topology.switches.iter_mut();
         let hub = nodes.find(|node| node.name == "hub").expect("the hub");
@@ -123,20 +116,14 @@ impl Chains {
             Lab::create(&unique_name(), topology, false).unwrap_or_else(|e| panic!("{e:#}"));
         lab.start_all(false).unwrap_or_else(|e| panic!("{e:#}"));
         let switches = &SWITCHES[..needs.switches];
-        let chains = Chains {
-            lab,
-            kind,
-            switches,
-        };
+        let chains = Chains { lab, kind, switches };
         until("all switches are there", || {
             let said = chains.run("hub", "shortstop control status --json").stdout;
             let said = String::from_utf8_lossy(&said);
             (said.matches("\"attached\": true").count() == switches.len()).then_some(())
         });
         chains.add_tenant(TENANT, discipline, needs.options);
-        until("the chain begins", || {
-            (chains.coord("put begun yes").1 == 0).then_some(())
-        });
+        until("the chain begins", || (chains.coord("put begun yes").1 == 0).then_some(()));
         chains
     }
 
@@ -176,10 +163,7 @@ impl Chains {
     fn coord_of(&self, tenant: u32, what: &str) -> (String, i32) {
         let (command, rest) = what.split_once(' ').unwrap_or((what, ""));
         let reach = format!("--cluster config-{tenant}.toml --tenant {tenant}");
-        let output = self.run(
-            "client",
-            &format!("shortstop coord {command} {reach} {rest}"),
-        );
+        let output = self.run("client", &format!("shortstop coord {command} {reach} {rest}"));
         let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
         let status = output.status.code().expect("it ends by itself");
         if status != 0 {
@@ -224,9 +208,7 @@ impl Chains {
             self.lab.start("hub", &spec, false).expect("it starts");
         }
         self.switches.iter().for_each(|switch| self.returns(switch));
-        until("the chain is restored", || {
-            (self.coord("get begun").0 == "yes").then_some(())
-        });
+        until("the chain is restored", || (self.coord("get begun").0 == "yes").then_some(()));
     }
 
     fn returns(&mut self, switch: &str) {
@@ -271,9 +253,7 @@ impl Writer {
         let thread = std::thread::spawn(move || {
             let cluster = wire::Cluster::parse(&text).expect("a valid cluster file");
             namespace::within(&space, || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()?;
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(write_on((&cluster, tenant), &own_stop, &own_seen))
             })
         });
@@ -307,10 +287,7 @@ async fn write_on(
     stop: &AtomicBool,
     seen: &Mutex<(u64, Vec<Vec<IpAddr>>)>,
 ) -> anyhow::Result<()> {
-    let options = Options {
-        deadline: Duration::from_secs(30),
-        ..Options::of(cluster)
-    };
+    let options = Options { deadline: Duration::from_secs(30), ..Options::of(cluster) };
     let client = Client::connect(cluster, tenant, options).await?;
     let mut versions: BTreeMap<usize, u64> = BTreeMap::new();
     for times in 1.. {
@@ -325,10 +302,7 @@ async fn write_on(
             versions.insert(n, version);
             let read = client.get(&key).await?;
             let read = read.map(|read| (read.bytes.to_vec(), read.version));
-            anyhow::ensure!(
-                read == Some((value.into_bytes(), version)),
-                "{key}: {read:?}"
-            );
+            anyhow::ensure!(read == Some((value.into_bytes(), version)), "{key}: {read:?}");
         }
         let members = |n: usize| {
             let members = client.members(format!("key{n}"));
@@ -362,10 +336,7 @@ fn every_command_of_coord_does_what_it_says(kind: Kind) {
         let all = "a  2\nab  1\nb  1\nbegun  1";
         assert_eq!(chains.coord(&list), ok(all));
         assert_eq!(chains.coord(&format!("{list} a")), ok("a  2\nab  1"));
-        assert_eq!(
-            chains.coord(&format!("{list} --json ab")),
-            ok(r#"{"key":"ab","version":1}"#)
-        );
+        assert_eq!(chains.coord(&format!("{list} --json ab")), ok(r#"{"key":"ab","version":1}"#));
         assert_eq!(chains.coord("delete --if-version 7 a").1, 1);
         assert_eq!(chains.coord("delete a"), ok(""));
         assert_eq!(chains.coord("get a").1, 1);
@@ -407,11 +378,7 @@ fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     let mut disciplines = names();
     let (first, last) = (disciplines.next(), disciplines.last());
     let first = first.expect("there is one");
-    let needs = Needs {
-        switches: 4,
-        options: OPTIONS,
-        ..Needs::default()
-    };
+    let needs = Needs { switches: 4, options: OPTIONS, ..Needs::default() };
     let mut chains = Chains::with(kind, first, needs);
     let other = TENANT + 1;
     chains.add_tenant(other, last.unwrap_or(first), OPTIONS);
@@ -462,10 +429,7 @@ fn what_was_kept_in_etcd_is_there_again_after_all_have_died(kind: Kind) {
 fn kept_after_all_have_died(kind: Kind, in_etcd: bool) {
     needs_root();
     let discipline = names().next().expect("there is one");
-    let needs = Needs {
-        in_etcd,
-        ..Needs::default()
-    };
+    let needs = Needs { in_etcd, ..Needs::default() };
     let mut chains = Chains::with(kind, discipline, needs);
     assert_eq!(chains.coord("put a 1"), ("version 1".into(), 0));
     let (token, status) = chains.coord("lock nightly -- /bin/true");
@@ -477,11 +441,7 @@ fn kept_after_all_have_died(kind: Kind, in_etcd: bool) {
         kept.ends_with(" 2").then_some(())
     });
     chains.die(chains.switches);
-    let on_hub: &[&str] = if in_etcd {
-        &["etcd", "control"]
-    } else {
-        &["control"]
-    };
+    let on_hub: &[&str] = if in_etcd { &["etcd", "control"] } else { &["control"] };
     for what in on_hub.iter().rev() {
         chains.ends(what, libc::SIGKILL);
     }
@@ -495,10 +455,7 @@ fn kept_after_all_have_died(kind: Kind, in_etcd: bool) {
 
 fn a_controller_that_is_stopped_keeps_what_was_written_last(kind: Kind) {
     needs_root();
-    let needs = Needs {
-        options: "--option chains=1 --option snapshot=3600",
-        ..Needs::default()
-    };
+    let needs = Needs { options: "--option chains=1 --option snapshot=3600", ..Needs::default() };
     for discipline in names() {
         let mut chains = Chains::with(kind, discipline, needs);
         assert_eq!(chains.coord("put late 1"), ("version 1".into(), 0));

@@ -38,14 +38,8 @@ fn words_are_read_and_what_is_wrong_is_named() {
     for (words, named) in [
         ("coord get k", "--cluster <FILE>"),
         ("coord get --cluster shop.toml --tenant x k", "--tenant"),
-        (
-            "coord get --cluster shop.toml --tenant 7 --json --raw k",
-            "--raw",
-        ),
-        (
-            "coord lock --cluster shop.toml --tenant 7 --lease soon k",
-            "a number and a unit",
-        ),
+        ("coord get --cluster shop.toml --tenant 7 --json --raw k", "--raw"),
+        ("coord lock --cluster shop.toml --tenant 7 --lease soon k", "a number and a unit"),
     ] {
         let error = read(words).unwrap_err().to_string();
         assert!(error.contains(named), "{words}: {error}");

@@ -124,9 +124,7 @@ fn a_deleted_key_goes_at_its_head_first_and_its_numbers_never_come_again() {
     let chain = rig.chain(0);
     rig.story.clear();
     rig.removable("key", 7);
-    let expected = chain
-        .iter()
-        .map(|switch| format!("remove if key at {switch}"));
+    let expected = chain.iter().map(|switch| format!("remove if key at {switch}"));
     assert_eq!(rig.story, expected.collect::<Vec<_>>());
     assert_eq!(rig.holders("key"), [].into());
     rig.wants("key");

@@ -14,10 +14,7 @@ fn chains_begin_when_all_switches_are_there() {
     for (id, switch) in &rig.switches {
         let own = switch.view.as_ref().unwrap();
         assert_eq!(own.life, switch.life);
-        assert_eq!(
-            own.members[usize::from(own.slot.unwrap())].unwrap().switch,
-            *id
-        );
+        assert_eq!(own.members[usize::from(own.slot.unwrap())].unwrap().switch, *id);
     }
 }
 
@@ -40,21 +37,13 @@ fn who_is_silent_leaves_every_chain_and_comes_back_filled() {
     rig.story.clear();
     rig.run(10);
     let view = rig.view();
-    assert!(
-        view.chains
-            .iter()
-            .all(|c| c.filling && c.fill_number == view.number)
-    );
+    assert!(view.chains.iter().all(|c| c.filling && c.fill_number == view.number));
     assert_eq!(rig.story, ["remove key at 3", "put key at 3"]);
     rig.filled();
     let view = rig.view();
     assert_eq!(view.number, 1 << 48 | 4);
     assert!(view.chains.iter().all(|c| !c.filling && c.slots.len() == 3));
-    assert!(
-        view.chains
-            .iter()
-            .all(|c| view.members[usize::from(c.slots[2])].unwrap().switch == 3)
-    );
+    assert!(view.chains.iter().all(|c| view.members[usize::from(c.slots[2])].unwrap().switch == 3));
 }
 
 #[test]
@@ -66,10 +55,7 @@ fn a_switch_with_other_tables_is_gone() {
     rig.settle();
     let view = rig.switches[&2].view.as_ref().unwrap();
     let slot = view.slot.unwrap();
-    assert!(
-        view.chains.iter().all(|c| !c.slots.contains(&slot)),
-        "it only says where keys are"
-    );
+    assert!(view.chains.iter().all(|c| !c.slots.contains(&slot)), "it only says where keys are");
     assert_eq!(view.life, 999);
 }
 
@@ -87,11 +73,7 @@ fn the_last_that_has_everything_stays() {
     rig.attach(alone);
     rig.run(5);
     let view = rig.view();
-    assert_eq!(
-        view.number >> 48,
-        (before >> 48) + 1,
-        "nobody has it: it begins anew"
-    );
+    assert_eq!(view.number >> 48, (before >> 48) + 1, "nobody has it: it begins anew");
     assert_eq!((rig.chain(0).len(), view.chains[0].filling), (2, false));
 }
 
@@ -184,12 +166,7 @@ fn a_controller_that_forgot_all_goes_on_above_what_was_in_force() {
     rig.restart();
     rig.run(10);
     assert!(rig.view().number < was);
-    let report = State {
-        number: was,
-        silent: 0,
-        unheard: 0,
-        filled: vec![],
-    };
+    let report = State { number: was, silent: 0, unheard: 0, filled: vec![] };
     rig.report(2, &report);
     assert_eq!(rig.view().number, was + 1);
     assert_eq!(rig.chain(0).len(), 3);
@@ -197,13 +174,7 @@ fn a_controller_that_forgot_all_goes_on_above_what_was_in_force() {
     rig.wants("k");
     rig.run(5);
     assert_eq!(rig.holders("k").len(), 3);
-    let (number, later) = (
-        rig.view().number,
-        State {
-            number: was + 100,
-            ..report
-        },
-    );
+    let (number, later) = (rig.view().number, State { number: was + 100, ..report });
     rig.report(2, &later);
     assert_eq!(rig.view().number, number);
 }

@@ -55,10 +55,7 @@ fn address(switch: SwitchId) -> IpAddr {
 
 impl Rig {
     fn new(switches: &[SwitchId], chains: u32, length: u32) -> Rig {
-        let options = decide::Settings::default()
-            .with(0, chains)
-            .with(1, length)
-            .with(2, 2);
+        let options = decide::Settings::default().with(0, chains).with(1, length).with(2, 2);
         let mut rig = Rig {
             control: Control::new(Protocol::NetCraq),
             now: Duration::ZERO,
@@ -87,11 +84,7 @@ impl Rig {
 
     fn add(&mut self, switch: SwitchId) {
         let life = 100 + u64::from(switch);
-        let new = Switch {
-            life,
-            room: 1000,
-            ..Switch::default()
-        };
+        let new = Switch { life, room: 1000, ..Switch::default() };
         self.switches.insert(switch, new);
         self.attach(switch);
         self.tell_rooms();
@@ -101,19 +94,10 @@ impl Rig {
         let at = self.switches.get_mut(&switch).unwrap();
         at.attached = true;
         let (life, held) = (at.life, at.items.keys().cloned().collect::<Vec<_>>());
-        let life = Life {
-            switch,
-            number: life,
-            address: Some(address(switch)),
-        };
+        let life = Life { switch, number: life, address: Some(address(switch)) };
         self.tell(|to, now, out| to.life(now, life, out));
         self.tell(|to, now, out| to.attached(now, switch, out));
-        let inventory = Inventory {
-            switch,
-            tenant: TENANT,
-            held: &held,
-            lost: &[],
-        };
+        let inventory = Inventory { switch, tenant: TENANT, held: &held, lost: &[] };
         self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
@@ -123,12 +107,8 @@ impl Rig {
     }
 
     fn tell_rooms(&mut self) {
-        let room = |switch: &SwitchId| Room {
-            switch: *switch,
-            pages: 4,
-            lent: 0,
-            parameters: None,
-        };
+        let room =
+            |switch: &SwitchId| Room { switch: *switch, pages: 4, lent: 0, parameters: None };
         let rooms: Vec<Room> = self.switches.keys().map(room).collect();
         self.tell(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
@@ -150,13 +130,7 @@ impl Rig {
     }
 
     fn answer(&mut self, switch: SwitchId, key: &Key, change: &Change, outcome: Outcome) {
-        let answer = Answer {
-            switch,
-            tenant: TENANT,
-            key,
-            change,
-            outcome,
-        };
+        let answer = Answer { switch, tenant: TENANT, key, change, outcome };
         let mut out = vec![];
         self.control.answered(self.now, answer, &mut out);
         assert!(out.is_empty() || outcome != Outcome::NotSent);
@@ -166,17 +140,10 @@ impl Rig {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Remember { bytes, .. } => self.remembered = bytes.to_vec(),
-            Action::Configure {
-                switch,
-                configuration,
-                ..
-            } => self.configure(switch, &configuration),
-            Action::Change {
-                switch,
-                key,
-                change,
-                ..
-            } => {
+            Action::Configure { switch, configuration, .. } => {
+                self.configure(switch, &configuration)
+            }
+            Action::Change { switch, key, change, .. } => {
                 let name = String::from_utf8_lossy(&key).into_owned();
                 let what = match &change {
                     Change::Put(_) => "put",
@@ -192,10 +159,7 @@ impl Rig {
     }
 
     fn configure(&mut self, switch: SwitchId, configuration: &Configuration) {
-        let row = configuration
-            .rows
-            .iter()
-            .find(|row| row.map == crate::view::MAP);
+        let row = configuration.rows.iter().find(|row| row.map == crate::view::MAP);
         let view = View::decode(&row.expect("a view").value).expect("possible");
         let memory = memory::Memory::decode(&self.remembered).unwrap();
         assert_eq!(memory.number, view.number, "remembered before it is told");
@@ -245,19 +209,14 @@ impl Rig {
     }
 
     fn view(&self) -> View {
-        memory::Memory::decode(&self.remembered)
-            .unwrap()
-            .view
-            .unwrap()
+        memory::Memory::decode(&self.remembered).unwrap().view.unwrap()
     }
 
     /// The members of a chain.
     fn chain(&self, chain: usize) -> Vec<SwitchId> {
         let view = self.view();
         let slots = view.chains[chain].slots.iter();
-        slots
-            .map(|s| view.members[usize::from(*s)].unwrap().switch)
-            .collect()
+        slots.map(|s| view.members[usize::from(*s)].unwrap().switch).collect()
     }
 
     /// A member says that it does not hear these switches.
@@ -299,16 +258,8 @@ impl Rig {
         let view = self.view();
         for (at, chain) in (0u16..).zip(&view.chains).filter(|(_, c)| c.filling) {
             let by = self.chain(usize::from(at));
-            let filled = FilledChain {
-                chain: at,
-                fill_number: chain.fill_number,
-            };
-            let report = State {
-                number: view.number,
-                silent: 0,
-                unheard: 0,
-                filled: vec![filled],
-            };
+            let filled = FilledChain { chain: at, fill_number: chain.fill_number };
+            let report = State { number: view.number, silent: 0, unheard: 0, filled: vec![filled] };
             self.report(by[by.len() - 2], &report);
         }
         self.settle();
@@ -317,12 +268,7 @@ impl Rig {
     fn wants(&mut self, name: &str) {
         let key = Key::copy_from_slice(name.as_bytes());
         let switch = *self.switches.keys().next().unwrap();
-        let hot = HotKeys {
-            switch,
-            tenant: TENANT,
-            window: 1,
-            keys: &[(key, 1)],
-        };
+        let hot = HotKeys { switch, tenant: TENANT, window: 1, keys: &[(key, 1)] };
         self.tell(|to, now, out| to.hot(now, hot, out));
         self.settle();
     }

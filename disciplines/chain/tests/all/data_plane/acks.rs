@@ -66,11 +66,7 @@ fn an_answer_that_passes_is_word_enough() {
         assert_eq!(net.versions(), [(1, 1); 4]);
         let is_told = protocol == Protocol::NetCraq;
         let first = if is_told { [3, 3, 3, 2] } else { [2, 2, 2, 1] };
-        assert_eq!(
-            net.packets(),
-            first,
-            "nobody knows yet which way answers go"
-        );
+        assert_eq!(net.packets(), first, "nobody knows yet which way answers go");
         for seq in 2..8 {
             assert_eq!(written(&net), seq);
             assert_eq!(net.versions(), [(seq, seq); 4]);
@@ -155,29 +151,17 @@ fn only_the_tails_word_of_this_number_counts() {
 #[test]
 fn acks() {
     in_both(&[
-        (
-            "each member tells the one before it",
-            each_member_tells_the_one_before_it,
-        ),
+        ("each member tells the one before it", each_member_tells_the_one_before_it),
         (
             "what a member lacks those before it are told",
             what_a_member_lacks_those_before_it_are_told,
         ),
-        (
-            "an answer that passes is word enough",
-            an_answer_that_passes_is_word_enough,
-        ),
+        ("an answer that passes is word enough", an_answer_that_passes_is_word_enough),
         (
             "an answer that goes another way now is found out",
             an_answer_that_goes_another_way_now_is_found_out,
         ),
-        (
-            "whoever watches is told all the same",
-            whoever_watches_is_told_all_the_same,
-        ),
-        (
-            "only the tail's word of this number counts",
-            only_the_tails_word_of_this_number_counts,
-        ),
+        ("whoever watches is told all the same", whoever_watches_is_told_all_the_same),
+        ("only the tail's word of this number counts", only_the_tails_word_of_this_number_counts),
     ]);
 }

@@ -12,16 +12,10 @@ fn spoiled_packets_come_to_one_end_and_change_nothing() {
     net.ask(net.write(0, b"one"));
     // Towards the member in the middle, which has every part but the head's; and the head.
     let says = |kind, from| {
-        let peer = Peer {
-            session: session_hash(),
-            ..Peer::new(kind)
-        };
+        let peer = Peer { session: session_hash(), ..Peer::new(kind) };
         net.says(from, 1, peer, 2, b"value")
     };
-    let ack = Message {
-        value: vec![],
-        ..says(PeerKind::Ask, 2)
-    };
+    let ack = Message { value: vec![], ..says(PeerKind::Ask, 2) };
     let mut ack = ack.version(1);
     ack.header.op = Op::ChainAck;
     ack.header.node = 2;
@@ -42,10 +36,7 @@ fn spoiled_packets_come_to_one_end_and_change_nothing() {
     let before = (tables(), net.state(1));
     let ends = noise(w, &every_way(&kinds), PACKETS, None);
     assert!(before == (tables(), net.state(1)), "a table has changed");
-    assert!(
-        ends.contains_key("bypass_bad_tag") || ends.contains_key("forward"),
-        "{ends:?}"
-    );
+    assert!(ends.contains_key("bypass_bad_tag") || ends.contains_key("forward"), "{ends:?}");
     let head = &net.switches[0];
     let kinds = [net.write(0, b"value"), net.delete(0), net.read(0)];
     let pages = || head.switch.snapshot("pages");

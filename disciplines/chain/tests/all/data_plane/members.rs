@@ -38,10 +38,7 @@ fn nothing_is_passed_on_while_an_excluded_member_may_answer() {
     let old = net.read(2).epoch(Epoch(net.view.number - 1));
     assert_eq!(net.send(old)[0].value, b"one", "it still may");
     net.settle(&[0]);
-    assert!(
-        net.send(lost.clone()).is_empty(),
-        "the tail commits nothing"
-    );
+    assert!(net.send(lost.clone()).is_empty(), "the tail commits nothing");
     assert_eq!(net.count("drop_order_held"), 1);
     assert_eq!(net.record(1).clean, 1);
     net.settle(&[1]);
@@ -62,10 +59,7 @@ fn another_number_counts_for_nothing() {
     // The one that was left out passes nothing on here, nor acknowledges.
     net.view.number = before;
     for (from, kind) in [(2, PeerKind::Pass), (2, PeerKind::Nack), (2, PeerKind::Ask)] {
-        assert!(
-            net.send(net.says(from, 1, Peer::new(kind), 1, b""))
-                .is_empty()
-        );
+        assert!(net.send(net.says(from, 1, Peer::new(kind), 1, b"")).is_empty());
         assert_eq!(net.count("drop_order_number"), 1, "{kind:?}");
     }
     // A row with a lower number than one that was in force is none.
@@ -76,17 +70,12 @@ fn another_number_counts_for_nothing() {
 fn whoever_has_other_tables_is_no_member() {
     let net = Net::ready(2, 1);
     let mut beat = net.beat(0, 1);
-    let other = Beat {
-        life: 5,
-        ..Beat::decode(&beat.value).expect("a beat")
-    };
+    let other = Beat { life: 5, ..Beat::decode(&beat.value).expect("a beat") };
     beat.value = other.encode().to_vec();
     assert!(net.send(beat).is_empty());
     assert_eq!(net.count("drop_order_stranger"), 1);
     // Nor is who has begun anew: its row is not for these tables.
-    net.switches[1]
-        .switch
-        .poke("config", 0, 32, &77u64.to_ne_bytes());
+    net.switches[1].switch.poke("config", 0, 32, &77u64.to_ne_bytes());
     let came = net.send(net.read(1));
     assert_eq!(came[0].header.op, Op::ChainRead, "it is the kernel's");
     assert_eq!(net.send(net.beat(0, 1))[0].header.op, Op::PeerSignal);
@@ -156,17 +145,10 @@ fn what_was_committed_before_a_tail_began_is_known_again() {
     join(&mut net);
     let ask = |slot: usize| net.says(slot, 2, Peer::new(PeerKind::Ask), 1, b"");
     assert!(net.send(ask(0)).is_empty());
-    assert_eq!(
-        net.versions_of(&[0, 1]),
-        [(1, 1), (1, 1)],
-        "the one before it says so"
-    );
+    assert_eq!(net.versions_of(&[0, 1]), [(1, 1), (1, 1)], "the one before it says so");
     assert!(net.send(ask(1)).is_empty());
     let answer = net.ask(write.epoch(Epoch(net.view.number)));
-    assert_eq!(
-        (answer.header.status, answer.header.version),
-        (Status::Ok, 1)
-    );
+    assert_eq!((answer.header.status, answer.header.version), (Status::Ok, 1));
 }
 
 fn a_write_from_before_is_answered_by_the_member_before_a_tail() {
@@ -177,10 +159,7 @@ fn a_write_from_before_is_answered_by_the_member_before_a_tail() {
     net.lose_nothing();
     join(&mut net);
     let answer = net.ask(write.epoch(Epoch(net.view.number)));
-    assert_eq!(
-        (answer.header.status, answer.header.version),
-        (Status::Ok, 1)
-    );
+    assert_eq!((answer.header.status, answer.header.version), (Status::Ok, 1));
     assert_eq!(answer.from.ip(), host(1, false));
 }
 
@@ -209,43 +188,28 @@ fn a_tail_that_is_filled_by_copies() {
     assert_eq!(copy(&net, flags::BARE, 0, b""), (0, 0), "only asked");
     assert_eq!(copy(&net, 0, fill, b"one"), (1, fill));
     let answer = net.ask(net.read(2));
-    assert_eq!(
-        (answer.from.ip(), &answer.value[..]),
-        (host(2, false), &b"one"[..])
-    );
+    assert_eq!((answer.from.ip(), &answer.value[..]), (host(2, false), &b"one"[..]));
     assert_eq!(copy(&net, 0, fill, b"another"), (1, fill), "once");
     assert_eq!(net.ask(net.read(2)).value, b"one");
     let answer = net.ask(net.write(0, b"two"));
-    assert_eq!(
-        (answer.header.version, answer.from.ip()),
-        (2, host(2, false))
-    );
+    assert_eq!((answer.header.version, answer.from.ip()), (2, host(2, false)));
     assert_eq!(net.versions(), [(2, 2); 3]);
     // A session's notes: the newer of each place.
     let session = net.session(0);
-    let peer = Peer {
-        fill,
-        ..Peer::new(PeerKind::CopySession)
-    };
+    let peer = Peer { fill, ..Peer::new(PeerKind::CopySession) };
     let mut message = net.says(1, 2, peer, 5, &encode_notes(&session));
     message.key = chain_wire::session_key(message.header.client).to_vec();
     let key = message.key.clone();
     let came = net.send(message.hash_of(&key));
     let (said, _) = Peer::decode(&came[0].value).expect("an answer");
     assert_eq!((said.kind, said.fill), (PeerKind::Copied, fill));
-    assert_eq!(
-        net.session(2).notes.map(|n| n.request),
-        session.notes.map(|n| n.request)
-    );
+    assert_eq!(net.session(2).notes.map(|n| n.request), session.notes.map(|n| n.request));
 }
 
 fn a_tail_that_is_filled_by_a_write() {
     let net = joining();
     let answer = net.ask(net.write(0, b"two"));
-    assert_eq!(
-        (answer.header.version, answer.from.ip()),
-        (2, host(2, false))
-    );
+    assert_eq!((answer.header.version, answer.from.ip()), (2, host(2, false)));
     assert_eq!(net.record(2).filled, net.view.number);
     assert_eq!(net.versions(), [(2, 2); 3]);
     assert_eq!(copy(&net, 0, net.view.number, b"one"), (2, net.view.number));
@@ -256,10 +220,7 @@ fn a_refusal_is_remembered_by_a_tail_without_the_key() {
     let net = joining();
     let refused = net.write_if(0, b"x", Some(wire::VERSION_ABSENT));
     let answer = net.ask(refused.clone());
-    assert_eq!(
-        (answer.header.status, answer.header.version),
-        (Status::Mismatch, 1)
-    );
+    assert_eq!((answer.header.status, answer.header.version), (Status::Mismatch, 1));
     assert_eq!(answer.from.ip(), host(2, false));
     // The first write that it has part in is lost, and comes again: only then it jumps.
     net.lose(|going| going.to == Some(2));
@@ -288,22 +249,10 @@ fn members() {
             "nothing is passed on while an excluded member may answer",
             nothing_is_passed_on_while_an_excluded_member_may_answer,
         ),
-        (
-            "another number counts for nothing",
-            another_number_counts_for_nothing,
-        ),
-        (
-            "whoever has other tables is no member",
-            whoever_has_other_tables_is_no_member,
-        ),
-        (
-            "a tail that is filled by copies",
-            a_tail_that_is_filled_by_copies,
-        ),
-        (
-            "a tail that is filled by a write",
-            a_tail_that_is_filled_by_a_write,
-        ),
+        ("another number counts for nothing", another_number_counts_for_nothing),
+        ("whoever has other tables is no member", whoever_has_other_tables_is_no_member),
+        ("a tail that is filled by copies", a_tail_that_is_filled_by_copies),
+        ("a tail that is filled by a write", a_tail_that_is_filled_by_a_write),
         (
             "a refusal is remembered by a tail without the key",
             a_refusal_is_remembered_by_a_tail_without_the_key,
@@ -312,10 +261,7 @@ fn members() {
             "in netchain the head hears of every other version",
             in_netchain_the_head_hears_of_every_other_version,
         ),
-        (
-            "a head that is alone is joined",
-            a_head_that_is_alone_is_joined,
-        ),
+        ("a head that is alone is joined", a_head_that_is_alone_is_joined),
         (
             "what was committed before a tail began is known again",
             what_was_committed_before_a_tail_began_is_known_again,

@@ -6,10 +6,7 @@ fn a_key_without_an_item_is_not_there() {
     let net = Net::new(3, chain::view::Protocol::NetCraq);
     for slot in 0..3 {
         let answer = net.ask(net.read(slot));
-        assert_eq!(
-            (answer.header.status, answer.header.version),
-            (Status::NotFound, 0)
-        );
+        assert_eq!((answer.header.status, answer.header.version), (Status::NotFound, 0));
     }
 }
 
@@ -45,10 +42,7 @@ fn only_the_tail_answers_in_netchain() {
     let net = dirty(chain::view::Protocol::NetChain);
     for slot in 0..3 {
         let answer = net.ask(net.read(slot));
-        assert_eq!(
-            (answer.from.ip(), answer.header.version),
-            (host(2, false), 2)
-        );
+        assert_eq!((answer.from.ip(), answer.header.version), (host(2, false), 2));
     }
     let listed = |at: usize, members: &[usize]| {
         let hosts: Vec<_> = members.iter().map(|slot| host(*slot, false)).collect();
@@ -109,19 +103,12 @@ fn whoever_asks_elsewhere_is_told_where() {
     let net = Net::ready(3, 1);
     let old = net.read(1).epoch(Epoch(net.view.number - 1));
     let route = net.route_in(&net.ask(old));
-    assert_eq!(
-        (route.number, route.position, route.protocol),
-        (net.view.number, Some(1), 1)
-    );
+    assert_eq!((route.number, route.position, route.protocol), (net.view.number, Some(1), 1));
     let hosts: Vec<_> = (0..3).map(|slot| host(slot, false)).collect();
     assert_eq!((route.members, route.chain, route.chains), (hosts, 0, 1));
     let ahead = net.read(1).epoch(Epoch(net.view.number + 1));
     assert_eq!(net.ask(ahead).header.status, Status::TryAgain);
-    assert_eq!(
-        net.ask(net.write(1, b"v")).header.status,
-        Status::Moved,
-        "no head"
-    );
+    assert_eq!(net.ask(net.write(1, b"v")).header.status, Status::Moved, "no head");
     let narrow = net.read(0).padded(1);
     assert_eq!(net.ask(narrow).header.status, Status::NotFound);
 }
@@ -147,18 +134,12 @@ fn a_member_answers_what_passes_by_if_it_may() {
 #[test]
 fn reads() {
     in_both(&[
-        (
-            "a key without an item is not there",
-            a_key_without_an_item_is_not_there,
-        ),
+        ("a key without an item is not there", a_key_without_an_item_is_not_there),
         (
             "what may not be committed is the tails to answer",
             what_may_not_be_committed_is_the_tails_to_answer,
         ),
-        (
-            "only the tail answers in netchain",
-            only_the_tail_answers_in_netchain,
-        ),
+        ("only the tail answers in netchain", only_the_tail_answers_in_netchain),
         (
             "a read that is sent on asks for word of what is dirty for long only",
             a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only,
@@ -167,13 +148,7 @@ fn reads() {
             "nobody answers without a lease of each other member",
             nobody_answers_without_a_lease_of_each_other_member,
         ),
-        (
-            "whoever asks elsewhere is told where",
-            whoever_asks_elsewhere_is_told_where,
-        ),
-        (
-            "a member answers what passes by if it may",
-            a_member_answers_what_passes_by_if_it_may,
-        ),
+        ("whoever asks elsewhere is told where", whoever_asks_elsewhere_is_told_where),
+        ("a member answers what passes by if it may", a_member_answers_what_passes_by_if_it_may),
     ]);
 }

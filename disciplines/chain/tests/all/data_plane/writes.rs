@@ -13,16 +13,9 @@ fn a_write_goes_down_the_chain_and_is_committed() {
     let request = write.header.request;
     let answer = net.ask(write);
     assert_eq!(answer.header.op, Op::ChainWriteReply);
-    assert_eq!(
-        (answer.header.status, answer.header.version),
-        (Status::Ok, 1)
-    );
+    assert_eq!((answer.header.status, answer.header.version), (Status::Ok, 1));
     assert_eq!(answer.from.ip(), host(2, false), "the tail answers");
-    assert_eq!(
-        net.versions(),
-        [(1, 1), (1, 1), (1, 1)],
-        "all know that it is clean"
-    );
+    assert_eq!(net.versions(), [(1, 1), (1, 1), (1, 1)], "all know that it is clean");
     for slot in 0..3 {
         let wanted = version(1, request, b"a value of odd length");
         assert_eq!(net.record(slot).version(1), Some(&wanted));
@@ -31,14 +24,8 @@ fn a_write_goes_down_the_chain_and_is_committed() {
     }
     for slot in 0..3 {
         let answer = net.ask(net.read(slot));
-        assert_eq!(
-            (answer.header.op, answer.header.status),
-            (Op::ChainReadReply, Status::Ok)
-        );
-        assert_eq!(
-            (answer.header.version, &answer.value[..]),
-            (1, &b"a value of odd length"[..])
-        );
+        assert_eq!((answer.header.op, answer.header.status), (Op::ChainReadReply, Status::Ok));
+        assert_eq!((answer.header.version, &answer.value[..]), (1, &b"a value of odd length"[..]));
         assert_eq!(answer.from.ip(), host(slot, false), "each answers");
     }
 }
@@ -47,10 +34,7 @@ fn a_chain_of_one_answers_by_itself() {
     let net = Net::ready(1, 0);
     for n in 1..4 {
         let answer = net.ask(net.write(0, b"value"));
-        assert_eq!(
-            (answer.header.status, answer.header.version),
-            (Status::Ok, n)
-        );
+        assert_eq!((answer.header.status, answer.header.version), (Status::Ok, n));
     }
     assert_eq!(net.versions(), [(3, 3)]);
 }
@@ -79,10 +63,7 @@ fn conditions_hold_or_the_refusal_is_remembered_by_all() {
     let present = Some(wire::VERSION_PRESENT);
     let refused = net.write_if(0, b"v", present);
     assert_eq!(outcome(&net, refused.clone()), (Status::Mismatch, 0));
-    assert_eq!(
-        outcome(&net, net.write_if(0, b"v", absent)),
-        (Status::Ok, 1)
-    );
+    assert_eq!(outcome(&net, net.write_if(0, b"v", absent)), (Status::Ok, 1));
     // The refusal stands, whatever the key is now.
     assert_eq!(outcome(&net, refused.clone()), (Status::Mismatch, 0));
     let again = net.write_if(0, b"v", absent);
@@ -91,28 +72,16 @@ fn conditions_hold_or_the_refusal_is_remembered_by_all() {
         let note = net.session(slot).notes[(again.header.request % 16) as usize];
         assert_eq!((note.seq, note.refused), (1, Some(Status::Mismatch)));
     }
-    assert_eq!(
-        outcome(&net, net.write_if(0, b"v", Some(1))),
-        (Status::Ok, 2)
-    );
-    assert_eq!(
-        outcome(&net, net.write_if(0, b"v", Some(1))),
-        (Status::Mismatch, 2)
-    );
-    assert_eq!(
-        outcome(&net, net.write_if(0, b"w", present)),
-        (Status::Ok, 3)
-    );
+    assert_eq!(outcome(&net, net.write_if(0, b"v", Some(1))), (Status::Ok, 2));
+    assert_eq!(outcome(&net, net.write_if(0, b"v", Some(1))), (Status::Mismatch, 2));
+    assert_eq!(outcome(&net, net.write_if(0, b"w", present)), (Status::Ok, 3));
     assert_eq!(outcome(&net, net.delete(0)), (Status::Ok, 4));
     let delete = net.delete(0);
     assert_eq!(outcome(&net, delete.clone()), (Status::NotFound, 0));
     for slot in 0..3 {
         assert_eq!(outcome(&net, net.read(slot)), (Status::NotFound, 4));
     }
-    assert_eq!(
-        outcome(&net, net.write_if(0, b"x", absent)),
-        (Status::Ok, 5)
-    );
+    assert_eq!(outcome(&net, net.write_if(0, b"x", absent)), (Status::Ok, 5));
     assert_eq!(outcome(&net, again), (Status::Mismatch, 1), "still");
     assert_eq!(outcome(&net, delete), (Status::NotFound, 0), "still");
     assert_eq!(net.ask(net.read(1)).value, b"x");
@@ -122,11 +91,7 @@ fn a_write_that_comes_again_is_not_applied_again() {
     let net = Net::ready(3, 2);
     let first = net.write(0, b"first");
     assert_eq!(outcome(&net, first.clone()), (Status::Ok, 1));
-    assert_eq!(
-        outcome(&net, first.clone()),
-        (Status::Ok, 1),
-        "the head knows"
-    );
+    assert_eq!(outcome(&net, first.clone()), (Status::Ok, 1), "the head knows");
     assert_eq!(net.count("order_known"), 1);
     // The answer and what the tail says to others are lost.
     net.lose(|going| going.packet.header.op != Op::PeerMessage);
@@ -196,10 +161,7 @@ fn a_full_ring_takes_no_more() {
     let second = net.write(0, b"2");
     let came = net.send(second.clone());
     let is_told = |came: &Arrival| came.header.status == Status::TryAgain;
-    assert!(
-        came.iter().all(is_told),
-        "or it took so long already: {came:?}"
-    );
+    assert!(came.iter().all(is_told), "or it took so long already: {came:?}");
     assert_eq!(net.count("order_full"), 1);
     net.lose_nothing();
     // After some milliseconds the head sends its last version again, and is told.
@@ -237,10 +199,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(net.count("drop_refused"), 1);
     let never = net.write(0, b"v").numbered(3);
     assert!(net.send(never).is_empty(), "no write has such a number");
-    let own = Message {
-        key: b"\0key".to_vec(),
-        ..net.write(0, b"v")
-    };
+    let own = Message { key: b"\0key".to_vec(), ..net.write(0, b"v") };
     assert_eq!(outcome(&net, own.hash_of(b"\0key")).0, Status::TooLarge);
     assert_eq!(net.versions(), [(1, 1); 2]);
 }
@@ -268,16 +227,10 @@ fn what_members_do_not_have_is_reported_and_never_applied() {
     net.put_session(0);
     let write = net.write(0, b"1");
     assert!(net.send(write.clone()).is_empty());
-    assert_eq!(
-        (net.count("drop_order_missing"), net.count("hot_report")),
-        (1, 1)
-    );
+    assert_eq!((net.count("drop_order_missing"), net.count("hot_report")), (1, 1));
     net.put_key(1, 1);
     assert!(net.send(write.clone()).is_empty());
-    assert_eq!(
-        (net.count("drop_order_missing"), net.count("hot_report")),
-        (1, 1)
-    );
+    assert_eq!((net.count("drop_order_missing"), net.count("hot_report")), (1, 1));
     net.put_session(1);
     assert_eq!(outcome(&net, write), (Status::Ok, 1));
     assert_eq!(net.versions(), [(1, 1); 2]);
@@ -308,15 +261,9 @@ fn whoever_watches_is_told() {
             .collect();
         assert_eq!(told.len() + 1, came.len());
         for client in [1, 2] {
-            assert!(
-                told.contains(&(41_000 + client as u16, client, seq, value)),
-                "{told:?}"
-            );
+            assert!(told.contains(&(41_000 + client as u16, client, seq, value)), "{told:?}");
         }
-        assert!(
-            came.iter()
-                .all(|c| c.is_signed && c.from.ip() == host(2, false))
-        );
+        assert!(came.iter().all(|c| c.is_signed && c.from.ip() == host(2, false)));
         assert_eq!(net.versions(), [(seq, seq); 3]);
     }
     let came = net.send(net.delete(0));
@@ -338,10 +285,7 @@ fn writes() {
             "a write goes down the chain and is committed",
             a_write_goes_down_the_chain_and_is_committed,
         ),
-        (
-            "a chain of one answers by itself",
-            a_chain_of_one_answers_by_itself,
-        ),
+        ("a chain of one answers by itself", a_chain_of_one_answers_by_itself),
         ("over ipv6 too", over_ipv6_too),
         (
             "conditions hold or the refusal is remembered by all",
@@ -351,10 +295,7 @@ fn writes() {
             "a write that comes again is not applied again",
             a_write_that_comes_again_is_not_applied_again,
         ),
-        (
-            "what is lost on the way is repaired",
-            what_is_lost_on_the_way_is_repaired,
-        ),
+        ("what is lost on the way is repaired", what_is_lost_on_the_way_is_repaired),
         (
             "whoever repeats the last write repairs it too",
             whoever_repeats_the_last_write_repairs_it_too,
@@ -373,9 +314,6 @@ fn writes() {
             what_members_do_not_have_is_reported_and_never_applied,
         ),
         ("whoever watches is told", whoever_watches_is_told),
-        (
-            "a switch that is alone tells too",
-            a_switch_that_is_alone_tells_too,
-        ),
+        ("a switch that is alone tells too", a_switch_that_is_alone_tells_too),
     ]);
 }

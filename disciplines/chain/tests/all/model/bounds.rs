@@ -96,9 +96,6 @@ impl fmt::Debug for Bounds {
         let asks = if self.asks { ", agents ask" } else { "" };
         let (retries, steps) = (self.retries, self.steps);
         let versions = 1 << self.shift;
-        write!(
-            f,
-            ", {retries:?} retries, {steps} steps{asks}, {versions} versions"
-        )
+        write!(f, ", {retries:?} retries, {steps} steps{asks}, {versions} versions")
     }
 }

@@ -35,10 +35,7 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
     }
     assert!(checker.is_done(), "{name}: not exhausted");
     for property in SOMETIMES {
-        assert!(
-            checker.discovery(property).is_some(),
-            "{name}: never: {property}"
-        );
+        assert!(checker.discovery(property).is_some(), "{name}: never: {property}");
     }
     states
 }
@@ -54,16 +51,10 @@ pub const QUIET: Bounds = Bounds {
 };
 
 /// Two members, and what may become of them.
-const TAIL_GOES: Bounds = Bounds {
-    arrangements: &[(&[0, 1], false), (&[0], false)],
-    steps: 2,
-    ..QUIET
-};
-const HEAD_GOES: Bounds = Bounds {
-    arrangements: &[(&[0, 1], false), (&[1], false)],
-    steps: 2,
-    ..QUIET
-};
+const TAIL_GOES: Bounds =
+    Bounds { arrangements: &[(&[0, 1], false), (&[0], false)], steps: 2, ..QUIET };
+const HEAD_GOES: Bounds =
+    Bounds { arrangements: &[(&[0, 1], false), (&[1], false)], steps: 2, ..QUIET };
 const JOINS: Bounds = Bounds {
     arrangements: &[(&[0], false), (&[0, 1], true), (&[0, 1], false)],
     scripts: &[&[Put(1), Read]],
@@ -72,12 +63,7 @@ const JOINS: Bounds = Bounds {
     ..QUIET
 };
 const JOINS_AND_OTHER_GOES: Bounds = Bounds {
-    arrangements: &[
-        (&[0], false),
-        (&[0, 1], true),
-        (&[0, 1], false),
-        (&[1], false),
-    ],
+    arrangements: &[(&[0], false), (&[0, 1], true), (&[0, 1], false), (&[1], false)],
     scripts: &[&[Put(1), Read]],
     retries: &[0],
     steps: 3,
@@ -85,10 +71,7 @@ const JOINS_AND_OTHER_GOES: Bounds = Bounds {
 };
 
 const fn in_netchain(bounds: Bounds) -> Bounds {
-    Bounds {
-        protocol: Protocol::NetChain,
-        ..bounds
-    }
+    Bounds { protocol: Protocol::NetChain, ..bounds }
 }
 
 const WORLDS: &[(&str, Bounds)] = &[
@@ -96,27 +79,15 @@ const WORLDS: &[(&str, Bounds)] = &[
     ("a write and a read, netchain", in_netchain(QUIET)),
     (
         "two writes and a read",
-        Bounds {
-            scripts: &[&[Put(1)], &[Put(2)], &[Read]],
-            retries: &[0, 0, 0],
-            ..QUIET
-        },
+        Bounds { scripts: &[&[Put(1)], &[Put(2)], &[Read]], retries: &[0, 0, 0], ..QUIET },
     ),
     (
         "a conditional write",
-        Bounds {
-            scripts: &[&[Put(1), Read], &[Swap(1, 2)]],
-            retries: &[0, 1],
-            ..QUIET
-        },
+        Bounds { scripts: &[&[Put(1), Read], &[Swap(1, 2)]], retries: &[0, 1], ..QUIET },
     ),
     (
         "a create and a delete",
-        Bounds {
-            scripts: &[&[Put(1), Delete], &[Create(2)]],
-            retries: &[0, 0],
-            ..QUIET
-        },
+        Bounds { scripts: &[&[Put(1), Delete], &[Create(2)]], retries: &[0, 0], ..QUIET },
     ),
     ("the tail goes", TAIL_GOES),
     ("the tail goes, netchain", in_netchain(TAIL_GOES)),
@@ -148,10 +119,7 @@ const LARGE: &[(&str, Bounds)] = &[
 ];
 
 fn exhaust_all(worlds: &[(&str, Bounds)]) {
-    let states: usize = worlds
-        .iter()
-        .map(|(name, bounds)| exhaust(name, bounds.clone()))
-        .sum();
+    let states: usize = worlds.iter().map(|(name, bounds)| exhaust(name, bounds.clone())).sum();
     say(&format!("chains: {states} states, none of them wrong"));
 }
 

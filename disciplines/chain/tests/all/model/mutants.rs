@@ -15,71 +15,36 @@ use super::{
 const TAIL_GOES: &[Arrangement] = &[(&[0, 1], false), (&[0], false)];
 const HEAD_GOES: &[Arrangement] = &[(&[0, 1], false), (&[1], false)];
 const JOINS: &[Arrangement] = &[(&[0], false), (&[0, 1], true)];
-const JOINS_AND_HEAD_GOES: &[Arrangement] = &[
-    (&[0], false),
-    (&[0, 1], true),
-    (&[0, 1], false),
-    (&[1], false),
-];
+const JOINS_AND_HEAD_GOES: &[Arrangement] =
+    &[(&[0], false), (&[0, 1], true), (&[0, 1], false), (&[1], false)];
 
 /// The smallest world found in which it does harm.
 fn harmed_by(name: &str) -> Bounds {
     match name {
         "order_known_again" | "order_clean_at_once" => QUIET,
-        "order_reads_dirty" => Bounds {
-            scripts: &[&[Put(1)], &[Read, Read]],
-            ..QUIET
-        },
-        "order_any_sequence" => Bounds {
-            arrangements: HEAD_GOES,
-            scripts: &[&[Put(1)], &[Put(2)]],
-            steps: 2,
-            ..QUIET
-        },
-        "order_noted_by_head" => Bounds {
-            arrangements: HEAD_GOES,
-            scripts: &[&[Put(1)], &[Read]],
-            steps: 2,
-            ..QUIET
-        },
-        "order_refusal_unnoted" => Bounds {
-            scripts: &[&[Put(1), Delete, Read], &[Create(2)]],
-            retries: &[0, 1],
-            ..QUIET
-        },
-        "order_refused_early" => Bounds {
-            scripts: &[&[Put(1)], &[Create(2), Read]],
-            retries: &[0, 0],
-            ..QUIET
-        },
-        "order_refused_by_head" => Bounds {
-            scripts: &[&[Put(1)], &[Create(2), Read]],
-            retries: &[0, 0],
-            ..QUIET
-        },
+        "order_reads_dirty" => Bounds { scripts: &[&[Put(1)], &[Read, Read]], ..QUIET },
+        "order_any_sequence" => {
+            Bounds { arrangements: HEAD_GOES, scripts: &[&[Put(1)], &[Put(2)]], steps: 2, ..QUIET }
+        }
+        "order_noted_by_head" => {
+            Bounds { arrangements: HEAD_GOES, scripts: &[&[Put(1)], &[Read]], steps: 2, ..QUIET }
+        }
+        "order_refusal_unnoted" => {
+            Bounds { scripts: &[&[Put(1), Delete, Read], &[Create(2)]], retries: &[0, 1], ..QUIET }
+        }
+        "order_refused_early" => {
+            Bounds { scripts: &[&[Put(1)], &[Create(2), Read]], retries: &[0, 0], ..QUIET }
+        }
+        "order_refused_by_head" => {
+            Bounds { scripts: &[&[Put(1)], &[Create(2), Read]], retries: &[0, 0], ..QUIET }
+        }
         "order_reads_unleased"
         | "order_holds_nothing"
         | "order_holds_half"
-        | "order_writes_held" => Bounds {
-            arrangements: TAIL_GOES,
-            steps: 2,
-            ..QUIET
-        },
-        "order_any_number" => Bounds {
-            arrangements: TAIL_GOES,
-            steps: 3,
-            ..QUIET
-        },
-        "order_window_open" => Bounds {
-            scripts: &[&[Put(1)], &[Put(2)]],
-            shift: 0,
-            ..QUIET
-        },
-        "order_reads_unfilled" => Bounds {
-            arrangements: JOINS,
-            steps: 1,
-            ..QUIET
-        },
+        | "order_writes_held" => Bounds { arrangements: TAIL_GOES, steps: 2, ..QUIET },
+        "order_any_number" => Bounds { arrangements: TAIL_GOES, steps: 3, ..QUIET },
+        "order_window_open" => Bounds { scripts: &[&[Put(1)], &[Put(2)]], shift: 0, ..QUIET },
+        "order_reads_unfilled" => Bounds { arrangements: JOINS, steps: 1, ..QUIET },
         "order_copies_over" => Bounds {
             arrangements: JOINS,
             scripts: &[&[Put(1), Put(2)], &[Read]],
@@ -104,9 +69,7 @@ fn search(mutant: &Mutant, bounds: Bounds) -> (bool, usize) {
         .finish_when(HasDiscoveries::AnyFailures)
         .spawn_bfs()
         .join();
-    let violated = ALWAYS
-        .iter()
-        .any(|property| checker.discovery(property).is_some());
+    let violated = ALWAYS.iter().any(|property| checker.discovery(property).is_some());
     (violated, checker.unique_state_count())
 }
 
@@ -114,9 +77,7 @@ fn search(mutant: &Mutant, bounds: Bounds) -> (bool, usize) {
 fn each_is_caught() {
     let of_order = Mutant::list().iter().filter(|mutant| mutant.is_of_order());
     for mutant in of_order {
-        let Mutant {
-            name, rule, breaks, ..
-        } = mutant;
+        let Mutant { name, rule, breaks, .. } = mutant;
         let title = format!("rule {rule}: {name} ({breaks})");
         let (violated, states) = search(mutant, harmed_by(name));
         assert!(violated, "{title}: not caught in {states} states");
@@ -130,9 +91,7 @@ fn the_documents_list_is_the_codes() {
     let page = include_str!("../../../../../docs/coordination.md");
     let of_order = Mutant::list().iter().filter(|mutant| mutant.is_of_order());
     let row = |mutant: &Mutant| {
-        let Mutant {
-            name, rule, breaks, ..
-        } = mutant;
+        let Mutant { name, rule, breaks, .. } = mutant;
         format!("| R{rule} | `{name}` | {breaks} |")
     };
     let rows: Vec<String> = of_order.map(row).collect();

@@ -45,20 +45,11 @@ pub enum Destination {
         reads: Option<(usize, usize)>,
     },
     /// The answer to the client's operation of that place in its script, under that number.
-    Client {
-        client: usize,
-        operation: usize,
-        number: u64,
-        said: Return,
-    },
+    Client { client: usize, operation: usize, number: u64, said: Return },
 }
 
 fn to_switch(message: Message, from: SocketAddr, slot: usize) -> Vec<u8> {
-    let message = Message {
-        from,
-        to: SocketAddr::new(host(slot), wire::PORT),
-        ..message
-    };
+    let message = Message { from, to: SocketAddr::new(host(slot), wire::PORT), ..message };
     let mut bytes = message.frame().bytes();
     bytes[..12].fill(0);
     bytes
@@ -68,17 +59,9 @@ fn to_switch(message: Message, from: SocketAddr, slot: usize) -> Vec<u8> {
 /// the other.
 pub fn request(client: usize, operation: usize, call: Call, view: &View, slot: usize) -> Vec<u8> {
     let is_read = call == Call::Read;
-    let op = if is_read {
-        Op::ChainRead
-    } else {
-        Op::ChainWrite
-    };
+    let op = if is_read { Op::ChainRead } else { Op::ChainWrite };
     let number = operation as u64 + 1;
-    let request = if is_read {
-        READ_BIT | number
-    } else {
-        number * 16
-    };
+    let request = if is_read { READ_BIT | number } else { number * 16 };
     let (condition, value) = match call {
         Call::Read => (None, vec![]),
         Call::Put(value) => (None, vec![value]),
@@ -86,18 +69,11 @@ pub fn request(client: usize, operation: usize, call: Call, view: &View, slot: u
         Call::Swap(version, value) => (Some(version), vec![value]),
         Call::Delete => (None, vec![]),
     };
-    let ask = Ask {
-        session: session_hash(client),
-        condition: condition.unwrap_or(0),
-    };
-    let message = Message::from_client(op, TENANT, KEY)
-        .epoch(Epoch(view.number))
-        .numbered(request);
+    let ask = Ask { session: session_hash(client), condition: condition.unwrap_or(0) };
+    let message = Message::from_client(op, TENANT, KEY).epoch(Epoch(view.number)).numbered(request);
     let mut message = match is_read {
         true => message.padded(200),
-        false => message
-            .value(&[&ask.encode()[..], &value].concat())
-            .padded(144),
+        false => message.value(&[&ask.encode()[..], &value].concat()).padded(144),
     };
     message.header.client = client_id(client);
     if condition.is_some() {
@@ -156,12 +132,7 @@ pub fn destination(frame: &[u8], switches: usize) -> Option<Destination> {
     if seen.to.ip() != address(false, CLIENT_HOST) {
         return None;
     }
-    let Header {
-        op,
-        status,
-        version,
-        ..
-    } = packet.header;
+    let Header { op, status, version, .. } = packet.header;
     let said = match (op, status) {
         (Op::ChainReadReply, Status::Ok) => Return::Value(packet.value.first().copied(), version),
         (Op::ChainReadReply, Status::NotFound) => Return::Value(None, version),
@@ -170,22 +141,13 @@ pub fn destination(frame: &[u8], switches: usize) -> Option<Destination> {
         _ => return None,
     };
     let (client, operation) = operation_of(&packet.header);
-    Some(Destination::Client {
-        client,
-        operation,
-        number: packet.header.epoch.0,
-        said,
-    })
+    Some(Destination::Client { client, operation, number: packet.header.epoch.0, said })
 }
 
 /// Which client's, and which of its script.
 fn operation_of(header: &Header) -> (usize, usize) {
     let request = header.request;
-    let number = if request & READ_BIT == 0 {
-        request / 16
-    } else {
-        request & !READ_BIT
-    };
+    let number = if request & READ_BIT == 0 { request / 16 } else { request & !READ_BIT };
     ((header.client - client_id(0)) as usize, number as usize - 1)
 }
 
@@ -193,20 +155,9 @@ fn operation_of(header: &Header) -> (usize, usize) {
 pub fn said(frame: &[u8]) -> String {
     let seen = SeenFrame::read(frame).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
-    let Header {
-        op,
-        flags,
-        status,
-        version,
-        epoch,
-        request,
-        node,
-        ..
-    } = packet.header;
-    let peer = (op == Op::PeerMessage)
-        .then(|| Peer::decode(packet.value))
-        .flatten()
-        .map(|(peer, _)| peer);
+    let Header { op, flags, status, version, epoch, request, node, .. } = packet.header;
+    let peer =
+        (op == Op::PeerMessage).then(|| Peer::decode(packet.value)).flatten().map(|(peer, _)| peer);
     format!(
         "{op:?} {status:?} {flags:?} version {version} number {} request {request:x} node {node} {peer:?}",
         epoch.0 & 0xff

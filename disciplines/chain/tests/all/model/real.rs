@@ -57,18 +57,12 @@ impl Real {
     /// A member of that view, where each key has room for `1 << shift` versions.
     pub fn new(first: &View, clients: usize, shift: u8, mutant: Option<&Mutant>) -> Real {
         let sizes = Sizes { pages: 1 };
-        let object = Object {
-            number: NETCRAQ.number,
-            ..Object::of(&NETCRAQ, sizes)
-        };
+        let object = Object { number: NETCRAQ.number, ..Object::of(&NETCRAQ, sizes) };
         let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
         let switch = native::Switch::new("model", &[object], sizes, 1, clock);
         let switch = Snapshots::ports(switch.expect("native code"));
         switch.set_mutant(mutant);
-        let tenants = [
-            tenant(TENANT, NETCRAQ.number),
-            tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
-        ];
+        let tenants = [tenant(TENANT, NETCRAQ.number), tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE)];
         TenantEntry::install(&switch, &tenants).expect("room for tenants");
         let config = switch.memory("config", 0).expect("every switch has it");
         config.write(LIFE_AT, &LIFE.to_ne_bytes());
@@ -83,11 +77,7 @@ impl Real {
             let hash = secret_of(TENANT).key_hash(TENANT, &key);
             let slot = table.insert_given(TENANT, hash, &key, &record, place);
             slot.expect("room in the table");
-            items.push(Item {
-                key,
-                place,
-                record_len: record.len(),
-            });
+            items.push(Item { key, place, record_len: record.len() });
         }
         let mut parts = vec![("chain_states", PLACE, 0..state::LEN)];
         parts.extend(items.iter().map(|item| {
@@ -166,10 +156,7 @@ impl Real {
 
 /// A view as it is told the switch in a slot.
 pub fn row(slot: u8, view: &View) -> decide::Row {
-    let view = View {
-        slot: Some(slot),
-        ..view.clone()
-    };
+    let view = View { slot: Some(slot), ..view.clone() };
     view.row().expect("a possible view")
 }
 
@@ -177,13 +164,8 @@ fn records(number: u64, filled: u64, clients: usize, shift: u8) -> Vec<(Vec<u8>,
     let key = new_key(0, filled, shift).expect("a record");
     let session = |client| {
         let record = SessionRecord::new(client_id(client), number, filled);
-        (
-            session_key(client_id(client)).to_vec(),
-            record.encode().to_vec(),
-        )
+        (session_key(client_id(client)).to_vec(), record.encode().to_vec())
     };
     let sessions = (0..clients).map(session);
-    std::iter::once((KEY.to_vec(), key.to_vec()))
-        .chain(sessions)
-        .collect()
+    std::iter::once((KEY.to_vec(), key.to_vec())).chain(sessions).collect()
 }

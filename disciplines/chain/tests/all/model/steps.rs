@@ -10,11 +10,8 @@ use super::{
 };
 
 /// What must be so in every state.
-pub const ALWAYS: [&str; 3] = [
-    "linearizable",
-    "no write is there twice",
-    "what a member lacks can be sent",
-];
+pub const ALWAYS: [&str; 3] =
+    ["linearizable", "no write is there twice", "what a member lacks can be sent"];
 /// What must be so in one.
 pub const SOMETIMES: [&str; 2] = ["all are answered", "the last arrangement answers"];
 

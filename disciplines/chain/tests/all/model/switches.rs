@@ -91,8 +91,7 @@ impl Switches {
     pub fn packet(&mut self, frame: &[u8]) -> u32 {
         let (number, is_new) = self.packets.number(frame);
         if is_new {
-            self.destinations
-                .push(packets::destination(frame, self.count));
+            self.destinations.push(packets::destination(frame, self.count));
         }
         number
     }
@@ -157,17 +156,11 @@ impl Switches {
         let walks = out.iter().any(is_walk);
         out.clear();
         for (key, record) in self.real.records(&tables).into_iter().filter(|_| walks) {
-            let item = Item {
-                tenant: TENANT,
-                key,
-                hash: secret_of(TENANT).key_hash(TENANT, key),
-                record,
-            };
+            let item =
+                Item { tenant: TENANT, key, hash: secret_of(TENANT).key_hash(TENANT, key), record };
             agent.item(now_ns, item, &mut out);
         }
-        let sent = out
-            .into_iter()
-            .filter_map(|action| self.of_agent(site, action));
+        let sent = out.into_iter().filter_map(|action| self.of_agent(site, action));
         let frames: Vec<Vec<u8>> = sent.collect();
         let sent: Vec<u32> = frames.iter().map(|frame| self.packet(frame)).collect();
         self.sent.insert((site, now_ns), sent.clone());
@@ -175,13 +168,7 @@ impl Switches {
     }
 
     fn of_agent(&self, site: Site, action: AgentAction) -> Option<Vec<u8>> {
-        let AgentAction::Send {
-            to,
-            header,
-            key,
-            value,
-        } = action
-        else {
+        let AgentAction::Send { to, header, key, value } = action else {
             return None;
         };
         let to = (0..self.count).find(|slot| packets::host(*slot) == to.ip())?;

@@ -47,11 +47,7 @@ impl World {
         let views = bounds.views();
         let (count, clients) = (bounds.switches().into(), bounds.sessions());
         let switches = Switches::new(&views, count, clients, bounds.shift, mutant);
-        World {
-            bounds,
-            views,
-            switches: Mutex::new(switches),
-        }
+        World { bounds, views, switches: Mutex::new(switches) }
     }
 
     pub fn switches(&self) -> MutexGuard<'_, Switches> {
@@ -115,9 +111,7 @@ impl World {
 
     /// The next view of a switch, once the tails before it are filled.
     pub fn next_view(&self, state: &State, slot: u8) -> Option<u8> {
-        let from = state.sites[usize::from(slot)]
-            .view
-            .map_or(0, |view| view + 1);
+        let from = state.sites[usize::from(slot)].view.map_or(0, |view| view + 1);
         let mut later = from..self.views.len() as u8;
         let view = later.find(|view| self.slots(*view).contains(&slot))?;
         let is_filled = |before: u8| {
@@ -135,13 +129,8 @@ impl World {
             None => false,
             Some(Destination::Switch { reads: None, .. }) => true,
             Some(
-                Destination::Client {
-                    client, operation, ..
-                }
-                | Destination::Switch {
-                    reads: Some((client, operation)),
-                    ..
-                },
+                Destination::Client { client, operation, .. }
+                | Destination::Switch { reads: Some((client, operation)), .. },
             ) => {
                 let at = &state.clients[client];
                 at.waits && operation + 1 == usize::from(at.begun)
@@ -195,12 +184,7 @@ impl World {
                     self.fly(state, packet);
                 }
             }
-            Some(Destination::Client {
-                client,
-                number,
-                said,
-                ..
-            }) => {
+            Some(Destination::Client { client, number, said, .. }) => {
                 (state.clients[client].waits, state.clients[client].retries) = (false, 0);
                 let done = state.history.on_return(client, said);
                 done.expect("it waits");
@@ -221,9 +205,7 @@ impl World {
             let (has, lacks) = (switches.look(from.tables), switches.look(to.tables));
             [from.view, to.view] != [Some(view); 2] || has.oldest <= lacks.last + 1
         };
-        let filled = (0u8..)
-            .zip(self.bounds.arrangements)
-            .filter(|(_, (_, filling))| !filling);
+        let filled = (0u8..).zip(self.bounds.arrangements).filter(|(_, (_, filling))| !filling);
         let mut filled = filled.map(|(view, (slots, _))| (view, slots.windows(2)));
         filled.all(|(view, mut pairs)| pairs.all(|pair| has(view, pair)))
     }

@@ -80,10 +80,7 @@ impl Asker {
             ..Header::new(Op::ChainRead)
         };
         let mut value = vec![];
-        let mut ask = Ask {
-            session: hash_of(&session_key(self.client)).low(),
-            condition: 0,
-        };
+        let mut ask = Ask { session: hash_of(&session_key(self.client)).low(), condition: 0 };
         let place = match (route, &self.to_do[0]) {
             (None, _) => 0,
             (_, Command::Read(_, place)) => *place,

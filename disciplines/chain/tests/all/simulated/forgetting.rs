@@ -51,10 +51,7 @@ fn clients_and_keys_that_are_gone_take_no_room() {
         most.push((before, rig.items()));
     }
     println!("items before and after each two minutes: {most:?}");
-    assert!(
-        most.iter().all(|(before, _)| *before >= 2 * CLIENTS),
-        "{most:?}"
-    );
+    assert!(most.iter().all(|(before, _)| *before >= 2 * CLIENTS), "{most:?}");
     assert!(most.iter().all(|(_, after)| *after <= CLIENTS), "{most:?}");
     let read = rig.ask(&[Command::Read("kept", 0), Command::Read(key(0), 0)], 1000);
     assert_eq!(

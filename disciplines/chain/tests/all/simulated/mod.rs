@@ -25,11 +25,7 @@ fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
     for discipline in ["netcraq", "netchain"] {
         let mut rig = Rig::new(discipline, 3, &[("chains", 1)]);
         let done = rig.ask(&[write("k", "one"), write("k", "two")], 2000);
-        assert_eq!(
-            seen(&done),
-            [(Status::Ok, 1), (Status::Ok, 2)],
-            "{discipline}"
-        );
+        assert_eq!(seen(&done), [(Status::Ok, 1), (Status::Ok, 2)], "{discipline}");
         println!("{discipline}: written in {} us", done[1].ns / 1000);
         let places = if discipline == "netcraq" { 0..3 } else { 2..3 };
         let reads: Vec<Command> = places.map(|place| Command::Read("k", place)).collect();
@@ -46,12 +42,8 @@ fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
             ],
             1000,
         );
-        let expected = [
-            (Status::Mismatch, 2),
-            (Status::Ok, 3),
-            (Status::Ok, 4),
-            (Status::NotFound, 4),
-        ];
+        let expected =
+            [(Status::Mismatch, 2), (Status::Ok, 3), (Status::Ok, 4), (Status::NotFound, 4)];
         assert_eq!(seen(&done), expected, "{discipline}");
     }
 }
@@ -75,15 +67,9 @@ fn a_chain_in_a_line_stays_whole() {
 /// is back.
 #[test]
 fn a_member_that_fails_leaves_and_is_filled_again() {
-    let faults = [
-        Fault::AgentKilled,
-        Fault::PoweredOff,
-        Fault::Silent,
-        Fault::Restarted,
-    ];
-    for (discipline, fault) in ["netcraq", "netchain"]
-        .into_iter()
-        .flat_map(|d| faults.map(|f| (d, f)))
+    let faults = [Fault::AgentKilled, Fault::PoweredOff, Fault::Silent, Fault::Restarted];
+    for (discipline, fault) in
+        ["netcraq", "netchain"].into_iter().flat_map(|d| faults.map(|f| (d, f)))
     {
         for place in 0..3 {
             let mut rig = Rig::new(discipline, 3, &[("chains", 1)]);
@@ -176,18 +162,10 @@ fn chains_over_one_set_of_switches_lose_different_members_at_once() {
 #[test]
 fn what_was_written_is_read_whatever_links_do() {
     for (discipline, seed) in [("netcraq", 1), ("netchain", 2), ("netcraq", 3)] {
-        let mut rig = Rig::seeded(
-            discipline,
-            4,
-            &[("chains", 4), ("versions", seed % 3)],
-            seed.into(),
-        );
-        let fault = sim::Fault {
-            loss: 0.05,
-            duplicate: 0.05,
-            reorder: 0.1,
-            ..sim::Fault::default()
-        };
+        let mut rig =
+            Rig::seeded(discipline, 4, &[("chains", 4), ("versions", seed % 3)], seed.into());
+        let fault =
+            sim::Fault { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..sim::Fault::default() };
         (0..4).for_each(|link| rig.world.set_fault(link, fault));
         let before = rig.keys(40);
         rig.fails(1 + seed % 4, Fault::PoweredOff);

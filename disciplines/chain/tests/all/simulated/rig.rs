@@ -31,13 +31,9 @@ pub fn star(switches: u16) -> Shape {
     let mut shape = Shape::default();
     let names = (1..=switches).map(|n| format!("switch{n}"));
     shape.machines.push(MachineSpec::switch("router", vec![]));
-    shape
-        .machines
-        .extend(names.map(|name| MachineSpec::switch(name, vec![])));
+    shape.machines.extend(names.map(|name| MachineSpec::switch(name, vec![])));
     let hosts = ["control", "client1", "server1"];
-    shape
-        .machines
-        .extend(hosts.map(|name| MachineSpec::host(name, vec![])));
+    shape.machines.extend(hosts.map(|name| MachineSpec::host(name, vec![])));
     let links = (1..shape.machines.len()).map(|at| LinkSpec::between(at, 0));
     shape.links = links.collect();
     shape
@@ -88,10 +84,9 @@ impl Rig {
                     control: vec![at],
                     probes: false,
                 }),
-                name if name.starts_with("server") => Role::Store(StoreSpec {
-                    control: vec![at],
-                    ..StoreSpec::default()
-                }),
+                name if name.starts_with("server") => {
+                    Role::Store(StoreSpec { control: vec![at], ..StoreSpec::default() })
+                }
                 _ => continue,
             };
             machine.seats.push(Seat::new(role));
@@ -106,16 +101,11 @@ impl Rig {
             policy: Policy::EvenSplit,
             secret: Some(format!("{:032x}", u128::from_be_bytes(SECRET.0))),
             discipline: discipline.into(),
-            options: options
-                .iter()
-                .map(|(name, n)| ((*name).into(), *n))
-                .collect(),
+            options: options.iter().map(|(name, n)| ((*name).into(), *n)).collect(),
             ..TenantSpec::default()
         };
         let made = world.with(control, |host: &mut ControlHost, io| {
-            host.ask(io, |core, asked| {
-                core.create_tenant(asked, tenant, Secret::NONE)
-            })
+            host.ask(io, |core, asked| core.create_tenant(asked, tenant, Secret::NONE))
         });
         made.unwrap().unwrap();
         let addresses = (1..=switches).map(|n| {
@@ -183,12 +173,7 @@ impl Rig {
         let control = self.world.process("control/control").unwrap();
         let control: &ControlHost = self.world.get(control).unwrap();
         println!("{:?}", control.core().view().tenant(TENANT, false));
-        for switch in &control
-            .core()
-            .view()
-            .status(std::time::Duration::ZERO)
-            .switches
-        {
+        for switch in &control.core().view().status(std::time::Duration::ZERO).switches {
             println!("{switch:?}");
         }
         let asker: &Asker = self.world.get(self.client).unwrap();

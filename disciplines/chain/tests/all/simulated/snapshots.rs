@@ -40,23 +40,14 @@ fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more()
         assert_eq!(seen(&late)[0], (Status::Ok, 3), "{discipline}");
         rig.power_fails(3, with_controller);
 
-        let reads: Vec<Command> = ["a", "b", "c", "d", "e", "f", "g"]
-            .map(|key| Command::Read(key, 2))
-            .into();
+        let reads: Vec<Command> =
+            ["a", "b", "c", "d", "e", "f", "g"].map(|key| Command::Read(key, 2)).into();
         let read = rig.ask(&reads, 5000);
         let state = |done: &Response| (done.status, done.value.clone());
         let ok = |value: &str| (Status::Ok, value.to_string());
         let states: Vec<_> = read.iter().map(state).collect();
         let none = (Status::NotFound, String::new());
-        let expected = [
-            ok("newer"),
-            none.clone(),
-            ok("c"),
-            ok("d"),
-            ok("e"),
-            ok("f"),
-            none,
-        ];
+        let expected = [ok("newer"), none.clone(), ok("c"), ok("d"), ok("e"), ok("f"), none];
         assert_eq!(states, expected, "{discipline}");
         assert_eq!(rig.members().len(), 3, "{discipline}");
         // Numbers are above all that were used, whether what they were of is known or not.
@@ -69,14 +60,7 @@ fn a_power_loss_of_all_switches_loses_what_came_after_the_snapshot_and_no_more()
         // Once more: what was restored was kept, under its new numbers.
         rig.pass(4000);
         rig.power_fails(3, !with_controller);
-        let twice = rig.ask(
-            &[
-                Command::Read("a", 2),
-                write("a", "y"),
-                Command::Read("c", 2),
-            ],
-            5000,
-        );
+        let twice = rig.ask(&[Command::Read("a", 2), write("a", "y"), Command::Read("c", 2)], 5000);
         assert_eq!(state(&twice[0]), ok("x"), "{discipline}");
         assert!(twice[1].version > again[0].version + (1 << 31));
         assert_eq!(state(&twice[2]), ok("c"), "{discipline}");
@@ -100,10 +84,6 @@ fn nothing_is_restored_over_a_member_that_has_its_tables() {
         rig.recovers(away, Fault::Silent);
         rig.pass(8000);
         let read = rig.ask(&[Command::Read("a", 0)], 5000);
-        assert_eq!(
-            (read[0].status, &*read[0].value),
-            (Status::Ok, "new"),
-            "{discipline}"
-        );
+        assert_eq!((read[0].status, &*read[0].value), (Status::Ok, "new"), "{discipline}");
     }
 }

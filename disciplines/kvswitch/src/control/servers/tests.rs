@@ -49,10 +49,7 @@ fn the_highest_load_is_told_beside_the_average() {
 #[test]
 fn over_several_windows_chance_is_less() {
     let mut servers = three();
-    for loads in [
-        [(90, 90), (100, 100), (110, 110)],
-        [(110, 110), (100, 100), (90, 90)],
-    ] {
+    for loads in [[(90, 90), (100, 100), (110, 110)], [(110, 110), (100, 100), (90, 90)]] {
         window(&mut servers, &loads);
         servers.remember();
     }
@@ -120,10 +117,7 @@ fn one_that_stays_slow_is_tried_less_and_less() {
         let asked = (1000.0 * servers.weight(2)) as u64;
         slow += u32::from(asked > 550);
         let answers = asked.min(500);
-        window(
-            &mut servers,
-            &[(1000, 1000), (1000, 1000), (asked, answers)],
-        );
+        window(&mut servers, &[(1000, 1000), (1000, 1000), (asked, answers)]);
     }
     assert!(slow < 40, "asked too much in {slow} windows");
 }

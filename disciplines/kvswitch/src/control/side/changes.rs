@@ -58,12 +58,7 @@ impl Side {
         self.ask(
             key,
             Change::Put(Record::Given(record)),
-            PendingChange {
-                before,
-                turns: turns_before,
-                anew,
-                inherited: false,
-            },
+            PendingChange { before, turns: turns_before, anew, inherited: false },
             out,
         );
     }
@@ -73,12 +68,7 @@ impl Side {
         let before = self.table.servers(key).cloned().unwrap_or_default();
         let turns = self.table.turns(key);
         self.table.set(key, vec![]);
-        let asked = PendingChange {
-            before,
-            turns,
-            anew: false,
-            inherited: false,
-        };
+        let asked = PendingChange { before, turns, anew: false, inherited: false };
         self.ask(key, Change::Remove, asked, out);
     }
 
@@ -89,12 +79,7 @@ impl Side {
     }
 
     pub(super) fn send(&self, key: Key, change: Change, out: &mut Vec<Action>) {
-        out.push(Action::Change {
-            switch: self.switch,
-            tenant: self.tenant,
-            key,
-            change,
-        });
+        out.push(Action::Change { switch: self.switch, tenant: self.tenant, key, change });
     }
 
     /// A change was answered: stores hear of it now.
@@ -118,10 +103,7 @@ impl Side {
         }
         let home = stores.home_of(key);
         let store = |at: &usize| stores.addresses().get(*at).copied();
-        let gone = asked
-            .before
-            .iter()
-            .filter(|at| **at != home && !servers.contains(at));
+        let gone = asked.before.iter().filter(|at| **at != home && !servers.contains(at));
         for store in gone.filter_map(store) {
             holds.release(self.tenant, store, key);
         }
@@ -246,9 +228,7 @@ impl Side {
         let record = Replicas {
             home,
             is_entry: at != stores.home_of(key),
-            replicas: others
-                .map(|at| server_at(&self.ring, stores, *at))
-                .collect(),
+            replicas: others.map(|at| server_at(&self.ring, stores, *at)).collect(),
             again: again.collect(),
             valid: valid.iter().map(|at| stores.node(*at)).collect(),
         };

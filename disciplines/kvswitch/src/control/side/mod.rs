@@ -180,11 +180,7 @@ impl Side {
         };
         if self.attached && self.configured.as_ref() != Some(&configuration) {
             self.configured = Some(configuration.clone());
-            out.push(Action::Configure {
-                switch: self.switch,
-                tenant: self.tenant,
-                configuration,
-            });
+            out.push(Action::Configure { switch: self.switch, tenant: self.tenant, configuration });
         }
     }
 
@@ -199,8 +195,7 @@ impl Side {
             let is_hot = self.table.servers(key).is_some() || self.asked.contains_key(*key);
             is_hot || self.copies.has(key)
         };
-        self.inherited
-            .extend(held.iter().filter(|key| !is_mine(key)).cloned());
+        self.inherited.extend(held.iter().filter(|key| !is_mine(key)).cloned());
         lost.iter().for_each(|key| {
             self.inherited.remove(key);
         });
@@ -262,14 +257,7 @@ impl Side {
 
     /// Figures by name, for `status`.
     pub fn figures(&self) -> [(&'static str, u64); 17] {
-        let Counts {
-            reports,
-            puts,
-            removes,
-            no_room,
-            not_sent,
-            dropped,
-        } = self.counts;
+        let Counts { reports, puts, removes, no_room, not_sent, dropped } = self.counts;
         [
             ("reports", reports),
             ("puts", puts),

@@ -70,10 +70,8 @@ impl Side {
         self.paused.retain(|_, until| *until > now);
         let worth = self.copies.worth(&hottest);
         let copied = self.plan_copies(now, &expected, &hottest, stores, out);
-        let hottest: Vec<(Key, f64)> = hottest
-            .into_iter()
-            .filter(|(key, _)| !self.copies.takes(key))
-            .collect();
+        let hottest: Vec<(Key, f64)> =
+            hottest.into_iter().filter(|(key, _)| !self.copies.takes(key)).collect();
         let most = hottest.first().map(|(_, most)| most / expected.average);
         self.move_threshold(average, &expected.may, most.unwrap_or(0.0));
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
@@ -126,12 +124,7 @@ impl Side {
             return 0;
         }
         let (writes, set) = (&self.writes, self.most_set());
-        let Forecast {
-            average,
-            full,
-            loads,
-            ..
-        } = expected;
+        let Forecast { average, full, loads, .. } = expected;
         let planned = self.copies.plan(
             now,
             &copies::Situation {
@@ -310,8 +303,7 @@ impl Side {
         out: &mut Vec<Action>,
     ) -> usize {
         let (table, copies) = (&self.table, &self.copies);
-        self.inherited
-            .retain(|key| table.servers(key).is_none() && !copies.has(key));
+        self.inherited.retain(|key| table.servers(key).is_none() && !copies.has(key));
         let free = |key: &&Key| !self.asked.contains_key(*key);
         let gone = self.inherited.iter().filter(free).filter(|key| which(key));
         let gone: Vec<Key> = gone.take(most).cloned().collect();

@@ -133,10 +133,7 @@ fn one_that_is_behind_has_no_turns_until_it_has_caught_up() {
     given.carry_out(&mut table);
     for n in [1, 2, 9] {
         let servers = table.servers(&key(n)).unwrap();
-        assert!(
-            servers.len() >= 2 && !servers.contains(&1),
-            "{n}: {servers:?}"
-        );
+        assert!(servers.len() >= 2 && !servers.contains(&1), "{n}: {servers:?}");
     }
     assert_eq!(table.servers(&key(17)), None, "it is not worth it");
     given.behind = None;

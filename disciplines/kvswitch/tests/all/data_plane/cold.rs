@@ -15,10 +15,7 @@ use super::world::*;
 
 fn drained(w: &World) -> Vec<Event> {
     let some = || -> Vec<Event> { w.switch.events.drain().expect("the ring").collect() };
-    std::iter::repeat_with(some)
-        .take_while(|events| !events.is_empty())
-        .flatten()
-        .collect()
+    std::iter::repeat_with(some).take_while(|events| !events.is_empty()).flatten().collect()
 }
 
 fn a_cold_key_is_reported() {
@@ -65,9 +62,7 @@ fn the_hottest_keys_are_known_among_many() {
             let mut random = 1u64;
             let mut reads = 0u64;
             while !left.is_empty() {
-                random = random
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let at = (random >> 33) as usize % left.len();
                 let key = format!("key{:013}", left[at].0);
                 let mut read = Message::read(ALONE, key.as_bytes());
@@ -88,10 +83,8 @@ fn the_hottest_keys_are_known_among_many() {
                 .collect();
             for key in 1..=100u64 {
                 let name = format!("key{key:013}");
-                let (is, hash) = (
-                    10_000 / key + 1,
-                    secret_of(ALONE).key_hash(ALONE, name.as_bytes()),
-                );
+                let (is, hash) =
+                    (10_000 / key + 1, secret_of(ALONE).key_hash(ALONE, name.as_bytes()));
                 let known = w.switch.sketches.estimate(ALONE, hash, 0);
                 assert!(known <= is, "{name} is never counted too often");
                 assert!(known * 10 > is * 9, "{name}: {known} of {is}");

@@ -26,13 +26,7 @@ fn write_copied() -> Message {
 
 /// The home's reply, which grants the switch what its entry waits for.
 fn granted(w: &World, op: Op, value: &[u8]) -> Message {
-    on_a_road(Message::grant(
-        op,
-        SIGNED,
-        COPIED,
-        value,
-        w.epoch(SIGNED, COPIED),
-    ))
+    on_a_road(Message::grant(op, SIGNED, COPIED, value, w.epoch(SIGNED, COPIED)))
 }
 
 /// To a client at an address that there is a way to.
@@ -42,11 +36,7 @@ fn on_a_road(mut reply: Message) -> Message {
 }
 
 const HIT: Step = (|_| read_copied(), &[Answered(VALUE)], &["hit"]);
-const ASKS: Step = (
-    |_| read_copied(),
-    &[Stamped { grant: true }],
-    &["read_invalid", "forward"],
-);
+const ASKS: Step = (|_| read_copied(), &[Stamped { grant: true }], &["read_invalid", "forward"]);
 const WRITE_HERE: &[&str] = &["write", "write_invalidated", "forward"];
 
 /// What a copy does not answer is counted as reads of cold keys are, and reported as of a key with
@@ -111,11 +101,7 @@ const ROWS: &[Row] = &[
                     "forward",
                 ],
             ),
-            (
-                |w| granted(w, Op::WriteReply, NEW),
-                &[AsItIs],
-                &["grant_installed", "forward"],
-            ),
+            (|w| granted(w, Op::WriteReply, NEW), &[AsItIs], &["grant_installed", "forward"]),
             (|_| read_copied(), &[Answered(NEW)], &["hit"]),
             (|_| read(), &[AsItIs], &["redirect_invalid", "forward"]),
         ],
@@ -125,11 +111,7 @@ const ROWS: &[Row] = &[
         name: "a delete of a copy's key",
         given: both,
         steps: &[
-            (
-                |_| Message::delete(SIGNED, COPIED),
-                &[Stamped { grant: true }],
-                WRITE_HERE,
-            ),
+            (|_| Message::delete(SIGNED, COPIED), &[Stamped { grant: true }], WRITE_HERE),
             ASKS,
         ],
         loads: &[(HOME, 2, 0)],
@@ -161,11 +143,7 @@ const ROWS: &[Row] = &[
         },
         steps: &[
             ASKS,
-            (
-                |w| granted(w, Op::ReadReply, VALUE),
-                &[AsItIs],
-                &["grant_installed", "forward"],
-            ),
+            (|w| granted(w, Op::ReadReply, VALUE), &[AsItIs], &["grant_installed", "forward"]),
             HIT,
         ],
         loads: &[(HOME, 1, 1)],
@@ -211,16 +189,8 @@ const ROWS: &[Row] = &[
         name: "an answer that finds no room in an open tenant's packet is the home's",
         given: |w| w.cached(OPEN, COPIED, VALUE),
         steps: &[
-            (
-                |_| Message::read(OPEN, COPIED),
-                &[AsItIs],
-                &["bypass_no_room", "forward"],
-            ),
-            (
-                |_| Message::read(OPEN, COPIED).padded(40),
-                &[Answered(VALUE)],
-                &["hit"],
-            ),
+            (|_| Message::read(OPEN, COPIED), &[AsItIs], &["bypass_no_room", "forward"]),
+            (|_| Message::read(OPEN, COPIED).padded(40), &[Answered(VALUE)], &["hit"]),
         ],
         loads: &[(HOME, 1, 0)],
     },

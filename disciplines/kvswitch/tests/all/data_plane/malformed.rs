@@ -29,10 +29,7 @@ fn spoiled_packets_come_to_one_end_and_change_nothing() {
             let rows = Rows::open(w.switch.backing(), "kvswitch", kvswitch::servers::MAP);
             let mut rows = rows.and_then(|rows| rows.list()).expect("a map");
             rows.sort_unstable();
-            (
-                ["buckets", "pages"].map(|name| w.switch.snapshot(name)),
-                rows,
-            )
+            (["buckets", "pages"].map(|name| w.switch.snapshot(name)), rows)
         };
         let before = tables();
         noise(&w, &every_way(&kinds), PACKETS, None);

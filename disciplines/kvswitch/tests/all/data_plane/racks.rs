@@ -114,11 +114,7 @@ const AT_THE_TOP: &[Row] = &[
                 ],
             ),
             (|_| named(A), &[AsItIs], &["redirect_invalid", "forward"]),
-            (
-                |_| confirms_of(TOP, C),
-                &[AsItIs],
-                &["replica_confirm", "forward"],
-            ),
+            (|_| confirms_of(TOP, C), &[AsItIs], &["replica_confirm", "forward"]),
             (|_| named(A), &[To(C)], REDIRECTED),
         ],
         loads: &[(A, 2, 0), (B, 1, 0), (C, 2, 0)],
@@ -194,11 +190,7 @@ const TWO_CHOICES: &[Row] = &[
             w.send(Message::write(ABOVE, KEY, b"v"));
         },
         steps: &[
-            (
-                |_| read_above(),
-                &[AsItIs],
-                &["redirect_invalid", "forward"],
-            ),
+            (|_| read_above(), &[AsItIs], &["redirect_invalid", "forward"]),
             (|_| read_above(), &[AsItIs], &["forward"]),
         ],
         loads: &[(HOME, 3, 0)],

@@ -42,11 +42,7 @@ const READS: &[Row] = &[
     Row {
         name: "another tenant's key of the same name goes home",
         given: |w| hot(w, &[A], &[]),
-        steps: &[(
-            |_| Message::read(ALONE, KEY),
-            &[AsItIs],
-            &["miss", "forward"],
-        )],
+        steps: &[(|_| Message::read(ALONE, KEY), &[AsItIs], &["miss", "forward"])],
         loads: &[(HOME, 1, 0)],
     },
     Row {
@@ -110,31 +106,19 @@ const READS: &[Row] = &[
     Row {
         name: "who may not use the switch reaches his store",
         given: |w| hot(w, &[A], &[]),
-        steps: &[(
-            |_| read().with_a_wrong_tag(),
-            &[AsItIs],
-            &["bypass_bad_tag", "forward"],
-        )],
+        steps: &[(|_| read().with_a_wrong_tag(), &[AsItIs], &["bypass_bad_tag", "forward"])],
         loads: &[],
     },
     Row {
         name: "a replica without a neighbour's address is the kernel's affair",
         given: |w| hot(w, &[END], &[]),
-        steps: &[(
-            |_| read(),
-            &[Kernels(END)],
-            &["redirect", "pass_no_neighbour"],
-        )],
+        steps: &[(|_| read(), &[Kernels(END)], &["redirect", "pass_no_neighbour"])],
         loads: &[(END, 1, 0)],
     },
     Row {
         name: "a read with a VLAN tag is the kernel's to forward, to the replica",
         given: |w| hot(w, &[A], &[]),
-        steps: &[(
-            |_| read().vlan(5),
-            &[Kernels(A)],
-            &["redirect", "pass_vlan"],
-        )],
+        steps: &[(|_| read().vlan(5), &[Kernels(A)], &["redirect", "pass_vlan"])],
         loads: &[(A, 1, 0)],
     },
     Row {
@@ -176,17 +160,12 @@ macro_rules! shape {
 }
 
 const SHAPES: &[Row] = &[
-    shape!("a tenant without a secret", OPEN, KEY, A, |_| {
-        Message::read(OPEN, KEY)
-    }),
-    shape!("a key of one byte", SIGNED, b"k", A, |_| Message::read(
-        SIGNED, b"k"
-    )),
+    shape!("a tenant without a secret", OPEN, KEY, A, |_| { Message::read(OPEN, KEY) }),
+    shape!("a key of one byte", SIGNED, b"k", A, |_| Message::read(SIGNED, b"k")),
     shape!("the longest key", SIGNED, &[b'l'; 250], B, |_| {
         Message::read(SIGNED, &[b'l'; 250]).padded(1111)
     }),
-    shape!("without a checksum", SIGNED, KEY, A, |_| read()
-        .without_checksum()),
+    shape!("without a checksum", SIGNED, KEY, A, |_| read().without_checksum()),
     shape!("a checksum that seems unfinished", SIGNED, KEY, A, |_| {
         read().that_seems_unfinished()
     }),
@@ -218,9 +197,7 @@ fn sums_are_right_whatever_they_are() {
         hot(&mut w, &[A, B, C], &[]);
         for request in 0..3_000u64 {
             let mut packet = read().numbered(request * 77);
-            packet
-                .from
-                .set_ip([10, 9, (request >> 8) as u8, request as u8].into());
+            packet.from.set_ip([10, 9, (request >> 8) as u8, request as u8].into());
             let run = w.switch.run(&packet.frame().bytes(), None);
             let seen = harness::SeenFrame::read(&run.frame).expect("right checksums");
             assert_ne!(seen.to, packet.to);
@@ -253,11 +230,7 @@ fn unfinished(ipv6: bool) {
     assert_eq!(run.moved.get("redirect"), Some(&1));
     let left = u16::from_be_bytes([run.frame[check.start], run.frame[check.start + 1]]);
     // Over IPv4 it may be left out.
-    let wanted = if ipv6 {
-        pseudo_sum(&run.frame, ipv6)
-    } else {
-        0
-    };
+    let wanted = if ipv6 { pseudo_sum(&run.frame, ipv6) } else { 0 };
     assert_eq!(left, wanted);
     assert_ne!(pseudo_sum(&run.frame, ipv6).to_be_bytes(), sum);
 }

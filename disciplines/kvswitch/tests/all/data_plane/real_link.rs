@@ -97,12 +97,8 @@ fn serve(
 fn far_end(number: usize, mode: Mode, came: Sender<Arrival>, stop: Arc<AtomicBool>) -> FarEnd {
     let hosts = PORTS[number];
     ip(&format!("link add h{number} type veth peer name f{number}"));
-    ip(&format!(
-        "link set h{number} address 02:00:00:00:0a:0{number}"
-    ));
-    ip(&format!(
-        "link set f{number} address 02:00:00:00:0b:0{number}"
-    ));
+    ip(&format!("link set h{number} address 02:00:00:00:0a:0{number}"));
+    ip(&format!("link set f{number} address 02:00:00:00:0b:0{number}"));
     ip(&format!("link set h{number} up"));
     for host in hosts {
         ip(&format!("route add 10.0.0.{host}/32 dev h{number}"));
@@ -159,18 +155,9 @@ impl Rack {
             attached.expect("attaching")
         };
         let attached: Vec<_> = (0..PORTS.len()).map(attach).collect();
-        let made = w
-            .switch
-            .dataplane()
-            .recirculate(&attached, &Loops::default());
+        let made = w.switch.dataplane().recirculate(&attached, &Loops::default());
         assert!(made.expect("a port"));
-        Rack {
-            w,
-            far_ends,
-            came,
-            stop,
-            number: 0,
-        }
+        Rack { w, far_ends, came, stop, number: 0 }
     }
 
     fn say(&self, from: u8, to: u8, message: &Message) {
@@ -207,10 +194,7 @@ impl Rack {
             println!("of {enough}: {all:?}");
         }
         let counts = self.w.switch.counts().into_iter();
-        panic!(
-            "in vain: {:?}",
-            counts.filter(|(_, n)| *n > 0).collect::<Vec<_>>()
-        );
+        panic!("in vain: {:?}", counts.filter(|(_, n)| *n > 0).collect::<Vec<_>>());
     }
 
     fn end(self) {
@@ -238,25 +222,13 @@ fn goes_to_all(mode: Mode) {
         assert_eq!(rack.ask(&read(), 1), [(2, Op::ReadRequest, 0)]);
         let mut confirm = confirms(B);
         confirm.from.set_ip(IpAddr::from([10, 0, 0, 4]));
-        let before = rack
-            .w
-            .switch
-            .counters
-            .get("replica_confirm")
-            .expect("counters");
+        let before = rack.w.switch.counters.get("replica_confirm").expect("counters");
         rack.say(4, 2, &confirm);
         until("it is taken", || {
-            rack.w
-                .switch
-                .counters
-                .get("replica_confirm")
-                .expect("counters")
-                > before
+            rack.w.switch.counters.get("replica_confirm").expect("counters") > before
         });
-        let mut hosts: Vec<u8> = (0..16)
-            .flat_map(|_| rack.ask(&read(), 1))
-            .map(|(h, ..)| h)
-            .collect();
+        let mut hosts: Vec<u8> =
+            (0..16).flat_map(|_| rack.ask(&read(), 1)).map(|(h, ..)| h).collect();
         hosts.sort_unstable();
         hosts.dedup();
         assert_eq!(hosts, [4], "who has confirmed");

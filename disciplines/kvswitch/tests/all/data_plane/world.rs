@@ -64,10 +64,7 @@ pub fn tenants() -> Vec<TenantEntry> {
         with(OPEN, true),
         with(SIGNED, true),
         with(ALONE, false),
-        TenantEntry {
-            also_secret: ALSO,
-            ..with(ROTATING, true)
-        },
+        TenantEntry { also_secret: ALSO, ..with(ROTATING, true) },
         TenantEntry {
             parameters: [THRESHOLD, parameters::FAN_OUT | parameters::ON_TOP],
             ..tenant(TOP, KVSWITCH)
@@ -76,19 +73,14 @@ pub fn tenants() -> Vec<TenantEntry> {
             parameters: [THRESHOLD, parameters::FAN_OUT | parameters::TWO_CHOICES],
             ..tenant(ABOVE, KVSWITCH)
         },
-        TenantEntry {
-            rate: 1,
-            ..with(SLOW, true)
-        },
+        TenantEntry { rate: 1, ..with(SLOW, true) },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]
 }
 
 pub fn world() -> World {
-    let object = Object {
-        number: KVSWITCH,
-        ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 })
-    };
+    let object =
+        Object { number: KVSWITCH, ..Object::of(&kvswitch::REGISTRATION, Sizes { pages: 4 }) };
     let w = World::new(&[object], &tenants());
     for tenant in ALL {
         for holder in [HOME, A, B, C, SIX, END] {
@@ -111,11 +103,7 @@ pub fn tell_at(w: &World, tenant: u32, holder: u16, address: IpAddr) {
 
 /// A store as records have it.
 pub fn server_at(holder: u16, address: IpAddr) -> Server {
-    Server {
-        holder,
-        address,
-        place: u16::from(host_of(holder)) - 2,
-    }
+    Server { holder, address, place: u16::from(host_of(holder)) - 2 }
 }
 
 /// Makes the key hot: these replicas, these turns after them, and all of them valid. Addresses are
@@ -212,11 +200,7 @@ pub enum Leaves {
 
 /// A packet that comes in, what leaves in this order, and every counter that moves, once for
 /// each time.
-pub type Step = (
-    fn(&World) -> Message,
-    &'static [Leaves],
-    &'static [&'static str],
-);
+pub type Step = (fn(&World) -> Message, &'static [Leaves], &'static [&'static str]);
 
 /// A story.
 pub struct Row {
@@ -237,22 +221,12 @@ impl Leaves {
         };
         let payload = asked.payload();
         let was = Packet::decode(&payload).expect("as sent").header;
-        let of = |holder, op, flags| Header {
-            node: holder,
-            op,
-            flags,
-            ..was
-        };
+        let of = |holder, op, flags| Header { node: holder, op, flags, ..was };
         match self {
             Leaves::AsItIs | Leaves::Untouched => (home, was),
-            Leaves::Disowned => (
-                home,
-                Header {
-                    epoch: Epoch::NONE,
-                    flags: was.flags.without(Flags::GRANT),
-                    ..was
-                },
-            ),
+            Leaves::Disowned => {
+                (home, Header { epoch: Epoch::NONE, flags: was.flags.without(Flags::GRANT), ..was })
+            }
             Leaves::ToAll => (home, of(NODE_ALL, was.op, was.flags)),
             Leaves::Stamped { grant: true } => (home, of(0, was.op, was.flags.with(Flags::GRANT))),
             Leaves::Stamped { grant: false } => {
@@ -263,10 +237,9 @@ impl Leaves {
             Leaves::To(holder) | Leaves::Kernels(holder) => {
                 (host_of(holder), of(holder, was.op, was.flags))
             }
-            Leaves::Update(holder) if was.op == Op::DeleteRequest => (
-                host_of(holder),
-                of(holder, Op::ReplicaUpdate, was.flags.with(Flags::ALL)),
-            ),
+            Leaves::Update(holder) if was.op == Op::DeleteRequest => {
+                (host_of(holder), of(holder, Op::ReplicaUpdate, was.flags.with(Flags::ALL)))
+            }
             Leaves::Update(holder) => {
                 let update = of(holder, Op::ReplicaUpdate, was.flags);
                 (host_of(holder), update)
@@ -297,14 +270,7 @@ impl Leaves {
             epoch = packet.header.epoch;
             assert_eq!(epoch.switch(), Switch::ID, "whose epoch");
         }
-        assert_eq!(
-            packet.header,
-            Header {
-                tag,
-                epoch,
-                ..wanted
-            }
-        );
+        assert_eq!(packet.header, Header { tag, epoch, ..wanted });
         assert_eq!(packet.tag_is_valid(&asked.secret), asked.spoil == 0, "tag");
         let payload = asked.payload();
         let before = Packet::decode(&payload).expect("as sent");
@@ -342,23 +308,15 @@ pub fn run_step(w: &World, number: usize, (packet, leaves, counts): &Step) {
         if run.verdict == Verdict::Drop {
             break;
         }
-        let what = leaves
-            .get(rounds)
-            .unwrap_or_else(|| panic!("step {number}: {moved:?}"));
+        let what = leaves.get(rounds).unwrap_or_else(|| panic!("step {number}: {moved:?}"));
         rounds += 1;
         println!("step {number}, round {rounds}: {moved:?}");
         what.check(&asked, &run.frame, rounds as u8);
         frame = run.frame;
     }
-    assert_eq!(
-        rounds,
-        leaves.len(),
-        "step {number}: what leaves, {moved:?}"
-    );
-    let mut moved: Vec<&str> = moved
-        .into_iter()
-        .flat_map(|(name, by)| std::iter::repeat_n(name, by as usize))
-        .collect();
+    assert_eq!(rounds, leaves.len(), "step {number}: what leaves, {moved:?}");
+    let mut moved: Vec<&str> =
+        moved.into_iter().flat_map(|(name, by)| std::iter::repeat_n(name, by as usize)).collect();
     let mut wanted = counts.to_vec();
     moved.sort_unstable();
     wanted.sort_unstable();

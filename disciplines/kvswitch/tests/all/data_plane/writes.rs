@@ -78,11 +78,7 @@ const WRITES: &[Row] = &[
         name: "a delete too",
         given: |w| hot(w, &[A, B], &[]),
         steps: &[
-            (
-                |_| Message::delete(SIGNED, KEY),
-                &[ToAll, Update(A), Update(B)],
-                WITH_TWO,
-            ),
+            (|_| Message::delete(SIGNED, KEY), &[ToAll, Update(A), Update(B)], WITH_TWO),
             GOES_HOME,
         ],
         loads: &[(HOME, 2, 0), (A, 1, 0), (B, 1, 0)],
@@ -110,11 +106,7 @@ const WRITES: &[Row] = &[
     Row {
         name: "without a checksum",
         given: |w| hot(w, &[A, B], &[]),
-        steps: &[(
-            |_| write().without_checksum(),
-            &[ToAll, Update(A), Update(B)],
-            WITH_TWO,
-        )],
+        steps: &[(|_| write().without_checksum(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
         loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
     },
     Row {
@@ -156,11 +148,7 @@ const WRITES: &[Row] = &[
         given: |w| hot_key(w, ALONE, KEY, &[A], &[]),
         steps: &[
             (|_| Message::write(ALONE, KEY, b"v"), &[AsItIs], ALONE_HOME),
-            (
-                |_| Message::read(ALONE, KEY),
-                &[AsItIs],
-                &["redirect_invalid", "forward"],
-            ),
+            (|_| Message::read(ALONE, KEY), &[AsItIs], &["redirect_invalid", "forward"]),
         ],
         loads: &[(HOME, 2, 0)],
     },

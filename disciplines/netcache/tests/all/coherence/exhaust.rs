@@ -10,25 +10,18 @@ const CAS: Call = Call::CompareAndSet { from: 0, to: 1 };
 
 /// Client 1 goes through both switches and its retransmissions around the first; client 2 goes
 /// around the first; client 3 through both.
-const PATHS: [(Path, Path); 3] = [
-    (Path::Both, Path::Second),
-    (Path::Second, Path::Neither),
-    (Path::Both, Path::Both),
-];
+const PATHS: [(Path, Path); 3] =
+    [(Path::Both, Path::Second), (Path::Second, Path::Neither), (Path::Both, Path::Both)];
 
 /// Exhausts one world; returns its number of states.
 fn exhaust(name: &str, bounds: Bounds) -> usize {
     let begun = Instant::now();
     println!("{name}: {bounds:?}");
-    let checker = World {
-        bounds,
-        discipline: &netcache::REGISTRATION,
-        broken: None,
-    }
-    .checker()
-    .threads(2)
-    .spawn_dfs()
-    .join();
+    let checker = World { bounds, discipline: &netcache::REGISTRATION, broken: None }
+        .checker()
+        .threads(2)
+        .spawn_dfs()
+        .join();
     let states = checker.unique_state_count();
     println!(
         "{name}: {states} states, depth {}, {:.1} s",
@@ -41,10 +34,7 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
         }
     }
     assert!(checker.is_done(), "{name}: not exhausted");
-    assert!(
-        checker.discovery("a switch answers").is_some(),
-        "{name}: no switch ever answered"
-    );
+    assert!(checker.discovery("a switch answers").is_some(), "{name}: no switch ever answered");
     states
 }
 
@@ -68,18 +58,9 @@ fn faults(scripts: [&[Call]; 3], together: u8, lapse: bool) -> Bounds {
 /// What the three clients do, by name.
 const SCRIPTS: [(&str, [&[Call]; 3]); 4] = [
     ("write, read, read", [&[Call::Write(1)], &[READ], &[READ]]),
-    (
-        "write, write, read",
-        [&[Call::Write(1)], &[Call::Write(2)], &[READ]],
-    ),
-    (
-        "compare-and-set, write, read",
-        [&[CAS], &[Call::Write(2)], &[READ]],
-    ),
-    (
-        "delete, write, read",
-        [&[Call::Delete], &[Call::Write(2)], &[READ]],
-    ),
+    ("write, write, read", [&[Call::Write(1)], &[Call::Write(2)], &[READ]]),
+    ("compare-and-set, write, read", [&[CAS], &[Call::Write(2)], &[READ]]),
+    ("delete, write, read", [&[Call::Delete], &[Call::Write(2)], &[READ]]),
 ];
 
 /// A minute: each single fault in every script; and a lapse together with a restart, a new lease or
@@ -89,47 +70,26 @@ fn small_worlds() {
     let mut states = 0;
     for (name, scripts) in SCRIPTS {
         states += exhaust(&format!("{name}, one fault"), faults(scripts, 1, false));
-        states += exhaust(
-            &format!("{name}, on probation, one fault"),
-            on_probation(scripts),
-        );
+        states += exhaust(&format!("{name}, on probation, one fault"), on_probation(scripts));
     }
-    let lapse = Bounds {
-        duplicates: 0,
-        retransmissions: 0,
-        fetches: 0,
-        ..faults(SCRIPTS[0].1, 1, true)
-    };
-    states += exhaust(
-        "write, read, read, a lapse and a restart, lease or eviction",
-        lapse,
-    );
+    let lapse =
+        Bounds { duplicates: 0, retransmissions: 0, fetches: 0, ..faults(SCRIPTS[0].1, 1, true) };
+    states += exhaust("write, read, read, a lapse and a restart, lease or eviction", lapse);
     for (name, scripts) in IN_PARTS {
-        states += exhaust(
-            &format!("{name}, values in parts, one fault"),
-            in_parts(scripts),
-        );
+        states += exhaust(&format!("{name}, values in parts, one fault"), in_parts(scripts));
     }
     println!("coherence: {states} states, none of them not linearizable");
 }
 
 /// No switch has an entry but by a read that makes it one, and a fault.
 fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
-    Bounds {
-        entries: [false; 2],
-        refills: 0,
-        blanks: 2,
-        ..faults(scripts, 1, false)
-    }
+    Bounds { entries: [false; 2], refills: 0, blanks: 2, ..faults(scripts, 1, false) }
 }
 
 /// What they do with values of two parts.
 const IN_PARTS: [(&str, [&[Call]; 3]); 2] = [
     ("write, read twice", [&[Call::Write(1)], &[READ, READ], &[]]),
-    (
-        "write, write and read",
-        [&[Call::Write(1)], &[Call::Write(2), READ], &[]],
-    ),
+    ("write, write and read", [&[Call::Write(1)], &[Call::Write(2), READ], &[]]),
 ];
 
 /// Values of two parts, switch 1 with an entry, and a fault.
@@ -149,15 +109,9 @@ fn large_worlds() {
     let mut states = 0;
     for (name, scripts) in SCRIPTS {
         states += exhaust(&format!("{name}, two faults"), faults(scripts, 2, false));
-        states += exhaust(
-            &format!("{name}, a lapse and one fault"),
-            faults(scripts, 1, true),
-        );
+        states += exhaust(&format!("{name}, a lapse and one fault"), faults(scripts, 1, true));
     }
-    let lapse = Bounds {
-        entries: [true, false],
-        ..faults(SCRIPTS[0].1, 2, true)
-    };
+    let lapse = Bounds { entries: [true, false], ..faults(SCRIPTS[0].1, 2, true) };
     states += exhaust("write, read, read, a lapse and two faults", lapse);
     println!("coherence: {states} states, none of them not linearizable");
 }

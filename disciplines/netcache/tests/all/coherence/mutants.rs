@@ -24,10 +24,7 @@ const NOT_ATOMIC: [&str; 5] = [
 ];
 
 fn quiet(scripts: [&[Call]; 3], paths: [Path; 3]) -> Bounds {
-    Bounds::quiet(
-        scripts.map(<[Call]>::to_vec),
-        paths.map(|path| (path, path)),
-    )
+    Bounds::quiet(scripts.map(<[Call]>::to_vec), paths.map(|path| (path, path)))
 }
 
 /// Switch 2 has an entry, whose agent may fetch, and everybody passes it.
@@ -44,29 +41,18 @@ fn off_the_path() -> Bounds {
     Bounds {
         entries: [true, false],
         fetches: 1,
-        ..quiet(
-            [&[WRITE], &[READ], &[]],
-            [Path::Second, Path::Both, Path::Both],
-        )
+        ..quiet([&[WRITE], &[READ], &[]], [Path::Second, Path::Both, Path::Both])
     }
 }
 
 /// The value's life ends after one step of time.
 fn short_lived() -> Bounds {
-    Bounds {
-        steps: 1,
-        life: Some(1),
-        ..quiet([&[], &[READ], &[READ]], [Path::Second; 3])
-    }
+    Bounds { steps: 1, life: Some(1), ..quiet([&[], &[READ], &[READ]], [Path::Second; 3]) }
 }
 
 /// Switch 2 has no entry but by a read that makes it one, and everybody passes it.
 fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
-    Bounds {
-        entries: [false; 2],
-        blanks: 1,
-        ..quiet(scripts, [Path::Second; 3])
-    }
+    Bounds { entries: [false; 2], blanks: 1, ..quiet(scripts, [Path::Second; 3]) }
 }
 
 /// Values have two parts. Switch 1 has an entry; one passes it on the way to read, and the writer's
@@ -77,11 +63,7 @@ fn in_parts() -> Bounds {
         entries: [true, false],
         ..Bounds::quiet(
             [vec![WRITE], vec![READ, READ], vec![]],
-            [
-                (Path::Both, Path::Second),
-                (Path::Both, Path::Both),
-                (Path::Both, Path::Both),
-            ],
+            [(Path::Both, Path::Second), (Path::Both, Path::Both), (Path::Both, Path::Both)],
         )
     }
 }
@@ -95,19 +77,13 @@ fn of_switches(name: &str) -> Bounds {
         "probation_valid" => on_probation([&[WRITE], &[READ, READ], &[]]),
         "probation_old_epoch" => on_probation([&[WRITE], &[SECOND], &[READ, READ]]),
         "ack_invalidates_nothing" | "ack_takes_no_epoch" | "installs_any_epoch" => off_the_path(),
-        "serves_expired" | "expiry_from_arrival" => Bounds {
-            entries: [false, true],
-            ..short_lived()
-        },
-        "serves_without_lease" => Bounds {
-            steps: 2,
-            ..off_the_path()
-        },
-        "lease_from_arrival" | "serves_earlier_term" | "floor_not_raised" => Bounds {
-            steps: 2,
-            renewals: 1,
-            ..off_the_path()
-        },
+        "serves_expired" | "expiry_from_arrival" => {
+            Bounds { entries: [false, true], ..short_lived() }
+        }
+        "serves_without_lease" => Bounds { steps: 2, ..off_the_path() },
+        "lease_from_arrival" | "serves_earlier_term" | "floor_not_raised" => {
+            Bounds { steps: 2, renewals: 1, ..off_the_path() }
+        }
         other => panic!("{other}: no world for this mutant"),
     }
 }
@@ -124,34 +100,20 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         TwoWritesAtOnce => Bounds {
             entries: [true; 2],
             fetches: 1,
-            ..quiet(
-                [&[WRITE, READ], &[SECOND], &[READ]],
-                [Second, Neither, Neither],
-            )
+            ..quiet([&[WRITE, READ], &[SECOND], &[READ]], [Second, Neither, Neither])
         },
         GrantDuringWrite => Bounds {
             entries: [true, false],
             fetches: 2,
             ..quiet([&[WRITE], &[READ], &[]], [Neither, Both, Both])
         },
-        VersionNotRaised => quiet(
-            [
-                &[Call::CompareAndSet { from: 0, to: 1 }],
-                &[SECOND],
-                &[READ],
-            ],
-            [Neither; 3],
-        ),
+        VersionNotRaised => {
+            quiet([&[Call::CompareAndSet { from: 0, to: 1 }], &[SECOND], &[READ]], [Neither; 3])
+        }
         EpochNotCompared => on_the_path(),
-        GrantedFalls => Bounds {
-            fetches: 2,
-            ..on_the_path()
-        },
+        GrantedFalls => Bounds { fetches: 2, ..on_the_path() },
         OffPathNotInvalidated | AppliedBeforeAcknowledged | GrantedNotRaised => off_the_path(),
-        WaitTimesOut | LeaseCutShort => Bounds {
-            steps: 1,
-            ..off_the_path()
-        },
+        WaitTimesOut | LeaseCutShort => Bounds { steps: 1, ..off_the_path() },
         AckNotCompared => Bounds {
             entries: [true, false],
             fetches: 2,
@@ -161,29 +123,15 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         RepeatedAnswerGrants => Bounds {
             entries: [false, true],
             retransmissions: 1,
-            ..quiet(
-                [&[WRITE], &[SECOND, READ], &[READ]],
-                [Second, Neither, Second],
-            )
+            ..quiet([&[WRITE], &[SECOND, READ], &[READ]], [Second, Neither, Second])
         },
-        TermNotRaised => Bounds {
-            steps: 2,
-            renewals: 1,
-            ..off_the_path()
-        },
-        NoWaitAfterRestart => Bounds {
-            restarts: 1,
-            ..off_the_path()
-        },
+        TermNotRaised => Bounds { steps: 2, renewals: 1, ..off_the_path() },
+        NoWaitAfterRestart => Bounds { restarts: 1, ..off_the_path() },
         AppliedAgain => again([&[WRITE], &[SECOND], &[READ]]),
-        PendingAppliedAgain => Bounds {
-            retransmissions: 1,
-            ..off_the_path_with(Call::Delete)
-        },
-        PartOfAnyVersion | AppliedUnfinished => Bounds {
-            parts: true,
-            ..quiet([&[WRITE], &[READ], &[]], [Neither; 3])
-        },
+        PendingAppliedAgain => Bounds { retransmissions: 1, ..off_the_path_with(Call::Delete) },
+        PartOfAnyVersion | AppliedUnfinished => {
+            Bounds { parts: true, ..quiet([&[WRITE], &[READ], &[]], [Neither; 3]) }
+        }
         PartNotCompared => in_parts(),
         WindowForgets => again([&[WRITE, SECOND, READ], &[], &[]]),
         other => panic!("{other:?}: no world for this mutant"),
@@ -197,16 +145,8 @@ fn off_the_path_with(call: Call) -> Bounds {
 }
 
 fn search(broken: Option<BrokenRule>, bounds: Bounds) -> (usize, bool) {
-    let world = World {
-        bounds,
-        discipline: &netcache::REGISTRATION,
-        broken,
-    };
-    let checker = world
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
+    let world = World { bounds, discipline: &netcache::REGISTRATION, broken };
+    let checker = world.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let violated = ["linearizable", "no copy outlives its value"]
         .iter()
         .any(|property| checker.discovery(property).is_some());
@@ -222,10 +162,7 @@ fn is_caught(broken: BrokenRule, bounds: Bounds) {
     let line = format!("{title} ... caught in {states} states");
     writeln!(std::io::stdout(), "{line}").expect("standard output");
     let (states, violated) = search(None, bounds);
-    assert!(
-        !violated,
-        "{title}: violated in {states} states although nothing is broken"
-    );
+    assert!(!violated, "{title}: violated in {states} states although nothing is broken");
 }
 
 #[test]
@@ -250,10 +187,7 @@ fn the_rules_are_needed_for_values_in_parts() {
         parts: true,
         entries: [true, false],
         fetches,
-        ..quiet(
-            [&[WRITE], &[READ, READ], &[]],
-            [Path::Second, Path::Both, Path::Both],
-        )
+        ..quiet([&[WRITE], &[READ, READ], &[]], [Path::Second, Path::Both, Path::Both])
     };
     for (mutant, bounds) in [
         (GrantedNotRaised, around(0)),
@@ -264,11 +198,7 @@ fn the_rules_are_needed_for_values_in_parts() {
     ] {
         is_caught(BrokenRule::Store(mutant), bounds);
     }
-    for name in [
-        "write_invalidates_nothing",
-        "ack_invalidates_nothing",
-        "serves_invalid",
-    ] {
+    for name in ["write_invalidates_nothing", "ack_invalidates_nothing", "serves_invalid"] {
         let mutant = native::Mutant::harmful().find(|mutant| mutant.name == name);
         is_caught(BrokenRule::Switch(mutant.expect("one of them")), in_parts());
     }
@@ -276,19 +206,12 @@ fn the_rules_are_needed_for_values_in_parts() {
 
 /// A client reads, so that switch 2 has a copy, and writes.
 fn read_and_write() -> Bounds {
-    Bounds {
-        entries: [false, true],
-        ..quiet([&[READ, WRITE], &[], &[]], [Path::Second; 3])
-    }
+    Bounds { entries: [false, true], ..quiet([&[READ, WRITE], &[], &[]], [Path::Second; 3]) }
 }
 
 /// Whether the store ever has to call a switch's copy back.
 fn calls_back(broken: Option<BrokenRule>) -> bool {
-    let world = World {
-        bounds: read_and_write(),
-        discipline: &netcache::REGISTRATION,
-        broken,
-    };
+    let world = World { bounds: read_and_write(), discipline: &netcache::REGISTRATION, broken };
     let checker = world.checker().spawn_bfs().join();
     checker.discovery("a copy is called back").is_some()
 }

@@ -192,12 +192,8 @@ fn who_is_not_admitted_touches_no_cache() {
         ]
         .map(|message| spoil(&w, message));
         let tables = || {
-            let names = super::malformed::TABLES
-                .into_iter()
-                .chain(["hits", "sketches"]);
-            names
-                .map(|name| w.switch.snapshot(name))
-                .collect::<Vec<_>>()
+            let names = super::malformed::TABLES.into_iter().chain(["hits", "sketches"]);
+            names.map(|name| w.switch.snapshot(name)).collect::<Vec<_>>()
         };
         let before = tables();
         for message in messages {
@@ -215,10 +211,9 @@ fn a_tenant_that_stays_goes_on_with_its_rate() {
     w.send_as("miss", Message::read(LIMITED, KEY));
     w.over_rate(LIMITED);
     w.send_as("bypass_over_rate", Message::read(LIMITED, KEY));
-    let changed = tenants().into_iter().map(|tenant| dataplane::TenantEntry {
-        drop_over_rate: true,
-        ..tenant
-    });
+    let changed = tenants()
+        .into_iter()
+        .map(|tenant| dataplane::TenantEntry { drop_over_rate: true, ..tenant });
     w.install(&changed.collect::<Vec<_>>());
     w.send_as("drop_over_rate", Message::read(LIMITED, KEY));
     report_from(&w, &[(LIMITED, 5)]);
@@ -232,9 +227,7 @@ fn a_tenant_that_stays_goes_on_with_its_rate() {
 fn alike() -> Vec<dataplane::TenantEntry> {
     let discipline = tenants()[0].discipline;
     let numbers = (0..6).map(|i| 100 + 2048 * i);
-    numbers
-        .map(|id| harness::switch::tenant(id, discipline))
-        .collect()
+    numbers.map(|id| harness::switch::tenant(id, discipline)).collect()
 }
 
 /// Each is asked for under its own secret, however many there are for the places where they are

@@ -18,9 +18,7 @@ fn entry(w: &mut World) {
 
 fn entry_of_an_ipv6_store(w: &mut World) {
     entry(w);
-    let std::net::IpAddr::V6(store) = address(true, 2) else {
-        unreachable!("asked for")
-    };
+    let std::net::IpAddr::V6(store) = address(true, 2) else { unreachable!("asked for") };
     let slot = w.slot(false).into();
     w.switch.poke("leases", slot, 0, &store.octets());
 }
@@ -159,9 +157,7 @@ fn not_for_this_epoch() {
                 w.switch.table.quiesce().expect("membarrier");
                 let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
                 let table = &w.switch.table;
-                table
-                    .insert(SIGNED, hash, KEY, held.lease, held.place)
-                    .expect("free again");
+                table.insert(SIGNED, hash, KEY, held.lease, held.place).expect("free again");
                 old
             },
             then: Forwarded,
@@ -198,13 +194,7 @@ fn refused() {
             name: "too large for the entry's cells",
             given: entry,
             packet: |w| {
-                Message::grant(
-                    Op::ReadReply,
-                    SIGNED,
-                    KEY,
-                    &[b'x'; 129],
-                    w.epoch(SIGNED, KEY),
-                )
+                Message::grant(Op::ReadReply, SIGNED, KEY, &[b'x'; 129], w.epoch(SIGNED, KEY))
             },
             then: Forwarded,
             counts: &["grant_too_large", "pass_local"],
@@ -303,13 +293,7 @@ fn what_was_not_installed_leaves_no_trace() {
             given: |w| {
                 w.cached(SIGNED, KEY, V128);
                 let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
-                w.send(Message::grant(
-                    Op::ReadReply,
-                    SIGNED,
-                    KEY,
-                    &[b'x'; 900],
-                    taken,
-                ));
+                w.send(Message::grant(Op::ReadReply, SIGNED, KEY, &[b'x'; 900], taken));
             },
             packet: |_| Message::read(SIGNED, KEY),
             then: Answered(V128),
@@ -361,10 +345,7 @@ fn grants_that_did_not_arrive_whole() {
             name: "the next one that is whole is installed, and served",
             given: |w| {
                 entry(w);
-                w.send_as(
-                    "grant_spoiled",
-                    grant(w, Op::FetchReply).with_a_flipped_bit(),
-                );
+                w.send_as("grant_spoiled", grant(w, Op::FetchReply).with_a_flipped_bit());
                 w.send_as("read_invalid", Message::read(SIGNED, KEY));
                 w.send_as("grant_installed", grant(w, Op::FetchReply));
             },

@@ -22,9 +22,7 @@ fn offers_and_replies() {
             name: "over IPv6, padded",
             given: |_| {},
             packet: |w| {
-                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true))
-                    .padded(9)
-                    .over_ipv6()
+                Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true)).padded(9).over_ipv6()
             },
             then: AsksForLease,
             counts: &["lease_offer"],
@@ -169,10 +167,7 @@ fn what_a_lease_is_worth() {
             },
             packet: |w| {
                 let state = w.switch.leases.state(w.slot(false));
-                assert!(
-                    state.remaining_ms <= 30_000 && state.term == TERM,
-                    "{state:?}"
-                );
+                assert!(state.remaining_ms <= 30_000 && state.term == TERM, "{state:?}");
                 Message::read(SIGNED, KEY)
             },
             then: Answered(V128),
@@ -183,10 +178,7 @@ fn what_a_lease_is_worth() {
 
 fn without_system_secret(w: &mut World) {
     let system = tenants().into_iter().map(|tenant| match tenant.id {
-        wire::TENANT_SYSTEM => TenantEntry {
-            secret: Secret::NONE,
-            ..tenant
-        },
+        wire::TENANT_SYSTEM => TenantEntry { secret: Secret::NONE, ..tenant },
         _ => tenant,
     });
     w.install(&system.collect::<Vec<_>>());
@@ -200,9 +192,7 @@ fn without_a_system_secret_the_checksum_decides() {
     }
     fn invalidate(w: &World) -> Message {
         let granted = wire::Epoch::new(Switch::ID, w.switch.table.epoch());
-        Message::from_store(Op::Invalidate, SIGNED, KEY)
-            .epoch(granted)
-            .signed_with(Secret::NONE)
+        Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(granted).signed_with(Secret::NONE)
     }
     check(&[
         Case {

@@ -38,10 +38,7 @@ fn a_hit_or_miss_writes_nothing_that_another_core_does() {
         for (what, packet, expected) in rows {
             let own = written(&w, &w.switch.runner, &packet);
             let others = written(&w, &another, &packet);
-            assert!(
-                !own.is_empty() && !others.is_empty(),
-                "{what}: counted by nobody"
-            );
+            assert!(!own.is_empty() && !others.is_empty(), "{what}: counted by nobody");
             let shared: BTreeSet<&str> = own.intersection(&others).map(|(t, _)| &t[..]).collect();
             let lines = own.intersection(&others).count();
             assert_eq!(shared, expected.iter().copied().collect(), "{what}");

@@ -80,11 +80,7 @@ fn without_a_valid_value() {
                 w.lease(TERM);
                 w.entry(SIGNED, KEY, 128);
             },
-            packet: |_| {
-                Message::read(SIGNED, KEY)
-                    .epoch(Epoch::new(9, 5))
-                    .flags(Flags::GRANT)
-            },
+            packet: |_| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)).flags(Flags::GRANT),
             then: Forwarded,
             counts: &["read_invalid", "pass_local"],
         },
@@ -93,10 +89,7 @@ fn without_a_valid_value() {
             given: |w| {
                 w.lease(TERM);
                 w.entry(SIGNED, KEY, 128);
-                w.send_as(
-                    "grant_installed",
-                    w.grant(SIGNED, KEY, V128).expiry_ms(60_000),
-                );
+                w.send_as("grant_installed", w.grant(SIGNED, KEY, V128).expiry_ms(60_000));
                 w.outlive(SIGNED, KEY);
             },
             packet: |_| Message::read(SIGNED, KEY),
@@ -130,9 +123,7 @@ fn without_a_valid_value() {
                 w.lease(TERM + 1);
             },
             packet: |_| {
-                Message::read(SIGNED, KEY)
-                    .epoch(Epoch::new(Switch::ID, 1))
-                    .flags(Flags::GRANT)
+                Message::read(SIGNED, KEY).epoch(Epoch::new(Switch::ID, 1)).flags(Flags::GRANT)
             },
             then: Stamped { grant: true },
             counts: &["read_invalid", "pass_local"],
@@ -147,10 +138,7 @@ fn a_time_to_live() {
         given: |w| {
             w.lease(TERM);
             w.entry(SIGNED, KEY, 128);
-            w.send_as(
-                "grant_installed",
-                w.grant(SIGNED, KEY, V128).expiry_ms(60_000),
-            );
+            w.send_as("grant_installed", w.grant(SIGNED, KEY, V128).expiry_ms(60_000));
         },
         packet: |_| Message::read(SIGNED, KEY),
         then: AnsweredFor(V128, 60_000),
@@ -168,17 +156,11 @@ fn the_first_read_asks_for_the_entrys_epoch_and_its_reply_fills_it() {
     let epoch = w.epoch(SIGNED, KEY);
     let read = Message::read(SIGNED, KEY);
     let run = w.switch.run(&read.frame().bytes(), None);
-    assert_eq!(
-        run.moved.into_iter().collect::<Vec<_>>(),
-        [("pass_local", 1), ("read_invalid", 1)]
-    );
+    assert_eq!(run.moved.into_iter().collect::<Vec<_>>(), [("pass_local", 1), ("read_invalid", 1)]);
     let seen = harness::SeenFrame::read(&run.frame).expect("a right packet");
     let asked = read.clone().epoch(epoch).flags(Flags::GRANT);
     assert_eq!(seen.payload, asked.payload(), "signed again for {epoch:?}");
 
-    w.send_as(
-        "grant_installed",
-        Message::grant(wire::Op::ReadReply, SIGNED, KEY, V128, epoch),
-    );
+    w.send_as("grant_installed", Message::grant(wire::Op::ReadReply, SIGNED, KEY, V128, epoch));
     w.send_as("hit", read);
 }

@@ -30,12 +30,7 @@ impl Trials {
         let mut cells = Cells::new(w.switch.table.pages());
         cells.set_owner(PAGE, Some(SIGNED));
         let probation = Probation::open(w.switch.backing()).expect("tables");
-        let mut trials = Trials {
-            w,
-            probation,
-            tenant: tenant.expect("it is there"),
-            cells,
-        };
+        let mut trials = Trials { w, probation, tenant: tenant.expect("it is there"), cells };
         trials.probation.set_threshold(trials.tenant, READS);
         (0..blanks).for_each(|_| trials.give(3));
         trials
@@ -76,14 +71,7 @@ impl Trials {
     fn refused(&self, key: &[u8], reason: &str) {
         let last = self.read_until(reason, &Message::read(SIGNED, key));
         assert_eq!(last.moved.get("probation"), None);
-        assert!(
-            self.w
-                .switch
-                .table
-                .scan()
-                .iter()
-                .all(|held| held.key != key)
-        );
+        assert!(self.w.switch.table.scan().iter().all(|held| held.key != key));
     }
 
     fn used(&mut self) -> Vec<BlankOutcome> {
@@ -103,13 +91,8 @@ fn a_key_that_is_read_often_enough_is_answered_after_one_round_trip_to_its_store
     trials.w.send_as("grant_installed", grant);
     assert!(is_hit(&trials.run(&Message::read(SIGNED, KEY))));
     let held = trials.w.switch.table.scan();
-    let [held] = held.as_slice() else {
-        panic!("one item: {held:?}")
-    };
-    let item = BlankOutcome::Item {
-        slot: held.slot,
-        place: held.place,
-    };
+    let [held] = held.as_slice() else { panic!("one item: {held:?}") };
+    let item = BlankOutcome::Item { slot: held.slot, place: held.place };
     assert_eq!((held.tenant, held.key.as_slice()), (SIGNED, KEY));
     assert_eq!(held.lease, trials.w.slot(false));
     assert_eq!(trials.used(), [item]);
@@ -122,9 +105,7 @@ fn a_key_that_is_read_often_enough_is_answered_after_one_round_trip_to_its_store
 fn a_write_after_it_began_outdates_the_answer_that_is_under_way() {
     let trials = Trials::new(1);
     let epoch = trials.begin(KEY);
-    trials
-        .w
-        .send_as("write_invalidated", Message::write(SIGNED, KEY, V128));
+    trials.w.send_as("write_invalidated", Message::write(SIGNED, KEY, V128));
     let grant = Message::grant(Op::ReadReply, SIGNED, KEY, V128, epoch);
     trials.w.send_as("grant_stale", grant);
     assert!(!is_hit(&trials.run(&Message::read(SIGNED, KEY))));
@@ -150,10 +131,7 @@ fn what_it_may_not_have() {
     let mut trials = Trials::new(0);
     trials.refused(b"no blank was given", "probation_no_blank");
     trials.give(1);
-    trials.refused(
-        b"a key that is too long for the only cell",
-        "probation_full",
-    );
+    trials.refused(b"a key that is too long for the only cell", "probation_full");
     assert!(matches!(trials.used()[..], [BlankOutcome::Not(_)]));
     // Its fingerprint is another key's: only one of them could be found.
     trials.give(3);
@@ -170,19 +148,12 @@ fn others_get_nothing() {
     let reads = |message: &dyn Fn() -> Message| {
         let run = (0..2 * READS).map(|_| trials.run(&message())).last();
         let moved = run.expect("some").moved;
-        assert!(
-            !moved.keys().any(|name| name.starts_with("probation")),
-            "{moved:?}"
-        );
+        assert!(!moved.keys().any(|name| name.starts_with("probation")), "{moved:?}");
     };
     // Nobody gave this tenant anything.
     reads(&|| Message::read(OTHER, KEY));
     // Another switch has asked for a grant already.
-    reads(&|| {
-        Message::read(SIGNED, KEY)
-            .epoch(Epoch::new(9, 5))
-            .flags(Flags::GRANT)
-    });
+    reads(&|| Message::read(SIGNED, KEY).epoch(Epoch::new(9, 5)).flags(Flags::GRANT));
     // The store that it goes to has no lease here.
     reads(&|| Message::read(SIGNED, KEY).over_ipv6());
     trials.w.set_parameters(&[(SIGNED, [1, 4 << 16])]);
@@ -218,14 +189,7 @@ fn what_was_taken_back_is_given_to_nobody() {
     trials.refused(b"another", "probation_no_blank");
     let used = trials.used();
     assert!(
-        matches!(
-            used[..],
-            [
-                BlankOutcome::Item { .. },
-                BlankOutcome::Not(_),
-                BlankOutcome::Not(_)
-            ]
-        ),
+        matches!(used[..], [BlankOutcome::Item { .. }, BlankOutcome::Not(_), BlankOutcome::Not(_)]),
         "{used:?}"
     );
     trials.give(3);
@@ -243,10 +207,7 @@ fn only_the_item_that_is_meant_goes() {
     let trials = Trials::new(1);
     trials.begin(KEY);
     let held = trials.w.switch.table.scan().remove(0);
-    let elsewhere = Place {
-        cell: held.place.cell + 3,
-        ..held.place
-    };
+    let elsewhere = Place { cell: held.place.cell + 3, ..held.place };
     trials.w.switch.table.evict(held.slot, elsewhere);
     assert_eq!(trials.w.switch.table.scan().len(), 1);
     trials.w.switch.table.evict(held.slot, held.place);

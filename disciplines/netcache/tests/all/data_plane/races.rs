@@ -84,28 +84,19 @@ fn a_value_is_never_torn() {
         let mut out = vec![];
         let _done = EndSignal(&done);
         let begun = Instant::now();
-        while goes_on(reads, READS, begun, || {
-            answered.iter().all(|count| *count > 0)
-        }) {
+        while goes_on(reads, READS, begun, || answered.iter().all(|count| *count > 0)) {
             reads += 1;
             let Some((version, value)) = ask(&w.switch.runner, &read, &mut out) else {
                 continue;
             };
-            let (letter, len) = if version == 77 {
-                (b'a', 1024)
-            } else {
-                (b'b', 1001)
-            };
+            let (letter, len) = if version == 77 { (b'a', 1024) } else { (b'b', 1001) };
             assert!(value.len() == len && value.iter().all(|byte| *byte == letter));
             answered[usize::from(version != 77)] += 1;
         }
     });
     let torn = w.switch.counters.get("bypass_torn").expect("counters");
     println!("{reads} reads: answered {answered:?} with a and b, {torn} torn and forwarded");
-    assert!(
-        answered.iter().all(|count| *count > 0),
-        "both values were served: {answered:?}"
-    );
+    assert!(answered.iter().all(|count| *count > 0), "both values were served: {answered:?}");
 }
 
 /// What two packets need microseconds for, done in a fraction of one: the item is invalidated and
@@ -141,11 +132,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
                 word.store(epoch << 1, SeqCst);
                 first.store(first.load(Relaxed) + 1, SeqCst); // the sequence is its low half
                 version.store(77 + epoch % 2, SeqCst);
-                let letters = if epoch % 2 == 0 {
-                    b"aaaaaaaa"
-                } else {
-                    b"bbbbbbbb"
-                };
+                let letters = if epoch % 2 == 0 { b"aaaaaaaa" } else { b"bbbbbbbb" };
                 for to in value {
                     to.store(u64::from_ne_bytes(*letters), Relaxed);
                 }
@@ -169,19 +156,13 @@ fn a_value_is_never_torn_however_fast_it_changes() {
                 continue;
             };
             let letter = if version == 77 { b'a' } else { b'b' };
-            assert!(
-                value.iter().all(|byte| *byte == letter),
-                "{version}: {value:?}"
-            );
+            assert!(value.iter().all(|byte| *byte == letter), "{version}: {value:?}");
             answered[usize::from(version != 77)] += 1;
         }
     });
     let torn = w.switch.counters.get("bypass_torn").expect("counters");
     println!("{reads} reads: answered {answered:?} with a and b, {torn} torn and forwarded");
-    assert!(
-        torn > 0 && answered.iter().all(|count| *count > 0),
-        "{torn}, {answered:?}"
-    );
+    assert!(torn > 0 && answered.iter().all(|count| *count > 0), "{torn}, {answered:?}");
 }
 
 /// Entries of eight keys take turns in the same cells.
@@ -192,11 +173,7 @@ fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
     w.lease(TERM);
     let keys: Vec<Vec<u8>> = (0..8).map(|i| format!("key{i:013}").into_bytes()).collect();
     let value_of = |key: &[u8]| key.repeat(40);
-    let place = Place {
-        page: 0,
-        cell: 0,
-        cells: cells_needed(16, 640).expect("fits"),
-    };
+    let place = Place { page: 0, cell: 0, cells: cells_needed(16, 640).expect("fits") };
     let (table, runner, lease) = (&w.switch.table, &w.switch.another_runner(), w.slot(false));
     let (done, served) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut answered = [0u32; 8];
@@ -210,9 +187,7 @@ fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
                 && goes_on(round, ROUNDS, begun, || served.load(Relaxed))
             {
                 let hash = secret_of(SIGNED).key_hash(SIGNED, key);
-                let slot = table
-                    .insert(SIGNED, hash, key, lease, place)
-                    .expect("cells are free");
+                let slot = table.insert(SIGNED, hash, key, lease, place).expect("cells are free");
                 for version in 0..20 {
                     refill(runner, table, place, key, &value_of(key), version);
                 }

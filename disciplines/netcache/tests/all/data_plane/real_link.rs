@@ -46,17 +46,10 @@ fn ask(socket: &UdpSocket, number: u64, request: Message) -> Vec<u8> {
 fn a_request_is_answered_with_a_larger_reply_in_the_driver() {
     in_namespace(|| {
         let mut w = world();
-        let values: Vec<(Vec<u8>, Vec<u8>)> = [
-            (16, 128),
-            (1, 200),
-            (16, 61),
-            (250, 190),
-            (3, 77),
-            (16, 700),
-            (16, 1356),
-        ]
-        .map(long_item)
-        .to_vec();
+        let values: Vec<(Vec<u8>, Vec<u8>)> =
+            [(16, 128), (1, 200), (16, 61), (250, 190), (3, 77), (16, 700), (16, 1356)]
+                .map(long_item)
+                .to_vec();
         for (key, value) in &values {
             w.cached(SIGNED, key, value);
         }
@@ -94,11 +87,5 @@ fn padding_for(value_len: usize) -> usize {
 
 fn long_item((key_len, value_len): (usize, usize)) -> (Vec<u8>, Vec<u8>) {
     let value = (0..value_len).map(|i| (i % 251) as u8).collect();
-    (
-        vec![b'k'; key_len - 1]
-            .into_iter()
-            .chain([value_len as u8])
-            .collect(),
-        value,
-    )
+    (vec![b'k'; key_len - 1].into_iter().chain([value_len as u8]).collect(), value)
 }

@@ -9,10 +9,7 @@ use super::world::*;
 
 fn drained(w: &World) -> Vec<Event> {
     let some = || -> Vec<Event> { w.switch.events.drain().expect("the ring").collect() };
-    std::iter::repeat_with(some)
-        .take_while(|events| !events.is_empty())
-        .flatten()
-        .collect()
+    std::iter::repeat_with(some).take_while(|events| !events.is_empty()).flatten().collect()
 }
 
 #[test]
@@ -23,32 +20,16 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
     for (window, threshold) in [(0, 3), (1, 3)] {
         let estimate = || w.switch.sketches.estimate(SIGNED, hash, window);
         for reads in 1..=6 {
-            let run = w
-                .switch
-                .run(&Message::read(SIGNED, KEY).frame().bytes(), None);
+            let run = w.switch.run(&Message::read(SIGNED, KEY).frame().bytes(), None);
             assert_eq!(estimate(), reads, "window {window}");
             let reports = run.moved.get("hot_report").copied().unwrap_or(0);
-            assert_eq!(
-                reports,
-                u64::from(reads == threshold),
-                "read {reads} of window {window}"
-            );
+            assert_eq!(reports, u64::from(reads == threshold), "read {reads} of window {window}");
         }
-        let hot = Event::Hot {
-            tenant: SIGNED,
-            key: KEY.into(),
-            count: 3,
-            window,
-            has_item: false,
-        };
+        let hot = Event::Hot { tenant: SIGNED, key: KEY.into(), count: 3, window, has_item: false };
         assert_eq!(drained(&w), [hot]);
         w.switch.table.next_window();
     }
-    assert_eq!(
-        w.switch.sketches.estimate(SIGNED, hash, 2),
-        0,
-        "a new window begins with nothing"
-    );
+    assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 2), 0, "a new window begins with nothing");
 }
 
 #[test]
@@ -132,11 +113,7 @@ fn of_a_value_that_may_not_be_cached_the_agent_hears_that_no_item_holds_it() {
     for op in [Op::ReadReply, Op::WriteReply, Op::FetchReply] {
         w.set_parameters(&[(SIGNED, [9, longest(0, 127)])]);
         let grant = |w: &World| Message::grant(op, SIGNED, KEY, V128, w.epoch(SIGNED, KEY));
-        let too_large = Event::TooLarge {
-            tenant: SIGNED,
-            key: KEY.into(),
-            value_len: u16::MAX,
-        };
+        let too_large = Event::TooLarge { tenant: SIGNED, key: KEY.into(), value_len: u16::MAX };
         w.send_as("grant_too_large", grant(&w));
         assert_eq!(drained(&w), [too_large]);
     }
@@ -177,11 +154,7 @@ fn a_value_too_large_for_its_entry_is_told_once() {
     for _ in 0..2 {
         w.send_as("grant_too_large", w.grant(SIGNED, KEY, &[b'x'; 900]));
     }
-    let event = Event::TooLarge {
-        tenant: SIGNED,
-        key: KEY.into(),
-        value_len: 900,
-    };
+    let event = Event::TooLarge { tenant: SIGNED, key: KEY.into(), value_len: 900 };
     assert_eq!(drained(&w), [event]);
     w.send_as("read_invalid", Message::read(SIGNED, KEY));
 }
@@ -195,18 +168,12 @@ fn a_report_that_finds_the_ring_full_is_made_later() {
     let key = |n: u32| format!("key{n:0247}").into_bytes();
     let full = |n: &u32| {
         let mut out = vec![];
-        w.switch.runner.run(
-            &Message::read(SIGNED, &key(*n)).frame().bytes(),
-            None,
-            &mut out,
-        );
+        w.switch.runner.run(&Message::read(SIGNED, &key(*n)).frame().bytes(), None, &mut out);
         n.is_multiple_of(100) && w.switch.counters.get("hot_report_lost").expect("counters") > 0
     };
     let last = (1..100_000).find(full).expect("the ring holds 1 MiB");
     let lost = |n: &u32| {
-        let run = w
-            .switch
-            .run(&Message::read(SIGNED, &key(*n)).frame().bytes(), None);
+        let run = w.switch.run(&Message::read(SIGNED, &key(*n)).frame().bytes(), None);
         run.moved.contains_key("hot_report_lost")
     };
     let unlucky = (last..last + 1_000).find(lost).expect("the ring is full");
@@ -248,16 +215,10 @@ fn a_tenant_that_reports_everything_leaves_the_others_their_share() {
         assert!((4_096..8_192).contains(&ends), "{ends}");
         drained(&w);
         for n in 0..100 {
-            let run = w.switch.run(
-                &Message::read(OTHER, &numbered_key(n)).frame().bytes(),
-                None,
-            );
+            let run = w.switch.run(&Message::read(OTHER, &numbered_key(n)).frame().bytes(), None);
             let reported = run.moved.contains_key("hot_report");
             // Once in some thirty the Bloom filter takes a key for a reported one.
-            assert!(
-                reported || !run.moved.contains_key("hot_report_share"),
-                "{n}"
-            );
+            assert!(reported || !run.moved.contains_key("hot_report_share"), "{n}");
         }
         assert!(drained(&w).len() > 80);
         w.switch.table.next_window();

@@ -69,10 +69,7 @@ fn only_admitted_requests_of_measured_tenants_are_counted() {
     for (counter, message) in [
         ("miss", Message::read(SIGNED, KEY)),
         ("miss", Message::read(OPEN, KEY)),
-        (
-            "bypass_bad_tag",
-            Message::read(MEASURED, KEY).with_a_wrong_tag(),
-        ),
+        ("bypass_bad_tag", Message::read(MEASURED, KEY).with_a_wrong_tag()),
         ("bypass_unknown_tenant", Message::read(UNKNOWN, KEY)),
         ("grant_installed", grant),
         ("miss", Message::read(MEASURED_LIMITED, KEY).numbered(1)),
@@ -97,11 +94,7 @@ fn the_sample_is_bounded() {
     for n in 0..9000u32 {
         let client = std::net::Ipv4Addr::from(0x0b00_0000 + n);
         w.switch.runner.run(
-            &Message::read(MEASURED, KEY)
-                .numbered(64)
-                .sent_by(client.into())
-                .frame()
-                .bytes(),
+            &Message::read(MEASURED, KEY).numbered(64).sent_by(client.into()).frame().bytes(),
             None,
             &mut vec![],
         );

@@ -36,19 +36,13 @@ pub const V128: &[u8] = &[b'v'; 128];
 const NETCACHE: u32 = 3;
 
 pub fn netcache() -> Object {
-    Object {
-        number: NETCACHE,
-        ..Object::of(&netcache::REGISTRATION, Sizes { pages: 4 })
-    }
+    Object { number: NETCACHE, ..Object::of(&netcache::REGISTRATION, Sizes { pages: 4 }) }
 }
 
 /// The tenants of every world.
 pub fn tenants() -> Vec<TenantEntry> {
-    let limit = |id, drop_over_rate| TenantEntry {
-        rate: 1,
-        drop_over_rate,
-        ..tenant(id, NETCACHE)
-    };
+    let limit =
+        |id, drop_over_rate| TenantEntry { rate: 1, drop_over_rate, ..tenant(id, NETCACHE) };
     vec![
         tenant(OPEN, NETCACHE),
         tenant(SIGNED, NETCACHE),
@@ -56,22 +50,10 @@ pub fn tenants() -> Vec<TenantEntry> {
         limit(LIMITED, false),
         limit(STRICT, true),
         tenant(PLAIN, 5),
-        TenantEntry {
-            measured: true,
-            ..tenant(MEASURED, NETCACHE)
-        },
-        TenantEntry {
-            measured: true,
-            ..limit(MEASURED_LIMITED, true)
-        },
-        TenantEntry {
-            also_secret: ALSO,
-            ..tenant(ROTATING, NETCACHE)
-        },
-        TenantEntry {
-            write_back: true,
-            ..tenant(LENDS, NETCACHE)
-        },
+        TenantEntry { measured: true, ..tenant(MEASURED, NETCACHE) },
+        TenantEntry { measured: true, ..limit(MEASURED_LIMITED, true) },
+        TenantEntry { also_secret: ALSO, ..tenant(ROTATING, NETCACHE) },
+        TenantEntry { write_back: true, ..tenant(LENDS, NETCACHE) },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ]
 }

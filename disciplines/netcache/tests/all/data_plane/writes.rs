@@ -42,11 +42,7 @@ fn writes_are_stamped() {
         Case {
             name: "a conditional write keeps its condition",
             given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |_| {
-                Message::write(SIGNED, KEY, b"new")
-                    .flags(Flags::COMPARE)
-                    .version(77)
-            },
+            packet: |_| Message::write(SIGNED, KEY, b"new").flags(Flags::COMPARE).version(77),
             then: Stamped { grant: true },
             counts: &["write", "write_invalidated", "pass_local"],
         },
@@ -60,11 +56,7 @@ fn writes_are_stamped() {
         Case {
             name: "over IPv6, a checksum that is right and looks like one that a device is to finish",
             given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |_| {
-                Message::write(SIGNED, KEY, b"new")
-                    .over_ipv6()
-                    .that_seems_unfinished()
-            },
+            packet: |_| Message::write(SIGNED, KEY, b"new").over_ipv6().that_seems_unfinished(),
             then: Stamped { grant: true },
             counts: &["write", "write_invalidated", "pass_local"],
         },
@@ -114,9 +106,7 @@ fn writes_are_stamped() {
             name: "stamped by another switch that has an entry: left to it, yet invalid here",
             given: |w| w.cached(SIGNED, KEY, V128),
             packet: |_| {
-                Message::write(SIGNED, KEY, b"new")
-                    .epoch(Epoch::new(9, 5))
-                    .flags(Flags::GRANT)
+                Message::write(SIGNED, KEY, b"new").epoch(Epoch::new(9, 5)).flags(Flags::GRANT)
             },
             then: Forwarded,
             counts: &["write", "write_invalidated", "pass_local"],
@@ -223,10 +213,7 @@ fn what_was_written_is_not_served() {
             name: "a forged write changes nothing",
             given: |w| {
                 w.cached(SIGNED, KEY, V128);
-                w.send_as(
-                    "bypass_bad_tag",
-                    Message::write(SIGNED, KEY, b"new").with_a_wrong_tag(),
-                );
+                w.send_as("bypass_bad_tag", Message::write(SIGNED, KEY, b"new").with_a_wrong_tag());
             },
             packet: |_| Message::read(SIGNED, KEY),
             then: Answered(V128),
@@ -371,13 +358,10 @@ fn invalidations_are_acknowledged_whosever_key_it_is() {
 fn a_flipped_bit_still_shows_behind_the_stamp() {
     fn flipped(w: &mut World) {
         w.cached(SIGNED, KEY, V128);
-        for write in [
-            Message::write(SIGNED, KEY, b"new"),
-            Message::write(SIGNED, KEY, b"new").over_ipv6(),
-        ] {
-            let run = w
-                .switch
-                .run(&write.clone().with_a_flipped_bit().frame().bytes(), None);
+        for write in
+            [Message::write(SIGNED, KEY, b"new"), Message::write(SIGNED, KEY, b"new").over_ipv6()]
+        {
+            let run = w.switch.run(&write.clone().with_a_flipped_bit().frame().bytes(), None);
             assert_eq!(run.moved.get("write_invalidated"), Some(&1));
             let seen = harness::SeenFrame::read(&run.frame);
             assert!(seen.is_err_and(|wrong| wrong.contains("UDP checksum")));

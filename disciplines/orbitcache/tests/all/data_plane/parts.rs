@@ -85,10 +85,7 @@ const SINGLE: &[Row] = &[
                 |o| o.send(grant_part(newest(&o.w), 4, PARTS[2]).version(78)),
                 &["grant_stale", "fetch_reply"],
             ),
-            (
-                |o| o.send(read_part(1, 4).version(78)),
-                &["bypass_part", "pass_local"],
-            ),
+            (|o| o.send(read_part(1, 4).version(78)), &["bypass_part", "pass_local"]),
             (|o| o.send(read_part(2, 4)), &["hit"]),
         ],
         answered: &[(2, PARTS[1])],
@@ -105,13 +102,7 @@ const SINGLE: &[Row] = &[
                     o.write(SIGNED);
                     o.send(late);
                 },
-                &[
-                    "write",
-                    "write_invalidated",
-                    "pass_local",
-                    "grant_stale",
-                    "fetch_reply",
-                ],
+                &["write", "write_invalidated", "pass_local", "grant_stale", "fetch_reply"],
             ),
             (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
         ],
@@ -126,10 +117,7 @@ const SINGLE: &[Row] = &[
             (|o| next_term(&o.w), &[]),
             (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
             (|o| o.w.outlive_lease(), &[]),
-            (
-                |o| o.send(read_part(2, 4)),
-                &["read_no_lease", "pass_local"],
-            ),
+            (|o| o.send(read_part(2, 4)), &["read_no_lease", "pass_local"]),
         ],
         answered: &[],
         left: 0,
@@ -165,10 +153,7 @@ const ALL: &[Row] = &[
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &[]),
-            (
-                |o| assert_eq!(o.told(), [(0, true), (4, true), (8, false)]),
-                &[],
-            ),
+            (|o| assert_eq!(o.told(), [(0, true), (4, true), (8, false)]), &[]),
         ],
         answered: &[(1, PARTS[0]), (1, PARTS[1]), (1, PARTS[2])],
         left: 0,
@@ -182,14 +167,8 @@ const ALL: &[Row] = &[
             (|o| part_to(o, ROTATING, 1), KEPT),
             (|o| o.send(read_all(ROTATING, 1).over_ipv6()), &["wake"]),
             (|o| o.send(read_all(ROTATING, 2).vlan(5)), &["wake"]),
-            (
-                |o| o.send(read_all(ROTATING, 3).sent_by(address(false, 9))),
-                &["wake"],
-            ),
-            (
-                |o| o.send(read_all(ROTATING, 4).signed_with(ALSO)),
-                &["wake"],
-            ),
+            (|o| o.send(read_all(ROTATING, 3).sent_by(address(false, 9))), &["wake"]),
+            (|o| o.send(read_all(ROTATING, 4).signed_with(ALSO)), &["wake"]),
             (Orbit::turn, &["hit_round"; 4]),
         ],
         answered: &[
@@ -252,10 +231,7 @@ const ALL: &[Row] = &[
             (|o| part_to(o, OPEN, 0), KEPT),
             (|o| part_to(o, OPEN, 1), KEPT),
             (|o| o.send(read_all(OPEN, 1)), &["hit"]),
-            (
-                |o| o.send(read_all(OPEN, 2).padded(1023)),
-                &["bypass_no_room", "pass_local"],
-            ),
+            (|o| o.send(read_all(OPEN, 2).padded(1023)), &["bypass_no_room", "pass_local"]),
         ],
         answered: &[(1, PARTS[0])],
         left: 0,
@@ -365,10 +341,7 @@ fn what_follows_is_of_one_version() {
 
 #[test]
 fn parts_of_another_grant_are_noticed() {
-    for (name, rows) in [
-        ("round_any_word", SINGLE),
-        ("serves_earlier_term", ALL_STALE),
-    ] {
+    for (name, rows) in [("round_any_word", SINGLE), ("serves_earlier_term", ALL_STALE)] {
         assert!(holds_with(None, rows));
         assert!(!holds_with(Some(name), rows), "{name}: nobody noticed");
     }

@@ -66,10 +66,7 @@ fn ask(ipv6: bool) -> u64 {
     }
     // A datagram may get lost where the machine has other things to do.
     println!("{again} reads were asked again");
-    assert!(
-        again <= ROUNDS * AT_ONCE / 100,
-        "{again} reads were asked again"
-    );
+    assert!(again <= ROUNDS * AT_ONCE / 100, "{again} reads were asked again");
     again
 }
 
@@ -107,12 +104,8 @@ fn wakeups(going: &RecirculationPorts) -> u64 {
         let ours = fars.iter().any(|far| name.starts_with(far));
         let status = std::fs::read_to_string(entry.path().join("status")).ok();
         let status = status.filter(|_| ours)?;
-        let switches = |line: &str| {
-            line.strip_prefix("voluntary_ctxt_switches:")?
-                .trim()
-                .parse()
-                .ok()
-        };
+        let switches =
+            |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
         status.lines().find_map(switches)
     };
     all.filter_map(of_thread).sum::<u64>()
@@ -137,10 +130,7 @@ fn goes_round(mode: Mode) {
         let here = || {
             let dataplane = w.switch.dataplane();
             let attached = dataplane.attach("in0", mode).expect("attaching");
-            let loops = Loops {
-                ports: 2,
-                cpu: Some(1),
-            };
+            let loops = Loops { ports: 2, cpu: Some(1) };
             let made = dataplane.recirculate(&[attached], &loops);
             assert!(made.expect("ports"));
             let going = RecirculationPorts::of(dataplane.home());
@@ -151,11 +141,7 @@ fn goes_round(mode: Mode) {
         let count = |name| w.switch.counters.get(name).expect("counters");
         println!(
             "{mode:?}: {:?}",
-            w.switch
-                .counts()
-                .iter()
-                .filter(|(_, n)| *n > 0)
-                .collect::<Vec<_>>()
+            w.switch.counts().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
         );
         assert!(count("wake") > 0 && count("hit_round") > ROUNDS);
         assert_eq!(count("round_gone"), 0);
@@ -189,10 +175,7 @@ fn without_a_port_reads_are_answered_from_the_cells() {
         let here = || {
             let dataplane = w.switch.dataplane();
             let attached = [dataplane.attach("in0", Mode::Generic).expect("attaching")];
-            let loops = Loops {
-                ports: 1,
-                cpu: None,
-            };
+            let loops = Loops { ports: 1, cpu: None };
             let made = dataplane.recirculate(&attached, &loops);
             assert!(made.expect("a port"));
             let near = RecirculationPorts::of(dataplane.home()).ports.remove(0);

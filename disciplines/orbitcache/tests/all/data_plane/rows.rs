@@ -58,10 +58,7 @@ fn reads_wake_wait_and_are_answered() {
             given: |w| w.cached(OPEN, KEY, V),
             steps: &[
                 (|o| o.send(read(OPEN, 1)), &["wake"]),
-                (
-                    |o| o.send(read(OPEN, 2).padded(V.len() - 1)),
-                    &["bypass_no_room", "pass_local"],
-                ),
+                (|o| o.send(read(OPEN, 2).padded(V.len() - 1)), &["bypass_no_room", "pass_local"]),
                 (Orbit::turn, &["recirculate"]),
             ],
             answered: &[(1, V)],
@@ -100,10 +97,7 @@ fn reads_wake_wait_and_are_answered() {
                 (|o| o.send(read(SIGNED, 3).vlan(100)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
                 (Orbit::turn, &["hit_round"]),
-                (
-                    |o| o.tags_are(&[CUSTOMER_TAG, PROVIDER_TAG, CUSTOMER_TAG]),
-                    &[],
-                ),
+                (|o| o.tags_are(&[CUSTOMER_TAG, PROVIDER_TAG, CUSTOMER_TAG]), &[]),
             ],
             answered: &[(1, V), (2, V), (3, V)],
             left: 1,
@@ -120,21 +114,9 @@ fn reads_wake_wait_and_are_answered() {
                 (|o| o.send(read(SIGNED, 6).over_ipv6()), &["wait"]),
                 (|o| o.send(read(SIGNED, 7).vlan(0x6007)), &["wait"]),
                 (|o| o.send(read(SIGNED, 8).over_ipv6().vlan(8)), &["wait"]),
-                (
-                    Orbit::turn,
-                    &["hit_round", "hit_round", "hit_round", "hit_round"],
-                ),
+                (Orbit::turn, &["hit_round", "hit_round", "hit_round", "hit_round"]),
             ],
-            answered: &[
-                (1, V),
-                (2, V),
-                (3, V),
-                (4, V),
-                (5, V),
-                (6, V),
-                (7, V),
-                (8, V),
-            ],
+            answered: &[(1, V), (2, V), (3, V), (4, V), (5, V), (6, V), (7, V), (8, V)],
             left: 4,
         },
         Row {
@@ -159,10 +141,7 @@ fn no_more_wait_than_may() {
             given: |w| w.cached(SIGNED, KEY, V),
             steps: &[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
-                (
-                    |o| (2..10).for_each(|n| o.send(read(SIGNED, n))),
-                    &["wait"; 8],
-                ),
+                (|o| (2..10).for_each(|n| o.send(read(SIGNED, n))), &["wait"; 8]),
                 (|o| o.send(read(SIGNED, 10)), &["wait_full", "pass_local"]),
                 (Orbit::turn, &["hit_round"]),
                 (|o| o.send(read(SIGNED, 11)), &["wait"]),
@@ -176,10 +155,7 @@ fn no_more_wait_than_may() {
             given: |w| w.cached(NARROW, KEY, V),
             steps: &[
                 (|o| o.send(read(NARROW, 1)), &["wake"]),
-                (
-                    |o| (2..4).for_each(|n| o.send(read(NARROW, n))),
-                    &["wait"; 2],
-                ),
+                (|o| (2..4).for_each(|n| o.send(read(NARROW, n))), &["wait"; 2]),
                 (|o| o.send(read(NARROW, 4)), &["wait_full", "pass_local"]),
             ],
             answered: &[(1, V)],
@@ -213,16 +189,8 @@ fn more_items_than_go_round() {
     let mut read_all = |times: u64| {
         for number in 0..ITEMS {
             // Those first that were read last: nothing is lost that was just seen.
-            let number = if times > 1 {
-                ITEMS - 1 - number
-            } else {
-                number
-            };
-            o.send(
-                Message::read(SIGNED, &key(number))
-                    .padded(8)
-                    .numbered(number),
-            );
+            let number = if times > 1 { ITEMS - 1 - number } else { number };
+            o.send(Message::read(SIGNED, &key(number)).padded(8).numbered(number));
         }
         let names = ["wake", "wait", "wait_full", "round_lost"];
         let [wake, wait, full, lost] = names.map(|name| o.count(name));
@@ -230,10 +198,7 @@ fn more_items_than_go_round() {
         (wake - lost, wait, full + lost)
     };
     let (wake, _, full) = read_all(1);
-    assert!(
-        wake <= GO_ROUND && full >= ITEMS - GO_ROUND,
-        "{wake} go round"
-    );
+    assert!(wake <= GO_ROUND && full >= ITEMS - GO_ROUND, "{wake} go round");
     let (_, wait, _) = read_all(2);
     assert!(wait > 0);
     // All that goes round is lost; after a while the places are the next ones'.
@@ -241,11 +206,7 @@ fn more_items_than_go_round() {
     o.wait(45);
     let before = o.count("wake");
     for number in (0..ITEMS).rev() {
-        o.send(
-            Message::read(SIGNED, &key(number))
-                .padded(8)
-                .numbered(number),
-        );
+        o.send(Message::read(SIGNED, &key(number)).padded(8).numbered(number));
     }
     assert!(o.count("wake") > before + GO_ROUND / 2);
 }
@@ -264,10 +225,7 @@ const STALE: &[Row] = &[
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (|o| o.send(read(SIGNED, 3)), &["read_invalid", "pass_local"]),
             (Orbit::turn, &["round_stale"]),
         ],
@@ -280,14 +238,8 @@ const STALE: &[Row] = &[
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
-            (
-                |o| o.send(grant(&o.w, SIGNED, NEW)),
-                &["grant_installed", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
+            (|o| o.send(grant(&o.w, SIGNED, NEW)), &["grant_installed", "pass_local"]),
             (|o| o.send(read(SIGNED, 3)), &["wake"]),
             (Orbit::turn, &["round_stale", "hit_round"]),
             (Orbit::turn, &["recirculate"]),
@@ -300,10 +252,7 @@ const STALE: &[Row] = &[
         given: |w| w.cached(RESTLESS, KEY, V),
         steps: &[
             (|o| o.send(read(RESTLESS, 1)), &["wake"]),
-            (
-                |o| o.write(RESTLESS),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(RESTLESS), &["write", "write_invalidated", "pass_local"]),
             (Orbit::turns, &["round_stale"]),
         ],
         answered: &[(1, V)],
@@ -409,10 +358,7 @@ const STALE: &[Row] = &[
         given: |w| w.cached(SIGNED, KEY, V),
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
-            (
-                |o| o.send(read(SIGNED, 2).hash_of(b"another key")),
-                &["miss", "pass_local"],
-            ),
+            (|o| o.send(read(SIGNED, 2).hash_of(b"another key")), &["miss", "pass_local"]),
             (|o| o.send(read(SIGNED, 3)), &["wait"]),
             (Orbit::turn, &["hit_round"]),
         ],
@@ -425,10 +371,7 @@ const STALE: &[Row] = &[
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (Orbit::turn, &["round_stale"]),
             (
                 |o| o.send(o.w.grant(SIGNED, KEY, NEW)),
@@ -448,18 +391,12 @@ const STALE: &[Row] = &[
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (
                 |o| o.send(o.w.grant(SIGNED, KEY, NEW)),
                 &["grant_installed", "wake_grant", "recirculate"],
             ),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (Orbit::turn, &["round_stale", "round_stale"]),
         ],
         answered: &[(1, V)],
@@ -471,10 +408,7 @@ const STALE: &[Row] = &[
         steps: &[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
-            (
-                |o| o.write(SIGNED),
-                &["write", "write_invalidated", "pass_local"],
-            ),
+            (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (
                 |o| o.send(o.w.grant(SIGNED, KEY, NEW)),
                 &["grant_installed", "wake_grant", "recirculate"],
@@ -495,11 +429,7 @@ fn nothing_stale_is_served() {
 #[test]
 fn broken_rules_are_noticed() {
     let of_rounds = ["round_any_word", "round_any_generation"];
-    let of_all = [
-        "serves_earlier_term",
-        "serves_without_lease",
-        "serves_expired",
-    ];
+    let of_all = ["serves_earlier_term", "serves_without_lease", "serves_expired"];
     assert!(holds_with(None, STALE));
     for name in of_rounds.into_iter().chain(of_all) {
         assert!(!holds_with(Some(name), STALE), "{name}: nobody noticed");

@@ -43,28 +43,18 @@ pub const PROVIDER_TAG: [u8; 2] = [0x88, 0xa8];
 const NEVER_PARKS: u32 = 0xff_ffff;
 
 pub fn world() -> World {
-    let object = Object {
-        number: ORBITCACHE,
-        ..Object::of(&orbitcache::REGISTRATION, Sizes { pages: 4 })
-    };
-    let with = |id, orbit| TenantEntry {
-        parameters: [u32::MAX >> 8, orbit],
-        ..tenant(id, ORBITCACHE)
-    };
+    let object =
+        Object { number: ORBITCACHE, ..Object::of(&orbitcache::REGISTRATION, Sizes { pages: 4 }) };
+    let with =
+        |id, orbit| TenantEntry { parameters: [u32::MAX >> 8, orbit], ..tenant(id, ORBITCACHE) };
     let tenants = [
         with(OPEN, 0),
         with(SIGNED, 0),
         with(OTHER, 0),
         with(RESTLESS, NEVER_PARKS),
         with(NARROW, 2 << 24),
-        TenantEntry {
-            also_secret: ALSO,
-            ..with(ROTATING, 0)
-        },
-        TenantEntry {
-            write_back: true,
-            ..with(LENDS, 0)
-        },
+        TenantEntry { also_secret: ALSO, ..with(ROTATING, 0) },
+        TenantEntry { write_back: true, ..with(LENDS, 0) },
         tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
     ];
     World::new(&[object], &tenants)
@@ -249,11 +239,7 @@ fn check_answer(asked: &Message, frame: &[u8], value: &[u8]) {
         value_len: value.len() as u16,
         version: 77,
         expiry_ms: is.expiry_ms,
-        total: if value.len() == V.len() || is.total == 0 {
-            0
-        } else {
-            LARGE
-        },
+        total: if value.len() == V.len() || is.total == 0 { 0 } else { LARGE },
         tag: is.tag,
         ..was
     };

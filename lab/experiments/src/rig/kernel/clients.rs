@@ -28,10 +28,7 @@ impl Group {
         command: &str,
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
-        Ok(Group {
-            process: SteeredProcess::start(lab, seat, command, config)?,
-            last: "0".into(),
-        })
+        Ok(Group { process: SteeredProcess::start(lab, seat, command, config)?, last: "0".into() })
     }
 }
 

@@ -43,8 +43,7 @@ impl<'a> Console<'a> {
     /// What it had to say.
     pub fn ask_at(&self, host: &str, arguments: &[&str]) -> anyhow::Result<Value> {
         let words = roles::ask(arguments);
-        self.run(host, &words)
-            .with_context(|| format!("{host}: `{}`", words.join(" ")))
+        self.run(host, &words).with_context(|| format!("{host}: `{}`", words.join(" ")))
     }
 
     /// The status of the controller that leads: standbys have one too, which says nothing of
@@ -105,11 +104,8 @@ impl<'a> Console<'a> {
         tenant: &TenantSpec,
         clients: &[Ipv4Addr],
     ) -> anyhow::Result<Value> {
-        let (id, quota, rate) = (
-            tenant.id.to_string(),
-            tenant.quota.to_string(),
-            tenant.rate.to_string(),
-        );
+        let (id, quota, rate) =
+            (tenant.id.to_string(), tenant.quota.to_string(), tenant.rate.to_string());
         let clients: Vec<String> = clients.iter().map(Ipv4Addr::to_string).collect();
         let clients = clients.join(",");
         let borrows = tenant.borrows.to_string();
@@ -117,9 +113,7 @@ impl<'a> Console<'a> {
             0 => "0".into(),
             ms => format!("{ms}ms"),
         };
-        let mut words = vec![
-            "tenant", "create", "--id", &id, "--reuse", "--quota", &quota,
-        ];
+        let mut words = vec!["tenant", "create", "--id", &id, "--reuse", "--quota", &quota];
         words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
         words.extend(["--rate", &rate, "--over-rate", "drop"]);
         words.extend(["--discipline", &tenant.discipline]);
@@ -127,11 +121,8 @@ impl<'a> Console<'a> {
             words.extend(["--clients", &clients]);
         }
         words.extend(["--write-back", &write_back]);
-        let options: Vec<String> = tenant
-            .options
-            .iter()
-            .map(|(name, number)| format!("{name}={number}"))
-            .collect();
+        let options: Vec<String> =
+            tenant.options.iter().map(|(name, number)| format!("{name}={number}")).collect();
         words.extend(options.iter().flat_map(|option| ["--option", option]));
         self.ask(&words)
     }

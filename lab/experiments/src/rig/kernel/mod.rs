@@ -82,16 +82,11 @@ impl Kernel {
         let space = self.lab.namespace(node);
         let name = format!("{node}-{process}");
         let log = self.lab.dir().join(format!("{name}.log"));
-        interrupt::wait_for(
-            &format!("{name}: port {port}"),
-            Duration::from_secs(20),
-            || {
-                ensure!(self.lab.is_running(&name), "{name} ended");
-                let connect =
-                    || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(1)).is_ok());
-                Ok(namespace::within(&space, connect)?.then_some(()))
-            },
-        )
+        interrupt::wait_for(&format!("{name}: port {port}"), Duration::from_secs(20), || {
+            ensure!(self.lab.is_running(&name), "{name} ended");
+            let connect = || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(1)).is_ok());
+            Ok(namespace::within(&space, connect)?.then_some(()))
+        })
         .with_context(|| format!("log {}:\n{}", log.display(), tail(&log)))
     }
 }
@@ -126,8 +121,7 @@ impl Machines for Kernel {
     fn has_loaded(&self, switch: &str) -> bool {
         let said = self.said(switch, "agent");
         let from = self.said_from.get(switch).copied().unwrap_or(0);
-        said.get(from..)
-            .is_some_and(|said| said.contains("serving;"))
+        said.get(from..).is_some_and(|said| said.contains("serving;"))
     }
 
     fn is_running(&mut self, node: &str, role: &str) -> bool {
@@ -187,10 +181,7 @@ impl Machines for Kernel {
         let last = log.lines().last().unwrap_or_default();
         let counts: [Value; 2] = serde_json::from_str(last)
             .with_context(|| format!("what became of link {number}'s frames: {log:?}"))?;
-        Ok(counts
-            .iter()
-            .filter_map(|way| way["swallowed"].as_u64())
-            .sum())
+        Ok(counts.iter().filter_map(|way| way["swallowed"].as_u64()).sum())
     }
 
     fn manage_routes(&self) -> anyhow::Result<()> {
@@ -235,9 +226,7 @@ impl Machines for Kernel {
     fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
         let (id, quota) = (id.to_string(), quota.to_string());
         let policy = policy.name();
-        let words = [
-            "tenant", "change", &id, "--quota", &quota, "--policy", policy,
-        ];
+        let words = ["tenant", "change", &id, "--quota", &quota, "--policy", policy];
         self.console().ask(&words).map(drop)
     }
 

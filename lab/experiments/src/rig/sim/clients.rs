@@ -62,9 +62,7 @@ impl Records for Group {
             let mut world = self.world.borrow_mut();
             let deadline_ns = world.now_ns() + END_NS;
             world.run_while(LOOK_NS, |world| {
-                let is_over = world
-                    .get::<ClientsHost>(process)
-                    .is_none_or(ClientsHost::is_over);
+                let is_over = world.get::<ClientsHost>(process).is_none_or(ClientsHost::is_over);
                 world.now_ns() < deadline_ns && !is_over
             });
         }

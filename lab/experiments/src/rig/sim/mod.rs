@@ -115,10 +115,8 @@ impl Sim {
         ask: impl FnOnce(&mut Core, RequestOrigin<'_>) -> Result<R, Refusal>,
     ) -> anyhow::Result<R> {
         let process = self.controller()?;
-        let asked = self
-            .world
-            .borrow_mut()
-            .with(process, |host: &mut ControlHost, io| host.ask(io, ask));
+        let asked =
+            self.world.borrow_mut().with(process, |host: &mut ControlHost, io| host.ask(io, ask));
         let answer = asked.context("no controller runs")??;
         let is_written = || {
             let world = self.world.borrow();
@@ -162,16 +160,9 @@ impl Machines for Sim {
         let mut world = self.world.borrow_mut();
         world.start(process)?;
         // Of what may be otherwise than planned, a simulated role knows this.
-        if let Role::Store(Store {
-            rate_later: Some(later),
-            ..
-        }) = &seated.role
-        {
+        if let Role::Store(Store { rate_later: Some(later), .. }) = &seated.role {
             world.with(process, |store: &mut StoreHost, _| {
-                store.change_pace(RateChange {
-                    after_s: later.0,
-                    requests_per_s: later.1,
-                })
+                store.change_pace(RateChange { after_s: later.0, requests_per_s: later.1 })
             });
         }
         Ok(())
@@ -238,8 +229,7 @@ impl Machines for Sim {
     }
 
     fn manage_routes(&self) -> anyhow::Result<()> {
-        self.ask(|core, asked| Ok(core.manage_routes(asked, true)))
-            .map(drop)
+        self.ask(|core, asked| Ok(core.manage_routes(asked, true))).map(drop)
     }
 
     fn links(&self) -> anyhow::Result<Vec<types::LinkView>> {
@@ -255,10 +245,7 @@ impl Machines for Sim {
     }
 
     fn pages(&self) -> anyhow::Result<Vec<PageRow>> {
-        let all = PageFilter {
-            limit: usize::MAX,
-            ..PageFilter::default()
-        };
+        let all = PageFilter { limit: usize::MAX, ..PageFilter::default() };
         carried(self.look(|core| core.view().pages(all))??)
     }
 
@@ -273,10 +260,7 @@ impl Machines for Sim {
 
     fn switch_counters(&self, switch: &str) -> anyhow::Result<Value> {
         let named = self.world.borrow().counters(self.machine(switch)?)?;
-        Ok(named
-            .into_iter()
-            .map(|(name, count)| (name.to_owned(), Value::from(count)))
-            .collect())
+        Ok(named.into_iter().map(|(name, count)| (name.to_owned(), Value::from(count))).collect())
     }
 
     fn rounds(&self, switch: &str) -> Option<RoundCounts> {
@@ -321,8 +305,7 @@ impl Machines for Sim {
             policy: Some(carried(policy)?),
             ..types::TenantChange::default()
         };
-        self.ask(|core, asked| core.change_tenant(asked, id, change))
-            .map(drop)
+        self.ask(|core, asked| core.change_tenant(asked, id, change)).map(drop)
     }
 
     fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {

@@ -27,11 +27,8 @@ pub(super) fn of(
         let found = sites.iter().position(|site| site.name == name);
         found.with_context(|| format!("{name}: a link's end that is no machine"))
     };
-    let controllers: Vec<usize> = plan
-        .nodes_of("control")
-        .iter()
-        .map(|name| place(name))
-        .collect::<anyhow::Result<_>>()?;
+    let controllers: Vec<usize> =
+        plan.nodes_of("control").iter().map(|name| place(name)).collect::<anyhow::Result<_>>()?;
     let mut machines = vec![];
     for (at, site) in sites.iter().enumerate() {
         let roles = site.roles.iter().map(|seated| role(seated, &controllers));
@@ -107,10 +104,7 @@ fn role(seated: &SeatedRole, controllers: &[usize]) -> anyhow::Result<Role> {
     let name = seated.role.name();
     Ok(match &seated.role {
         roles::Role::Store(store) => {
-            ensure!(
-                store.backend.is_none(),
-                "a simulated store has no other server behind it"
-            );
+            ensure!(store.backend.is_none(), "a simulated store has no other server behind it");
             Role::Store(StoreSpec {
                 control: follows(store.control.is_some()),
                 populate: store.populate.as_ref().map(populate).transpose()?,
@@ -154,9 +148,6 @@ fn populate((keys, lengths): &(usize, String)) -> anyhow::Result<(u64, Lengths)>
 
 fn no_options(role: &str, options: &[String]) -> anyhow::Result<()> {
     let given = options.join(" ");
-    ensure!(
-        options.is_empty(),
-        "{role}: a simulated one has no command line ({given})"
-    );
+    ensure!(options.is_empty(), "{role}: a simulated one has no command line ({given})");
     Ok(())
 }

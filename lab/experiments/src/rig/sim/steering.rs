@@ -67,11 +67,7 @@ impl<G: LoadProcess> Steering<G> {
         seat: &Seat,
         make: Maker,
     ) -> anyhow::Result<Steering<G>> {
-        Ok(Steering {
-            process: start(&world, seat, make)?,
-            world,
-            of: PhantomData,
-        })
+        Ok(Steering { process: start(&world, seat, make)?, world, of: PhantomData })
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut G, &mut Io<'_>) -> R) -> anyhow::Result<R> {
@@ -86,8 +82,7 @@ impl<G: LoadProcess> Driver<G::Phase, G::Result> for Steering<G> {
     }
 
     fn poll(&mut self) -> anyhow::Result<Option<G::Result>> {
-        self.with(|generator, _| generator.take_result())?
-            .transpose()
+        self.with(|generator, _| generator.take_result())?.transpose()
     }
 
     fn finish(&mut self) -> anyhow::Result<G::Result> {

@@ -22,10 +22,7 @@ fn use_it(rack: &Rack, stored: impl Fn() -> Option<String>) {
     rack.set("client1", "fruit", "apple");
     assert_eq!(stored().as_deref(), Some("apple"));
     assert_eq!(rack.get("client2", "fruit").value.as_deref(), Some("apple"));
-    assert_eq!(
-        rack.until_cached("client2", "fruit").value.as_deref(),
-        Some("apple")
-    );
+    assert_eq!(rack.until_cached("client2", "fruit").value.as_deref(), Some("apple"));
     rack.set("client2", "fruit", "pear");
     assert_eq!(rack.get("client1", "fruit").value.as_deref(), Some("pear"));
     assert_eq!(stored().as_deref(), Some("pear"));

@@ -35,10 +35,7 @@ impl Drop for DetachedLab {
 
 fn complaint(output: Output) -> String {
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        !output.status.success() && said.lines().count() == 1,
-        "{said}"
-    );
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
     said
 }
 
@@ -64,10 +61,7 @@ fn what_lab_up_suggests_works_as_it_stands() {
     let output = up.exec("client2", &["sh", "-c", &script]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "hello\n");
     // The exit status is the command's own.
-    assert_eq!(
-        up.exec("client1", &["sh", "-c", "exit 7"]).status.code(),
-        Some(7)
-    );
+    assert_eq!(up.exec("client1", &["sh", "-c", "exit 7"]).status.code(), Some(7));
 
     let said = complaint(up.exec("client9", &["true"]));
     assert!(
@@ -77,15 +71,9 @@ fn what_lab_up_suggests_works_as_it_stands() {
     let said = complaint(up.exec("client1", &["no-such-program"]));
     assert!(said.contains("no-such-program"), "{said}");
     let said = complaint(typed(&["up", "rack", "--name", &name]));
-    assert!(
-        said.contains("one already") && said.contains(&format!("--name {name}")),
-        "{said}"
-    );
+    assert!(said.contains("one already") && said.contains(&format!("--name {name}")), "{said}");
     let said = complaint(typed(&["up", "no-such-topology"]));
-    assert!(
-        said.contains("no-such-topology") && said.contains("rack"),
-        "{said}"
-    );
+    assert!(said.contains("no-such-topology") && said.contains("rack"), "{said}");
 
     let output = typed(&suggested[5]);
     assert!(output.status.success(), "{output:?}");
@@ -105,10 +93,7 @@ fn with_several_labs_one_has_to_be_named() {
         }
     }
     let list = String::from_utf8(typed(&["list"]).stdout).unwrap();
-    assert!(
-        list.contains(&first.0) && list.contains(&second.0),
-        "{list}"
-    );
+    assert!(list.contains(&first.0) && list.contains(&second.0), "{list}");
     assert!(first.exec("server", &["true"]).status.success());
     assert!(second.exec("server", &["true"]).status.success());
 }

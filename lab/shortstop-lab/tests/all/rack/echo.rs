@@ -24,9 +24,7 @@ pub struct Echo {
 impl Echo {
     pub fn start(space: &str, address: SocketAddr) -> Echo {
         let socket = within(space, || Ok(UdpSocket::bind(address)?)).expect("a free port");
-        socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .expect("a valid timeout");
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a valid timeout");
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -37,10 +35,7 @@ impl Echo {
                 }
             }
         });
-        Echo {
-            stop,
-            thread: Some(thread),
-        }
+        Echo { stop, thread: Some(thread) }
     }
 }
 
@@ -66,9 +61,7 @@ impl Caller {
             Ok(socket)
         });
         let socket = made.expect("a socket");
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a valid timeout");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
         Caller { socket, number: 0 }
     }
 
@@ -83,10 +76,7 @@ impl Caller {
             .socket
             .recv(&mut back)
             .unwrap_or_else(|e| panic!("datagram {} of {len} bytes was lost: {e}", self.number));
-        assert!(
-            back[..got] == sent,
-            "datagram of {len} bytes came back as {got} others"
-        );
+        assert!(back[..got] == sent, "datagram of {len} bytes came back as {got} others");
     }
 }
 
@@ -106,9 +96,7 @@ impl Noise {
 
 /// FNV-1a.
 fn checksum(sum: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(sum, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Sends `len` bytes by TCP from one host to another and compares what arrived.
@@ -132,34 +120,20 @@ pub fn stream(from: &str, to: &str, address: SocketAddr, len: usize) {
     });
     let connect = || Ok(TcpStream::connect_timeout(&address, PATIENCE)?);
     let mut stream = within(from, connect).expect("a connection");
-    stream
-        .set_write_timeout(Some(PATIENCE))
-        .expect("a valid timeout");
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("a valid timeout");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a valid timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
     let (mut noise, mut sum, mut left) = (Noise(88_172_645_463_325_252), 0, len);
     let mut buffer = vec![0; 1 << 16];
     while left > 0 {
         let now = left.min(buffer.len());
         noise.fill(&mut buffer[..now]);
         sum = checksum(sum, &buffer[..now]);
-        stream
-            .write_all(&buffer[..now])
-            .expect("the stream goes on");
+        stream.write_all(&buffer[..now]).expect("the stream goes on");
         left -= now;
     }
-    stream
-        .shutdown(std::net::Shutdown::Write)
-        .expect("the end is sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("the end is sent");
     let mut answer = [0; 8];
-    stream
-        .read_exact(&mut answer)
-        .expect("the checksum comes back");
+    stream.read_exact(&mut answer).expect("the checksum comes back");
     assert_eq!(receiver.join().expect("no panic").expect("received"), len);
-    assert_eq!(
-        u64::from_le_bytes(answer),
-        sum,
-        "{address}: other bytes arrived"
-    );
+    assert_eq!(u64::from_le_bytes(answer), sum, "{address}: other bytes arrived");
 }

@@ -21,9 +21,7 @@ const KEY: &str = "key0000000000003";
 fn wait_longer_than_a_lease(rack: &Rack) {
     // Renewed three times per lease.
     let goal = rack.count("lease_renewed") + 6;
-    until("renewed leases", || {
-        (rack.count("lease_renewed") >= goal).then_some(())
-    });
+    until("renewed leases", || (rack.count("lease_renewed") >= goal).then_some(()));
 }
 
 #[test]
@@ -104,15 +102,9 @@ fn detach_removes_everything_and_traffic_flows_on() {
     let reader = rack.keep_reading("client1", KEY, patient());
     reader.wait_for_hits(20);
     rack.kill("switch", "agent");
-    assert!(
-        pins.exists() && links(&rack).contains("xdp"),
-        "it goes on by itself"
-    );
+    assert!(pins.exists() && links(&rack).contains("xdp"), "it goes on by itself");
 
-    let said = rack.done(
-        "switch",
-        &["shortstop", "switch", "detach", "--name", &rack.switch()],
-    );
+    let said = rack.done("switch", &["shortstop", "switch", "detach", "--name", &rack.switch()]);
     for interface in ["eth0", "eth1", "eth2"] {
         assert!(said.contains(interface), "{said}");
     }
@@ -120,17 +112,12 @@ fn detach_removes_everything_and_traffic_flows_on() {
     assert!(!links(&rack).contains("xdp"), "{}", links(&rack));
     reader.wait_for_reads(100);
     // The store waits for the lease of a switch that does not answer any more before it writes.
-    let version = until("a write", || {
-        rack.try_set("client2", KEY, "past no switch", &[]).ok()
-    });
+    let version = until("a write", || rack.try_set("client2", KEY, "past no switch", &[]).ok());
     reader.expect_version(version);
     reader.wait_for_reads(20);
     reader.finish();
     assert!(!rack.get("client1", KEY).from_switch);
-    rack.done(
-        "client1",
-        &["ping", "-c", "2", "-i", "0.2", "-w", "60", SERVER],
-    );
+    rack.done("client1", &["ping", "-c", "2", "-i", "0.2", "-w", "60", SERVER]);
 
     // And it can begin anew.
     rack.start_again("switch", "agent");
@@ -154,9 +141,7 @@ fn a_soft_switch_ends_with_its_agent_and_traffic_flows_on() {
         assert!(said.contains("no switch"), "{said}");
         reader.wait_for_reads(50);
         // The store waits for the lease of a switch that does not answer any more before it writes.
-        let version = until("a write", || {
-            rack.try_set("client2", KEY, "past no switch", &[]).ok()
-        });
+        let version = until("a write", || rack.try_set("client2", KEY, "past no switch", &[]).ok());
         reader.expect_version(version);
         reader.wait_for_reads(20);
         rack.start_again("switch", "agent");
@@ -170,9 +155,7 @@ fn reads_go_on_without_the_controller_and_its_successor_continues(kind: Kind) {
     let mut rack = Rack::up(kind);
     rack.until_cached("client1", KEY);
     let items = until("the controller knows of the item", || {
-        rack.control_status()?["items"]
-            .as_u64()
-            .filter(|items| *items > 0)
+        rack.control_status()?["items"].as_u64().filter(|items| *items > 0)
     });
     let reader = rack.keep_reading("client1", KEY, patient());
     reader.wait_for_hits(50);
@@ -186,9 +169,7 @@ fn reads_go_on_without_the_controller_and_its_successor_continues(kind: Kind) {
     rack.start_again("switch", "control");
     // What it knows is what the switch tells that it holds.
     until("the switch is back with its items", || {
-        let status = rack
-            .control_status()
-            .filter(|status| status["attached"] == true)?;
+        let status = rack.control_status().filter(|status| status["attached"] == true)?;
         status["items"].as_u64().filter(|now| *now >= items)
     });
     assert!(rack.count("items") >= items);
@@ -209,62 +190,35 @@ fn a_store_that_restarts_takes_writes_again_and_nothing_stale_is_served(kind: Ki
 
     rack.kill("server", "store");
     // The copies may be served until the lease is over; then there is an error, not silence.
-    let ask = [
-        "shortstop",
-        "get",
-        "--json",
-        "--timeout",
-        "300ms",
-        "--cluster",
-        &cluster,
-        "old1",
-    ];
+    let ask = ["shortstop", "get", "--json", "--timeout", "300ms", "--cluster", &cluster, "old1"];
     let error = until("the lease is over", || {
         let output = rack.run("client1", &ask);
         if !output.status.success() {
             return Some(String::from_utf8(output.stderr).unwrap());
         }
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            said.contains("first life") && said.contains("switch"),
-            "{said}"
-        );
+        assert!(said.contains("first life") && said.contains("switch"), "{said}");
         None
     });
     assert!(error.contains(SERVER), "{error}");
     let error = rack.try_set("client1", "old1", "x", &[]).unwrap_err();
-    assert!(
-        error.contains(SERVER) && error.contains("outcome unknown"),
-        "{error}"
-    );
+    assert!(error.contains(SERVER) && error.contains("outcome unknown"), "{error}");
 
     rack.start_again("server", "store");
     // Reads are answered from the beginning; writes once every copy of the first life has expired.
     let populated = rack.get("client2", "key0000000000500").value.unwrap();
     assert_eq!(populated, "key0000000000500".repeat(8));
     let version = until("the store takes writes", || {
-        rack.try_set("client1", "old1", "from the second life", &[])
-            .ok()
+        rack.try_set("client1", "old1", "from the second life", &[]).ok()
     });
     for host in ["client1", "client2"] {
         let got = rack.get(host, "old1");
         assert_eq!(got.value.as_deref(), Some("from the second life"));
         assert_eq!(got.version, version);
-        assert_eq!(
-            rack.get(host, "old2").value,
-            None,
-            "a copy of the first life"
-        );
-        assert_eq!(
-            rack.get(host, KEY).value.unwrap(),
-            KEY.repeat(8),
-            "a copy of the first life"
-        );
+        assert_eq!(rack.get(host, "old2").value, None, "a copy of the first life");
+        assert_eq!(rack.get(host, KEY).value.unwrap(), KEY.repeat(8), "a copy of the first life");
     }
-    for (key, value) in [
-        ("old1", "from the second life".into()),
-        (KEY, KEY.repeat(8)),
-    ] {
+    for (key, value) in [("old1", "from the second life".into()), (KEY, KEY.repeat(8))] {
         assert_eq!(rack.until_cached("client2", key).value, Some(value));
     }
     assert_eq!(rack.get("client1", "old2").value, None);

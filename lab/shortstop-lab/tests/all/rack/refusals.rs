@@ -24,10 +24,7 @@ fn check(rack: &Rack, name: &str, cases: &[Case]) {
         }
         let said = rack.refused("switch", &words);
         for part in *expected {
-            assert!(
-                said.contains(part),
-                "{typed}: {part:?} is missing in {said}"
-            );
+            assert!(said.contains(part), "{typed}: {part:?} is missing in {said}");
         }
         let pins = Path::new("/sys/fs/bpf/shortstop").join(name);
         assert!(!pins.exists(), "{typed}: {} is left behind", pins.display());
@@ -53,31 +50,15 @@ fn interfaces_that_cannot_be_used_are_refused() {
             ("--interface eth1", &["eth1", "1200", "1280"]),
             ("--interface eth0 --interface eth1", &["eth1", "MTU"]),
             ("--interface eth2", &["eth2", "XDP program"]),
-            (
-                "--interface eth0 --interface eth2",
-                &["eth2", "XDP program"],
-            ),
+            ("--interface eth0 --interface eth2", &["eth2", "XDP program"]),
             ("--interface lo --mode native", &["lo", "--mode generic"]),
-            (
-                "--interface eth0 --state-dir /proc/none",
-                &["/proc/none", "--state-dir"],
-            ),
+            ("--interface eth0 --state-dir /proc/none", &["/proc/none", "--state-dir"]),
         ],
     );
     let unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
-    let switch = [
-        "shortstop",
-        "switch",
-        "--interface",
-        "eth0",
-        "--name",
-        &name,
-    ];
+    let switch = ["shortstop", "switch", "--interface", "eth0", "--name", &name];
     let said = rack.refused("switch", &[&unprivileged[..], &switch].concat());
-    assert!(
-        said.contains("not permitted") && said.contains("root"),
-        "{said}"
-    );
+    assert!(said.contains("not permitted") && said.contains("root"), "{said}");
     assert!(!Path::new("/sys/fs/bpf/shortstop").join(&name).exists());
 }
 
@@ -87,34 +68,16 @@ fn a_switch_that_is_there_already_is_left_alone() {
     let rack = Rack::up(Kind::Kernel);
     rack.until_cached("client1", "key0000000000001");
     let other = format!("{}-other", rack.lab.name());
-    check(
-        &rack,
-        &other,
-        &[("--id 2 --interface eth0", &["eth0", "XDP program"])],
-    );
+    check(&rack, &other, &[("--id 2 --interface eth0", &["eth0", "XDP program"])]);
     // The same name: its agent still runs.
     let state = rack.lab.dir().join("agent").to_string_lossy().into_owned();
     let same = rack.switch();
-    let words = [
-        "shortstop",
-        "switch",
-        "--interface",
-        "eth0",
-        "--name",
-        &same,
-        "--state-dir",
-        &state,
-    ];
+    let words =
+        ["shortstop", "switch", "--interface", "eth0", "--name", &same, "--state-dir", &state];
     let said = rack.refused("switch", &words);
-    assert!(
-        said.contains(&same) && said.contains("another agent"),
-        "{said}"
-    );
+    assert!(said.contains(&same) && said.contains("another agent"), "{said}");
     assert!(rack.get("client1", "key0000000000001").from_switch);
-    assert_eq!(
-        rack.status()["interfaces"].as_array().map(Vec::len),
-        Some(3)
-    );
+    assert_eq!(rack.status()["interfaces"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -125,45 +88,22 @@ fn an_id_that_is_taken_is_reported_and_harms_nobody() {
     let two = "\"--interface\", \"eth0\", \"--interface\", \"eth2\"";
     let rack = Rack::with(Kind::Kernel, &[(all, two)]);
     rack.until_cached("client1", "key0000000000001");
-    let (name, log) = (
-        format!("{}-twin", rack.lab.name()),
-        rack.lab.dir().join("twin.log"),
-    );
+    let (name, log) = (format!("{}-twin", rack.lab.name()), rack.lab.dir().join("twin.log"));
     let state = rack.lab.dir().join("twin").to_string_lossy().into_owned();
-    let words = [
-        "shortstop",
-        "switch",
-        "--id",
-        "1",
-        "--interface",
-        "eth1",
-        "--name",
-        &name,
-    ];
+    let words = ["shortstop", "switch", "--id", "1", "--interface", "eth1", "--name", &name];
     let mut twin = rack.command("switch", &[&words[..], &["--state-dir", &state]].concat());
     let out = std::fs::File::create(&log).unwrap();
     let mut twin = twin.stdout(Stdio::null()).stderr(out).spawn().unwrap();
     let said = until("the twin's complaint", || {
         let text = std::fs::read_to_string(&log).unwrap();
-        text.lines()
-            .find(|line| line.contains("controller"))
-            .map(String::from)
+        text.lines().find(|line| line.contains("controller")).map(String::from)
     });
     let _ = twin.kill();
     let _ = twin.wait();
-    rack.done(
-        "switch",
-        &["shortstop", "switch", "detach", "--name", &name],
-    );
-    assert!(
-        said.contains("id 1") && said.contains(&rack.switch()),
-        "{said}"
-    );
+    rack.done("switch", &["shortstop", "switch", "detach", "--name", &name]);
+    assert!(said.contains("id 1") && said.contains(&rack.switch()), "{said}");
     assert!(rack.get("client1", "key0000000000001").from_switch);
-    assert_eq!(
-        rack.control_status().unwrap()["name"],
-        rack.switch().as_str()
-    );
+    assert_eq!(rack.control_status().unwrap()["name"], rack.switch().as_str());
 }
 
 #[test]
@@ -199,10 +139,7 @@ fn a_soft_switch_takes_two_capabilities_and_no_more() {
         let said = rack.refused("switch", &[&soft[..], &words].concat());
         assert!(said.contains(expected), "{said}");
     }
-    let said = rack.refused(
-        "switch",
-        &["shortstop", "switch", "detach", "--name", &same],
-    );
+    let said = rack.refused("switch", &["shortstop", "switch", "detach", "--name", &same]);
     assert!(said.contains(&same) && said.contains("is soft"), "{said}");
     assert!(rack.get("client1", "key0000000000001").from_switch);
 }
@@ -213,15 +150,7 @@ fn a_switch_in_the_kernel_is_not_soft_as_well() {
     let mut rack = Rack::up(Kind::Kernel);
     rack.kill("switch", "agent");
     let same = rack.switch();
-    let words = [
-        "shortstop",
-        "switch",
-        "--soft",
-        "--interface",
-        "eth0",
-        "--name",
-        &same,
-    ];
+    let words = ["shortstop", "switch", "--soft", "--interface", "eth0", "--name", &same];
     let said = rack.refused("switch", &words);
     assert!(said.contains(&same) && said.contains("detach"), "{said}");
     assert_eq!(rack.status()["mode"], "kernel");

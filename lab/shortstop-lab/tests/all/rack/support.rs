@@ -55,10 +55,7 @@ pub fn write_private(path: &Path, text: &str) {
 /// What makes the rack's switch a soft one.
 const SOFT: [(&str, &str); 2] = [
     ("\"--mode\", \"generic\"", "\"--soft\""),
-    (
-        "/sys/fs/bpf/shortstop/{lab}-switch",
-        "/run/shortstop/switch-{lab}-switch.sock",
-    ),
+    ("/sys/fs/bpf/shortstop/{lab}-switch", "/run/shortstop/switch-{lab}-switch.sock"),
 ];
 
 /// The rack's text with parts replaced; each part must be there.
@@ -66,10 +63,7 @@ pub fn rack_with(kind: Kind, changes: &[(&str, &str)]) -> String {
     let mut text = RACK.replace("100000:128", "1000:128");
     let soft: &[_] = if kind == Kind::Soft { &SOFT } else { &[] };
     for (from, to) in soft.iter().chain(changes) {
-        assert!(
-            text.contains(from),
-            "the rack has no {from:?} to be replaced"
-        );
+        assert!(text.contains(from), "the rack has no {from:?} to be replaced");
         text = text.replace(from, to);
     }
     text
@@ -92,26 +86,18 @@ impl Rack {
     pub fn build(kind: Kind, changes: &[(&str, &str)]) -> Rack {
         let topology = Topology::parse(&rack_with(kind, changes)).expect("a valid topology");
         let lab = Lab::create(&unique_name(), topology, false);
-        Rack {
-            lab: lab.unwrap_or_else(|e| panic!("{e:#}")),
-        }
+        Rack { lab: lab.unwrap_or_else(|e| panic!("{e:#}")) }
     }
 
     /// Starts the processes and waits until all of them do their work.
     pub fn start(&mut self) {
-        self.lab
-            .start_all(false)
-            .unwrap_or_else(|e| panic!("{e:#}"));
+        self.lab.start_all(false).unwrap_or_else(|e| panic!("{e:#}"));
         self.lab.settle().unwrap_or_else(|e| panic!("{e:#}"));
     }
 
     /// The cluster file.
     pub fn cluster(&self) -> String {
-        self.lab
-            .dir()
-            .join("cluster.toml")
-            .to_string_lossy()
-            .into_owned()
+        self.lab.dir().join("cluster.toml").to_string_lossy().into_owned()
     }
 
     /// The switch's name.
@@ -127,9 +113,7 @@ impl Rack {
 
     /// Runs a command on a host to its end.
     pub fn run(&self, host: &str, words: &[&str]) -> Output {
-        self.command(host, words)
-            .output()
-            .expect("the command can be started")
+        self.command(host, words).output().expect("the command can be started")
     }
 
     /// Runs a command that has to succeed; gives what it printed.
@@ -142,9 +126,7 @@ impl Rack {
     /// Runs a command that has to fail; gives its complaint, which is one line.
     pub fn refused(&self, host: &str, words: &[&str]) -> String {
         let mut child = self.command(host, words);
-        child
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::piped());
+        child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         let mut child = child.spawn().expect("the command can be started");
         let start = Instant::now();
         while child.try_wait().expect("a child").is_none() {
@@ -157,11 +139,7 @@ impl Rack {
         let output = child.wait_with_output().expect("a child");
         let said = String::from_utf8(output.stderr).expect("text");
         assert!(!output.status.success(), "{words:?} succeeded: {said}");
-        assert_eq!(
-            said.lines().count(),
-            1,
-            "{words:?}: one line is expected:\n{said}"
-        );
+        assert_eq!(said.lines().count(), 1, "{words:?}: one line is expected:\n{said}");
         said
     }
 
@@ -194,11 +172,7 @@ impl Rack {
         let options = [&["--timeout", "60s"], options].concat();
         let (json, output) = self.json(host, &self.shortstop("get", key, &options));
         assert!(json.is_object(), "get {key} on {host}: {output:?}");
-        assert_eq!(
-            output.status.success(),
-            !json["value"].is_null(),
-            "{output:?}"
-        );
+        assert_eq!(output.status.success(), !json["value"].is_null(), "{output:?}");
         ReadAnswer {
             value: json["value"].as_str().map(String::from),
             version: json["version"].as_u64().unwrap_or(0),
@@ -228,16 +202,13 @@ impl Rack {
 
     /// `shortstop set` that has to succeed.
     pub fn set(&self, host: &str, key: &str, value: &str) -> u64 {
-        self.try_set(host, key, value, &[])
-            .unwrap_or_else(|e| panic!("set {key} on {host}: {e}"))
+        self.try_set(host, key, value, &[]).unwrap_or_else(|e| panic!("set {key} on {host}: {e}"))
     }
 
     /// `shortstop delete`: whether there was such a key.
     pub fn delete(&self, host: &str, key: &str) -> bool {
         let (json, output) = self.json(host, &self.shortstop("delete", key, &[]));
-        json["deleted"]
-            .as_bool()
-            .unwrap_or_else(|| panic!("delete {key} on {host}: {output:?}"))
+        json["deleted"].as_bool().unwrap_or_else(|| panic!("delete {key} on {host}: {output:?}"))
     }
 
     /// Reads a key until the switch answers; gives that answer.
@@ -249,14 +220,7 @@ impl Rack {
 
     /// `shortstop switch status --json` of this rack's switch.
     pub fn status(&self) -> Value {
-        let words = [
-            "shortstop",
-            "switch",
-            "status",
-            "--json",
-            "--name",
-            &self.switch(),
-        ];
+        let words = ["shortstop", "switch", "status", "--json", "--name", &self.switch()];
         let all: Value = serde_json::from_str(&self.done("switch", &words)).expect("JSON");
         all[0].clone()
     }
@@ -265,9 +229,7 @@ impl Rack {
     pub fn count(&self, name: &str) -> u64 {
         let status = self.status();
         let value = status["counters"].get(name).unwrap_or(&status[name]);
-        value
-            .as_u64()
-            .unwrap_or_else(|| panic!("no {name} in {status}"))
+        value.as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
     /// The controller's word on the switch.
@@ -279,20 +241,13 @@ impl Rack {
 
     /// Restarts a process of the topology.
     pub fn start_again(&mut self, host: &str, process: &str) {
-        let spec = self
-            .lab
-            .spec(host, process)
-            .expect("a process of the topology");
-        self.lab
-            .start(host, &spec, false)
-            .unwrap_or_else(|e| panic!("{e:#}"));
+        let spec = self.lab.spec(host, process).expect("a process of the topology");
+        self.lab.start(host, &spec, false).unwrap_or_else(|e| panic!("{e:#}"));
     }
 
     /// Ends a process of the topology at once.
     pub fn kill(&mut self, host: &str, process: &str) {
-        self.lab
-            .stop(host, process, libc::SIGKILL)
-            .unwrap_or_else(|e| panic!("{e:#}"));
+        self.lab.stop(host, process, libc::SIGKILL).unwrap_or_else(|e| panic!("{e:#}"));
     }
 
     /// Starts reading a key on a host, again and again.
@@ -320,9 +275,7 @@ pub fn use_client<T: Send>(
 ) -> T {
     let cluster = wire::Cluster::parse(cluster).expect("a valid cluster file");
     let done = namespace::within(space, || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = Client::connect(&cluster, tenant, options).await?;
             Ok(work(client).await)
@@ -333,10 +286,7 @@ pub fn use_client<T: Send>(
 
 /// A client that never gives up within a test.
 pub fn patient() -> Options {
-    Options {
-        deadline: PATIENCE,
-        ..Options::default()
-    }
+    Options { deadline: PATIENCE, ..Options::default() }
 }
 
 /// A client that sends nothing twice, so that a single lost packet shows.
@@ -404,10 +354,7 @@ async fn read_on(client: &Client, key: &str, shared: &ReaderState) -> Result<u64
         let value = client.get(key).await.map_err(|e| e.to_string())?;
         let value = value.ok_or("the key has gone")?;
         if value.version < newest {
-            return Err(format!(
-                "stale: version {} after {newest} was written",
-                value.version
-            ));
+            return Err(format!("stale: version {} after {newest} was written", value.version));
         }
         shared.reads.fetch_add(1, SeqCst);
         shared.hits.fetch_add(value.from_switch.into(), SeqCst);

@@ -38,13 +38,9 @@ fn tenants_share_names_but_not_values(kind: Kind) {
         });
     }
     // One's write does not touch the other's copy.
-    rack.try_set("client1", "name", "seven's second", &seven)
-        .unwrap();
+    rack.try_set("client1", "name", "seven's second", &seven).unwrap();
     let got = rack.get_as("client2", "name", &eight);
-    assert_eq!(
-        (got.value.as_deref(), got.from_switch),
-        (Some("eight's"), true)
-    );
+    assert_eq!((got.value.as_deref(), got.from_switch), (Some("eight's"), true));
     let got = rack.get_as("client2", "name", &seven);
     assert_eq!(got.value.as_deref(), Some("seven's second"));
 
@@ -55,46 +51,22 @@ fn tenants_share_names_but_not_values(kind: Kind) {
         path.to_string_lossy().into_owned()
     };
     let wrong = file("wrong.toml", good.replace(SECRET, WRONG));
-    let open = file(
-        "open.toml",
-        good.replace("open_tenant = false", "open_tenant = true"),
-    );
+    let open = file("open.toml", good.replace("open_tenant = false", "open_tenant = true"));
     let cluster = rack.cluster();
     for (cluster, tenant, expected) in [
         (&wrong, "7", ["denies", "tenant 7", "its secret differs"]),
         (&open, "0", ["denies", "tenant 0", "switched off"]),
-        (
-            &cluster,
-            "0",
-            ["tenant 0", "open_tenant = false", "cluster file"],
-        ),
+        (&cluster, "0", ["tenant 0", "open_tenant = false", "cluster file"]),
         (&cluster, "9", ["tenant 9", "not in", "cluster file"]),
     ] {
-        let target = [
-            "--cluster",
-            cluster,
-            "--tenant",
-            tenant,
-            "--timeout",
-            "1500ms",
-        ];
-        for words in [
-            vec!["get", "name"],
-            vec!["set", "name", "stolen"],
-            vec!["delete", "name"],
-        ] {
+        let target = ["--cluster", cluster, "--tenant", tenant, "--timeout", "1500ms"];
+        for words in [vec!["get", "name"], vec!["set", "name", "stolen"], vec!["delete", "name"]] {
             let words = [&["shortstop"], &words[..], &target].concat();
             let said = rack.refused("client1", &words);
-            assert!(
-                expected.iter().all(|part| said.contains(part)),
-                "{words:?}: {said}"
-            );
+            assert!(expected.iter().all(|part| said.contains(part)), "{words:?}: {said}");
         }
     }
     // Nothing of that had an effect.
-    assert_eq!(
-        rack.get_as("client1", "name", &seven).value.as_deref(),
-        Some("seven's second")
-    );
+    assert_eq!(rack.get_as("client1", "name", &seven).value.as_deref(), Some("seven's second"));
     assert!(rack.count("bypass_bad_tag") > 0 && rack.count("bypass_unknown_tenant") > 0);
 }

@@ -28,9 +28,7 @@ fn lines_of(part: &str) -> Vec<&'static str> {
     let from = PAGE.find(&begin).expect("the part begins") + begin.len();
     let to = PAGE.find(&end).expect("the part ends");
     let lines = PAGE[from..to].lines();
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with("```"))
-        .collect()
+    lines.filter(|line| !line.is_empty() && !line.starts_with("```")).collect()
 }
 
 impl Rack {
@@ -75,18 +73,13 @@ impl Rack {
                 Some((id, (p["tenant"].as_u64()?, kind.to_string())))
             });
             let owners: BTreeMap<_, _> = owners.collect();
-            owners
-                .values()
-                .all(|(_, kind)| kind != "leaving")
-                .then_some(owners)
+            owners.values().all(|(_, kind)| kind != "leaving").then_some(owners)
         })
     }
 
     fn own(&self, tenant: u64) -> Vec<String> {
         let owners = self.owners();
-        let own = owners
-            .iter()
-            .filter(|(_, (of, kind))| *of == tenant && kind == "own");
+        let own = owners.iter().filter(|(_, (of, kind))| *of == tenant && kind == "own");
         own.map(|(page, _)| page.clone()).collect()
     }
 
@@ -103,14 +96,10 @@ impl Rack {
     fn tenant(&self, id: u32, options: &str) -> String {
         self.manage(&format!("tenant create --id {id} {options}"));
         let file = format!("{id}.toml");
-        self.typed(
-            "switch",
-            &format!("umask 077; shortstop tenant credentials {id} > {file}"),
-        );
+        self.typed("switch", &format!("umask 077; shortstop tenant credentials {id} > {file}"));
         let file = self.lab.dir().join(file).to_string_lossy().into_owned();
         until("the store follows the controller", || {
-            self.try_set("client1", "first", "1", &of(&file, &id.to_string()))
-                .ok()
+            self.try_set("client1", "first", "1", &of(&file, &id.to_string())).ok()
         });
         file
     }
@@ -134,9 +123,7 @@ fn every_line_of_the_operations_page_works_as_typed(kind: Kind) {
     let mut last = String::new();
     for line in lines_of("tenant's life") {
         // Clients' commands on a client, all others where the controller is.
-        let on_client = ["shortstop get", "shortstop set"]
-            .iter()
-            .any(|c| line.starts_with(c));
+        let on_client = ["shortstop get", "shortstop set"].iter().any(|c| line.starts_with(c));
         let host = if on_client { "client1" } else { "switch" };
         last = rack.typed(host, line);
     }
@@ -155,8 +142,7 @@ fn tenants_do_not_see_each_other_and_wrong_ones_never_touch_a_cache(kind: Kind) 
     let seven = rack.tenant(7, "--name shop --quota 8");
     let eight = rack.tenant(8, "--name blog --quota 2");
     for (file, id, value) in [(&seven, "7", "seven's"), (&eight, "8", "eight's")] {
-        rack.try_set("client1", "name", value, &of(file, id))
-            .unwrap();
+        rack.try_set("client1", "name", value, &of(file, id)).unwrap();
     }
     rack.until_cached_for(&seven, "7", "name", "seven's");
     rack.until_cached_for(&eight, "8", "name", "eight's");
@@ -207,15 +193,8 @@ fn old_and_new_secrets_work_until_a_rotation_is_finished(kind: Kind) {
     rack.try_set("client1", "k", "v", &of(&old, "7")).unwrap();
     rack.until_cached_for(&old, "7", "k", "v");
     rack.manage("tenant rotate 7");
-    rack.refuses(
-        "switch",
-        "shortstop tenant rotate 7",
-        &["tenant 7", "finish"],
-    );
-    rack.typed(
-        "switch",
-        "umask 077; shortstop tenant credentials 7 > new.toml",
-    );
+    rack.refuses("switch", "shortstop tenant rotate 7", &["tenant 7", "finish"]);
+    rack.typed("switch", "umask 077; shortstop tenant credentials 7 > new.toml");
     let new = rack.lab.dir().join("new.toml");
     let new = new.to_string_lossy();
     for file in [&*old, &*new] {
@@ -281,9 +260,7 @@ fn pages_stay_whose_they_were_over_restarts(kind: Kind) {
     // What is given on is cleared first.
     rack.manage("tenant change 7 --quota 1");
     rack.manage("tenant change 8 --quota 90");
-    until("the pages have moved", || {
-        (rack.own(8).len() == 90).then_some(())
-    });
+    until("the pages have moved", || (rack.own(8).len() == 90).then_some(()));
     assert_eq!(rack.own(7).len(), 1);
     rack.no_foreign_items();
     rack.until_cached_for(&eight, "8", "k", "8");
@@ -309,27 +286,12 @@ fn wrong_requests_are_refused_in_one_line_that_names_them() {
         ("page ask 99 1", &["no tenant 99"]),
         ("page return 99 1/1", &["no tenant 99"]),
         ("page list --switch 9", &["no switch 9"]),
-        (
-            "page ask 7 500",
-            &["tenant 7", "508 pages", "has 8", "86 on switch 1"],
-        ),
-        (
-            "page ask 7 100 --switch 1",
-            &["100 of them on switch 1", "86 on switch 1"],
-        ),
+        ("page ask 7 500", &["tenant 7", "508 pages", "has 8", "86 on switch 1"]),
+        ("page ask 7 100 --switch 1", &["100 of them on switch 1", "86 on switch 1"]),
         ("page ask 7 1 --switch 9", &["no switch 9"]),
-        (
-            "tenant change 8 --quota 500",
-            &["tenant 8", "500", "86 on switch 1"],
-        ),
-        (
-            "tenant create --quota 500",
-            &["quota of 500", "86 on switch 1"],
-        ),
-        (
-            "page return 7 1/96",
-            &["1/96", "does not exist", "96 pages"],
-        ),
+        ("tenant change 8 --quota 500", &["tenant 8", "500", "86 on switch 1"]),
+        ("tenant create --quota 500", &["quota of 500", "86 on switch 1"]),
+        ("page return 7 1/96", &["1/96", "does not exist", "96 pages"]),
         ("page return 7 2/1", &["no switch 2"]),
         ("page return 7 1/95", &["1/95", "free"]),
         ("page return 7 3-17", &["3-17", "3/17"]),
@@ -342,21 +304,12 @@ fn wrong_requests_are_refused_in_one_line_that_names_them() {
         ("tenant create --secret abc", &["secret", "32 hex digits"]),
         ("tenant create --policy best", &["\"best\"", "near-client"]),
         ("tenant create --discipline best", &["\"best\"", "none"]),
-        (
-            "tenant create --stores 10.9.9.9:7117",
-            &["10.9.9.9:7117", "not one of"],
-        ),
+        ("tenant create --stores 10.9.9.9:7117", &["10.9.9.9:7117", "not one of"]),
         ("tenant create --clients tent", &["\"tent\"", "10.0.1.0/24"]),
         ("tenant change 7", &["nothing to change"]),
         ("tenant remove 0", &["tenant 0", "open_tenant"]),
-        (
-            "topology declare bad.toml",
-            &["bad.toml", "line 5, column 4"],
-        ),
-        (
-            "topology declare absent.toml",
-            &["absent.toml", "No such file"],
-        ),
+        ("topology declare bad.toml", &["bad.toml", "line 5, column 4"]),
+        ("topology declare absent.toml", &["absent.toml", "No such file"]),
     ] {
         rack.refuses("switch", &format!("shortstop {line}"), expected);
     }

@@ -20,10 +20,7 @@ fn certify(rack: &Rack) {
     let key = KeyPair::generate().unwrap();
     let names = vec![CONTROLLER.into(), "127.0.0.1".into()];
     let params = CertificateParams::new(names).unwrap();
-    write(
-        "control.pem",
-        params.signed_by(&key, &issuer).unwrap().pem(),
-    );
+    write("control.pem", params.signed_by(&key, &issuer).unwrap().pem());
     write("control.key", key.serialize_pem());
 }
 
@@ -67,10 +64,7 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
     let control = format!("--control https://{CONTROLLER}:7118 --ca ca.pem");
     let as_role = |role: &str| format!("{control} --token-file {role}.token");
     let (admin, tenant, viewer) = (as_role("admin"), as_role("tenant"), as_role("viewer"));
-    rack.typed(
-        "client1",
-        &format!("shortstop tenant create --id 7 --quota 4 {admin}"),
-    );
+    rack.typed("client1", &format!("shortstop tenant create --id 7 --quota 4 {admin}"));
     rack.typed(
         "client1",
         &format!("umask 077; shortstop tenant credentials 7 {tenant} > shop.toml"),
@@ -78,30 +72,21 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
     // As many as its operator gave it, and no more.
     let first_two =
         format!("shortstop page list --tenant 7 {tenant} | grep -oE '[0-9]+/[0-9]+' | head -2");
-    rack.typed(
-        "client1",
-        &format!("shortstop page return 7 $({first_two}) {tenant}"),
-    );
+    rack.typed("client1", &format!("shortstop page return 7 $({first_two}) {tenant}"));
     rack.typed("client1", &format!("shortstop page ask 7 2 {tenant}"));
     let audit = rack.typed("client1", &format!("shortstop audit {viewer}"));
     assert!(audit.contains("ops") && audit.contains("shop"), "{audit}");
     let shop = rack.lab.dir().join("shop.toml");
     let shop = shop.to_string_lossy();
     let of_shop = ["--cluster", &*shop, "--tenant", "7"];
-    until("the store follows over TLS", || {
-        rack.try_set("client1", "k", "v", &of_shop).ok()
-    });
+    until("the store follows over TLS", || rack.try_set("client1", "k", "v", &of_shop).ok());
     until("the switch answers", || {
         let got = rack.get_as("client2", "k", &of_shop);
         got.from_switch.then_some(())
     });
 
     let plainly = format!("--control http://{CONTROLLER}:7118 --token-file admin.token");
-    fs::copy(
-        rack.lab.dir().join("admin.token"),
-        rack.lab.dir().join("open.token"),
-    )
-    .unwrap();
+    fs::copy(rack.lab.dir().join("admin.token"), rack.lab.dir().join("open.token")).unwrap();
     let open = rack.lab.dir().join("open.token");
     fs::set_permissions(open, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(rack.lab.dir().join("wrong.token"), "shortstop_wrong\n").unwrap();
@@ -110,14 +95,8 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
     for (line, expected) in [
         (format!("tenant list {control}"), &["token"][..]),
         (format!("tenant list {}", as_role("wrong")), &["token"]),
-        (
-            format!("tenant list {}", as_role("open")),
-            &["0644", "chmod 600"],
-        ),
-        (
-            format!("tenant list {plainly}"),
-            &["no controller answers", "https"],
-        ),
+        (format!("tenant list {}", as_role("open")), &["0644", "chmod 600"]),
+        (format!("tenant list {plainly}"), &["no controller answers", "https"]),
         (format!("tenant show 8 {tenant}"), &["shop"]),
         (format!("tenant remove 7 {tenant}"), &["shop"]),
         (format!("tenant credentials 7 {viewer}"), &["eye"]),

@@ -20,11 +20,7 @@ fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 fn ping(rack: &Rack, address: &str, len: &str, more: &[&str]) {
-    let words = [
-        &["ping", "-c", "3", "-i", "0.2", "-w", "60", "-s", len],
-        more,
-        &[address],
-    ];
+    let words = [&["ping", "-c", "3", "-i", "0.2", "-w", "60", "-s", len], more, &[address]];
     rack.done("client1", &words.concat());
 }
 
@@ -37,12 +33,7 @@ fn pings_streams_and_datagrams_cross_the_switch(kind: Kind) {
         // In fragments.
         ping(&rack, address, "4000", &[]);
         stream(&client, &server, at(address, 0), 50_000_000);
-        stream(
-            &server,
-            &client,
-            at(&address.replace('3', "1"), 0),
-            1_000_000,
-        );
+        stream(&server, &client, at(&address.replace('3', "1"), 0), 1_000_000);
 
         let _echo = Echo::start(&server, at(address, 9));
         let mut caller = Caller::new(&client, at(address, 9));
@@ -73,10 +64,7 @@ fn strangers_on_our_port_cross_too(kind: Kind) {
 fn jumbo_frames_cross(kind: Kind) {
     needs_root();
     let jumbo = |ends: &str| format!("{ends}\nmtu = 9000");
-    let links = [
-        "ends = [\"client1\", \"switch\"]",
-        "ends = [\"server\", \"switch\"]",
-    ];
+    let links = ["ends = [\"client1\", \"switch\"]", "ends = [\"server\", \"switch\"]"];
     let larger = links.map(jumbo);
     let rack = Rack::with(kind, &[(links[0], &larger[0]), (links[1], &larger[1])]);
     let (client, server) = (rack.lab.namespace("client1"), rack.lab.namespace("server"));

@@ -145,10 +145,7 @@ impl Writers {
             });
             (written, thread)
         };
-        Writers {
-            keys: KEYS.into_iter().map(writer).collect(),
-            stop,
-        }
+        Writers { keys: KEYS.into_iter().map(writer).collect(), stop }
     }
 
     fn answered(&self) -> u64 {
@@ -197,28 +194,17 @@ impl Writers {
 fn store_status(rack: &Rack) -> Option<Value> {
     let socket = rack.lab.dir().join("store.sock");
     let socket = socket.to_string_lossy();
-    let words = [
-        "shortstop",
-        "store",
-        "status",
-        "--json",
-        "--socket",
-        &socket,
-    ];
+    let words = ["shortstop", "store", "status", "--json", "--socket", &socket];
     serde_json::from_slice(&rack.run("server", &words).stdout).ok()
 }
 
 fn counted(rack: &Rack, name: &str) -> u64 {
     let status = store_status(rack).expect("the store says");
-    status["totals"][name]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no {name} in {status}"))
+    status["totals"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
 }
 
 fn until_it_takes_writes(rack: &Rack) {
-    until("the store takes writes", || {
-        (store_status(rack)?["takes_writes"] == true).then_some(())
-    });
+    until("the store takes writes", || (store_status(rack)?["takes_writes"] == true).then_some(()));
 }
 
 /// What clients read is what was written last, or the write after that, of which nothing is known.

@@ -21,11 +21,7 @@ fn bpf(command: i64, attribute: &[u32]) -> anyhow::Result<OwnedFd> {
 fn halves<T>(pointer: *const T) -> [u32; 2] {
     let address = pointer as u64;
     let (low, high) = (address as u32, (address >> 32) as u32);
-    if cfg!(target_endian = "little") {
-        [low, high]
-    } else {
-        [high, low]
-    }
+    if cfg!(target_endian = "little") { [low, high] } else { [high, low] }
 }
 
 /// Attaches a program that passes every packet to an interface, for as long as the result lives. In
@@ -48,10 +44,7 @@ pub fn attach_pass(space: &str, interface: &str, native: bool) -> OwnedFd {
         // SAFETY: a terminated string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         let mode = if native { DRIVER_MODE } else { SKB_MODE };
-        bpf(
-            LINK_CREATE,
-            &[program.as_raw_fd() as u32, index, ATTACH_XDP, mode],
-        )
+        bpf(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_XDP, mode])
     };
     within(space, load_and_attach).unwrap_or_else(|e| panic!("{interface} in {space}: {e:#}"))
 }

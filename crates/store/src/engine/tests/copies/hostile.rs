@@ -11,20 +11,13 @@ use super::{
 
 /// Packets of this kind.
 fn of(op: Op, sent: &[Vec<u8>]) -> Vec<Header> {
-    let headers = sent
-        .iter()
-        .map(|bytes| Packet::decode(bytes).unwrap().header);
+    let headers = sent.iter().map(|bytes| Packet::decode(bytes).unwrap().header);
     headers.filter(|header| header.op == op).collect()
 }
 
 /// A client's read, which a switch has sent to a store.
 fn read(at: usize, request: u64) -> Header {
-    Header {
-        client: 55,
-        request,
-        node: node(at),
-        ..Header::new(Op::ReadRequest)
-    }
+    Header { client: 55, request, node: node(at), ..Header::new(Op::ReadRequest) }
 }
 
 fn hand_in_read(world: &mut World, at: usize, header: Header) -> Vec<Vec<u8>> {
@@ -33,10 +26,7 @@ fn hand_in_read(world: &mut World, at: usize, header: Header) -> Vec<Vec<u8>> {
 
 /// A home calls a store's copy back.
 fn call_back(world: &mut World, at: usize) -> Vec<Vec<u8>> {
-    let invalidate = Header {
-        epoch: world.epoch_of(at).unwrap(),
-        ..Header::new(Op::Invalidate)
-    };
+    let invalidate = Header { epoch: world.epoch_of(at).unwrap(), ..Header::new(Op::Invalidate) };
     world.hand_in(at, invalidate, &[], address_of(0))
 }
 
@@ -51,11 +41,7 @@ fn a_store_grants_nothing_of_a_key_that_has_moved_to_another() {
     });
     world.run(1_500);
     assert!(world.counters(0).keys.invalidations >= 2, "called back");
-    assert_eq!(
-        world.counters(1).replicas.replica_grants,
-        1,
-        "nothing since"
-    );
+    assert_eq!(world.counters(1).replicas.replica_grants, 1, "nothing since");
     assert_eq!((world.status(1).valid, world.status(2).valid), (0, 0));
 }
 
@@ -80,20 +66,10 @@ fn the_answer_about_a_part_is_none_to_a_read_of_the_whole() {
     let questions = of(Op::FetchRequest, &sent);
     let part = *questions.iter().find(|q| q.part > 0).expect("it joins");
     call_back(&mut world, 1);
-    let sent = world.hand_in(
-        1,
-        reply(part, Flags::NONE),
-        &[1; wire::PART_BYTES],
-        address_of(0),
-    );
+    let sent = world.hand_in(1, reply(part, Flags::NONE), &[1; wire::PART_BYTES], address_of(0));
     assert_eq!(of(Op::ReadReply, &sent), [], "it is still waiting");
     let whole = questions.iter().find(|q| q.part == 0).unwrap();
-    let sent = world.hand_in(
-        1,
-        reply(*whole, Flags::NONE),
-        &[1; wire::PART_BYTES],
-        address_of(0),
-    );
+    let sent = world.hand_in(1, reply(*whole, Flags::NONE), &[1; wire::PART_BYTES], address_of(0));
     assert_eq!(of(Op::ReadReply, &sent)[0].part, 0);
 }
 
@@ -118,12 +94,7 @@ fn no_request_of_a_client_speaks_for_a_store() {
         world.hand_in(0, claimed(op, node(1)), &[], client);
     }
     assert_eq!(world.counters(0).keys.grants, grants);
-    world.hand_in(
-        0,
-        claimed(Op::WriteRequest, node(1)),
-        b"what was written",
-        client,
-    );
+    world.hand_in(0, claimed(Op::WriteRequest, node(1)), b"what was written", client);
     world.run(50);
     assert_eq!(world.counters(0).write.writes_applied, 2);
     assert_eq!(world.counters(0).keys.invalidations, 2, "both are asked");
@@ -132,12 +103,7 @@ fn no_request_of_a_client_speaks_for_a_store() {
     let reply = reply.next_back().unwrap();
     assert_eq!(reply.value, b"what was written");
 
-    let part = Header {
-        total: 5000,
-        part: 4,
-        request: 2,
-        ..claimed(Op::WriteRequest, node(1))
-    };
+    let part = Header { total: 5000, part: 4, request: 2, ..claimed(Op::WriteRequest, node(1)) };
     world.hand_in(0, part, &[2; 904], client);
     let first = Header { part: 0, ..part };
     world.hand_in(0, first, &[2; wire::PART_BYTES], client);
@@ -158,10 +124,7 @@ fn asked_for_the_open(world: &mut World, room: usize) -> Vec<usize> {
             let packet = Packet::new(read, std::slice::from_ref(&n), &[]);
             packet.encode(&Secret::NONE, &mut bytes).unwrap();
             bytes.resize(room, 0);
-            let peer = Peer {
-                address: "10.0.1.9:5000".parse().unwrap(),
-                local: None,
-            };
+            let peer = Peer { address: "10.0.1.9:5000".parse().unwrap(), local: None };
             engine.receive(&bytes, peer, now_ns, out);
         }
         let fetch = |bytes: &&[u8]| bytes[40] == Op::FetchRequest as u8;
@@ -200,10 +163,7 @@ fn what_is_asked_over_ipv6_fits_a_packet() {
     world.run_until(READY_NS);
     let lens = asked_for_the_open(&mut world, wire::MAX_PAYLOAD);
     assert!(lens.len() > 3);
-    assert!(
-        lens.iter().all(|len| *len == wire::MAX_PAYLOAD - 20),
-        "{lens:?}"
-    );
+    assert!(lens.iter().all(|len| *len == wire::MAX_PAYLOAD - 20), "{lens:?}");
 }
 
 #[test]
@@ -217,11 +177,7 @@ fn many_reads_of_one_key_wait_once_each_and_are_all_answered() {
         question = question.or(of(Op::FetchRequest, &sent).first().copied());
     }
     assert_eq!(world.waiting_reads(1), 20_000);
-    let reply = Header {
-        op: Op::FetchReply,
-        flags: Flags::GRANT,
-        ..question.unwrap()
-    };
+    let reply = Header { op: Op::FetchReply, flags: Flags::GRANT, ..question.unwrap() };
     let sent = world.hand_in(1, reply, b"value", address_of(0));
     assert_eq!(of(Op::ReadReply, &sent).len(), 20_000);
     assert_eq!(world.waiting_reads(1), 0);
@@ -235,10 +191,7 @@ fn however_often_a_key_is_written_its_home_is_asked_while_reads_wait() {
     hand_in_read(&mut world, 1, read(1, 1));
     let before = world.counters(1).replicas.replica_asks;
     for request in 0..60 {
-        let update = Header {
-            flags: Flags::ALL,
-            ..update(request)
-        };
+        let update = Header { flags: Flags::ALL, ..update(request) };
         hand_in_read(&mut world, 1, update);
         world.run(10);
     }
@@ -251,18 +204,10 @@ fn a_part_that_was_passed_on_is_answered_by_its_home_only() {
     let mut world = holding(28, 1);
     world.cut = vec![(0, 1)];
     call_back(&mut world, 1);
-    let of_part = Header {
-        part: 4,
-        total: 5000,
-        version: 77,
-        ..read(1, 1)
-    };
+    let of_part = Header { part: 4, total: 5000, version: 77, ..read(1, 1) };
     let sent = hand_in_read(&mut world, 1, of_part);
     let question = of(Op::FetchRequest, &sent)[0];
-    let reply = Header {
-        op: Op::FetchReply,
-        ..question
-    };
+    let reply = Header { op: Op::FetchReply, ..question };
     let sent = world.hand_in(1, reply, &[1; 904], address_of(2));
     assert_eq!(of(Op::ReadReply, &sent), []);
     let sent = world.hand_in(1, reply, &[1; 904], address_of(0));
@@ -270,12 +215,7 @@ fn a_part_that_was_passed_on_is_answered_by_its_home_only() {
 }
 
 fn update(request: u64) -> Header {
-    Header {
-        client: 77,
-        request,
-        node: node(1),
-        ..Header::new(Op::ReplicaUpdate)
-    }
+    Header { client: 77, request, node: node(1), ..Header::new(Op::ReplicaUpdate) }
 }
 
 #[test]
@@ -328,19 +268,12 @@ fn a_value_of_parts_that_is_called_back_all_the_time_is_not_read_each_time() {
 fn who_is_denied_is_told_by_whom() {
     let mut world = holding(32, 1);
     let key = world.key.clone();
-    let header = Header {
-        tenant: KEYED,
-        key_hash: SECRET.key_hash(KEYED, &key),
-        ..read(1, 1)
-    };
+    let header = Header { tenant: KEYED, key_hash: SECRET.key_hash(KEYED, &key), ..read(1, 1) };
     let mut bytes = vec![];
     let packet = Packet::new(header, &key, &[]);
     packet.encode(&Secret([77; 16]), &mut bytes).unwrap();
     let reply = world.on(1, |engine, now_ns, out| {
-        let peer = Peer {
-            address: "10.0.1.9:5000".parse().unwrap(),
-            local: None,
-        };
+        let peer = Peer { address: "10.0.1.9:5000".parse().unwrap(), local: None };
         engine.receive(&bytes, peer, now_ns, out);
         let (bytes, _) = out.messages().next().unwrap();
         Packet::decode(bytes).unwrap().header

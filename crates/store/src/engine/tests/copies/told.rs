@@ -30,19 +30,11 @@ fn a_store_that_no_switch_tells_is_waited_for_once() {
     for _ in 0..5 {
         assert!(write(&mut world) < 5);
     }
-    assert_eq!(
-        world.counters(0).keys.invalidations,
-        6,
-        "of the second only"
-    );
+    assert_eq!(world.counters(0).keys.invalidations, 6, "of the second only");
     assert_eq!(world.counters(0).read.fetches, 2);
     world.updates[2] = 1;
     assert!(write(&mut world) < 5);
-    assert_eq!(
-        world.counters(0).keys.invalidations,
-        7,
-        "asked beside being told"
-    );
+    assert_eq!(world.counters(0).keys.invalidations, 7, "asked beside being told");
     for _ in 0..5 {
         assert!(write(&mut world) < 5);
     }
@@ -70,16 +62,9 @@ fn a_write_that_two_switches_tell_of_takes_one_epoch() {
 #[test]
 fn an_acknowledgement_that_is_repeated_ends_the_wait_as_the_first_would_have() {
     let mut world = holding(2, 1);
-    let update = Header {
-        client: 9,
-        request: 1,
-        node: node(1),
-        ..Header::new(Op::ReplicaUpdate)
-    };
+    let update = Header { client: 9, request: 1, node: node(1), ..Header::new(Op::ReplicaUpdate) };
     let client = "10.0.1.9:5000".parse().unwrap();
-    let acks: Vec<_> = (0..2)
-        .map(|_| world.hand_in(1, update, b"8 bytes!", client))
-        .collect();
+    let acks: Vec<_> = (0..2).map(|_| world.hand_in(1, update, b"8 bytes!", client)).collect();
     assert_eq!((acks[0].len(), &acks[0]), (1, &acks[1]));
     world.run(1);
     // What H pushes meanwhile, for the write does not come, is served on.
@@ -105,9 +90,7 @@ fn a_store_that_a_tenant_may_not_use_holds_nothing_of_it() {
     world.hold(1);
     let key = world.key.clone();
     let held = world.on(2, |engine, now_ns, out| {
-        engine
-            .replicas
-            .hold(&mut engine.facts.at(now_ns, out), super::super::KEYED, &key)
+        engine.replicas.hold(&mut engine.facts.at(now_ns, out), super::super::KEYED, &key)
     });
     assert_eq!(held, Some(false));
     // Its home refuses, too, whatever another build of that store asks for.
@@ -164,12 +147,7 @@ fn a_value_that_comes_costs_what_a_write_costs() {
     world.hold(1);
     world.run(500);
     assert_eq!((world.status(1).valid, served(&mut world)), (1, before + 1));
-    let read = Header {
-        client: 55,
-        request: 1,
-        node: node(1),
-        ..Header::new(Op::ReadRequest)
-    };
+    let read = Header { client: 55, request: 1, node: node(1), ..Header::new(Op::ReadRequest) };
     let client = "10.0.1.9:5000".parse().unwrap();
     (0..4).for_each(|_| _ = world.hand_in(1, read, &[], client));
     assert_eq!(served(&mut world), before + 5, "its queue is full");

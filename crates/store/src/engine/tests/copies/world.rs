@@ -225,10 +225,7 @@ impl World {
         let inner = store.backend.clone();
         let backend: Box<dyn Backend> = match self.slow {
             false => Box::new(inner),
-            true => Box::new(Slow {
-                inner,
-                answers: store.answers.clone(),
-            }),
+            true => Box::new(Slow { inner, answers: store.answers.clone() }),
         };
         let mut config = config_of(at);
         (self.change)(&mut config);
@@ -302,20 +299,14 @@ impl World {
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            assert!(
-                engine
-                    .replicas
-                    .hold(&mut engine.facts.at(now_ns, out), KEYED, &key)
-            );
+            assert!(engine.replicas.hold(&mut engine.facts.at(now_ns, out), KEYED, &key));
         });
     }
 
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            engine
-                .replicas
-                .release(&mut engine.facts.at(now_ns, out), KEYED, &key)
+            engine.replicas.release(&mut engine.facts.at(now_ns, out), KEYED, &key)
         });
     }
 
@@ -346,12 +337,7 @@ impl World {
             }
             let at_ns = self.now_ns + delay_ns;
             let bytes = bytes.clone();
-            let flying = Flying {
-                at_ns,
-                to,
-                from,
-                bytes,
-            };
+            let flying = Flying { at_ns, to, from, bytes };
             self.flying.push(flying);
         }
     }
@@ -382,10 +368,7 @@ impl World {
             }
             Op::WriteRequest | Op::DeleteRequest if self.fans_out => {
                 self.valid[1..].fill(false);
-                let node_all = Header {
-                    node: NODE_ALL,
-                    ..header
-                };
+                let node_all = Header { node: NODE_ALL, ..header };
                 let mut all = vec![(signed(node_all, packet.value), to)];
                 for turn in 1..STORES {
                     let mut value = packet.value.to_vec();
@@ -417,24 +400,14 @@ impl World {
     }
 
     fn arrive(&mut self, flying: Flying) {
-        let Flying {
-            to, from, bytes, ..
-        } = flying;
+        let Flying { to, from, bytes, .. } = flying;
         if let Some(at) = store_at(to) {
             let still_ns = self.stores[at].still_until_ns;
             if self.now_ns < still_ns {
                 let at_ns = still_ns;
-                return self.flying.push(Flying {
-                    at_ns,
-                    to,
-                    from,
-                    bytes,
-                });
+                return self.flying.push(Flying { at_ns, to, from, bytes });
             }
-            let peer = Peer {
-                address: from,
-                local: None,
-            };
+            let peer = Peer { address: from, local: None };
             self.on(at, |engine, now_ns, out| {
                 engine.receive(&bytes, peer, now_ns, out);
             });
@@ -469,14 +442,8 @@ impl World {
     fn next_ns(&self) -> Option<u64> {
         let flying = self.flying.iter().map(|flying| flying.at_ns);
         let stores = (0..STORES).filter_map(|at| self.deadline_of(at));
-        let calls = self
-            .clients
-            .iter()
-            .filter_map(|client| client.call.as_ref());
-        flying
-            .chain(stores)
-            .chain(calls.map(|call| call.next_ns))
-            .min()
+        let calls = self.clients.iter().filter_map(|client| client.call.as_ref());
+        flying.chain(stores).chain(calls.map(|call| call.next_ns)).min()
     }
 
     fn happen(&mut self) {
@@ -502,17 +469,8 @@ impl World {
     /// Others put a value into a store's backend.
     pub fn put(&mut self, at: usize, value: Vec<u8>, ttl_ms: u32) {
         let (now_ns, key) = (self.clock_of(at), self.key.clone());
-        let put = Put {
-            value: &value.into(),
-            ttl_ms,
-            condition: Condition::Always,
-            version: 77,
-        };
-        let key = Key {
-            tenant: KEYED,
-            hash: SECRET.key_hash(KEYED, &key),
-            bytes: &key,
-        };
+        let put = Put { value: &value.into(), ttl_ms, condition: Condition::Always, version: 77 };
+        let key = Key { tenant: KEYED, hash: SECRET.key_hash(KEYED, &key), bytes: &key };
         let done = self.stores[at].backend.put(key, put, now_ns, 0);
         assert_eq!(done, Answer::Now(Change::Done(77)));
     }
@@ -525,28 +483,17 @@ impl World {
         value: &[u8],
         from: SocketAddr,
     ) -> Vec<Vec<u8>> {
-        let secret = if header.op.is_system() {
-            SYSTEM
-        } else {
-            SECRET
-        };
+        let secret = if header.op.is_system() { SYSTEM } else { SECRET };
         let mut header = header;
         if header.op.has_key() {
             header.tenant = KEYED;
             header.key_hash = SECRET.key_hash(KEYED, &self.key);
         }
-        let key = if header.op.has_key() {
-            &self.key[..]
-        } else {
-            &[]
-        };
+        let key = if header.op.has_key() { &self.key[..] } else { &[] };
         let mut bytes = vec![];
         let packet = Packet::new(header, key, value);
         packet.encode(&secret, &mut bytes).unwrap();
-        let peer = Peer {
-            address: from,
-            local: None,
-        };
+        let peer = Peer { address: from, local: None };
         let sent = self.on(at, |engine, now_ns, out| {
             engine.receive(&bytes, peer, now_ns, out);
             out.messages().map(|(bytes, _)| bytes.to_vec()).collect()

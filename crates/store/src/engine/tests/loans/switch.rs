@@ -60,15 +60,9 @@ pub enum Fate {
 }
 
 fn signed(header: Header, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let secret: Secret = if header.op.is_system() {
-        SYSTEM
-    } else {
-        SECRET
-    };
+    let secret: Secret = if header.op.is_system() { SYSTEM } else { SECRET };
     let mut bytes = vec![];
-    Packet::new(header, key, value)
-        .encode(&secret, &mut bytes)
-        .unwrap();
+    Packet::new(header, key, value).encode(&secret, &mut bytes).unwrap();
     bytes
 }
 
@@ -78,10 +72,7 @@ pub fn bytes_of(header: Header, key: &[u8], value: &[u8]) -> Vec<u8> {
 
 impl Switch {
     pub fn new(id: u16) -> Switch {
-        Switch {
-            id,
-            ..Switch::default()
-        }
+        Switch { id, ..Switch::default() }
     }
 
     pub fn take_epoch(&mut self) -> u64 {
@@ -92,10 +83,7 @@ impl Switch {
     /// It has lost its memory; epochs go on, and its lease is none.
     pub fn crash(&mut self) {
         let (id, last_epoch) = (self.id, self.last_epoch + 1000);
-        *self = Switch {
-            last_epoch,
-            ..Switch::new(id)
-        };
+        *self = Switch { last_epoch, ..Switch::new(id) };
     }
 
     pub fn lease_request(&self, now_ns: u64) -> Header {
@@ -288,27 +276,17 @@ impl Switch {
             status,
             ..header
         };
-        let active = self
-            .records
-            .iter()
-            .find(|r| r.state == State::Active && r.life != header.life);
+        let active =
+            self.records.iter().find(|r| r.state == State::Active && r.life != header.life);
         if let Some(record) = active {
             return reply(record.epoch, record.life, Status::Mismatch, self.id);
         }
-        let same = self
-            .records
-            .iter()
-            .find(|r| r.life == header.life && r.owner == owner);
+        let same = self.records.iter().find(|r| r.life == header.life && r.owner == owner);
         if let Some(record) = same {
-            let status = if record.state == State::Sealed {
-                Status::NotFound
-            } else {
-                Status::Ok
-            };
+            let status = if record.state == State::Sealed { Status::NotFound } else { Status::Ok };
             return reply(record.epoch, header.life, status, self.id);
         }
-        self.records
-            .retain(|r| r.state == State::Sealed && now_ns < r.sealed_ns + REST_NS);
+        self.records.retain(|r| r.state == State::Sealed && now_ns < r.sealed_ns + REST_NS);
         let epoch = self.take_epoch();
         self.records.push(Record {
             state: State::Prepared,
@@ -348,11 +326,7 @@ impl Switch {
                 Status::Ok
             }
         };
-        Header {
-            op: Op::LendReply,
-            status,
-            ..header
-        }
+        Header { op: Op::LendReply, status, ..header }
     }
 
     fn take(&mut self, header: Header, now_ns: u64) -> (Header, Vec<u8>) {
@@ -386,20 +360,11 @@ impl Switch {
         if record.kept.contains(&(header.client, header.request)) {
             flags = flags.with(Flags::CACHED);
         }
-        let value = record
-            .value
-            .clone()
-            .filter(|_| record.version != header.version);
+        let value = record.value.clone().filter(|_| record.version != header.version);
         if value.is_none() {
             flags = flags.with(Flags::COMPARE);
         }
-        let reply = Header {
-            op: Op::TakeReply,
-            flags,
-            version: record.version,
-            epoch,
-            ..header
-        };
+        let reply = Header { op: Op::TakeReply, flags, version: record.version, epoch, ..header };
         (reply, value.unwrap_or_default())
     }
 

@@ -147,10 +147,7 @@ impl Backend for LastingBackend {
         now_ns: u64,
         ticket: Ticket,
     ) -> Answer<crate::backend::Change> {
-        self.0
-            .lock()
-            .unwrap()
-            .delete(key, condition, version, now_ns, ticket)
+        self.0.lock().unwrap().delete(key, condition, version, now_ns, ticket)
     }
 }
 
@@ -170,19 +167,14 @@ impl Journal for Memory {
     }
 
     fn end(&mut self, tenant: u32, key_hash: wire::KeyHash, _: Ticket) -> Answer<bool> {
-        self.0
-            .lock()
-            .unwrap()
-            .retain(|e| (e.tenant, e.key_hash) != (tenant, key_hash));
+        self.0.lock().unwrap().retain(|e| (e.tenant, e.key_hash) != (tenant, key_hash));
         Answer::Now(true)
     }
 }
 
 fn peer_of(number: u64) -> Peer {
     Peer {
-        address: format!("10.0.{}.{}:5000", number / 200, number % 200 + 1)
-            .parse()
-            .unwrap(),
+        address: format!("10.0.{}.{}:5000", number / 200, number % 200 + 1).parse().unwrap(),
         local: None,
     }
 }
@@ -206,11 +198,7 @@ struct Cache {
 
 impl Default for Cache {
     fn default() -> Cache {
-        Cache {
-            switch: Switch::new(3),
-            epoch: 0,
-            copy: None,
-        }
+        Cache { switch: Switch::new(3), epoch: 0, copy: None }
     }
 }
 
@@ -255,18 +243,10 @@ impl Cache {
                 let Some((version, value)) = copy else {
                     let flags = Flags::GRANT;
                     let epoch = Epoch::new(3, self.epoch);
-                    return on(Header {
-                        flags,
-                        epoch,
-                        ..header
-                    });
+                    return on(Header { flags, epoch, ..header });
                 };
-                let reply = Header {
-                    op: Op::ReadReply,
-                    flags: Flags::CACHED,
-                    version: *version,
-                    ..header
-                };
+                let reply =
+                    Header { op: Op::ReadReply, flags: Flags::CACHED, version: *version, ..header };
                 Some((Stop::Client, false, bytes_of(reply, KEY, value)))
             }
             Op::WriteRequest | Op::DeleteRequest => {
@@ -289,10 +269,10 @@ impl World {
         let mut config = Config::new("127.0.0.1:7117".parse().unwrap());
         config.cluster = config.cluster.with_lease_ms(LEASE_MS as u32);
         config.lend_from = Some(8);
-        config.cluster.tenants.push(wire::Tenant {
-            write_back_ms,
-            ..wire::Tenant::new(KEYED, "09".repeat(16))
-        });
+        config
+            .cluster
+            .tenants
+            .push(wire::Tenant { write_back_ms, ..wire::Tenant::new(KEYED, "09".repeat(16)) });
         config.cluster.system_secret = Some("05".repeat(16));
         let backend = LastingBackend(Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20))));
         let mut world = World {
@@ -332,11 +312,7 @@ impl World {
             self.now_ns,
             incarnation,
         );
-        engine.keep_journal(
-            Box::new(self.journal.clone()),
-            self.now_ns,
-            &mut self.outbox,
-        );
+        engine.keep_journal(Box::new(self.journal.clone()), self.now_ns, &mut self.outbox);
         self.store = Some(engine);
     }
 
@@ -396,11 +372,7 @@ impl World {
 
     /// What the backend has.
     pub fn stored(&mut self) -> Option<u64> {
-        let key = Key {
-            tenant: KEYED,
-            hash: hash(KEY),
-            bytes: KEY,
-        };
+        let key = Key { tenant: KEYED, hash: hash(KEY), bytes: KEY };
         match self.backend.get(key, self.now_ns, 0) {
             Answer::Now(Some(item)) => Some(u64::from_be_bytes(item.value.try_into().unwrap())),
             _ => None,
@@ -466,11 +438,7 @@ impl World {
             }
             call.next_ns = now_ns + RETRY_NS;
             let header = Header {
-                flags: if call.past_owner {
-                    Flags::ALL
-                } else {
-                    Flags::NONE
-                },
+                flags: if call.past_owner { Flags::ALL } else { Flags::NONE },
                 ..call.header
             };
             let value = if header.op == Op::WriteRequest {
@@ -500,9 +468,7 @@ impl World {
                 (Need::Any, Effect::Write(call.value))
             }
             ClientOp::Delete => {
-                let gone = told
-                    .as_ref()
-                    .is_some_and(|(h, _)| h.status == Status::NotFound);
+                let gone = told.as_ref().is_some_and(|(h, _)| h.status == Status::NotFound);
                 let need = if gone { Need::Absent } else { Need::Any };
                 (need, Effect::Delete)
             }
@@ -575,12 +541,7 @@ impl World {
     // The network.
 
     fn fly(&mut self, to: Stop, up: bool, direct: bool, bytes: Vec<u8>, from: Peer) {
-        let Faults {
-            lose,
-            duplicate,
-            late,
-            latest_ms,
-        } = self.faults;
+        let Faults { lose, duplicate, late, latest_ms } = self.faults;
         if self.draw() % 1000 < u64::from(lose) || self.cut.contains(&to) {
             return;
         }
@@ -610,11 +571,7 @@ impl World {
     }
 
     fn drain_outbox(&mut self) {
-        let messages: Vec<_> = self
-            .outbox
-            .messages()
-            .map(|(b, p)| (b.to_vec(), p))
-            .collect();
+        let messages: Vec<_> = self.outbox.messages().map(|(b, p)| (b.to_vec(), p)).collect();
         self.outbox.clear();
         for (bytes, peer) in messages {
             let op = Packet::decode(&bytes).unwrap().header.op;
@@ -640,22 +597,11 @@ impl World {
     }
 
     fn step(&mut self, until_ns: u64) {
-        let calls = self
-            .clients
-            .iter()
-            .filter_map(|client| client.call.as_ref());
-        let client_ns = calls
-            .map(|call| call.next_ns.min(call.call_ns + DEADLINE_NS))
-            .min();
+        let calls = self.clients.iter().filter_map(|client| client.call.as_ref());
+        let client_ns = calls.map(|call| call.next_ns.min(call.call_ns + DEADLINE_NS)).min();
         let flying_ns = self.flying.iter().map(|flying| flying.at_ns).min();
         let store_ns = self.store.as_ref().and_then(Engine::next_deadline_ns);
-        let next = [
-            Some(until_ns),
-            client_ns,
-            flying_ns,
-            store_ns,
-            Some(self.next_lease_ns),
-        ];
+        let next = [Some(until_ns), client_ns, flying_ns, store_ns, Some(self.next_lease_ns)];
         let next_ns = next.into_iter().flatten().min().unwrap();
         self.now_ns = self.now_ns.max(next_ns).max(self.now_ns + 1);
         if self.now_ns >= self.next_lease_ns {
@@ -705,11 +651,7 @@ impl World {
             Stop::Client => self.answered(&packet),
             Stop::Z => {
                 if let Some((to, up, bytes)) = self.z.pass(&packet, flying.up, self.now_ns) {
-                    let from = if flying.direct {
-                        peer_of(Z_AT)
-                    } else {
-                        flying.from
-                    };
+                    let from = if flying.direct { peer_of(Z_AT) } else { flying.from };
                     let len = flying.bytes.len();
                     self.fly(to, up, flying.direct, padded(bytes, len), from);
                 }

@@ -82,16 +82,9 @@ impl Net {
         assert_eq!(seen.trailer, 0);
         // What a switch sends to itself is its agent's.
         let to = self.slot_of(seen.to).filter(|to| *to != from);
-        let secret = secret_of(if is_system {
-            wire::TENANT_SYSTEM
-        } else {
-            TENANT
-        });
+        let secret = secret_of(if is_system { wire::TENANT_SYSTEM } else { TENANT });
         let is_signed = packet.tag_is_valid(&secret);
-        let going = Hop {
-            to,
-            packet: &packet,
-        };
+        let going = Hop { to, packet: &packet };
         if let Some(loses) = &mut *self.loses.borrow_mut()
             && loses(&going)
         {
@@ -121,10 +114,7 @@ impl Net {
         let mut came = self.send(message);
         assert_eq!(came.len(), 1, "{came:?} {:?}", self.counted.borrow());
         let came = came.remove(0);
-        assert_eq!(
-            came.to,
-            SocketAddr::new(address(self.six, CLIENT_HOST), 40_001)
-        );
+        assert_eq!(came.to, SocketAddr::new(address(self.six, CLIENT_HOST), 40_001));
         assert_eq!((came.header.request, came.is_signed), (request, true));
         assert!(came.header.flags.has(Flags::CACHED));
         assert_eq!(came.header.epoch, Epoch(self.view.number));

@@ -20,8 +20,7 @@ impl Net {
 
     pub fn set_state(&self, slot: usize, state: &[u8]) {
         let at = self.switches[slot].switch.backing();
-        at.set_element("chain_states", PLACE, state)
-            .expect("writable");
+        at.set_element("chain_states", PLACE, state).expect("writable");
     }
 
     /// What a switch has of the key.

@@ -34,15 +34,9 @@ impl Net {
     }
 
     pub fn write_if(&self, to: usize, value: &[u8], condition: Option<u64>) -> Message {
-        let ask = Ask {
-            session: session_hash(),
-            condition: condition.unwrap_or(0),
-        };
+        let ask = Ask { session: session_hash(), condition: condition.unwrap_or(0) };
         let value = [&ask.encode()[..], value].concat();
-        let message = self
-            .request_of(Op::ChainWrite, to)
-            .value(&value)
-            .numbered(self.request());
+        let message = self.request_of(Op::ChainWrite, to).value(&value).numbered(self.request());
         let padded = message.padded(144);
         match condition {
             Some(_) => padded.flags(Flags::COMPARE),
@@ -93,9 +87,7 @@ impl Net {
 }
 
 pub fn session_hash() -> u64 {
-    secret_of(TENANT)
-        .key_hash(TENANT, &session_key(CLIENT))
-        .low()
+    secret_of(TENANT).key_hash(TENANT, &session_key(CLIENT)).low()
 }
 
 /// A version as the client's write of that request made it.

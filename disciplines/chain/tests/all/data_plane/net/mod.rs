@@ -70,10 +70,7 @@ pub struct Net {
 }
 
 pub fn tenants() -> Vec<TenantEntry> {
-    vec![
-        tenant(TENANT, NETCRAQ.number),
-        tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE),
-    ]
+    vec![tenant(TENANT, NETCRAQ.number), tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE)]
 }
 
 /// The tenant's place in arrays.
@@ -96,15 +93,12 @@ impl Net {
 
     fn make(switches: usize, members: usize, protocol: Protocol, six: bool) -> Net {
         let in_chain = members;
-        let object = || Object {
-            number: NETCRAQ.number,
-            ..Object::of(&NETCRAQ, Sizes { pages: 4 })
-        };
+        let object =
+            || Object { number: NETCRAQ.number, ..Object::of(&NETCRAQ, Sizes { pages: 4 }) };
         let make = |slot: usize| {
             let w = World::new(&[object()], &tenants());
             w.switch.send_round_on_roads();
-            w.switch
-                .poke("config", 0, LIFE_AT, &life_of(slot).to_ne_bytes());
+            w.switch.poke("config", 0, LIFE_AT, &life_of(slot).to_ne_bytes());
             w
         };
         let switches: Vec<World> = (0..switches).map(make).collect();
@@ -175,11 +169,7 @@ impl Net {
     /// Writes the view into these switches.
     pub fn configure(&self, slots: &[usize]) {
         for &slot in slots {
-            let view = View {
-                slot: Some(slot as u8),
-                life: life_of(slot),
-                ..self.view.clone()
-            };
+            let view = View { slot: Some(slot as u8), life: life_of(slot), ..self.view.clone() };
             let row = view.row().expect("a possible view");
             let rows = Rows::open(self.switches[slot].switch.backing(), "chain", &row.map);
             let rows = rows.expect("a map");
@@ -227,9 +217,5 @@ pub fn host(slot: usize, six: bool) -> IpAddr {
 }
 
 pub fn chain(slots: Vec<u8>) -> Chain {
-    Chain {
-        slots,
-        filling: false,
-        fill_number: 0,
-    }
+    Chain { slots, filling: false, fill_number: 0 }
 }
