@@ -163,10 +163,10 @@ impl Client {
         self.call(Operation::Delete { key, condition }).await?.removed()
     }
 
-    /// Asks for an operation that the tenant's discipline defines ([`Op::DisciplineRequest`]), and
-    /// returns its answer's number and value. What they mean is the discipline's affair, and so is
-    /// that a request does no harm twice: it is sent again until an answer comes. Neither value
-    /// is sealed.
+    /// Asks for an operation that the tenant's discipline defines
+    /// ([`wire::Op::DisciplineRequest`]), and returns its answer's number and value. What they mean
+    /// is the discipline's affair, and so is that a request does no harm twice: it is sent again
+    /// until an answer comes. Neither value is sealed.
     ///
     /// # Errors
     /// [`Error::Timeout`] if nothing answered, or nothing but "try again"; a refusal as for `get`.
