@@ -44,8 +44,8 @@ pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
     let of_no_paper = OF_NO_PAPER.iter().map(|(one, about)| (one, *about));
     let of_papers = OF_PAPERS.iter().flat_map(|(own, about)| own.iter().map(|one| (one, *about)));
     let mut all = vec![];
-    for (registered, about) in of_no_paper.chain(of_papers) {
-        all.push(Experiment::of(registered, about)?);
+    for (definition, about) in of_no_paper.chain(of_papers) {
+        all.push(Experiment::of(definition, about)?);
     }
     Ok(all)
 }

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn experiments_have_parameters_that_exist() {
-        for registered in [
+        for definition in [
             DEMO,
             OUTSIDE_WRITES,
             LARGE_VALUES,
@@ -148,7 +148,7 @@ mod tests {
             WRITE_BACK,
             MANY_CORES,
         ] {
-            Experiment::of(&registered, "some").unwrap();
+            Experiment::of(&definition, "some").unwrap();
         }
     }
 }

@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn experiments_have_parameters_that_exist() {
-        for registered in EXPERIMENTS {
-            Experiment::of(registered, "some").unwrap();
+        for definition in EXPERIMENTS {
+            Experiment::of(definition, "some").unwrap();
         }
     }
 }

@@ -27,8 +27,8 @@ mod tests {
 
     #[test]
     fn experiments_have_parameters_that_exist() {
-        for registered in EXPERIMENTS {
-            Experiment::of(registered, "some").unwrap();
+        for definition in EXPERIMENTS {
+            Experiment::of(definition, "some").unwrap();
         }
     }
 
