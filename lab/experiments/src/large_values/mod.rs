@@ -6,7 +6,7 @@
 //! writes are sent by half: the memory that they take has a bound, and is free again when their
 //! clients' time is over.
 
-mod asking;
+mod asker;
 mod half_sent;
 mod redis;
 mod values;
@@ -34,7 +34,7 @@ use crate::{
     rig::{Line, Plan, Rig, TenantSpec, client},
     servers::{Rack, Servers},
 };
-use asking::Asker;
+use asker::Asker;
 use values::{Outcome, Values};
 
 /// Where the gateway listens, in the clients' namespace.
