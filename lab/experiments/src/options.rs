@@ -47,7 +47,7 @@ impl Backend {
         }
     }
 
-    /// As [`Measure::needs`]: what it is beside the store.
+    /// What it needs and only the kernel's world has, beside the store; none: nothing.
     pub fn needs(self) -> Option<&'static str> {
         match self {
             Backend::Embedded => None,
