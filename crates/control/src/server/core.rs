@@ -329,7 +329,7 @@ impl Core {
     /// See [`Admin::declare_topology`](crate::admin::Admin::declare_topology).
     ///
     /// # Errors
-    /// The same as there.
+    /// Those of [`Admin::declare_topology`](crate::admin::Admin::declare_topology).
     pub fn declare_topology(
         &mut self,
         asked: RequestOrigin<'_>,
@@ -348,7 +348,7 @@ impl Core {
     /// See [`Admin::forget_switch`](crate::admin::Admin::forget_switch).
     ///
     /// # Errors
-    /// The same as there.
+    /// Those of [`Admin::forget_switch`](crate::admin::Admin::forget_switch).
     pub fn forget_switch(
         &mut self,
         asked: RequestOrigin<'_>,

@@ -14,7 +14,7 @@ use wire::{Header, Op, Packet, Status, TENANT_SYSTEM};
 use super::{
     admission::Admitted,
     backend_requests::BackendRequest,
-    context::{Context, Effect},
+    context::{Context, Effect, named},
     replies::Origin,
 };
 use crate::{
@@ -393,7 +393,8 @@ impl Halves {
             return;
         };
         self.counters.discipline_reads += 1;
-        let key = Key { tenant: open.origin.tenant, hash: open.origin.key_hash, bytes: &open.key };
+        let now = cx.since_start();
+        let key = named((open.origin.tenant, open.origin.key_hash), &open.key);
         let ticket = cx.waiting.ticket();
         match cx.backend.get(key, cx.now_ns, ticket) {
             Answer::Now(Some(item)) if item.value.len() > wire::max_value(0) => {
@@ -402,7 +403,6 @@ impl Halves {
             Answer::Now(found) => {
                 let value = found.map(|item| (item.value, item.version));
                 let mut actions = Vec::new();
-                let now = Duration::from_nanos(cx.now_ns - cx.started_ns);
                 self.made[half].value(now, request, value, &mut actions);
                 self.carry_out(cx, half, actions);
             }

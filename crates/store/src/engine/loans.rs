@@ -15,7 +15,7 @@ use bytes::Bytes;
 use wire::maps::HashMap;
 
 use super::{
-    context::{Context, Effect},
+    context::{Context, Effect, named},
     lease_holder::LeaseHolder,
 };
 use crate::{
@@ -72,7 +72,7 @@ impl LentKey {
 
     /// The key as the backend knows it; its id is the loan's.
     fn named(&self, id: KeyId) -> Key<'_> {
-        Key { tenant: id.0, hash: id.1, bytes: &self.key }
+        named(id, &self.key)
     }
 
     /// The switch of that role, and where it is.

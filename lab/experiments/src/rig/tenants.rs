@@ -4,36 +4,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
+pub use api::types::Policy;
 use serde_json::Value;
 use wire::{OverRate, Tenant};
-
-/// Where a tenant's guaranteed pages go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// As close to the clients as possible.
-    #[default]
-    NearClient,
-    /// As close to the stores as possible.
-    NearStore,
-    /// Evenly along the way.
-    EvenSplit,
-    /// Where traffic shows that a page saves most hops.
-    Measured,
-}
-
-impl Policy {
-    /// As the command line names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::NearClient => "near-client",
-            Policy::NearStore => "near-store",
-            Policy::EvenSplit => "even-split",
-            Policy::Measured => "measured",
-        }
-    }
-}
 
 /// A tenant as an experiment creates it.
 #[derive(Clone, Debug)]

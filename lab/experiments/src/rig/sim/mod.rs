@@ -302,7 +302,7 @@ impl Machines for Sim {
     fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
         let change = types::TenantChange {
             quota: Some(quota),
-            policy: Some(carried(policy)?),
+            policy: Some(policy),
             ..types::TenantChange::default()
         };
         self.ask(|core, asked| core.change_tenant(asked, id, change)).map(drop)
