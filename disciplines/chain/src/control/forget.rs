@@ -5,10 +5,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
-use decide::{Action, Change, Key, Outcome, SwitchId};
+use decide::{Answer, Change, Key, Outcome, SwitchId};
 
-use super::{items, tenant::Tenant};
-use crate::report::IdleSessions;
+use super::{
+    context::{Context, Facts},
+    item,
+    items::Items,
+};
+use crate::{report::IdleSessions, view::View};
 
 /// A client sends nothing that it began to send under a number that was left this long ago, and
 /// clocks may differ by as much again.
@@ -22,7 +26,7 @@ const MOST: usize = 1024;
 
 /// What is known of sessions.
 #[derive(Debug, Default)]
-pub(crate) struct SessionExpiry {
+pub(super) struct SessionExpiry {
     /// The number that all members go by, and since when that is known.
     since: Option<(u64, Duration)>,
     /// Sessions that were made since another number.
@@ -31,91 +35,78 @@ pub(crate) struct SessionExpiry {
 }
 
 impl SessionExpiry {
-    /// A session was made.
-    pub fn made(&mut self) {
-        self.made += 1;
+    /// So many sessions were made.
+    pub fn made(&mut self, sessions: usize) {
+        self.made += sessions;
     }
 
-    /// Whether a session is about to go somewhere.
+    /// Whether it is a session that is about to go somewhere.
     pub fn has(&self, key: &Key) -> bool {
-        self.asked.iter().any(|(_, other)| other == key)
+        item::is_session(key) && self.asked.iter().any(|(_, other)| other == key)
     }
-}
 
-impl Tenant {
-    /// Takes note of time: what may be forgotten by now, and whether there is to be another number.
-    pub(super) fn go_on_forgetting(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let number = self.memory.number;
-        if !self.is_confirmed() {
-            return;
+    /// Takes note of time: what may be forgotten by now, and whether there is to be another number;
+    /// then returns the view that gets it. That may be while nobody joins and no key is being
+    /// removed (`is_quiet`).
+    pub fn go_on(&mut self, cx: &mut Context<'_>, is_quiet: bool) -> Option<View> {
+        let number = cx.facts.memory.number;
+        if !cx.facts.is_confirmed() {
+            return None;
         }
-        let since = match self.forgetting.since {
+        let since = match self.since {
             Some((of, since)) if of == number => since,
             _ => {
-                self.forgetting.since = Some((number, now));
-                self.forgetting.made = 0;
-                now
+                self.since = Some((number, cx.now));
+                self.made = 0;
+                cx.now
             }
         };
-        let Some(view) = &mut self.memory.view else {
-            return;
-        };
-        if view.purge_below < number && now >= since + AFTER {
+        let view = cx.facts.memory.view.as_mut()?;
+        if view.purge_below < number && cx.now >= since + AFTER {
             // Told, not numbered: nobody does anything else for it.
             view.purge_below = number;
-            self.is_due = true;
+            cx.facts.is_due = true;
         }
-        let many = self.forgetting.made >= RENEW_SESSIONS || self.full;
-        let is_time = many && now >= since + AFTER || now >= since + RENEW_AFTER;
-        let is_quiet = self.join.is_none() && self.removals.is_empty() && self.knows_all();
-        if is_time && is_quiet && self.has_sessions() {
-            let view = self.memory.view.clone();
-            if let Some(view) = view {
-                self.replace(now, view, out);
-            }
-        }
+        let many = self.made >= RENEW_SESSIONS || cx.facts.full;
+        let is_time = many && cx.now >= since + AFTER || cx.now >= since + RENEW_AFTER;
+        let renews = is_time && is_quiet && cx.facts.knows_all() && has_sessions(cx.facts);
+        cx.facts.view().filter(|_| renews).cloned()
     }
 
-    fn has_sessions(&self) -> bool {
-        let mut members = self.members().into_iter();
-        members.any(|member| {
-            let held = self.held.get(&member).into_iter().flatten();
-            held.into_iter().any(|key| items::is_session(key))
-        })
-    }
-
-    /// A member has sessions that nobody used for long. Each is its own affair: what they say is of
-    /// writes that passed it.
-    pub(super) fn may_forget(&mut self, by: SwitchId, idle: IdleSessions, out: &mut Vec<Action>) {
-        let is_quiet = self.is_confirmed() && self.join.is_none();
-        if idle.number != self.memory.number || !is_quiet {
+    /// A member has sessions that nobody used for long, and nobody joins. Each is its own affair:
+    /// what they say is of writes that passed it.
+    pub fn begin(&mut self, cx: &mut Context<'_>, by: SwitchId, idle: IdleSessions, items: &Items) {
+        if idle.number != cx.facts.memory.number {
             return;
         }
         for (key, seen) in idle.sessions {
             let place = (by, key.clone());
-            let is_busy = self.items.is_making(&key) || self.forgetting.asked.contains(&place);
-            let is_full = self.forgetting.asked.len() >= MOST;
-            if is_busy || is_full || !items::is_session(&key) {
+            let is_busy = items.is_making(&key) || self.asked.contains(&place);
+            let is_full = self.asked.len() >= MOST;
+            if is_busy || is_full || !item::is_session(&key) {
                 continue;
             }
-            self.forgetting.asked.insert(place);
+            self.asked.insert(place);
             // Not if it is used after all.
             let change = Change::RemoveIf(Bytes::copy_from_slice(&seen.to_ne_bytes()));
-            out.push(Action::Change { switch: by, tenant: self.id, key, change });
+            cx.ask(by, key, change);
         }
     }
 
-    /// An answer to a change of an item; whether it was a session that was to go.
-    pub(super) fn forget_answered(
-        &mut self,
-        switch: SwitchId,
-        key: &Key,
-        (change, outcome): (&Change, Outcome),
-    ) -> bool {
-        let is_removal = matches!(change, Change::RemoveIf(_));
-        let is_it = is_removal && self.forgetting.asked.remove(&(switch, key.clone()));
+    /// A change of an item was answered; whether it was a session that was to go.
+    pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) -> bool {
+        let is_removal = matches!(answer.change, Change::RemoveIf(_));
+        let is_it = is_removal && self.asked.remove(&(answer.switch, answer.key.clone()));
         // There is room again.
-        self.full &= !(is_it && outcome == Outcome::Done);
+        cx.facts.full &= !(is_it && answer.outcome == Outcome::Done);
         is_it
     }
+}
+
+fn has_sessions(facts: &Facts) -> bool {
+    let mut members = facts.members().into_iter();
+    members.any(|member| {
+        let mut held = facts.held.get(&member).into_iter().flatten();
+        held.any(|key| item::is_session(key))
+    })
 }

@@ -5,21 +5,19 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use chain_wire::session_key;
-use decide::{Action, Change, Key, Outcome, Record, SwitchId};
+use decide::{Answer, Change, Key, Outcome, SwitchId};
 use wire::OWN_KEYS;
 
-use super::tenant::Tenant;
-use crate::record::{SessionRecord, new_key};
+use super::{
+    context::{Context, Facts},
+    item,
+    join::Join,
+};
 
 /// Keys that are being made at a time; more are asked for again.
 const MOST: usize = 4096;
 /// A key that could not be made is left alone for this time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How much of an untouched record is compared before it goes: its last version, the committed one,
-/// and its base.
-const UNTOUCHED: usize = 24;
 
 /// A key whose items are being made.
 #[derive(Debug)]
@@ -36,7 +34,7 @@ struct Creation {
 
 /// All keys whose items are being made.
 #[derive(Debug, Default)]
-pub(crate) struct Items {
+pub(super) struct Items {
     making: BTreeMap<Key, Creation>,
     paused: BTreeMap<Key, Duration>,
     /// Keys to be looked at; all of them if the view or what switches hold is another.
@@ -57,250 +55,182 @@ impl Items {
 
     /// These users' keys are not to be made any longer.
     pub fn give_up(&mut self, goes: impl Fn(&Key) -> bool) {
-        self.making.retain(|key, _| is_session(key) || !goes(key));
+        self.making.retain(|key, _| item::is_session(key) || !goes(key));
     }
 
     /// The view is another, or what switches have.
     pub fn look_at_all(&mut self) {
         self.all_due = true;
     }
-}
 
-/// Whether it is a session's key.
-pub(crate) fn is_session(key: &[u8]) -> bool {
-    session_of(key).is_some()
-}
-
-fn session_of(key: &[u8]) -> Option<u64> {
-    let client = u64::from_be_bytes(*key.get(2..)?.first_chunk()?);
-    (key == session_key(client)).then_some(client)
-}
-
-/// What a new item begins with. `numbers`: of the view, and what it is filled under.
-pub(crate) fn record(key: &[u8], base: u64, numbers: (u64, u64), shift: u8) -> Record {
-    let (number, filled) = numbers;
-    let bytes = match session_of(key) {
-        Some(client) => Some(SessionRecord::new(client, number, filled).encode()),
-        None => new_key(base, filled, shift),
-    };
-    Record::Given(bytes.unwrap_or_default())
-}
-
-impl Tenant {
-    /// Switches were asked for keys that they have no item of.
-    pub(super) fn wants(&mut self, now: Duration, keys: &[(Key, u64)]) {
-        self.items.paused.retain(|_, until| *until > now);
+    /// Switches were asked for keys that they have no item of. Those that are about to go anyway
+    /// are not made. Returns how many sessions are being made from now on.
+    pub fn wants(
+        &mut self,
+        cx: &Context<'_>,
+        keys: &[(Key, u64)],
+        goes: impl Fn(&Key) -> bool,
+    ) -> usize {
+        self.paused.retain(|_, until| *until > cx.now);
+        let mut sessions = 0;
         for (key, _) in keys {
             let is_users = key.first() != Some(&OWN_KEYS);
-            let may_be = is_users || is_session(key);
-            let is_known =
-                self.items.making.contains_key(key) || self.items.paused.contains_key(key);
-            let is_known =
-                is_known || self.removals.has(key) || !is_users && self.forgetting.has(key);
-            if !may_be || is_known || self.full || self.items.making.len() >= MOST {
+            let may_be = is_users || item::is_session(key);
+            let is_known = self.is_making(key) || self.paused.contains_key(key) || goes(key);
+            if !may_be || is_known || cx.facts.full || self.making.len() >= MOST {
                 continue;
             }
-            let making = Creation {
-                base: self.memory.floor,
-                asked: BTreeSet::new(),
-                began: false,
-                failed: false,
-            };
-            if !is_users {
-                self.forgetting.made();
-            }
-            self.items.making.insert(key.clone(), making);
-            self.items.due.insert(key.clone());
+            sessions += usize::from(!is_users);
+            self.making.insert(key.clone(), Creation::above(cx.facts.memory.floor));
+            self.due.insert(key.clone());
         }
+        sessions
     }
 
     /// A change of an item was answered.
-    pub(super) fn answered(
-        &mut self,
-        now: Duration,
-        switch: SwitchId,
-        key: &Key,
-        change: &Change,
-        outcome: Outcome,
-    ) {
-        if let Some(held) = self.held.get_mut(&switch)
-            && outcome == Outcome::Done
-        {
-            match change {
-                Change::Put(_) => held.insert(key.clone()),
-                Change::Remove | Change::RemoveIf(_) => held.remove(key),
-            };
-        }
-        if self.forget_answered(switch, key, (change, outcome)) {
-            return;
-        }
-        self.join_answered(now, switch, key, outcome);
-        self.restore_answered(switch, key, (change, outcome));
-        if matches!(change, Change::RemoveIf(_)) {
-            self.removal_answered(switch, key, outcome);
-        }
-        let Some(making) = self.items.making.get_mut(key) else {
+    pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) {
+        let Answer { switch, key, change, outcome, .. } = answer;
+        let Some(making) = self.making.get_mut(key) else {
             return;
         };
         making.asked.remove(&switch);
         let is_put = matches!(change, Change::Put(_));
         match outcome {
             Outcome::Done | Outcome::NotSent => {}
-            Outcome::NoRoom if is_put => (making.failed, self.full) = (true, true),
+            Outcome::NoRoom if is_put => (making.failed, cx.facts.full) = (true, true),
             _ => making.failed = true,
         }
-        self.items.due.insert(key.clone());
+        self.due.insert(key.clone());
     }
 
     /// Goes on with the keys that are being made, while every member has the view.
-    pub(super) fn go_on_with_items(&mut self, now: Duration, out: &mut Vec<Action>) {
-        if !self.is_confirmed() || !self.knows_all() {
+    pub fn go_on(&mut self, cx: &mut Context<'_>, join: Option<&Join>) {
+        if !cx.facts.is_confirmed() || !cx.facts.knows_all() {
             return;
         }
-        let all = std::mem::take(&mut self.items.all_due);
-        let mut due = std::mem::take(&mut self.items.due);
+        let all = std::mem::take(&mut self.all_due);
+        let mut due = std::mem::take(&mut self.due);
         if all {
-            due = self.items.making.keys().cloned().collect();
+            due = self.making.keys().cloned().collect();
         }
         for key in due {
-            if let Some(making) = self.items.making.remove(&key)
-                && let Some(making) = self.make(now, &key, making, out)
-            {
-                self.items.making.insert(key, making);
+            let making = self.making.remove(&key);
+            let next = making.map(|making| making.go_on(cx, &key, join));
+            match next {
+                Some(Next::Waits(making)) => drop(self.making.insert(key, making)),
+                Some(Next::Failed) => drop(self.paused.insert(key, cx.now + PAUSE)),
+                Some(Next::Over) | None => {}
             }
         }
     }
+}
 
-    /// The members that are to have an item of a key, the head last; and who is the head, for a
-    /// user's key.
-    fn places(&self, key: &[u8]) -> (Vec<SwitchId>, Option<SwitchId>) {
-        let chain = match is_session(key) {
-            true => None,
-            false => self.chain_with(key),
-        };
-        let (mut places, head) = match chain {
-            None => (self.members(), None),
-            Some(chain) => {
-                let mut members = self.members_of(chain);
-                members.reverse();
-                let head = members.last().copied();
-                (members, head)
-            }
-        };
-        let join = self.join.as_ref().filter(|join| join.takes_items(chain));
-        let joins = join.map(|join| join.switch);
-        let is_new = |switch: &SwitchId| !places.contains(switch);
-        if let Some(switch) = joins.filter(is_new) {
-            places.insert(0, switch);
-        }
-        (places, head)
+/// How it stands with a key after what is next was asked for.
+enum Next {
+    /// Something is on its way.
+    Waits(Creation),
+    /// It is there, or not this half's to make.
+    Over,
+    /// What was made is gone again.
+    Failed,
+}
+
+impl Creation {
+    fn above(base: u64) -> Creation {
+        Creation { base, asked: BTreeSet::new(), began: false, failed: false }
     }
 
-    /// A key whose head has no item, while another member has one that this half did not make: an
-    /// earlier controller's work was left half done, or the head lost it. The head leaves, and is
-    /// filled again.
-    fn is_torn(&mut self, key: &Key) -> bool {
-        if is_session(key) {
-            return false;
+    /// Asks for what is next.
+    fn go_on(mut self, cx: &mut Context<'_>, key: &Key, join: Option<&Join>) -> Next {
+        if !self.began
+            && let Some(head) = torn_head(cx.facts, key)
+        {
+            cx.facts.lost.insert(head);
+            return Next::Over;
         }
-        let members = match self.chain_with(key) {
-            Some(chain) => self.members_of(chain),
-            None => return false,
+        self.began = true;
+        let (places, head) = places(cx.facts, key, join);
+        if self.failed {
+            return self.undo(cx, key, &places);
+        }
+        let lacks = |switch: &SwitchId| !cx.facts.has(*switch, key);
+        let is_other = |switch: &SwitchId| Some(*switch) != head;
+        let others: Vec<SwitchId> = places.into_iter().filter(is_other).filter(lacks).collect();
+        let next = match others.is_empty() {
+            true => head.filter(lacks).into_iter().collect(),
+            false => others,
         };
-        let Some((head, others)) = members.split_first() else {
-            return false;
-        };
-        let torn = !self.has(*head, key) && others.iter().any(|other| self.has(*other, key));
-        if torn {
-            self.lost.insert(*head);
+        if next.is_empty() {
+            return Next::Over;
         }
-        torn
-    }
-
-    fn has(&self, switch: SwitchId, key: &Key) -> bool {
-        self.held.get(&switch).is_some_and(|held| held.contains(key))
-    }
-
-    /// Asks for what is next of a key; none: it is there, or gone again.
-    fn make(
-        &mut self,
-        now: Duration,
-        key: &Key,
-        mut making: Creation,
-        out: &mut Vec<Action>,
-    ) -> Option<Creation> {
-        if !making.began && self.is_torn(key) {
-            return None;
-        }
-        making.began = true;
-        let (places, head) = self.places(key);
-        if making.failed {
-            return self.unmake(now, key, making, &places, out);
-        }
-        let head_has = head.is_some_and(|head| self.has(head, key));
-        let lacks = |switch: &SwitchId| !self.has(*switch, key);
-        let others: Vec<SwitchId> = places
-            .iter()
-            .copied()
-            .filter(|switch| Some(*switch) != head && lacks(switch))
-            .collect();
-        let next = match (others.is_empty(), head) {
-            (true, Some(head)) if !head_has => vec![head],
-            (true, _) => return None,
-            _ => others,
-        };
+        let number = cx.facts.memory.number;
         for switch in next {
-            if !making.asked.insert(switch) {
+            if !self.asked.insert(switch) {
                 continue;
             }
             // Who joins has nothing until it was copied, of a new key too: nobody else may know
             // that it is one.
-            let join = self.join.as_ref();
             let joins = join.is_some_and(|join| join.switch == switch);
-            let filled = if joins { 0 } else { self.memory.number };
-            let record = record(key, making.base, (self.memory.number, filled), self.shift());
-            out.push(Action::Change {
-                switch,
-                tenant: self.id,
-                key: key.clone(),
-                change: Change::Put(record),
-            });
+            let filled = if joins { 0 } else { number };
+            let record = item::record(key, self.base, (number, filled), cx.facts.shift());
+            cx.ask(switch, key.clone(), Change::Put(record));
         }
-        Some(making)
+        Next::Waits(self)
     }
 
     /// Removes what was made of a key whose head has no item: so it was never written.
-    fn unmake(
-        &mut self,
-        now: Duration,
-        key: &Key,
-        mut making: Creation,
-        places: &[SwitchId],
-        out: &mut Vec<Action>,
-    ) -> Option<Creation> {
-        let there: Vec<SwitchId> =
-            places.iter().copied().filter(|switch| self.has(*switch, key)).collect();
-        let waits = !making.asked.is_empty();
-        if there.is_empty() && !waits {
-            self.items.paused.insert(key.clone(), now + PAUSE);
-            return None;
+    fn undo(mut self, cx: &mut Context<'_>, key: &Key, places: &[SwitchId]) -> Next {
+        let has = |switch: &SwitchId| cx.facts.has(*switch, key);
+        let there: Vec<SwitchId> = places.iter().copied().filter(has).collect();
+        if there.is_empty() && self.asked.is_empty() {
+            return Next::Failed;
         }
-        let is_users = !is_session(key);
         for switch in there {
-            if making.asked.insert(switch) {
-                let change = match is_users {
-                    true => Change::RemoveIf(untouched(making.base)),
-                    false => Change::Remove,
+            if self.asked.insert(switch) {
+                let change = match item::is_session(key) {
+                    true => Change::Remove,
+                    false => Change::RemoveIf(item::untouched(self.base)),
                 };
-                out.push(Action::Change { switch, tenant: self.id, key: key.clone(), change });
+                cx.ask(switch, key.clone(), change);
             }
         }
-        Some(making)
+        Next::Waits(self)
     }
 }
 
-/// How the record of a key begins that was never written.
-fn untouched(base: u64) -> Bytes {
-    let record = new_key(base, 0, 0).unwrap_or_default();
-    record.slice(..UNTOUCHED.min(record.len()))
+/// The members that are to have an item of a key, the head last; and who is the head, for a
+/// user's key.
+fn places(facts: &Facts, key: &[u8], join: Option<&Join>) -> (Vec<SwitchId>, Option<SwitchId>) {
+    let chain = match item::is_session(key) {
+        true => None,
+        false => facts.chain_with(key),
+    };
+    let (mut places, head) = match chain {
+        None => (facts.members(), None),
+        Some(chain) => {
+            let mut members = facts.members_of(chain);
+            members.reverse();
+            let head = members.last().copied();
+            (members, head)
+        }
+    };
+    let joins = join.filter(|join| join.takes_items(chain)).map(|join| join.switch);
+    let is_new = |switch: &SwitchId| !places.contains(switch);
+    if let Some(switch) = joins.filter(is_new) {
+        places.insert(0, switch);
+    }
+    (places, head)
+}
+
+/// The head of a key that has no item, while another member has one that this half did not make: an
+/// earlier controller's work was left half done, or the head lost it. The head leaves, and is
+/// filled again.
+fn torn_head(facts: &Facts, key: &Key) -> Option<SwitchId> {
+    if item::is_session(key) {
+        return None;
+    }
+    let members = facts.members_of(facts.chain_with(key)?);
+    let (head, others) = members.split_first()?;
+    let torn = !facts.has(*head, key) && others.iter().any(|other| facts.has(*other, key));
+    torn.then_some(*head)
 }

@@ -7,12 +7,16 @@ use std::{
     time::Duration,
 };
 
-use decide::{Action, Change, Key, Outcome, SwitchId};
+use decide::{Answer, Change, Key, Outcome, SwitchId};
 
-use super::{Switches, arrange, items, tenant::Tenant};
+use super::{
+    arrange,
+    context::{Context, Facts},
+    item,
+};
 use crate::{
     report::FilledChain,
-    view::{Member, View},
+    view::{Chain, Member, View},
 };
 
 /// Changes of its items that are on their way at a time.
@@ -34,11 +38,11 @@ enum Stage {
 
 /// A switch that joins.
 #[derive(Debug)]
-pub(crate) struct Join {
+pub(super) struct Join {
     pub switch: SwitchId,
     /// The life of the tables that were cleared.
     life: u64,
-    pub chains: Vec<usize>,
+    chains: Vec<usize>,
     stage: Stage,
     todo: Vec<Key>,
     asked: BTreeSet<Key>,
@@ -48,7 +52,7 @@ pub(crate) struct Join {
 
 impl Join {
     /// The one that a view shows to be under way.
-    pub fn under_way(view: &View) -> Option<Join> {
+    fn under_way(view: &View) -> Option<Join> {
         let filling = |c: &usize| view.chains[*c].filling;
         let chains: Vec<usize> = (0..view.chains.len()).filter(filling).collect();
         let slot = *view.chains[*chains.first()?].slots.last()?;
@@ -69,6 +73,80 @@ impl Join {
         self.stage == Stage::Put && chain.is_none_or(|chain| self.chains.contains(&chain))
     }
 
+    /// Into the first chain that is too short, of the best switch for it, and into every chain that
+    /// this one is the best for.
+    fn begin(cx: &Context<'_>) -> Option<Join> {
+        let facts = &*cx.facts;
+        let view = facts.view()?;
+        if !facts.is_confirmed() || !facts.knows_all() {
+            return None;
+        }
+        let candidates = cx.candidates();
+        let wanted = facts.wanted_length(candidates.len());
+        let best = |chain: usize| {
+            let slots = &view.chains[chain].slots;
+            let there = facts.members_of(chain);
+            let free = candidates
+                .keys()
+                .filter(|switch| !there.contains(switch))
+                .filter(|switch| !facts.barred.is_barred(cx.now, **switch))
+                // One that is cut off has a stream for long, and not the view that was made without
+                // it.
+                .filter(|switch| facts.confirmed.contains(*switch));
+            let short = slots.len() < wanted;
+            let ranked = arrange::ranked(facts.id, chain, free.copied());
+            ranked.first().copied().filter(|_| short)
+        };
+        let all: BTreeMap<usize, SwitchId> =
+            (0..view.chains.len()).filter_map(|chain| Some((chain, best(chain)?))).collect();
+        let switch = all.values().next().copied()?;
+        let full = view.members.iter().all(Option::is_some);
+        if full && !facts.is_member(switch) {
+            return None;
+        }
+        let chains: Vec<usize> =
+            all.iter().filter(|(_, best)| **best == switch).map(|(chain, _)| *chain).collect();
+        Some(Join {
+            switch,
+            life: candidates[&switch].life,
+            todo: facts.keys_to_clear(switch, &chains),
+            chains,
+            stage: Stage::Clear,
+            asked: BTreeSet::new(),
+            since: cx.now,
+        })
+    }
+
+    /// Every key that a member of its chains has, and every session.
+    fn keys_to_put(&self, facts: &Facts) -> Vec<Key> {
+        let mut all = BTreeSet::new();
+        for member in facts.members() {
+            let held = facts.held.get(&member).into_iter().flatten();
+            all.extend(held.filter(|key| {
+                let chain = facts.chain_with(key);
+                item::is_session(key) || chain.is_some_and(|c| self.chains.contains(&c))
+            }));
+        }
+        all.into_iter().filter(|key| !facts.has(self.switch, key)).cloned().collect()
+    }
+
+    /// Asks for changes that wait; false if none do, and none are on their way.
+    fn ask_for_items(&mut self, cx: &mut Context<'_>) -> bool {
+        let (floor, number, shift) =
+            (cx.facts.memory.floor, cx.facts.memory.number, cx.facts.shift());
+        while self.asked.len() < ASKED_MOST
+            && let Some(key) = self.todo.pop()
+        {
+            let change = match self.stage {
+                Stage::Clear => Change::Remove,
+                _ => Change::Put(item::record(&key, floor, (number, 0), shift)),
+            };
+            self.asked.insert(key.clone());
+            cx.ask(self.switch, key, change);
+        }
+        !self.asked.is_empty()
+    }
+
     /// A change of its items was answered. False: it cannot join, there is no room.
     fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
         if !self.asked.remove(key) {
@@ -86,179 +164,106 @@ impl Join {
     }
 }
 
-impl Tenant {
-    /// Begins a join where one is needed, and goes on with the one that is under way.
-    pub(super) fn go_on_joining(
-        &mut self,
-        now: Duration,
-        switches: &Switches,
-        out: &mut Vec<Action>,
-    ) {
-        match self.join.as_ref().map(|join| join.stage) {
-            None => self.begin_join(now, switches),
-            Some(Stage::Fill) => return self.end_join(now, out),
-            Some(_) => {}
+/// The join that is under way, if one is.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    current: Option<Join>,
+    /// Chains that their filling member has all of, by what its predecessor says.
+    filled: BTreeSet<FilledChain>,
+}
+
+impl Joins {
+    /// Those that a view shows to be under way.
+    pub fn under_way(view: &View) -> Joins {
+        Joins { current: Join::under_way(view), filled: BTreeSet::new() }
+    }
+
+    /// The one that is under way.
+    pub fn current(&self) -> Option<&Join> {
+        self.current.as_ref()
+    }
+
+    /// Whether nobody joins.
+    pub fn is_idle(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// Nobody joins any longer.
+    pub fn give_up(&mut self) {
+        self.current = None;
+    }
+
+    /// Filling members have all of these chains.
+    pub fn filled(&mut self, chains: Vec<FilledChain>) {
+        self.filled.extend(chains);
+    }
+
+    /// The view is another: what was said of filling members was said under the one before.
+    pub fn forget_filled(&mut self) {
+        self.filled.clear();
+    }
+
+    /// Begins a join where one is needed, if it may, and goes on with the one that is under way.
+    /// Returns a view in which it is further.
+    pub fn go_on(&mut self, cx: &mut Context<'_>, may_begin: bool) -> Option<View> {
+        if self.current.is_none() && may_begin {
+            self.current = Join::begin(cx);
         }
-        let candidates = self.candidates(switches);
-        let Some(join) = &mut self.join else { return };
-        let as_was = |m: &&Member| m.life == join.life;
-        let Some(member) = candidates.get(&join.switch).filter(as_was).copied() else {
-            self.join = None;
-            return;
+        let join = self.current.as_mut()?;
+        if join.stage == Stage::Fill {
+            return self.end(cx.facts);
+        }
+        let candidates = cx.candidates();
+        let member = candidates.get(&join.switch).filter(|m| m.life == join.life).copied();
+        let Some(member) = member else {
+            self.current = None;
+            return None;
         };
-        if self.ask_for_items(out) {
-            return self.wait_for_items(now);
+        if join.ask_for_items(cx) {
+            self.wait_for_items(cx);
+            return None;
         }
-        let Some(join) = &mut self.join else { return };
-        join.since = now;
+        join.since = cx.now;
         if join.stage == Stage::Clear {
             join.stage = Stage::Put;
-            let todo = self.keys_to_put();
-            if let Some(join) = &mut self.join {
-                join.todo = todo;
-            }
-            self.ask_for_items(out);
-        } else if self.is_confirmed() {
-            self.become_filling(now, member, out);
+            join.todo = join.keys_to_put(cx.facts);
+            join.ask_for_items(cx);
+            return None;
         }
-    }
-
-    /// The best switch for the first chain that is too short, and every chain that it is the best
-    /// for.
-    fn begin_join(&mut self, now: Duration, switches: &Switches) {
-        let Some(view) = &self.memory.view else {
-            return;
-        };
-        if !self.is_confirmed() || !self.knows_all() || !self.removals.is_empty() {
-            return;
-        }
-        let candidates = self.candidates(switches);
-        let wanted = self.wanted_length(candidates.len());
-        let best = |chain: usize| {
-            let slots = &view.chains[chain].slots;
-            let there = self.members_of(chain);
-            let free = candidates
-                .keys()
-                .filter(|switch| !there.contains(switch) && !self.is_barred(now, **switch))
-                // One that is cut off has a stream for long, and not the view that was made without
-                // it.
-                .filter(|switch| self.confirmed.contains(*switch));
-            let short = slots.len() < wanted;
-            let ranked = arrange::ranked(self.id, chain, free.copied());
-            ranked.first().copied().filter(|_| short)
-        };
-        let all: BTreeMap<usize, SwitchId> =
-            (0..view.chains.len()).filter_map(|chain| Some((chain, best(chain)?))).collect();
-        let Some(switch) = all.values().next().copied() else {
-            return;
-        };
-        let full = view.members.iter().all(Option::is_some);
-        if full && !self.is_member(switch) {
-            return;
-        }
-        let chains: Vec<usize> =
-            all.iter().filter(|(_, best)| **best == switch).map(|(chain, _)| *chain).collect();
-        self.join = Some(Join {
-            switch,
-            life: candidates[&switch].life,
-            todo: self.keys_to_clear(switch, &chains),
-            chains,
-            stage: Stage::Clear,
-            asked: BTreeSet::new(),
-            since: now,
-        });
-    }
-
-    /// What a switch has of these chains. Sessions of a member stay: they are about its other
-    /// chains too.
-    pub(super) fn keys_to_clear(&self, switch: SwitchId, chains: &[usize]) -> Vec<Key> {
-        let is_member = self.is_member(switch);
-        let goes = |key: &&Key| match items::is_session(key) {
-            true => !is_member,
-            false => {
-                let chain = self.chain_with(key);
-                !is_member || chain.is_some_and(|chain| chains.contains(&chain))
-            }
-        };
-        let held = self.held.get(&switch);
-        held.into_iter().flatten().filter(goes).cloned().collect()
-    }
-
-    /// Every key that a member of its chains has, and every session.
-    fn keys_to_put(&self) -> Vec<Key> {
-        let Some(join) = &self.join else {
-            return vec![];
-        };
-        let mut all = BTreeSet::new();
-        for member in self.members() {
-            let held = self.held.get(&member).into_iter().flatten();
-            all.extend(held.filter(|key| {
-                let chain = self.chain_with(key);
-                items::is_session(key) || chain.is_some_and(|c| join.chains.contains(&c))
-            }));
-        }
-        let has = |key: &Key| self.held.get(&join.switch).is_some_and(|h| h.contains(key));
-        all.into_iter().filter(|key| !has(key)).cloned().collect()
-    }
-
-    /// Asks for changes that wait; false if none do, and none are on their way.
-    fn ask_for_items(&mut self, out: &mut Vec<Action>) -> bool {
-        let (tenant, floor, shift) = (self.id, self.memory.floor, self.shift());
-        let number = self.memory.number;
-        let Some(join) = &mut self.join else {
-            return false;
-        };
-        while join.asked.len() < ASKED_MOST
-            && let Some(key) = join.todo.pop()
-        {
-            let change = match join.stage {
-                Stage::Clear => Change::Remove,
-                _ => Change::Put(items::record(&key, floor, (number, 0), shift)),
-            };
-            join.asked.insert(key.clone());
-            out.push(Action::Change { switch: join.switch, tenant, key, change });
-        }
-        !join.asked.is_empty()
+        self.become_filling(cx.facts, member)
     }
 
     /// Who does not answer gives its place to another one, until it says once more that it has the
     /// view.
-    fn wait_for_items(&mut self, now: Duration) {
-        let silent = self.join.take_if(|join| now >= join.since + ANSWERS_WITHIN);
+    fn wait_for_items(&mut self, cx: &mut Context<'_>) {
+        let silent = self.current.take_if(|join| cx.now >= join.since + ANSWERS_WITHIN);
         if let Some(join) = silent {
-            self.confirmed.remove(&join.switch);
-            self.is_due = true;
+            cx.facts.confirmed.remove(&join.switch);
+            cx.facts.is_due = true;
         }
     }
 
-    /// A change of an item of who joins was answered, if it is one.
-    pub(super) fn join_answered(
-        &mut self,
-        now: Duration,
-        switch: SwitchId,
-        key: &Key,
-        outcome: Outcome,
-    ) {
-        let join = self.join.as_mut().filter(|join| join.switch == switch);
-        if join.is_some_and(|join| !join.answered(now, key, outcome)) {
-            self.join = None;
-            self.bar(now, switch);
+    /// A change of an item was answered, of the switch that joins perhaps.
+    pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) {
+        let Answer { switch, key, outcome, .. } = answer;
+        let join = self.current.as_mut().filter(|join| join.switch == switch);
+        if join.is_some_and(|join| !join.answered(cx.now, key, outcome)) {
+            self.current = None;
+            cx.facts.barred.bar(cx.now, switch);
         }
     }
 
-    /// From now on it takes part in every write.
-    fn become_filling(&mut self, now: Duration, member: Member, out: &mut Vec<Action>) {
-        let Some(mut view) = self.memory.view.clone() else {
-            return;
-        };
+    /// Once every member has the view: from now on it takes part in every write.
+    fn become_filling(&mut self, facts: &Facts, member: Member) -> Option<View> {
+        let join = self.current.as_mut().filter(|_| facts.is_confirmed())?;
+        let mut view = facts.view()?.clone();
         let is_it = |m: &Option<Member>| m.is_some_and(|m| m.switch == member.switch);
         let own = view.members.iter().position(is_it);
         let free = view.members.iter().position(Option::is_none);
         let Some(slot) = own.or(free) else {
-            self.join = None;
-            return;
+            self.current = None;
+            return None;
         };
-        let Some(join) = &mut self.join else { return };
         view.members[slot] = Some(member);
         for chain in &join.chains {
             let chain = &mut view.chains[*chain];
@@ -267,30 +272,28 @@ impl Tenant {
             chain.fill_number = view.number + 1;
         }
         join.stage = Stage::Fill;
-        self.replace(now, view, out);
+        Some(view)
     }
 
     /// It is a member like the others once it has all of every chain, or it is gone again.
-    fn end_join(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let Some(mut view) = self.memory.view.clone() else {
-            return;
-        };
+    fn end(&mut self, facts: &Facts) -> Option<View> {
+        let mut view = facts.view()?.clone();
         let mut filling = (0u16..).zip(&view.chains).filter(|(_, c)| c.filling).peekable();
         if filling.peek().is_none() {
-            self.join = None;
-            return;
+            self.current = None;
+            return None;
         }
-        let is_filled = |(chain, of): (u16, &crate::view::Chain)| {
+        let is_filled = |(chain, of): (u16, &Chain)| {
             let fill_number = of.fill_number;
             self.filled.contains(&FilledChain { chain, fill_number })
         };
-        if !self.is_confirmed() || !filling.all(is_filled) {
-            return;
+        if !facts.is_confirmed() || !filling.all(is_filled) {
+            return None;
         }
         for chain in &mut view.chains {
             (chain.filling, chain.fill_number) = (false, 0);
         }
-        self.join = None;
-        self.replace(now, view, out);
+        self.current = None;
+        Some(view)
     }
 }

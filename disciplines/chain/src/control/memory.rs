@@ -5,6 +5,9 @@ use bytes::Bytes;
 
 use crate::view::{LEN, View};
 
+/// The generation of numbers that a tenant begins with.
+const FIRST_NUMBER: u64 = 1 << 48 | 1;
+
 /// What is remembered of a tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
@@ -21,6 +24,14 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The number of the next view.
+    pub fn next_number(&self) -> u64 {
+        match self.number {
+            0 => FIRST_NUMBER,
+            before => before + 1,
+        }
+    }
+
     /// Encodes it as the bytes that are remembered.
     pub fn encode(&self) -> Bytes {
         let mut bytes = [self.number.to_be_bytes(), self.floor.to_be_bytes()].concat();

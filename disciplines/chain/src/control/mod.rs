@@ -1,13 +1,17 @@
 //! The control half: which switches are in which chain, and when that changes; which keys they have
 //! items of.
 //!
-//! Everything of one tenant is in a [`Tenant`]; what switches say of themselves concerns all of
-//! them. The rules that keep it safe are in `docs/coordination.md`; those that are this half's to
-//! keep stand where it keeps them.
+//! What goes on with one tenant is in a [`Tenant`], what is known of it in [`Facts`]; what switches
+//! say of themselves concerns all of them. The rules that keep it safe are in
+//! `docs/coordination.md`; those that are this half's to keep stand where it keeps them.
 
 mod arrange;
+mod barred;
+mod begin;
 mod configure;
+mod context;
 mod forget;
+mod item;
 mod items;
 mod join;
 mod leave;
@@ -29,7 +33,10 @@ use decide::{
 };
 
 pub use self::arrange::ranked;
-use self::tenant::Tenant;
+use self::{
+    context::{Context, Facts},
+    tenant::Tenant,
+};
 use crate::view::Protocol;
 
 /// What may be set of a tenant.
@@ -71,7 +78,8 @@ pub(crate) type Switches = BTreeMap<SwitchId, SwitchState>;
 pub(crate) struct Control {
     protocol: Protocol,
     switches: Switches,
-    tenants: BTreeMap<u32, Tenant>,
+    /// What is known of each tenant, and what goes on with it.
+    tenants: BTreeMap<u32, (Facts, Tenant)>,
 }
 
 /// Makes the control half of `netcraq`.
@@ -94,13 +102,13 @@ impl Control {
         &mut self,
         (now, id): (Duration, u32),
         out: &mut Vec<Action>,
-        happens: impl FnOnce(&mut Tenant, &mut Vec<Action>),
+        happens: impl FnOnce(&mut Tenant, &mut Context<'_>),
     ) {
-        let protocol = self.protocol;
-        let tenant = self.tenants.entry(id);
-        let tenant = tenant.or_insert_with(|| Tenant::new(id, protocol));
-        happens(tenant, out);
-        tenant.step(now, &self.switches, out);
+        let new = || (Facts::new(id, self.protocol), Tenant::default());
+        let (facts, tenant) = self.tenants.entry(id).or_insert_with(new);
+        let cx = &mut facts.at(now, &self.switches, out);
+        happens(tenant, cx);
+        tenant.step(cx);
     }
 
     fn seen(&mut self, switch: SwitchId) -> &mut SwitchState {
@@ -124,9 +132,8 @@ impl Discipline for Control {
     }
 
     fn remembered(&mut self, now: Duration, tenant: u32, bytes: &[u8], out: &mut Vec<Action>) {
-        let new = Tenant::new(tenant, self.protocol);
-        self.tenants.insert(tenant, new);
-        self.with((now, tenant), out, |t, _| t.remembered(now, bytes));
+        self.tenants.remove(&tenant);
+        self.with((now, tenant), out, |t, cx| t.remembered(cx, bytes));
     }
 
     fn kept(&mut self, now: Duration, tenant: u32, kept: &[(Key, Bytes)], out: &mut Vec<Action>) {
@@ -134,55 +141,40 @@ impl Discipline for Control {
     }
 
     fn options(&mut self, now: Duration, tenant: u32, options: Settings, out: &mut Vec<Action>) {
-        self.with((now, tenant), out, |t, _| t.options = options);
+        self.with((now, tenant), out, |_, cx| cx.facts.options = options);
     }
 
     fn stores(&mut self, now: Duration, tenant: u32, stores: &Stores, out: &mut Vec<Action>) {
         let stores = stores.clone();
-        self.with((now, tenant), out, |t, _| t.stores = Some(stores));
+        self.with((now, tenant), out, |_, cx| cx.facts.stores = Some(stores));
     }
 
     fn room(&mut self, now: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
-        let is_there = |room: &&Room| {
-            let seen = self.switches.get(&room.switch);
-            room.pages > 0 && seen.is_some_and(|seen| seen.attached)
-        };
-        let there: Vec<SwitchId> = rooms.iter().filter(is_there).map(|r| r.switch).collect();
-        self.with((now, tenant), out, |t, out| {
-            t.rooms(now, rooms, out);
-            t.holds_nothing(&there);
-        });
+        self.with((now, tenant), out, |t, cx| t.rooms(cx, rooms));
     }
 
     fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
-        let Inventory { switch, held, lost, .. } = inventory;
-        self.with((now, inventory.tenant), out, |t, _| {
-            t.holds(switch, held, lost);
-        });
+        self.with((now, inventory.tenant), out, |t, cx| t.holds(cx, inventory));
     }
 
     fn hot(&mut self, now: Duration, keys: HotKeys<'_>, out: &mut Vec<Action>) {
-        self.with((now, keys.tenant), out, |t, _| t.wants(now, keys.keys));
+        self.with((now, keys.tenant), out, |t, cx| t.wants(cx, keys.keys));
     }
 
     fn answered(&mut self, now: Duration, answer: Answer<'_>, out: &mut Vec<Action>) {
-        let Answer { switch, key, change, outcome, .. } = answer;
-        let answered = |t: &mut Tenant, _: &mut Vec<Action>| {
-            t.answered(now, switch, key, change, outcome);
-        };
-        match outcome {
+        match answer.outcome {
             // Nothing may be asked for in answer to this one.
             Outcome::NotSent => {
-                if let Some(tenant) = self.tenants.get_mut(&answer.tenant) {
-                    answered(tenant, out);
+                if let Some((facts, tenant)) = self.tenants.get_mut(&answer.tenant) {
+                    tenant.answered(&mut facts.at(now, &self.switches, out), answer);
                 }
             }
-            _ => self.with((now, answer.tenant), out, answered),
+            _ => self.with((now, answer.tenant), out, |t, cx| t.answered(cx, answer)),
         }
     }
 
     fn configured(&mut self, now: Duration, switch: SwitchId, tenant: u32, out: &mut Vec<Action>) {
-        self.with((now, tenant), out, |t, _| t.configured(switch));
+        self.with((now, tenant), out, |t, cx| t.configured(cx, switch));
     }
 
     fn switch_reported(
@@ -193,28 +185,26 @@ impl Discipline for Control {
         report: &[u8],
         out: &mut Vec<Action>,
     ) {
-        self.with((now, tenant), out, |t, out| {
-            t.reported(now, switch, report, out);
-        });
+        self.with((now, tenant), out, |t, cx| t.reported(cx, switch, report));
     }
 
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
-        for tenant in self.tenants.values_mut() {
-            tenant.step(now, &self.switches, out);
+        for (facts, tenant) in self.tenants.values_mut() {
+            tenant.step(&mut facts.at(now, &self.switches, out));
         }
     }
 
     fn ending(&mut self, now: Duration, out: &mut Vec<Action>) {
-        for tenant in self.tenants.values_mut() {
-            tenant.save_the_last(now, &self.switches, out);
+        for (facts, tenant) in self.tenants.values_mut() {
+            tenant.ending(&mut facts.at(now, &self.switches, out));
         }
     }
 
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
-        let member = self.tenants.values().filter(|t| t.is_member(switch));
-        let mut counters = BTreeMap::from([("chain_tenants", member.count() as u64)]);
-        for tenant in self.tenants.values().filter(|t| t.is_member(switch)) {
-            tenant.count(switch, &mut counters);
+        let mut counters = BTreeMap::from([("chain_tenants", 0)]);
+        for (facts, tenant) in self.tenants.values().filter(|(facts, _)| facts.is_member(switch)) {
+            *counters.entry("chain_tenants").or_default() += 1;
+            tenant.count(facts, switch, &mut counters);
         }
         counters
     }

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use decide::{Action, Change, Key, Outcome, SwitchId};
+use decide::{Answer, Change, Key, Outcome, SwitchId};
 
-use super::{items, tenant::Tenant};
+use super::{context::Context, item, items::Items};
 use crate::report::RemovableKeys;
 
 /// Keys that are being removed at a time.
@@ -27,7 +27,7 @@ struct Removal {
 
 /// All keys whose items are being removed.
 #[derive(Debug, Default)]
-pub(crate) struct Removals {
+pub(super) struct Removals {
     all: BTreeMap<Key, Removal>,
 }
 
@@ -41,85 +41,84 @@ impl Removals {
     pub fn has(&self, key: &Key) -> bool {
         self.all.contains_key(key)
     }
-}
 
-impl Tenant {
     /// A tail says which keys may go. None does while members come and go.
-    pub(super) fn may_remove(&mut self, by: SwitchId, of: RemovableKeys, out: &mut Vec<Action>) {
-        let is_quiet = self.is_confirmed() && self.join.is_none() && self.knows_all();
-        if of.number != self.memory.number || !is_quiet {
+    pub fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        by: SwitchId,
+        removable: RemovableKeys,
+        items: &Items,
+    ) {
+        if removable.number != cx.facts.memory.number || !cx.facts.knows_all() {
             return;
         }
-        let floor = self.memory.floor;
-        for (key, last) in of.keys {
-            let members = self.chain_with(&key).map(|chain| self.members_of(chain));
+        let floor = cx.facts.memory.floor;
+        for (key, last) in removable.keys {
+            let members = cx.facts.chain_with(&key).map(|chain| cx.facts.members_of(chain));
             let members = members.filter(|members| members.last() == Some(&by));
-            let (Some(from), false) = (members, items::is_session(&key)) else {
+            let (Some(from), false) = (members, item::is_session(&key)) else {
                 continue;
             };
-            let is_busy = self.items.is_making(&key) || self.removals.has(&key);
-            if is_busy || self.removals.all.len() >= MOST {
+            let is_busy = items.is_making(&key) || self.has(&key);
+            if is_busy || self.all.len() >= MOST {
                 continue;
             }
-            self.memory.floor = self.memory.floor.max(last);
-            let removing = Removal { last, from, began: false, asked: false };
-            self.removals.all.insert(key, removing);
+            cx.facts.memory.floor = cx.facts.memory.floor.max(last);
+            self.all.insert(key, Removal { last, from, began: false, asked: false });
         }
-        if self.memory.floor != floor {
-            self.remember(out);
+        if cx.facts.memory.floor != floor {
+            cx.remember();
         }
-        self.go_on_removing(out);
+        self.go_on(cx);
     }
 
     /// The view is another: whatever was not removed everywhere is looked at when somebody wants
     /// the key.
-    pub(super) fn stop_removing(&mut self) {
-        self.removals.all.clear();
+    pub fn stop(&mut self) {
+        self.all.clear();
     }
 
     /// Asks for what is next of each key.
-    pub(super) fn go_on_removing(&mut self, out: &mut Vec<Action>) {
-        let tenant = self.id;
-        for (key, removing) in &mut self.removals.all {
-            let Some(switch) = removing.from.first().copied() else {
+    pub fn go_on(&mut self, cx: &mut Context<'_>) {
+        for (key, removal) in &mut self.all {
+            let Some(switch) = removal.from.first().copied() else {
                 continue;
             };
-            if std::mem::replace(&mut removing.asked, true) {
+            if std::mem::replace(&mut removal.asked, true) {
                 continue;
             }
             // The head's must be committed; then so is everybody's, and nothing comes after it.
-            let last = removing.last.to_ne_bytes();
-            let begins = match removing.began {
+            let last = removal.last.to_ne_bytes();
+            let begins = match removal.began {
                 true => last.to_vec(),
                 false => [last, last].concat(),
             };
-            out.push(Action::Change {
-                switch,
-                tenant,
-                key: key.clone(),
-                change: Change::RemoveIf(Bytes::from(begins)),
-            });
+            cx.ask(switch, key.clone(), Change::RemoveIf(Bytes::from(begins)));
         }
     }
 
     /// A member's item is gone, or is not as it was.
-    pub(super) fn removal_answered(&mut self, switch: SwitchId, key: &Key, outcome: Outcome) {
-        let Some(removing) = self.removals.all.get_mut(key) else {
+    pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) {
+        let Answer { switch, key, change: Change::RemoveIf(_), outcome, .. } = answer else {
             return;
         };
-        if removing.from.first() != Some(&switch) {
+        let Some(removal) = self.all.get_mut(key) else {
+            return;
+        };
+        if removal.from.first() != Some(&switch) {
             return;
         }
-        removing.asked = false;
+        removal.asked = false;
         // There is room again.
-        self.full &= outcome != Outcome::Done;
+        cx.facts.full &= outcome != Outcome::Done;
         match outcome {
             Outcome::NotSent => {}
-            Outcome::Done if removing.from.len() > 1 => {
-                removing.from.remove(0);
-                removing.began = true;
+            Outcome::Done if removal.from.len() > 1 => {
+                removal.from.remove(0);
+                removal.began = true;
             }
-            _ => drop(self.removals.all.remove(key)),
+            _ => drop(self.all.remove(key)),
         }
     }
 }

@@ -11,15 +11,17 @@ use std::{
     time::Duration,
 };
 
-use decide::{Action, Change, Key, Outcome, Record, SwitchId};
+use decide::{Answer, Change, Key, Outcome, Record, SwitchId};
 
-use chain_wire::chain_of;
-
-use super::{Switches, arrange, tenant::Tenant};
+use super::{
+    arrange,
+    context::{Context, Facts},
+    items::Items,
+};
 use crate::{
     record::{STRIDES, Version, restored_key},
     snapshot::SavedVersion,
-    view::{Chain, Member},
+    view::{Chain, Member, View},
 };
 
 /// More versions than a key can have had since it was last saved.
@@ -41,7 +43,7 @@ struct Place {
 
 /// Chains that begin anew.
 #[derive(Debug)]
-pub(crate) struct Restore {
+struct Restore {
     chains: BTreeMap<usize, Vec<SwitchId>>,
     places: BTreeMap<SwitchId, Place>,
     /// What they have of before is cleared, and what was kept is put.
@@ -51,93 +53,117 @@ pub(crate) struct Restore {
 
 /// What is known of a loss.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
+pub(super) struct Losses {
     since: Option<Duration>,
     not_before: Duration,
-    pub restore: Option<Restore>,
+    restore: Option<Restore>,
 }
 
-impl Tenant {
-    /// Chains of which nobody has anything any longer.
-    fn lost_chains(&self, now: Duration, switches: &Switches) -> Vec<usize> {
-        let Some(view) = self.view() else {
-            return vec![];
-        };
-        let is_lost = |slot: &u8| {
-            let member = view.members[usize::from(*slot)];
-            member.is_none_or(|m| self.has_no_tables(now, &m, switches))
-        };
-        let all = view.chains.iter().enumerate();
-        let lost = all.filter(|(_, chain)| {
-            let full = chain.slots.len() - usize::from(chain.filling);
-            chain.slots[..full].iter().all(is_lost)
-        });
-        lost.map(|(number, _)| number).collect()
-    }
+/// Chains of which nobody has anything any longer.
+pub(super) fn lost_chains(cx: &Context<'_>) -> Vec<usize> {
+    let Some(view) = cx.facts.view() else {
+        return vec![];
+    };
+    let is_lost = |slot: &u8| {
+        let member = view.members[usize::from(*slot)];
+        member.is_none_or(|m| cx.has_no_tables(&m))
+    };
+    let all = view.chains.iter().enumerate();
+    let lost = all.filter(|(_, chain)| {
+        let full = chain.slots.len() - usize::from(chain.filling);
+        chain.slots[..full].iter().all(is_lost)
+    });
+    lost.map(|(number, _)| number).collect()
+}
 
-    /// Goes on with chains that were lost; false: none is.
-    pub(super) fn go_on_restoring(
+impl Losses {
+    /// Goes on with chains that were lost; `saved` is what was kept. Returns the view in which they
+    /// are there again.
+    pub fn go_on(
         &mut self,
-        now: Duration,
-        switches: &Switches,
-        out: &mut Vec<Action>,
-    ) -> bool {
-        let lost = self.lost_chains(now, switches);
-        if lost.is_empty() {
-            self.losses = Losses::default();
-            return false;
-        }
-        self.join = None;
-        let since = *self.losses.since.get_or_insert(now);
-        let mut candidates = self.candidates(switches);
-        let restore = self.losses.restore.take();
-        let is_same = |r: &Restore| {
-            let is_there = |(switch, place): (&SwitchId, &Place)| {
-                candidates.get(switch).is_some_and(|m| m.life == place.life)
-            };
-            r.chains.keys().eq(&lost) && !r.failed && r.places.iter().all(is_there)
-        };
-        match restore {
-            Some(restore) if is_same(&restore) => self.losses.restore = Some(restore),
-            Some(_) => self.losses.not_before = now + PAUSE,
+        cx: &mut Context<'_>,
+        lost: Vec<usize>,
+        items: &mut Items,
+        saved: &BTreeMap<Key, SavedVersion>,
+    ) -> Option<View> {
+        let since = *self.since.get_or_insert(cx.now);
+        let mut candidates = cx.candidates();
+        match self.restore.take() {
+            Some(restore) if restore.is_for(&lost, &candidates) => self.restore = Some(restore),
+            Some(_) => self.not_before = cx.now + PAUSE,
             None => {
                 // One that is cut off has a stream for long.
-                candidates.retain(|switch, _| self.confirmed.contains(switch));
-                let all_there = candidates.len() >= self.rooms.len();
-                let waited = all_there || now >= since + BEGIN_WITHIN;
+                candidates.retain(|switch, _| cx.facts.confirmed.contains(switch));
+                let all_there = candidates.len() >= cx.facts.rooms.len();
+                let waited = all_there || cx.now >= since + BEGIN_WITHIN;
                 // What was confirmed under views before is over.
-                let is_quiet = self.memory.past.is_empty() && now >= self.losses.not_before;
-                if !waited || !is_quiet || candidates.is_empty() || self.stores.is_none() {
-                    return true;
+                let is_quiet = cx.facts.memory.past.is_empty() && cx.now >= self.not_before;
+                if !waited || !is_quiet || candidates.is_empty() || cx.facts.stores.is_none() {
+                    return None;
                 }
-                self.losses.restore = Some(self.begin_restoring(lost, &candidates));
+                let maybe = saved.keys().chain(items.being_made());
+                self.restore = Some(Restore::begin(cx.facts, lost, &candidates, maybe));
             }
         }
-        self.fill_places((&candidates, switches), now, out);
-        true
+        let restore = self.restore.as_mut()?;
+        if restore.is_done() && !restore.is_put {
+            restore.is_put = true;
+            restore.put_saved(cx, items, saved);
+        }
+        if restore.is_done() {
+            let view = restore.view(cx, &candidates)?;
+            self.over(cx);
+            return Some(view);
+        }
+        restore.ask_for_items(cx);
+        None
     }
 
-    fn begin_restoring(
-        &self,
+    /// The chains are there again, under numbers of another generation.
+    fn over(&mut self, cx: &mut Context<'_>) {
+        let restore = std::mem::take(self).restore;
+        for switch in restore.iter().flat_map(|restore| restore.places.keys()) {
+            cx.facts.lost.remove(switch);
+        }
+        cx.facts.memory.number = ((cx.facts.memory.number >> 48) + 1) << 48;
+    }
+
+    /// A change of an item was answered, of a switch that is to be a member perhaps.
+    pub fn answered(&mut self, answer: Answer<'_>) {
+        let Some(restore) = &mut self.restore else {
+            return;
+        };
+        let place = restore.places.get_mut(&answer.switch);
+        // The answer to another change is one from before.
+        let is_asked = |place: &&mut Place| place.asked.get(answer.key) == Some(answer.change);
+        if let Some(place) = place.filter(is_asked) {
+            place.asked.remove(answer.key);
+            restore.failed |= answer.outcome != Outcome::Done;
+        }
+    }
+}
+
+impl Restore {
+    /// Of these chains, with members of the candidates. `maybe` has keys of which something may
+    /// come to be there yet that was asked for before the loss: each is removed, so that it is put
+    /// where nothing is.
+    fn begin<'a>(
+        facts: &Facts,
         lost: Vec<usize>,
         candidates: &BTreeMap<SwitchId, Member>,
+        maybe: impl Iterator<Item = &'a Key>,
     ) -> Restore {
-        let length = self.wanted_length(candidates.len());
+        let length = facts.wanted_length(candidates.len());
         let members = |chain: &usize| {
-            let ranked = arrange::ranked(self.id, *chain, candidates.keys().copied());
+            let ranked = arrange::ranked(facts.id, *chain, candidates.keys().copied());
             (*chain, ranked.into_iter().take(length).collect())
         };
         let chains: BTreeMap<usize, Vec<SwitchId>> = lost.iter().map(members).collect();
-        // What was asked for before the loss may come to be there yet: each key is removed, so that
-        // it is put where nothing is.
-        let saved = self.snapshot.saved.keys();
-        let maybe: BTreeSet<&Key> = saved
-            .chain(self.items.being_made())
-            .filter(|key| self.chain_with(key).is_some_and(|c| lost.contains(&c)))
-            .collect();
+        let is_lost = |key: &&Key| facts.chain_with(key).is_some_and(|c| lost.contains(&c));
+        let maybe: BTreeSet<&Key> = maybe.filter(is_lost).collect();
         let clear = |switch: &SwitchId| {
             let mut keys: BTreeSet<Key> = maybe.iter().copied().cloned().collect();
-            keys.extend(self.keys_to_clear(*switch, &lost));
+            keys.extend(facts.keys_to_clear(*switch, &lost));
             Place {
                 life: candidates[switch].life,
                 todo: keys.into_iter().map(|key| (key, Change::Remove)).collect(),
@@ -153,94 +179,81 @@ impl Tenant {
         }
     }
 
-    /// Asks for changes that wait; if none do, and none are on their way, the next thing is done.
-    fn fill_places(
-        &mut self,
-        (candidates, switches): (&BTreeMap<SwitchId, Member>, &Switches),
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let tenant = self.id;
-        let Some(mut restore) = self.losses.restore.take() else {
-            return;
+    /// Whether it restores these chains, and can go on: nothing failed, and the switches have the
+    /// tables that they had when it began.
+    fn is_for(&self, lost: &[usize], candidates: &BTreeMap<SwitchId, Member>) -> bool {
+        let is_there = |(switch, place): (&SwitchId, &Place)| {
+            candidates.get(switch).is_some_and(|m| m.life == place.life)
         };
-        if restore.is_done() && !restore.is_put {
-            restore.is_put = true;
-            self.put_saved(&mut restore, out);
-        }
-        if restore.is_done() {
-            return self.begin_anew(restore, (candidates, switches), now, out);
-        }
-        for (switch, place) in &mut restore.places {
+        self.chains.keys().eq(lost) && !self.failed && self.places.iter().all(is_there)
+    }
+
+    /// Whether no change waits, and none is on its way.
+    fn is_done(&self) -> bool {
+        let mut places = self.places.values();
+        places.all(|place| place.todo.is_empty() && place.asked.is_empty())
+    }
+
+    /// Asks for changes that wait.
+    fn ask_for_items(&mut self, cx: &mut Context<'_>) {
+        for (switch, place) in &mut self.places {
             while place.asked.len() < ASKED_MOST
                 && let Some((key, change)) = place.todo.pop()
             {
                 place.asked.insert(key.clone(), change.clone());
-                out.push(Action::Change { switch: *switch, tenant, key, change });
+                cx.ask(*switch, key, change);
             }
         }
-        self.losses.restore = Some(restore);
     }
 
     /// What was kept of these chains' keys is to be put, all under one number that no key had.
-    fn put_saved(&mut self, restore: &mut Restore, out: &mut Vec<Action>) {
-        let saved = &self.snapshot.saved;
+    fn put_saved(
+        &mut self,
+        cx: &mut Context<'_>,
+        items: &mut Items,
+        saved: &BTreeMap<Key, SavedVersion>,
+    ) {
         let newest = saved.values().map(|s| s.seq).max().unwrap_or(0);
-        self.memory.floor = self.memory.floor.max(newest) + JUMP;
+        let floor = cx.facts.memory.floor.max(newest) + JUMP;
+        cx.facts.memory.floor = floor;
+        let chain_with = |key: &Key| cx.facts.chain_with(key);
         // Whoever wants them asks again, and they begin above the floor.
-        let stores = self.stores.as_ref();
-        let chains = self.memory.view.as_ref().map_or(1, |v| v.chains.len());
-        let is_of = |key: &Key| {
-            let hash = stores.map(|stores| stores.hash_of(key));
-            let chain = hash.map(|hash| usize::from(chain_of(hash, chains as u16)));
-            chain.is_some_and(|chain| restore.chains.contains_key(&chain))
-        };
-        self.items.give_up(is_of);
-        let (floor, number, shift) = (self.memory.floor, self.memory.number, self.shift());
+        items.give_up(|key| chain_with(key).is_some_and(|chain| self.chains.contains_key(&chain)));
+        let (number, shift) = (cx.facts.memory.number, cx.facts.shift());
         for (key, saved) in saved {
-            let chain = self.chain_with(key);
-            let members = chain.and_then(|chain| restore.chains.get(&chain));
+            let members = chain_with(key).and_then(|chain| self.chains.get(&chain));
             let record = record_of(saved, (floor, number), shift);
             for switch in members.into_iter().flatten() {
-                if let Some(place) = restore.places.get_mut(switch) {
+                if let Some(place) = self.places.get_mut(switch) {
                     let change = Change::Put(record.clone());
                     place.todo.push((key.clone(), change));
                 }
             }
         }
-        self.remember(out);
+        cx.remember();
     }
 
-    /// The chains are there again, under numbers of another generation.
-    fn begin_anew(
-        &mut self,
-        restore: Restore,
-        (candidates, switches): (&BTreeMap<SwitchId, Member>, &Switches),
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(mut view) = self.memory.view.clone() else {
-            return;
-        };
+    /// The view with these chains. None: who has lost its tables leaves the other chains first, for
+    /// it is no member of theirs.
+    fn view(&self, cx: &Context<'_>, candidates: &BTreeMap<SwitchId, Member>) -> Option<View> {
+        let mut view = cx.facts.view()?.clone();
         let goes_on = |slot: u8| {
             let chains = view.chains.iter().enumerate();
-            let mut others = chains.filter(|(number, _)| !restore.chains.contains_key(number));
+            let mut others = chains.filter(|(number, _)| !self.chains.contains_key(number));
             others.any(|(_, chain)| chain.slots.contains(&slot))
         };
         let stays: Vec<bool> = (0..view.members.len() as u8).map(goes_on).collect();
-        // Who has lost its tables leaves the other chains first: it is no member of theirs.
         let is_lost = |(place, stays): (&Option<Member>, &bool)| {
             let member = place.as_ref().filter(|_| *stays);
-            member.is_some_and(|member| self.has_no_tables(now, member, switches))
+            member.is_some_and(|member| cx.has_no_tables(member))
         };
         if view.members.iter().zip(&stays).any(is_lost) {
-            self.losses.restore = Some(restore);
-            return;
+            return None;
         }
         for (place, stays) in view.members.iter_mut().zip(stays) {
             *place = place.filter(|_| stays);
         }
-        for (number, switches) in &restore.chains {
+        for (number, switches) in &self.chains {
             let mut slots = vec![];
             for switch in switches {
                 let is_it = |m: &Option<Member>| m.is_some_and(|m| m.switch == *switch);
@@ -252,37 +265,7 @@ impl Tenant {
             }
             view.chains[*number] = Chain { slots, filling: false, fill_number: 0 };
         }
-        for switch in restore.places.keys() {
-            self.lost.remove(switch);
-        }
-        self.memory.number = ((self.memory.number >> 48) + 1) << 48;
-        self.losses = Losses::default();
-        self.replace(now, view, out);
-    }
-
-    /// A change of an item was answered, of a switch that is to be a member perhaps.
-    pub(super) fn restore_answered(
-        &mut self,
-        switch: SwitchId,
-        key: &Key,
-        (change, outcome): (&Change, Outcome),
-    ) {
-        let Some(restore) = &mut self.losses.restore else {
-            return;
-        };
-        let place = restore.places.get_mut(&switch);
-        // The answer to another change is one from before.
-        if let Some(place) = place.filter(|place| place.asked.get(key) == Some(change)) {
-            place.asked.remove(key);
-            restore.failed |= outcome != Outcome::Done;
-        }
-    }
-}
-
-impl Restore {
-    fn is_done(&self) -> bool {
-        let mut places = self.places.values();
-        places.all(|place| place.todo.is_empty() && place.asked.is_empty())
+        Some(view)
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use decide::{Action, Key, SwitchId};
 
-use super::{Switches, tenant::Tenant};
+use super::context::Context;
 use crate::snapshot::{Part, Save, SavedVersion};
 
 /// A round that nothing was heard of for this time is begun anew, with everything.
@@ -35,8 +35,8 @@ impl Round {
 
 /// What is kept, and how far the others are.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
-    pub saved: BTreeMap<Key, SavedVersion>,
+pub(super) struct Snapshot {
+    saved: BTreeMap<Key, SavedVersion>,
     rounds: BTreeMap<SwitchId, Round>,
     /// The last one that was used.
     number: u64,
@@ -45,117 +45,100 @@ pub(crate) struct Snapshot {
     ending: Option<u64>,
 }
 
-impl Tenant {
+impl Snapshot {
     /// What an earlier controller kept.
     pub fn kept(&mut self, kept: &[(Key, Bytes)]) {
         let read = |(key, bytes): &(Key, Bytes)| Some((key.clone(), SavedVersion::decode(bytes)?));
-        self.snapshot.saved = kept.iter().filter_map(read).collect();
+        self.saved = kept.iter().filter_map(read).collect();
     }
 
-    /// The last member of a chain that has everything.
-    fn last_full(&self, chain: usize) -> Option<SwitchId> {
-        let chain = self.view()?.chains.get(chain)?;
-        let full = chain.slots.len() - usize::from(chain.filling);
-        self.switch_in(*chain.slots.get(full.checked_sub(1)?)?)
+    /// Every key's newest version that is kept.
+    pub fn saved(&self) -> &BTreeMap<Key, SavedVersion> {
+        &self.saved
     }
 
     /// Asks who can tell, if it is time.
-    pub(super) fn go_on_saving(
-        &mut self,
-        now: Duration,
-        switches: &Switches,
-        out: &mut Vec<Action>,
-    ) {
-        let every = Duration::from_secs(self.options[3].into());
-        if every.is_zero() || now < self.snapshot.next_at || self.snapshot.ending.is_some() {
+    pub fn go_on(&mut self, cx: &mut Context<'_>) {
+        let every = Duration::from_secs(cx.facts.options[3].into());
+        if every.is_zero() || cx.now < self.next_at || self.ending.is_some() {
             return;
         }
-        self.snapshot.next_at = now + every;
-        self.ask_for_rounds(now, switches, out);
+        self.next_at = cx.now + every;
+        self.ask_for_rounds(cx);
     }
 
-    /// Asks for a last round, and for patience until it is over.
-    pub(super) fn save_the_last(
-        &mut self,
-        now: Duration,
-        switches: &Switches,
-        out: &mut Vec<Action>,
-    ) {
-        if self.options[3] == 0 {
+    /// The controller is to stop: asks for a last round, and for patience until it is over.
+    pub fn ending(&mut self, cx: &mut Context<'_>) {
+        if cx.facts.options[3] == 0 {
             return;
         }
-        self.snapshot.ending.get_or_insert(self.snapshot.number);
-        self.ask_for_rounds(now, switches, out);
-        let Snapshot { rounds, ending, .. } = &self.snapshot;
+        self.ending.get_or_insert(self.number);
+        self.ask_for_rounds(cx);
         let is_awaited = |(switch, round): (&SwitchId, &Round)| {
-            switches.get(switch).is_some_and(|s| s.attached) && !round.is_last(*ending)
+            cx.is_attached(*switch) && !round.is_last(self.ending)
         };
-        if rounds.iter().any(is_awaited) {
-            out.push(Action::NotYet);
+        if self.rounds.iter().any(is_awaited) {
+            cx.out.push(Action::NotYet);
         }
     }
 
-    fn ask_for_rounds(&mut self, now: Duration, switches: &Switches, out: &mut Vec<Action>) {
-        let chains = 0..self.chains().len();
-        let asked: BTreeSet<SwitchId> = chains.filter_map(|c| self.last_full(c)).collect();
-        let is_there = |switch: &SwitchId| switches.get(switch).is_some_and(|s| s.attached);
-        let Snapshot { rounds, number, ending, .. } = &mut self.snapshot;
-        rounds.retain(|switch, _| asked.contains(switch));
-        for switch in asked.into_iter().filter(is_there) {
-            let before = rounds.get(&switch);
-            let all = before.is_none_or(|round| !round.is_over);
-            let goes_on = |r: &Round| !r.is_over && now < r.heard + LOST_AFTER;
-            if before.is_some_and(|r| goes_on(r) || r.is_last(*ending)) {
+    fn ask_for_rounds(&mut self, cx: &mut Context<'_>) {
+        let chains = 0..cx.facts.chains().len();
+        let asked: BTreeSet<SwitchId> = chains.filter_map(|c| cx.facts.last_full(c)).collect();
+        self.rounds.retain(|switch, _| asked.contains(switch));
+        for switch in asked {
+            if !cx.is_attached(switch) {
                 continue;
             }
-            *number += 1;
-            let round = *number;
-            rounds.insert(switch, Round { number: round, parts: 0, heard: now, is_over: false });
-            out.push(Action::TellSwitch {
-                switch,
-                tenant: self.id,
-                message: Save { round, all }.encode(),
-            });
+            let before = self.rounds.get(&switch);
+            let all = before.is_none_or(|round| !round.is_over);
+            let goes_on = |r: &Round| !r.is_over && cx.now < r.heard + LOST_AFTER;
+            if before.is_some_and(|r| goes_on(r) || r.is_last(self.ending)) {
+                continue;
+            }
+            self.number += 1;
+            let number = self.number;
+            let round = Round { number, parts: 0, heard: cx.now, is_over: false };
+            self.rounds.insert(switch, round);
+            let message = Save { round: number, all }.encode();
+            cx.out.push(Action::TellSwitch { switch, tenant: cx.facts.id, message });
         }
     }
 
     /// A member tells what is committed.
-    pub(super) fn told(&mut self, now: Duration, by: SwitchId, part: Part, out: &mut Vec<Action>) {
-        let round = self.snapshot.rounds.get_mut(&by);
+    pub fn told(&mut self, cx: &mut Context<'_>, by: SwitchId, part: Part) {
+        let round = self.rounds.get_mut(&by);
         let Some(round) = round.filter(|r| (r.number, r.parts) == (part.round, part.nth)) else {
             return;
         };
-        (round.parts, round.heard) = (round.parts + 1, now);
+        (round.parts, round.heard) = (round.parts + 1, cx.now);
         round.is_over = part.is_last;
         for (key, saved) in part.keys {
-            let chain = self.chain_with(&key);
-            if chain.and_then(|chain| self.last_full(chain)) == Some(by) {
-                self.save(key, saved, out);
+            let chain = cx.facts.chain_with(&key);
+            if chain.and_then(|chain| cx.facts.last_full(chain)) == Some(by) {
+                self.save(cx, key, saved);
             }
         }
     }
 
-    fn save(&mut self, key: Key, saved: SavedVersion, out: &mut Vec<Action>) {
-        let before = self.snapshot.saved.get(&key);
+    fn save(&mut self, cx: &mut Context<'_>, key: Key, saved: SavedVersion) {
+        let before = self.saved.get(&key);
         let is_old = before.is_some_and(|before| before.seq >= saved.seq);
         let bytes = saved.encode();
         if is_old || (before.is_none() && bytes.is_none()) {
             return;
         }
         match bytes {
-            Some(_) => self.snapshot.saved.insert(key.clone(), saved),
-            None => self.snapshot.saved.remove(&key),
+            Some(_) => self.saved.insert(key.clone(), saved),
+            None => self.saved.remove(&key),
         };
-        let tenant = self.id;
-        out.push(Action::Keep { tenant, key, bytes });
+        cx.out.push(Action::Keep { tenant: cx.facts.id, key, bytes });
     }
 
     /// Nothing is kept of these any longer.
-    pub(super) fn keep_nothing(&self, out: &mut Vec<Action>) {
-        out.extend(self.snapshot.saved.keys().map(|key| Action::Keep {
-            tenant: self.id,
-            key: key.clone(),
-            bytes: None,
-        }));
+    pub fn keep_nothing(&self, cx: &mut Context<'_>) {
+        let tenant = cx.facts.id;
+        let keys = self.saved.keys().cloned();
+        cx.out.extend(keys.map(|key| Action::Keep { tenant, key, bytes: None }));
     }
 }
