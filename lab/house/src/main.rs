@@ -35,24 +35,19 @@ use tree::Tree;
 
 type Check = fn(&Tree) -> anyhow::Result<Vec<Finding>>;
 
-/// A tenant's chains and what happens to them are still one state with methods in several files.
-const LATER: &[&str] = &["disciplines/chain/src/control/"];
-
-/// What is checked, and the files that are not held to it yet, by how their paths begin; `--all`
-/// shows these too.
-const CHECKS: &[(Check, &[&str])] = &[
-    (circles::check, LATER),
-    (arrows::check, &[]),
-    (sequencers::check, &[]),
-    (attributes::check, &[]),
-    (names::check, &[]),
-    (docs::check, &[]),
-    (columns::check, &[]),
+/// What is checked.
+const CHECKS: &[Check] = &[
+    circles::check,
+    arrows::check,
+    sequencers::check,
+    attributes::check,
+    names::check,
+    docs::check,
+    columns::check,
 ];
 
 fn main() -> anyhow::Result<ExitCode> {
-    let all = std::env::args().any(|argument| argument == "--all");
-    let findings = findings(&Tree::read(Path::new("."))?, all)?;
+    let findings = findings(&Tree::read(Path::new("."))?)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -60,11 +55,10 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// The findings of all checks, by file and line.
-fn findings(tree: &Tree, all: bool) -> anyhow::Result<Vec<Finding>> {
+fn findings(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for (check, left) in CHECKS {
-        let is_left = |finding: &Finding| left.iter().any(|path| finding.path.starts_with(path));
-        findings.extend(check(tree)?.into_iter().filter(|finding| all || !is_left(finding)));
+    for check in CHECKS {
+        findings.extend(check(tree)?);
     }
     findings.sort();
     Ok(findings)

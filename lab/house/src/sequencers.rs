@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The crates, and the types in them.
-const SEQUENCERS: &[(&str, &str)] = &[("store", "Engine")];
+const SEQUENCERS: &[(&str, &str)] = &[("store", "Engine"), ("chain", "Tenant")];
 
 /// Each file with methods of a sequencer, if there are several.
 pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
