@@ -33,8 +33,9 @@
  * COUNTING. Each end of a packet's way counts under exactly one name of counters.h:
  * `return ends(COUNT_x, verdict)`. `forward`, `next_step`, `fan_out`, `recirculate` count by
  * themselves; `send_back` does not: COUNT_answer, or COUNT_hit for a copy of what a store has. A
- * packet that ends here is COUNT_consume or COUNT_drop_refused. What happens on the way
- * (COUNT_miss) may be counted beside.
+ * packet that ends here is COUNT_consume or COUNT_drop_refused, or comes to an end that the
+ * discipline lists itself (OWN_COUNTERS). What happens on the way (COUNT_miss) may be counted
+ * beside.
  *
  * TALLIES (tally.h). `tally(work, n)` adds one to the tenant's word n, below TALLIES (`tally_by`
  * more): what the control half is to know of the discipline's own work, as numbers of each window

@@ -3,8 +3,8 @@
 fn main() {
     bpf::compile("chain.bpf.c");
     for header in [
-        "client", "commit", "copy", "packet", "pass", "read", "record", "repair", "signal", "tell",
-        "view", "watch", "write",
+        "client", "commit", "copy", "counters", "mutants", "packet", "pass", "read", "record",
+        "repair", "signal", "tell", "view", "watch", "write",
     ] {
         println!("cargo:rerun-if-changed={header}.h");
     }

@@ -5,6 +5,9 @@
  * member (NetCRAQ), or the tail, answers reads. docs/coordination.md has the rules, by their
  * numbers here.
  */
+#include "counters.h"
+#include "mutants.h"
+
 #include "ack.h"
 #include "copy.h"
 #include "read.h"

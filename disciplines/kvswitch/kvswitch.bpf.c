@@ -7,6 +7,8 @@
  * Of other hot keys the control half may have put the value here, under the lease of the key's
  * store: hybrid.h.
  */
+#include "counters.h"
+
 #include "hybrid.h"
 
 RECIRCULATES;

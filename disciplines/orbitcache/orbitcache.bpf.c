@@ -5,6 +5,8 @@
  * elsewhere (coherence.h): from there a packet is made when somebody asks, and there the value
  * stays when nobody does.
  */
+#include "mutants.h"
+
 #include "orbits.h"
 
 /* Parameter words. The reads per window from which a key is reported. */

@@ -40,8 +40,7 @@ pub fn default() -> &'static Registration {
 mod tests {
     use std::{collections::BTreeSet, fmt::Debug};
 
-    // The programs as native code need what runs them.
-    use dataplane as _;
+    use dataplane::Counters;
     use decide::{NO_DISCIPLINE, PROGRAMS_MAX, Role};
 
     use super::*;
@@ -75,6 +74,14 @@ mod tests {
     fn an_operation_reaches_one_store_half() {
         let stores = all().iter().filter_map(|r| r.store);
         unique(stores.flat_map(|store| store.operations).map(|op| *op as u8));
+    }
+
+    #[test]
+    fn a_counter_has_a_number_and_a_name_of_its_own() {
+        let counters = Counters::list(all().iter().map(|r| r.counters));
+        unique(counters.iter().map(|counter| counter.number));
+        unique(counters.iter().map(|counter| counter.name));
+        assert!(counters.iter().all(|counter| counter.number < Counters::MOST));
     }
 
     #[test]

@@ -54,10 +54,11 @@ bool choose_mutant(const char *name)
 {
 	make_switch_once();
 #ifdef MUTANTS
-#define X(other, rule, breaks)                                                                     \
+#define X(number, other, rule, breaks)                                                             \
 	if (!strcmp(name, #other))                                                                 \
 		the_switch->mutant = MUTANT_##other;
 	MUTANT_LIST(X)
+	OWN_MUTANTS(X)
 #undef X
 #endif
 	(void)name;
@@ -68,6 +69,7 @@ bool choose_mutant(const char *name)
 void report_coverage(FILE *to)
 {
 	for (int i = 0; i < COUNT_MAX; i++)
-		fprintf(to, "%s %llu\n", names[i], totals[i]);
+		if (names[i])
+			fprintf(to, "%s %llu\n", names[i], totals[i]);
 }
 #endif

@@ -248,7 +248,8 @@ impl Agent {
         let (programs, _soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
             Plane::Soft(soft) => {
-                let told = status::StatusServer::open(&soft, &self.options.interfaces)?;
+                let told =
+                    status::StatusServer::open(&soft, disciplines, &self.options.interfaces)?;
                 (soft.switch().clone().into(), Some((soft, told)))
             }
         };

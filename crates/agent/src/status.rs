@@ -15,6 +15,7 @@ use dataplane::{
     Backing, Counters, Home, LeaseState, Leases, LoanCounts, PARAMETERS, PageItems,
     RecirculationPorts, Refusal, Table, TenantEntry,
 };
+use decide::Registration;
 use serde::{Deserialize, Serialize};
 use soft::{LossCounts, Soft};
 use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
@@ -130,9 +131,11 @@ pub fn switches() -> Vec<String> {
 
 /// The status of the switch of that name, wherever its programs run.
 ///
+/// `disciplines` are those that its tenants may have chosen.
+///
 /// # Errors
 /// There is none, or it does not answer.
-pub fn read(name: &str) -> Result<Status, AgentError> {
+pub fn read(name: &str, disciplines: &[Registration]) -> Result<Status, AgentError> {
     let home = Home::new(name)?;
     if !home.exists()
         && let Ok(stream) = UnixStream::connect(socket(name))
@@ -143,7 +146,7 @@ pub fn read(name: &str) -> Result<Status, AgentError> {
     let refused = fs::read(noted(name)).unwrap_or_default();
     Ok(Status {
         refused: serde_json::from_slice(&refused).unwrap_or_default(),
-        ..of(&Backing::from(&home), Mode::Kernel, attached.collect(), None)?
+        ..of(&Backing::from(&home), disciplines, Mode::Kernel, attached.collect(), None)?
     })
 }
 
@@ -193,7 +196,11 @@ pub(crate) struct StatusServer {
 
 impl StatusServer {
     /// Needs a tokio runtime, and that nobody else has the switch's name.
-    pub fn open(soft: &Soft, interfaces: &[String]) -> Result<StatusServer, AgentError> {
+    pub fn open(
+        soft: &Soft,
+        disciplines: &'static [Registration],
+        interfaces: &[String],
+    ) -> Result<StatusServer, AgentError> {
         let path = socket(soft.switch().name());
         let failed = |source| AgentError::State { path: path.clone(), source };
         match fs::remove_file(&path) {
@@ -211,7 +218,8 @@ impl StatusServer {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                let status = of(&at, Mode::Soft, interfaces.clone(), Some(losses.now()));
+                let losses = Some(losses.now());
+                let status = of(&at, disciplines, Mode::Soft, interfaces.clone(), losses);
                 let told = match status.map(|status| serde_json::to_vec(&status)) {
                     Ok(Ok(text)) => stream.write_all(&text).await,
                     Ok(Err(e)) => Err(e.into()),
@@ -235,13 +243,15 @@ impl Drop for StatusServer {
 
 fn of(
     at: &Backing,
+    disciplines: &[Registration],
     mode: Mode,
     interfaces: Vec<String>,
     lost: Option<LossCounts>,
 ) -> Result<Status, dataplane::Error> {
     let table = Table::open(at)?;
     let held = table.scan();
-    let counters = Counters::open(at)?.read()?;
+    let own = disciplines.iter().map(|discipline| discipline.counters);
+    let counters = Counters::open(at, own)?.read()?;
     let get = |name: &str| counters.iter().find(|(c, _)| c.name == name).map_or(0, |(_, v)| *v);
     let hits = ["hit", "wake", "hit_round", "lent_read"].map(get).iter().sum::<u64>();
     let going = match at {
@@ -283,6 +293,6 @@ fn of(
         round: Round::of(going, get),
         lost,
         refused: BTreeMap::new(),
-        counters: counters.iter().map(|(c, value)| (c.name.clone(), *value)).collect(),
+        counters: counters.iter().map(|(c, value)| (c.name.to_owned(), *value)).collect(),
     })
 }

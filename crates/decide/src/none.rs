@@ -24,6 +24,7 @@ pub const NONE: Registration = Registration {
     programs: &[],
     maps_of: "",
     maps: &[],
+    counters: "",
     store: None,
     agent: None,
 };

@@ -129,6 +129,10 @@ pub struct Registration {
     pub maps_of: &'static str,
     /// Sizes of maps that depend on the switch.
     pub maps: &'static [MapSize],
+    /// The list of ends that only its packets come to, as its C has it: the text of `counters.h`
+    /// in its folder, with rows as `bpf/counters.h` has them. Disciplines of one object have the
+    /// same; empty: there are none.
+    pub counters: &'static str,
     /// Its store half, if it has one.
     pub store: Option<StoreMaker>,
     /// Makes its half in a switch's agent, if it has one.

@@ -80,8 +80,8 @@ impl Net {
                 let soft = Soft::start("test", &interfaces, objects, Sizes { pages: 1 }).await?;
                 started.send(soft.switch().clone())?;
                 let answer = is_done.await?;
-                let counters = Counters::open(Backing::from(soft.switch()))?.read()?;
-                let counts = counters.iter().map(|(c, value)| (c.name.clone(), *value));
+                let counters = Counters::open(Backing::from(soft.switch()), [])?.read()?;
+                let counts = counters.iter().map(|(c, value)| (c.name.to_owned(), *value));
                 Ok((answer, soft.losses().now(), counts.collect()))
             })
         };
@@ -227,6 +227,7 @@ fn trial() -> Object {
         steps: vec!["trial_first", "trial_round", "trial_counter"],
         egress: Some("trial_egress"),
         maps: vec![("trial_notes", 16), ("trial_hosts", 16)],
+        counters: "",
     }
 }
 

@@ -41,6 +41,7 @@ pub const NETCRAQ: Registration = Registration {
     programs: PROGRAMS,
     maps_of: "chain",
     maps: &[sized(view::MAP), sized(view::FULL)],
+    counters: include_str!("../counters.h"),
     store: None,
     agent: Some(agent::agent),
 };

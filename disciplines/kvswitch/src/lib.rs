@@ -46,6 +46,7 @@ pub const REGISTRATION: Registration = Registration {
         name: servers::MAP,
         entries: |sizes| (sizes.pages * servers::EACH).clamp(64 * servers::EACH, 1 << 16),
     }],
+    counters: include_str!("../counters.h"),
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: false,

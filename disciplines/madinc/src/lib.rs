@@ -30,6 +30,7 @@ pub const REGISTRATION: Registration = Registration {
     programs: netcache::PROGRAMS,
     maps_of: "netcache",
     maps: &[],
+    counters: "",
     store: None,
     agent: None,
 };

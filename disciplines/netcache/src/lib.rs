@@ -27,6 +27,7 @@ pub const REGISTRATION: Registration = Registration {
     programs: PROGRAMS,
     maps_of: "netcache",
     maps: &[],
+    counters: "",
     store: None,
     agent: None,
 };

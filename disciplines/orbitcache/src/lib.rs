@@ -43,6 +43,7 @@ pub const REGISTRATION: Registration = Registration {
     ],
     maps_of: "orbitcache",
     maps: &[],
+    counters: "",
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: false,

@@ -7,7 +7,7 @@
 use std::{
     io::{Write, stdout},
     sync::{
-        Mutex,
+        LazyLock, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
@@ -62,7 +62,11 @@ const KNOWN: [(&str, u64); 7] = [
     ("GrantedFalls", 213),
 ];
 
-/// A broken rule.
+/// What breaks the programs of the discipline whose values go round.
+static OF_ROUNDS: LazyLock<Vec<InSwitch>> =
+    LazyLock::new(|| InSwitch::own(include_str!("../../orbitcache/mutants.h")));
+
+/// A broken rule of docs/coherence.md.
 #[derive(Clone, Copy)]
 enum Mutant {
     Switch(&'static InSwitch),
@@ -71,9 +75,7 @@ enum Mutant {
 
 impl Mutant {
     fn all() -> Vec<Mutant> {
-        // Those of order have a model and a table of their own (docs/coordination.md).
-        let switch = InSwitch::list().iter().filter(|mutant| !mutant.is_of_order());
-        let switch = switch.map(Mutant::Switch);
+        let switch = InSwitch::list().iter().chain(&*OF_ROUNDS).map(Mutant::Switch);
         let store = InStore::ALL.iter().copied().map(Mutant::Store);
         let mut all: Vec<Mutant> = switch.chain(store).collect();
         all.sort_by_key(|mutant| mutant.rule());
@@ -93,7 +95,7 @@ impl Mutant {
         match self {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
-            Mutant::Switch(mutant) if mutant.is_of_rounds() => [false; 3],
+            Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
@@ -116,7 +118,7 @@ impl Mutant {
         let by = names.iter().zip(self.looked_for_by());
         let by: Vec<&str> = by.filter(|(_, is)| *is).map(|(name, _)| *name).collect();
         let rows = match self {
-            Mutant::Switch(mutant) if mutant.is_of_rounds() => {
+            Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => {
                 Some("rows of `disciplines/orbitcache/tests/all/data_plane`")
             }
             Mutant::Switch(mutant) if mutant.is_of_loans() => {

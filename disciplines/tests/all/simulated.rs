@@ -87,7 +87,7 @@ fn run(
     let agent: &AgentHost = world.get(agent).unwrap();
     assert_eq!(agent.failed(), None);
     let switch = Programs::from(agent.switch().clone()).backing();
-    let all = Counters::open(switch).unwrap();
+    let all = Counters::open(switch, disciplines::all().iter().map(|one| one.counters)).unwrap();
     let counted = counters.map(|name| all.get(name).unwrap());
     (result.unwrap().unwrap(), counted, world.trace_hash())
 }

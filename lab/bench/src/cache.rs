@@ -245,6 +245,7 @@ pub fn one_step(program: &'static str, number: u32, elf: &'static [u8]) -> Objec
         steps: vec![program],
         egress: None,
         maps: vec![],
+        counters: "",
     }
 }
 

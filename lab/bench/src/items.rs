@@ -73,7 +73,7 @@ impl Items {
         Ok(Items {
             table,
             leases,
-            counters: Counters::open(&at)?,
+            counters: Counters::open(&at, [])?,
             cells: Cells::new(pages),
             lease,
             groups: None,

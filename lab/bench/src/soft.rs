@@ -50,7 +50,7 @@ pub fn fill(
 ) -> anyhow::Result<Vec<usize>> {
     let socket = UdpSocket::bind(("0.0.0.0", wire::PORT))?;
     socket.connect(SocketAddr::new(address, wire::PORT))?;
-    let counters = Counters::open(switch)?;
+    let counters = Counters::open(switch, [])?;
     let heard = || -> anyhow::Result<u64> {
         let all = counters.read()?;
         Ok(all.iter().map(|(_, count)| count).sum())

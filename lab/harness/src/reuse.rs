@@ -234,6 +234,7 @@ mod tests {
             steps: vec!["trial_first", "trial_round", "trial_counter"],
             egress: Some("trial_egress"),
             maps: vec![],
+            counters: "",
         }
     }
 

@@ -261,7 +261,7 @@ impl Switch {
         };
         let dataplane = &loaded.dataplane;
         let runners = [dataplane.program(), dataplane.comes_back()].map(runner);
-        Switch::of(SwitchPlace::Kernel(Some(loaded)), runners, tenants)
+        Switch::of(SwitchPlace::Kernel(Some(loaded)), runners, objects, tenants)
     }
 
     fn load_native(objects: &[Object], tenants: &[TenantEntry]) -> Switch {
@@ -273,19 +273,25 @@ impl Switch {
         }
         let programs = [Program::Entry, Program::ComesBack];
         let runners = programs.map(|program| Runner::native(&switch, 0, program));
-        Switch::of(SwitchPlace::Process(switch), runners, tenants)
+        Switch::of(SwitchPlace::Process(switch), runners, objects, tenants)
     }
 
-    fn of(programs: SwitchPlace, runners: [Runner; 2], tenants: &[TenantEntry]) -> Switch {
+    fn of(
+        programs: SwitchPlace,
+        runners: [Runner; 2],
+        objects: &[Object],
+        tenants: &[TenantEntry],
+    ) -> Switch {
         let [runner, comes_back] = runners;
         let at = &programs.backing();
         TenantEntry::install(at, tenants).expect("tenants");
         let table = Table::open(at).expect("tables");
         table.set_identity(Switch::ID, 1_000);
+        let own = objects.iter().map(|object| object.counters);
         Switch {
             table,
             leases: Leases::open(at).expect("leases"),
-            counters: Counters::open(at).expect("counters"),
+            counters: Counters::open(at, own).expect("counters"),
             events: Events::open(at).expect("events"),
             traffic: Traffic::open(at).expect("traffic"),
             sketches: Sketches::open(at).expect("sketches"),
@@ -336,7 +342,7 @@ impl Switch {
     /// All counters now.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let all = self.counters.read().expect("counters");
-        all.into_iter().map(|(counter, value)| (counter.name.as_str(), value)).collect()
+        all.into_iter().map(|(counter, value)| (counter.name, value)).collect()
     }
 
     /// Lets programs send packets round and clone to the port that test runs come in by. Nothing

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_must_be_zero_is_what_the_store_and_the_switches_count() {
         let store = serde_json::to_value(store::Status::default().totals).unwrap();
-        let switch = dataplane::Counters::list();
+        let switch = dataplane::Counters::list([]);
         let known = |name: &str| store.get(name).is_some() || switch.iter().any(|c| c.name == name);
         for name in STORE.iter().chain(&SWITCH).chain(&MALFORMED).chain([&TOO_OLD, &MUTE]) {
             assert!(known(name), "{name}");

@@ -40,6 +40,8 @@ pub struct Object {
     pub native: Option<decide::Native>,
     /// Entries of maps of its own; the others have the size that the C says.
     pub maps: Vec<(&'static str, u32)>,
+    /// The list of its own counters ([`Registration::counters`]).
+    pub counters: &'static str,
 }
 
 impl Object {
@@ -60,6 +62,7 @@ impl Object {
             steps: with_role(Role::Step).collect(),
             egress: with_role(Role::Egress).next(),
             maps: maps.map(|map| (map.name, (map.entries)(sizes))).collect(),
+            counters: registration.counters,
         }
     }
 }

@@ -155,7 +155,7 @@ impl Switch {
     /// Breaks a rule from now on, or none.
     #[cfg(debug_assertions)]
     pub fn set_mutant(&self, mutant: Option<&Mutant>) {
-        let number = mutant.map_or(0, Mutant::number);
+        let number = mutant.map_or(0, |mutant| mutant.number);
         // SAFETY: it lives; programs that run meanwhile see the one or the other.
         unsafe { (&raw mut (*self.raw()).mutant).write_volatile(number) };
     }

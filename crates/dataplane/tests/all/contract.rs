@@ -35,6 +35,7 @@ fn trial() -> Object {
         steps: vec!["trial_first", "trial_round", "trial_counter"],
         egress: Some("trial_egress"),
         maps: vec![("trial_notes", NOTES)],
+        counters: "",
     }
 }
 

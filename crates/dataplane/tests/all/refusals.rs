@@ -16,6 +16,7 @@ fn object(name: &'static str, number: u32, elf: &'static [u8], step: &'static st
         steps: vec![step],
         egress: None,
         maps: vec![],
+        counters: "",
     }
 }
 

@@ -24,6 +24,7 @@ pub fn trial() -> Object {
         steps: vec!["trial_first", "trial_round", "trial_counter"],
         egress: Some("trial_egress"),
         maps: vec![],
+        counters: "",
     }
 }
 

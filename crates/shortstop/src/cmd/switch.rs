@@ -255,8 +255,8 @@ fn status(args: &Status) -> anyhow::Result<()> {
         Some(name) => vec![name.clone()],
         None => agent::status::switches(),
     };
-    let reports =
-        names.iter().map(|name| agent::status::read(name)).collect::<Result<Vec<_>, _>>()?;
+    let read = |name: &String| agent::status::read(name, disciplines::all());
+    let reports = names.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&reports)?);
     } else if reports.is_empty() {
@@ -330,8 +330,9 @@ fn print(report: &agent::status::Status) {
         );
     }
     println!("  counters");
-    for counter in Counters::list() {
-        let value = report.counters.get(&counter.name).copied().unwrap_or(0);
+    let own = disciplines::all().iter().map(|discipline| discipline.counters);
+    for counter in Counters::list(own) {
+        let value = report.counters.get(counter.name).copied().unwrap_or(0);
         if value > 0 {
             println!("    {:<24} {:>12}  {}", counter.name, value, counter.meaning);
         }

@@ -4,3 +4,10 @@
 mod data_plane;
 mod model;
 mod simulated;
+
+use dataplane::native::Mutant;
+
+/// Ways to break the rules of docs/coordination.md in the C.
+fn mutants() -> Vec<Mutant> {
+    Mutant::own(include_str!("../../mutants.h"))
+}

@@ -45,6 +45,7 @@ pub const REGISTRATION: Registration = Registration {
         name: "highest_ceilings",
         entries: |sizes| sizes.pages.max(16),
     }],
+    counters: "",
     store: Some(StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions: false,

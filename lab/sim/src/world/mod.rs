@@ -413,8 +413,9 @@ impl World {
         let Some(switch) = loaded.clone() else {
             return Ok(vec![]);
         };
-        let counters = Counters::open(&switch)?.read()?;
-        let named = counters.into_iter().map(|(counter, count)| (counter.name.as_str(), count));
+        let own = self.spec.disciplines.iter().map(|discipline| discipline.counters);
+        let counters = Counters::open(&switch, own)?.read()?;
+        let named = counters.into_iter().map(|(counter, count)| (counter.name, count));
         Ok(named.collect())
     }
 

@@ -57,6 +57,7 @@ const TRIAL: Registration = Registration {
     programs: PROGRAMS,
     maps_of: "trial",
     maps: &[],
+    counters: "",
     store: None,
     agent: Some(|| Box::new(halves::Teller)),
 };

@@ -1,9 +1,11 @@
 //! A member that stood still with all of its clocks, as a virtual machine that is paused, and is
 //! none any more when it goes on: what it still answers to somebody who does not know that either.
 
-use dataplane::native::{Mutant, choose};
+use dataplane::native::choose;
 use sim::ServiceSpec;
 use wire::Status;
+
+use crate::mutants;
 
 use super::{
     client::{Asker, Command, write},
@@ -16,7 +18,8 @@ const LEASE_MS: u64 = 250;
 /// For how many milliseconds after it went on the middle of three answers a read with what was
 /// overwritten meanwhile, with this rule broken or none; a second is looked at.
 fn answers_for_ms(breaks: Option<&'static str>) -> u64 {
-    let mutant = |name| Mutant::list().iter().find(|mutant| mutant.name == name);
+    let mutants = mutants();
+    let mutant = |name| mutants.iter().find(|mutant| mutant.name == name);
     choose(breaks.map(|name| mutant(name).expect("one of the list")));
     let mut rig = Rig::new("netcraq", 3, &[("chains", 1)]);
     rig.ask(&[write("k", "one")], 2000);
