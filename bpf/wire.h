@@ -48,8 +48,6 @@ enum kv_op {
 	OP_LEND_REPLY = 0x1c,
 	OP_TAKE_REQUEST = 0x1d,
 	OP_TAKE_REPLY = 0x1e,
-	OP_HOT_REPORT = 0x20,
-	OP_CONTROL_FREE = 0x27,
 	OP_REPLICA_CONFIRM = 0x30,
 	OP_REPLICA_PUSH = 0x31,
 	OP_REPLICA_DROP = 0x32,
@@ -134,7 +132,6 @@ INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
 	       (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
-	       (op >= OP_HOT_REPORT && op <= OP_CONTROL_FREE) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
@@ -150,11 +147,10 @@ INLINE bool op_is_system(__u8 op)
 	       op == OP_PEER_MESSAGE || op == OP_PEER_SIGNAL;
 }
 
-/* Lease, probe and page messages and switches' signals have no key; every other packet has one. */
+/* Lease and probe messages and switches' signals have no key; every other packet has one. */
 INLINE bool op_has_key(__u8 op)
 {
-	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != 0x26 && op != 0x27 &&
-	       op != OP_PEER_SIGNAL;
+	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != OP_PEER_SIGNAL;
 }
 
 /* As crates/wire/src/op.rs says for each op. */
@@ -163,9 +159,8 @@ INLINE bool op_may_have_value(__u8 op)
 	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST |
 			  1ULL << OP_WRITE_REPLY | 1ULL << OP_FETCH_REPLY |
 			  1ULL << OP_KEEP_REQUEST | 1ULL << OP_KEEP_REPLY |
-			  1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY | 1ULL << 0x20 |
-			  1ULL << 0x21 | 1ULL << 0x22 | 1ULL << 0x24 | 1ULL << 0x26 | 1ULL << 0x27 |
-			  1ULL << 0x31 | 1ULL << 0x33;
+			  1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY |
+			  1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE;
 	if (op < 64)
 		return low >> op & 1;
 	return op >= OP_CHAIN_READ;

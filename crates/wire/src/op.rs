@@ -6,7 +6,7 @@
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = $number:literal, key: $key:expr, value: $value:expr;)*) => {
-        /// What a packet asks or answers. Numbers are final; every op of the five papers has one.
+        /// What a packet asks or answers. Numbers are final.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Op { $($(#[$doc])* $name = $number,)* }
@@ -81,23 +81,6 @@ ops! {
     TakeRequest = 0x1d, key: true, value: false;
     /// Answers it.
     TakeReply = 0x1e, key: true, value: true;
-
-    /// MADINC HOT_READ_REQUEST: a heavy hitter is reported.
-    HotReport = 0x20, key: true, value: true;
-    /// MADINC CONTROL_UPDATE: refresh a cached value.
-    ControlUpdate = 0x21, key: true, value: true;
-    /// MADINC CONTROL_INSERT: make an entry.
-    ControlInsert = 0x22, key: true, value: true;
-    /// MADINC CONTROL_EVICT: remove an entry.
-    ControlEvict = 0x23, key: true, value: false;
-    /// MADINC CONTROL_REPLACE: put one entry in another's place.
-    ControlReplace = 0x24, key: true, value: true;
-    /// MADINC CONTROL_REPLY: answers insert, evict and replace.
-    ControlReply = 0x25, key: true, value: false;
-    /// MADINC CONTROL_ALLOC: a page is now the tenant's.
-    ControlAlloc = 0x26, key: false, value: true;
-    /// MADINC CONTROL_FREE: a page is the tenant's no longer.
-    ControlFree = 0x27, key: false, value: true;
 
     /// KVSwitch confirm: replica to home, past the switches that send it reads: its copy is valid.
     ReplicaConfirm = 0x30, key: true, value: false;

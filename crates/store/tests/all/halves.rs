@@ -312,7 +312,7 @@ fn each_operation_has_one_taker() {
         (&[&[Op::DisciplineRequest], &[Op::ChainRead]], ""),
         (&[&[Op::ChainRead], &[Op::ChainRead]], "measurer and measurer both take ChainRead"),
         (&[&[Op::ReadRequest]], "measurer cannot take ReadRequest in a store"),
-        (&[&[Op::ControlAlloc]], "measurer cannot take ControlAlloc in a store"),
+        (&[&[Op::PeerSignal]], "measurer cannot take PeerSignal in a store"),
     ];
     for (halves, error) in rows {
         let halves = halves.iter().map(|operations| of(*operations)).collect();

@@ -498,25 +498,6 @@ fn cases() -> Vec<Case> {
             b"",
             0,
         ),
-        ("hot report", header(Op::HotReport), key, &[0, 0, 0, 9], 0),
-        (
-            "control update",
-            Header {
-                version,
-                ..header(Op::ControlUpdate)
-            },
-            key,
-            value,
-            0,
-        ),
-        ("control evict", header(Op::ControlEvict), key, b"", 0),
-        (
-            "control alloc of a page",
-            header(Op::ControlAlloc),
-            b"",
-            &[1, 2, 0, 0, 0, 5],
-            0,
-        ),
         (
             "chain read",
             Header {
