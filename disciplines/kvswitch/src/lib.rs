@@ -22,7 +22,7 @@ use std::ffi::c_void;
 use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
 
 pub use control::controller;
-pub use pipeline::pipeline;
+pub use pipeline::{PUBLISHED, pipeline};
 
 /// The discipline's registration.
 pub const REGISTRATION: Registration = Registration {

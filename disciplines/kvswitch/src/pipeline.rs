@@ -5,7 +5,7 @@
 //! updates are a multicast there. A turn is the store's number there, and a table of stores has the
 //! rest; in memory both stand together, where one look is enough.
 
-use rmt::{Items, Lookup, Table};
+use rmt::{Items, Lookup, PublishedUsage, Table};
 
 use crate::{record::TURNS_MAX, servers};
 
@@ -133,3 +133,27 @@ pub fn pipeline(items: Items) -> Vec<Table> {
     }));
     tables
 }
+
+/// What the paper says of its own, and of NetCache as its authors built it.
+pub const PUBLISHED: &[PublishedUsage] = &[
+    PublishedUsage {
+        system: "NetCache, as KVSwitch's authors built it",
+        source: "KVSwitch, table 1",
+        items: "10,000",
+        stages: None,
+        sram_percent: Some(48.98),
+        sram_is_bound: false,
+        tcam_percent: Some(34.21),
+        alu_percent: Some(16.74),
+    },
+    PublishedUsage {
+        system: "KVSwitch",
+        source: "KVSwitch, table 1",
+        items: "10,000, 32 servers",
+        stages: None,
+        sram_percent: Some(38.43),
+        sram_is_bound: false,
+        tcam_percent: Some(0.0),
+        alu_percent: Some(24.61),
+    },
+];

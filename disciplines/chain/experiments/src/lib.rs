@@ -11,13 +11,22 @@ mod locks;
 mod protocol;
 mod trouble;
 
-use experiments::{Definition, Kind};
+use experiments::{Definition, Kind, Paper};
 
 /// A line of switches, asked as the file says.
 const IN_LINE: Kind = Kind::sweep::<in_line::LinePoint>();
 
+/// What is measured of the discipline.
+pub const PAPER: Paper = Paper {
+    discipline: "netcraq",
+    experiments: EXPERIMENTS,
+    programs: chain_loads::PROGRAMS,
+    pipeline: None,
+    published: &[],
+};
+
 /// All of them: the paper's figures in their order, then the others.
-pub const EXPERIMENTS: &[Definition] = &[
+const EXPERIMENTS: &[Definition] = &[
     Definition { toml: include_str!("../craq-distance.toml"), kind: &IN_LINE },
     Definition { toml: include_str!("../craq-latency.toml"), kind: &IN_LINE },
     Definition { toml: include_str!("../craq-mixed.toml"), kind: &IN_LINE },

@@ -6,7 +6,7 @@ pub mod cost;
 mod failures;
 mod hybrid;
 
-use experiments::{Definition, Kind};
+use experiments::{Definition, Kind, Paper};
 
 /// An experiment's file, with what it has in common with the others.
 macro_rules! on_the_rack {
@@ -18,8 +18,17 @@ macro_rules! on_the_rack {
 /// Balance, over whatever the file says.
 const BALANCING: Kind = Kind::sweep::<balancing::Balancing>();
 
+/// What is measured of the discipline.
+pub const PAPER: Paper = Paper {
+    discipline: "kvswitch",
+    experiments: EXPERIMENTS,
+    programs: &[],
+    pipeline: Some(kvswitch::pipeline),
+    published: kvswitch::PUBLISHED,
+};
+
 /// All of them, in the order of the paper's figures.
-pub const EXPERIMENTS: &[Definition] = &[
+const EXPERIMENTS: &[Definition] = &[
     Definition { toml: on_the_rack!("../kv-skew.toml"), kind: &BALANCING },
     Definition { toml: on_the_rack!("../kv-accuracy.toml"), kind: &BALANCING },
     Definition { toml: on_the_rack!("../kv-threshold.toml"), kind: &BALANCING },

@@ -4,10 +4,19 @@ mod hops;
 mod policies;
 mod users;
 
-use experiments::{Definition, Kind};
+use experiments::{Definition, Kind, Paper};
+
+/// What is measured of the discipline.
+pub const PAPER: Paper = Paper {
+    discipline: "madinc",
+    experiments: EXPERIMENTS,
+    programs: &[],
+    pipeline: Some(madinc::pipeline),
+    published: &[],
+};
 
 /// All of them, by name.
-pub const EXPERIMENTS: &[Definition] = &[
+const EXPERIMENTS: &[Definition] = &[
     Definition { toml: include_str!("../madinc-hops.toml"), kind: &Kind::sweep::<hops::Hops>() },
     Definition {
         toml: include_str!("../madinc-policies.toml"),

@@ -3,13 +3,22 @@
 mod churn;
 mod saturation;
 
-use experiments::{Definition, Kind};
+use experiments::{Definition, Kind, Paper};
 
 /// What a rack carries, over whatever the file says.
 const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 
+/// What is measured of the discipline.
+pub const PAPER: Paper = Paper {
+    discipline: "netcache",
+    experiments: EXPERIMENTS,
+    programs: &[],
+    pipeline: Some(netcache::pipeline),
+    published: netcache::PUBLISHED,
+};
+
 /// All of them, by name.
-pub const EXPERIMENTS: &[Definition] = &[
+const EXPERIMENTS: &[Definition] = &[
     Definition {
         toml: include_str!("../netcache-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("churn"),

@@ -5,7 +5,8 @@ mod latency;
 mod saturation;
 mod system;
 
-use experiments::{Definition, Kind};
+use experiments::{Definition, Kind, Paper};
+use rmt::PublishedUsage;
 
 /// An experiment's file, with what it has in common with the others.
 macro_rules! on_the_rack {
@@ -17,8 +18,29 @@ macro_rules! on_the_rack {
 /// What a rack carries, over whatever the file says.
 const SATURATION: Kind = Kind::sweep::<saturation::Saturation>();
 
+/// What the paper says of its own.
+const PUBLISHED: &[PublishedUsage] = &[PublishedUsage {
+    system: "OrbitCache",
+    source: "OrbitCache, section 4",
+    items: "queues of 8 requests",
+    stages: Some(9),
+    sram_percent: Some(6.67),
+    sram_is_bound: false,
+    tcam_percent: None,
+    alu_percent: Some(30.56),
+}];
+
+/// What is measured of the discipline.
+pub const PAPER: Paper = Paper {
+    discipline: "orbitcache",
+    experiments: EXPERIMENTS,
+    programs: &[],
+    pipeline: None,
+    published: PUBLISHED,
+};
+
 /// All of them, in the order of the paper's figures.
-pub const EXPERIMENTS: &[Definition] = &[
+const EXPERIMENTS: &[Definition] = &[
     Definition { toml: on_the_rack!("../orbit-skew.toml"), kind: &SATURATION },
     Definition {
         toml: on_the_rack!("../orbit-latency.toml"),

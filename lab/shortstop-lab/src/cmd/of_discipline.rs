@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand, error::ErrorKind};
-use disciplines_experiments::PROGRAMS;
+use disciplines_experiments::PAPERS;
 use lab::steered::Program;
 
 use super::roles::Clients;
@@ -25,7 +25,7 @@ impl Command {
 }
 
 fn all() -> impl Iterator<Item = &'static Program> {
-    PROGRAMS.iter().copied().flatten()
+    PAPERS.iter().flat_map(|paper| paper.programs)
 }
 
 impl FromArgMatches for Command {

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use disciplines_experiments::PAPERS;
 use rmt::{Chip, Items, PublishedUsage, Usage};
 use serde::Serialize;
 
@@ -55,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let resources = Resources {
         items,
         computed: computed(args.discipline.as_deref(), items)?,
-        published: disciplines_experiments::published().collect(),
+        published: PAPERS.iter().flat_map(|paper| paper.published).collect(),
     };
     commands::command_line::end_when_unread();
     if args.json {
@@ -67,8 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn computed(only: Option<&str>, items: Items) -> anyhow::Result<Vec<DisciplineUsage>> {
-    let all = disciplines::all().iter();
-    let declared = all.filter_map(|r| Some((r.name, disciplines_experiments::pipeline(r.name)?)));
+    let declared = PAPERS.iter().filter_map(|paper| Some((paper.discipline, paper.pipeline?)));
     let chosen: Vec<_> =
         declared.filter(|(name, _)| only.is_none_or(|only| only == *name)).collect();
     if chosen.is_empty() {
