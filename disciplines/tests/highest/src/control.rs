@@ -56,10 +56,7 @@ fn configure(switch: SwitchId, tenant: u32) -> Action {
     Action::Configure {
         switch,
         tenant,
-        configuration: Configuration {
-            rows: vec![ceiling],
-            ..Configuration::default()
-        },
+        configuration: Configuration { rows: vec![ceiling], ..Configuration::default() },
     }
 }
 
@@ -70,12 +67,7 @@ mod tests {
     #[test]
     fn a_key_that_a_store_hears_of_is_made_where_its_tenant_got_memory_first() {
         let mut control = Control::default();
-        let room = |switch| Room {
-            switch,
-            pages: 1,
-            lent: 0,
-            parameters: None,
-        };
+        let room = |switch| Room { switch, pages: 1, lent: 0, parameters: None };
         let store = ([10, 0, 0, 1], 7117).into();
         let mut out = vec![];
         control.store_reported(Duration::ZERO, store, 7, b"lot 4", &mut out);

@@ -31,20 +31,11 @@ pub const REGISTRATION: Registration = Registration {
     object: include_bytes!(concat!(env!("OUT_DIR"), "/highest.bpf.o.zlib")),
     native: Some(highest_unit),
     programs: &[
-        Program {
-            name: "highest",
-            role: Role::Step,
-        },
-        Program {
-            name: "highest_raise",
-            role: Role::Step,
-        },
+        Program { name: "highest", role: Role::Step },
+        Program { name: "highest_raise", role: Role::Step },
     ],
     maps_of: "highest",
-    maps: &[MapSize {
-        name: "highest_ceilings",
-        entries: |sizes| sizes.pages.max(16),
-    }],
+    maps: &[MapSize { name: "highest_ceilings", entries: |sizes| sizes.pages.max(16) }],
     counters: "",
     store: Some(StoreMaker {
         operations: &[Op::DisciplineRequest],

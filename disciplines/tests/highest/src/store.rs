@@ -10,22 +10,14 @@ use wire::{Header, Op, Status};
 pub struct Store;
 
 impl StoreHalf for Store {
-    fn operation(
-        &mut self,
-        _now: Duration,
-        operation: Operation<'_>,
-        out: &mut Vec<StoreAction>,
-    ) {
+    fn operation(&mut self, _now: Duration, operation: Operation<'_>, out: &mut Vec<StoreAction>) {
         out.push(StoreAction::Report {
             tenant: operation.header.tenant,
             report: Bytes::copy_from_slice(operation.key),
         });
         out.push(StoreAction::Reply {
             request: operation.request,
-            header: Header {
-                status: Status::TryAgain,
-                ..Header::new(Op::DisciplineReply)
-            },
+            header: Header { status: Status::TryAgain, ..Header::new(Op::DisciplineReply) },
             value: Bytes::new(),
         });
     }
@@ -41,16 +33,17 @@ mod tests {
         let operation = Operation {
             request: 5,
             from: ([10, 0, 0, 9], 4000).into(),
-            header: &Header {
-                tenant: 7,
-                ..Header::new(Op::DisciplineRequest)
-            },
+            header: &Header { tenant: 7, ..Header::new(Op::DisciplineRequest) },
             key: b"lot 4",
             value: &[],
             owned: true,
         };
         Store.operation(Duration::ZERO, operation, &mut out);
-        let [StoreAction::Report { tenant: 7, report }, StoreAction::Reply { request: 5, header, .. }] = &out[..] else {
+        let [
+            StoreAction::Report { tenant: 7, report },
+            StoreAction::Reply { request: 5, header, .. },
+        ] = &out[..]
+        else {
             panic!("{out:?}");
         };
         assert_eq!((&report[..], header.status), (&b"lot 4"[..], Status::TryAgain));

@@ -41,7 +41,8 @@ fn the_highest_number_stays_whoever_says_what_how_often() {
     let mut world = world();
     world.given(TENANT, b"lot 4", &[0; 8], 8);
     // (said, answered)
-    let rows = [(0, 0), (250, 250), (180, 250), (250, 250), (251, 251), (0, 251), (CEILING, CEILING)];
+    let rows =
+        [(0, 0), (250, 250), (180, 250), (250, 250), (251, 251), (0, 251), (CEILING, CEILING)];
     for (said, answered) in rows {
         assert_eq!(highest(&say(&world, number(said))), answered, "{said}");
         assert_eq!(highest(&say(&world, number(said).over_ipv6())), answered, "{said}, IPv6");
