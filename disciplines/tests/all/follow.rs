@@ -20,9 +20,16 @@ use nix::{
     sched::{CloneFlags, unshare},
 };
 
-/// What the steps may change: the folder, the two lines, and what cargo notes of them.
-const MAY_CHANGE: [&str; 4] =
-    ["disciplines/highest", "disciplines/Cargo.toml", "disciplines/src/lib.rs", "Cargo.lock"];
+/// What the steps may change: the folder, the lines of both halves of the registry, and what cargo
+/// notes of them.
+const MAY_CHANGE: [&str; 6] = [
+    "disciplines/highest",
+    "disciplines/Cargo.toml",
+    "disciplines/src/lib.rs",
+    "disciplines/experiments/Cargo.toml",
+    "disciplines/experiments/src/lib.rs",
+    "Cargo.lock",
+];
 
 /// The tree's root.
 fn root() -> PathBuf {

@@ -2,4 +2,6 @@
 
 fn main() {
     bpf::compile("highest.bpf.c");
+    println!("cargo:rerun-if-changed=counters.h");
+    println!("cargo:rerun-if-changed=mutants.h");
 }

@@ -4,6 +4,9 @@
  * order. A request says a number in `version`, the reply there which is the highest now. Saying it
  * twice, or late, changes nothing.
  */
+#include "counters.h"
+#include "mutants.h"
+
 #include "discipline.h"
 
 /* No number of a tenant goes beyond it. key: tenant, host order. Written by the control half. */
@@ -22,7 +25,7 @@ INLINE bool raise(__u64 *word, __u64 *number)
 {
 	for (int i = 0; i < RAISE_TRIES; i++) {
 		__u64 before = READ_ONCE(*word);
-		if (bpf_be64_to_cpu(before) >= *number) {
+		if (bpf_be64_to_cpu(before) >= *number && !MUTANT(highest_falls)) {
 			*number = bpf_be64_to_cpu(before);
 			return true;
 		}
@@ -57,7 +60,7 @@ STEP int highest_raise(struct xdp_md *ctx)
 	if (!ceiling || !find_given(work, &found))
 		return forward(ctx, work);
 	if (number > *ceiling || !raise((__u64 *)record_of(&found, work), &number))
-		return ends(COUNT_drop_refused, XDP_DROP);
+		return ends(COUNT_drop_above_ceiling, XDP_DROP);
 	work->header.op = OP_DISCIPLINE_REPLY;
 	work->header.version = bpf_cpu_to_be64(number);
 	count(COUNT_answer);

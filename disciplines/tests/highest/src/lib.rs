@@ -36,7 +36,7 @@ pub const REGISTRATION: Registration = Registration {
     ],
     maps_of: "highest",
     maps: &[MapSize { name: "highest_ceilings", entries: |sizes| sizes.pages.max(16) }],
-    counters: "",
+    counters: include_str!("../counters.h"),
     store: Some(StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions: false,

@@ -1,7 +1,15 @@
 //! Packets through the compiled programs, in the kernel.
 
-use dataplane::{Object, Rows, Sizes, TenantEntry};
-use harness::{Message, Run, World, switch::tenant};
+use std::panic::catch_unwind;
+
+use dataplane::{
+    Object, Rows, Sizes, TenantEntry,
+    native::{Mutant, choose},
+};
+use harness::{
+    Message, Run, World,
+    switch::{in_this_process, tenant},
+};
 use highest::{REGISTRATION, control::CEILING};
 use wire::{Op, Packet};
 
@@ -36,8 +44,7 @@ fn highest(run: &Run) -> u64 {
     packet.header.version
 }
 
-#[test]
-fn the_highest_number_stays_whoever_says_what_how_often() {
+fn the_highest_number_stays() {
     let mut world = world();
     world.given(TENANT, b"lot 4", &[0; 8], 8);
     // (said, answered)
@@ -46,6 +53,22 @@ fn the_highest_number_stays_whoever_says_what_how_often() {
     for (said, answered) in rows {
         assert_eq!(highest(&say(&world, number(said))), answered, "{said}");
         assert_eq!(highest(&say(&world, number(said).over_ipv6())), answered, "{said}, IPv6");
+    }
+}
+
+#[test]
+fn the_highest_number_stays_whoever_says_what_how_often() {
+    the_highest_number_stays();
+    in_this_process(the_highest_number_stays);
+}
+
+#[test]
+fn what_breaks_the_rule_is_noticed() {
+    for mutant in Mutant::own(include_str!("../mutants.h")) {
+        choose(Some(&mutant));
+        let outcome = catch_unwind(|| in_this_process(the_highest_number_stays));
+        choose(None);
+        assert!(outcome.is_err(), "{}: nobody noticed", mutant.name);
     }
 }
 
@@ -64,6 +87,6 @@ fn nothing_goes_beyond_the_ceiling() {
     let mut world = world();
     world.given(TENANT, b"lot 4", &[0; 8], 8);
     let run = say(&world, number(CEILING + 1));
-    assert!(run.moved.contains_key("drop_refused"), "{:?}", run.moved);
+    assert!(run.moved.contains_key("drop_above_ceiling"), "{:?}", run.moved);
     assert_eq!(highest(&say(&world, number(1))), 1);
 }
