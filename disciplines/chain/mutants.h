@@ -14,6 +14,7 @@
 	X(39, order_reads_unleased, 5, "a member answers reads without a lease")                       \
 	X(40, order_holds_nothing, 6, "a member goes on although one that was removed may answer")     \
 	X(41, order_holds_half, 6, "a member counts half of each lease that it granted")               \
+	X(49, order_grants_to_slots, 6, "a lease is over once another is heard that has the slot now") \
 	X(42, order_writes_held, 6, "the head takes writes while it holds")                            \
 	X(43, order_clean_at_once, 7, "a version is clean where it is applied")                        \
 	X(44, order_reads_dirty, 7, "any member answers with what it has")                             \

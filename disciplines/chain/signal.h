@@ -36,6 +36,24 @@ INLINE bool lock_still(const struct work *work, const struct here *here)
 }
 
 /*
+ * Rule 6 goes by what was granted to a switch, not to a slot: what the one before in this slot has
+ * is not over because another is heard that has the slot now. The state is locked.
+ */
+INLINE void grant(const struct here *here, __u32 slot, __u64 granted_ns)
+{
+	struct state *state = here->state;
+	struct peer_state *peer = &state->peer[slot & (SLOTS - 1)];
+	__u64 life = member_in(here, slot)->life;
+	if (peer->granted_life != life && peer->granted_ns > state->former_granted_ns &&
+	    !MUTANT(order_grants_to_slots))
+		WRITE_ONCE(state->former_granted_ns, peer->granted_ns);
+	barrier();
+	peer->granted_life = life;
+	WRITE_ONCE(peer->granted_number, here->is.number);
+	WRITE_ONCE(peer->granted_ns, granted_ns);
+}
+
+/*
  * Takes note of what the other switch confirmed, and of what is confirmed to it. False: the row is
  * not in force.
  */
@@ -47,10 +65,8 @@ OUTLINE int note_peer(const struct work *work, const struct here *here, __u32 sl
 	struct peer_state *peer = &here->state->peer[slot & (SLOTS - 1)];
 	bool is_newer =
 		peer->confirmed_number != here->is.number || confirmed_ns > peer->confirmed_ns;
-	if (granted_ns) {
-		WRITE_ONCE(peer->granted_number, here->is.number);
-		WRITE_ONCE(peer->granted_ns, granted_ns);
-	}
+	if (granted_ns)
+		grant(here, slot, granted_ns);
 	if (confirmed_ns && is_newer) {
 		/* Rule 5's reader looks at the number before the time and after it. */
 		if (peer->confirmed_number != here->is.number)

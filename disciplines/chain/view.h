@@ -72,6 +72,7 @@ struct peer_state {
 	__u64 confirmed_ns; /* ... no earlier than this */
 	__u64 granted_number; /* to the other one ... */
 	__u64 granted_ns; /* ... no later than this */
+	__u64 granted_life; /* of that one's tables: another may have its slot by now */
 };
 
 struct state {
@@ -80,10 +81,12 @@ struct state {
 	__u64 settled; /* the number under which nothing is held back any more */
 	__u32 tenant;
 	__u32 lock;
-	__u64 unused[4];
+	/* to whoever had a slot before the one that has it now, no later than this */
+	__u64 former_granted_ns;
+	__u64 unused[3];
 	struct peer_state peer[SLOTS];
 };
-_Static_assert(sizeof(struct state) == 576, "src/state.rs reads the same struct");
+_Static_assert(sizeof(struct state) == 704, "src/state.rs reads the same struct");
 
 /* key: the tenant's place. Written by the programs. */
 struct {
@@ -222,7 +225,7 @@ OUTLINE int find_here(struct work *work, const struct config *config, struct her
 
 INLINE void forget_peers(struct state *state)
 {
-	state->number = state->adopted_ns = state->settled = 0;
+	state->number = state->adopted_ns = state->settled = state->former_granted_ns = 0;
 	for (__u32 i = 0; i < SLOTS; i++)
 		state->peer[i] = (struct peer_state){};
 }
@@ -274,9 +277,10 @@ INLINE __u64 lease_ns(const struct here *here)
 
 /*
  * Rule 6: whether another switch may still answer under an earlier row, because this one confirmed
- * that to it. The clock here is never ahead, so that this never ends too early.
+ * that to it. The clock here is never ahead, so that this never ends too early. What a slot was
+ * granted before another switch had it is moved aside first, so it is looked at last.
  */
-WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u32 self, __u64 now_ns)
+WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u64 now_ns)
 {
 	if (!state)
 		return true;
@@ -289,12 +293,16 @@ WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u32 se
 		return true;
 	for (__u32 i = 0; i < SLOTS; i++) {
 		const struct peer_state *peer = &state->peer[i];
-		if (i == self || READ_ONCE(peer->granted_number) == number)
+		if (READ_ONCE(peer->granted_number) == number)
 			continue;
 		__u64 granted_ns = READ_ONCE(peer->granted_ns);
 		if (granted_ns && now_ns < granted_ns + lasts_ns)
 			return true;
 	}
+	barrier();
+	__u64 former_ns = READ_ONCE(state->former_granted_ns);
+	if (former_ns && now_ns < former_ns + lasts_ns)
+		return true;
 	WRITE_ONCE(state->settled, number);
 	return false;
 }
@@ -302,8 +310,7 @@ WHOLE int is_held_at(struct state *state, __u64 number, __u64 lease_ns, __u32 se
 /* Finds out, and notes it. */
 INLINE bool is_held(const struct work *work, struct here *here)
 {
-	here->is.held = is_held_at(here->state, here->is.number, lease_ns(here), own_slot(here),
-				   work->now_ns);
+	here->is.held = is_held_at(here->state, here->is.number, lease_ns(here), work->now_ns);
 	return here->is.held;
 }
 

@@ -7,8 +7,12 @@ use crate::view::SLOTS;
 pub const MAP: &str = "chain_states";
 /// Bytes of a state.
 pub const LEN: usize = PEERS_AT + SLOTS * PEER;
-const PEERS_AT: usize = 64;
-const PEER: usize = 32;
+/// Where the first peer stands; the others follow by slot.
+pub const PEERS_AT: usize = 64;
+/// Bytes of a peer.
+pub const PEER: usize = 40;
+/// Where it stands what was granted to those who had slots before.
+pub const FORMER_AT: usize = 32;
 /// How far clocks of one machine may be apart (`CLOCK_MARGIN_NS` in `bpf/coherence.h`).
 const CLOCK_MARGIN_NS: u64 = 10_000_000;
 
@@ -34,6 +38,9 @@ pub struct State {
     pub adopted_ns: u64,
     /// The tenant.
     pub tenant: u32,
+    /// When this one last confirmed a view to a switch whose slot another one has by now, no later
+    /// than this; 0: never.
+    pub former_granted_ns: u64,
     /// The other members, by slot.
     pub peers: [Peer; SLOTS],
 }
@@ -41,7 +48,13 @@ pub struct State {
 impl State {
     /// The state of a tenant of which no packet came.
     pub fn nothing() -> State {
-        State { number: 0, adopted_ns: 0, tenant: 0, peers: [Peer::default(); SLOTS] }
+        State {
+            number: 0,
+            adopted_ns: 0,
+            tenant: 0,
+            former_granted_ns: 0,
+            peers: [Peer::default(); SLOTS],
+        }
     }
 
     /// Reads a state. `None`: it is none.
@@ -64,6 +77,7 @@ impl State {
             number: word(0)?,
             adopted_ns: word(8)?,
             tenant: u32::from_ne_bytes(*bytes.get(24..)?.first_chunk()?),
+            former_granted_ns: word(FORMER_AT)?,
             peers,
         })
     }
@@ -71,18 +85,15 @@ impl State {
     /// Whether another switch may still answer under an earlier view than that of this number,
     /// because this one confirmed that to it; as `is_held` in `view.h`. Once it is false it stays
     /// so for that number.
-    pub fn is_held(&self, now_ns: u64, number: u64, own: u8, lease_ms: u32) -> bool {
+    pub fn is_held(&self, now_ns: u64, number: u64, lease_ms: u32) -> bool {
         let lease_ns = u64::from(lease_ms) * 1_000_000;
         let lasts_ns = lease_ns + lease_ns / 64 + CLOCK_MARGIN_NS;
-        let holds = |(slot, peer): (usize, &Peer)| {
-            slot != usize::from(own)
-                && peer.granted_number != number
-                && peer.granted_ns != 0
-                && now_ns < peer.granted_ns + lasts_ns
-        };
+        let lasts = |granted_ns: u64| granted_ns != 0 && now_ns < granted_ns + lasts_ns;
+        let holds = |peer: &Peer| peer.granted_number != number && lasts(peer.granted_ns);
         self.number != number
             || now_ns < self.adopted_ns + CLOCK_MARGIN_NS
-            || self.peers.iter().enumerate().any(holds)
+            || self.peers.iter().any(holds)
+            || lasts(self.former_granted_ns)
     }
 }
 
@@ -102,19 +113,22 @@ mod tests {
     fn a_view_is_held_until_what_was_granted_under_another_is_over() {
         const MS: u64 = 1_000_000;
         // Adopted at 100 ms; slot 2 was granted the view before at 90 ms, slot 3 the present one.
-        let state = state(&[
+        let [second, third] = [2, 3].map(|slot| PEERS_AT + slot * PEER);
+        let mut words = vec![
             (0, 5),
             (8, 100 * MS),
-            (64 + 2 * 32 + 16, 4),
-            (64 + 2 * 32 + 24, 90 * MS),
-            (64 + 3 * 32 + 16, 5),
-            (64 + 3 * 32 + 24, 300 * MS),
-        ]);
-        let held = |now_ms, number, own| state.is_held(now_ms * MS, number, own, 250);
-        assert!(held(105, 5, 0) && held(353, 5, 0));
-        assert!(!held(354, 5, 0));
-        assert!(!held(120, 5, 2), "nobody grants itself");
-        assert!(held(1000, 6, 0), "it is not in force");
+            (second + 16, 4),
+            (second + 24, 90 * MS),
+            (third + 16, 5),
+            (third + 24, 300 * MS),
+        ];
+        let held = |words: &[_], now_ms, number| state(words).is_held(now_ms * MS, number, 250);
+        assert!(held(&words, 105, 5) && held(&words, 353, 5));
+        assert!(!held(&words, 354, 5));
+        assert!(held(&words, 1000, 6), "it is not in force");
+        // Whoever had slot 3 before was granted something at 95 ms.
+        words.push((FORMER_AT, 95 * MS));
+        assert!(held(&words, 358, 5) && !held(&words, 359, 5));
         assert_eq!(State::decode(&[0; LEN - 1]), None);
     }
 }

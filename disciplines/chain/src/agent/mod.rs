@@ -218,8 +218,7 @@ impl Member {
             true => (0, 0),
             false => self.silence.look(state, &self.view, self.slot),
         };
-        let lease_ms = self.view.lease_ms;
-        let held = state.is_held(self.now_ns, number, self.slot, lease_ms);
+        let held = state.is_held(self.now_ns, number, self.view.lease_ms);
         self.copying.may(!held);
         let filled = self.copying.filled();
         let now = (silent, unheard, filled.len());

@@ -95,8 +95,9 @@ impl Rig {
 
     fn hears(&mut self, slot: usize) {
         let now_ns = self.now_ns;
-        self.word(64 + slot * 32, NUMBER);
-        self.word(64 + slot * 32 + 8, now_ns);
+        let peer = state::PEERS_AT + slot * state::PEER;
+        self.word(peer, NUMBER);
+        self.word(peer + 8, now_ns);
     }
 
     fn tell(&mut self, event: impl FnOnce(&mut Agent, u64, &mut Vec<AgentAction>)) {
@@ -258,7 +259,7 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
     assert_eq!(rig.said(), [], "the view is not in force yet");
     rig.adopt();
     // Another switch may answer under the view before.
-    let (granted, now_ns) = (64 + 16, rig.now_ns);
+    let (granted, now_ns) = (state::PEERS_AT + 16, rig.now_ns);
     rig.word(granted, NUMBER - 1);
     rig.word(granted + 8, now_ns);
     rig.ticks(13);

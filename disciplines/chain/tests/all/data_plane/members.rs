@@ -47,6 +47,45 @@ fn nothing_is_passed_on_while_an_excluded_member_may_answer() {
     assert_eq!(net.ask(net.read(0)).value, b"two");
 }
 
+/// The last one is cut off and left out, and another switch has its slot at once: what the one
+/// before may still answer is waited for all the same.
+fn whoever_had_a_slot_before_is_waited_for() {
+    let mut net = Net::ready(3, 2);
+    net.ask(net.write(0, b"one"));
+    let left = without_the_last(&mut net);
+    net.confirm(&left);
+    let other = chain::view::Member { address: host(3, false), switch: 103, life: life_of(3) };
+    net.view.members[2] = Some(other);
+    net.view.number += 1;
+    net.view.chains = vec![chain::view::Chain {
+        slots: vec![0, 1, 2],
+        filling: true,
+        fill_number: net.view.number,
+    }];
+    net.configure(&left);
+    net.confirm(&left);
+    for slot in left.iter().copied() {
+        let mut beat = net.beat(2, slot);
+        beat.from.set_ip(other.address);
+        let said = Beat { life: other.life, ..Beat::decode(&beat.value).expect("a beat") };
+        beat.value = said.encode().to_vec();
+        let came = net.send(beat);
+        assert_eq!((came.len(), came[0].to.ip()), (1, other.address), "it is heard");
+        // Its row is in force since long ago.
+        let mut state = net.state(slot);
+        state[8..16].copy_from_slice(&1u64.to_ne_bytes());
+        net.set_state(slot, &state);
+    }
+    let old = net.read(2).epoch(Epoch(net.view.number - 2));
+    assert_eq!(net.send(old)[0].value, b"one", "it still may");
+    assert_eq!(status(&net, net.write(0, b"two")), Status::TryAgain);
+    assert_eq!(net.count("order_held"), 1);
+    net.settle(&left);
+    let came = net.send(net.write(0, b"two"));
+    assert_eq!((came.len(), came[0].to.ip()), (1, other.address), "it is passed on");
+    assert_eq!(net.versions_of(&left), [(2, 1), (2, 1)]);
+}
+
 fn another_number_counts_for_nothing() {
     let mut net = Net::ready(3, 2);
     let beat = net.beat(2, 1);
@@ -249,6 +288,7 @@ fn members() {
             "nothing is passed on while an excluded member may answer",
             nothing_is_passed_on_while_an_excluded_member_may_answer,
         ),
+        ("whoever had a slot before is waited for", whoever_had_a_slot_before_is_waited_for),
         ("another number counts for nothing", another_number_counts_for_nothing),
         ("whoever has other tables is no member", whoever_has_other_tables_is_no_member),
         ("a tail that is filled by copies", a_tail_that_is_filled_by_copies),

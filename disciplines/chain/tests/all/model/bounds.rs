@@ -24,7 +24,8 @@ pub fn now_ns(step: u8) -> u64 {
     BEGIN_NS + u64::from(step) * STEP_NS
 }
 
-/// Who is in the chain, the head first, and whether the last one is still to be filled.
+/// The switches that are in the chain, the head first, and whether the last one is still to be
+/// filled.
 pub type Arrangement = (&'static [u8], bool);
 
 /// How much of everything happens at most, and who does what.
@@ -33,6 +34,9 @@ pub struct Bounds {
     pub protocol: Protocol,
     /// One after the other. Whoever is not in the first joins with empty tables.
     pub arrangements: &'static [Arrangement],
+    /// The slot of each switch; of those that are not named it is their number. Two in no
+    /// arrangement together may have one.
+    pub slots: &'static [u8],
     /// Each client's operations, in order.
     pub scripts: &'static [&'static [Call]],
     /// How often each client sends an operation again.
@@ -48,8 +52,25 @@ pub struct Bounds {
 impl Bounds {
     /// How many switches take part.
     pub fn switches(&self) -> u8 {
-        let slots = self.arrangements.iter().flat_map(|(slots, _)| *slots);
-        slots.max().expect("somebody") + 1
+        let all = self.arrangements.iter().flat_map(|(switches, _)| *switches);
+        all.max().expect("somebody") + 1
+    }
+
+    fn slot_of(&self, switch: u8) -> u8 {
+        self.slots.get(usize::from(switch)).copied().unwrap_or(switch)
+    }
+
+    /// Every switch that has a slot beside these, which are in the chain.
+    fn members(&self, chain: &[u8]) -> [Option<Member>; SLOTS] {
+        let mut members = [None; SLOTS];
+        for switch in (0..self.switches()).chain(chain.iter().copied()) {
+            members[usize::from(self.slot_of(switch))] = Some(Member {
+                address: packets::host(switch.into()),
+                switch: switch.into(),
+                life: LIFE + u64::from(switch),
+            });
+        }
+        members
     }
 
     /// How many clients have sessions: those up to the last that writes.
@@ -60,25 +81,17 @@ impl Bounds {
 
     /// The arrangements as rows have them.
     pub fn views(&self) -> Vec<View> {
-        let mut members = [None; SLOTS];
-        for (slot, member) in (0..self.switches()).zip(&mut members) {
-            *member = Some(Member {
-                address: packets::host(slot.into()),
-                switch: 100 + u16::from(slot),
-                life: LIFE,
-            });
-        }
-        let view = |(number, (slots, filling)): (u64, &Arrangement)| View {
+        let view = |(number, (switches, filling)): (u64, &Arrangement)| View {
             number,
             tenant: TENANT,
             slot: None,
             protocol: self.protocol,
-            life: LIFE,
+            life: 0,
             purge_below: 0,
             lease_ms: LEASE_MS,
-            members,
+            members: self.members(switches),
             chains: vec![Chain {
-                slots: slots.to_vec(),
+                slots: switches.iter().map(|switch| self.slot_of(*switch)).collect(),
                 filling: *filling,
                 fill_number: if *filling { number } else { 0 },
             }],
@@ -90,8 +103,11 @@ impl Bounds {
 impl fmt::Debug for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, {:?}", self.protocol, self.scripts)?;
-        for (slots, filling) in self.arrangements {
-            write!(f, ", {slots:?}{}", if *filling { " filling" } else { "" })?;
+        for (switches, filling) in self.arrangements {
+            write!(f, ", {switches:?}{}", if *filling { " filling" } else { "" })?;
+        }
+        if !self.slots.is_empty() {
+            write!(f, " in slots {:?}", self.slots)?;
         }
         let asks = if self.asks { ", agents ask" } else { "" };
         let (retries, steps) = (self.retries, self.steps);

@@ -43,6 +43,7 @@ fn exhaust(name: &str, bounds: Bounds) -> usize {
 pub const QUIET: Bounds = Bounds {
     protocol: Protocol::NetCraq,
     arrangements: &[(&[0, 1], false)],
+    slots: &[],
     scripts: &[&[Put(1)], &[Read]],
     retries: &[1, 0],
     steps: 0,
@@ -67,6 +68,14 @@ const JOINS_AND_OTHER_GOES: Bounds = Bounds {
     scripts: &[&[Put(1), Read]],
     retries: &[0],
     steps: 3,
+    ..QUIET
+};
+/// One goes, and another one joins that has its slot.
+pub const SLOT_IS_GIVEN_ON: Bounds = Bounds {
+    arrangements: &[(&[0, 1], false), (&[0], false), (&[0, 2], true)],
+    slots: &[0, 1, 1],
+    retries: &[0, 0],
+    steps: 2,
     ..QUIET
 };
 
@@ -96,6 +105,7 @@ const WORLDS: &[(&str, Bounds)] = &[
     ("one joins", JOINS),
     ("one joins, netchain", in_netchain(JOINS)),
     ("one joins, and the other goes", JOINS_AND_OTHER_GOES),
+    ("one goes, and another one has its slot", SLOT_IS_GIVEN_ON),
 ];
 
 /// Those that take more than a few seconds.
@@ -114,6 +124,14 @@ const LARGE: &[(&str, Bounds)] = &[
             arrangements: &[(&[0, 1, 2], false), (&[0, 2], false)],
             retries: &[0, 0],
             ..TAIL_GOES
+        },
+    ),
+    (
+        "three, the tail goes, and another one has its slot",
+        Bounds {
+            arrangements: &[(&[0, 1, 2], false), (&[0, 1], false), (&[0, 1, 3], true)],
+            slots: &[0, 1, 2, 2],
+            ..SLOT_IS_GIVEN_ON
         },
     ),
 ];

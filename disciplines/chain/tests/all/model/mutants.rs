@@ -7,7 +7,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use super::{
     bounds::{Arrangement, Bounds},
-    exhaust::{QUIET, say},
+    exhaust::{QUIET, SLOT_IS_GIVEN_ON, say},
     key::Call::*,
     steps::ALWAYS,
     world::World,
@@ -43,6 +43,7 @@ fn harmed_by(name: &str) -> Bounds {
         | "order_holds_nothing"
         | "order_holds_half"
         | "order_writes_held" => Bounds { arrangements: TAIL_GOES, steps: 2, ..QUIET },
+        "order_grants_to_slots" => SLOT_IS_GIVEN_ON,
         "order_any_number" => Bounds { arrangements: TAIL_GOES, steps: 3, ..QUIET },
         "order_window_open" => Bounds { scripts: &[&[Put(1)], &[Put(2)]], shift: 0, ..QUIET },
         "order_reads_unfilled" => Bounds { arrangements: JOINS, steps: 1, ..QUIET },

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use chain::{
     packets::{Beat, BeatKind, Peer, PeerKind},
-    view::View,
+    view::{Member, View},
 };
 use chain_wire::{Ask, READ_BIT, session_key};
 use harness::{
@@ -22,8 +22,14 @@ const CLIENT_HOST: u8 = 200;
 const CLIENT_PORT: u16 = 40_000;
 
 /// Where a switch is.
-pub fn host(slot: usize) -> std::net::IpAddr {
-    address(false, 2 + slot as u8)
+pub fn host(switch: usize) -> std::net::IpAddr {
+    address(false, 2 + switch as u8)
+}
+
+/// The slot that a switch has there.
+pub fn slot_in(view: &View, switch: u8) -> Option<u8> {
+    let is_it = |m: &Option<Member>| m.is_some_and(|m| m.switch == u16::from(switch));
+    view.members.iter().position(is_it).map(|slot| slot as u8)
 }
 
 /// The number of a client.
@@ -40,7 +46,7 @@ pub fn session_hash(client: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Switch {
-        slot: usize,
+        switch: usize,
         /// It is a read for that client's operation.
         reads: Option<(usize, usize)>,
     },
@@ -48,8 +54,8 @@ pub enum Destination {
     Client { client: usize, operation: usize, number: u64, said: Return },
 }
 
-fn to_switch(message: Message, from: SocketAddr, slot: usize) -> Vec<u8> {
-    let message = Message { from, to: SocketAddr::new(host(slot), wire::PORT), ..message };
+fn to_switch(message: Message, from: SocketAddr, switch: usize) -> Vec<u8> {
+    let message = Message { from, to: SocketAddr::new(host(switch), wire::PORT), ..message };
     let mut bytes = message.frame().bytes();
     bytes[..12].fill(0);
     bytes
@@ -57,7 +63,7 @@ fn to_switch(message: Message, from: SocketAddr, slot: usize) -> Vec<u8> {
 
 /// What a client sends for an operation of its script. Its writes are in one place, one after
 /// the other.
-pub fn request(client: usize, operation: usize, call: Call, view: &View, slot: usize) -> Vec<u8> {
+pub fn request(client: usize, operation: usize, call: Call, view: &View, switch: usize) -> Vec<u8> {
     let is_read = call == Call::Read;
     let op = if is_read { Op::ChainRead } else { Op::ChainWrite };
     let number = operation as u64 + 1;
@@ -83,7 +89,7 @@ pub fn request(client: usize, operation: usize, call: Call, view: &View, slot: u
         message = message.flags(Flags::ALL);
     }
     let from = SocketAddr::new(address(false, CLIENT_HOST), CLIENT_PORT + client as u16);
-    to_switch(message, from, slot)
+    to_switch(message, from, switch)
 }
 
 /// What an agent sends.
@@ -97,37 +103,38 @@ pub fn of_agent(from: usize, to: usize, header: Header, key: &[u8], value: &[u8]
     to_switch(message, SocketAddr::new(host(from), 50_000), to)
 }
 
-/// A beat between members of that view.
-pub fn beat(from: usize, to: usize, number: u64, now_ns: u64) -> Vec<u8> {
+/// A beat of a switch that has that view; `None`: the other one has no slot there.
+pub fn beat(from: u8, to: u8, view: &View, now_ns: u64) -> Option<Vec<u8>> {
+    let slot = slot_in(view, from)?;
     let beat = Beat {
         kind: BeatKind::Beat,
-        from: from as u8,
-        to: to as u8,
+        from: slot,
+        to: slot_in(view, to)?,
         t_from_ns: now_ns,
         t_to_ns: 0,
-        life: LIFE,
+        life: LIFE + u64::from(from),
     };
     let header = Header {
         tenant: TENANT,
-        epoch: Epoch(number),
-        node: from as u16 + 1,
+        epoch: Epoch(view.number),
+        node: u16::from(slot) + 1,
         ..Header::new(Op::PeerSignal)
     };
-    of_agent(from, to, header, &[], &beat.encode())
+    Some(of_agent(from.into(), to.into(), header, &[], &beat.encode()))
 }
 
 /// Where a frame goes that left a switch; `None`: to nobody whom it tells anything.
 pub fn destination(frame: &[u8], switches: usize) -> Option<Destination> {
     let seen = SeenFrame::read(frame).expect("right checksums");
     let packet = Packet::decode(&seen.payload).expect("a packet of ours");
-    if let Some(slot) = (0..switches).find(|slot| host(*slot) == seen.to.ip()) {
+    if let Some(switch) = (0..switches).find(|switch| host(*switch) == seen.to.ip()) {
         // Its agent's: what a tail has is read from its tables here.
         let copied =
             Peer::decode(packet.value).is_some_and(|(peer, _)| peer.kind == PeerKind::Copied);
         let is_read = packet.header.op == Op::ChainRead;
         let reads = is_read.then(|| operation_of(&packet.header));
         return (!(packet.header.op == Op::PeerMessage && copied))
-            .then_some(Destination::Switch { slot, reads });
+            .then_some(Destination::Switch { switch, reads });
     }
     if seen.to.ip() != address(false, CLIENT_HOST) {
         return None;

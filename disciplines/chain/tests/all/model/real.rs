@@ -10,13 +10,13 @@ use chain::{
 };
 use dataplane::{
     NO_DISCIPLINE, Object, Place, Rows, Sizes, Table, TenantEntry,
-    native::{self, Clock, Mutant},
+    native::{self, Clock, Memory, Mutant},
 };
 use harness::{Snapshots, message::secret_of, switch::tenant};
 
 use chain_wire::session_key;
 
-use super::packets::{KEY, LIFE, TENANT, client_id};
+use super::packets::{KEY, LIFE, TENANT, client_id, slot_in};
 
 /// The tenant's place in arrays.
 pub const PLACE: u32 = 0;
@@ -46,10 +46,11 @@ impl Item {
 
 pub struct Real {
     switch: Snapshots,
+    config: Memory,
     rows: Rows,
     table: Table,
     items: Vec<Item>,
-    /// The row that is written: whose, of which view.
+    /// The row that is written: of which switch and view.
     row: Option<(u8, u8)>,
 }
 
@@ -65,7 +66,6 @@ impl Real {
         let tenants = [tenant(TENANT, NETCRAQ.number), tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE)];
         TenantEntry::install(&switch, &tenants).expect("room for tenants");
         let config = switch.memory("config", 0).expect("every switch has it");
-        config.write(LIFE_AT, &LIFE.to_ne_bytes());
         let table = Table::open(&switch).expect("every switch has tables");
         let mut items = vec![];
         for (key, record) in records(first.number, first.number, clients, shift) {
@@ -87,6 +87,7 @@ impl Real {
         }));
         Real {
             switch: Snapshots::of(&switch, &parts),
+            config,
             rows: Rows::open(&switch, "chain", view::MAP).expect("a map"),
             table,
             items,
@@ -135,18 +136,19 @@ impl Real {
         records
     }
 
-    /// What leaves the switch in that slot, whose tables are these bytes, when a packet comes in.
+    /// What leaves that switch, whose tables are these bytes, when a packet comes in.
     pub fn run(
         &mut self,
-        slot: u8,
+        switch: u8,
         view: (u8, &View),
         bytes: &[u8],
         packet: &[u8],
         now_ns: u64,
     ) -> Vec<Vec<u8>> {
         let (number, view) = view;
-        if self.row.replace((slot, number)) != Some((slot, number)) {
-            let row = row(slot, view);
+        if self.row.replace((switch, number)) != Some((switch, number)) {
+            let row = row(switch, view);
+            self.config.write(LIFE_AT, &(LIFE + u64::from(switch)).to_ne_bytes());
             self.rows.write(&row.key, &row.value).expect("a row");
         }
         self.switch.restore(bytes);
@@ -154,9 +156,10 @@ impl Real {
     }
 }
 
-/// A view as it is told the switch in a slot.
-pub fn row(slot: u8, view: &View) -> decide::Row {
-    let view = View { slot: Some(slot), ..view.clone() };
+/// A view as it is told one of its members.
+pub fn row(switch: u8, view: &View) -> decide::Row {
+    let life = LIFE + u64::from(switch);
+    let view = View { slot: slot_in(view, switch), life, ..view.clone() };
     view.row().expect("a possible view")
 }
 

@@ -19,17 +19,17 @@ pub const SOMETIMES: [&str; 2] = ["all are answered", "the last arrangement answ
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins its next operation: it sends it to that switch, as that view says.
-    Begin { client: usize, view: u8, slot: u8 },
+    Begin { client: usize, view: u8, switch: u8 },
     /// It sends the one that it waits for again.
-    Again { client: usize, view: u8, slot: u8 },
+    Again { client: usize, view: u8, switch: u8 },
     /// A packet that set out arrives.
     Arrive { packet: u32 },
     /// A switch gets the row of that view.
-    Configure { slot: u8, view: u8 },
+    Configure { switch: u8, view: u8 },
     /// Two switches confirm their view to each other, if it is the same.
     Confirm { from: u8, to: u8 },
     /// A switch's agent looks at all that is there.
-    Look { slot: u8 },
+    Look { switch: u8 },
     /// Time passes.
     Pass,
 }
@@ -43,9 +43,9 @@ impl World {
             }
             let call = self.call(client, at.begun - u8::from(at.waits));
             for view in self.known(state) {
-                actions.extend(self.targets(call, view).iter().map(|&slot| match at.waits {
-                    true => Action::Again { client, view, slot },
-                    false => Action::Begin { client, view, slot },
+                actions.extend(self.targets(call, view).iter().map(|&switch| match at.waits {
+                    true => Action::Again { client, view, switch },
+                    false => Action::Begin { client, view, switch },
                 }));
             }
         }
@@ -53,19 +53,19 @@ impl World {
 
     fn of_switches(&self, state: &State, actions: &mut Vec<Action>) {
         for site in &state.sites {
-            let from = site.slot;
+            let from = site.switch;
             if let Some(view) = self.next_view(state, from) {
-                actions.push(Action::Configure { slot: from, view });
+                actions.push(Action::Configure { switch: from, view });
             }
             if self.fills(*site) || self.bounds.asks {
-                actions.push(Action::Look { slot: from });
+                actions.push(Action::Look { switch: from });
             }
             // Who begins makes no difference among those of the same view.
             let others = state.sites.iter().filter(|to| {
-                let is_other = to.slot > from || to.slot < from && to.view != site.view;
+                let is_other = to.switch > from || to.switch < from && to.view != site.view;
                 is_other && site.view.is_some() && to.view.is_some()
             });
-            actions.extend(others.map(|to| Action::Confirm { from, to: to.slot }));
+            actions.extend(others.map(|to| Action::Confirm { from, to: to.switch }));
         }
         if state.step < self.bounds.steps {
             actions.push(Action::Pass);
@@ -90,29 +90,31 @@ impl Model for World {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Begin { client, view, slot } => {
+            Action::Begin { client, view, switch } => {
                 let at = &mut state.clients[client];
                 let call = self.call(client, at.begun);
                 (at.begun, at.waits) = (at.begun + 1, true);
                 at.retries = self.bounds.retries[client];
                 let begun = state.history.on_invoke(client, call);
                 begun.expect("it did not wait");
-                self.send(&mut state, client, view, slot);
+                self.send(&mut state, client, view, switch);
             }
-            Action::Again { client, view, slot } => {
+            Action::Again { client, view, switch } => {
                 state.clients[client].retries -= 1;
-                self.send(&mut state, client, view, slot);
+                self.send(&mut state, client, view, switch);
             }
             Action::Arrive { packet } => self.arrive(&mut state, packet),
-            Action::Configure { slot, view } => state.sites[usize::from(slot)].view = Some(view),
+            Action::Configure { switch, view } => {
+                state.sites[usize::from(switch)].view = Some(view)
+            }
             Action::Confirm { from, to } => {
-                let [mut a, mut b] = [from, to].map(|slot| state.sites[usize::from(slot)]);
+                let [mut a, mut b] = [from, to].map(|switch| state.sites[usize::from(switch)]);
                 self.switches().confirm(&mut a, &mut b, now_ns(state.step));
                 state.sites[usize::from(from)] = a;
                 state.sites[usize::from(to)] = b;
             }
-            Action::Look { slot } => {
-                let site = state.sites[usize::from(slot)];
+            Action::Look { switch } => {
+                let site = state.sites[usize::from(switch)];
                 let sent = self.switches().agent(site, now_ns(state.step));
                 for packet in sent {
                     self.fly(&mut state, packet);

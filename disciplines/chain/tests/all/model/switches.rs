@@ -21,7 +21,7 @@ use super::{
 /// A switch: where it is, under which view (none yet), with which tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
-    pub slot: u8,
+    pub switch: u8,
     pub view: Option<u8>,
     pub tables: u32,
 }
@@ -114,7 +114,7 @@ impl Switches {
         }
         let of = (view, &self.views[usize::from(view)]);
         let (tables, frame) = (self.tables.bytes(site.tables), self.frame(packet));
-        let leaves = self.real.run(site.slot, of, &tables, &frame, now_ns);
+        let leaves = self.real.run(site.switch, of, &tables, &frame, now_ns);
         let leaves: Vec<u32> = leaves.iter().map(|frame| self.packet(frame)).collect();
         site.tables = self.tables.number(&self.real.save()).0;
         self.ran.insert(known, (site.tables, leaves.clone()));
@@ -124,8 +124,8 @@ impl Switches {
     /// The first asks the second to confirm its view, and does so itself.
     pub fn confirm(&mut self, a: &mut Site, b: &mut Site, now_ns: u64) {
         let Some(view) = a.view else { return };
-        let number = self.views[usize::from(view)].number;
-        let beat = packets::beat(a.slot.into(), b.slot.into(), number, now_ns);
+        let view = &self.views[usize::from(view)];
+        let Some(beat) = packets::beat(a.switch, b.switch, view, now_ns) else { return };
         let beat = self.packet(&beat);
         if let Some(echo) = self.deliver(b, beat, now_ns).first()
             && let Some(back) = self.deliver(a, *echo, now_ns).first()
@@ -144,7 +144,7 @@ impl Switches {
         let mut out = vec![];
         let mut agent = NETCRAQ.agent.expect("it has one")();
         let configuration = Configuration {
-            rows: vec![real::row(site.slot, &self.views[usize::from(view)])],
+            rows: vec![real::row(site.switch, &self.views[usize::from(view)])],
             ..Configuration::default()
         };
         agent.configured(now_ns, TENANT, PLACE, &configuration, &mut out);
@@ -171,8 +171,8 @@ impl Switches {
         let AgentAction::Send { to, header, key, value } = action else {
             return None;
         };
-        let to = (0..self.count).find(|slot| packets::host(*slot) == to.ip())?;
-        let from = site.slot.into();
+        let to = (0..self.count).find(|switch| packets::host(*switch) == to.ip())?;
+        let from = site.switch.into();
         Some(packets::of_agent(from, to, header, &key, &value))
     }
 

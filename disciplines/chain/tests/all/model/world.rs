@@ -57,11 +57,11 @@ impl World {
     /// Where everything begins: the first members have leases of each other, and hold nothing.
     pub fn begin(&self) -> State {
         let mut switches = self.switches();
-        let first = self.slots(0);
-        let site = |slot| Site {
-            slot,
-            view: first.contains(&slot).then_some(0),
-            tables: switches.fresh(first.contains(&slot)),
+        let first = self.arranged(0);
+        let site = |switch| Site {
+            switch,
+            view: first.contains(&switch).then_some(0),
+            tables: switches.fresh(first.contains(&switch)),
         };
         let mut sites: Vec<Site> = (0..self.bounds.switches()).map(site).collect();
         for b in 0..sites.len() {
@@ -81,15 +81,15 @@ impl World {
         }
     }
 
-    fn slots(&self, view: u8) -> &'static [u8] {
+    fn arranged(&self, view: u8) -> &'static [u8] {
         self.bounds.arrangements[usize::from(view)].0
     }
 
     /// Where a client may send an operation.
     pub fn targets(&self, call: Call, view: u8) -> &'static [u8] {
         match call {
-            Call::Read => self.slots(view),
-            _ => &self.slots(view)[..1],
+            Call::Read => self.arranged(view),
+            _ => &self.arranged(view)[..1],
         }
     }
 
@@ -110,13 +110,13 @@ impl World {
     }
 
     /// The next view of a switch, once the tails before it are filled.
-    pub fn next_view(&self, state: &State, slot: u8) -> Option<u8> {
-        let from = state.sites[usize::from(slot)].view.map_or(0, |view| view + 1);
+    pub fn next_view(&self, state: &State, switch: u8) -> Option<u8> {
+        let from = state.sites[usize::from(switch)].view.map_or(0, |view| view + 1);
         let mut later = from..self.views.len() as u8;
-        let view = later.find(|view| self.slots(*view).contains(&slot))?;
+        let view = later.find(|view| self.arranged(*view).contains(&switch))?;
         let is_filled = |before: u8| {
-            let (slots, filling) = self.bounds.arrangements[usize::from(before)];
-            let tail = state.sites[usize::from(slots[slots.len() - 1])];
+            let (switches, filling) = self.bounds.arrangements[usize::from(before)];
+            let tail = state.sites[usize::from(switches[switches.len() - 1])];
             let number = self.views[usize::from(before)].number;
             !filling || self.switches().look(tail.tables).filled >= number
         };
@@ -160,11 +160,11 @@ impl World {
 
     /// A client sends the operation that it waits for. The way to the switch takes no time: it
     /// could as well be sent later. A write may come again later, too.
-    pub fn send(&self, state: &mut State, client: usize, view: u8, slot: u8) {
+    pub fn send(&self, state: &mut State, client: usize, view: u8, switch: u8) {
         let operation = state.clients[client].begun - 1;
         let call = self.call(client, operation);
         let view = &self.views[usize::from(view)];
-        let frame = packets::request(client, operation.into(), call, view, slot.into());
+        let frame = packets::request(client, operation.into(), call, view, switch.into());
         let packet = self.switches().packet(&frame);
         if call != Call::Read {
             self.fly(state, packet);
@@ -176,9 +176,9 @@ impl World {
     pub fn arrive(&self, state: &mut State, packet: u32) {
         match self.destination(packet) {
             None => {}
-            Some(Destination::Switch { slot, .. }) => {
+            Some(Destination::Switch { switch, .. }) => {
                 let now_ns = now_ns(state.step);
-                let site = &mut state.sites[slot];
+                let site = &mut state.sites[switch];
                 let leaves = self.switches().deliver(site, packet, now_ns);
                 for packet in leaves {
                     self.fly(state, packet);
@@ -201,12 +201,12 @@ impl World {
     pub fn can_send(&self, state: &State) -> bool {
         let mut switches = self.switches();
         let mut has = |view: u8, pair: &[u8]| {
-            let [from, to] = [pair[0], pair[1]].map(|slot| state.sites[usize::from(slot)]);
+            let [from, to] = [pair[0], pair[1]].map(|switch| state.sites[usize::from(switch)]);
             let (has, lacks) = (switches.look(from.tables), switches.look(to.tables));
             [from.view, to.view] != [Some(view); 2] || has.oldest <= lacks.last + 1
         };
         let filled = (0u8..).zip(self.bounds.arrangements).filter(|(_, (_, filling))| !filling);
-        let mut filled = filled.map(|(view, (slots, _))| (view, slots.windows(2)));
+        let mut filled = filled.map(|(view, (members, _))| (view, members.windows(2)));
         filled.all(|(view, mut pairs)| pairs.all(|pair| has(view, pair)))
     }
 }

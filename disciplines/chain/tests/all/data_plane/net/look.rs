@@ -1,6 +1,9 @@
 //! What switches have.
 
-use chain::record::{KeyRecord, SessionRecord};
+use chain::{
+    record::{KeyRecord, SessionRecord},
+    state::{PEER, PEERS_AT},
+};
 use chain_wire::session_key;
 
 use super::{CLIENT, KEY, Net, PLACE};
@@ -9,7 +12,7 @@ impl Net {
     /// The lease that one has of the other passes.
     pub fn outlive(&self, slot: usize, of: usize) {
         let mut state = self.state(slot);
-        state[64 + 32 * of + 8..][..8].copy_from_slice(&1u64.to_ne_bytes());
+        state[PEERS_AT + PEER * of + 8..][..8].copy_from_slice(&1u64.to_ne_bytes());
         self.set_state(slot, &state);
     }
 

@@ -14,6 +14,7 @@ use std::{
 use chain::{
     NETCRAQ,
     record::{SessionRecord, new_key},
+    state::{FORMER_AT, PEER, PEERS_AT},
     view::{Chain, Member, Protocol, SLOTS, View},
 };
 use chain_wire::session_key;
@@ -195,7 +196,8 @@ impl Net {
             let mut state = self.state(slot);
             // Adopted long ago, and granted nothing under other numbers.
             state[8..16].copy_from_slice(&1u64.to_ne_bytes());
-            for peer in state[64..].chunks_exact_mut(32) {
+            state[FORMER_AT..FORMER_AT + 8].fill(0);
+            for peer in state[PEERS_AT..].chunks_exact_mut(PEER) {
                 if peer[16..24] != self.view.number.to_ne_bytes() {
                     peer[24..32].fill(0);
                 }
@@ -207,7 +209,7 @@ impl Net {
 
 const LIFE_AT: usize = 32;
 
-fn life_of(slot: usize) -> u64 {
+pub fn life_of(slot: usize) -> u64 {
     LIFE + slot as u64
 }
 
