@@ -181,7 +181,7 @@ fn walk(
         let Some(hash) = switch.served.hash_of(&item) else {
             continue;
         };
-        let item = Item { tenant, key: &item.key, hash, record: &record };
+        let item = Item { tenant, key: &item.key, hash, record: record.as_deref() };
         half.item(now_ns, item, out);
     }
     half.items_end(now_ns, tenant, next, out);

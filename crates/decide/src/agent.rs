@@ -83,8 +83,9 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// The key's hash.
     pub hash: KeyHash,
-    /// Its record.
-    pub record: &'a [u8],
+    /// Its record; `None`: programs kept changing it, so that there was no such moment. The item
+    /// is there all the same, and the next walk comes by it again.
+    pub record: Option<&'a [u8]>,
 }
 
 /// What the agent should do.

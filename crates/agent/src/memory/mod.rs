@@ -46,6 +46,9 @@ pub(super) enum News {
     Unfit(ItemKey),
 }
 
+/// An item's key, and its record if it could be read.
+pub(super) type WalkedItem = (Key, Option<Vec<u8>>);
+
 /// What items and pages were good for in a window.
 pub(super) struct InWindow {
     /// Of items that had any.
@@ -124,9 +127,9 @@ impl Memory {
         Ok(self.table.quiesce()?)
     }
 
-    /// A tenant's given items from this slot on, `most` of them, with their records; and the slot
-    /// where the next are. One that is being changed all the time is left out.
-    pub fn walk(&self, tenant: u32, from: u32, most: usize) -> (Vec<(Key, Vec<u8>)>, Option<u32>) {
+    /// A tenant's given items from this slot on, `most` of them, with their records, but for those
+    /// that are being changed all the time; and the slot where the next are.
+    pub fn walk(&self, tenant: u32, from: u32, most: usize) -> (Vec<WalkedItem>, Option<u32>) {
         let mut items = vec![];
         for slot in from..self.table.slots() {
             if items.len() >= most {
@@ -134,10 +137,8 @@ impl Memory {
             }
             let found = self.index.in_slot(slot);
             let its = found.filter(|(key, entry)| key.tenant == tenant && entry.is_given());
-            if let Some((key, entry)) = its
-                && let Ok(record) = self.table.given(entry.place)
-            {
-                items.push((key.key.clone(), record));
+            if let Some((key, entry)) = its {
+                items.push((key.key.clone(), self.table.given(entry.place).ok()));
             }
         }
         (items, None)

@@ -1,6 +1,6 @@
 //! Copies to a filling tail what this switch, the one before it, had applied of each key before it
 //! adopted the fill number, and every session. All items are gone through again and again until the
-//! tail has said of each that it has it.
+//! tail has said of each that it has it, also of those that could not be read yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ const LOOKS: u32 = 64;
 struct Job {
     /// The keys that the tail has.
     done: BTreeSet<KeyHash>,
-    /// Something was sent in this look through the items.
-    sent: bool,
+    /// This look through the items found something that the tail has not, as far as is known.
+    lacks: bool,
     /// A whole look through the items found nothing that the tail has not.
     is_filled: bool,
 }
@@ -57,7 +57,7 @@ impl Copier {
         let mut before = std::mem::take(&mut self.jobs);
         self.jobs = jobs.map(|job| (job, before.remove(&job).unwrap_or_default())).collect();
         for job in self.jobs.values_mut() {
-            job.sent = true;
+            job.lacks = true;
         }
         (self.next, self.may) = (0, false);
     }
@@ -105,8 +105,8 @@ impl Copier {
         }
         if next.is_none() {
             for job in self.jobs.values_mut() {
-                job.is_filled |= !job.sent;
-                job.sent = false;
+                job.is_filled |= !job.lacks;
+                job.lacks = false;
             }
         }
         self.next = next.unwrap_or(0);
@@ -127,16 +127,15 @@ impl Copier {
             if !(session || is_its) || job.is_filled || job.done.contains(&item.hash) {
                 continue;
             }
-            let message = match session {
-                true => session_copy(item.record, filled.fill_number),
-                false => copy(item.record, filled.fill_number),
-            };
-            let Some(tail) = chain.slots.last() else {
-                continue;
-            };
-            job.sent = true;
-            self.under_way += 1;
-            out.extend(message.map(|(header, value)| (*tail, header, value)));
+            job.lacks = true;
+            let message = item.record.and_then(|record| match session {
+                true => session_copy(record, filled.fill_number),
+                false => copy(record, filled.fill_number),
+            });
+            if let Some(((header, value), tail)) = message.zip(chain.slots.last()) {
+                self.under_way += 1;
+                out.push((*tail, header, value));
+            }
         }
         out
     }

@@ -35,7 +35,7 @@ impl Garbage {
         if item.key.first() == Some(&OWN_KEYS) {
             return self.session(view, item);
         }
-        let record = KeyRecord::decode(item.record);
+        let record = item.record.and_then(KeyRecord::decode);
         let chain = chain_of(view, item);
         let Some((record, chain)) = record.zip(chain) else {
             return;
@@ -64,7 +64,7 @@ impl Garbage {
     }
 
     fn session(&mut self, view: &View, item: &Item<'_>) {
-        let session = SessionRecord::decode(item.record);
+        let session = item.record.and_then(SessionRecord::decode);
         if let Some(session) = session
             && session.seen < view.purge_below
             && self.idle.len() < REPORTED

@@ -53,7 +53,7 @@ impl Repair {
         now_ns: u64,
         item: &Item<'_>,
     ) -> Option<(u8, Header, Vec<u8>)> {
-        let record = KeyRecord::decode(item.record)?;
+        let record = KeyRecord::decode(item.record?)?;
         let chain = chain_of(view, item)?;
         let waited = ((now_ns >> 20) as u32).wrapping_sub(record.since);
         let waits =

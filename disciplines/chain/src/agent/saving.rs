@@ -60,7 +60,7 @@ impl SnapshotSender {
     /// An item was come by.
     pub(super) fn item(&mut self, view: &View, own: u8, item: &Item<'_>) {
         let Some(round) = &mut self.round else { return };
-        let record = KeyRecord::decode(item.record);
+        let record = item.record.and_then(KeyRecord::decode);
         let Some((record, chain)) = record.zip(chain_of(view, item)) else {
             return;
         };

@@ -1,5 +1,7 @@
 //! The half in an agent, against a table that a test holds.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use chain_wire::session_key;
 use decide::Configuration;
@@ -23,6 +25,8 @@ struct Rig {
     now_ns: u64,
     state: Vec<u8>,
     items: Vec<(Bytes, Bytes)>,
+    /// Those of them whose records cannot be read.
+    busy: BTreeSet<Bytes>,
     sent: Vec<(Header, Bytes, Bytes)>,
     reports: Vec<report::State>,
     removable: Vec<report::RemovableKeys>,
@@ -66,6 +70,7 @@ impl Rig {
             now_ns: 1_000_000_000,
             state: vec![0; state::LEN],
             items: vec![],
+            busy: BTreeSet::new(),
             sent: vec![],
             reports: vec![],
             removable: vec![],
@@ -123,6 +128,7 @@ impl Rig {
                     let all = self.items.clone();
                     let from = from as usize;
                     for (key, record) in all.iter().skip(from).take(most) {
+                        let record = (!self.busy.contains(key)).then_some(&record[..]);
                         let item = Item { tenant, key, hash: hash(key), record };
                         self.tell(|to, now_ns, out| to.item(now_ns, item, out));
                     }
@@ -293,6 +299,32 @@ fn everything_from_before_is_copied_until_the_tail_has_it() {
     let filled = FilledChain { chain: 0, fill_number: NUMBER };
     assert_eq!(rig.reports.last().unwrap().filled, [filled]);
     assert_eq!(rig.said(), []);
+}
+
+/// Writers may keep an item for as long as an agent looks at it: it is copied later.
+#[test]
+fn a_tail_has_not_all_while_an_item_could_not_be_read() {
+    let fill = FilledChain { chain: 0, fill_number: NUMBER };
+    let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let [read, busy] = ["read", "busy"].map(Bytes::from);
+    rig.items = vec![(read, clean()), (busy.clone(), clean())];
+    rig.busy.insert(busy.clone());
+    rig.adopt();
+    for _ in 0..20 {
+        rig.ticks(1);
+        for (header, key, _) in rig.said() {
+            assert_ne!(key, busy);
+            rig.copied(&header, &key, NUMBER);
+        }
+    }
+    assert_eq!(rig.reports.last().unwrap().filled, []);
+    rig.busy.clear();
+    rig.ticks(1);
+    let said = rig.said();
+    assert_eq!(said[0].1, busy);
+    rig.copied(&said[0].0, &busy, NUMBER);
+    rig.ticks(4);
+    assert_eq!(rig.reports.last().unwrap().filled, [fill]);
 }
 
 #[test]

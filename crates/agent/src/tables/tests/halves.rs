@@ -41,7 +41,8 @@ impl AgentHalf for Teller {
     }
 
     fn item(&mut self, _: u64, item: Item<'_>, out: &mut Vec<AgentAction>) {
-        let line = format!("item {} {}", text(item.key), text(item.record));
+        let record = item.record.map_or("(busy)".into(), text);
+        let line = format!("item {} {record}", text(item.key));
         out.push(report(item.tenant, line));
     }
 
@@ -82,9 +83,11 @@ impl Switch {
 #[test]
 fn a_half_sees_rows_and_items_once_its_configuration_is_in_force() {
     let mut switch = Switch::start();
-    for name in ["a", "b"] {
+    for name in ["a", "b", "busy"] {
         switch.change(&key(CHAIN, name), &given(b"record"));
     }
+    // Some program has it, and does not give it back.
+    switch.lock_item(&key(CHAIN, "busy"));
     switch.heard();
     let mut value = vec![0; 24];
     value[0] = 9;
@@ -103,7 +106,7 @@ fn a_half_sees_rows_and_items_once_its_configuration_is_in_force() {
     assert_eq!(reported.remove(0), format!("{CHAIN} row Some(9)"));
     assert_eq!(reported.pop(), Some(format!("{CHAIN} end")));
     reported.sort();
-    let items = ["a", "b"].map(|name| format!("{CHAIN} item {name} record"));
+    let items = ["a record", "b record", "busy (busy)"].map(|of| format!("{CHAIN} item {of}"));
     assert_eq!(reported, items);
 }
 

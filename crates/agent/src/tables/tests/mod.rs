@@ -250,6 +250,18 @@ impl Switch {
         let is_given = its.lease == dataplane::NO_LEASE && its.valid;
         is_given.then(|| table.given(its.place).unwrap())
     }
+
+    /// A program has locked an item, and keeps it so.
+    fn lock_item(&mut self, key: &ItemKey) {
+        let held = self.held();
+        let its = held.iter().find(|held| held.tenant == key.tenant && held.key[..] == key.key[..]);
+        let place = its.unwrap().place;
+        let at = self.tables().configurations.backing();
+        let mut page = at.element("pages", place.page).unwrap();
+        // The item begins with the count that it is locked by.
+        page[usize::from(place.cell) * 64] |= 1;
+        at.set_element("pages", place.page, &page).unwrap();
+    }
 }
 
 impl Drop for Switch {

@@ -156,8 +156,12 @@ impl Switches {
         let walks = out.iter().any(is_walk);
         out.clear();
         for (key, record) in self.real.records(&tables).into_iter().filter(|_| walks) {
-            let item =
-                Item { tenant: TENANT, key, hash: secret_of(TENANT).key_hash(TENANT, key), record };
+            let item = Item {
+                tenant: TENANT,
+                key,
+                hash: secret_of(TENANT).key_hash(TENANT, key),
+                record: Some(record),
+            };
             agent.item(now_ns, item, &mut out);
         }
         let sent = out.into_iter().filter_map(|action| self.of_agent(site, action));
