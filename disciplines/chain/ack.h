@@ -57,6 +57,8 @@ INLINE int take_ack(struct xdp_md *ctx, struct work *work, struct here *here)
 {
 	if (here->is.place == NOWHERE || bpf_ntohs(work->header.node) != own_slot(here) + 1)
 		return ends(COUNT_drop_order_stranger, XDP_DROP);
+	if (!is_as_sent(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	enum counter noted = note_committed(work, here, false);
 	if (!here->is.place || here->view->protocol != NETCRAQ || noted == COUNT_drop_order_held)
 		return ends(noted, XDP_DROP);
@@ -72,7 +74,7 @@ INLINE int take_answer(struct xdp_md *ctx, struct work *work, struct here *here)
 	if (here->is.place != NOWHERE && !is_tail(&here->is) &&
 	    number_in(work) == here->is.number && !(work->header.flags & STATUS_MASK) &&
 	    names_member(ctx, work, member_in(here, slot_at(here, here->is.len - 1)), true) &&
-	    note_committed(work, here, true) == COUNT_order_ack)
+	    is_as_sent(ctx, work) && note_committed(work, here, true) == COUNT_order_ack)
 		count(COUNT_order_ack);
 	return send_off(ctx, work);
 }

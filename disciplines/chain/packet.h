@@ -70,6 +70,17 @@ WHOLE int value_sum(struct xdp_md *ctx, struct work *work, __u64 before, __u16 *
 	return true;
 }
 
+/*
+ * Whether header and key are as they were sent: a secret's tag says so, or else the checksum, which
+ * covers the value too. It comes before anything is done by what a packet says: a bit that flipped
+ * may have made another number, version or key of it.
+ */
+INLINE bool is_as_sent(struct xdp_md *ctx, struct work *work)
+{
+	__u16 sum = 0;
+	return has_secret(work) || value_sum(ctx, work, 0, &sum);
+}
+
 /* Signs from now on as that tenant does: with its secret, or the other one. */
 WHOLE int sign_as(struct work *work, __u32 tenant, __u32 also)
 {

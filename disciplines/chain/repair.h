@@ -119,6 +119,8 @@ INLINE int take_nack(struct xdp_md *ctx, struct work *work, struct here *here)
 	struct record *record = NULL;
 	if (here->is.place == NOWHERE || is_tail(&here->is))
 		return ends(COUNT_drop_order_stranger, XDP_DROP);
+	if (!is_as_sent(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	if (!find_key(work, &item, &record))
 		return ends(COUNT_drop_order_missing, XDP_DROP);
 	if (is_held(work, here))
@@ -158,6 +160,8 @@ INLINE int take_ask(struct xdp_md *ctx, struct work *work, struct here *here)
 	if (here->is.place == NOWHERE || place == NOWHERE ||
 	    !(is_tail(&here->is) || fills(&here->is)))
 		return ends(COUNT_drop_order_stranger, XDP_DROP);
+	if (!is_as_sent(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	if (!find_key(work, &item, &record))
 		return ends(COUNT_drop_order_missing, XDP_DROP);
 	if (is_held(work, here))

@@ -21,7 +21,7 @@ use chain_wire::session_key;
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, TenantEntry};
 pub use harness::Message;
 use harness::{World, message::address, switch::tenant};
-pub use wire::{Epoch, Flags, Header, Op, Packet, Status};
+pub use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
 
 pub use self::{
     messages::{session_hash, version},
@@ -165,6 +165,15 @@ impl Net {
     pub fn put_session(&mut self, slot: usize) {
         let record = SessionRecord::new(CLIENT, self.view.number, self.view.number).encode();
         self.switches[slot].given(TENANT, &session_key(CLIENT), &record, record.len());
+    }
+
+    /// From now on nobody has a secret.
+    pub fn know_no_secrets(&self) {
+        let open = |entry| TenantEntry { secret: Secret::NONE, ..entry };
+        let open: Vec<TenantEntry> = tenants().into_iter().map(open).collect();
+        for w in &self.switches {
+            TenantEntry::install(w.switch.backing(), &open).expect("room for tenants");
+        }
     }
 
     /// Writes the view into these switches.
