@@ -652,7 +652,16 @@ impl Call {
                 short_path,
             },
             _ if self.header.op.is_write() => {
-                Error::OutcomeUnknown { store, after_ms, tries, try_again, denied, short_path }
+                let no_room = false;
+                Error::OutcomeUnknown {
+                    store,
+                    after_ms,
+                    tries,
+                    no_room,
+                    try_again,
+                    denied,
+                    short_path,
+                }
             }
             _ => Error::Timeout {
                 store,

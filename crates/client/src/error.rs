@@ -34,13 +34,6 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// A switch that holds the key has no room for it. Nothing was written, unless room is made
-    /// while a copy of the request is still on its way.
-    #[error("{store} has no room for this key: give the tenant more pages, or remove something")]
-    NoRoom {
-        /// The switch that was asked.
-        store: SocketAddr,
-    },
     /// A value, also one that is read, that is longer than the cluster's values may be; or one that
     /// goes in one packet only and does not fit.
     #[error(
@@ -130,16 +123,20 @@ pub enum Error {
     /// No final answer to a write before the deadline: it may have been applied, may be later,
     /// or never.
     #[error(
-        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{}{})",
-        put_off(.try_again), reason(.denied), path(.short_path)
+        "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{}{}{})",
+        without_room(.no_room), put_off(.try_again), reason(.denied), path(.short_path)
     )]
     OutcomeUnknown {
         /// The store that was asked.
         store: SocketAddr,
-        /// The deadline in milliseconds.
+        /// The deadline in milliseconds, or when the call was given up.
         after_ms: u64,
         /// Datagrams sent.
         tries: u32,
+        /// Whether a switch that holds the tenant's keys has no room for this one, for which the
+        /// call was given up before its deadline. A copy of it that is still on its way may find
+        /// room.
+        no_room: bool,
         /// Whether the store answered `TryAgain` at least once.
         try_again: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
@@ -241,6 +238,13 @@ fn what_came(changes: &u32) -> String {
 
 fn whence(store: &SocketAddr, from_switch: &bool) -> String {
     if *from_switch { format!("a switch before {store}") } else { store.to_string() }
+}
+
+fn without_room(no_room: &bool) -> &'static str {
+    match no_room {
+        true => "; it has no room for this key: give the tenant more pages, or remove something",
+        false => "",
+    }
 }
 
 fn put_off(try_again: &bool) -> &'static str {

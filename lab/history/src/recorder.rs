@@ -373,6 +373,7 @@ mod tests {
             store: ([10, 0, 0, 1], 1).into(),
             after_ms: 1500,
             tries: 5,
+            no_room: false,
             try_again: false,
             denied: None,
             short_path: false,

@@ -104,6 +104,7 @@ impl ClientsHost {
                 store: ([0, 0, 0, 0], 0).into(),
                 after_ms: 0,
                 tries: 1,
+                no_room: false,
                 try_again: false,
                 denied: None,
                 short_path: false,

@@ -39,6 +39,7 @@ pub(super) struct Call {
     condition: Condition,
     asked_len: usize,
     limit: Duration,
+    begun_ns: u64,
     pub deadline_ns: u64,
     /// When something is to be done, if no answer comes before.
     pub until_ns: u64,
@@ -118,6 +119,7 @@ impl Call {
             condition: Condition::Always,
             asked_len: 0,
             limit: options.deadline,
+            begun_ns: now_ns,
             deadline_ns: now_ns + options.deadline.as_nanos() as u64,
             until_ns: now_ns,
             timer_ns: now_ns,
@@ -277,10 +279,19 @@ impl Call {
         self.until_ns = now_ns + self.puts_off.next(random).as_nanos() as u64;
     }
 
-    /// A switch has no room for it; whether it is to be given up.
-    pub fn is_full(&mut self) -> bool {
+    /// A switch has no room for it. If it said so often enough, how the call ends: nobody notes
+    /// whom there is no room for, so whether a copy that is still on its way finds some is unknown.
+    pub fn no_room(&mut self, now_ns: u64) -> Option<Error> {
         self.full += 1;
-        self.full >= FULL_TRIES
+        (self.full >= FULL_TRIES).then(|| Error::OutcomeUnknown {
+            store: self.to,
+            after_ms: now_ns.saturating_sub(self.begun_ns) / 1_000_000,
+            tries: self.tries,
+            no_room: true,
+            try_again: false,
+            denied: None,
+            short_path: false,
+        })
     }
 
     /// Begins its waits anew: whom it asks next has not kept it waiting.
@@ -323,6 +334,7 @@ impl Call {
                 store,
                 after_ms,
                 tries,
+                no_room: false,
                 try_again,
                 denied,
                 short_path: false,

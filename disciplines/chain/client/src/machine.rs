@@ -321,8 +321,9 @@ impl Machine {
         match header.status {
             Status::TryAgain | Status::NoSession | Status::NoRoom => {
                 self.counts.put_off += 1;
-                if header.status == Status::NoRoom && call.is_full() {
-                    return self.finish(number, Err(Error::NoRoom { store: from }));
+                let is_full = header.status == Status::NoRoom;
+                if let Some(error) = is_full.then(|| call.no_room(now_ns)).flatten() {
+                    return self.finish(number, Err(error));
                 }
                 call.skip += 1;
                 call.pause(now_ns, random);

@@ -160,7 +160,7 @@ fn errors_say_what_is_known() {
     let c = client.clone();
     let full =
         run(&mut world, async move { put(&c, b"new", b"", Condition::Always).await }, &client);
-    assert!(matches!(full, Err(Error::NoRoom { .. })), "{full:?}");
+    assert!(matches!(full, Err(Error::OutcomeUnknown { no_room: true, .. })), "{full:?}");
     world.chains.dead.insert(1);
     let c = client.clone();
     let task = async move {
