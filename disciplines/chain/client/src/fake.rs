@@ -78,9 +78,10 @@ pub struct Chains {
     pub applied: Vec<Vec<u8>>,
     /// Datagrams that came, by switch.
     pub asked: BTreeMap<u8, u64>,
-    /// Longest value that reads are answered with, whatever the request allows; for tests of
-    /// padding.
+    /// There is no room for another key.
     pub full: bool,
+    /// Nobody makes what is needed for a new client's writes.
+    pub uncontrolled: bool,
 }
 
 impl Chains {
@@ -96,6 +97,7 @@ impl Chains {
             applied: vec![],
             asked: BTreeMap::new(),
             full: false,
+            uncontrolled: false,
         }
     }
 
@@ -226,7 +228,9 @@ impl Chains {
         let session = wire::Secret([7; 16]).key_hash(TENANT, &chain_wire::session_key(h.client));
         assert_eq!(ask.session, session.low());
         let Some(notes) = self.sessions.get_mut(&h.client) else {
-            self.sessions.insert(h.client, BTreeMap::new());
+            if !self.uncontrolled {
+                self.sessions.insert(h.client, BTreeMap::new());
+            }
             return (status(Status::NoSession, 0), None);
         };
         if let Some(note) = notes.get(&(h.request % WRITES_MOST)) {

@@ -53,6 +53,15 @@ pub struct HeldLock<A> {
     until_ns: u64,
 }
 
+/// What came of trying to take a lock.
+enum Attempt<A> {
+    Took(HeldLock<A>),
+    /// It is another one's.
+    Refused,
+    /// It was as before when this was looked at, and the write may take place yet.
+    Unknown(Error),
+}
+
 impl<A: Asks> Lock<A> {
     /// The lock of this key.
     pub fn new(asks: A, key: impl AsRef<[u8]>, options: LockOptions) -> Lock<A> {
@@ -63,8 +72,12 @@ impl<A: Asks> Lock<A> {
     ///
     /// # Errors
     /// Reads or writes that fail, and not only because their outcome is unknown.
+    /// [`Error::OutcomeUnknown`] if that of the last write was unknown when the patience was over,
+    /// and nobody else had written since: then it was not others that were in the way. Also if
+    /// there is no room for the key.
     pub async fn acquire(&self) -> Result<Option<HeldLock<A>>, Error> {
         let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
+        let mut unknown = None;
         let (mut version, mut value) = read(&self.asks, &self.key).await?;
         // Since when this version stood there by this clock: its holder's lease began before.
         let mut since_ns = self.asks.now_ns();
@@ -78,12 +91,14 @@ impl<A: Asks> Lock<A> {
                     None => Condition::Absent,
                     Some(_) => Condition::Version(version),
                 };
-                if let Some(held) = self.take(condition).await? {
-                    return Ok(Some(held));
+                match self.take(condition).await? {
+                    Attempt::Took(held) => return Ok(Some(held)),
+                    Attempt::Refused => unknown = None,
+                    Attempt::Unknown(error) => unknown = Some(error),
                 }
             }
             if self.asks.now_ns() >= deadline_ns {
-                return Ok(None);
+                return unknown.map_or(Ok(None), Err);
             }
             let new = match now_ns >= free_ns {
                 true => read(&self.asks, &self.key).await?,
@@ -94,6 +109,8 @@ impl<A: Asks> Lock<A> {
             };
             if new.0 != version {
                 since_ns = self.asks.now_ns();
+                // Others have it after all, unless it is free.
+                unknown = unknown.filter(|_| new.1.is_none());
             }
             (version, value) = new;
         }
@@ -119,20 +136,27 @@ impl<A: Asks> Lock<A> {
     }
 
     /// Tries to write that the lock is this caller's.
-    async fn take(&self, condition: Condition) -> Result<Option<HeldLock<A>>, Error> {
+    async fn take(&self, condition: Condition) -> Result<Attempt<A>, Error> {
         let owner =
             Owner { nonce: self.asks.nonce(), lease_ms: self.options.lease.as_millis() as u32 };
         let since_ns = self.asks.now_ns();
         let value = owner.value(&self.options.name);
         let version = match write(&self.asks, &self.key, &value, condition).await {
-            Ok(version) => version,
+            Ok(Some(version)) => version,
+            Ok(None) => return Ok(Attempt::Refused),
             Err(error) if is_unknown(&error) => {
                 let (version, value) = read(&self.asks, &self.key).await?;
-                value.filter(|value| owner.wrote(value)).map(|_| version)
+                let is_as_before = value.is_none() || condition == Condition::Version(version);
+                match value {
+                    Some(value) if owner.wrote(&value) => version,
+                    _ if !is_as_before => return Ok(Attempt::Refused),
+                    _ if is_for_want_of_room(&error) => return Err(error),
+                    _ => return Ok(Attempt::Unknown(error)),
+                }
             }
             Err(error) => return Err(error),
         };
-        Ok(version.map(|version| HeldLock {
+        Ok(Attempt::Took(HeldLock {
             asks: self.asks.clone(),
             key: self.key.clone(),
             options: self.options.clone(),
@@ -283,4 +307,8 @@ fn ns(time: Duration) -> u64 {
 /// Whether a write may have taken place for all that is known.
 fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::OutcomeUnknown { .. })
+}
+
+fn is_for_want_of_room(error: &Error) -> bool {
+    matches!(error, Error::OutcomeUnknown { no_room: true, .. })
 }

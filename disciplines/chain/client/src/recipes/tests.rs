@@ -86,6 +86,44 @@ fn a_lock_whose_holder_stands_still_goes_on_to_the_next_after_its_lease() {
     assert!((200 * MS..400 * MS).contains(&longest_ns), "{longest_ns}");
 }
 
+/// Takes a lock with patience for some seconds, alone or beside one who has it all the time.
+fn patient(chains: Chains, is_held: bool) -> Result<bool, Error> {
+    let mut world = World::new(chains, Faults { lose: 0, ..FAULTS }, 7);
+    let (holder, other) = (world.client(options()), world.client(options()));
+    if is_held {
+        let h = holder.clone();
+        holder.spawn(async move {
+            let lock = Lock::new(h.clone(), b"lock", lock_options(1000));
+            let mut held = lock.acquire().await.unwrap().unwrap();
+            held.keep_until(h.now_ns() + 30_000 * MS).await.unwrap();
+        });
+        world.run_until(world.now_ns + 100 * MS);
+    }
+    let came = Rc::new(RefCell::new(None));
+    let (o, out) = (other.clone(), came.clone());
+    other.spawn(async move {
+        let patience = Duration::from_secs(8);
+        let lock = Lock::new(o.clone(), b"lock", LockOptions { patience, ..lock_options(1000) });
+        *out.borrow_mut() = Some(lock.acquire().await.map(|held| held.is_some()));
+    });
+    assert!(world.run_until(world.now_ns + 60_000 * MS));
+    came.take().expect("it ends")
+}
+
+#[test]
+fn who_cannot_know_whether_he_has_a_lock_does_not_say_that_others_have_it() {
+    assert_eq!(patient(Chains::new(&[1, 2, 3]), true).ok(), Some(false));
+    assert_eq!(patient(Chains::new(&[1, 2, 3]), false).ok(), Some(true));
+    let mut chains = Chains::new(&[1, 2, 3]);
+    chains.uncontrolled = true;
+    let unknown = patient(chains, false);
+    assert!(matches!(unknown, Err(Error::OutcomeUnknown { no_room: false, .. })), "{unknown:?}");
+    let mut chains = Chains::new(&[1, 2, 3]);
+    chains.full = true;
+    let no_room = patient(chains, false);
+    assert!(matches!(no_room, Err(Error::OutcomeUnknown { no_room: true, .. })), "{no_room:?}");
+}
+
 #[test]
 fn a_held_lock_is_kept_while_it_is_renewed() {
     let mut world = world(5);
