@@ -101,6 +101,11 @@ impl Chains {
         }
     }
 
+    /// How many clients are remembered.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Other members, under another number.
     pub fn become_members(&mut self, members: &[u8]) {
         self.number += 1;

@@ -38,7 +38,7 @@ mod watch;
 
 pub use counters::Counts;
 pub use machine::Machine;
-pub use options::{Options, Reads};
+pub use options::{Identity, Options, Reads};
 pub use sockets::{Client, Watch};
 pub use virtual_time::{Tasks, Virtual};
 pub use watch::KeyState;

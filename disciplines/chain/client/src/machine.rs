@@ -6,14 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use chain_wire::{READ_BIT, Route};
+use chain_wire::{READ_BIT, Route, WRITES_MOST};
 use client::{Answer, Error, Operation, kit::Envelope};
 use hashbrown::HashMap;
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 use wire::{Cluster, Header, Packet, Secret, Status, TENANT_SYSTEM};
 
 use crate::{
-    Counts, KeyState, Options, Reads,
+    Counts, Identity, KeyState, Options, Reads,
     call::{Call, CallKind},
     names::Names,
     near::RoundTrips,
@@ -60,8 +60,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A client in the name of one tenant. The seed gives its id, and all that is random but the
-    /// nonces of a seal: nobody else may ever have had the id.
+    /// A client in the name of one tenant. The seed gives all that is random but the nonces of a
+    /// seal, and its id, unless the options have one: nobody else may ever have had it.
     ///
     /// # Errors
     /// [`Error::Options`] or [`Error::UnknownTenant`].
@@ -77,16 +77,19 @@ impl Machine {
             .flatten()
             .ok_or(Error::UnknownTenant(tenant))?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let fresh = Identity { client: rng.random(), first: 1 };
+        let identity = options.identity.unwrap_or(fresh);
         let envelope = Envelope::new(options.seal.as_ref(), tenant);
         Ok(Machine {
             largest: options.expected_value + envelope.overhead(),
-            names: Names::new(tenant, secrets, envelope, rng.random()),
+            names: Names::new(tenant, secrets, envelope, identity.client),
             options,
             view: View::default(),
             near: RoundTrips::default(),
             rng,
-            slots: Slots::new(),
-            next_read: READ_BIT,
+            slots: Slots::from(identity.first),
+            // Nothing is taken for the answer to a read of whoever had the id before.
+            next_read: READ_BIT | identity.first * WRITES_MOST,
             calls: BTreeMap::new(),
             next_call: 0,
             by_request: HashMap::new(),
@@ -300,7 +303,7 @@ impl Machine {
             self.finish(number, Err(error));
         }
         self.names.become_another(self.rng.random());
-        self.slots = Slots::new();
+        self.slots = Slots::from(1);
     }
 
     fn answered(

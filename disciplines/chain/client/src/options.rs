@@ -22,6 +22,26 @@ pub enum Reads {
     At(SocketAddr),
 }
 
+/// As whom the switches know a client: they remember its last writes under its id. Whoever has an
+/// id that another one had before goes on with it, and takes no room of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The id, which nobody else has at the same time.
+    pub client: u64,
+    /// Above every number that its requests had before; below [`Identity::NUMBERS`].
+    pub first: u64,
+}
+
+impl Identity {
+    /// How many numbers there are: a request's is 16 times one of them and a place below 16.
+    pub const NUMBERS: u64 = 1 << 58;
+
+    /// One that nobody had before.
+    pub fn random() -> Identity {
+        Identity { client: rand::random(), first: 1 }
+    }
+}
+
 /// How a client of chains behaves. The defaults suit a data centre.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -42,6 +62,8 @@ pub struct Options {
     pub expected_value: usize,
     /// Seals what is written and opens what is read, as [`client::Options::seal`].
     pub seal: Option<Seal>,
+    /// As whom it goes on; none: the switches do not know it yet.
+    pub identity: Option<Identity>,
 }
 
 impl Options {
@@ -62,6 +84,7 @@ impl Options {
             reads: Reads::Near,
             expected_value: 256,
             seal: None,
+            identity: None,
         }
     }
 
@@ -78,6 +101,9 @@ impl Options {
         }
         if !(1..=1 << 16).contains(&self.max_in_flight) {
             return fail("max_in_flight: expected 1 to 65536");
+        }
+        if self.identity.is_some_and(|it| !(1..Identity::NUMBERS).contains(&it.first)) {
+            return fail("identity: expected a first number of 1 to 2^58 - 1");
         }
         Ok(())
     }

@@ -12,9 +12,10 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub fn new() -> Slots {
+    /// Ids begin with that number, at least 1, in each slot.
+    pub fn from(first: u64) -> Slots {
         Slots {
-            next: std::array::from_fn(|slot| SLOTS + slot as u64),
+            next: std::array::from_fn(|slot| first * SLOTS + slot as u64),
             free: (0..SLOTS).rev().collect(),
         }
     }
@@ -39,9 +40,10 @@ mod tests {
 
     #[test]
     fn a_slot_has_one_write_at_a_time_and_ids_rise() {
-        let mut slots = Slots::new();
+        let mut slots = Slots::from(7);
         let first: Vec<u64> = (0..SLOTS).map(|_| slots.take().unwrap()).collect();
         assert!(slots.take().is_none());
+        assert!(first.iter().all(|id| id / SLOTS == 7));
         slots.give_back(first[5]);
         let again = slots.take().unwrap();
         assert_eq!((again % SLOTS, again > first[5]), (first[5] % SLOTS, true));

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use client::{Condition, Error, Operation, Seal};
 
 use crate::{
-    KeyState, Options, Reads, Virtual,
+    Identity, KeyState, Options, Reads, Virtual,
     fake::{Chains, Faults, MS, World, options, switch},
     recipes::Asks,
 };
@@ -223,6 +223,23 @@ fn a_watch_tells_what_comes_and_nothing_old() {
         assert!(told.is_sorted() && *told.last().unwrap() == 10, "{told:?}");
         assert!(world.now_ns < 4_000_000_000, "the last state came within some seconds");
     }
+}
+
+#[test]
+fn whoever_goes_on_as_another_writes_anew_and_is_no_further_client() {
+    let mut world = World::new(Chains::new(&[1, 2, 3]), FAULTS, 11);
+    for n in 0..140u64 {
+        let identity = Some(Identity { client: 0xc11e, first: 1 + n * 1000 });
+        let client = world.client(Options { identity, ..options() });
+        let c = client.clone();
+        let value = n.to_be_bytes();
+        let task = async move { put(&c, b"key", &value, Condition::Always).await.unwrap() };
+        assert_eq!(run(&mut world, task, &client), n + 1);
+        let c = client.clone();
+        let read = run(&mut world, async move { get(&c, b"key").await.unwrap() }, &client);
+        assert_eq!(read, Some((n + 1, value.to_vec())));
+    }
+    assert_eq!((world.chains.sessions(), world.chains.applied.len()), (1, 140));
 }
 
 #[test]

@@ -80,14 +80,14 @@ pub fn lock(args: Lock) -> anyhow::Result<ExitCode> {
     let options =
         LockOptions { lease: checked(args.terms.lease)?, patience: args.wait, name: String::new() };
     args.reach
-        .run(async |client| hold(client, &args.key, options, &args.terms, args.reach.json).await)
+        .write(async |client| hold(client, &args.key, options, &args.terms, args.reach.json).await)
 }
 
 /// Stands for an election, or looks on.
 pub fn elect(args: Elect) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.clone() else {
         end_when_unread();
-        return args.reach.run(async |client| {
+        return args.reach.read(async |client| {
             let tell = |who: Option<Leader>| {
                 let name = who.map(|who| String::from_utf8_lossy(&who.name).into_owned());
                 match args.reach.json {
@@ -110,7 +110,7 @@ pub fn elect(args: Elect) -> anyhow::Result<ExitCode> {
         name,
     };
     args.reach
-        .run(async |client| hold(client, &args.key, options, &args.terms, args.reach.json).await)
+        .write(async |client| hold(client, &args.key, options, &args.terms, args.reach.json).await)
 }
 
 fn checked(lease: Duration) -> anyhow::Result<Duration> {

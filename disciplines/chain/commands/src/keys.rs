@@ -78,7 +78,7 @@ pub struct Delete {
 /// Prints what a key has.
 pub fn get(args: Get) -> anyhow::Result<ExitCode> {
     end_when_unread();
-    let (value, took) = args.reach.run(async |client| {
+    let (value, took) = args.reach.read(async |client| {
         let start = Instant::now();
         Ok((client.get(&args.key).await?, start.elapsed()))
     })?;
@@ -110,7 +110,7 @@ fn write(reach: &Reach, key: &str, value: &str, condition: Condition) -> anyhow:
         text => text.as_bytes().to_vec(),
     };
     let start = Instant::now();
-    let written = reach.run(async |client| Ok(client.put(key, &value, condition).await))?;
+    let written = reach.write(async |client| Ok(client.put(key, &value, condition).await))?;
     let latency_us = start.elapsed().as_micros() as u64;
     match written {
         Ok(version) if reach.json => {
@@ -125,7 +125,7 @@ fn write(reach: &Reach, key: &str, value: &str, condition: Condition) -> anyhow:
 /// Removes a key.
 pub fn delete(args: Delete) -> anyhow::Result<ExitCode> {
     let condition = args.if_version.map_or(Condition::Always, Condition::Version);
-    let removed = args.reach.run(async |client| Ok(client.delete(&args.key, condition).await))?;
+    let removed = args.reach.write(async |client| Ok(client.delete(&args.key, condition).await))?;
     match removed {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(not_found()),

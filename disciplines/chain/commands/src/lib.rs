@@ -2,6 +2,7 @@
 //! registry of disciplines hands [`COORD`] to the program.
 
 mod hold;
+mod identity;
 mod keys;
 mod list;
 mod reach;

@@ -37,7 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let prefix = hex::encode(&args.prefix);
     let control = Api { reach: args.control, json };
     let (keys, unheard) = candidates(&control, tenant, &prefix)?;
-    args.reach.run(async |client| {
+    args.reach.read(async |client| {
         for key in keys {
             let key = hex::decode(&key).context("the controller's answer is not understood")?;
             if let Some(value) = client.get(&key).await? {

@@ -2,12 +2,14 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use chain_client::{Client, Options};
+use chain_client::{Client, Identity, Options};
 use commands::{
     common::time,
     secrets,
     target::{read_seal, resolve},
 };
+
+use crate::identity;
 
 /// Where the keys are, and in whose name to ask.
 #[derive(clap::Args)]
@@ -32,6 +34,11 @@ pub struct Reach {
     /// only.
     #[arg(long, value_name = "FILE")]
     seal_key: Option<PathBuf>,
+    /// A directory of this user's own for the id under which the switches know its commands, so
+    /// that each that writes goes on as an earlier one and takes no room of its own [default:
+    /// shortstop-coord in $XDG_RUNTIME_DIR, or in /run for root; shortstop-coord-UID in /tmp].
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     /// Print JSON, a line for each thing.
     #[arg(long)]
     pub json: bool,
@@ -48,8 +55,28 @@ impl Reach {
         self.seal_key.is_some()
     }
 
-    /// Connects, and carries on from there.
-    pub fn run<T>(&self, then: impl AsyncFnOnce(Client) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    /// Connects, and carries on from there. The switches will know the client once it has written.
+    pub fn write<T>(
+        &self,
+        then: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let locked = identity::take(self.state_dir.as_deref(), self.tenant)?;
+        self.run_as(locked.as_ref().map(|locked| locked.identity), then)
+    }
+
+    /// Likewise for reads alone: the switches remember nothing of those.
+    pub fn read<T>(
+        &self,
+        then: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.run_as(None, then)
+    }
+
+    fn run_as<T>(
+        &self,
+        identity: Option<Identity>,
+        then: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let cluster = secrets::cluster(&self.cluster)?.1;
         let switches: Vec<SocketAddr> = match self.switches.as_slice() {
             [] => Options::of(&cluster).switches,
@@ -62,6 +89,7 @@ impl Reach {
         );
         let options = Options {
             deadline: self.timeout,
+            identity,
             seal: self.seal_key.as_deref().map(read_seal).transpose()?,
             ..Options::new(switches)
         };

@@ -27,7 +27,7 @@ pub struct Args {
 /// Prints a line for each state.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     end_when_unread();
-    args.reach.run(async |client| {
+    args.reach.read(async |client| {
         let mut watch = client.watch(&args.key);
         let mut left = args.count.unwrap_or(u64::MAX);
         while left > 0 {
