@@ -1,6 +1,8 @@
 //! `coord lock` and `elect`: hold something while a command runs, or until interrupted.
 
 use std::{
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
     process::{Child, Command, ExitCode, ExitStatus},
     time::Duration,
 };
@@ -8,8 +10,9 @@ use std::{
 use anyhow::Context;
 use chain_client::{
     Client,
-    recipes::{Candidate, HeldLock, Leader, LockOptions, leader},
+    recipes::{Candidate, Leader, LockOptions, leader},
 };
+use client::Error;
 use commands::{
     command_line::end_when_unread,
     common::{stopped, time},
@@ -28,7 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Take a lock and run a command while it is held, or hold it until interrupted. The fencing token
 /// is printed, and in the command's environment (SHORTSTOP_FENCE): whatever the lock guards must
-/// refuse a lower one than it has seen.
+/// refuse a lower one than it has seen. Exit status: the command's, 128 and the signal's number if
+/// a signal ended it; 2 if the lock was lost while it ran, whatever it ended with; 1 if others had
+/// the lock until --wait was over.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord lock --cluster shop.toml --tenant 7 nightly -- /usr/local/bin/report"
@@ -46,7 +51,7 @@ pub struct Lock {
 }
 
 /// Stand for an election and run a command while leading, or lead until interrupted; without
-/// --name, print who leads.
+/// --name, print who leads. Exit status as for `coord lock`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord elect --cluster shop.toml --tenant 7 --name $(hostname) scheduler -- /usr/local/bin/scheduler\n  \
@@ -70,7 +75,8 @@ struct Terms {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     lease: Duration,
     /// The command, and its arguments. It is asked to end (SIGTERM) when the lease is lost, and
-    /// killed 5 s later.
+    /// killed 5 s later. If this process is killed, the command is killed with it; what the command
+    /// started itself is not.
     #[arg(last = true)]
     command: Vec<String>,
 }
@@ -145,47 +151,69 @@ async fn hold(
             kept = held.keep_until(u64::MAX) => !kept?,
             () = stopped() => false,
         };
-        if lost {
-            eprintln!("{key} was lost");
-            return Ok(ExitCode::FAILURE);
-        }
-        held.release().await?;
+        anyhow::ensure!(!lost && held.release().await?, "{key} was lost");
         return Ok(ExitCode::SUCCESS);
     }
     let mut child = start(&terms.command, held.token())?;
-    let status = run(&mut held, &mut child, key).await?;
-    held.release().await?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    let (status, kept) = run(held.keep_until(u64::MAX), &mut child, key).await?;
+    // It may have been lost behind our back: this process stood still, and the command did not.
+    let kept = kept && held.is_held() && held.release().await?;
+    anyhow::ensure!(kept, "{key} was lost while the command ran, which ended with {status}");
+    Ok(ExitCode::from(code_of(status)))
 }
 
+/// Starts a command that does not outlive this process, which holds what the command goes by.
 fn start(command: &[String], token: u64) -> anyhow::Result<Child> {
-    Command::new(&command[0])
-        .args(&command[1..])
-        .env(TOKEN, token.to_string())
-        .spawn()
-        .with_context(|| format!("cannot run {:?}", command[0]))
+    let holder = std::process::id();
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]).env(TOKEN, token.to_string());
+    // SAFETY: between fork and exec, two system calls and nothing else.
+    unsafe { child.pre_exec(move || end_with(holder)) };
+    child.spawn().with_context(|| format!("cannot run {:?}", command[0]))
 }
 
-/// Renews while the command runs; ends it if the lock is lost.
+/// Has this process, a child, killed when its parent ends, which it is still a child of.
+fn end_with(parent: u32) -> io::Result<()> {
+    // SAFETY: takes a number, and changes nothing but what happens to this process.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: always succeeds.
+    let now = unsafe { libc::getppid() };
+    // Had the parent ended before, nothing would be sent any more.
+    match u32::try_from(now) == Ok(parent) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// What a shell says of a command that ended so.
+fn code_of(status: ExitStatus) -> u8 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    let code = status.code().or_else(by_signal);
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// Keeps the lock while the command runs, which is ended if the lock is lost; how it ended, and
+/// whether the lock was kept.
 async fn run(
-    held: &mut HeldLock<Client>,
+    keep: impl Future<Output = Result<bool, Error>>,
     child: &mut Child,
     key: &str,
-) -> anyhow::Result<ExitStatus> {
-    let lost = tokio::select! {
-        status = ended(child, None) => return status,
-        kept = held.keep_until(u64::MAX) => !matches!(kept, Ok(true)),
-        () = stopped() => false,
+) -> anyhow::Result<(ExitStatus, bool)> {
+    let kept = tokio::select! {
+        status = ended(child, None) => return Ok((status?, true)),
+        kept = keep => matches!(kept, Ok(true)),
+        () = stopped() => true,
     };
-    if lost {
+    if !kept {
         eprintln!("{key} was lost: the command is ended");
     }
     if let Ok(pid) = i32::try_from(child.id()) {
         // SAFETY: signals a child that has not been waited for.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
-    ended(child, Some(Instant::now() + GRACE)).await
+    Ok((ended(child, Some(Instant::now() + GRACE)).await?, kept))
 }
 
 /// Waits for the end of a command, and kills it if it has not come by then.
@@ -198,5 +226,81 @@ async fn ended(child: &mut Child, kill_at: Option<Instant>) -> anyhow::Result<Ex
             child.kill()?;
         }
         sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        process::Stdio,
+    };
+
+    use super::*;
+
+    fn words(command: &[&str]) -> Vec<String> {
+        command.iter().map(|word| word.to_string()).collect()
+    }
+
+    /// What became of a shell's text whose lock is kept as that says.
+    fn ran(text: &str, keep: impl Future<Output = Result<bool, Error>>) -> (ExitStatus, bool) {
+        let mut child = start(&words(&["/bin/sh", "-c", text]), 7).expect("a shell");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let ran = runtime.expect("a runtime").block_on(run(keep, &mut child, "key"));
+        ran.expect("it ends")
+    }
+
+    #[test]
+    fn a_command_that_makes_light_of_a_lost_lock_has_lost_it_all_the_same() {
+        let text = "trap 'exit 0' TERM; while :; do sleep 0.01; done";
+        let lost_soon = async {
+            sleep(Duration::from_millis(300)).await;
+            Ok(false)
+        };
+        let (status, kept) = ran(text, lost_soon);
+        assert_eq!((status.code(), kept), (Some(0), false));
+        let (status, kept) = ran("exit $SHORTSTOP_FENCE", std::future::pending());
+        assert_eq!((code_of(status), kept), (7, true));
+        let (status, kept) = ran("kill -KILL $$", std::future::pending());
+        assert_eq!((code_of(status), kept), (128 + 9, true));
+    }
+
+    const HOLDER: &str = "hold::tests::a_holder_that_another_test_kills";
+
+    #[test]
+    #[ignore = "another test starts and kills it"]
+    fn a_holder_that_another_test_kills() {
+        let child = start(&words(&["/bin/sleep", "600"]), 7).expect("a command");
+        println!("\ncommand {}", child.id());
+        std::thread::sleep(Duration::from_secs(600));
+    }
+
+    #[test]
+    fn a_command_does_not_outlive_its_holder() {
+        let own = std::env::current_exe().expect("a test");
+        let mut holder = Command::new(own)
+            .args(["--exact", HOLDER, "--ignored", "--nocapture", "--test-threads", "1"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it is there");
+        let said = BufReader::new(holder.stdout.take().expect("a pipe")).lines();
+        let command = said.map_while(Result::ok).find_map(|line| {
+            let pid = line.strip_prefix("command ")?;
+            pid.parse::<i32>().ok()
+        });
+        let command = command.expect("the command's number");
+        // Whoever adopts it may not look for long.
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{command}/stat"));
+            stat.is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        assert!(is_there());
+        holder.kill().expect("it runs");
+        holder.wait().expect("it was killed");
+        let begun = std::time::Instant::now();
+        while is_there() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the command lives on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
