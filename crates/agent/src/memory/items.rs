@@ -126,6 +126,11 @@ impl Memory {
         content: Content<'_>,
         served: &ServedCluster,
     ) -> Result<Outcome, AgentError> {
+        let is_data = served.tenants.get(&key.tenant).and_then(|here| here.items());
+        let is_data = matches!(content, Content::Given(_)) && is_data != Some(Items::Copies);
+        if is_data && self.has_its_data(key.tenant, hash, served) {
+            return Ok(Outcome::BucketFull);
+        }
         let Some(place) = self.place(key.tenant, cells, served)? else {
             return Ok(Outcome::NoRoom);
         };

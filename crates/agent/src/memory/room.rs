@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use dataplane::Place;
+use dataplane::{Place, Table};
 use decide::ItemKey;
 use wire::KeyHash;
 
@@ -59,6 +59,16 @@ impl Memory {
             self.cells.give_back(place);
         }
         Ok(())
+    }
+
+    /// Whether a key's bucket has as many items that nobody may evict as it may have: one slot is
+    /// left for those that come and go, or a tenant that picks its keys would keep others' from
+    /// ever being cached.
+    pub(super) fn has_its_data(&self, tenant: u32, hash: KeyHash, served: &ServedCluster) -> bool {
+        let slots = self.table.neighbours(tenant, hash);
+        let items = slots.filter_map(|slot| self.index.in_slot(slot));
+        let kept = items.filter(|(key, entry)| self.is_kept(key, entry, Some(served))).count();
+        kept + 1 >= Table::BUCKET_SLOTS
     }
 
     /// Evicts one of the entries that share a full bucket: the controller cannot know them. Of the

@@ -244,6 +244,9 @@ impl Table {
         self.pages.len() as u32
     }
 
+    /// Slots of a bucket: a key's entry is in one of them.
+    pub const BUCKET_SLOTS: usize = BUCKET_SLOTS;
+
     /// Slots that there are.
     pub fn slots(&self) -> u32 {
         (self.buckets.len() * BUCKET_SLOTS) as u32

@@ -174,20 +174,27 @@ fn sharing_a_bucket(switch: &mut Switch, tenant: u32, count: usize) -> Vec<ItemK
 }
 
 #[test]
-fn in_a_full_bucket_copies_make_way_and_data_does_not() {
+fn in_a_full_bucket_copies_make_way_but_for_one_and_data_does_not() {
     let mut switch = Switch::start();
     switch.put(CHAIN, "a", b"one");
-    let data = sharing_a_bucket(&mut switch, CHAIN, 8);
-    let copies = sharing_a_bucket(&mut switch, COPIES, 2);
-    for key in &data[..6] {
+    let data = sharing_a_bucket(&mut switch, CHAIN, 7);
+    let copies = sharing_a_bucket(&mut switch, COPIES, 3);
+    for key in &data[..5] {
         assert_eq!(switch.change(key, &given(b"r")), Outcome::Done);
     }
-    assert_eq!(switch.change(&copies[0], &FETCHED), Outcome::Done);
+    for key in &copies[..2] {
+        assert_eq!(switch.change(key, &FETCHED), Outcome::Done);
+    }
+    let (outcome, dropped) = switch.change_telling(&data[5], &given(b"r"));
+    assert_eq!((outcome, dropped.len()), (Outcome::Done, 1));
     let (outcome, dropped) = switch.change_telling(&data[6], &given(b"r"));
-    assert_eq!((outcome, dropped), (Outcome::Done, vec![copies[0].key.clone()]));
-    assert_eq!(switch.change(&copies[1], &FETCHED), Outcome::BucketFull);
-    assert_eq!(switch.change(&data[7], &given(b"r")), Outcome::BucketFull);
+    assert_eq!((outcome, dropped), (Outcome::BucketFull, vec![]));
+    let (outcome, dropped) = switch.change_telling(&copies[2], &FETCHED);
+    assert_eq!((outcome, dropped.len()), (Outcome::Done, 1));
     assert_eq!(switch.held().len(), 8);
+    // Where one goes there is room.
+    assert_eq!(switch.change(&data[0], &Change::Remove), Outcome::Done);
+    assert_eq!(switch.change(&data[6], &given(b"r")), Outcome::Done);
 }
 
 /// A tenant that picks its keys fills a bucket; whoever has less of it finds room, and stays.
