@@ -97,12 +97,18 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } chain_states SEC(".maps");
 
-/* key: tenant. There is no room for another key of its. Rows of the configuration. */
+/* For whom there is no room: a tenant's key or session by the low half of its hash, or any. */
+struct no_room {
+	__u32 tenant;
+	__u32 mark; /* 0: any */
+};
+
+/* Rows of the configuration, as `no_room_row` in src/view.rs makes them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 64); /* set when loading */
-	__type(key, __u32);
+	__type(key, struct no_room);
 	__type(value, __u32);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } chain_full SEC(".maps");

@@ -310,11 +310,21 @@ INLINE int carry_out(struct xdp_md *ctx, struct work *work, const struct here *h
 	}
 }
 
-/* Whether there is no room for another item of the tenant's. */
-INLINE bool is_full(const struct work *work)
+/*
+ * Whether there is no room for another item of the tenant's, or for that of the key or session with
+ * this low half of its hash.
+ */
+OUTLINE int is_full(const struct work *work, __u64 hash)
 {
-	__u32 tenant = bpf_ntohl(work->header.tenant);
-	return bpf_map_lookup_elem(&chain_full, &tenant);
+	if (!work)
+		return false;
+	struct no_room key = {.tenant = bpf_ntohl(work->header.tenant)};
+	if (bpf_map_lookup_elem(&chain_full, &key))
+		return true;
+	key.mark = hash ^ hash >> 32;
+	if (!key.mark)
+		key.mark = 1;
+	return bpf_map_lookup_elem(&chain_full, &key) != NULL;
 }
 
 /* A write of a key that has no item: refused, or the control half is to make one. */
@@ -330,7 +340,7 @@ INLINE int write_new(struct xdp_md *ctx, struct work *work, const struct config 
 	/* The next version would be FULL's; there is no record to send it from. */
 	if (outcome != TAKEN)
 		return carry_out(ctx, work, here, write, NULL, outcome);
-	if (is_full(work))
+	if (is_full(work, work->hash[1] ^ hash_salt(bpf_ntohl(work->header.tenant))))
 		return answer_bare(ctx, work, here, STATUS_NO_ROOM, 0);
 	report_key(work, config);
 	return try_again(ctx, work, here, COUNT_miss);
@@ -362,7 +372,7 @@ INLINE enum counter read_write(struct xdp_md *ctx, struct work *work, const stru
 INLINE int no_session(struct xdp_md *ctx, struct work *work, const struct config *config,
 		      const struct here *here, __u64 hash)
 {
-	if (is_full(work))
+	if (is_full(work, hash))
 		return answer_bare(ctx, work, here, STATUS_NO_ROOM, 0);
 	report_session(work, config, hash);
 	count(COUNT_order_no_session);

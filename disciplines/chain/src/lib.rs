@@ -40,7 +40,10 @@ pub const NETCRAQ: Registration = Registration {
     native: Some(chain_unit),
     programs: PROGRAMS,
     maps_of: "chain",
-    maps: &[sized(view::MAP), sized(view::FULL)],
+    maps: &[
+        MapSize { name: view::MAP, entries: |sizes| sizes.pages.max(64) },
+        MapSize { name: view::FULL, entries: |sizes| sizes.pages.max(64) * view::FULL_ROWS },
+    ],
     counters: include_str!("../counters.h"),
     store: None,
     agent: Some(agent::agent),
@@ -54,10 +57,6 @@ pub const NETCHAIN: Registration = Registration {
     control: control::netchain,
     ..NETCRAQ
 };
-
-const fn sized(name: &'static str) -> MapSize {
-    MapSize { name, entries: |sizes| sizes.pages.max(64) }
-}
 
 const fn step(name: &'static str) -> Program {
     Program { name, role: Role::Step }

@@ -5,11 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bytes::Bytes;
 use chain_wire::MEMBERS_MOST;
 use decide::Row;
+use wire::KeyHash;
 
 /// The map: from a tenant's number to its view.
 pub const MAP: &str = "chain_views";
-/// The map of tenants without room for another key: from a tenant's number to 1, as a u32.
+/// The map of what there is no room for ([`no_room_row`]).
 pub const FULL: &str = "chain_full";
+/// Rows of [`FULL`] that a tenant has at most.
+pub const FULL_ROWS: u32 = 16;
 /// Bytes of a view.
 pub const LEN: usize = 2120;
 /// Slots of switches that a tenant has.
@@ -24,6 +27,17 @@ const CHAIN: usize = 24;
 const AGAIN_AT: usize = CHAINS_AT + CHAINS * CHAIN;
 const NO_SLOT: u8 = 255;
 const IPV6: u8 = 1;
+
+/// The row that says that a tenant has no room for the key or session with this hash; `None`: for
+/// none at all.
+pub fn no_room_row(tenant: u32, hash: Option<KeyHash>) -> Row {
+    let mark = hash.map_or(0, |hash| ((hash.low() ^ hash.low() >> 32) as u32).max(1));
+    Row {
+        map: FULL.into(),
+        key: [tenant.to_ne_bytes(), mark.to_ne_bytes()].concat().into(),
+        value: Bytes::copy_from_slice(&1u32.to_ne_bytes()),
+    }
+}
 
 /// The protocol, which says who answers reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -75,6 +75,8 @@ impl Agent {
         };
         let before = self.tenants.remove(&tenant);
         let before = before.filter(|b| (b.place, b.slot) == (place, slot));
+        // Told the same once more it goes on where it is.
+        let goes_on = before.as_ref().is_some_and(|b| b.view.number == view.number);
         let mut member = before.unwrap_or_else(|| Member {
             tenant,
             place,
@@ -89,10 +91,10 @@ impl Agent {
             ticks: REPORT_EVERY,
             now_ns: 0,
         });
-        if member.view.number != view.number {
+        if !goes_on {
             member.silence = Silence::default();
+            member.copying.under(&view, slot);
         }
-        member.copying.under(&view, slot);
         member.view = view;
         self.tenants.insert(tenant, member);
     }

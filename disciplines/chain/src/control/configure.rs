@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use decide::{Action, Configuration, Row, SwitchId};
 
 use super::{
     Switches,
     context::{Context, Facts},
 };
-use crate::view::{FULL, Member, View};
+use crate::view::{Member, View, no_room_row};
 
 /// What the switches were configured with last.
 #[derive(Debug, Default)]
 pub(super) struct Configurations {
-    full: bool,
+    /// What there is no room for.
+    no_room: Vec<Row>,
     /// The life of each one's tables.
     lives: BTreeMap<SwitchId, u64>,
 }
@@ -32,15 +32,16 @@ impl Configurations {
         let others = facts.rooms.difference(&members);
         let all: Vec<SwitchId> = members.iter().chain(others).copied().collect();
         let lives = all.iter().map(|switch| (*switch, life_of(switch))).collect();
-        if !facts.is_due && self.full == facts.full && self.lives == lives {
+        let no_room = no_room(facts);
+        if !facts.is_due && self.no_room == no_room && self.lives == lives {
             return;
         }
-        (self.full, self.lives) = (facts.full, lives);
+        (self.no_room, self.lives) = (no_room, lives);
         for switch in all {
             let Some(row) = view_of(facts, view, (switch, cx.switches)).row() else {
                 continue;
             };
-            let rows = [row].into_iter().chain(full_row(facts)).collect();
+            let rows = [row].into_iter().chain(self.no_room.iter().cloned()).collect();
             let configuration = Configuration { rows, ..Configuration::default() };
             cx.out.push(Action::Configure { switch, tenant: facts.id, configuration });
         }
@@ -71,10 +72,10 @@ fn view_of(facts: &Facts, view: &View, (switch, switches): (SwitchId, &Switches)
     its
 }
 
-fn full_row(facts: &Facts) -> Option<Row> {
-    facts.full.then(|| Row {
-        map: FULL.into(),
-        key: Bytes::copy_from_slice(&facts.id.to_ne_bytes()),
-        value: Bytes::copy_from_slice(&1u32.to_ne_bytes()),
-    })
+/// What switches say of keys that they have no item of.
+fn no_room(facts: &Facts) -> Vec<Row> {
+    let stores = facts.stores.iter();
+    let hashes = stores.flat_map(|of| facts.crowded.keys().map(move |key| of.hash_of(key)));
+    let any = facts.full.then(|| no_room_row(facts.id, None));
+    any.into_iter().chain(hashes.map(|hash| no_room_row(facts.id, Some(hash)))).collect()
 }

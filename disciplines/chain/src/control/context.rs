@@ -9,7 +9,7 @@ use std::{
 use chain_wire::{MEMBERS_MOST, chain_of};
 use decide::{Action, Change, Key, Settings, Stores, SwitchId};
 
-use super::{Switches, barred::Barred, item, memory::Memory};
+use super::{Switches, barred::Barred, crowded::Crowded, item, memory::Memory};
 use crate::view::{Chain, Member, Protocol, View};
 
 /// A member whose memory is taken away leaves after this time: a controller that begins learns of
@@ -35,6 +35,7 @@ pub(super) struct Facts {
     pub barred: Barred,
     /// There is no room for another key.
     pub full: bool,
+    pub crowded: Crowded,
     /// The switches are to be told the view, whether or not they were told the same before.
     pub is_due: bool,
 }
@@ -55,6 +56,7 @@ impl Facts {
             lost: BTreeSet::new(),
             barred: Barred::default(),
             full: false,
+            crowded: Crowded::default(),
             is_due: false,
         }
     }

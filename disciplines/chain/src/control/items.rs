@@ -77,6 +77,7 @@ impl Items {
             let is_users = key.first() != Some(&OWN_KEYS);
             let may_be = is_users || item::is_session(key);
             let is_known = self.is_making(key) || self.paused.contains_key(key) || goes(key);
+            let is_known = is_known || cx.facts.crowded.has(key);
             if !may_be || is_known || cx.facts.full || self.making.len() >= MOST {
                 continue;
             }
@@ -98,6 +99,10 @@ impl Items {
         match outcome {
             Outcome::Done | Outcome::NotSent => {}
             Outcome::NoRoom if is_put => (making.failed, cx.facts.full) = (true, true),
+            Outcome::BucketFull => {
+                making.failed = true;
+                cx.facts.crowded.add(cx.now, key);
+            }
             _ => making.failed = true,
         }
         self.due.insert(key.clone());

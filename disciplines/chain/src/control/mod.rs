@@ -10,6 +10,7 @@ mod barred;
 mod begin;
 mod configure;
 mod context;
+mod crowded;
 mod forget;
 mod item;
 mod items;

@@ -192,6 +192,7 @@ impl Tenant {
         let over = self.past.iter().take_while(|at| **at + RECENT <= cx.now).count();
         self.past.drain(..over);
         cx.facts.memory.past.drain(..over);
+        cx.facts.crowded.go_on(cx.now);
         if cx.facts.view().is_some() {
             let view = leave::go_on(cx, &mut self.silence);
             self.replace(cx, view);

@@ -41,6 +41,38 @@ fn a_key_without_room_is_nowhere_and_no_other_is_tried() {
 }
 
 #[test]
+fn a_key_whose_bucket_is_full_somewhere_is_nowhere_and_whoever_asks_is_told() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let [crowded, session] =
+        [Key::from_static(b"crowded"), Key::copy_from_slice(&chain_wire::session_key(9))];
+    let tail = rig.chain(0)[2];
+    let at = rig.switches.get_mut(&tail).unwrap();
+    at.crowded = [crowded.clone(), session.clone()].into();
+    for key in [&crowded, &session] {
+        let hot = HotKeys { switch: 1, tenant: TENANT, window: 1, keys: &[(key.clone(), 1)] };
+        rig.tell(|to, now, out| to.hot(now, hot, out));
+        rig.settle();
+    }
+    assert!(rig.switches.values().all(|s| s.items.is_empty()));
+    let row = |key: &Key| crate::view::no_room_row(TENANT, Some(stores().hash_of(key)));
+    for switch in rig.switches.values() {
+        assert_eq!(switch.no_room.len(), 2);
+        assert!([&crowded, &session].iter().all(|key| switch.no_room.contains(&row(key))));
+    }
+    rig.wants("other");
+    assert_eq!(rig.holders("other"), [1, 2, 3].into(), "there is room for others");
+    // Some other key has gone.
+    rig.switches.values_mut().for_each(|s| s.crowded.clear());
+    rig.story.clear();
+    rig.wants("crowded");
+    assert_eq!(rig.story, [""; 0], "it is left alone for a while");
+    rig.run(101);
+    assert!(rig.switches.values().all(|s| s.no_room.is_empty()));
+    rig.wants("crowded");
+    assert_eq!(rig.holders("crowded"), [1, 2, 3].into());
+}
+
+#[test]
 fn a_controller_that_does_not_know_all_makes_nothing() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
     rig.wants("key");

@@ -26,6 +26,10 @@ struct Switch {
     items: BTreeMap<Key, decide::Record>,
     view: Option<View>,
     room: usize,
+    /// Whose buckets are full.
+    crowded: BTreeSet<Key>,
+    /// Rows that say what there is no room for.
+    no_room: Vec<decide::Row>,
     /// What it does not answer yet.
     waits: Vec<(Key, Change)>,
     /// Its stream is there, and nothing passes by it.
@@ -168,6 +172,8 @@ impl Rig {
             assert!(before.number <= view.number);
         }
         at.view = Some(view);
+        let rows = configuration.rows.iter();
+        at.no_room = rows.filter(|row| row.map == crate::view::FULL).cloned().collect();
     }
 
     fn answering(&self) -> Vec<SwitchId> {
@@ -286,6 +292,7 @@ impl Switch {
     fn does(&mut self, key: &Key, change: &Change) -> Outcome {
         match change {
             Change::Put(_) if self.items.len() >= self.room => return Outcome::NoRoom,
+            Change::Put(_) if self.crowded.contains(key) => return Outcome::BucketFull,
             Change::Put(record) => {
                 self.items.entry(key.clone()).or_insert(record.clone());
             }

@@ -5,6 +5,9 @@ use chain::{
     view::Protocol,
 };
 
+use chain_wire::session_key;
+use harness::message::secret_of;
+
 use super::net::*;
 
 fn a_write_goes_down_the_chain_and_is_committed() {
@@ -204,6 +207,28 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(net.versions(), [(1, 1); 2]);
 }
 
+fn what_there_is_no_room_for_is_told_so_and_nobody_else() {
+    let mut net = Net::new(1, Protocol::NetCraq);
+    let [key, session] =
+        [KEY, &session_key(CLIENT)[..]].map(|k| secret_of(TENANT).key_hash(TENANT, k));
+    let other =
+        |net: &Net| Message { key: b"other".to_vec(), ..net.write(0, b"1") }.hash_of(b"other");
+    net.has_no_room(0, Some(key));
+    assert_eq!(outcome(&net, net.write(0, b"1")).0, Status::NoSession);
+    net.has_no_room(0, Some(session));
+    assert_eq!(outcome(&net, net.write(0, b"1")), (Status::NoRoom, 0));
+    assert_eq!(net.count("hot_report"), 0);
+    net.put_session(0);
+    assert_eq!(outcome(&net, net.write(0, b"1")), (Status::NoRoom, 0));
+    assert_eq!(outcome(&net, net.delete(0)), (Status::NotFound, 0));
+    assert_eq!(outcome(&net, other(&net)).0, Status::TryAgain);
+    assert_eq!(net.count("hot_report"), 1);
+    net.has_no_room(0, None);
+    assert_eq!(outcome(&net, other(&net)), (Status::NoRoom, 0));
+    net.put_key(0, 2);
+    assert_eq!(outcome(&net, net.write(0, b"1")), (Status::Ok, 1), "it is there");
+}
+
 fn values_of_every_length_in_rings_of_every_length() {
     for shift in 0..5 {
         let net = Net::ready(2, shift);
@@ -304,6 +329,10 @@ fn writes() {
         (
             "what cannot be is refused and changes nothing",
             what_cannot_be_is_refused_and_changes_nothing,
+        ),
+        (
+            "what there is no room for is told so and nobody else",
+            what_there_is_no_room_for_is_told_so_and_nobody_else,
         ),
         (
             "values of every length in rings of every length",

@@ -15,13 +15,13 @@ use chain::{
     NETCRAQ,
     record::{SessionRecord, new_key},
     state::{FORMER_AT, PEER, PEERS_AT},
-    view::{Chain, Member, Protocol, SLOTS, View},
+    view::{Chain, Member, Protocol, SLOTS, View, no_room_row},
 };
 use chain_wire::session_key;
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, TenantEntry};
 pub use harness::Message;
 use harness::{World, message::address, switch::tenant};
-pub use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status};
+pub use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
 pub use self::{
     messages::{session_hash, version},
@@ -32,7 +32,7 @@ pub const TENANT: u32 = 7;
 pub const KEY: &[u8] = b"key0000000000042";
 /// Where clients are.
 pub const CLIENT_HOST: u8 = 8;
-const CLIENT: u64 = 0xc11e_0001;
+pub const CLIENT: u64 = 0xc11e_0001;
 const LEASE_MS: u32 = 600_000;
 const LIFE: u64 = 1_000;
 const FIRST: u64 = 1 << 48 | 5;
@@ -185,6 +185,13 @@ impl Net {
             let rows = rows.expect("a map");
             rows.write(&row.key, &row.value).expect("a row");
         }
+    }
+
+    /// There is no room for the key or session with this hash at a switch; none: for any.
+    pub fn has_no_room(&self, slot: usize, hash: Option<KeyHash>) {
+        let row = no_room_row(TENANT, hash);
+        let rows = Rows::open(self.switches[slot].switch.backing(), "chain", &row.map);
+        rows.expect("a map").write(&row.key, &row.value).expect("a row");
     }
 
     /// Each of these confirms the view to each other one.
