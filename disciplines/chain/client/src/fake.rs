@@ -297,6 +297,10 @@ pub struct World {
     pub chains: Chains,
     pub faults: Faults,
     pub now_ns: u64,
+    /// Nothing comes to a client from where it sent nothing.
+    pub filters: bool,
+    /// From whom, and to whom, something was sent.
+    ways: BTreeSet<(SocketAddr, SocketAddr)>,
     clients: Vec<Tasks>,
     /// (when, number, from, to, what).
     flying: BTreeSet<(u64, u64, SocketAddr, SocketAddr, Vec<u8>)>,
@@ -310,6 +314,8 @@ impl World {
             chains,
             faults,
             now_ns: 1_000_000_000,
+            filters: false,
+            ways: BTreeSet::new(),
             clients: vec![],
             flying: BTreeSet::new(),
             number: 0,
@@ -345,6 +351,7 @@ impl World {
             let from: SocketAddr = ([10, 1, 0, at as u8], 999).into();
             while let Some((to, bytes)) = self.clients[at].next_datagram() {
                 let bytes: Bytes = bytes;
+                self.ways.insert((from, to));
                 self.send(from, to, &bytes);
             }
         }
@@ -374,6 +381,9 @@ impl World {
                 let (_, _, from, to, bytes) = self.flying.pop_first().unwrap();
                 match to.ip() {
                     IpAddr::V4(ip) if ip.octets()[1] == 1 => {
+                        if self.filters && !self.ways.contains(&(to, from)) {
+                            continue;
+                        }
                         self.clients[usize::from(ip.octets()[3])].take(&bytes, from, now_ns);
                     }
                     _ => {

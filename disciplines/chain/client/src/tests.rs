@@ -125,6 +125,35 @@ fn a_dead_head_is_got_around_within_one_wait_of_the_news() {
     assert_eq!(world.chains.applied.len(), 2);
 }
 
+/// As behind NAT, or a filter that remembers whom somebody asked.
+#[test]
+fn where_only_who_was_asked_can_answer_one_time_out_finds_a_way() {
+    for protocol in [1, 2] {
+        let mut world = quiet(&[1, 2, 3]);
+        (world.filters, world.chains.protocol) = (true, protocol);
+        let client = world.client(Options::new(vec![switch(1), switch(2)]));
+        let c = client.clone();
+        let begun_ns = world.now_ns;
+        let once = async move {
+            put(&c, b"a", b"1", Condition::Always).await.unwrap();
+            get(&c, b"a").await.unwrap();
+            c.now_ns()
+        };
+        let took_ns = run(&mut world, once, &client) - begun_ns;
+        assert!(took_ns < 40 * MS, "{took_ns}");
+        let before = client.counts().retransmitted;
+        let c = client.clone();
+        let more = async move {
+            for n in 0..20u8 {
+                put(&c, &[b'k', n], b"1", Condition::Always).await.unwrap();
+                get(&c, &[b'k', n]).await.unwrap();
+            }
+        };
+        run(&mut world, more, &client);
+        assert_eq!(client.counts().retransmitted, before, "there is a way");
+    }
+}
+
 #[test]
 fn reads_go_to_whom_the_options_say_and_past_the_dead() {
     let mut world = quiet(&[1, 2, 3]);

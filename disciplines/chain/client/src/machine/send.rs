@@ -67,6 +67,13 @@ impl Machine {
                 true => &[],
                 false => &chain.members[at + 1..],
             };
+            // The answer may come from the tail, which was not asked: a NAT or a filter lets
+            // nothing pass from there before something went there.
+            let tail = chain.members[chain.members.len() - 1];
+            if call.silent == 1 && call.to != tail {
+                let datagram = call.datagram_to(tail, &self.names, 0, &[], self.largest)?;
+                send(&mut self.datagrams, &mut self.counts, tail, datagram);
+            }
             let datagram = call.datagram(&self.names, chain.number, behind, self.largest)?;
             call.once_ns = (call.silent == 0 && !call.paused).then_some(now_ns);
             send(&mut self.datagrams, &mut self.counts, call.to, datagram);
