@@ -15,8 +15,7 @@ pub(super) fn go_on(cx: &mut Context<'_>, silence: &mut Reports) -> Option<View>
     let gone = gone(cx, silence);
     let view = (!gone.is_empty()).then(|| without_gone(cx.facts, &gone)).flatten()?;
     for (slot, before) in (0..).zip(cx.facts.memory.view.iter().flat_map(|view| view.members)) {
-        if let Some(member) = before.filter(|_| view.members[usize::from(slot)].is_none()) {
-            silence.forget(slot);
+        if let Some(member) = before.filter(|_| view.members[slot].is_none()) {
             cx.facts.lost.remove(&member.switch);
             cx.facts.barred.bar(cx.now, member.switch);
         }

@@ -229,6 +229,12 @@ impl Tenant {
             return;
         }
         if let Some(before) = std::mem::replace(&mut cx.facts.memory.view, view) {
+            let now = cx.facts.view().map(|view| view.members);
+            for (slot, member) in (0..).zip(&before.members) {
+                if now.is_some_and(|members| members[usize::from(slot)] != *member) {
+                    self.silence.forget(slot);
+                }
+            }
             self.past.push(cx.now);
             cx.facts.memory.past.push(before);
         }

@@ -77,6 +77,29 @@ fn the_last_that_has_everything_stays() {
     assert_eq!((rig.chain(0).len(), view.chains[0].filling), (2, false));
 }
 
+/// What was said by whoever had its slot before says nothing of it: it may not have been told yet.
+#[test]
+fn a_member_that_was_never_heard_is_waited_for_whoever_had_its_slot() {
+    let mut rig = Rig::new(&[1, 2], 1, 2);
+    for switch in [1, 2] {
+        rig.silent(switch, &[]);
+    }
+    for switch in [1, 2] {
+        rig.switches.get_mut(&switch).unwrap().life = 999;
+        rig.attach(switch);
+    }
+    rig.run(30);
+    let (chain, view) = (rig.chain(0), rig.view());
+    assert_eq!((view.number >> 48, chain.len()), (2, 2), "they begin anew");
+    let unheard = 1 << view.chains[0].slots[1];
+    let report = State { number: view.number, silent: 0, unheard, filled: vec![] };
+    for _ in 0..2 {
+        rig.report(chain[0], &report);
+        rig.run(1);
+    }
+    assert_eq!(rig.chain(0), chain);
+}
+
 #[test]
 fn who_may_have_its_tables_is_waited_for_until_it_is_forgotten() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
