@@ -235,7 +235,7 @@ impl Agent {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
-        let hello = hello(&Introduction {
+        let introduction = Introduction {
             id,
             name: &self.options.name,
             pages: self.options.pages,
@@ -243,7 +243,8 @@ impl Agent {
             refused: &self.refused,
             life: self.life,
             address: self.options.address,
-        });
+            term: 0,
+        };
         let epochs = self.epochs;
         let (programs, _soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
@@ -262,7 +263,7 @@ impl Agent {
             let _ = ended_tx.send(result);
         });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
-        let session = session::run(&self.options, &hello, to_tables, from_tables);
+        let session = session::run(&self.options, &introduction, to_tables, from_tables);
         tokio::select! {
             () = stop => {}
             () = session => {}

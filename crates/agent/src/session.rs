@@ -33,13 +33,14 @@ pub(super) enum ToTables {
 /// Runs for as long as the table thread does.
 pub(super) async fn run(
     options: &Options,
-    hello: &FromSwitch,
+    of: &Introduction<'_>,
     to_tables: SyncSender<ToTables>,
     mut from_tables: Receiver<FromSwitch>,
 ) {
+    let mut of = *of;
     let mut network = Network::start(options.interfaces.clone(), options.probes);
     let stream = async |link, url: &str| {
-        attach(hello, link, url, &to_tables, &mut from_tables, &mut network).await
+        attach(&mut of, link, url, &to_tables, &mut from_tables, &mut network).await
     };
     options.control.keep("the cache goes on as it is", stream).await;
 }
@@ -47,9 +48,10 @@ pub(super) async fn run(
 /// The table thread is there no longer.
 struct TableThreadEnd;
 
-/// One stream to its end; an error if it did not begin.
+/// One stream to its end; an error if it did not begin. Its setups' terms are in the hello of
+/// the next.
 async fn attach(
-    hello: &FromSwitch,
+    of: &mut Introduction<'_>,
     link: Link,
     url: &str,
     to_tables: &SyncSender<ToTables>,
@@ -58,7 +60,7 @@ async fn attach(
 ) -> Result<ControlFlow<TableThreadEnd, String>, String> {
     let ended = |reason: &str| Ok(Continue(reason.to_owned()));
     let (up, upstream) = tokio::sync::mpsc::channel(64);
-    if up.send(hello.clone()).await.is_err() {
+    if up.send(hello(of)).await.is_err() {
         return ended("stream closed");
     }
     let mut client = ControlClient::new(link).max_decoding_message_size(64 << 20);
@@ -78,6 +80,7 @@ async fn attach(
                 Ok(Some(ToSwitch { body: Some(to_switch::Body::Routes(routes)) })) => network.apply(routes),
                 Ok(Some(message)) => {
                     if let Some(to_switch::Body::Setup(setup)) = &message.body {
+                        of.term = of.term.max(setup.term);
                         network.set_up(setup);
                     }
                     if pass_on(to_tables, ToTables::Message(message)).await.is_err() {
@@ -135,6 +138,8 @@ pub struct Introduction<'a> {
     pub life: u64,
     /// Where packets for itself go.
     pub address: Option<IpAddr>,
+    /// The highest term that it has heard of ([`Tables::term`](crate::Tables::term)).
+    pub term: u64,
 }
 
 /// What a switch says first on a stream; what it holds comes next.
@@ -155,6 +160,7 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
             .collect(),
         life: of.life,
         address: of.address.map(|at| at.to_string()).unwrap_or_default(),
+        term: of.term,
     };
     FromSwitch { body: Some(Body::Hello(hello)) }
 }
@@ -191,12 +197,11 @@ mod tests {
         FromSwitch { body: Some(body) }
     }
 
-    /// The table thread learns of a stream a little after it began, and may have more to say on the
-    /// last one.
+    /// A controller whose state was put back is to know that this switch would not listen to it.
     #[tokio::test]
-    async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
+    async fn the_next_hello_has_the_term_of_the_last_setup() {
         let controller = Controller::start().await;
-        let hello = hello(&Introduction {
+        let mut of = Introduction {
             id: 1,
             name: "tor",
             pages: 1,
@@ -204,7 +209,45 @@ mod tests {
             refused: &[],
             life: 1,
             address: None,
+            term: 0,
+        };
+        let (to_tables, heard) = sync_channel(16);
+        let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
+        let (link, _) = controller.endpoint().connect(0).await.unwrap();
+        let mut network = Network::start(vec![], false);
+        let tables = tokio::task::spawn_blocking(move || {
+            assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
+            say.blocking_send(message(Body::Held(Held { keys: vec![], last: true }))).unwrap();
+            let setup = heard.recv();
+            // Then the thread ends, and the session with it.
+            drop((heard, say));
+            setup
         });
+        let _ = attach(&mut of, link, "", &to_tables, &mut from_tables, &mut network).await;
+        let Ok(Ok(ToTables::Message(ToSwitch { body: Some(to_switch::Body::Setup(setup)) }))) =
+            tables.await
+        else {
+            panic!("no setup");
+        };
+        let Some(Body::Hello(next)) = hello(&of).body else { panic!("no hello") };
+        assert_eq!((next.term, setup.term), (3, 3));
+    }
+
+    /// The table thread learns of a stream a little after it began, and may have more to say on the
+    /// last one.
+    #[tokio::test]
+    async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
+        let controller = Controller::start().await;
+        let mut of = Introduction {
+            id: 1,
+            name: "tor",
+            pages: 1,
+            disciplines: &[],
+            refused: &[],
+            life: 1,
+            address: None,
+            term: 0,
+        };
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
@@ -221,7 +264,7 @@ mod tests {
             panic!("no interfaces");
         };
         tokio::select! {
-            _ = attach(&hello, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
+            _ = attach(&mut of, link, "", &to_tables, &mut from_tables, &mut network) => panic!("the stream ended"),
             answer = tables => {
                 let Ok((Ok(ToTables::Message(message)), ..)) = answer else { panic!("no answer") };
                 assert!(matches!(message.body, Some(to_switch::Body::Setup(_))));

@@ -115,6 +115,11 @@ impl Tables {
         Ok(tables)
     }
 
+    /// The highest term that a controller's message had; 0: none had one yet.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
     /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves:
     /// then [`listen`](Tables::listen) is due after [`LISTEN`](super::LISTEN).
     ///

@@ -50,9 +50,9 @@ async fn greet(mut switch: Streaming<FromSwitch>, down: mpsc::Sender<Result<ToSw
     let first = next(&mut switch).await;
     let second = next(&mut switch).await;
     let answer = match (first, second) {
-        (Some(Body::Hello(_)), Some(Body::Held(_))) => {
-            Ok(ToSwitch { body: Some(to_switch::Body::Setup(Setup::default())) })
-        }
+        (Some(Body::Hello(_)), Some(Body::Held(_))) => Ok(ToSwitch {
+            body: Some(to_switch::Body::Setup(Setup { term: 3, ..Setup::default() })),
+        }),
         other => Err(Status::invalid_argument(format!("{other:?}"))),
     };
     let _ = down.send(answer).await;

@@ -257,6 +257,7 @@ impl AgentHost {
             refused: &[],
             life,
             address: address.map(IpAddr::from),
+            term: self.tables.term(),
         })
     }
 

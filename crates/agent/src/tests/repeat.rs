@@ -51,6 +51,7 @@ const INTRODUCTION: Introduction<'_> = Introduction {
     refused: &[],
     life: 1,
     address: None,
+    term: 0,
 };
 
 static DISCIPLINES: [Registration; 1] = [Registration {

@@ -486,6 +486,28 @@ fn a_new_controller_goes_on_with_the_same_owners_and_a_higher_term() {
     assert_eq!(log, ["tenant.create", "tenant.create"]);
 }
 
+/// A state that is new, or was put back, begins terms anew that switches have heard of: what this
+/// controller says in them they would leave out for good.
+#[test]
+fn a_switch_that_has_heard_of_another_lead_of_this_term_or_a_later_one_outruns_it() {
+    let stage = Stage::new(8);
+    let (now, mut core) = (stage.now, stage.core);
+    let mut attach = |id, term, life| {
+        let hello = Hello { term, life, ..hello(id, 8) };
+        core.attach(now, &hello)
+    };
+    for heard in [1, 2, 7] {
+        let expected = CloseReason::Outrun { id: 2, heard, term: 1 };
+        assert_eq!(attach(2, heard, 5), Err(expected));
+    }
+    let wrong = attach(2, u64::MAX, 5).unwrap_err();
+    assert!(matches!(wrong, CloseReason::Invalid(_)), "{wrong}");
+    // Once it attached in this lead it has its term from it; other tables have it from elsewhere.
+    attach(2, 0, 5).unwrap();
+    attach(2, 1, 5).unwrap();
+    assert!(matches!(attach(2, 1, 6), Err(CloseReason::Outrun { heard: 1, .. })));
+}
+
 #[test]
 fn a_page_returned_twice_is_refused() {
     let mut stage = Stage::new(8);

@@ -45,6 +45,14 @@ pub async fn live(
                 lead.resign().await;
                 return Ok(());
             }
+            Ok(LeadEnd::Outrun(heard)) => {
+                let began = lead.begin_above(heard).await;
+                lead.resign().await;
+                match began {
+                    Ok(()) | Err(StateError::Deposed) => {}
+                    Err(e) => return Err(e),
+                }
+            }
             Ok(LeadEnd::Lost) | Err(StateError::Deposed) => {
                 tracing::warn!(term = lead.term(), "does not lead any longer");
             }
@@ -59,6 +67,8 @@ pub async fn live(
 enum LeadEnd {
     Stopped,
     Lost,
+    /// A switch has heard of this term, which is not below ours, from another lead than this one.
+    Outrun(u64),
 }
 
 async fn lead_once(
@@ -84,12 +94,23 @@ async fn lead_once(
             StateError::Deposed => LeadEnd::Lost,
             other => return Err(other),
         },
+        heard = outrun(shared, lead.term()) => LeadEnd::Outrun(heard),
         () = to_the_end(shared, stopped) => LeadEnd::Stopped,
     };
-    if let LeadEnd::Stopped = over {
+    if let LeadEnd::Stopped | LeadEnd::Outrun(_) = over {
         let _ = write_once(shared, lead, true).await;
     }
     Ok(over)
+}
+
+/// Returns when a switch takes no notice of this lead, with the term that it has heard of.
+async fn outrun(shared: &SharedCore, term: u64) -> u64 {
+    let mut heard = shared.outrun.subscribe();
+    // One that a lead before this one was to begin above is below its term.
+    match heard.wait_for(|heard| *heard >= term).await {
+        Ok(heard) => *heard,
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Returns when this controller is to stop and disciplines have what they want to keep, or have

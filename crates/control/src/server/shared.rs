@@ -86,6 +86,9 @@ pub struct SharedCore {
     /// The term in which this controller leads; 0: it stands by, or does not know whether it
     /// still leads.
     pub term: watch::Sender<u64>,
+    /// The term that a switch has heard of which takes no notice of ours: the next lead begins above
+    /// it.
+    pub outrun: watch::Sender<u64>,
     /// Up to which position of the journal everything is durable.
     pub durable: watch::Sender<u64>,
 }
@@ -105,6 +108,7 @@ impl SharedCore {
             state,
             poke: Notify::new(),
             term: watch::Sender::new(0),
+            outrun: watch::Sender::new(0),
             durable: watch::Sender::new(0),
         }
     }

@@ -76,6 +76,9 @@ pub async fn serve_switch(
         Ok(Err(closed)) => {
             let (switch, name) = (hello.switch_id, &hello.name);
             tracing::warn!(switch, name, "refused: {closed}");
+            if let CloseReason::Outrun { heard, .. } = closed {
+                shared.outrun.send_replace(heard);
+            }
             let _ = sender.send(Err(status_of(&closed))).await;
             return;
         }
@@ -139,6 +142,7 @@ fn status_of(closed: &CloseReason) -> Status {
     match closed {
         CloseReason::Protocol(_) | CloseReason::Invalid(_) => Status::invalid_argument(text),
         CloseReason::Taken { .. } => Status::already_exists(text),
+        CloseReason::Outrun { .. } => Status::unavailable(text),
         CloseReason::Replaced => Status::aborted(text),
     }
 }

@@ -12,6 +12,8 @@ use super::{
 
 /// Switches that are remembered.
 const SWITCHES_MAX: usize = 4096;
+/// The highest term that a switch may have heard of: no controller comes near it.
+const TERM_MOST: u64 = 1 << 62;
 /// Longest name, in characters.
 const NAME_MAX: usize = 256;
 
@@ -20,6 +22,9 @@ const NAME_MAX: usize = 256;
 pub struct Switches {
     by_id: BTreeMap<SwitchId, Switch>,
     generation: u64,
+    /// The tables of each switch that attached in this lead: what they heard of it, they heard
+    /// from us.
+    here: BTreeMap<SwitchId, u64>,
     /// Items of switches that were forgotten, to be taken with the next ones.
     forgotten: Vec<(SwitchId, ItemKey, bool)>,
 }
@@ -62,10 +67,14 @@ impl Switches {
         if is_new && self.by_id.len() >= SWITCHES_MAX {
             return Err(CloseReason::Invalid(format!("more than {SWITCHES_MAX} switches")));
         }
+        if let Some(switch) = self.by_id.get(&id) {
+            switch.check_free(id, &hello.name, now)?;
+        }
+        self.check_term(id, hello, plan.term)?;
+        self.here.insert(id, hello.life);
         let switch = self.by_id.entry(id).or_insert_with(|| {
             Switch::new(SwitchRecord::default(), BelievedItems::default(), plan, now)
         });
-        switch.check_free(id, &hello.name, now)?;
         let known =
             SwitchRecord { name: hello.name.chars().take(NAME_MAX).collect(), pages: hello.pages };
         let changed = switch.learn(known.clone());
@@ -77,6 +86,23 @@ impl Switches {
             is_new,
             known: changed.then_some(known),
         })
+    }
+
+    /// Whether it would listen to a controller of this term. One that attached in this lead may
+    /// have heard of its term; any other that has heard it from somebody else, who led before with
+    /// a state that ours does not go on.
+    fn check_term(&self, id: SwitchId, hello: &Hello, term: u64) -> Result<(), CloseReason> {
+        let heard = hello.term;
+        if heard > TERM_MOST {
+            return Err(CloseReason::Invalid(format!(
+                "switch {id} says that it has heard of term {heard}, which no controller reaches: restart its agent"
+            )));
+        }
+        let is_ours = heard == term && self.here.get(&id) == Some(&hello.life);
+        match heard < term || is_ours {
+            true => Ok(()),
+            false => Err(CloseReason::Outrun { id, heard, term }),
+        }
     }
 
     /// Forgets one.

@@ -239,26 +239,36 @@ impl Etcd {
         let mut writes = tenure.writes.lock().await;
         for transaction in batch.transactions() {
             tokio::select! {
-                written = self.commit(tenure, &mut writes, &transaction) => written?,
+                written = self.commit(tenure, &mut writes, self.operations(&transaction)) => written?,
                 () = tenure.lost() => return Err(StateError::Deposed),
             }
         }
         Ok(())
     }
 
-    /// Writes one, and tries again as long as this controller leads and is within reach of etcd.
+    /// Has the next term begin above `floor`.
+    pub(super) async fn begin_above(&self, tenure: &Tenure, floor: u64) -> Result<(), StateError> {
+        let mut writes = tenure.writes.lock().await;
+        let floor = floor.max(tenure.term).to_string();
+        let raise = vec![TxnOp::put(self.key("term"), floor, None)];
+        tokio::select! {
+            written = self.commit(tenure, &mut writes, raise) => written,
+            () = tenure.lost() => Err(StateError::Deposed),
+        }
+    }
+
+    /// Carries one out, and tries again as long as this controller leads and is within reach of etcd.
     async fn commit(
         &self,
         tenure: &Tenure,
         writes: &mut Writes,
-        transaction: &Transaction<'_>,
+        mut operations: Vec<TxnOp>,
     ) -> Result<(), StateError> {
         let Some(fence) = tenure.fence() else {
             return Err(StateError::Deposed);
         };
         writes.used += 1;
         let number = writes.used;
-        let mut operations = self.operations(transaction);
         operations.push(TxnOp::put(self.key("written"), number.to_string(), None));
         let began = Instant::now();
         let mut backoff = Backoff::new();

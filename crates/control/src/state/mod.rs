@@ -330,6 +330,21 @@ impl Lead {
         }
     }
 
+    /// Has every lead after this one begin above `term`, durably. Nothing more can be written in this
+    /// one; it is to be resigned.
+    ///
+    /// # Errors
+    /// As of [`Lead::write`].
+    pub async fn begin_above(&self, term: u64) -> Result<(), StateError> {
+        match &self.backend {
+            Backend::File(file) => {
+                let (file, own) = (file.clone(), self.term());
+                blocking(move || file.begin_above(own, term)).await
+            }
+            Backend::Etcd(etcd) => etcd.begin_above(&self.tenure, term).await,
+        }
+    }
+
     fn take_mirror(&self) -> Option<Mirror> {
         let mirror = self.mirror.lock();
         mirror.unwrap_or_else(PoisonError::into_inner).take()

@@ -106,6 +106,25 @@ impl File {
         next().map_err(|e| self.io(&e))
     }
 
+    /// The leader of `term` has the next one begin above `floor`.
+    pub(super) fn begin_above(&self, term: u64, floor: u64) -> Result<(), StateError> {
+        let raise = || {
+            let write = self.database.begin_write()?;
+            let newest = write.open_table(META)?.get("term")?.map(|t| t.value());
+            if newest != Some(term) {
+                return Ok(false);
+            }
+            write.open_table(META)?.insert("term", floor.max(term))?;
+            write.commit()?;
+            Ok::<_, ::redb::Error>(true)
+        };
+        match raise() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StateError::Deposed),
+            Err(e) => Err(self.io(&e)),
+        }
+    }
+
     /// Reads everything. Items that make no sense are left out.
     pub(super) fn load(&self) -> Result<LoadedState, StateError> {
         self.read().map_err(|e| self.io(&e))
@@ -236,6 +255,20 @@ mod tests {
         for late in [file.write(1, &nothing), in_memory.write(1, &nothing)] {
             assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");
         }
+    }
+
+    #[test]
+    fn a_lead_can_have_the_next_begin_above_any_term() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::open(directory.path()).unwrap();
+        assert_eq!(file.next_term().unwrap(), 1);
+        file.begin_above(1, 41).unwrap();
+        let late = file.write(1, &Batch::default());
+        assert!(matches!(late, Err(StateError::Deposed)), "{late:?}");
+        assert!(matches!(file.begin_above(1, 50), Err(StateError::Deposed)));
+        assert_eq!(file.next_term().unwrap(), 42);
+        file.begin_above(42, 3).unwrap();
+        assert_eq!(file.next_term().unwrap(), 43);
     }
 
     #[test]

@@ -152,12 +152,17 @@ struct Switch {
 
 impl Switch {
     async fn connect(server: &Server, hello: Hello) -> Switch {
+        Switch::try_connect(server, hello).await.unwrap()
+    }
+
+    /// An error if the controller does not lead.
+    async fn try_connect(server: &Server, hello: Hello) -> Result<Switch, tonic::Status> {
         let mut client =
             ControlClient::connect(format!("http://{}", server.address())).await.unwrap();
         let (to, receiver) = mpsc::channel(16);
         to.send(FromSwitch { body: Some(from_switch::Body::Hello(hello)) }).await.unwrap();
-        let from = client.attach(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-        Switch { to, from, setup: None, table: None, configured: BTreeMap::new() }
+        let from = client.attach(ReceiverStream::new(receiver)).await?.into_inner();
+        Ok(Switch { to, from, setup: None, table: None, configured: BTreeMap::new() })
     }
 
     async fn attach(server: &Server, held: &[&str]) -> (Switch, Setup) {
@@ -406,6 +411,41 @@ async fn goes_on_after_a_restart() {
         switch.ack(command).await;
     }
     wait_for_items(&server, 4).await;
+    server.stop().await.unwrap();
+}
+
+/// The controller's state was lost, or put back to an earlier one, and the agents live on.
+#[tokio::test]
+async fn a_new_state_begins_above_the_terms_that_switches_have_heard_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path()).await;
+    let (other, setup) = Switch::attach(&server, &[]).await;
+    assert_eq!(setup.term, 1);
+    let heard = Hello { term: 7, ..hello(2, "heard of another") };
+    let error = Switch::connect(&server, heard.clone()).await.message().await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::Unavailable, "{error}");
+    assert!(error.message().contains("term 7"), "{error}");
+    let setup = async {
+        loop {
+            // Refused while nobody leads.
+            let Ok(mut switch) = Switch::try_connect(&server, heard.clone()).await else {
+                continue;
+            };
+            switch.holds(&[], true).await;
+            if let Ok(Some(ToSwitch { body: Some(to_switch::Body::Setup(setup)) })) =
+                switch.message().await
+            {
+                return setup;
+            }
+        }
+    };
+    let setup = tokio::time::timeout(PATIENCE, setup).await.expect("it leads again");
+    assert_eq!(setup.term, 8);
+    drop(other);
+    server.stop().await.unwrap();
+    // That is remembered.
+    let server = start(directory.path()).await;
+    assert_eq!(Switch::attach(&server, &[]).await.1.term, 9);
     server.stop().await.unwrap();
 }
 

@@ -35,6 +35,19 @@ pub enum CloseReason {
         /// Who has it.
         name: String,
     },
+    /// It has heard of this term or a later one from a controller whose state ours does not go on:
+    /// it would take no notice of what we say.
+    #[error(
+        "switch {id} has heard a controller of term {heard}, and this one leads in term {term}, with a new or an older state: it begins a term above both; try again"
+    )]
+    Outrun {
+        /// The switch.
+        id: SwitchId,
+        /// What it has heard of.
+        heard: u64,
+        /// Ours.
+        term: u64,
+    },
     /// The stream was replaced by a newer one of the same switch.
     #[error("a newer stream of this switch replaced this one")]
     Replaced,
