@@ -41,6 +41,7 @@ impl OnCore {
         who: &str,
         make: impl FnOnce(&mut Core, RequestOrigin<'_>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
+        self.shared.writes()?;
         let (result, position) = self.shared.leading(|core| {
             let at_ms = clock_ms();
             let result = make(core, RequestOrigin { who, at_ms })?;

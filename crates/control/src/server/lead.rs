@@ -27,39 +27,60 @@ pub struct Beginning {
 /// Leads whenever it may, until it is stopped.
 ///
 /// # Errors
-/// If the state cannot be used at all.
+/// If the state cannot be used at all, also when it could be before: of another format, or in use.
+/// A disk that fails once this controller led is waited for.
 pub async fn live(
     shared: Arc<SharedCore>,
     beginning: Beginning,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), StateError> {
+    let mut has_led = false;
     loop {
-        let lead = tokio::select! {
-            lead = shared.state.campaign() => lead?,
-            _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
-        };
-        let led = lead_once(&shared, &beginning, &lead, &mut stopped).await;
-        shared.end();
-        match led {
-            Ok(LeadEnd::Stopped) => {
-                lead.resign().await;
-                return Ok(());
-            }
-            Ok(LeadEnd::Outrun(heard)) => {
-                let began = lead.begin_above(heard).await;
-                lead.resign().await;
-                match began {
-                    Ok(()) | Err(StateError::Deposed) => {}
-                    Err(e) => return Err(e),
+        match live_once(&shared, &beginning, &mut stopped, &mut has_led).await {
+            Ok(LeadEnd::Stopped) => return Ok(()),
+            Ok(LeadEnd::Lost | LeadEnd::Outrun(_)) => {}
+            Err(error @ StateError::Io { .. }) if has_led => {
+                tracing::error!("cannot lead, tried again until it can: {error}");
+                let is_stopped = stopped.wait_for(|stopped| *stopped);
+                if tokio::time::timeout(RETRY_AFTER, is_stopped).await.is_ok() {
+                    return Ok(());
                 }
             }
-            Ok(LeadEnd::Lost) | Err(StateError::Deposed) => {
-                tracing::warn!(term = lead.term(), "does not lead any longer");
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// One lead, from waiting for it to its end.
+async fn live_once(
+    shared: &Arc<SharedCore>,
+    beginning: &Beginning,
+    stopped: &mut watch::Receiver<bool>,
+    has_led: &mut bool,
+) -> Result<LeadEnd, StateError> {
+    let lead = tokio::select! {
+        lead = shared.state.campaign() => lead?,
+        _ = stopped.wait_for(|stopped| *stopped) => return Ok(LeadEnd::Stopped),
+    };
+    let led = lead_once(shared, beginning, &lead, stopped).await;
+    *has_led |= *shared.term.borrow() > 0;
+    shared.end();
+    match led {
+        Ok(LeadEnd::Lost) | Err(StateError::Deposed) => {
+            tracing::warn!(term = lead.term(), "does not lead any longer");
+            Ok(LeadEnd::Lost)
+        }
+        Ok(LeadEnd::Outrun(heard)) => {
+            let began = lead.begin_above(heard).await;
+            lead.resign().await;
+            match began {
+                Ok(()) | Err(StateError::Deposed) => Ok(LeadEnd::Outrun(heard)),
+                Err(error) => Err(error),
             }
-            Err(e) => {
-                lead.resign().await;
-                return Err(e);
-            }
+        }
+        other => {
+            lead.resign().await;
+            other
         }
     }
 }
@@ -107,8 +128,9 @@ async fn lead_once(
 async fn outrun(shared: &SharedCore, term: u64) -> u64 {
     let mut heard = shared.outrun.subscribe();
     // One that a lead before this one was to begin above is below its term.
-    match heard.wait_for(|heard| *heard >= term).await {
-        Ok(heard) => *heard,
+    let heard = heard.wait_for(|heard| *heard >= term).await.map(|heard| *heard);
+    match heard {
+        Ok(heard) => heard,
         Err(_) => std::future::pending().await,
     }
 }
@@ -175,7 +197,11 @@ async fn write_changes(shared: &SharedCore, lead: &Lead) -> StateError {
             Err(StateError::Deposed) => return StateError::Deposed,
             Err(e @ StateError::Row { .. }) => return e,
             Err(e) => {
-                tracing::error!("state not written, tried again soon: {e}");
+                let reason = e.to_string();
+                let known = shared.trouble.send_replace(Some(reason.clone()));
+                if known.as_ref() != Some(&reason) {
+                    tracing::error!("state not written, tried again until it is: {reason}");
+                }
                 tokio::time::sleep(RETRY_AFTER).await;
                 shared.poke.notify_one();
             }
@@ -200,11 +226,93 @@ async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Resul
             return Ok(());
         };
         if let Err(e) = written {
-            core.put_back(Arc::unwrap_or_clone(batch));
+            let mut batch = Arc::unwrap_or_clone(batch);
+            // A file, whose disk may be full for days.
+            if let StateError::Io { .. } = e {
+                batch.compact();
+            }
+            core.put_back(batch);
             return Err(e);
         }
         core.written(position);
         shared.durable.send_replace(position);
+        if shared.trouble.send_replace(None).is_some() {
+            tracing::info!("the state is written again");
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use api::types::TenantSpec;
+    use decide::Limits;
+
+    use super::*;
+    use crate::{
+        admin::{Admin, Refusal, RefusalKind},
+        server::admin::OnCore,
+        state::{
+            Candidate, State,
+            faulty::{Fault, FaultyDisk},
+        },
+    };
+
+    /// Ends a test that hangs; nothing takes that long.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn beginning() -> Beginning {
+        let plan = Plan {
+            cluster: wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4),
+            limits: Limits::default(),
+            settings: BTreeMap::new(),
+            updates_per_s: 1000,
+            sample_shift: 0,
+            term: 0,
+        };
+        Beginning { plan, disciplines: &[], default_discipline: decide::NONE.name.into() }
+    }
+
+    async fn create(admin: &OnCore, id: u32) -> Result<(), Refusal> {
+        let spec = TenantSpec { id: Some(id), ..TenantSpec::default() };
+        let made = tokio::time::timeout(PATIENCE, admin.create_tenant("test", spec)).await;
+        made.expect("an answer").map(drop)
+    }
+
+    #[tokio::test]
+    async fn while_the_disk_is_full_changes_are_refused_and_then_they_are_made() {
+        let (directory, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::default());
+        let candidate = Candidate { name: "a".into(), url: "http://a.example:7118".into() };
+        let state = State::on(&disk, directory.path(), candidate).unwrap();
+        let shared = Arc::new(SharedCore::new(state));
+        let (stop, stopped) = watch::channel(false);
+        let living = tokio::spawn(live(shared.clone(), beginning(), stopped));
+        shared.term.subscribe().wait_for(|term| *term > 0).await.unwrap();
+        let admin = OnCore::new(shared.clone());
+        create(&admin, 1).await.unwrap();
+
+        disk.fails_by(Some(Fault::Full));
+        let (first, second) = (create(&admin, 2).await, create(&admin, 3).await);
+        let (first, second) = (first.unwrap_err(), second.unwrap_err());
+        for refusal in [&first, &second] {
+            assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
+            let text = &refusal.message;
+            assert!(text.contains("control.redb") && text.contains("make room"), "{text}");
+        }
+        assert!(first.message.contains("look then whether"), "{first}");
+        assert!(second.message.starts_with("nothing was changed"), "{second}");
+
+        disk.fails_by(None);
+        let mut trouble = shared.trouble.subscribe();
+        let over = trouble.wait_for(Option::is_none);
+        drop(tokio::time::timeout(PATIENCE, over).await.expect("it is written again"));
+        create(&admin, 4).await.unwrap();
+        let all = admin.tenants(None, 10, false).await.unwrap();
+        let ids: Vec<u32> = all.iter().map(|tenant| tenant.id).filter(|id| *id > 0).collect();
+        assert_eq!(ids, [1, 2, 4], "what was not safe is now, what was refused was not made");
+        stop.send_replace(true);
+        living.await.unwrap().unwrap();
+    }
 }

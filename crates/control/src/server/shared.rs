@@ -89,6 +89,8 @@ pub struct SharedCore {
     /// The term that a switch has heard of which takes no notice of ours: the next lead begins above
     /// it.
     pub outrun: watch::Sender<u64>,
+    /// Why the state cannot be written at the moment; none: it can, as far as is known.
+    pub trouble: watch::Sender<Option<String>>,
     /// Up to which position of the journal everything is durable.
     pub durable: watch::Sender<u64>,
 }
@@ -109,6 +111,7 @@ impl SharedCore {
             poke: Notify::new(),
             term: watch::Sender::new(0),
             outrun: watch::Sender::new(0),
+            trouble: watch::Sender::new(None),
             durable: watch::Sender::new(0),
         }
     }
@@ -127,6 +130,7 @@ impl SharedCore {
     pub fn begin(&self, core: Core, term: u64) {
         let mut inner = self.lock();
         self.durable.send_replace(core.journal().durable());
+        self.trouble.send_replace(None);
         inner.core = Some(Box::new(core));
         self.term.send_replace(term);
     }
@@ -192,20 +196,48 @@ impl SharedCore {
         Refusal::new(RefusalKind::NotLeader { url }, message)
     }
 
+    /// Whether changes may be asked for.
+    ///
+    /// # Errors
+    /// Not while the state cannot be written: what is made then may be lost.
+    pub fn writes(&self) -> Result<(), Refusal> {
+        match &*self.trouble.borrow() {
+            None => Ok(()),
+            Some(why) => Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!(
+                    "nothing was changed, for the controller's state cannot be written: {why}: make room on its disk, or mend it; the controller goes on by itself then"
+                ),
+            )),
+        }
+    }
+
     /// Waits until everything up to a position is durable.
     ///
     /// # Errors
-    /// If this controller stops leading before: the change may be there later, or not.
+    /// If this controller stops leading before, or the state cannot be written: the change may be
+    /// there later, or not.
     pub async fn until_durable(&self, position: u64) -> Result<(), Refusal> {
         let term = *self.term.borrow();
         let mut durable = self.durable.subscribe();
         let mut leading = self.term.subscribe();
+        let mut trouble = self.trouble.subscribe();
         tokio::select! {
+            biased;
             _ = durable.wait_for(|durable| *durable >= position) => Ok(()),
             _ = leading.wait_for(|now| *now != term) => Err(Refusal::new(
                 RefusalKind::Unavailable,
                 "this controller stopped leading before the change was written: look whether it was made",
             )),
+            why = async { trouble.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) } => {
+                let why = why.unwrap_or_default();
+                Err(Refusal::new(
+                    RefusalKind::Unavailable,
+                    format!(
+                        "the change is not safe, for the controller's state cannot be written: {why}: make room on its disk, or mend it, and look then whether the change was made"
+                    ),
+                ))
+            }
         }
     }
 }

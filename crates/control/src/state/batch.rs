@@ -1,6 +1,6 @@
 //! Changes that are to be remembered, and how they are cut into transactions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use decide::{ItemKey, SwitchId};
 use serde::Serialize;
@@ -66,6 +66,17 @@ impl Batch {
         self.items.extend(later.items);
     }
 
+    /// Leaves the last change of each row and item only, as one unit: for a store that writes all of
+    /// a batch or nothing, and cannot for a while. What waits then is no more than what is
+    /// remembered.
+    pub fn compact(&mut self) {
+        let mut seen = HashSet::new();
+        keep_last(&mut self.rows, |(key, _)| seen.insert(key.clone()));
+        let mut seen = HashSet::new();
+        keep_last(&mut self.items, |(switch, key, _)| seen.insert((*switch, key.clone())));
+        self.ends.clear();
+    }
+
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.items.is_empty()
@@ -116,6 +127,13 @@ impl Batch {
         done.retain(|t| !t.rows.is_empty());
         done
     }
+}
+
+/// Keeps those that are new from the end.
+fn keep_last<T>(all: &mut Vec<T>, is_new: impl FnMut(&T) -> bool) {
+    all.reverse();
+    all.retain(is_new);
+    all.reverse();
 }
 
 fn size((key, value): &(String, Option<Vec<u8>>)) -> usize {
@@ -192,6 +210,26 @@ mod tests {
         batch.put("d", &"x".repeat(ROW_MAX));
         let error = batch.check().unwrap_err().to_string();
         assert!(error.contains("\"d\""), "{error}");
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_is_no_more_than_what_is_remembered() {
+        let key = |n| ItemKey { tenant: 7, key: vec![n].into() };
+        let (mut waiting, mut whole) = (Batch::default(), Batch::default());
+        for round in 0..50_u8 {
+            let mut batch = Batch::default();
+            (0..10).for_each(|n| batch.put(format!("kept/{n}"), &round));
+            batch.delete(format!("kept/{}", round % 10));
+            batch.items = vec![(1, key(round % 3), round % 2 == 0)];
+            whole.append(batch.clone());
+            waiting.append(batch);
+            waiting.compact();
+        }
+        assert_eq!((waiting.rows.len(), waiting.items.len()), (10, 3));
+        let [mut of_all, mut of_last] = [(); 2].map(|()| crate::state::LoadedState::default());
+        of_all.apply(&whole);
+        of_last.apply(&waiting);
+        assert_eq!(of_last, of_all);
     }
 
     #[test]

@@ -17,6 +17,8 @@
 
 mod batch;
 mod etcd;
+#[cfg(test)]
+pub(crate) mod faulty;
 mod heartbeat;
 mod in_memory;
 mod leader;
@@ -198,6 +200,18 @@ impl State {
             Location::Etcd(servers) => Backend::Etcd(Arc::new(Etcd::new(servers).await?)),
         };
         Ok(State { backend, candidate, pace, leader: watch::Sender::new(None) })
+    }
+
+    /// A state on a disk that may fail.
+    #[cfg(test)]
+    pub(crate) fn on(
+        disk: &faulty::FaultyDisk,
+        directory: &std::path::Path,
+        candidate: Candidate,
+    ) -> Result<State, StateError> {
+        let file = File::open_by(directory, disk.opener())?;
+        let (backend, leader) = (Backend::File(Arc::new(file)), watch::Sender::new(None));
+        Ok(State { backend, candidate, pace: Pace::default(), leader })
     }
 
     /// Waits until this controller leads: at once with a file, with etcd when no other one does. It

@@ -1,10 +1,14 @@
 //! The state in one redb file of this machine.
+//!
+//! redb takes nothing more after one error of the disk. So the file is closed after any error, and
+//! opened anew for whatever comes next: it is as the last transaction left it that was carried out.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},
     io::ErrorKind,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use ::redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
@@ -19,9 +23,14 @@ const ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
 /// Switch id (2 bytes), tenant (4 bytes), both big endian, and the key.
 const ITEMS: TableDefinition<&[u8], ()> = TableDefinition::new("items");
 
-/// The open state file.
+/// Opens the database in a file.
+pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
+
+/// The state file.
 pub(super) struct File {
-    database: Database,
+    /// None after an error.
+    database: Mutex<Option<Database>>,
+    open: Opener,
     path: PathBuf,
 }
 
@@ -29,6 +38,11 @@ impl File {
     /// Opens `control.redb` in `directory`; both are made if they are not there. Only their owner
     /// can read what is made: it holds the tenants' secrets.
     pub(super) fn open(directory: &Path) -> Result<File, StateError> {
+        File::open_by(directory, Box::new(|path| Database::create(path)))
+    }
+
+    /// Likewise, by another way to the disk.
+    pub(super) fn open_by(directory: &Path, open: Opener) -> Result<File, StateError> {
         let path = directory.join("control.redb");
         let io = |path: &Path, e: &dyn std::fmt::Display| StateError::Io {
             path: path.into(),
@@ -44,12 +58,8 @@ impl File {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(io(&path, &e)),
             _ => {}
         }
-        let database = Database::create(&path).map_err(|e| match e {
-            DatabaseError::DatabaseAlreadyOpen => StateError::Locked(path.clone()),
-            other => io(&path, &other),
-        })?;
-        let file = File { database, path };
-        let found = file.prepare().map_err(|e| file.io(&e))?;
+        let file = File { database: Mutex::default(), open, path };
+        let found = file.with(prepare)?;
         if found != FORMAT {
             return Err(StateError::Format {
                 place: file.path.display().to_string(),
@@ -58,6 +68,49 @@ impl File {
         }
         file.close_to_others()?;
         Ok(file)
+    }
+
+    /// Does something with the database; after an error, of it or of what was done before, it is
+    /// opened anew.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<R, ::redb::Error>,
+    ) -> Result<R, StateError> {
+        let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match open.take() {
+            Some(database) => database,
+            None => self.open_anew()?,
+        };
+        match work(&database) {
+            Ok(done) => {
+                *open = Some(database);
+                Ok(done)
+            }
+            Err(error) => {
+                drop(database);
+                self.forget_pages();
+                Err(self.io(&error))
+            }
+        }
+    }
+
+    fn open_anew(&self) -> Result<Database, StateError> {
+        // Made once only: one that is gone is not to be followed by one that knows nothing.
+        std::fs::metadata(&self.path).map_err(|e| self.io(&e))?;
+        (self.open)(&self.path).map_err(|e| match e {
+            DatabaseError::DatabaseAlreadyOpen => StateError::Locked(self.path.clone()),
+            other => self.io(&other),
+        })
+    }
+
+    /// A kernel that could not write pages takes them for written. What is opened next is what lies
+    /// on the disk, not what should have.
+    fn forget_pages(&self) {
+        use rustix::fs::{Advice, fadvise};
+        let forget = |file| fadvise(&file, 0, None, Advice::DontNeed).map_err(Into::into);
+        if let Err(error) = std::fs::File::open(&self.path).and_then(forget) {
+            tracing::debug!("{}: its pages stay in memory: {error}", self.path.display());
+        }
     }
 
     /// A file that was copied here may be readable by all.
@@ -75,25 +128,10 @@ impl File {
         })
     }
 
-    /// Makes the tables, unless the file is of another format; the format that it has.
-    fn prepare(&self) -> Result<u64, ::redb::Error> {
-        let write = self.database.begin_write()?;
-        let found = write.open_table(META)?.get("format")?.map(|format| format.value());
-        if let Some(other) = found.filter(|found| *found != FORMAT) {
-            // The transaction is given up: nothing of the file changes.
-            return Ok(other);
-        }
-        write.open_table(META)?.insert("format", FORMAT)?;
-        write.open_table(ROWS)?;
-        write.open_table(ITEMS)?;
-        write.commit()?;
-        Ok(FORMAT)
-    }
-
     /// Begins a term: one more than the last, durably.
     pub(super) fn next_term(&self) -> Result<u64, StateError> {
-        let next = || {
-            let write = self.database.begin_write()?;
+        self.with(|database| {
+            let write = database.begin_write()?;
             let term = {
                 let mut meta = write.open_table(META)?;
                 let term = meta.get("term")?.map_or(0, |term| term.value()) + 1;
@@ -102,92 +140,99 @@ impl File {
             };
             write.commit()?;
             Ok(term)
-        };
-        next().map_err(|e| self.io(&e))
+        })
     }
 
     /// The leader of `term` has the next one begin above `floor`.
     pub(super) fn begin_above(&self, term: u64, floor: u64) -> Result<(), StateError> {
-        let raise = || {
-            let write = self.database.begin_write()?;
+        let began = self.with(|database| {
+            let write = database.begin_write()?;
             let newest = write.open_table(META)?.get("term")?.map(|t| t.value());
             if newest != Some(term) {
                 return Ok(false);
             }
             write.open_table(META)?.insert("term", floor.max(term))?;
             write.commit()?;
-            Ok::<_, ::redb::Error>(true)
-        };
-        match raise() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StateError::Deposed),
-            Err(e) => Err(self.io(&e)),
-        }
+            Ok(true)
+        })?;
+        began.then_some(()).ok_or(StateError::Deposed)
     }
 
     /// Reads everything. Items that make no sense are left out.
     pub(super) fn load(&self) -> Result<LoadedState, StateError> {
-        self.read().map_err(|e| self.io(&e))
-    }
-
-    fn read(&self) -> Result<LoadedState, ::redb::Error> {
-        let read = self.database.begin_read()?;
-        let mut memory = LoadedState::default();
-        for row in read.open_table(ROWS)?.iter()? {
-            let (key, value) = row?;
-            memory.rows.insert(key.value().into(), value.value().to_vec());
-        }
-        for row in read.open_table(ITEMS)?.iter()? {
-            let (bytes, _) = row?;
-            if let Some((switch, key)) = parse_item(bytes.value()) {
-                memory.items.entry(switch).or_default().insert(key);
-            }
-        }
-        Ok(memory)
+        self.with(read)
     }
 
     /// Writes a batch of the leader of `term`, and waits until it is on the disk.
     pub(super) fn write(&self, term: u64, batch: &Batch) -> Result<(), StateError> {
         batch.check()?;
-        match self.commit(term, batch) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StateError::Deposed),
-            Err(e) => Err(self.io(&e)),
-        }
+        let written = self.with(|database| commit(database, term, batch))?;
+        written.then_some(()).ok_or(StateError::Deposed)
     }
 
-    /// False if a later term has begun.
-    fn commit(&self, term: u64, batch: &Batch) -> Result<bool, ::redb::Error> {
-        let write = self.database.begin_write()?;
-        let newest = write.open_table(META)?.get("term")?.map(|t| t.value());
-        if newest != Some(term) {
-            return Ok(false);
-        }
-        {
-            let mut rows = write.open_table(ROWS)?;
-            for (key, value) in batch.rows() {
-                match value {
-                    Some(value) => rows.insert(key.as_str(), value.as_slice())?,
-                    None => rows.remove(key.as_str())?,
-                };
-            }
-            let mut items = write.open_table(ITEMS)?;
-            for (switch, key, held) in &batch.items {
-                let bytes = item_bytes(*switch, key);
-                if *held {
-                    items.insert(bytes.as_slice(), ())?;
-                } else {
-                    items.remove(bytes.as_slice())?;
-                }
-            }
-        }
-        write.commit()?;
-        Ok(true)
-    }
-
-    fn io(&self, error: &::redb::Error) -> StateError {
+    fn io(&self, error: &dyn std::fmt::Display) -> StateError {
         StateError::Io { path: self.path.clone(), reason: error.to_string() }
     }
+}
+
+/// Makes the tables, unless the file is of another format; the format that it has.
+fn prepare(database: &Database) -> Result<u64, ::redb::Error> {
+    let write = database.begin_write()?;
+    let found = write.open_table(META)?.get("format")?.map(|format| format.value());
+    if let Some(other) = found.filter(|found| *found != FORMAT) {
+        // The transaction is given up: nothing of the file changes.
+        return Ok(other);
+    }
+    write.open_table(META)?.insert("format", FORMAT)?;
+    write.open_table(ROWS)?;
+    write.open_table(ITEMS)?;
+    write.commit()?;
+    Ok(FORMAT)
+}
+
+fn read(database: &Database) -> Result<LoadedState, ::redb::Error> {
+    let read = database.begin_read()?;
+    let mut memory = LoadedState::default();
+    for row in read.open_table(ROWS)?.iter()? {
+        let (key, value) = row?;
+        memory.rows.insert(key.value().into(), value.value().to_vec());
+    }
+    for row in read.open_table(ITEMS)?.iter()? {
+        let (bytes, _) = row?;
+        if let Some((switch, key)) = parse_item(bytes.value()) {
+            memory.items.entry(switch).or_default().insert(key);
+        }
+    }
+    Ok(memory)
+}
+
+/// False if a later term has begun.
+fn commit(database: &Database, term: u64, batch: &Batch) -> Result<bool, ::redb::Error> {
+    let write = database.begin_write()?;
+    let newest = write.open_table(META)?.get("term")?.map(|t| t.value());
+    if newest != Some(term) {
+        return Ok(false);
+    }
+    {
+        let mut rows = write.open_table(ROWS)?;
+        for (key, value) in batch.rows() {
+            match value {
+                Some(value) => rows.insert(key.as_str(), value.as_slice())?,
+                None => rows.remove(key.as_str())?,
+            };
+        }
+        let mut items = write.open_table(ITEMS)?;
+        for (switch, key, held) in &batch.items {
+            let bytes = item_bytes(*switch, key);
+            if *held {
+                items.insert(bytes.as_slice(), ())?;
+            } else {
+                items.remove(bytes.as_slice())?;
+            }
+        }
+    }
+    write.commit()?;
+    Ok(true)
 }
 
 fn item_bytes(switch: SwitchId, key: &ItemKey) -> Vec<u8> {
@@ -208,7 +253,13 @@ fn parse_item(bytes: &[u8]) -> Option<(SwitchId, ItemKey)> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{super::InMemory, *};
+    use super::{
+        super::{
+            InMemory,
+            faulty::{Fault, FaultyDisk},
+        },
+        *,
+    };
 
     fn key(n: u8) -> ItemKey {
         ItemKey { tenant: 7, key: vec![n; usize::from(n) + 1].into() }
@@ -269,6 +320,36 @@ mod tests {
         assert_eq!(file.next_term().unwrap(), 42);
         file.begin_above(42, 3).unwrap();
         assert_eq!(file.next_term().unwrap(), 43);
+    }
+
+    #[test]
+    fn a_disk_that_was_full_is_written_again_once_it_has_room() {
+        let (directory, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::default());
+        let file = File::open_by(directory.path(), disk.opener()).unwrap();
+        let term = file.next_term().unwrap();
+        let rows_of = |n: u32| {
+            let mut batch = Batch::default();
+            batch.put(format!("tenant/{n}"), &n);
+            batch
+        };
+        file.write(term, &rows_of(1)).unwrap();
+        for fault in [Fault::Full, Fault::NotSynced] {
+            disk.fails_by(Some(fault));
+            for _ in 0..3 {
+                let error = file.write(term, &rows_of(2)).unwrap_err();
+                assert!(matches!(error, StateError::Io { .. }), "{error}");
+                assert!(error.to_string().contains("control.redb"), "{error}");
+            }
+            disk.fails_by(None);
+            assert_eq!(file.load().unwrap().rows["tenant/1"], b"1");
+            file.write(term, &rows_of(3)).unwrap();
+        }
+        let remembered = file.load().unwrap().rows;
+        assert_eq!(remembered["tenant/3"], b"3");
+        drop(file);
+        let file = File::open(directory.path()).unwrap();
+        assert_eq!(file.load().unwrap().rows, remembered);
+        assert_eq!(file.next_term().unwrap(), term + 1);
     }
 
     #[test]
