@@ -4,17 +4,18 @@ use std::{
     fs::Metadata,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use super::{Caller, TokenError, Tokens};
+use super::{Pass, TokenError, Tokens};
 
 /// How often the file is looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Who gets in. A token file that changes is in force about a second later; while it cannot be
-/// used, the last good one stays. Streams that are open go on.
+/// used, the last good one stays. Connections end on which a token was shown that is not in it any
+/// more, or allows something else.
 #[derive(Debug)]
 pub struct Access {
     tokens: Option<Mutex<WatchedTokens>>,
@@ -26,6 +27,8 @@ struct WatchedTokens {
     tokens: Tokens,
     stamp: Stamp,
     looked: Instant,
+    /// How often the file was read.
+    revision: u64,
 }
 
 /// What changes when a file does: inode, length, time of the last change.
@@ -55,6 +58,7 @@ impl Access {
             tokens,
             stamp: Stamp::of(&metadata),
             looked: Instant::now(),
+            revision: 0,
         };
         Ok(Access { tokens: Some(Mutex::new(watched)) })
     }
@@ -65,13 +69,28 @@ impl Access {
     }
 
     /// Whose token this is.
-    pub fn find(&self, token: &str) -> Option<Caller> {
-        let mut watched: MutexGuard<'_, WatchedTokens> =
-            self.tokens.as_ref()?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pub fn find(&self, token: &str) -> Option<Pass> {
+        self.watched()?.tokens.find(token)
+    }
+
+    /// Whether whoever showed this one's token may still be here.
+    pub fn admits(&self, pass: &Pass) -> bool {
+        self.watched().is_none_or(|watched| watched.tokens.admit(pass))
+    }
+
+    /// Another number once the tokens may be others.
+    pub fn revision(&self) -> u64 {
+        self.watched().map_or(0, |watched| watched.revision)
+    }
+
+    /// The tokens, as of a second ago or later; none: there are no tokens.
+    fn watched(&self) -> Option<MutexGuard<'_, WatchedTokens>> {
+        let watched = self.tokens.as_ref()?.lock();
+        let mut watched = watched.unwrap_or_else(PoisonError::into_inner);
         if watched.looked.elapsed() >= LOOK_EVERY {
             watched.look();
         }
-        watched.tokens.find(token)
+        Some(watched)
     }
 }
 
@@ -85,6 +104,7 @@ impl WatchedTokens {
         match Tokens::read(&self.path) {
             Ok((tokens, metadata)) => {
                 (self.tokens, self.stamp) = (tokens, Stamp::of(&metadata));
+                self.revision += 1;
                 tracing::info!(file = %self.path.display(), "tokens read again");
             }
             Err(error) => {

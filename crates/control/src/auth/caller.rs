@@ -10,6 +10,16 @@ pub struct Caller {
     role: Role,
 }
 
+/// A token that was found good, without the token: who showed it is still as good as long as
+/// [`Access::admits`](super::Access::admits) it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Whose it is.
+    pub caller: Caller,
+    /// BLAKE3 of the token.
+    pub(super) hash: [u8; 32],
+}
+
 impl Caller {
     /// Who has a token of this name and role.
     pub fn new(name: String, role: Role) -> Caller {

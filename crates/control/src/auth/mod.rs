@@ -8,8 +8,8 @@ mod grpc;
 mod role;
 mod tokens;
 
-pub use access::Access;
-pub use caller::Caller;
+pub use access::{Access, LOOK_EVERY};
+pub use caller::{Caller, Pass};
 pub use grpc::Call;
 pub use role::Role;
 pub use tokens::{NewToken, TokenError, Tokens, make};

@@ -26,7 +26,7 @@ use api::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Caller, Role};
+use super::{Caller, Pass, Role};
 
 /// Longest token file in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -132,7 +132,7 @@ impl Tokens {
 
     /// Whose token this is. Looks at all of them, whichever fits, and compares hashes in
     /// constant time.
-    pub fn find(&self, token: &str) -> Option<Caller> {
+    pub fn find(&self, token: &str) -> Option<Pass> {
         let hash = *blake3::hash(token.as_bytes()).as_bytes();
         let mut found = None;
         for (known, caller) in &self.known {
@@ -140,7 +140,12 @@ impl Tokens {
                 found = Some(caller);
             }
         }
-        found.cloned()
+        found.map(|caller| Pass { caller: caller.clone(), hash })
+    }
+
+    /// Whether this one's token is among them, and allows the same.
+    pub(super) fn admit(&self, pass: &Pass) -> bool {
+        self.known.iter().any(|(hash, caller)| *hash == pass.hash && *caller == pass.caller)
     }
 }
 
@@ -232,7 +237,7 @@ mod tests {
         for role in roles {
             let made = make("it", role).unwrap();
             let tokens = Tokens::parse(&made.entry).unwrap();
-            assert_eq!(tokens.find(&made.token).unwrap().role(), role);
+            assert_eq!(tokens.find(&made.token).unwrap().caller.role(), role);
             assert!(tokens.find(&made.token[1..]).is_none());
             assert!(!made.entry.contains(&made.token));
         }

@@ -13,7 +13,7 @@ use axum::{
 
 use super::reply::{error, redirect};
 use crate::{
-    auth::{Access, Call, Caller},
+    auth::{Access, Call, Caller, Pass},
     serve::Introduction,
 };
 
@@ -28,19 +28,20 @@ pub async fn layer(
     next: Next,
 ) -> Response {
     let grpc = Call::of(request.uri().path());
-    let caller = match identify(&access, &request) {
-        Ok(caller) => caller,
+    let pass = match identify(&access, &request) {
+        Ok(pass) => pass,
         Err(_) if request.uri().path() == OPEN => return next.run(request).await,
         Err((status, line)) if grpc.is_none() => return error(status, &line),
         Err((_, line)) => return grpc_error(tonic::Status::unauthenticated(line)),
     };
+    let caller = pass.as_ref().map_or_else(Caller::anonymous, |pass| pass.caller.clone());
     if let Some(call) = grpc
         && let Err(line) = call.allowed(&caller)
     {
         return grpc_error(tonic::Status::permission_denied(line));
     }
     if let Some(introduction) = request.extensions().get::<Introduction>() {
-        introduction.known(caller.tenant());
+        introduction.known(pass.as_ref());
     }
     request.extensions_mut().insert(caller);
     let asked = request.uri().clone();
@@ -51,7 +52,8 @@ fn grpc_error(status: tonic::Status) -> Response {
     status.into_http::<axum::body::Body>().into_response()
 }
 
-fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, String)> {
+/// The token that was shown; none where none is needed.
+fn identify(access: &Access, request: &Request) -> Result<Option<Pass>, (StatusCode, String)> {
     let headers = request.headers();
     if access.is_open() {
         // Whoever reaches the port may do everything, so a page in a browser on this machine must
@@ -72,7 +74,7 @@ fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, S
                 one_line(host)
             ));
         }
-        return Ok(Caller::anonymous());
+        return Ok(None);
     }
     let unauthorized = |line: &str| (StatusCode::UNAUTHORIZED, line.to_string());
     let value = headers.get(header::AUTHORIZATION).ok_or_else(|| {
@@ -87,7 +89,8 @@ fn identify(access: &Access, request: &Request) -> Result<Caller, (StatusCode, S
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim())
         .ok_or_else(|| unauthorized("expected Authorization: Bearer TOKEN"))?;
-    access.find(token).ok_or_else(|| unauthorized("this token is not known here"))
+    let pass = access.find(token);
+    pass.map(Some).ok_or_else(|| unauthorized("this token is not known here"))
 }
 
 /// Whether no web page can have this name (with or without a port): an address, or a name of

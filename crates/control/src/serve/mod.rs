@@ -28,7 +28,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    task::{AbortHandle, JoinHandle, JoinSet},
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
@@ -64,8 +64,8 @@ pub struct Listen {
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
     pub insecure: bool,
-    /// Most connections at a time of those who showed a token; more are closed. Of one tenant's a
-    /// sixteenth.
+    /// Most connections at a time of those who showed a token; more are closed. All tenants have half
+    /// of them, and one a sixteenth.
     pub connections_max: usize,
     /// How long a connection may take until somebody has shown a token on it.
     pub stranger_for: Duration,
@@ -161,12 +161,14 @@ impl RunningServer {
         let listener = TcpListener::bind(listen.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (stop, stopped) = watch::channel(false);
+        let access = Arc::new(access);
         let server = Acceptor {
             listener,
             tls,
-            app: app(Arc::new(access)),
+            app: app(access.clone()),
+            access,
             strangers: Strangers::default(),
-            places: Arc::new(Places::new(listen.connections_max)),
+            places: Places::new(listen.connections_max),
             stranger_for: listen.stranger_for,
             stopped,
         };
@@ -189,8 +191,9 @@ struct Acceptor {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     app: Router,
+    access: Arc<Access>,
     strangers: Strangers,
-    places: Arc<Places>,
+    places: Places,
     stranger_for: Duration,
     stopped: watch::Receiver<bool>,
 }
@@ -207,7 +210,7 @@ impl Acceptor {
                 (stream, from) = self.accept() => {
                     let (enter, entered) = oneshot::channel();
                     let served = connections.spawn(self.serve(stream, entered));
-                    let _ = enter.send(self.strangers.enter(from, served));
+                    let _ = enter.send((self.strangers.enter(from, served.clone()), served));
                 }
             }
         }
@@ -233,18 +236,20 @@ impl Acceptor {
         }
     }
 
-    /// Serves a connection to its end, if it has a stranger's place and becomes known in time.
+    /// Serves a connection to its end, if it has a stranger's place and becomes known in time, or
+    /// until a token that was shown on it is good no more.
     fn serve(
         &self,
         stream: TcpStream,
-        entered: oneshot::Receiver<strangers::Place>,
+        entered: oneshot::Receiver<(strangers::Place, AbortHandle)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (tls, stopped) = (self.tls.clone(), self.stopped.clone());
         let introduction = Introduction::default();
         let app = self.app.clone().layer(Extension(introduction.clone()));
         let (places, stranger_for) = (self.places.clone(), self.stranger_for);
+        let access = self.access.clone();
         async move {
-            let Ok(stranger) = entered.await else {
+            let Ok((stranger, abort)) = entered.await else {
                 return;
             };
             let mut served = pin!(async {
@@ -260,8 +265,13 @@ impl Acceptor {
                 }
             };
             drop(stranger);
-            match (places.take(tenant), tenant) {
-                (Some(_place), _) => served.await,
+            match (places.take(tenant, abort), tenant) {
+                (Some(_place), _) => tokio::select! {
+                    () = &mut served => {}
+                    () = introduction.revoked(&access) => {
+                        tracing::info!("a connection was closed: its token was revoked");
+                    }
+                },
                 (None, Some(id)) => {
                     tracing::debug!("a connection was closed: there are too many of tenant {id}");
                 }

@@ -12,32 +12,60 @@ use std::{
 
 use tokio::{sync::watch, task::AbortHandle};
 
+use crate::auth::{Access, LOOK_EVERY, Pass};
+
 /// Most of them.
 const STRANGERS_MAX: usize = 256;
 /// Most of them from one address.
 const FROM_ONE_MAX: usize = 32;
 
-/// Goes with the requests of a connection: whoever finds a token good says so with it, and of which
-/// tenant it is, if of any. By default nobody has.
+/// Goes with the requests of a connection: whoever finds a token good says so with it. By default
+/// nobody has.
 #[derive(Clone, Debug, Default)]
-pub struct Introduction(watch::Sender<Option<Option<u32>>>);
+pub struct Introduction(watch::Sender<Shown>);
+
+/// What was shown on a connection.
+#[derive(Debug, Default)]
+struct Shown {
+    /// The tenant of the first who may be here; the inner none: of no tenant.
+    first: Option<Option<u32>>,
+    /// The tokens, each once.
+    passes: Vec<Pass>,
+}
 
 impl Introduction {
-    /// Somebody who may be here has shown a token, of this tenant or of none. The first one counts.
-    pub fn known(&self, tenant: Option<u32>) {
-        self.0.send_if_modified(|known| {
-            let is_first = known.is_none();
-            known.get_or_insert(tenant);
+    /// Somebody who may be here has shown this token; none: no token is needed.
+    pub fn known(&self, pass: Option<&Pass>) {
+        self.0.send_if_modified(|shown| {
+            let is_first = shown.first.is_none();
+            shown.first.get_or_insert(pass.and_then(|pass| pass.caller.tenant()));
+            if let Some(pass) = pass.filter(|pass| !shown.passes.contains(pass)) {
+                shown.passes.push(pass.clone());
+            }
             is_first
         });
     }
 
-    /// Waits for that; whose it was.
+    /// Waits until somebody has; of which tenant, if of any. The first one counts.
     pub async fn done(&self) -> Option<u32> {
         let mut known = self.0.subscribe();
         // An error would mean that the sender is gone, but it is ours.
-        let known = known.wait_for(Option::is_some).await;
-        known.ok().and_then(|known| known.flatten())
+        let known = known.wait_for(|shown| shown.first.is_some()).await;
+        known.ok().and_then(|shown| shown.first.flatten())
+    }
+
+    /// Waits until one of the tokens is good no more.
+    pub async fn revoked(&self, access: &Access) {
+        let mut checked = (0, 0);
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let shown = self.0.borrow();
+            let now = (access.revision(), shown.passes.len());
+            if now != checked && !shown.passes.iter().all(|pass| access.admits(pass)) {
+                return;
+            }
+            checked = now;
+        }
     }
 }
 

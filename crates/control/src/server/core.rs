@@ -479,7 +479,7 @@ impl Core {
             self.tenant_changed(changed);
         }
         if let Some((what, detail)) = change.entry {
-            self.note(asked, what, detail);
+            self.note_of(change.own.then_some(id), asked, what, detail);
         }
         left
     }
@@ -496,7 +496,13 @@ impl Core {
 
     /// Adds to the audit log.
     fn note(&mut self, asked: RequestOrigin<'_>, what: &str, detail: String) {
-        let entry = Entry { at_ms: asked.at_ms, who: asked.who.into(), what: what.into(), detail };
+        self.note_of(None, asked, what, detail);
+    }
+
+    /// Likewise; `own` is the tenant that asked for itself.
+    fn note_of(&mut self, own: Option<u32>, asked: RequestOrigin<'_>, what: &str, detail: String) {
+        let (at_ms, who) = (asked.at_ms, asked.who.into());
+        let entry = Entry { at_ms, who, what: what.into(), detail, own };
         self.audit.add(&mut self.journal, entry);
     }
 

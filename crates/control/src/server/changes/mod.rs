@@ -38,6 +38,8 @@ pub struct Change {
     pub leaving: LeavingPages,
     /// Its discipline is another one, or it goes: what was configured for it does not count.
     pub forgotten: bool,
+    /// The tenant asks for it itself, or it follows from what it asked for.
+    pub own: bool,
     /// For the audit log: what is done, and how; none: nothing that anybody asked for.
     pub entry: Option<(&'static str, String)>,
 }
@@ -64,6 +66,7 @@ impl Change {
             guaranteed: None,
             leaving: LeavingPages::Nothing,
             forgotten: false,
+            own: false,
             entry: Some((what, detail)),
         }
     }

@@ -63,7 +63,7 @@ pub fn ask(
         });
     }
     let detail = format!("tenant {id}: {pages} more, quota {}", tenant.terms.quota);
-    Ok(Change { guaranteed: Some(guaranteed), ..Change::of(tenant, "pages.ask", detail) })
+    Ok(Change { guaranteed: Some(guaranteed), own, ..Change::of(tenant, "pages.ask", detail) })
 }
 
 /// Takes guaranteed pages back; see [`crate::admin::Admin::return_pages`]. `own`: the tenant gives
@@ -115,6 +115,7 @@ pub fn give_back(
             Some(_) => LeavingPages::Excess,
             None => LeavingPages::These(returned.pages.clone()),
         },
+        own,
         ..Change::of(tenant, "pages.return", detail)
     })
 }
@@ -164,7 +165,8 @@ pub fn lapse(view: &View<'_>, clock_s: u64) -> Vec<Change> {
         let gone = before.terms.quota - tenant.terms.quota;
         let guaranteed = view.memory.place_fewer(&tenant, &[], &view.around);
         let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
-        let change = Change::of(tenant, "pages.ended", detail);
+        // Whoever asked for a time: a tenant may, again and again.
+        let change = Change { own: true, ..Change::of(tenant, "pages.ended", detail) };
         changes.push(match gone {
             0 => Change { entry: None, ..change },
             _ => Change { guaranteed: Some(guaranteed), ..change },

@@ -161,6 +161,7 @@ pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
         guaranteed: None,
         leaving: LeavingPages::All,
         forgotten: true,
+        own: false,
         entry: Some(("tenant.remove", format!("tenant {id}"))),
     })
 }

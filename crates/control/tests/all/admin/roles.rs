@@ -187,6 +187,42 @@ async fn who_has_no_token_has_no_time_to_stay() {
     site.serving.stop().await;
 }
 
+/// What goes over it, secrets above all, is no longer for whoever has the token.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_ends_with_its_token_and_others_go_on() {
+    let file = TokenFile::new();
+    let listen = Listen { tokens: Some(file.path()), ..Listen::on(loopback()) };
+    let site = Site::start(&listen).await;
+    let with = async |name: &str| {
+        let mut stream = TcpStream::connect(site.serving.address()).await.unwrap();
+        ask(&mut stream, &file.of(name)).await;
+        stream
+    };
+    let (mut revoked, mut good) = (with("switch").await, with("viewer").await);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let is_other = |entry: &&str| !entry.contains("name = \"switch\"");
+    let left: Vec<&str> = text.split("[[token]]").filter(is_other).collect();
+    std::fs::write(file.path(), left.join("[[token]]")).unwrap();
+    ends(&mut revoked).await;
+    ask(&mut good, &file.of("viewer")).await;
+    drop(good);
+    site.serving.stop().await;
+}
+
+/// A request on a connection that stays open, and its answer.
+async fn ask(stream: &mut TcpStream, token: &str) {
+    let head =
+        format!("GET /v1/tenants HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut answer, mut bytes) = (String::new(), [0; 4096]);
+    while !answer.contains("\r\n\r\n") || !answer.ends_with(['}', ']']) {
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut bytes)).await;
+        let read = read.expect("an answer in time").unwrap();
+        assert!(read > 0, "{answer}");
+        answer += std::str::from_utf8(&bytes[..read]).unwrap();
+    }
+}
+
 /// Waits until the other side has closed it; nothing may come before.
 async fn ends(stream: &mut TcpStream) {
     let mut bytes = [0; 16];
