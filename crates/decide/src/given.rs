@@ -19,6 +19,19 @@ impl Registration {
         taken(self.options, |option| given.get(option.name))
     }
 
+    /// The first option that is to stay while a tenant has items, and has another number after a
+    /// change of what is given.
+    pub fn changes_fixed(
+        &self,
+        before: &BTreeMap<String, u32>,
+        after: &BTreeMap<String, u32>,
+    ) -> Option<&'static str> {
+        let (before, after) = (self.tenant_options(before), self.tenant_options(after));
+        let mut all = self.options.iter().enumerate();
+        let changed = all.find(|(at, option)| option.fixed && before[*at] != after[*at]);
+        changed.map(|(_, option)| option.name)
+    }
+
     /// Checks that each of these is an option of its tenants, and its number one that it can be.
     ///
     /// # Errors
@@ -81,8 +94,7 @@ mod tests {
     use super::*;
     use crate::NONE;
 
-    const SPEED: Setting =
-        Setting { name: "speed", about: "how fast", usual: 5, least: 1, most: 9 };
+    const SPEED: Setting = Setting::new("speed", "how fast", 5, 1, 9);
     const FAST: Registration = Registration {
         name: "fast",
         settings: &[SPEED, Setting { name: "depth", ..SPEED }],
@@ -112,6 +124,17 @@ mod tests {
         assert_eq!(error, "option depth: expected one of speed");
         let error = check(&FAST, &[("speed", 5)]).unwrap_err();
         assert_eq!(error, "option speed: tenants of fast have none");
+    }
+
+    #[test]
+    fn a_fixed_option_changes_with_its_number_not_with_who_names_it() {
+        const DEEP: Registration =
+            Registration { options: &[SPEED, Setting { name: "depth", ..SPEED.fixed() }], ..NONE };
+        let changes = |before: &[_], after: &[_]| DEEP.changes_fixed(&given(before), &given(after));
+        assert_eq!(changes(&[("speed", 2)], &[("speed", 3)]), None);
+        assert_eq!(changes(&[], &[("depth", 5)]), None, "it is the usual number");
+        assert_eq!(changes(&[("depth", 4)], &[]), Some("depth"));
+        assert_eq!(changes(&[], &[("depth", 4)]), Some("depth"));
     }
 
     #[test]

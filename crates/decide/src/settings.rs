@@ -18,6 +18,8 @@ pub struct Setting {
     pub least: u32,
     /// The most.
     pub most: u32,
+    /// An option that stays as it is while its tenant has items, for they were made by it.
+    pub fixed: bool,
 }
 
 impl Setting {
@@ -29,7 +31,14 @@ impl Setting {
         least: u32,
         most: u32,
     ) -> Setting {
-        Setting { name, about, usual, least, most }
+        Setting { name, about, usual, least, most, fixed: false }
+    }
+
+    /// Likewise, of a tenant that has no items.
+    #[must_use]
+    pub const fn fixed(mut self) -> Setting {
+        self.fixed = true;
+        self
     }
 
     /// Checks that the setting, which is called `name`, can be this number.

@@ -10,20 +10,20 @@ use hot::{Caches, Permit, beside_probation};
 
 /// The longest items that are cached, for comparison with switches that hold no longer ones.
 pub const SETTINGS: &[Setting] = &[
-    Setting {
-        name: "longest_key",
-        about: "bytes of the longest key that is cached; 0: as long as any",
-        usual: 0,
-        least: 0,
-        most: u8::MAX as u32,
-    },
-    Setting {
-        name: "longest_value",
-        about: "bytes of the longest value that is cached; 0: as long as a packet holds",
-        usual: 0,
-        least: 0,
-        most: u16::MAX as u32,
-    },
+    Setting::new(
+        "longest_key",
+        "bytes of the longest key that is cached; 0: as long as any",
+        0,
+        0,
+        u8::MAX as u32,
+    ),
+    Setting::new(
+        "longest_value",
+        "bytes of the longest value that is cached; 0: as long as a packet holds",
+        0,
+        0,
+        u16::MAX as u32,
+    ),
 ];
 
 /// Makes a controller within these limits.

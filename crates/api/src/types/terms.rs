@@ -145,7 +145,8 @@ terms! {
     /// Write-back: switches may answer writes of hot keys, and the stores have them so many
     /// milliseconds later at most, 10 to 60000; 0: stores answer every write.
     write_back_ms: u32 = 0;
-    /// Options of its discipline, by name, all of them; the usual numbers where nothing is said.
+    /// Options of its discipline, by name; the usual numbers where nothing is said. A change sets
+    /// those that it names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     options: BTreeMap<String, u32> = BTreeMap::new();
 }

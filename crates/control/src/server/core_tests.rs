@@ -13,7 +13,9 @@ use api::{
     },
     types::{PageRequest, ReturnPages, TenantChange, TenantSpec},
 };
-use decide::{Action, Discipline, Items, Limits, Registration, Room, Runs, Stores, WindowEnd};
+use decide::{
+    Action, Discipline, Items, Limits, Registration, Room, Runs, Setting, Stores, WindowEnd,
+};
 use wire::Secret;
 
 use super::*;
@@ -58,7 +60,15 @@ impl Discipline for WantingDiscipline {
 }
 
 const TEST: Registration = Registration { name: "test", ..decide::NONE };
-const TRUTH: Registration = Registration { name: "truth", items: Items::Truth, ..decide::NONE };
+const TRUTH: Registration = Registration {
+    name: "truth",
+    items: Items::Truth,
+    options: &[
+        Setting::new("depth", "of its items", 2, 0, 4).fixed(),
+        Setting::new("width", "of what it does", 1, 1, 9),
+    ],
+    ..decide::NONE
+};
 const EVERYWHERE: Registration =
     Registration { name: "everywhere", runs: Runs::Everywhere, ..decide::NONE };
 
@@ -672,6 +682,38 @@ fn pages_with_items_that_are_nowhere_else_are_not_taken() {
     removed.unwrap();
     stage.settle();
     assert_eq!(stage.pages(), [(2, 8)].into());
+}
+
+#[test]
+fn options_that_a_change_does_not_name_stay_and_those_of_items_with_their_items() {
+    let mut stage = Stage::new(8);
+    let spec = TenantSpec {
+        options: [("depth".into(), 3), ("width".into(), 5)].into(),
+        ..of(1, "truth", 4)
+    };
+    stage.create_as(spec).unwrap();
+    stage.settle();
+    let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
+    stage.window_ends(1, &all[..1]);
+    let option = |name: &str, number| TenantChange {
+        options: Some([(name.into(), number)].into()),
+        ..TenantChange::default()
+    };
+    let options = |stage: &Stage| stage.core.tenants.get(1).unwrap().terms.options.clone();
+    let are = |depth, width| BTreeMap::from([("depth".into(), depth), ("width".into(), width)]);
+    stage.change(1, option("width", 7)).unwrap();
+    assert_eq!(options(&stage), are(3, 7));
+    // Items were made with three; a member that joins would make four of them.
+    for other in [2, 4] {
+        let refused = stage.change(1, option("depth", other)).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Conflict);
+        let says = "option depth stays as it is while there are items";
+        assert!(refused.message.contains(says), "{refused}");
+    }
+    stage.change(1, option("depth", 3)).unwrap();
+    stage.window_ends(1, &[]);
+    stage.change(1, option("depth", 4)).unwrap();
+    assert_eq!(options(&stage), are(4, 7));
 }
 
 #[test]

@@ -133,7 +133,7 @@ struct TermOptions {
     /// most, 10ms to 60s; 0: off.
     #[arg(long, value_name = "TIME", value_parser = write_back)]
     write_back: Option<u32>,
-    /// An option of its discipline; repeat for several. Given once, the others are as usual.
+    /// An option of its discipline; repeat for several. Those that are not named stay as they are.
     #[arg(long, value_name = "NAME=N", value_parser = option)]
     option: Vec<(String, u32)>,
 }

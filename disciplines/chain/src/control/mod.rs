@@ -50,7 +50,8 @@ pub const OPTIONS: &[Setting] = &[
         2,
         0,
         4,
-    ),
+    )
+    .fixed(),
     Setting::new(
         "snapshot",
         "seconds after which what was written is kept outside of the switches too; 0: never",

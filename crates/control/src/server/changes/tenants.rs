@@ -84,8 +84,9 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     }
     check(view, &after)?;
     let new_discipline = after.terms.discipline != before.terms.discipline;
-    if new_discipline {
-        check_may_leave(view, id)?;
+    match new_discipline {
+        true => check_may_leave(view, id)?,
+        false => check_fixed(view, before, &after)?,
     }
     let mut after = after;
     if after.terms.quota < before.terms.quota {
@@ -116,13 +117,36 @@ fn changed(before: &Tenant, mut change: TenantChange) -> Tenant {
     if change.quota.is_some() {
         tenant.given = None;
     }
-    // Another discipline's options mean something else.
     let named = change.discipline.as_ref();
     if named.is_some_and(|named| *named != before.terms.discipline) {
+        // Another discipline's options mean something else.
         change.options.get_or_insert_default();
+    } else if let Some(options) = &mut change.options {
+        let mut all = before.terms.options.clone();
+        all.append(options);
+        *options = all;
     }
     tenant.terms = tenant.terms.changed_by(change);
     tenant
+}
+
+/// Refuses to change an option by which the tenant's items were made: those that are made later
+/// would not go with them.
+fn check_fixed(view: &View<'_>, before: &Tenant, after: &Tenant) -> Result<(), Refusal> {
+    let disciplines = view.around.disciplines;
+    let (id, discipline) = (after.id, disciplines.named(after.terms.discipline()));
+    let (before, after) = (&before.terms.options, &after.terms.options);
+    let Some(name) = discipline.and_then(|d| d.changes_fixed(before, after)) else {
+        return Ok(());
+    };
+    let occupied = view.memory.occupied(id, &view.around).len();
+    if occupied == 0 {
+        return Ok(());
+    }
+    Err(conflict(format!(
+        "tenant {id}: option {name} stays as it is while there are items, which were made by it, and {occupied} pages may hold \
+         some: remove its items first, or make another tenant with --option {name}"
+    )))
 }
 
 /// Refuses to take everything from a tenant whose items are nowhere else.
