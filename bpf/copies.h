@@ -131,7 +131,7 @@ INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
 
 /*
  * CONTINUE: the item's value stands in the packet, the answer's header in `work`, to be sent by
- * `send_back` with these two. The copy is checked after it was made, before the packet becomes the
+ * `answer_read` with these two. The copy is checked after it was made, before the packet becomes the
  * reply; otherwise the read was sent on.
  */
 INLINE int load_answer(struct xdp_md *ctx, struct work *work, const struct config *config,
@@ -174,7 +174,7 @@ INLINE int answer_from_cells(struct xdp_md *ctx, struct work *work, const struct
 	if (verdict != CONTINUE)
 		return verdict;
 	count(COUNT_hit);
-	return send_back(ctx, work, payload_len, value_sum);
+	return answer_read(ctx, work, payload_len, value_sum);
 }
 
 /* Rule 2: invalid here first, then on to the store with the epoch that proves it. */

@@ -114,18 +114,22 @@ INLINE void cut_frame(struct xdp_md *ctx, __u32 len)
 /*
  * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go
  * with it; cut to `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has
- * it. `back`: addresses and ports are swapped, or else stay. False where there are no such headers.
+ * it. `back`: addresses and ports are swapped, or else stay. `counted`: the checksum is the
+ * request's, counted on (`answer_checksum`), if that has one; else it is made anew, of what is
+ * known to have arrived whole. False where there are no such headers.
  */
-INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_len,
-			   __u32 value_sum, const bool back)
+INLINE bool write_over(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum,
+		       const bool back, const bool counted)
 {
-	__u16 udp_len = sizeof(struct udphdr) + payload_len;
+	__u16 check = 0, udp_len = sizeof(struct udphdr) + payload_len;
 	struct ethhdr *eth = eth_of(ctx);
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
 	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	if (!eth || !udp || !kv)
 		return false;
 	sign(work);
+	if (counted)
+		check = answer_checksum(ctx, work, udp, kv, bpf_htons(udp_len), value_sum);
 	*kv = work->header;
 	if (back)
 		swap_macs(eth);
@@ -151,10 +155,28 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
 		udp->source = port;
 	}
 	udp->len = bpf_htons(udp_len);
-	if (!write_checksum(ctx, work, udp, value_sum))
+	if (check)
+		udp->check = check;
+	else if (!write_checksum(ctx, work, udp, value_sum))
 		return false;
 	cut_frame(ctx, work->kv + payload_len);
 	return true;
+}
+
+/* Likewise, with a checksum that is made anew. */
+INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_len,
+			   __u32 value_sum, const bool back)
+{
+	return write_over(ctx, work, payload_len, value_sum, back, false);
+}
+
+/*
+ * Sends a read back as its answer. What flipped in the read on its way shows at the client: nothing
+ * of it but the header's tag, where there is one, was looked at.
+ */
+INLINE int answer_read(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
+{
+	return write_over(ctx, work, payload_len, value_sum, true, true) ? XDP_TX : XDP_DROP;
 }
 
 /* Sends the packet back to where it came from. */

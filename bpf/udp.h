@@ -145,6 +145,29 @@ INLINE void carry_checksum(struct xdp_md *ctx, struct work *work, struct udphdr 
 }
 
 /*
+ * The checksum of the answer to a request that has nothing but zeros behind its key: the request's
+ * own, counted on, so that a bit that flipped on its way still shows. `work->header` comes in the
+ * place of `old`, of which an answer changes what stands behind KV_SHARED_LEN, and a value of that
+ * sum behind the key; addresses and ports change places. 0: the request has none to count on.
+ */
+INLINE __u16 answer_checksum(struct xdp_md *ctx, const struct work *work, const struct udphdr *udp,
+			     const struct kv_header *old, __be16 udp_len, __u32 value_sum)
+{
+	const __u32 shared = KV_SHARED_LEN / 8, all = KV_HEADER_LEN / 8;
+	__u64 pseudo;
+	if (!udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &pseudo) ||
+	    unlikely(is_unfinished(udp, pseudo)))
+		return 0;
+	__u64 sum = SUM_ZERO + (__u16)~udp->check + sum_behind_key(work, value_sum);
+	sum += sum_words((const __u64 *)&work->header + shared, all - shared);
+	sum -= sum_words((const __u64 *)old + shared, all - shared);
+	/* It stands in the pseudo header too. */
+	sum += 2 * (__u64)udp_len;
+	sum -= 2 * (__u64)udp->len;
+	return checksum_of(sum) ?: 0xffff;
+}
+
+/*
  * Whether the datagram is as it was sent: `work->header` and key as they came in, a value of that
  * sum, and zeros behind it. Not for one without a checksum.
  */
@@ -161,4 +184,14 @@ OUTLINE int is_intact(struct xdp_md *ctx, struct work *work, __u32 value_sum)
 	sum += (__u32)udp->source + udp->dest + udp->len + udp->check;
 	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
 	return fold(sum + sum_behind_key(work, value_sum)) == 0xffff;
+}
+
+/*
+ * Whether a request with nothing but zeros behind its key is not as it was sent, as far as can be
+ * known: over IPv4 it may have no checksum.
+ */
+INLINE bool is_spoiled(struct xdp_md *ctx, struct work *work)
+{
+	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
+	return udp && udp->check && !is_intact(ctx, work, 0);
 }

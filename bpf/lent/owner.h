@@ -49,13 +49,13 @@ INLINE int lent_read(struct xdp_md *ctx, struct work *work, const struct config 
 	case KEPT_LOADED:
 		make_answer(work, config, value.len, value.version, 0);
 		count(COUNT_lent_read);
-		return send_back(ctx, work, KV_HEADER_LEN + work->key_len + value.len, value.sum);
+		return answer_read(ctx, work, KV_HEADER_LEN + work->key_len + value.len, value.sum);
 	case KEPT_NO_ROOM:
 		make_answer(work, config, 0, 0, 0);
 		work->header.flags |= STATUS_NEED_PADDING;
 		work->header.total = bpf_htonl(value.len);
 		count(COUNT_lent_padding);
-		return send_back_bare(ctx, work);
+		return answer_read(ctx, work, KV_HEADER_LEN + work->key_len, 0);
 	default: /* the client asks again */
 		return ends(COUNT_drop_lent_busy, XDP_DROP);
 	}

@@ -27,6 +27,7 @@ enum fate {
 	READ_OVERFLOWS,
 	READ_WAITS,
 	READ_WAKES,
+	READ_SPOILED,
 	READ_ALONE, /* nothing goes round by the port that it came by */
 };
 
@@ -64,6 +65,9 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	enum fate fate = READ_OVERFLOWS;
 	if (work->op == OP_READ_REQUEST && !find_pair(ctx->ingress_ifindex, *place))
 		return READ_ALONE;
+	/* Its answer is made of another packet, and nobody would see what flipped in this one. */
+	if (work->op == OP_READ_REQUEST && is_spoiled(ctx, work))
+		return READ_SPOILED;
 	if (!orbit || !lock_orbit(orbit))
 		return fate;
 	bool goes = goes_round(orbit, work->now_ns);
@@ -128,7 +132,7 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 			pair = NULL;
 		if (pair)
 			work->header.epoch = name_packet(config, place, generation);
-		verdict = send_back(ctx, work, payload_len, value_sum);
+		verdict = answer_read(ctx, work, payload_len, value_sum);
 		if (verdict == XDP_TX && pair)
 			return ends(COUNT_wake, clone_to(pair));
 		count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);
@@ -185,6 +189,8 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 	switch (enter(ctx, work, &found, word, &place, &generation)) {
 	case READ_WAITS:
 		return ends(COUNT_wait, XDP_DROP);
+	case READ_SPOILED:
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	case READ_WAKES:
 		return wake(ctx, work, config, &found, word, place, generation);
 	case READ_ALONE:

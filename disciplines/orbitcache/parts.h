@@ -221,7 +221,7 @@ INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct confi
 	__u32 port = ctx->ingress_ifindex;
 	const void *pair = all ? pair_of_more(work, found, word, port) : NULL;
 	say_more(work, config, pair, port);
-	int verdict = send_back(ctx, work, payload_len, value_sum);
+	int verdict = answer_read(ctx, work, payload_len, value_sum);
 	if (verdict == XDP_TX && pair)
 		return ends(COUNT_wake, clone_to(pair));
 	count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);

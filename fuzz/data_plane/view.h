@@ -149,10 +149,10 @@ static bool has_udp_sum(const struct frame *frame, const struct view *view)
 }
 
 /*
- * Whether no bit that counts can have flipped: the datagram's checksum is right, or would be if its
- * padding were zeros, as it was sent; or was never finished, as on no wire.
+ * Whether the datagram's checksum would be right if its padding were zeros, as it was sent; or was
+ * never finished, as on no wire.
  */
-static bool arrived_whole(const struct frame *frame, const struct view *view)
+static bool was_sent_so(const struct frame *frame, const struct view *view)
 {
 	const __u8 *ip = frame->bytes + view->l3, *udp = frame->bytes + view->l4;
 	__u32 pseudo = view->is_ipv6 ? add_halves(0, ip + 8, 32) : add_halves(0, ip + 12, 8);
@@ -160,8 +160,15 @@ static bool arrived_whole(const struct frame *frame, const struct view *view)
 	while (pseudo >> 16)
 		pseudo = (pseudo & 0xffff) + (pseudo >> 16);
 	return has_udp_sum(frame, view) &&
-	       (pseudo == (__u32)(udp[6] << 8 | udp[7]) || sums_to_ones(udp_sum(frame, view)) ||
+	       (pseudo == (__u32)(udp[6] << 8 | udp[7]) ||
 		sums_to_ones(udp_sum_of(frame, view, 8U + 80 + view->key_len + view->value_len)));
+}
+
+/* Whether no bit that counts can have flipped: so, or with a checksum of its padding as it is. */
+static bool arrived_whole(const struct frame *frame, const struct view *view)
+{
+	return was_sent_so(frame, view) ||
+	       (has_udp_sum(frame, view) && sums_to_ones(udp_sum(frame, view)));
 }
 
 /* Whether a receiver takes it: IPv6 needs a UDP checksum, IPv4 that of its header. */

@@ -381,3 +381,27 @@ fn torn() {
         },
     ]);
 }
+
+/// What flipped in a read on its way is not made right: the client's host drops the answer, as the
+/// store's would have dropped the read.
+#[test]
+fn a_wrong_checksum_stays_wrong() {
+    fn ways(w: &mut World) {
+        for (key, value) in [(KEY, V128), (ODD, V7)] {
+            w.cached(OPEN, key, value);
+            let read = Message::read(OPEN, key).padded(128);
+            for sent in [read.clone(), read.clone().over_ipv6(), read.padded(1000)] {
+                let seen = |sent: &Message| {
+                    let run = w.switch.run(&sent.frame().bytes(), None);
+                    assert_eq!(run.moved.get("hit"), Some(&1), "{:?}", run.moved);
+                    harness::SeenFrame::read(&run.frame)
+                };
+                assert!(seen(&sent).expect("right checksums").payload.ends_with(value));
+                let error = seen(&sent.with_a_flipped_bit()).expect_err("a wrong checksum");
+                assert!(error.contains("UDP checksum"), "{error}");
+            }
+        }
+    }
+    ways(&mut world());
+    harness::switch::in_this_process(|| ways(&mut world()));
+}
