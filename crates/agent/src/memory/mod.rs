@@ -84,6 +84,10 @@ impl Memory {
         let trials = Trials::open(at)?;
         // Programs that had taken a blank of an earlier agent's have used it after this.
         table.quiesce()?;
+        let unlocked = table.unlock_abandoned()?;
+        if unlocked > 0 {
+            warn!(unlocked, "an agent before this one was killed while it changed items");
+        }
         let mut cells = Cells::new(table.pages());
         let index = Index::recover(&table, &mut cells);
         let here = |(key, entry): (&ItemKey, &Entry)| News::Here {

@@ -51,6 +51,15 @@ fn address(words: [u64; 2]) -> IpAddr {
     std::net::Ipv6Addr::from(bytes).to_canonical()
 }
 
+impl Lease {
+    /// It is nobody's from now on. No program may be looking at it.
+    fn end(&self) {
+        self.until_ns.store(0, Release);
+        self.term.store(0, Release);
+        self.lock.store(0, Release);
+    }
+}
+
 impl Leases {
     /// The leases of a switch.
     ///
@@ -80,6 +89,8 @@ impl Leases {
         }
         let index = free?;
         let lease = self.slots.at(index);
+        // It is empty, unless an agent was killed while it let go of the store before.
+        lease.end();
         lease.store[1].store(wanted[1], Relaxed);
         lease.store[0].store(wanted[0], Release);
         Some(index as u16)
@@ -102,11 +113,7 @@ impl Leases {
             word.store(0, Release);
         }
         self.grace.wait()?;
-        for lease in gone {
-            lease.until_ns.store(0, Release);
-            lease.term.store(0, Release);
-            lease.lock.store(0, Release);
-        }
+        gone.into_iter().for_each(Lease::end);
         Ok(())
     }
 
@@ -172,6 +179,26 @@ mod tests {
         let LeaseState { remaining_ms, term, .. } = leases.state(slot);
         assert_eq!((remaining_ms, term), (0, 0), "not the one that has left");
         assert!((2..=most).all(|n| slots.contains(&leases.slot_of(store(n)).unwrap())));
+    }
+
+    /// An agent was killed when it had let go of a store and not yet of its lease: the next store in
+    /// the slot has none.
+    #[test]
+    fn a_slot_that_was_half_let_go_has_no_lease() {
+        let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let store: SocketAddr = "10.0.2.1:7117".parse().unwrap();
+        let leases = Leases::open(&switch).unwrap();
+        let slot = leases.slot_of(store).unwrap();
+        let lease = leases.slots.at(slot.into());
+        lease.term.store(5, Relaxed);
+        lease.until_ns.store(1_000_000, Relaxed);
+        lease.lock.store(1, Relaxed);
+        lease.store.each_ref().map(|word| word.store(0, Relaxed));
+        let next = Leases::open(&switch).unwrap();
+        assert_eq!(next.slot_of(store), Some(slot));
+        let LeaseState { remaining_ms, term, .. } = next.state(slot);
+        assert_eq!((remaining_ms, term, lease.lock.load(Relaxed)), (0, 0, 0));
     }
 
     #[test]

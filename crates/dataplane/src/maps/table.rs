@@ -97,6 +97,10 @@ fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
     }
 }
 
+/// In the `version` of an item whose record was given, which has no other, while the agent writes
+/// the record. An agent that is killed meanwhile leaves it so.
+const BEING_WRITTEN: u64 = 1;
+
 /// Keeps programs from changing an item.
 fn lock(item: &Item) -> Result<(), Busy> {
     let try_once = || {
@@ -416,8 +420,10 @@ impl Table {
             return Ok(false);
         }
         lock(item)?;
+        item.version.store(BEING_WRITTEN, SeqCst);
         item.value_len.store(record.len() as u16, Relaxed);
         write_padded(&self.body(place)[key_len.next_multiple_of(8)..], record);
+        item.version.store(0, SeqCst);
         item.seq.fetch_add(1, SeqCst);
         Ok(true)
     }
@@ -457,6 +463,38 @@ impl Table {
             // Nobody else empties a slot, or fills one that is taken.
             let _ = at.compare_exchange(entry, 0, SeqCst, SeqCst);
         }
+    }
+
+    /// Unlocks the items that an earlier agent had locked when it was killed; returns how many. Their
+    /// records are as they were, or as they were to be; one that is neither goes, as any item may
+    /// that the agent writes over. Nobody else may be an agent now.
+    ///
+    /// # Errors
+    /// Running programs cannot be waited for.
+    pub fn unlock_abandoned(&self) -> Result<usize, Error> {
+        let seq_of = |held: &HeldItem| self.item(held.place).seq.load(SeqCst);
+        let all = self.scan().into_iter().map(|held| (seq_of(&held), held));
+        let locked: Vec<_> = all.filter(|(seq, _)| seq & 1 == 1).collect();
+        if locked.is_empty() {
+            return Ok(0);
+        }
+        // A program that had locked one has unlocked it after this; another count is another's.
+        self.quiesce()?;
+        let mut unlocked = 0;
+        for (seq, HeldItem { slot, place, .. }) in locked {
+            let item = self.item(place);
+            if item.seq.load(SeqCst) != seq {
+                continue;
+            }
+            unlocked += 1;
+            match item.version.load(SeqCst) == BEING_WRITTEN && item.lease.load(Relaxed) == NO_LEASE
+            {
+                true => self.evict(slot, place),
+                false => drop(item.seq.fetch_add(1, SeqCst)),
+            }
+        }
+        self.quiesce()?;
+        Ok(unlocked)
     }
 
     /// Waits until no program can still see an entry that was evicted before this call.
@@ -576,6 +614,39 @@ mod tests {
         assert_eq!(named(1, 9_000), 1_000);
         assert_eq!(named(2, 9_000), 9_000, "which had others under this name");
         assert_eq!(named(3, 5_000), 9_000);
+    }
+
+    /// An agent was killed while it had an item locked: before it changed anything, in the midst of
+    /// it, and after.
+    #[test]
+    fn what_a_killed_agent_had_locked_is_unlocked_and_half_a_record_goes() {
+        let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let table = Table::open(&switch).unwrap();
+        let mut cells = Cells::new(4);
+        cells.set_owner(0, Some(7));
+        let mut given = |n: u32| {
+            let hash = KeyHash([n as u8; 16]);
+            let place = cells.take(7, 3).unwrap();
+            table.insert_given(7, hash, &n.to_be_bytes(), b"record", place).unwrap();
+            place
+        };
+        let [free, locked, half] = [1, 2, 3].map(&mut given);
+        for place in [locked, half] {
+            lock(table.item(place)).unwrap();
+            assert_eq!(table.set_given(place, b"other"), Err(Busy));
+        }
+        table.item(half).version.store(BEING_WRITTEN, SeqCst);
+        table.item(half).value_len.store(3, Relaxed);
+
+        let next = Table::open(&switch).unwrap();
+        assert_eq!(next.unlock_abandoned().unwrap(), 2);
+        assert_eq!(next.set_given(locked, b"other"), Ok(true));
+        assert_eq!(next.given(locked).unwrap(), b"other");
+        assert_eq!(next.given(free).unwrap(), b"record");
+        let left: Vec<Place> = next.scan().into_iter().map(|held| held.place).collect();
+        assert!(!left.contains(&half) && left.len() == 2, "{left:?}");
+        assert_eq!(next.unlock_abandoned().unwrap(), 0);
     }
 
     /// The clock follows the invalidation counter, so an epoch is always above what was read before
