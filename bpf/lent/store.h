@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "share.h"
 #include "windows.h"
 
 /* Sends the packet back as its answer. */
@@ -28,14 +29,17 @@ INLINE bool kept_is_over(const struct kept *record, __u64 now_ns)
 
 /*
  * A place for a record of the packet's key: a preparation of the same key that came to nothing, one
- * that was never used, else the one that rested longest. KEPT_RECORDS: there is none.
+ * that was never used, else the one that rested longest. KEPT_RECORDS: there is none, or the tenant
+ * has its share of the set: no more than twice as many as it leaves to others. For a loan goes on
+ * until its store ends it, whoever comes.
  */
 OUTLINE int find_room(const struct work *work)
 {
-	__u32 best = KEPT_RECORDS;
+	__u32 best = KEPT_RECORDS, own = 0, left = 0;
 	__u64 best_ns = ~0ULL;
 	if (!work)
 		return best;
+	__u32 tenant = bpf_ntohl(work->header.tenant);
 	__u32 first = kept_set_of(work) * KEPT_WAYS;
 	for (__u32 way = 0; way < KEPT_WAYS; way++) {
 		__u32 place = first + way;
@@ -45,12 +49,17 @@ OUTLINE int find_room(const struct work *work)
 		if (record->state == KEPT_PREPARED && kept_key_equals(place, work))
 			return place;
 		__u64 seen_ns = record->state == KEPT_FREE ? 0 : record->seen_ns;
-		if (kept_is_over(record, work->now_ns) && seen_ns < best_ns) {
+		if (!kept_is_over(record, work->now_ns)) {
+			own += is_same(record->tenant, tenant);
+			continue;
+		}
+		left++;
+		if (seen_ns < best_ns) {
 			best = place;
 			best_ns = seen_ns;
 		}
 	}
-	return best;
+	return own < 2 * left ? best : KEPT_RECORDS;
 }
 
 /*

@@ -61,6 +61,9 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 	__u64 item = item_of(work);
 	__u64 shape = shape_of(work, found);
 	*place = find_place(item, shape, work->now_ns);
+	bool takes_others = *place == ORBITS;
+	if (takes_others)
+		*place = place_of_others(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
 	enum fate fate = READ_OVERFLOWS;
 	if (work->op == OP_READ_REQUEST && !find_pair(ctx->ingress_ifindex, *place))
@@ -77,7 +80,7 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 			fate = READ_WAITS;
 	} else if (ours && !goes && is_hopeless(orbit, work->now_ns)) {
 		fate = READ_ALONE;
-	} else if (ours || !goes) {
+	} else if (ours || !goes || (takes_others && !orbit->waiting)) {
 		fate = READ_WAKES;
 		take_orbit(orbit, item, shape, word, fine_clock_ns());
 		*generation = orbit->generation;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "discipline.h"
+#include "share.h"
 
 /*
  * In the low 24 bits how long a value goes round for nobody, in microseconds: 0 is PARK_US, all
@@ -126,13 +127,19 @@ INLINE __u64 shape_of(const struct work *work, const struct found *found)
 	return (__u64)found->slot << 2 | (work->is_vlan ? 2 : 0) | (work->is_ipv6 ? 1 : 0);
 }
 
+/* The first place of a set. */
+INLINE __u32 first_of_set(__u64 shape)
+{
+	return (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS;
+}
+
 /*
  * The place of this item's value, or one that it may take; ORBITS: others that go round have them
  * all. Looked at once by the verifier, which would go through all places for each way to here.
  */
 WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 {
-	__u32 first = (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS, free = ORBITS;
+	__u32 first = first_of_set(shape), free = ORBITS;
 	for (__u32 i = 0; i < WAYS; i++) {
 		const struct orbit *orbit = orbit_at(first + i);
 		if (!orbit)
@@ -143,6 +150,30 @@ WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 			free = first + i;
 	}
 	return free;
+}
+
+/*
+ * Where all places of the item's set go round for others: the one that is taken from a tenant that
+ * has more of them than this one would have then, so that neither takes from the other for ever.
+ * Nobody waits there. ORBITS: there is none.
+ */
+WHOLE __u32 place_of_others(struct work *work, __u64 item, __u64 shape)
+{
+	__u32 first = first_of_set(shape), own = item >> 32;
+	if (!work)
+		return ORBITS;
+	struct set_of_ways *set = scratch_set(work);
+	for (__u32 i = 0; i < WAYS; i++) {
+		const struct orbit *orbit = orbit_at(first + i);
+		if (!orbit)
+			return ORBITS;
+		set->tenant[i] = orbit->item >> 32;
+		set->age[i] = READ_ONCE(orbit->waiting) ? 0 : age_of(orbit->busy_ns, work->now_ns);
+	}
+	__u64 goes = way_that_goes(work, WAYS, own);
+	if (goes >> WAY_COUNT <= places_of(set, own) + 1)
+		return ORBITS;
+	return first + way_of(goes);
 }
 
 /* What the packets of an orbit carry: its place over its generation. */

@@ -92,26 +92,33 @@ INLINE struct part *find_part(const struct work *work, const struct found *found
 	return NULL;
 }
 
-/* The place of this part, or the one in its set that was not used for longest. */
-INLINE struct part *place_for(const struct work *work, const struct found *found)
+/*
+ * The place of this part, `where` of an item; or one that is free, or the one that goes for it: of
+ * the tenant that has most of the set, the one that was not used for longest.
+ */
+WHOLE __u32 place_of_part(struct work *work, __u64 item, __u64 where, __u32 first)
 {
-	__u64 item = item_of(work), where = where_of(found, part_in(work));
-	__u32 first = first_way(found, part_in(work)), oldest = first;
-	__u64 oldest_ns = ~0ULL;
+	__u32 free = PARTS;
+	if (!work)
+		return 0;
+	struct set_of_ways *set = scratch_set(work);
 	for (__u32 i = 0; i < PART_WAYS; i++) {
 		const struct part *kept = part_at(first + i);
 		if (!kept)
-			break;
-		if (kept->item == item && kept->where == where) {
-			oldest = first + i;
-			break;
-		}
-		if (kept->used_ns < oldest_ns) {
-			oldest = first + i;
-			oldest_ns = kept->used_ns;
-		}
+			return 0;
+		if (kept->item == item && kept->where == where)
+			return first + i;
+		if (!kept->item)
+			free = first + i;
+		set->tenant[i] = kept->item >> 32;
+		set->age[i] = age_of(kept->used_ns, work->now_ns);
 	}
-	return part_at(oldest);
+	/* Those beyond are not there. */
+	for (__u32 i = PART_WAYS; i < SET_WAYS; i++)
+		set->tenant[i] = NOBODY;
+	if (free < PARTS)
+		return free;
+	return first + way_of(way_that_goes(work, PART_WAYS, item >> 32));
 }
 
 /* Keeps the part in the packet, which was granted under `word`; its sum is known. */
@@ -120,7 +127,9 @@ OUTLINE int keep_part(struct xdp_md *ctx, struct work *work, __u64 word, __u32 s
 	struct found found = {};
 	if (!work || !find(work, &found) || !work->value_len || work->value_len > KV_PART_BYTES)
 		return false;
-	struct part *kept = place_for(work, &found);
+	struct part *kept =
+		part_at(place_of_part(work, item_of(work), where_of(&found, part_in(work)),
+				      first_way(&found, part_in(work))));
 	if (!kept)
 		return false;
 	__u32 seq = READ_ONCE(kept->seq), len = ((work->value_len - 1) & (KV_PART_BYTES - 1)) + 1;
@@ -186,14 +195,15 @@ INLINE bool wants_all(const struct work *work)
 }
 
 /*
- * Where the answer leaves and goes round, to be the next part; NULL: that one is not kept, or not
- * to be sent.
+ * Where the answer leaves and goes round, to be the next part; NULL: that one is not kept, not to
+ * be sent, or above its tenant's rate. Each counts as a request, as it would if it were asked for.
  */
 INLINE const void *pair_of_more(const struct work *work, const struct found *found, __u64 word,
 				__u32 port)
 {
 	__u32 next = part_in(work) + PART_STEP;
-	if (next >= PARTS_AT_ONCE * PART_STEP || !find_part(work, found, word, next))
+	if (next >= PARTS_AT_ONCE * PART_STEP || !find_part(work, found, word, next) ||
+	    !pays_for(work, 1))
 		return NULL;
 	return find_pair(port, found->slot);
 }

@@ -399,12 +399,12 @@ fn asks(number: u64) -> Message {
     take
 }
 
-/// Keys whose records stand in one set, by what the switch hashes.
-fn keys_of_a_set() -> Vec<Vec<u8>> {
+/// Keys of a tenant whose records stand in one set, by what the switch hashes.
+fn keys_of_a_set(tenant: u32) -> Vec<Vec<u8>> {
     let set = |key: &[u8]| {
-        let hash = secret_of(SIGNED).key_hash(SIGNED, key).0;
+        let hash = secret_of(tenant).key_hash(tenant, key).0;
         let low = u64::from_be_bytes(hash[8..].try_into().expect("eight bytes"));
-        (low ^ u64::from(SIGNED).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 127
+        (low ^ u64::from(tenant).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 127
     };
     let keys = (0..).map(|number| format!("key{number}").into_bytes());
     keys.filter(|key| set(key) == 5).take(10).collect()
@@ -450,40 +450,62 @@ fn what_was_prepared_twice_begins_once_and_ends_for_good() {
     });
 }
 
+/// Records of a set of eight that one tenant may have.
+const SHARE: usize = 6;
+
+/// A tenant lends what it can; the next has room for two, and a third for none.
+#[test]
+fn a_tenant_leaves_room_in_a_set_to_another() {
+    in_both(|| {
+        let w = switch(X);
+        let lent = |tenant| {
+            let keys = keys_of_a_set(tenant);
+            let lends = keys.iter().map(|key| {
+                let mut lend = prepare(&w, tenant, X, true, L);
+                lend.key.clone_from(key);
+                lend.header.key_hash = secret_of(tenant).key_hash(tenant, key);
+                w.switch.run(&lend.frame().bytes(), None)
+            });
+            lends.filter(|run| run.moved.contains_key("lend")).count()
+        };
+        assert_eq!((lent(SIGNED), lent(ROTATING)), (SHARE, 2));
+    });
+}
+
 #[test]
 fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
     in_both(|| {
         let x = switch(X);
         let at = LoanInProgress { w: x, loan: Epoch::NONE };
-        let keys = keys_of_a_set();
+        let keys = keys_of_a_set(SIGNED);
         let lend = |key: &[u8], counts: &[&str]| {
             let (is, _) =
                 send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
             is
         };
-        for key in &keys[..8] {
+        for key in &keys[..SHARE] {
             let epoch = lend(key, &["lend"]).epoch;
             let begins = about(key, begin(&at.w, SIGNED, epoch, true, L));
             send(&at.w, &begins, &["lend"]);
         }
-        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
         // Sealed ones are kept for ten seconds after the store last asked.
         send(&at.w, &about(&keys[3], take(SIGNED, X, L, true, VERSION)), &["take"]);
-        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
         let at = at.ago(SEEN_NS, 9_000 * MS);
         let lend = |key: &[u8], counts: &[&str]| {
             let (is, _) =
                 send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
             is
         };
-        assert_eq!(lend(&keys[8], &["lend_refused"]).status, Status::TryAgain);
+        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
         let at = at.ago(SEEN_NS, 11_000 * MS);
-        let lend = about(&keys[8], prepare(&at.w, SIGNED, X, true, L));
+        let lend = about(&keys[SHARE], prepare(&at.w, SIGNED, X, true, L));
         send(&at.w, &lend, &["lend"]);
         // What is active stays, however long.
-        let lend = about(&keys[9], prepare(&at.w, SIGNED, X, true, L));
+        let lend = about(&keys[SHARE + 1], prepare(&at.w, SIGNED, X, true, L));
         send(&at.w, &lend, &["lend_refused"]);
-        for key in keys[..8].iter().filter(|key| **key != keys[3]) {
+        for key in keys[..SHARE].iter().filter(|key| **key != keys[3]) {
             let read = about(key, Message::read(SIGNED, KEY).padded(200));
             send(&at.w, &read, &["lent_read"]);
         }

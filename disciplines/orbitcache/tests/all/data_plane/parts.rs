@@ -1,6 +1,7 @@
 //! Values in parts: which are kept, which are answered from here, and reads of all of them.
 
-use harness::message::address;
+use harness::{Message, message::address};
+use wire::Op;
 
 use super::world::*;
 
@@ -345,4 +346,31 @@ fn parts_of_another_grant_are_noticed() {
         assert!(holds_with(None, rows));
         assert!(!holds_with(Some(name), rows), "{name}: nobody noticed");
     }
+}
+
+/// One tenant reads more in parts than there is room for; another's only part stays.
+fn a_tenant_fills_every_set() {
+    let mut o = Orbit::new();
+    item(&mut o, OTHER);
+    part_to(&mut o, OTHER, 0);
+    for number in 0..9 {
+        let key = format!("large{number:011}").into_bytes();
+        o.w.entry(SIGNED, &key, V.len());
+        let epoch = o.w.epoch(SIGNED, &key);
+        // One in each of the 128 sets, of which eight fill one.
+        for part in 0..128 {
+            let mut grant = Message::grant(Op::FetchReply, SIGNED, &key, PARTS[0], epoch);
+            (grant.header.part, grant.header.total) = (4 * part, 128 * 1024);
+            o.send(grant);
+        }
+    }
+    assert_eq!(o.count("grant_installed"), 1 + 9 * 128);
+    o.send(read_part_of(OTHER, 1, 0));
+    assert_eq!((o.count("hit"), o.count("read_part")), (1, 0));
+}
+
+#[test]
+fn who_has_few_parts_keeps_them_beside_whoever_has_many() {
+    a_tenant_fills_every_set();
+    harness::switch::in_this_process(a_tenant_fills_every_set);
 }

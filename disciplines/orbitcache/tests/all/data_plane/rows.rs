@@ -217,6 +217,32 @@ fn what_finds_no_place_to_go_round_goes_to_the_store() {
     harness::switch::in_this_process(more_items_than_go_round);
 }
 
+/// One tenant's values take every orbit; each other that comes has its part of them, and the first
+/// what is left.
+fn all_orbits_are_one_tenants() {
+    let key = |number: u64| format!("key{number:013}").into_bytes();
+    let mut o = Orbit::new();
+    let mut read_all = |tenant, times: u64| {
+        for number in 0..times {
+            o.w.cached(tenant, &key(number), b"short");
+            o.send(Message::read(tenant, &key(number)).padded(8).numbered(number));
+        }
+        ["wake", "wait_full"].map(|name| o.count(name))
+    };
+    let [first, full] = read_all(SIGNED, 320);
+    assert!(full >= 64, "{first} go round");
+    let [both, still] = read_all(OTHER, 32);
+    assert_eq!((both - first, still), (32, full), "as many as fit beside an equal part");
+    let [all, _] = read_all(NARROW, 16);
+    assert_eq!(all - both, 16);
+}
+
+#[test]
+fn who_has_few_orbits_takes_one_of_whoever_has_many() {
+    all_orbits_are_one_tenants();
+    harness::switch::in_this_process(all_orbits_are_one_tenants);
+}
+
 /// What a packet that goes round must not answer any more.
 const STALE: &[Row] = &[
     Row {

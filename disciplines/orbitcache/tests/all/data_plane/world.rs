@@ -287,7 +287,12 @@ pub fn read(tenant: u32, number: u64) -> Message {
 
 /// A read of a part, by its place in steps of 256 bytes, of a value of [`LARGE`] bytes.
 pub fn read_part(number: u64, part: u16) -> Message {
-    let mut read = Message::read(SIGNED, KEY).numbered(number);
+    read_part_of(SIGNED, number, part)
+}
+
+/// As [`read_part`], of that tenant's value.
+pub fn read_part_of(tenant: u32, number: u64, part: u16) -> Message {
+    let mut read = Message::read(tenant, KEY).numbered(number);
     if part > 0 {
         (read.header.part, read.header.total) = (part, LARGE);
         read.header.version = 77;
