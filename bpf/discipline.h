@@ -73,8 +73,8 @@
  * whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a
  * reply that `send_back` made leaves by `forward`. A copy of a fan-out goes round, and counts its
  * rounds, where the port is one of the group and the egress program leaves the Ethernet header
- * alone. `recirculate_by` names one of RECIRCULATION_PORTS; each carries some 128 packets before it
- * loses any.
+ * alone. `recirculate_by` names one of RECIRCULATION_PORTS (`round_for_copies`, `round_for_truth`);
+ * each carries some 128 packets before it loses any.
  *
  * CLONES. `find_pair(port, n)` leads to a port of the switch with recirculation port n beside it;
  * the verdict `clone_to(pair)` sends the packet out by the port, as it is, and round as well. Both

@@ -21,6 +21,21 @@
  * lead to one.
  */
 #define RECIRCULATION_PORTS 4
+/*
+ * What is the only copy of something, and words about it, goes by the first two numbers; what a
+ * store has too, or the next read brings again, by the others: where there is a port for each, what
+ * many copies lose they lose among themselves.
+ */
+INLINE __u32 round_for_truth(__u32 spread)
+{
+	return spread & 1;
+}
+
+INLINE __u32 round_for_copies(__u32 spread)
+{
+	return 2 | (spread & 1);
+}
+
 /* Ports that a packet can be cloned to, each beside any of the recirculation ports. */
 #define CLONED_PORTS 256
 

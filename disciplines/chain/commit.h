@@ -10,7 +10,9 @@
 /* The port that the packet leaves by, with the one that it goes round by. */
 INLINE int round_too(const struct work *work, int verdict)
 {
-	const void *pair = verdict == XDP_REDIRECT ? find_pair(work->out, work->hash[0]) : NULL;
+	const void *pair = verdict == XDP_REDIRECT
+				   ? find_pair(work->out, round_for_truth(work->hash[0]))
+				   : NULL;
 	return pair ? ends(COUNT_order_round, clone_to(pair)) : verdict;
 }
 

@@ -106,7 +106,7 @@ INLINE bool fans_out(struct work *work, const struct replicas *key)
 /* The port that the packet leaves by, with the one that it goes round by. */
 INLINE const void *find_loop(const struct work *work)
 {
-	return find_pair(work->out, work->hash[0]);
+	return find_pair(work->out, round_for_copies(work->hash[0]));
 }
 
 INLINE int round_too(const void *pair)

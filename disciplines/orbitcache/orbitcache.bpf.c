@@ -66,7 +66,8 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 		*place = place_of_others(work, item, shape);
 	struct orbit *orbit = orbit_at(*place);
 	enum fate fate = READ_OVERFLOWS;
-	if (work->op == OP_READ_REQUEST && !find_pair(ctx->ingress_ifindex, *place))
+	if (work->op == OP_READ_REQUEST &&
+	    !find_pair(ctx->ingress_ifindex, round_for_copies(*place)))
 		return READ_ALONE;
 	/* Its answer is made of another packet, and nobody would see what flipped in this one. */
 	if (work->op == OP_READ_REQUEST && is_spoiled(ctx, work))
@@ -130,7 +131,7 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	int verdict = load_answer(ctx, work, config, found, word, &payload_len, &value_sum);
 	struct orbit *orbit = orbit_at(place);
 	if (verdict == CONTINUE && orbit) {
-		const void *pair = find_pair(ctx->ingress_ifindex, place);
+		const void *pair = find_pair(ctx->ingress_ifindex, round_for_copies(place));
 		if (!set_sum(orbit, generation, value_sum))
 			pair = NULL;
 		if (pair)
@@ -230,12 +231,12 @@ INLINE int granted(struct xdp_md *ctx, struct work *work, struct config *config)
 		if (!wakes)
 			return ends(COUNT_fetch_reply, XDP_DROP);
 		count(COUNT_wake_grant);
-		return recirculate_by(ctx, work, place, LOOK_EVERY);
+		return recirculate_by(ctx, work, round_for_copies(place), LOOK_EVERY);
 	}
 	int verdict = forward(ctx, work);
 	if (!wakes || verdict != XDP_REDIRECT)
 		return verdict;
-	const void *pair = find_pair(work->out, place);
+	const void *pair = find_pair(work->out, round_for_copies(place));
 	return pair ? ends(COUNT_wake_grant, clone_to(pair)) : verdict;
 }
 
@@ -257,7 +258,7 @@ STEP int orbitcache(struct xdp_md *ctx)
 INLINE int go_on(struct xdp_md *ctx, struct work *work, __u32 place)
 {
 	work->round &= LOOK_EVERY - 1;
-	return recirculate_by(ctx, work, place, LOOK_EVERY);
+	return recirculate_by(ctx, work, round_for_copies(place), LOOK_EVERY);
 }
 
 /* This packet ends, and with it what goes round. */
@@ -385,7 +386,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 			return ends(COUNT_round_parked, XDP_DROP);
 		return go_on(ctx, work, place);
 	}
-	const void *pair = find_pair(one->port, place);
+	const void *pair = find_pair(one->port, round_for_copies(place));
 	if (!pair)
 		return go_on(ctx, work, place);
 	make_answer(work, config, work->value_len, version, expiry_ns);

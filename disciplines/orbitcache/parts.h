@@ -205,7 +205,7 @@ INLINE const void *pair_of_more(const struct work *work, const struct found *fou
 	if (next >= PARTS_AT_ONCE * PART_STEP || !find_part(work, found, word, next) ||
 	    !pays_for(work, 1))
 		return NULL;
-	return find_pair(port, found->slot);
+	return find_pair(port, round_for_copies(found->slot));
 }
 
 /*

@@ -48,9 +48,9 @@ pub struct Loops {
 }
 
 impl Default for Loops {
-    /// Two ports on the last CPU, if there are several.
+    /// Four ports, two of which carry copies only, on the last CPU, if there are several.
     fn default() -> Loops {
-        Loops { ports: 2, cpu: pin::last_cpu() }
+        Loops { ports: RECIRCULATION_PORTS, cpu: pin::last_cpu() }
     }
 }
 
