@@ -12,4 +12,4 @@ pub use access::{Access, LOOK_EVERY};
 pub use caller::{Caller, Pass};
 pub use grpc::Call;
 pub use role::Role;
-pub use tokens::{NewToken, TokenError, Tokens, make};
+pub use tokens::{NewToken, TokenError, Tokens, add, make};

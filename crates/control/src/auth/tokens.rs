@@ -14,9 +14,9 @@
 
 use std::{
     collections::HashSet,
-    fs::{File, Metadata},
-    io::Read,
-    os::unix::fs::MetadataExt,
+    fs::{File, Metadata, OpenOptions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -220,6 +220,42 @@ pub fn make(name: &str, role: Role) -> Result<NewToken, String> {
     Ok(NewToken { token, entry })
 }
 
+/// Makes a token, and adds its lines to a token file, which is made if it is not there, for its
+/// owner alone.
+///
+/// # Errors
+/// [`TokenError`] if the file cannot be used, or would not be usable with that name in it; nothing
+/// was written then.
+pub fn add(path: &Path, name: &str, role: Role) -> Result<NewToken, TokenError> {
+    let error = |reason: String| TokenError { path: path.into(), reason };
+    let text = match Tokens::load(path) {
+        Ok(_) => {
+            std::fs::read_to_string(path).map_err(|e| error(format!("cannot be read: {e}")))?
+        }
+        Err(_) if is_empty(path) => String::new(),
+        Err(other) => return Err(other),
+    };
+    let made = make(name, role).map_err(error)?;
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let entry = format!("{gap}{}", made.entry);
+    Tokens::parse(&(text + &entry)).map_err(error)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| {
+        file.write_all(entry.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|e| error(format!("cannot be written: {e}")))?;
+    Ok(made)
+}
+
+/// Whether there is no such file, or nothing in it.
+fn is_empty(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(metadata) => metadata.len() == 0,
+        Err(e) => e.kind() == ErrorKind::NotFound,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,5 +341,28 @@ mod tests {
         }
         let error = Tokens::load(Path::new("/nonexistent/tokens")).unwrap_err();
         assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_added_leaves_the_file_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.toml");
+        let first = add(&path, "ops", Role::Admin).unwrap();
+        let second = add(&path, "shop", Role::Tenant(7)).unwrap();
+        let tokens = Tokens::load(&path).unwrap();
+        assert_eq!(tokens.find(&first.token).unwrap().caller.role(), Role::Admin);
+        assert_eq!(tokens.find(&second.token).unwrap().caller.role(), Role::Tenant(7));
+        let before = std::fs::read_to_string(&path).unwrap();
+        for (name, says) in [("ops", "is listed twice"), ("", "expected a name")] {
+            let error = add(&path, name, Role::Viewer).err().unwrap().to_string();
+            assert!(error.contains(says) && error.contains("tokens.toml"), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+        // An error message that went into it as text is said, not added to.
+        let wrong = before + "error: role tenant: expected --tenant ID\n";
+        std::fs::write(&path, &wrong).unwrap();
+        let error = add(&path, "rack", Role::Switch(None)).err().unwrap().to_string();
+        assert!(error.contains("line "), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
     }
 }

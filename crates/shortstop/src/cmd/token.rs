@@ -3,7 +3,7 @@
 //!
 //! Works without a controller: the file, which has a hash only, and the token go different ways.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use commands::command_line::end_when_unread;
@@ -12,7 +12,7 @@ use control::auth::{self, Role};
 /// Makes a token and the lines for the controller's token file, which has only the token's hash.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop token ops admin 2>> tokens.toml > ops.token\n  shortstop token shop tenant --tenant 7\n\nThe token goes to standard output, the lines for the file to standard error. Keep both from others:\n  umask 077"
+    after_help = "Example:\n  shortstop token ops admin --add tokens.toml > ops.token\n  shortstop token shop tenant --tenant 7\n\nThe token goes to standard output; the lines for the file, without --add, to standard error. Keep the token from others:\n  umask 077"
 )]
 pub struct Args {
     /// Name of its user, as the audit log is to show it.
@@ -27,6 +27,10 @@ pub struct Args {
     /// The only switch, for the role switch.
     #[arg(long, value_name = "ID")]
     switch: Option<u16>,
+    /// Add the lines to this token file, which is made if it is not there. After an error it is as
+    /// it was.
+    #[arg(long, value_name = "FILE")]
+    add: Option<PathBuf>,
     /// Print both as one line of JSON.
     #[arg(long)]
     json: bool,
@@ -45,13 +49,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (role, _, Some(_)) => bail!("role {role} has no --switch; only role switch has"),
         (role, ..) => bail!("role {role:?} is not known"),
     };
-    let made = auth::make(&args.name, role).map_err(anyhow::Error::msg)?;
+    let made = match &args.add {
+        Some(path) => auth::add(path, &args.name, role)?,
+        None => auth::make(&args.name, role).map_err(anyhow::Error::msg)?,
+    };
     end_when_unread();
     if args.json {
         let json = serde_json::json!({ "token": made.token, "entry": made.entry });
         println!("{json}");
     } else {
-        eprint!("{}", made.entry);
+        if args.add.is_none() {
+            eprint!("{}", made.entry);
+        }
         println!("{}", made.token);
     }
     Ok(ExitCode::SUCCESS)
