@@ -1,4 +1,5 @@
-//! Rule 1 across reboots: the invalidation counter starts above every number it ever had.
+//! Rule 1 across reboots: the invalidation counter starts above every number it ever had. And that
+//! one agent at a time serves a switch.
 
 use std::{
     fs::{self, File},
@@ -8,16 +9,28 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
-use super::AgentError;
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        stat::{major, minor},
+    },
+    unistd::Pid,
+};
+
+use super::{AgentError, LOCKS};
 
 /// Numbers reserved at a time. Half of them at least are ahead of the counter when an agent looks,
 /// five times a second; while none runs the programs use them up: 100,000 invalidations per second
 /// may go on so for five minutes. A counter of new tables begins up to so many, which are 17
 /// minutes of the clock, beyond the last number that was used.
 const AHEAD: u64 = 1 << 26;
+
+/// How long an agent may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
     let path = path.to_owned();
@@ -113,10 +126,35 @@ pub(super) struct Lock {
     _file: File,
 }
 
+fn lock_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("switch-{name}.lock"))
+}
+
 impl Lock {
+    /// In the first of these directories that may be written to.
+    pub fn take_first(directories: &[PathBuf], name: &str) -> Result<Lock, AgentError> {
+        let mut refused = None;
+        for directory in directories {
+            match Lock::take(directory, name) {
+                Err(AgentError::State { path, source })
+                    if source.kind() == std::io::ErrorKind::PermissionDenied =>
+                {
+                    refused.get_or_insert(AgentError::Lock { path, source });
+                }
+                done => return done,
+            }
+        }
+        Err(refused.unwrap_or_else(|| AgentError::Running(name.into())))
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
     pub fn take(directory: &Path, name: &str) -> Result<Lock, AgentError> {
         fs::create_dir_all(directory).map_err(failed(directory))?;
-        let path = directory.join(format!("switch-{name}.lock"));
+        let path = lock_path(directory, name);
         loop {
             let file = File::create(&path).map_err(failed(&path))?;
             match file.try_lock() {
@@ -141,8 +179,58 @@ impl Drop for Lock {
     }
 }
 
+/// Who has this lock, as the kernel knows it here.
+fn holder(path: &Path) -> Option<Pid> {
+    let file = fs::metadata(path).ok()?;
+    let inode = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // `NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`; whoever waits has an
+        // arrow before the kind.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, of, ..] = words[..] else {
+            return None;
+        };
+        let pid = pid.parse::<i32>().ok().filter(|pid| *pid > 0);
+        pid.filter(|_| of == inode).map(Pid::from_raw)
+    })
+}
+
+/// Ends the agent that serves the switch of this name, as `kill` would, and waits until it has
+/// ended; false: there is none.
+///
+/// # Errors
+/// [`AgentError::Lives`].
+pub fn stop(name: &str) -> Result<bool, AgentError> {
+    stop_holder(Path::new(LOCKS), name)
+}
+
+fn stop_holder(directory: &Path, name: &str) -> Result<bool, AgentError> {
+    let path = lock_path(directory, name);
+    let Some(pid) = holder(&path) else {
+        return Ok(false);
+    };
+    let lives = |reason: String| AgentError::Lives { name: name.into(), pid: pid.as_raw(), reason };
+    kill(pid, Signal::SIGTERM).map_err(|e| lives(e.to_string()))?;
+    let until = Instant::now() + ENDS_WITHIN;
+    while holder(&path) == Some(pid) {
+        if Instant::now() > until {
+            return Err(lives(format!("it was told to {} s ago", ENDS_WITHIN.as_secs())));
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        os::unix::fs::PermissionsExt,
+        process::{Command, Stdio},
+    };
+
+    use nix::unistd::{Uid, setfsuid};
+
     use super::*;
 
     #[test]
@@ -159,6 +247,55 @@ mod tests {
             first.keep_ahead(far_ahead_of_the_clock).unwrap();
             assert!(open().start() > far_ahead_of_the_clock);
         }
+    }
+
+    /// Without root, and with the two capabilities that a soft switch takes.
+    #[test]
+    fn who_may_not_lock_for_the_machine_locks_for_himself() {
+        let (machine, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mode = |directory: &tempfile::TempDir, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(directory.path(), mode).unwrap();
+            directory.path().to_owned()
+        };
+        let directories = vec![mode(&machine, 0o555), mode(&own, 0o777)];
+        // Of this thread alone.
+        let nobody = std::thread::spawn(move || {
+            setfsuid(Uid::from_raw(65_534));
+            let lock = Lock::take_first(&directories, "tor").unwrap();
+            assert_eq!(lock.directory(), directories[1]);
+            let second = Lock::take_first(&directories, "tor");
+            assert!(matches!(second, Err(AgentError::Running(_))));
+            let error = Lock::take_first(&directories[..1], "tor").err().unwrap().to_string();
+            assert!(error.contains("run this as root") && !error.contains("--state-dir"));
+        });
+        nobody.join().unwrap();
+    }
+
+    #[test]
+    fn an_agent_is_ended_by_its_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!stop_holder(directory.path(), "tor").unwrap(), "there is none");
+        let path = lock_path(directory.path(), "tor");
+        let mut agent = Command::new("flock")
+            .arg("--close")
+            .arg(&path)
+            .args(["sh", "-c", "echo; exec sleep 5"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It has the lock by then.
+        let mut line = [0];
+        std::io::Read::read_exact(agent.stdout.as_mut().unwrap(), &mut line).unwrap();
+        assert!(matches!(Lock::take(directory.path(), "tor"), Err(AgentError::Running(_))));
+        let ended = std::thread::scope(|scope| {
+            let ended = scope.spawn(|| stop_holder(directory.path(), "tor"));
+            agent.wait().unwrap();
+            ended.join().unwrap()
+        });
+        assert!(ended.unwrap());
+        drop(Lock::take(directory.path(), "tor").unwrap());
+        assert!(!stop_holder(directory.path(), "tor").unwrap());
     }
 
     #[test]

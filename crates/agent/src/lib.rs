@@ -58,7 +58,7 @@ use tokio::sync::mpsc as async_mpsc;
 
 pub use self::{
     courier::Courier,
-    epoch::Reservation,
+    epoch::{Reservation, stop},
     registry::objects,
     session::{Greeting, Introduction, hello},
     tables::Tables,
@@ -134,6 +134,26 @@ pub enum AgentError {
         /// What came of it.
         source: std::io::Error,
     },
+    /// It cannot keep others from serving the same switch.
+    #[error(
+        "{path}: {source}; run this as root, or with --soft set XDG_RUNTIME_DIR to a directory of your own"
+    )]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// What came of it.
+        source: std::io::Error,
+    },
+    /// An agent does not end.
+    #[error("the agent of switch {name}, process {pid}, does not end: {reason}")]
+    Lives {
+        /// The switch.
+        name: String,
+        /// Its process.
+        pid: i32,
+        /// What came of it.
+        reason: String,
+    },
     /// Another agent serves this switch.
     #[error(
         "switch {0} is served by another agent that still runs; stop it first, or choose another --name"
@@ -146,6 +166,13 @@ pub enum AgentError {
 
 /// Directory of locks: one per name of a switch, as there is one set of pins per name on a machine.
 const LOCKS: &str = "/run/shortstop";
+
+/// Where locks and sockets of switches may be: the machine's directory, and the user's own, for
+/// whoever may not write to the first and runs a soft switch, which pins nothing.
+fn lock_directories() -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|own| Path::new(&own).join("shortstop"));
+    [Some(LOCKS.into()), own].into_iter().flatten().collect()
+}
 /// How often rings and clocks are looked at ([`Tables::tick`]).
 pub const TICK: Duration = Duration::from_millis(20);
 /// While packets come for disciplines' halves, they are looked for this often ([`Tables::listen`]):
@@ -161,7 +188,7 @@ pub struct Agent {
     /// The number of its tables.
     life: u64,
     refused: Vec<(&'static str, Refusal)>,
-    _lock: Lock,
+    lock: Lock,
     epochs: Reservation,
 }
 
@@ -182,7 +209,9 @@ impl Agent {
     pub async fn start(options: Options) -> Result<Agent, AgentError> {
         let home = Home::new(&options.name)?;
         let directory = options.state_dir.join(format!("switch-{}", options.name));
-        let lock = Lock::take(Path::new(LOCKS), &options.name)?;
+        let mut directories = lock_directories();
+        directories.truncate(if options.at == ProgramPlace::Soft { 2 } else { 1 });
+        let lock = Lock::take_first(&directories, &options.name)?;
         let clock = SystemTime::now().duration_since(UNIX_EPOCH);
         let epochs = Reservation::open(&directory, clock.unwrap_or_default())?;
         let sizes = Sizes { pages: options.pages };
@@ -211,7 +240,7 @@ impl Agent {
             Plane::Soft(_) => vec![],
         };
         status::note_refused(&options.name, &refused);
-        Ok(Agent { options, refused, plane, life: table.life(), _lock: lock, epochs })
+        Ok(Agent { options, refused, plane, life: table.life(), lock, epochs })
     }
 
     /// The interfaces of a switch in the kernel, with the mode chosen for each and why.
@@ -249,8 +278,12 @@ impl Agent {
         let (programs, _soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
             Plane::Soft(soft) => {
-                let told =
-                    status::StatusServer::open(&soft, disciplines, &self.options.interfaces)?;
+                let told = status::StatusServer::open(
+                    self.lock.directory(),
+                    &soft,
+                    disciplines,
+                    &self.options.interfaces,
+                )?;
                 (soft.switch().clone().into(), Some((soft, told)))
             }
         };

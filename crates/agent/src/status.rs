@@ -21,7 +21,7 @@ use soft::{LossCounts, Soft};
 use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
 use tracing::warn;
 
-use crate::{AgentError, LOCKS};
+use crate::{AgentError, LOCKS, lock_directories};
 
 /// A switch's status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,21 +112,31 @@ pub enum Mode {
     Soft,
 }
 
-/// The names of the switches of this machine, sorted.
-pub fn switches() -> Vec<String> {
-    let soft = fs::read_dir(LOCKS).into_iter().flatten().flatten();
-    let soft = soft.filter_map(|entry| {
-        let file = entry.file_name().into_string().ok()?;
-        let name = file.strip_prefix("switch-")?.strip_suffix(".sock")?;
-        // One that was killed leaves its socket behind.
-        UnixStream::connect(socket(name)).ok()?;
-        Some(name.to_owned())
-    });
-    let mut names = dataplane::switches();
-    names.extend(soft);
+/// The names of the switches of this machine, sorted; and why there may be more, if some may not be
+/// looked at.
+pub fn switches() -> (Vec<String>, Option<AgentError>) {
+    let (mut names, mut unseen) = match dataplane::switches() {
+        Ok(names) => (names, None),
+        Err(e) => (vec![], Some(e)),
+    };
+    for directory in lock_directories() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let file = entry.file_name().into_string().unwrap_or_default();
+            let name = file.strip_prefix("switch-").and_then(|name| name.strip_suffix(".sock"));
+            let Some(name) = name else { continue };
+            match UnixStream::connect(entry.path()) {
+                Ok(_) => names.push(name.to_owned()),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    unseen.get_or_insert(dataplane::Error::NotSeen(entry.path()));
+                }
+                // One that was killed leaves its socket behind.
+                Err(_) => {}
+            }
+        }
+    }
     names.sort();
     names.dedup();
-    names
+    (names, unseen.map(AgentError::from))
 }
 
 /// The status of the switch of that name, wherever its programs run.
@@ -137,8 +147,9 @@ pub fn switches() -> Vec<String> {
 /// There is none, or it does not answer.
 pub fn read(name: &str, disciplines: &[Registration]) -> Result<Status, AgentError> {
     let home = Home::new(name)?;
+    let sockets = lock_directories().into_iter().map(|directory| socket(&directory, name));
     if !home.exists()
-        && let Ok(stream) = UnixStream::connect(socket(name))
+        && let Some(stream) = sockets.flat_map(UnixStream::connect).next()
     {
         return ask(stream).map_err(|source| AgentError::Status { name: name.into(), source });
     }
@@ -177,8 +188,8 @@ pub fn forget_refused(name: &str) {
     note_refused(name, &[]);
 }
 
-fn socket(name: &str) -> PathBuf {
-    Path::new(LOCKS).join(format!("switch-{name}.sock"))
+fn socket(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("switch-{name}.sock"))
 }
 
 fn ask(mut stream: UnixStream) -> io::Result<Status> {
@@ -195,13 +206,14 @@ pub(crate) struct StatusServer {
 }
 
 impl StatusServer {
-    /// Needs a tokio runtime, and that nobody else has the switch's name.
+    /// In the directory of the switch's lock. Needs a tokio runtime.
     pub fn open(
+        directory: &Path,
         soft: &Soft,
         disciplines: &'static [Registration],
         interfaces: &[String],
     ) -> Result<StatusServer, AgentError> {
-        let path = socket(soft.switch().name());
+        let path = socket(directory, soft.switch().name());
         let failed = |source| AgentError::State { path: path.clone(), source };
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),

@@ -9,6 +9,9 @@ pub enum Error {
     /// Missing privilege.
     #[error("{0}: not permitted; run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN")]
     NotPermitted(&'static str),
+    /// Where switches are pinned may not be looked at.
+    #[error("{0}: only root may look what switches there are: run this as root")]
+    NotSeen(PathBuf),
     /// This kernel's verifier does not take a program without which there is no switch.
     #[error(
         "{0}; `shortstop switch --check --log libbpf=debug` tells all, and `shortstop switch --soft` needs no kernel's leave"

@@ -20,7 +20,7 @@ pub(crate) fn in_the_way(interface: &str, ifindex: u32) -> String {
             programs.any(|program| found.is_some_and(|(found, _)| found == program))
         })
     };
-    if let Some(switch) = switches().into_iter().find(is_its) {
+    if let Some(switch) = switches().unwrap_or_default().into_iter().find(is_its) {
         return format!(
             "switch {switch} of this machine is; `shortstop switch detach --name {switch}`"
         );

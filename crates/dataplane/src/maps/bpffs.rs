@@ -52,9 +52,15 @@ impl Home {
         self.map("config").exists()
     }
 
-    /// [`Error::NoSwitch`] unless the switch is there.
+    /// [`Error::NoSwitch`] unless the switch is there; [`Error::NotSeen`] if nobody may look.
     pub(crate) fn must_exist(&self) -> Result<(), Error> {
-        if self.exists() { Ok(()) } else { Err(Error::NoSwitch(self.name.clone())) }
+        match self.map("config").try_exists() {
+            Ok(true) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                Err(Error::NotSeen(self.path.clone()))
+            }
+            _ => Err(Error::NoSwitch(self.name.clone())),
+        }
     }
 
     pub(crate) fn map(&self, map: &str) -> PathBuf {
@@ -158,13 +164,20 @@ fn must_be_ours(path: &Path) -> Result<(), Error> {
 }
 
 /// The names of all switches that have something pinned on this machine, sorted.
-pub fn switches() -> Vec<String> {
-    let entries = fs::read_dir(Path::new(ROOT).join("shortstop")).into_iter().flatten().flatten();
+///
+/// # Errors
+/// [`Error::NotSeen`] if they may not be looked at.
+pub fn switches() -> Result<Vec<String>, Error> {
+    let path = Path::new(ROOT).join("shortstop");
+    let entries = match fs::read_dir(&path) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(Error::NotSeen(path)),
+        entries => entries.into_iter().flatten().flatten(),
+    };
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| Home::new(name).is_ok_and(|home| home.exists()));
     names.sort();
-    names
+    Ok(names)
 }
 
 #[cfg(test)]

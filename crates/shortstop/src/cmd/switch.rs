@@ -252,10 +252,15 @@ fn say(line: &str) {
 
 fn status(args: &Status) -> anyhow::Result<()> {
     end_when_unread();
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
+    let (names, unseen) = match &args.name {
+        Some(name) => (vec![name.clone()], None),
         None => agent::status::switches(),
     };
+    match unseen {
+        Some(unseen) if names.is_empty() => return Err(unseen.into()),
+        Some(unseen) => eprintln!("there may be more: {unseen}"),
+        None => {}
+    }
     let read = |name: &String| agent::status::read(name, disciplines::all());
     let reports = names.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if args.json {
@@ -343,12 +348,17 @@ fn print(report: &agent::status::Status) {
 
 fn detach(args: &Detach) -> anyhow::Result<()> {
     let home = Home::new(&args.name)?;
-    if !home.exists() && agent::status::switches().contains(&args.name) {
+    if !home.exists() && agent::status::switches().0.contains(&args.name) {
         anyhow::bail!("switch {} is soft: it ends when its process is stopped", args.name);
     }
+    // Or it would go on with tables that nobody reads, or attach again.
+    let had_agent = home.exists() && agent::stop(&args.name)?;
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);
     end_when_unread();
+    if had_agent {
+        println!("switch {}: its agent was stopped", args.name);
+    }
     for (interface, _) in interfaces {
         println!("{interface}: detached");
     }
