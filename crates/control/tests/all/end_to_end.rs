@@ -431,7 +431,9 @@ async fn a_new_state_begins_above_the_terms_that_switches_have_heard_of() {
             let Ok(mut switch) = Switch::try_connect(&server, heard.clone()).await else {
                 continue;
             };
-            switch.holds(&[], true).await;
+            let held = from_switch::Body::Held(Held { keys: vec![], last: true });
+            // It may be refused once more, by the lead that is about to end.
+            let _ = switch.to.send(FromSwitch { body: Some(held) }).await;
             if let Ok(Some(ToSwitch { body: Some(to_switch::Body::Setup(setup)) })) =
                 switch.message().await
             {
