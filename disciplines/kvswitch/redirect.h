@@ -64,12 +64,14 @@ INLINE __u32 store_at(const struct replicas *key, __u32 turn)
 
 /*
  * Whether a read takes its turn here: none does where another switch chose a replica, or is still
- * to choose. The one that chose this rack named the rack's entry.
+ * to choose. The one that chose this rack named the rack's entry. Nor does one that was asked
+ * before, and says so by a status: whoever asks may be out of reach of any store but the one that
+ * it asks, as behind NAT.
  */
 INLINE bool is_for_us(const struct work *work, const struct replicas *key)
 {
 	__u16 named = key->is_entry ? key->home : 0;
-	return work->header.node == bpf_htons(named);
+	return work->header.node == bpf_htons(named) && !(work->header.flags & STATUS_MASK);
 }
 
 /* Whether packets like this one can go to replicas: these have addresses of one kind. */

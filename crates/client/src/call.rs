@@ -483,6 +483,11 @@ impl Call {
         }
         self.state = State::Asked { once_ns: None };
         self.parts = Parts::None { due: true };
+        if op == Op::ReadRequest && self.header.status == Status::Ok {
+            // A switch may have sent it to another store, whose answer NAT or a filter drops.
+            self.header.status = Status::TryAgain;
+            self.write_head(rules);
+        }
         self.go(rules, now_ns)
     }
 
@@ -785,6 +790,14 @@ impl Call {
         let mut datagram = Vec::from(mem::take(&mut self.datagram));
         let len = HEADER_LEN + key_len + usize::from(self.header.value_len);
         datagram.resize(len.max(room), 0);
+        self.datagram = datagram.into();
+        self.write_head(rules);
+    }
+
+    /// Gives the datagram its header as it is now, and its tag.
+    fn write_head(&mut self, rules: &Rules) {
+        let key_len = usize::from(self.header.key_len);
+        let mut datagram = Vec::from(mem::take(&mut self.datagram));
         let head = head(&rules.secrets.tag, self.header, &datagram[HEADER_LEN..][..key_len]);
         datagram[..HEADER_LEN].copy_from_slice(&head);
         self.datagram = datagram.into();

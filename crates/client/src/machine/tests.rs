@@ -142,7 +142,18 @@ fn silence_is_tried_again_under_one_id_and_then_a_timeout_or_unknown() {
         let is_write = matches!(operation, Operation::Set { .. });
         let (all, error) = until_it_ends(&operation, None);
         assert!(all.len() > 2, "{} tries", all.len());
-        assert!(all.iter().all(|datagram| *datagram == all[0]));
+        // From the second try on a read says that it is one: no switch is to send it elsewhere.
+        let first = Packet::decode(&all[0]).unwrap();
+        let status = if is_write { Status::Ok } else { Status::TryAgain };
+        let again = Header { status, ..first.header };
+        for datagram in &all[1..] {
+            let packet = Packet::decode(datagram).unwrap();
+            let header = Header { tag: again.tag, ..packet.header };
+            assert_eq!((header, packet.key, datagram.len()), (again, first.key, all[0].len()));
+        }
+        assert_eq!(first.header.status, Status::Ok);
+        assert!(all[2..].iter().all(|datagram| *datagram == all[1]));
+        assert!(!is_write || all[1] == all[0]);
         let tries = match error {
             Error::OutcomeUnknown { tries, .. } if is_write => tries,
             Error::Timeout { tries, .. } if !is_write => tries,

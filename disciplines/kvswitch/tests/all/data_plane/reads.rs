@@ -87,6 +87,23 @@ const READS: &[Row] = &[
         loads: &[(HOME, 1, 0)],
     },
     Row {
+        name: "a read that is asked again goes to whom it names",
+        given: |w| hot(w, &[A, B], &[]),
+        steps: &[
+            (|_| read(), &[To(A)], &["redirect", "forward"]),
+            (
+                |_| {
+                    let mut read = read();
+                    read.header.status = wire::Status::TryAgain;
+                    read
+                },
+                &[AsItIs],
+                &["forward"],
+            ),
+        ],
+        loads: &[(HOME, 1, 0), (A, 1, 0)],
+    },
+    Row {
         name: "a stamp that claims to be this switch's is taken off at home, and of no use to a replica",
         given: |w| hot(w, &[A], &[HOME]),
         steps: &[
