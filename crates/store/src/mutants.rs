@@ -62,6 +62,7 @@ mutants! {
     AppliedWithoutAsking, 7, "a write that names a loan is applied without asking whether the keeper kept it";
     OldestFlushed, 5, "of what owner and keeper give back, what came first is kept";
     LifeKept, 7, "after a loan its key has the store's life again";
+    MovedForgotten, 7, "a write that was moved to a loan is new again when nobody can tell whether it was kept";
     ReplicaStaysValid, 2, "a store's copy is served on after its epoch was raised";
     UpdateLeavesValid, 4, "a store acknowledges an update and leaves its copy as it is";
     ReplicaOfAnyEpoch, 5, "a store installs a grant although its copy's epoch moved on";
@@ -86,6 +87,7 @@ impl Mutant {
                 | AppliedWithoutAsking
                 | OldestFlushed
                 | LifeKept
+                | MovedForgotten
         )
     }
 }

@@ -35,7 +35,7 @@ const NOT_ATOMIC: [&str; 5] = [
 /// (`disciplines/netcache/tests/all/coherence`), and rows of a switch's programs and of the store
 /// have what is about loans (`crates/dataplane/tests/all/lent`,
 /// `crates/store/src/engine/tests/loans.rs`).
-const RARE: [&str; 11] = [
+const RARE: [&str; 12] = [
     "expiry_from_arrival",
     "lease_from_arrival",
     "serves_earlier_term",
@@ -44,6 +44,7 @@ const RARE: [&str; 11] = [
     "PartOfAnyVersion",
     "lent_begins_any_epoch",
     "LifeKept",
+    "MovedForgotten",
     "LentWithCopies",
     "probation_old_epoch",
     "ReplicaWithoutLease",

@@ -373,6 +373,23 @@ fn rule_7_pending_writes_are_not_forgotten() {
 }
 
 #[test]
+fn rule_7_a_write_that_others_may_have_decided_is_never_new_again() {
+    let mut window = Window::default();
+    assert_eq!(window.begin(5, 4), Verdict::New);
+    window.finish(5, "moved");
+    for _ in 0..2 {
+        window.reopen(5);
+        assert_eq!(window.begin(5, 4), Verdict::Pending);
+        window.forget(5);
+        assert_eq!(window.begin(5, 4), Verdict::Answered("moved"));
+        window.forget(5);
+    }
+    window.reopen(5);
+    window.finish(5, "kept");
+    assert_eq!(window.begin(5, 4), Verdict::Answered("kept"));
+}
+
+#[test]
 fn rule_7_a_write_after_billions_of_reads_is_a_new_one() {
     let mut window = Window::default();
     let years_of_reads = 1 << 48;

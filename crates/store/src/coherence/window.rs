@@ -9,9 +9,17 @@ use crate::mutants::{Mutant, mutant};
 /// Request ids rise, and have 64 bits: they never come again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Window<O> {
-    writes: VecDeque<(u64, Option<O>)>,
+    writes: VecDeque<(u64, Known<O>)>,
     /// The newest id that was forgotten. Nobody can tell whether an id up to it was applied.
     forgotten: Option<u64>,
+}
+
+/// What is known of one write.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Known<O> {
+    /// It is under way; and what it was answered before, if that was that others decide it.
+    Pending(Option<O>),
+    Answered(O),
 }
 
 /// What to do with a write.
@@ -43,33 +51,31 @@ impl<O: Clone> Window<O> {
             return Verdict::TooOld;
         }
         if mutant(Mutant::WindowForgets) {
-            let is_kept = |(id, outcome): &(u64, Option<O>)| *id == request || outcome.is_none();
-            self.writes.retain(is_kept);
+            self.writes.retain(|(id, known)| *id == request || known.is_pending());
         }
         let at = self.position(request);
         match self.writes.get(at) {
-            Some((id, Some(_))) if *id == request && mutant(Mutant::AppliedAgain) => {
+            Some((id, Known::Answered(_))) if *id == request && mutant(Mutant::AppliedAgain) => {
                 return Verdict::New;
             }
-            Some((id, Some(outcome))) if *id == request => {
-                return Verdict::Answered(outcome.clone());
-            }
-            Some((id, None)) if *id == request && mutant(Mutant::PendingAppliedAgain) => {
+            Some((id, Known::Pending(_)))
+                if *id == request && mutant(Mutant::PendingAppliedAgain) =>
+            {
                 return Verdict::New;
             }
-            Some((id, None)) if *id == request => return Verdict::Pending,
+            Some((id, known)) if *id == request => return known.verdict(),
             _ => {}
         }
         if self.writes.len() < limit {
-            self.writes.insert(at, (request, None));
+            self.writes.insert(at, (request, Known::Pending(None)));
             return Verdict::New;
         }
         match self.writes.front() {
             Some((oldest, _)) if *oldest > request => Verdict::TooOld,
-            Some((oldest, Some(_))) => {
+            Some((oldest, Known::Answered(_))) => {
                 self.forgotten = Some(*oldest);
                 self.writes.pop_front();
-                self.writes.insert(at - 1, (request, None));
+                self.writes.insert(at - 1, (request, Known::Pending(None)));
                 Verdict::New
             }
             _ => Verdict::Full,
@@ -82,39 +88,57 @@ impl<O: Clone> Window<O> {
         if self.forgotten.is_some_and(|forgotten| request <= forgotten) {
             return Some(Verdict::TooOld);
         }
-        let (_, outcome) =
+        let (_, known) =
             self.writes.get(self.position(request)).filter(|(id, _)| *id == request)?;
-        Some(outcome.clone().map_or(Verdict::Pending, Verdict::Answered))
+        Some(known.verdict())
     }
 
     /// A write that was [`Verdict::New`] has this outcome.
     pub fn finish(&mut self, request: u64, outcome: O) {
-        let at = self.position(request);
-        if let Some((_, pending)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {
-            *pending = Some(outcome);
+        if let Some(known) = self.known_mut(request) {
+            *known = Known::Answered(outcome);
         }
     }
 
     /// A write that was answered that others decide it is here again, to be decided: it is pending
     /// from now on.
     pub fn reopen(&mut self, request: u64) {
-        let at = self.position(request);
-        if let Some((_, outcome)) = self.writes.get_mut(at).filter(|(id, _)| *id == request) {
-            *outcome = None;
+        if let Some(known) = self.known_mut(request)
+            && let Known::Answered(outcome) = known
+        {
+            *known = Known::Pending(Some(outcome.clone()));
         }
     }
 
-    /// A write that was [`Verdict::New`] was refused and not carried out: it may come again.
+    /// A write that was [`Verdict::New`] was refused and not carried out: it may come again. One
+    /// that was reopened is again what it was before: others may have decided it, and it is never
+    /// new.
     pub fn forget(&mut self, request: u64) {
         let at = self.position(request);
-        if self.writes.get(at).is_some_and(|(id, outcome)| *id == request && outcome.is_none()) {
-            self.writes.remove(at);
+        let Some((_, known @ Known::Pending(_))) =
+            self.writes.get_mut(at).filter(|(id, _)| *id == request)
+        else {
+            return;
+        };
+        match known {
+            Known::Pending(Some(before)) if !mutant(Mutant::MovedForgotten) => {
+                *known = Known::Answered(before.clone());
+            }
+            _ => {
+                self.writes.remove(at);
+            }
         }
     }
 
     /// Whether a write is pending.
     pub fn is_busy(&self) -> bool {
-        self.writes.iter().any(|(_, outcome)| outcome.is_none())
+        self.writes.iter().any(|(_, known)| known.is_pending())
+    }
+
+    fn known_mut(&mut self, request: u64) -> Option<&mut Known<O>> {
+        let at = self.position(request);
+        let (_, known) = self.writes.get_mut(at).filter(|(id, _)| *id == request)?;
+        Some(known)
     }
 
     /// Where a request id stands or would stand: almost always at the end.
@@ -126,6 +150,20 @@ impl<O: Clone> Window<O> {
                 let at = self.writes.len() - 1 - back;
                 if self.writes[at].0 == request { at } else { at + 1 }
             }
+        }
+    }
+}
+
+impl<O: Clone> Known<O> {
+    fn is_pending(&self) -> bool {
+        matches!(self, Known::Pending(_))
+    }
+
+    /// What a write of which this is known gets when it comes again.
+    fn verdict(&self) -> Verdict<O> {
+        match self {
+            Known::Pending(_) => Verdict::Pending,
+            Known::Answered(outcome) => Verdict::Answered(outcome.clone()),
         }
     }
 }

@@ -104,6 +104,8 @@ pub struct World {
     unanswered: u32,
     next_lease_ns: u64,
     started_ns: u64,
+    /// What the store has told the stranger, who sends what a test scripts ([`World::hand_in`]).
+    pub told: Vec<Header>,
 }
 
 /// A backend that outlives the store.
@@ -182,6 +184,9 @@ fn peer_of(number: u64) -> Peer {
 const X_AT: u64 = 20_000;
 const Y_AT: u64 = 30_000;
 const Z_AT: u64 = 40_000;
+const STRANGER_AT: u64 = 50_000;
+/// The stranger's number.
+const STRANGER: u64 = 77;
 
 fn padded(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes.resize(bytes.len().max(len), 0);
@@ -295,6 +300,7 @@ impl World {
             unanswered: 0,
             next_lease_ns: 0,
             started_ns: 0,
+            told: vec![],
         };
         world.start();
         world
@@ -421,6 +427,24 @@ impl World {
             past_owner: false,
         });
         self.send_due();
+    }
+
+    /// A copy of the stranger's only write comes to the store, past all switches, and names that
+    /// life.
+    pub fn hand_in(&mut self, life: u16, flags: Flags, value: u64) {
+        let header = Header {
+            tenant: KEYED,
+            client: STRANGER,
+            request: 1,
+            key_hash: hash(KEY),
+            life,
+            flags,
+            ..Header::new(Op::WriteRequest)
+        };
+        let bytes = bytes_of(header, KEY, &value.to_be_bytes());
+        let store = self.store.as_mut().expect("it runs");
+        store.receive(&bytes, peer_of(STRANGER_AT), self.now_ns, &mut self.outbox);
+        self.drain_outbox();
     }
 
     fn send_due(&mut self) {
@@ -574,7 +598,12 @@ impl World {
         let messages: Vec<_> = self.outbox.messages().map(|(b, p)| (b.to_vec(), p)).collect();
         self.outbox.clear();
         for (bytes, peer) in messages {
-            let op = Packet::decode(&bytes).unwrap().header.op;
+            let header = Packet::decode(&bytes).unwrap().header;
+            if peer == peer_of(STRANGER_AT) {
+                self.told.push(header);
+                continue;
+            }
+            let op = header.op;
             let (to, direct) = match peer {
                 peer if peer == peer_of(X_AT) => (Stop::X, true),
                 peer if peer == peer_of(Y_AT) => (Stop::Y, true),
