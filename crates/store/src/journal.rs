@@ -153,25 +153,8 @@ impl Journal for FileJournal {
 /// Carries orders out until nobody gives any more: all that wait, with one fsync.
 fn write(mut slots: Slots, queue: &mpsc::Receiver<Order>, answers: &UnboundedSender<Completion>) {
     while let Ok(first) = queue.recv() {
-        let (mut done, mut begun) = (vec![], vec![]);
-        for order in std::iter::once(first).chain(queue.try_iter()) {
-            done.push(match order {
-                Order::Begin(entry, ticket) => {
-                    begun.push((entry.tenant, entry.key_hash));
-                    (ticket, slots.begin(&entry))
-                }
-                Order::End(id, ticket) => (ticket, slots.end(id)),
-            });
-        }
-        let synced = slots.file.sync_data();
-        if synced.is_err() {
-            // These are not made.
-            for id in begun {
-                let _ = slots.end(id);
-            }
-        }
-        for (ticket, result) in done {
-            let result = result.and(synced.as_ref().copied().map_err(|e| e.kind().into()));
+        let orders = std::iter::once(first).chain(queue.try_iter()).collect();
+        for (ticket, result) in slots.carry_out(orders) {
             if let Err(error) = &result {
                 tracing::warn!("journal of loans {}: {error}", slots.path.display());
             }
@@ -187,6 +170,9 @@ struct Slots {
     /// Where each open loan is.
     taken: HashMap<(u32, KeyHash), usize>,
     free: Vec<usize>,
+    /// Of those that are open still as far as the disk is known, the ones that have ended; and
+    /// whether that was written since the last sync.
+    ending: HashMap<(u32, KeyHash), bool>,
     slots: usize,
     entries: Vec<Entry>,
 }
@@ -215,6 +201,7 @@ impl Slots {
             file,
             taken: HashMap::new(),
             free: vec![],
+            ending: HashMap::new(),
             slots: 0,
             entries: vec![],
             path: path.clone(),
@@ -255,6 +242,31 @@ impl Slots {
         Ok(())
     }
 
+    /// Carries orders out, with one fsync. Each one's result: whether it is on the disk.
+    fn carry_out(&mut self, orders: Vec<Order>) -> Vec<(Ticket, io::Result<()>)> {
+        self.end_again();
+        let (mut done, mut begun) = (vec![], vec![]);
+        for order in orders {
+            done.push(match order {
+                Order::Begin(entry, ticket) => {
+                    begun.push((entry.tenant, entry.key_hash));
+                    (ticket, self.begin(&entry))
+                }
+                Order::End(id, ticket) => (ticket, self.end(id)),
+            });
+        }
+        let synced = self.file.sync_data();
+        match synced {
+            Ok(()) => self.free_ended(),
+            // These are not made.
+            Err(_) => self.ending.extend(begun.into_iter().map(|id| (id, false))),
+        }
+        let with_sync = |result: io::Result<()>| {
+            result.and(synced.as_ref().copied().map_err(|e| e.kind().into()))
+        };
+        done.into_iter().map(|(ticket, result)| (ticket, with_sync(result))).collect()
+    }
+
     fn begin(&mut self, entry: &Entry) -> io::Result<()> {
         let id = (entry.tenant, entry.key_hash);
         let line = line(entry)?;
@@ -264,6 +276,7 @@ impl Slots {
         };
         self.slots = self.slots.max(at + 1);
         self.taken.insert(id, at);
+        self.ending.remove(&id);
         let written = self.file.write_all_at(&line, (at * SLOT) as u64);
         if written.is_err() {
             let _ = self.end(id);
@@ -271,15 +284,31 @@ impl Slots {
         written
     }
 
-    /// Frees a slot by its first byte: that needs no room, and is whole or not at all.
+    /// Frees a slot by its first byte: that needs no room, and is whole or not at all. It is nobody
+    /// else's before that is on the disk. After a sync that failed nothing is known of what was
+    /// written, and a second one may well report success: so it is written again.
     fn end(&mut self, id: (u32, KeyHash)) -> io::Result<()> {
         let Some(&at) = self.taken.get(&id) else {
             return Ok(());
         };
-        self.file.write_all_at(b" ", (at * SLOT) as u64)?;
-        self.taken.remove(&id);
-        self.free.push(at);
-        Ok(())
+        let written = self.file.write_all_at(b" ", (at * SLOT) as u64);
+        self.ending.insert(id, written.is_ok());
+        written
+    }
+
+    /// Writes the ends again that are not on the disk for certain.
+    fn end_again(&mut self) {
+        for id in self.ending.keys().copied().collect::<Vec<_>>() {
+            let _ = self.end(id);
+        }
+    }
+
+    /// What was written is on the disk.
+    fn free_ended(&mut self) {
+        let ended = self.ending.extract_if(|_, written| *written);
+        for (id, _) in ended {
+            self.free.extend(self.taken.remove(&id));
+        }
     }
 }
 

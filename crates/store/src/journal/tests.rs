@@ -133,3 +133,53 @@ fn on_a_full_disk_nothing_is_begun_and_everything_can_end() {
     drop(slots);
     assert_eq!(Slots::open(home.path()).unwrap().entries, []);
 }
+
+/// Carries one order out on a disk that loses what is written and says so once, at the fsync.
+fn on_a_disk_that_fails(slots: &mut Slots, order: Order) {
+    let broken = File::options().write(true).open("/dev/null").unwrap();
+    let file = std::mem::replace(&mut slots.file, broken);
+    let results = slots.carry_out(vec![order]);
+    assert!(results.iter().all(|(_, result)| result.is_err()));
+    slots.file = file;
+}
+
+#[test]
+fn an_end_whose_sync_failed_is_written_again() {
+    let home = tempfile::tempdir().unwrap();
+    let mut slots = Slots::open(home.path()).unwrap();
+    let (a, b) = (entry(b"a"), entry(b"b"));
+    slots.begin(&a).unwrap();
+    let end = || Order::End((7, a.key_hash), 5);
+    on_a_disk_that_fails(&mut slots, end());
+    assert!(slots.carry_out(vec![end()])[0].1.is_ok());
+    assert!(slots.carry_out(vec![end()])[0].1.is_ok(), "twice is as good");
+    drop(slots);
+    let mut slots = Slots::open(home.path()).unwrap();
+    assert_eq!(slots.entries, []);
+    // Until it is on the disk its place is nobody else's.
+    slots.begin(&a).unwrap();
+    on_a_disk_that_fails(&mut slots, end());
+    slots.begin(&b).unwrap();
+    assert_eq!(slots.slots, 2);
+    assert!(slots.carry_out(vec![end()])[0].1.is_ok());
+    drop(slots);
+    let mut slots = Slots::open(home.path()).unwrap();
+    assert_eq!(slots.entries, [b]);
+    slots.begin(&a).unwrap();
+    assert_eq!(slots.slots, 2, "and then it is free");
+}
+
+#[test]
+fn a_begin_whose_sync_failed_is_taken_back_as_soon_as_the_disk_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let mut slots = Slots::open(home.path()).unwrap();
+    let (a, b) = (entry(b"a"), entry(b"b"));
+    slots.begin(&a).unwrap();
+    // On the disk, though nobody knows.
+    slots.file.sync_all().unwrap();
+    on_a_disk_that_fails(&mut slots, Order::Begin(Box::new(a), 5));
+    // Whatever it is to write next.
+    assert!(slots.carry_out(vec![Order::End((7, b.key_hash), 6)])[0].1.is_ok());
+    drop(slots);
+    assert_eq!(Slots::open(home.path()).unwrap().entries, []);
+}
