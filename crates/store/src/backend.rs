@@ -84,6 +84,8 @@ pub enum Change {
     Full,
     /// The backend failed; whether the write took place is unknown.
     Failed,
+    /// The backend could not be reached, and was not told of the write.
+    Unreached,
 }
 
 /// How a read ended that was answered later.
@@ -187,6 +189,12 @@ pub trait Backend: Send {
     fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         let _ = (tenant, hash, from, to);
         true
+    }
+
+    /// A write of a key that [failed](Change::Failed) can no longer take place. Whichever value is
+    /// there has this version from now on: what was read meanwhile may have been either.
+    fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {
+        let _ = (tenant, hash, version);
     }
 
     /// Whether others may write to it, and whether it tells.

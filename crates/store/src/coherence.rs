@@ -101,7 +101,8 @@ pub struct KeyState<W> {
     copies: Vec<Copy>,
     current: Option<Current<W>>,
     queue: VecDeque<Write<W>>,
-    /// A write failed in the backend and may still take place until then.
+    /// A write failed in the backend and may still take place until then; 0: none, or that is
+    /// [settled](KeyState::settle).
     doubt_until_ns: Nanos,
     /// The key is lent, or about to be: no write is begun with, nothing is granted, and its copies
     /// are called back.
@@ -243,8 +244,8 @@ impl<W> KeyState<W> {
     }
 
     /// Whether this is the state of a key that nobody has asked for: then it need not be kept.
-    pub fn is_forgettable(&self, now_ns: Nanos) -> bool {
-        self.copies.is_empty() && !self.is_busy() && now_ns >= self.doubt_until_ns
+    pub fn is_forgettable(&self) -> bool {
+        self.copies.is_empty() && self.is_settled()
     }
 
     /// Rule 3: takes a write. One at a time: if another is under way, it queues behind, unless
@@ -346,10 +347,11 @@ impl<W> KeyState<W> {
         out: &mut Vec<Invalidate>,
     ) -> Step {
         loop {
+            // What may still take place would do so over whatever came after it.
+            if self.current.is_none() && now_ns < self.doubt_until_ns {
+                return Step::Wait(self.doubt_until_ns);
+            }
             if self.current.is_none() && self.is_withheld() {
-                if now_ns < self.doubt_until_ns {
-                    return Step::Wait(self.doubt_until_ns);
-                }
                 self.drop_lapsed(leases, now_ns);
                 if self.copies.is_empty() || mutant(Mutant::LentWithCopies) {
                     return Step::Held;
@@ -364,7 +366,6 @@ impl<W> KeyState<W> {
                         self.passed(write.epoch);
                         self.begin(Task::Write(write), now_ns);
                     }
-                    None if now_ns < self.doubt_until_ns => return Step::Wait(self.doubt_until_ns),
                     None => return Step::Idle,
                 }
             }
@@ -467,7 +468,7 @@ impl<W> KeyState<W> {
 
     /// The backend has answered: the write is over, and here it is, to be replied to.
     /// `doubt_until_ns` is not 0 if the backend failed, so that the write may still take place:
-    /// until then nothing is granted.
+    /// until then nothing is granted, and no other write is begun with.
     pub fn applied(&mut self, doubt_until_ns: Nanos) -> Option<Write<W>> {
         self.doubt_until_ns = self.doubt_until_ns.max(doubt_until_ns);
         match self.current.take() {
@@ -477,6 +478,18 @@ impl<W> KeyState<W> {
                 None
             }
         }
+    }
+
+    /// Whether a write that failed can no longer take place, as of `now_ns`; true once. Until then
+    /// its key had one version, and maybe the value of before, maybe that of the write: whoever has
+    /// read under that version has read one of the two. The caller gives what is there a version of
+    /// its own before anything else is done, so before [`KeyState::poll`].
+    pub fn settle(&mut self, now_ns: Nanos) -> bool {
+        let is_over = self.doubt_until_ns > 0 && now_ns >= self.doubt_until_ns;
+        if is_over {
+            self.doubt_until_ns = 0;
+        }
+        is_over
     }
 
     // -----------------------------------------------------------------------------------------------------------
@@ -499,7 +512,7 @@ impl<W> KeyState<W> {
         if between_two && mutant(Mutant::TwoWritesAtOnce) {
             return Ok(());
         }
-        self.may_grant(now_ns)?;
+        self.may_grant()?;
         let switch = epoch.switch();
         let term = leases.term(switch, now_ns).ok_or(NoGrant::NoLease)?;
         if mutant(Mutant::GrantedNotRaised) {
@@ -527,13 +540,13 @@ impl<W> KeyState<W> {
     }
 
     /// Whether no write goes on, or may still take place.
-    pub fn is_settled(&self, now_ns: Nanos) -> bool {
-        !self.is_busy() && now_ns >= self.doubt_until_ns
+    pub fn is_settled(&self) -> bool {
+        !self.is_busy() && self.doubt_until_ns == 0
     }
 
-    fn may_grant(&self, now_ns: Nanos) -> Result<(), NoGrant> {
+    fn may_grant(&self) -> Result<(), NoGrant> {
         let busy = self.is_busy() && !mutant(Mutant::GrantDuringWrite);
-        if busy || now_ns < self.doubt_until_ns {
+        if busy || self.doubt_until_ns > 0 {
             return Err(NoGrant::WritePending);
         }
         Ok(())

@@ -144,8 +144,8 @@ impl<W> Directory<W> {
     }
 
     /// Removes an entry that holds nothing worth remembering.
-    pub fn forget_if_idle(&mut self, place: Place, now_ns: Nanos) {
-        let idle = |entry: &&Entry<W>| entry.state.is_forgettable(now_ns) && entry.asks.is_empty();
+    pub fn forget_if_idle(&mut self, place: Place) {
+        let idle = |entry: &&Entry<W>| entry.state.is_forgettable() && entry.asks.is_empty();
         if let Some(id) = self.get(place).filter(idle).map(|entry| entry.id) {
             self.places.remove(&id);
             self.entries.remove(place.index);
@@ -252,13 +252,13 @@ mod tests {
         let key = |first| Key { tenant: 1, hash: KeyHash([first; 16]), bytes: b"k" };
         let old = directory.enter(key(1));
         assert_eq!(directory.enter(key(1)), old);
-        directory.forget_if_idle(old, 0);
+        directory.forget_if_idle(old);
         let new = directory.enter(key(2));
         assert_eq!(new.index, old.index, "used again");
         assert!(directory.get(old).is_none());
         assert_eq!(directory.update(old, |_| ()), None);
         assert_eq!(directory.find(&(1, key(1).hash)), None);
-        directory.forget_if_idle(old, 0);
+        directory.forget_if_idle(old);
         assert_eq!(directory.find(&(1, key(2).hash)), Some(new));
         assert_eq!(directory.oldest(1), Some(new));
         let gone = directory.remove_tenants(&BTreeSet::from([1]));

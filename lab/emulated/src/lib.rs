@@ -56,6 +56,10 @@ impl Backend for EmulatedBackend {
         self.data.raise(tenant, hash, from, to)
     }
 
+    fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {
+        self.data.settle(tenant, hash, version);
+    }
+
     fn watch(&self) -> Watch {
         self.data.watch()
     }

@@ -155,8 +155,7 @@ impl Memcached {
             .iter()
             .map(|(command, length)| write_command(command, *length, &mut request))
             .collect();
-        let stream = self.stream().await.context("cannot connect to memcached")?;
-        let (answers, requests) = stream;
+        let (answers, requests) = self.stream().await?;
         let write = async { Ok(requests.write_all(&request).await?) };
         let read = async {
             let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
@@ -189,6 +188,10 @@ impl Memcached {
 }
 
 impl Protocol for Memcached {
+    async fn connect(&mut self) -> anyhow::Result<()> {
+        self.stream().await.context("cannot connect to memcached").map(drop)
+    }
+
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
         let lengths = self.lengths_first(commands);
         let mut room = BATCH_BYTES;

@@ -185,6 +185,10 @@ fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
 }
 
 impl Protocol for Redis {
+    async fn connect(&mut self) -> anyhow::Result<()> {
+        self.connection().await.map(drop)
+    }
+
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
         let connection = self.connection().await?;
         if commands.is_empty() {

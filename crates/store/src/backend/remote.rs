@@ -113,10 +113,15 @@ pub(super) enum Outcome {
     TooLarge,
     Full,
     Failed,
+    /// There was no connection, and none could be made: it was not asked.
+    Unreached,
 }
 
-/// How a kind of server is spoken to. It connects when it has no connection.
+/// How a kind of server is spoken to.
 pub(super) trait Protocol: Send + 'static {
+    /// Connects, if it has no connection. After an error nothing was asked.
+    fn connect(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+
     /// Carries out commands in order and returns one outcome for each. After an error, or when it
     /// is dropped half-way, the connection is given up: [`Protocol::disconnect`] is called.
     fn execute(
@@ -234,6 +239,10 @@ impl Backend for Remote {
 
     fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         self.versions.raise((tenant, hash), from, to)
+    }
+
+    fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {
+        self.versions.put((tenant, hash), version);
     }
 
     fn watch(&self) -> Watch {
@@ -448,7 +457,13 @@ async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut
         }
         let asked = boot_ns();
         let batch = &queue.batch;
-        let outcomes = match tokio::time::timeout(within, protocol.execute(batch)).await {
+        let mut is_reached = false;
+        let carried_out = tokio::time::timeout(within, async {
+            protocol.connect().await?;
+            is_reached = true;
+            protocol.execute(batch).await
+        });
+        let outcomes = match carried_out.await {
             Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
                 connected = true;
                 if watched {
@@ -471,7 +486,8 @@ async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut
                     let _ = queue.completions.send(lost);
                 }
                 connected = false;
-                vec![Outcome::Failed; batch.len()]
+                let outcome = if is_reached { Outcome::Failed } else { Outcome::Unreached };
+                vec![outcome; batch.len()]
             }
         };
         if !queue.answer(outcomes) {
@@ -509,6 +525,7 @@ fn completion(command: Command, outcome: Outcome) -> Completion {
         (Outcome::Absent, _) => Change::NotFound,
         (Outcome::TooLarge, _) => Change::TooLarge,
         (Outcome::Full, _) => Change::Full,
+        (Outcome::Unreached, _) => Change::Unreached,
         _ => Change::Failed,
     };
     Completion::Change(ticket, change)
@@ -591,6 +608,10 @@ mod tests {
     struct PanickingProtocol;
 
     impl Protocol for PanickingProtocol {
+        async fn connect(&mut self) -> anyhow::Result<()> {
+            Ok(())
+        }
+
         async fn execute(&mut self, _: &[Command]) -> anyhow::Result<Vec<Outcome>> {
             panic!("the test's own panic");
         }
@@ -618,6 +639,58 @@ mod tests {
         assert_eq!(done.recv().await, Some(failed));
     }
 
+    /// A server that is reached, or not, and never answers.
+    struct MuteProtocol {
+        is_reached: bool,
+    }
+
+    impl Protocol for MuteProtocol {
+        async fn connect(&mut self) -> anyhow::Result<()> {
+            anyhow::ensure!(self.is_reached, "the test's own error");
+            Ok(())
+        }
+
+        async fn execute(&mut self, _: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+            anyhow::bail!("the test's own error")
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    fn put_under(version: u64, condition: Condition) -> Put<'static> {
+        static VALUE: Bytes = Bytes::from_static(b"v");
+        Put { value: &VALUE, ttl_ms: 0, condition, version }
+    }
+
+    #[tokio::test]
+    async fn only_a_write_of_which_the_backend_was_told_is_in_doubt() {
+        for (is_reached, change) in [(true, Change::Failed), (false, Change::Unreached)] {
+            let (completions, mut done) = mpsc::unbounded_channel();
+            let protocol = MuteProtocol { is_reached };
+            let mut remote = Remote::start(protocol, Watch::Unneeded, 1, completions, PATIENCE);
+            remote.put(key(1), put_under(2, Condition::Always), 0, 7);
+            assert_eq!(done.recv().await, Some(Completion::Change(7, change)));
+            remote.get(key(1), 0, 8);
+            assert_eq!(done.recv().await, Some(Completion::Get(8, ReadOutcome::Failed)));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_read_while_a_write_was_in_doubt_is_not_what_is_there_after_it() {
+        let (completions, mut done) = mpsc::unbounded_channel();
+        let protocol = MuteProtocol { is_reached: true };
+        let mut remote = Remote::start(protocol, Watch::Unneeded, 1, completions, PATIENCE);
+        remote.put(key(1), put_under(2, Condition::Always), 0, 7);
+        assert_eq!(done.recv().await, Some(Completion::Change(7, Change::Failed)));
+        remote.settle(0, key(1).hash, 3);
+        for version in [1, 2] {
+            let put = remote.put(key(1), put_under(4, Condition::Version(version)), 0, 8);
+            assert_eq!(put, Answer::Now(Change::Mismatch(3)), "{version}");
+        }
+        let put = remote.put(key(1), put_under(4, Condition::Version(3)), 0, 9);
+        assert_eq!(put, Answer::Later);
+    }
+
     const MIB: usize = 1 << 20;
 
     /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked
@@ -628,6 +701,10 @@ mod tests {
     }
 
     impl Protocol for Long {
+        async fn connect(&mut self) -> anyhow::Result<()> {
+            Ok(())
+        }
+
         async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
             let bytes = commands.iter().map(Command::large_bytes).sum();
             let large = commands.iter().filter(|command| command.large_bytes() > 0);

@@ -67,7 +67,7 @@ fn rule_3_writes_to_a_key_go_one_at_a_time_in_order() {
         s.poll(0);
     }
     assert_eq!(s.poll(0), Step::Idle);
-    assert!(s.key.is_forgettable(0));
+    assert!(s.key.is_forgettable());
 }
 
 #[test]
@@ -184,8 +184,22 @@ fn rule_5_nothing_is_granted_while_a_failed_write_may_still_happen() {
     s.key.applied(500 * MS).expect("it was being applied");
     assert_eq!(s.grant(1, 1, 499 * MS), Err(NoGrant::WritePending));
     assert_eq!(s.poll(0), Step::Wait(500 * MS));
-    assert!(!s.key.is_forgettable(499 * MS));
+    assert!(!s.key.settle(499 * MS) && !s.key.is_forgettable());
+    assert_eq!(s.grant(1, 1, 500 * MS), Err(NoGrant::WritePending), "not settled");
+    assert!(s.key.settle(500 * MS) && !s.key.settle(500 * MS), "once");
     assert_eq!(s.grant(1, 1, 500 * MS), Ok(()));
+}
+
+#[test]
+fn a_write_waits_while_a_failed_one_may_still_happen() {
+    let mut s = Story::with_leases(&[1]);
+    s.submit(Epoch::NONE, "w");
+    s.poll(0);
+    s.key.applied(500 * MS).expect("it was being applied");
+    s.submit(Epoch::NONE, "x");
+    assert_eq!(s.poll(499 * MS), Step::Wait(500 * MS));
+    assert!(s.key.settle(500 * MS));
+    assert_eq!(s.poll(500 * MS), Step::Apply);
 }
 
 #[test]
@@ -411,5 +425,5 @@ fn a_recall_frees_the_key_and_writes_nothing() {
     s.key.prove_invalid(Epoch::new(1, 5));
     s.key.prove_invalid(Epoch::new(2, 3));
     assert_eq!(s.poll(0), Step::Idle);
-    assert!(s.key.is_forgettable(0));
+    assert!(s.key.is_forgettable());
 }

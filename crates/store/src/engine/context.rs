@@ -284,6 +284,14 @@ impl Context<'_> {
         let is_raised = self.backend.raise(id.0, id.1, from, version);
         is_raised.then_some(version)
     }
+
+    /// A write of a key that failed can no longer take place: what is there, be it that write's
+    /// value or the one before, gets a version under which nobody has read either.
+    pub fn settle(&mut self, id: KeyId) {
+        let version = self.versions.next();
+        self.backend.settle(id.0, id.1, version);
+        self.values.end(id);
+    }
 }
 
 /// Whether the wait after a restart is over, so long after the start: what a former life lent has

@@ -165,17 +165,21 @@ impl Keys {
             let mut lapsed = 0;
             let polled = cx.directory.update(at, |entry| {
                 lapsed += entry.state.lapsed_waits(cx.leases, cx.now_ns);
+                let settles = entry.state.settle(cx.now_ns);
                 let step = entry.state.poll(cx.leases, cx.now_ns, &mut invalidations);
-                (entry.id, step)
+                (entry.id, step, settles)
             });
             self.counters.waits_lapsed += lapsed as u64;
             for Invalidate { switch, granted } in invalidations.drain(..) {
                 self.invalidate(cx, at, Epoch::new(switch, granted));
             }
             self.invalidations = invalidations;
-            let Some((id, step)) = polled else {
+            let Some((id, step, settles)) = polled else {
                 return false;
             };
+            if settles {
+                cx.settle(id);
+            }
             if !matches!(step, Step::Wait(_)) {
                 cx.outside.closed(&id);
             }
@@ -223,8 +227,10 @@ impl Keys {
     /// may be one.
     fn applied(&mut self, cx: &mut Context<'_>, at: Place, change: Change) {
         // A write that failed may still be on its way inside the backend.
-        let doubt_until_ns =
-            if change == Change::Failed { cx.now_ns + cx.leases.length_ns() } else { 0 };
+        let doubt_until_ns = match change {
+            Change::Failed => cx.now_ns + cx.leases.length_ns(),
+            _ => 0,
+        };
         let finished = cx.directory.update(at, |e| {
             let origin = &e.state.applying()?.body.origin;
             let id = (origin.client, origin.request);
@@ -342,7 +348,7 @@ pub(super) fn settle(cx: &mut Context<'_>, at: Place) {
     let entry = cx.directory.get(at);
     if let Some(entry) = entry.filter(|entry| entry.state.copies().is_empty()) {
         cx.backend.pin(entry.named(), false);
-        cx.directory.forget_if_idle(at, cx.now_ns);
+        cx.directory.forget_if_idle(at);
     }
 }
 
@@ -365,7 +371,7 @@ fn close(cx: &mut Context<'_>, job: &PendingWrite, change: Change, outcome: Writ
         Change::Mismatch(_) => counters.writes_mismatch += 1,
         Change::Full => counters.refused_memory_full += 1,
         Change::TooLarge => cx.counters.refused_too_large += 1,
-        Change::Failed => cx.counters.backend_errors += 1,
+        Change::Failed | Change::Unreached => cx.counters.backend_errors += 1,
         Change::NotFound => {}
     }
     if change == Change::Full {

@@ -74,7 +74,7 @@ impl WriteOutcome {
             Change::Mismatch(version) => (Status::Mismatch, version),
             Change::TooLarge => (Status::TooLarge, 0),
             Change::Full => (Status::TryAgain, 0),
-            Change::Failed => (Status::BackendError, 0),
+            Change::Failed | Change::Unreached => (Status::BackendError, 0),
         };
         WriteOutcome { status, version }
     }

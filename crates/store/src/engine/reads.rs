@@ -177,7 +177,7 @@ impl Reads {
         if entry.is_some_and(|entry| entry.state.is_busy()) {
             return true;
         }
-        let is_settled = entry.is_none_or(|entry| entry.state.is_settled(cx.now_ns));
+        let is_settled = entry.is_none_or(|entry| entry.state.is_settled());
         let is_told = match cx.backend.watch() {
             Watch::Tracked => {
                 let stands = entry.is_some_and(|entry| entry.state.stands(origin.epoch));

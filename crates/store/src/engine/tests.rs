@@ -8,6 +8,7 @@ use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT
 
 mod busy;
 mod copies;
+mod doubt;
 mod large_values;
 mod lives;
 mod loans;

@@ -24,7 +24,7 @@ impl Keys {
         let at = cx.directory.enter(key);
         let granted = self.grant_known(cx, at, origin);
         if !granted {
-            cx.directory.forget_if_idle(at, cx.now_ns);
+            cx.directory.forget_if_idle(at);
         }
         granted
     }

@@ -50,6 +50,10 @@ impl Backend for Busy {
         self.data.raise(tenant, hash, from, to)
     }
 
+    fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {
+        self.data.settle(tenant, hash, version);
+    }
+
     fn watch(&self) -> Watch {
         self.data.watch()
     }
