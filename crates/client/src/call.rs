@@ -516,7 +516,7 @@ impl Call {
             }
             Parts::Pull(pull) => {
                 let of_part = |part: Header| {
-                    let Id { client, request } = rules.new_id();
+                    let Id { client, request } = rules.new_id(None);
                     let header = Header {
                         client,
                         request,
@@ -695,7 +695,7 @@ impl Call {
         self.parts = Parts::None { due: false };
         self.reserved = None;
         self.header.life = rules.lives.of_store(self.window);
-        self.sign(rules, rules.new_id(), now_ns);
+        self.sign(rules, rules.new_id(self.window()), now_ns);
         self.ask(rules, now_ns)
     }
 

@@ -196,11 +196,11 @@ impl Inner {
         let _place = timeout_at(deadline, self.free.acquire()).await.map_err(full)?;
         let (_in_order, id) = match call.window() {
             Some(window) => {
-                let entered = self.windows[window].enter(|| rules.new_id());
+                let entered = self.windows[window].enter(|| rules.new_id(Some(window)));
                 let (place, id) = timeout_at(deadline, entered).await.map_err(full)?;
                 (Some(place), id)
             }
-            None => (None, rules.new_id()),
+            None => (None, rules.new_id(None)),
         };
         let store = call.store();
         let port = if store.is_ipv6() { &self.v6 } else { &self.v4 };

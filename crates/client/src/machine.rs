@@ -271,8 +271,8 @@ impl Machine {
     }
 
     fn start(&mut self, number: u64, place: Option<u64>, now_ns: u64) {
-        let id = self.rules.new_id();
         let running = self.calls.get_mut(&number).expect("it was waiting");
+        let id = self.rules.new_id(running.call.window());
         running.stage = Stage::Started(place);
         let step = running.call.start(&self.rules, id, now_ns);
         self.carry_out(number, step, now_ns);

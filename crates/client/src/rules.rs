@@ -22,6 +22,9 @@ pub(crate) struct Id {
     pub request: u64,
 }
 
+/// The bits of a request's number that count on within its row.
+const ROW_BITS: u32 = 48;
+
 pub(crate) struct Rules {
     pub tenant: u32,
     pub secrets: Secrets,
@@ -35,7 +38,8 @@ pub(crate) struct Rules {
     /// Longest value in bytes, as it travels.
     pub max_value: usize,
     client: u64,
-    next_request: AtomicU64,
+    /// Of reads, and then of the writes to each store, by the store's window: how many there were.
+    requests: Box<[AtomicU64]>,
     pub lives: Lives,
     pub paths: Paths,
     pub sizes: Sizes,
@@ -68,13 +72,13 @@ impl Rules {
             secrets,
             lives: Lives::new(routes.windows),
             paths: Paths::new(routes.windows),
+            requests: (0..=routes.windows).map(|_| AtomicU64::new(0)).collect(),
             routes,
             write_deadline: options.deadline.min(cluster.write_deadline()),
             round_trip: RoundTrip::new(&options),
             counters: Arc::default(),
             max_value: cluster.max_value as usize,
             client,
-            next_request: AtomicU64::new(1),
             sizes: Sizes::new(options.expected_value + envelope.overhead()),
             envelope,
             options,
@@ -83,8 +87,15 @@ impl Rules {
         })
     }
 
-    pub fn new_id(&self) -> Id {
-        Id { client: self.client, request: self.next_request.fetch_add(1, Relaxed) }
+    /// The id of a read, or of a write to the store with this window.
+    ///
+    /// The writes to one store are numbered in a row. Whoever keeps the writes of a lent key can
+    /// tell of 256 numbers whether they were there ([`crate::window`] leaves no more than 128
+    /// between two that matter): reads, and writes to others, must not use these up.
+    pub fn new_id(&self, window: Option<usize>) -> Id {
+        let row = window.map_or(0, |window| window + 1);
+        let number = self.requests[row].fetch_add(1, Relaxed) + 1;
+        Id { client: self.client, request: (row as u64) << ROW_BITS | number }
     }
 
     /// An answer as the mutant sees it.

@@ -3,7 +3,8 @@
 //! A store remembers the last 256 writes of a client (rule 7). A write that was lost, and is
 //! overtaken by more than that many, looks to the store like one that it has forgotten: it would
 //! never be answered. So the ids of the writes in flight to a store span at most half of what it
-//! remembers.
+//! remembers. They are numbered in a row of their own, for the second switch of a loan remembers
+//! ids, not writes.
 
 use std::{
     collections::VecDeque,

@@ -1,7 +1,10 @@
 //! Single calls of a [`Machine`], step by step: what is sent, when, under which id, and how the
 //! call ends when answers are late, refused or missing.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use wire::{Flags, Header, Op, PART_BYTES, Packet, Secret, Status};
@@ -220,6 +223,35 @@ fn writes_run_no_further_ahead_than_a_store_remembers() {
     let ids: Vec<u64> =
         under_way.iter().chain(&rest).map(|d| Packet::decode(d).unwrap().header.request).collect();
     assert!(ids.is_sorted());
+}
+
+/// Whoever keeps writes of a lent key tells 192 ids back which it has kept
+/// (`bpf/lent/windows.h`): what a client sends to others must not use them up.
+#[test]
+fn writes_to_a_store_are_numbered_in_a_row_whatever_else_is_sent() {
+    let other: SocketAddr = ([10, 0, 0, 2], 7117).into();
+    let mut cluster = Cluster::single(store(), 2);
+    cluster.stores[0].last = 0;
+    cluster.stores.push(wire::Store { address: other, first: 1, last: 1, rack: 0 });
+    let mut machine = Machine::new(&cluster, 0, Options::default(), 1).unwrap();
+    let mut ids: HashMap<SocketAddr, Vec<u64>> = HashMap::new();
+    let mut all = HashSet::new();
+    for n in 0..400u32 {
+        let key = n.to_be_bytes();
+        let is_write = n % 8 < 2;
+        machine.begin(&if is_write { set(&key, b"v") } else { get(&key) }, 0);
+        let (to, datagram) = machine.next_datagram().expect("it is sent at once");
+        let request = Packet::decode(&datagram).unwrap().header.request;
+        assert!(all.insert(request), "an id is of one request");
+        if is_write {
+            ids.entry(to).or_default().push(request);
+        }
+        machine.take(&answer(&datagram, Status::Ok), to, MS);
+    }
+    assert_eq!(ids.len(), 2);
+    for ids in ids.values() {
+        assert!(ids.len() > 30 && ids.windows(2).all(|two| two[1] == two[0] + 1), "{ids:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::waiting::Reply;
 /// A call that was begun and started, with its first datagram.
 fn started(rules: &Rules, operation: &Operation<'_>) -> (Call, Outgoing) {
     let mut call = Call::new(rules, operation, MS).unwrap();
-    let step = call.start(rules, rules.new_id(), MS);
+    let step = call.start(rules, rules.new_id(None), MS);
     assert!(matches!(step, Step::Go));
     let first = call.next(rules, MS, 0.5).expect("a datagram");
     (call, first)
