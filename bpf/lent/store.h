@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "share.h"
 #include "windows.h"
 
 /* Sends the packet back as its answer. */
@@ -29,17 +28,15 @@ INLINE bool kept_is_over(const struct kept *record, __u64 now_ns)
 
 /*
  * A place for a record of the packet's key: a preparation of the same key that came to nothing, one
- * that was never used, else the one that rested longest. KEPT_RECORDS: there is none, or the tenant
- * has its share of the set: no more than twice as many as it leaves to others. For a loan goes on
- * until its store ends it, whoever comes.
+ * that was never used, else the one that rested longest. KEPT_RECORDS: there is none, or the key's
+ * tenant has as many in this set as are left.
  */
 OUTLINE int find_room(const struct work *work)
 {
-	__u32 best = KEPT_RECORDS, own = 0, left = 0;
+	__u32 best = KEPT_RECORDS, left = 0, own = 0;
 	__u64 best_ns = ~0ULL;
 	if (!work)
 		return best;
-	__u32 tenant = bpf_ntohl(work->header.tenant);
 	__u32 first = kept_set_of(work) * KEPT_WAYS;
 	for (__u32 way = 0; way < KEPT_WAYS; way++) {
 		__u32 place = first + way;
@@ -48,18 +45,18 @@ OUTLINE int find_room(const struct work *work)
 			break;
 		if (record->state == KEPT_PREPARED && kept_key_equals(place, work))
 			return place;
-		__u64 seen_ns = record->state == KEPT_FREE ? 0 : record->seen_ns;
 		if (!kept_is_over(record, work->now_ns)) {
-			own += is_same(record->tenant, tenant);
+			own += record->tenant == bpf_ntohl(work->header.tenant);
 			continue;
 		}
 		left++;
+		__u64 seen_ns = record->state == KEPT_FREE ? 0 : record->seen_ns;
 		if (seen_ns < best_ns) {
 			best = place;
 			best_ns = seen_ns;
 		}
 	}
-	return own < 2 * left ? best : KEPT_RECORDS;
+	return own < left ? best : KEPT_RECORDS;
 }
 
 /*
@@ -76,6 +73,7 @@ INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 	bool ours = kept_is_over(record, work->now_ns) ||
 		    (record->state == KEPT_PREPARED && kept_key_equals(place, work));
 	if (ours) {
+		give_windows_back(record);
 		WRITE_ONCE(record->epoch, 0);
 		barrier();
 		WRITE_ONCE(tags->tag[place & (KEPT_WAYS - 1)], kept_tag_of(work));
@@ -86,7 +84,7 @@ INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 		record->lease = bpf_be64_to_cpu(work->header.request);
 		record->node = bpf_ntohs(work->header.node);
 		record->value_len = KEPT_NO_VALUE;
-		record->number = record->unanswered_ns = record->windows = 0;
+		record->number = record->unanswered_ns = 0;
 		record->seen_ns = work->now_ns;
 		record->key_len = work->key_len;
 		__builtin_memcpy(record->key, work->key, sizeof(record->key));
@@ -213,6 +211,21 @@ INLINE int lend_request(struct xdp_md *ctx, struct work *work, struct config *co
 }
 
 /*
+ * The store has all that there was, and its journal knows no more of the loan: no value is left
+ * that a store which finds an old journal could take for the newest. With FLAG_COMPARE nobody will
+ * ask any more which writes were kept, either.
+ */
+INLINE void end_record(const struct work *work, struct kept *record)
+{
+	record->version = 0;
+	record->value_len = KEPT_NO_VALUE;
+	if (!(work->header.flags & FLAG_COMPARE))
+		return;
+	give_windows_back(record);
+	record->state = KEPT_FREE;
+}
+
+/*
  * Seals the record if the store wants it; says what it asks, as flags of the answer. 0xff: others
  * keep it locked.
  */
@@ -228,7 +241,9 @@ OUTLINE int ask_record(struct work *work, struct lent *lent)
 	 */
 	if (record->state == KEPT_PREPARED)
 		record->version = 0;
-	if ((work->header.flags & FLAG_GRANT) || record->state == KEPT_SEALED) {
+	if (record->state == KEPT_SEALED && (work->header.flags & FLAG_ALL)) {
+		end_record(work, record);
+	} else if ((work->header.flags & FLAG_GRANT) || record->state == KEPT_SEALED) {
 		record->state = KEPT_SEALED;
 		flags = FLAG_GRANT;
 	}

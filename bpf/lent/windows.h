@@ -14,7 +14,8 @@
 #define WINDOWS_PER_RECORD 512
 /*
  * Words of 64 requests each: what is older than the newest by 256 is too old to tell, by 192
- * may be.
+ * may be. A client numbers its writes to one store in a row, and lets none run ahead by more than
+ * 128 of one that has no answer.
  */
 #define WINDOW_WORDS 4
 
@@ -39,6 +40,68 @@ struct {
 	__type(value, struct window);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } kept_windows SEC(".maps");
+
+/*
+ * How many windows a tenant's loans have. key: its number mod MAX_TENANTS, so that two may be
+ * counted as one; MAX_TENANTS: all tenants'. Written by the programs.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_TENANTS + 1);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} kept_counts SEC(".maps");
+_Static_assert((MAX_TENANTS & (MAX_TENANTS - 1)) == 0, "a mask");
+
+INLINE __u32 count_of_tenant(__u32 tenant)
+{
+	return tenant & (MAX_TENANTS - 1);
+}
+
+INLINE __u64 counted_windows(__u32 place)
+{
+	const __u64 *count = bpf_map_lookup_elem(&kept_counts, &place);
+	return count ? READ_ONCE(*count) : 0;
+}
+
+/*
+ * A tenant has no more windows than there are left. So one that makes up client after client takes
+ * half of them, a second one half of the rest, and whoever comes later finds some.
+ */
+INLINE bool has_window_left(__u32 tenant)
+{
+	__u64 all = counted_windows(MAX_TENANTS);
+	return all < WINDOWS && counted_windows(count_of_tenant(tenant)) < WINDOWS - all;
+}
+
+INLINE void count_one_more(__u32 place)
+{
+	__u64 *count = bpf_map_lookup_elem(&kept_counts, &place);
+	if (count)
+		fetch_add(count, 1);
+}
+
+/* Those that were made before there was this table were not counted. */
+INLINE void count_less(__u32 place, __u64 windows)
+{
+	__u64 *count = bpf_map_lookup_elem(&kept_counts, &place);
+	if (!count)
+		return;
+	__u64 has = READ_ONCE(*count);
+	fetch_add(count, -(windows < has ? windows : has));
+}
+
+/* The record's loan is over for good, and its windows are others'. The caller has locked it. */
+INLINE void give_windows_back(struct kept *record)
+{
+	__u32 windows = record->windows;
+	if (!windows)
+		return;
+	record->windows = 0;
+	count_less(count_of_tenant(record->tenant), windows);
+	count_less(MAX_TENANTS, windows);
+}
 
 enum window_says {
 	WINDOW_NEW,
@@ -86,12 +149,14 @@ INLINE struct window *make_window(struct kept *record, __u64 loan, __u64 client,
 				  __u32 place)
 {
 	struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
-	if (!window || record->windows >= WINDOWS_PER_RECORD)
+	if (!window || record->windows >= WINDOWS_PER_RECORD || !has_window_left(record->tenant))
 		return NULL;
 	__u64 of = READ_ONCE(window->loan);
 	if (window_is_used(of) || compare_and_swap(&window->loan, of, loan) != of)
 		return NULL;
 	record->windows++;
+	count_one_more(count_of_tenant(record->tenant));
+	count_one_more(MAX_TENANTS);
 	window->client = client;
 	window->newest = word;
 	for (int i = 0; i < WINDOW_WORDS; i++)

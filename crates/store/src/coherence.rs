@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 
 pub use asks::{Ask, Asks};
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
-pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, judge};
+pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, RETAIN_NS, judge};
 pub use loan::{Act, End, Loan, RecordAnswer, Role, Terms, VERSIONS, Whereabouts};
 pub use outside::{OutsideWatch, Watch};
 pub use parts::{Parts, version_of_part};

@@ -2,6 +2,7 @@
 //! itself is decided in [`crate::coherence::Loan`], and what a write's life means in
 //! [`crate::coherence::judge`].
 
+mod endings;
 mod hot_keys;
 mod packets;
 mod parked;
@@ -28,6 +29,7 @@ use crate::{
     mutants::{Mutant, mutant},
     shares::Shares,
 };
+use endings::Endings;
 use hot_keys::{HotKeys, WritePace};
 use parked::ParkedWrite;
 pub(super) use requests::LifeCheck;
@@ -99,6 +101,7 @@ pub(super) struct Loans {
     lives: HashMap<KeyId, KnownLife>,
     hot: HotKeys,
     parked: HashMap<RequestId, ParkedWrite>,
+    endings: Endings,
     next_ask_ns: Nanos,
     shares: Shares,
     /// Of the keys with a life of their own, and of the writes that are parked.
@@ -123,6 +126,7 @@ impl Loans {
             lives: HashMap::default(),
             hot: HotKeys::new(tenants),
             parked: HashMap::default(),
+            endings: Endings::default(),
             next_ask_ns: 0,
             shares: Shares::new(LOANS, tenants),
             lives_shares: Shares::new(LIVES, tenants),
@@ -153,7 +157,7 @@ impl Loans {
     pub fn next_ns(&self) -> Option<Nanos> {
         let timer = self.timers.peek().map(|Reverse((at_ns, _))| *at_ns);
         let asks = (!self.parked.is_empty()).then_some(self.next_ask_ns);
-        [timer, asks].into_iter().flatten().min()
+        [timer, asks, self.endings.next_ns()].into_iter().flatten().min()
     }
 
     /// Whether a key is lent, or going to be, or on its way back.
@@ -324,6 +328,8 @@ impl Loans {
                 if self.lives.insert(id, known).is_none() {
                     self.lives_shares.take(id.0, 1);
                 }
+                self.endings.begin(id, &lent, cx.now_ns);
+                self.tick_endings(cx);
             }
         }
         cx.leave(Effect::Release(id));
@@ -347,6 +353,7 @@ impl Loans {
             }
         }
         self.tick_parked(cx);
+        self.tick_endings(cx);
     }
 
     /// Calls a key back, if it is lent.

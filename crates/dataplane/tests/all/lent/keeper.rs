@@ -80,6 +80,13 @@ pub const KEPT: &[Row] = &[
         counts: &["keep_again"],
     },
     Row {
+        name: "its tenant has one window less than are left",
+        given: || LoanInProgress::keeper().windows(2_000, 6_191),
+        packet: |at| at.keep(1, 1, b"new"),
+        then: Kept(1, BASE + 1, b"new"),
+        counts: &["keep"],
+    },
+    Row {
         name: "the same number of another client",
         given: || LoanInProgress::keeper().kept(1, 1, b"new"),
         packet: |at| {
@@ -224,6 +231,13 @@ pub const PASSED: &[Row] = &[
         packet: |at| at.keep(1, 1, b"new"),
         then: Dropped,
         counts: &["drop_lent_busy"],
+    },
+    Row {
+        name: "its tenant has as many windows as are left",
+        given: || LoanInProgress::keeper().windows(2_000, 6_192),
+        packet: |at| at.keep(1, 1, b"new"),
+        then: Forwarded,
+        counts: &["keep_pass", "pass_local"],
     },
     Row {
         name: "as many clients as one key may have",

@@ -1,7 +1,7 @@
 //! What a store says: prepare, begin, give back; late, twice, and with no room.
 
 use harness::{Message, message::secret_of};
-use wire::{Epoch, Flags, Op, Status};
+use wire::{Epoch, Flags, Header, Op, Status};
 
 use super::world::{Expectation::*, *};
 
@@ -376,6 +376,55 @@ pub const TAKEN: &[Row] = &[
         counts: &["take"],
     },
     Row {
+        name: "the store has all there was",
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
+        packet: |_| over(Flags::NONE),
+        then: Takes(Status::Ok, Flags::NONE, 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "it is said twice",
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
+        packet: |_| over(Flags::NONE),
+        then: Takes(Status::Ok, Flags::NONE, 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "of an owner, too",
+        given: || LoanInProgress::owner().replied(1, 1, NEW).sealed(),
+        packet: |_| over(Flags::NONE),
+        then: Takes(Status::Ok, Flags::NONE, 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "a store that finds an old journal asks for it then",
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
+        packet: |_| take(SIGNED, X, L, true, 0),
+        then: Takes(Status::Ok, Flags::GRANT, 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "which writes were kept is known as before",
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
+        packet: |_| asks(1),
+        then: Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), 0, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "until nobody asks any more",
+        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::COMPARE),
+        packet: |_| asks(1),
+        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
+        counts: &["take"],
+    },
+    Row {
+        name: "what was never sealed is sealed first, and keeps its value",
+        given: || LoanInProgress::owner().replied(1, 1, NEW),
+        packet: |_| over(Flags::COMPARE),
+        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
+        counts: &["take"],
+    },
+    Row {
         name: "at another switch: it goes on",
         given: LoanInProgress::owner,
         packet: |_| take(SIGNED, 33, L, true, VERSION),
@@ -411,9 +460,37 @@ fn keys_of_a_set(tenant: u32) -> Vec<Vec<u8>> {
 }
 
 fn about(key: &[u8], mut message: Message) -> Message {
+    let tenant = message.header.tenant;
     message.key = key.into();
-    message.header.key_hash = secret_of(SIGNED).key_hash(SIGNED, key);
+    message.header.key_hash = secret_of(tenant).key_hash(tenant, key);
     message
+}
+
+/// What the switch counts of windows, of a tenant and of all.
+fn windows(at: &LoanInProgress) -> [u64; 2] {
+    let tables = at.w.switch.backing();
+    [SIGNED % 4096, 4096].map(|place| {
+        let count = tables.element("kept_counts", place).expect("an element");
+        u64::from_ne_bytes(count.try_into().expect("eight bytes"))
+    })
+}
+
+#[test]
+fn windows_are_given_back_with_their_loan() {
+    in_both(|| {
+        let of_another = |at: &LoanInProgress| {
+            let mut keep = at.keep(1, 2, NEW);
+            keep.header.client = 5;
+            keep
+        };
+        let at = LoanInProgress::keeper().kept(1, 1, NEW).kept(2, 2, NEW);
+        send(&at.w, &of_another(&at), &["keep"]);
+        assert_eq!(windows(&at), [2, 2]);
+        let at = at.sealed().over(Flags::NONE);
+        assert_eq!(windows(&at), [2, 2], "the store may ask");
+        let at = at.over(Flags::COMPARE);
+        assert_eq!(windows(&at), [0, 0]);
+    });
 }
 
 /// Two CPUs that have the same word at once may prepare two records of one loan.
@@ -450,66 +527,64 @@ fn what_was_prepared_twice_begins_once_and_ends_for_good() {
     });
 }
 
-/// Records of a set of eight that one tenant may have.
-const SHARE: usize = 6;
+/// The store asks for a record of that key in the switch; what it is told.
+fn asks_for_room(at: &LoanInProgress, tenant: u32, key: &[u8], counts: &[&str]) -> Header {
+    let lend = about(key, prepare(&at.w, tenant, X, true, L));
+    send(&at.w, &lend, counts).system().0
+}
 
-/// A tenant lends what it can; the next has room for two, and a third for none.
 #[test]
-fn a_tenant_leaves_room_in_a_set_to_another() {
+fn a_tenant_has_no_more_of_a_set_than_it_leaves() {
     in_both(|| {
-        let w = switch(X);
-        let lent = |tenant| {
-            let keys = keys_of_a_set(tenant);
-            let lends = keys.iter().map(|key| {
-                let mut lend = prepare(&w, tenant, X, true, L);
-                lend.key.clone_from(key);
-                lend.header.key_hash = secret_of(tenant).key_hash(tenant, key);
-                w.switch.run(&lend.frame().bytes(), None)
-            });
-            lends.filter(|run| run.moved.contains_key("lend")).count()
-        };
-        assert_eq!((lent(SIGNED), lent(ROTATING)), (SHARE, 2));
+        let at = LoanInProgress::first();
+        let keys = keys_of_a_set(SIGNED);
+        for key in &keys[..4] {
+            let epoch = asks_for_room(&at, SIGNED, key, &["lend"]).epoch;
+            let begins = about(key, begin(&at.w, SIGNED, epoch, true, L));
+            send(&at.w, &begins, &["lend"]);
+        }
+        asks_for_room(&at, SIGNED, &keys[4], &["lend_refused"]);
+        for (key, counts) in keys_of_a_set(ROTATING).iter().zip(["lend", "lend", "lend_refused"]) {
+            asks_for_room(&at, ROTATING, key, &[counts]);
+        }
+        for key in &keys[..4] {
+            let read = about(key, Message::read(SIGNED, KEY).padded(200));
+            send(&at.w, &read, &["lent_read"]);
+        }
     });
 }
 
 #[test]
 fn a_full_set_has_room_once_a_store_has_done_with_one_of_it() {
     in_both(|| {
-        let x = switch(X);
-        let at = LoanInProgress { w: x, loan: Epoch::NONE };
+        let at = LoanInProgress::first();
         let keys = keys_of_a_set(SIGNED);
-        let lend = |key: &[u8], counts: &[&str]| {
-            let (is, _) =
-                send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
-            is
-        };
-        for key in &keys[..SHARE] {
-            let epoch = lend(key, &["lend"]).epoch;
-            let begins = about(key, begin(&at.w, SIGNED, epoch, true, L));
-            send(&at.w, &begins, &["lend"]);
+        let epoch = asks_for_room(&at, SIGNED, &keys[0], &["lend"]).epoch;
+        let begins = about(&keys[0], begin(&at.w, SIGNED, epoch, true, L));
+        send(&at.w, &begins, &["lend"]);
+        // Another tenant's loans have the other places.
+        let tables = at.w.switch.backing();
+        let places = 0..tables.elements("kept").expect("a table");
+        let element = |place| tables.element("kept", place).expect("an element");
+        let place = places.into_iter().find(|place| element(*place)[4] != 0);
+        let place = place.expect("it is lent");
+        assert_eq!(place % 8, 0, "the first way of its set");
+        let mut others = element(place);
+        others[TENANT..TENANT + 4].copy_from_slice(&ROTATING.to_ne_bytes());
+        for way in 1..8 {
+            tables.set_element("kept", place + way, &others).expect("writable");
         }
-        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
+        asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         // Sealed ones are kept for ten seconds after the store last asked.
-        send(&at.w, &about(&keys[3], take(SIGNED, X, L, true, VERSION)), &["take"]);
-        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
+        send(&at.w, &about(&keys[0], take(SIGNED, X, L, true, VERSION)), &["take"]);
+        asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         let at = at.ago(SEEN_NS, 9_000 * MS);
-        let lend = |key: &[u8], counts: &[&str]| {
-            let (is, _) =
-                send(&at.w, &about(key, prepare(&at.w, SIGNED, X, true, L)), counts).system();
-            is
-        };
-        assert_eq!(lend(&keys[SHARE], &["lend_refused"]).status, Status::TryAgain);
+        asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         let at = at.ago(SEEN_NS, 11_000 * MS);
-        let lend = about(&keys[SHARE], prepare(&at.w, SIGNED, X, true, L));
-        send(&at.w, &lend, &["lend"]);
+        asks_for_room(&at, SIGNED, &keys[1], &["lend"]);
         // What is active stays, however long.
-        let lend = about(&keys[SHARE + 1], prepare(&at.w, SIGNED, X, true, L));
-        send(&at.w, &lend, &["lend_refused"]);
-        for key in keys[..SHARE].iter().filter(|key| **key != keys[3]) {
-            let read = about(key, Message::read(SIGNED, KEY).padded(200));
-            send(&at.w, &read, &["lent_read"]);
-        }
-        let taken = about(&keys[3], take(SIGNED, X, L, true, VERSION));
+        asks_for_room(&at, SIGNED, &keys[2], &["lend_refused"]);
+        let taken = about(&keys[0], take(SIGNED, X, L, true, VERSION));
         let (is, _) = send(&at.w, &taken, &["take"]).system();
         assert_eq!(is.status, Status::NotFound);
     });

@@ -159,6 +159,13 @@ pub fn take(tenant: u32, switch: u16, life: u16, seal: bool, has: u64) -> Messag
     take
 }
 
+/// The store says that it has all that there was of a loan that was sealed.
+pub fn over(flags: Flags) -> Message {
+    let mut over = take(SIGNED, X, L, true, 0);
+    over.header.flags = over.header.flags.with(Flags::ALL).with(flags);
+    over
+}
+
 /// A switch in the middle of something.
 pub struct LoanInProgress {
     pub w: World,
@@ -203,6 +210,12 @@ impl LoanInProgress {
         self
     }
 
+    /// The store has said that the loan is over; with these flags, too.
+    pub fn over(self, flags: Flags) -> LoanInProgress {
+        send(&self.w, &over(flags), &["take"]);
+        self
+    }
+
     /// What a write asks of the keeper, as the owner [`Y`] has it.
     pub fn keep(&self, number: u64, version: u64, value: &[u8]) -> Message {
         keep_of(SIGNED, number, version, value)
@@ -239,6 +252,16 @@ impl LoanInProgress {
         }
     }
 
+    /// So many windows are counted of the tenant, and of all.
+    pub fn windows(self, own: u64, all: u64) -> LoanInProgress {
+        let tables = self.w.switch.backing();
+        for (place, count) in [(SIGNED % 4096, own), (4096, all)] {
+            let written = tables.set_element("kept_counts", place, &count.to_ne_bytes());
+            written.expect("writable");
+        }
+        self
+    }
+
     /// So long ago was that moment of the record, in nanoseconds.
     pub fn ago(self, at: usize, ns: u64) -> LoanInProgress {
         let then = self.w.switch.leases.now_ns().saturating_sub(ns);
@@ -250,6 +273,8 @@ impl LoanInProgress {
 /// Moments of `struct kept`.
 pub const UNANSWERED_NS: usize = 56;
 pub const SEEN_NS: usize = 72;
+/// Whose it is.
+pub const TENANT: usize = 8;
 /// Its epoch, low byte first.
 pub const EPOCH: usize = 24;
 /// Counts of it.

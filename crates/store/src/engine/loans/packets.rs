@@ -105,6 +105,9 @@ impl Loans {
         if header.op == Op::TakeReply && (header.client, header.request) != (0, 0) {
             return self.told(cx, packet);
         }
+        if header.op == Op::TakeReply && self.endings.answered(header) {
+            return;
+        }
         let Some(role) = self.role_of(&id, header.epoch.switch()) else {
             self.counters.dropped_loan += 1;
             return;

@@ -227,6 +227,42 @@ fn a_write_that_finds_no_place_in_the_queue_calls_its_key_back_all_the_same() {
     assert!(world.is_idle(1), "it came again, and found the key here");
 }
 
+#[test]
+fn what_a_restored_journal_knows_of_is_not_put_over_what_came_after_it() {
+    for after_ms in [50, 12_000] {
+        let mut world = with_an_unflushed_write();
+        let backup = world.journal();
+        assert_eq!(backup.len(), 1);
+        world.op(1, ClientOp::WriteAround);
+        world.run(after_ms);
+        assert!(world.is_idle(1));
+        assert_eq!(world.journal(), []);
+        world.kill_store();
+        world.restore_journal(backup);
+        world.start();
+        world.run(4_000);
+        assert_eq!((world.store().loans(), world.counters().loans.loans_found), (0, 1));
+        assert_eq!(world.stored(), world.newest(1), "after {after_ms} ms");
+        assert_eq!(world.records() == 0, after_ms > 11_000, "a record is asked for 11 s");
+    }
+}
+
+#[test]
+fn a_switch_that_was_not_reached_is_told_again_that_a_loan_is_over() {
+    let mut world = with_an_unflushed_write();
+    world.op(1, ClientOp::ReadAround);
+    while world.store().loans() > 0 {
+        world.run(1);
+    }
+    // What was said at once is lost, if it did not arrive yet.
+    world.cut = vec![Stop::X, Stop::Y];
+    world.run(1_000);
+    world.cut.clear();
+    world.run(12_000);
+    assert_eq!(world.records(), 0);
+    assert_eq!(world.counters().loans.dropped_loan, 0);
+}
+
 /// A write was moved to a loan and kept, maybe; then the keeper lost its memory, so that nobody can
 /// tell; others have written since. A copy of it that was on its way all the time, from when its
 /// client meant it for the store, comes last. What the key has then, and what others wrote.

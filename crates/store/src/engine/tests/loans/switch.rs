@@ -349,6 +349,16 @@ impl Switch {
             return (gone, vec![]);
         }
         let record = &mut self.records[at];
+        if header.flags.has(Flags::ALL) && record.state == State::Sealed {
+            record.version = 0;
+            record.value = None;
+            if header.flags.has(Flags::COMPARE) {
+                self.records.remove(at);
+            }
+            let reply =
+                Header { op: Op::TakeReply, flags: Flags::COMPARE, version: 0, epoch, ..header };
+            return (reply, vec![]);
+        }
         if seal && record.state == State::Active {
             record.state = State::Sealed;
             record.sealed_ns = now_ns;

@@ -332,6 +332,15 @@ impl World {
         self.outbox.clear();
     }
 
+    /// What is in the journal; and it is put back to that.
+    pub fn journal(&self) -> Vec<Entry> {
+        self.journal.0.lock().unwrap().clone()
+    }
+
+    pub fn restore_journal(&mut self, entries: Vec<Entry>) {
+        *self.journal.0.lock().unwrap() = entries;
+    }
+
     pub fn is_up(&self) -> bool {
         self.store.is_some()
     }
@@ -354,6 +363,11 @@ impl World {
 
     pub fn keeper(&mut self) -> &mut Switch {
         &mut self.y
+    }
+
+    /// Records of loans, at both.
+    pub fn records(&self) -> usize {
+        self.x.records.len() + self.y.records.len()
     }
 
     /// Whether the owner answers for the key.
