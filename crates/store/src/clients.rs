@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use crate::coherence::{Nanos, Verdict, Window};
+use crate::{
+    coherence::{Nanos, Verdict, Window},
+    shares::Shares,
+};
 
 /// Writes remembered per client: four times the 64 that a client may rely on.
 const WINDOW: usize = 256;
@@ -23,34 +26,31 @@ struct Client<O> {
 }
 
 /// Every client that wrote of late. Each tenant has a share of its own, so that one which makes up
-/// client after client fills its own share only.
+/// client after client fills its own share only, and what is nobody's.
 pub(crate) struct Clients<O> {
     clients: HashMap<ClientId, Client<O>>,
     /// Per tenant, in the order in which they came, or were last spared.
     order: HashMap<u32, VecDeque<ClientId>>,
-    limit: usize,
-    /// Most clients of one tenant.
-    share: usize,
+    shares: Shares,
     /// A client that has written within this time is not forgotten: it may still retransmit.
     keep_ns: Nanos,
 }
 
 impl<O: Clone> Clients<O> {
-    /// Room for `limit` clients in all, shared evenly by `tenants` tenants.
+    /// Room for `limit` clients in all, shared by `tenants` tenants.
     pub fn new(limit: usize, tenants: usize, keep_ns: Nanos) -> Clients<O> {
         Clients {
             clients: HashMap::new(),
             order: HashMap::new(),
-            limit,
-            share: (limit / tenants.max(1)).max(1),
+            shares: Shares::new(limit, tenants),
             keep_ns,
         }
     }
 
-    /// From now on so many tenants share the room. One that has more than its new share is given no
-    /// more until it has less: what it has may still retransmit.
+    /// From now on so many tenants share the room. What a tenant has it keeps, for it may still
+    /// retransmit; a new one finds its share all the same, and the room is exceeded meanwhile.
     pub fn share_among(&mut self, tenants: usize) {
-        self.share = (self.limit / tenants.max(1)).max(1);
+        self.shares.share_among(tenants);
     }
 
     /// Forgets the clients of a tenant that is gone.
@@ -58,21 +58,16 @@ impl<O: Clone> Clients<O> {
         for id in self.order.remove(&tenant).into_iter().flatten() {
             self.clients.remove(&id);
         }
-    }
-
-    /// Clients of a tenant.
-    fn known(&self, tenant: u32) -> usize {
-        self.order.get(&tenant).map_or(0, VecDeque::len)
+        self.shares.forget(tenant);
     }
 
     /// A write has come from a client.
     pub fn begin(&mut self, id: ClientId, request: u64, now_ns: Nanos) -> Verdict<O> {
         if !self.clients.contains_key(&id) {
-            while self.known(id.0) >= self.share {
-                if !self.forget_one(id.0, now_ns) {
-                    return Verdict::Full;
-                }
+            if !self.has_room(id.0, now_ns) {
+                return Verdict::Full;
             }
+            self.shares.take(id.0, 1);
             self.clients.insert(id, Client { window: Window::default(), used_ns: now_ns });
             self.order.entry(id.0).or_default().push_back(id);
         }
@@ -108,10 +103,25 @@ impl<O: Clone> Clients<O> {
         }
     }
 
-    /// Makes room for a client of a tenant: the first of its oldest few that has been silent long
-    /// enough goes.
+    /// Whether a tenant may have one more client. If there is no room, one goes that has been silent
+    /// for long enough: of this tenant, or else of the one that has most.
+    fn has_room(&mut self, tenant: u32, now_ns: Nanos) -> bool {
+        let may = |shares: &Shares| shares.is_owed(tenant) || shares.has_room(tenant);
+        while !may(&self.shares) {
+            let most = self.shares.most().unwrap_or(tenant);
+            if !self.forget_one(tenant, now_ns) && !self.forget_one(most, now_ns) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Forgets a client of a tenant: the first of its oldest few that has been silent for
+    /// long enough.
     fn forget_one(&mut self, tenant: u32, now_ns: Nanos) -> bool {
-        let order = self.order.entry(tenant).or_default();
+        let Some(order) = self.order.get_mut(&tenant) else {
+            return false;
+        };
         for _ in 0..8 {
             let Some(id) = order.pop_front() else {
                 return false;
@@ -121,6 +131,7 @@ impl<O: Clone> Clients<O> {
             });
             if silent {
                 self.clients.remove(&id);
+                self.shares.give_back(tenant, 1);
                 return true;
             }
             order.push_back(id);
@@ -153,8 +164,10 @@ mod tests {
         let mut clients: Clients<()> = Clients::new(4, 2, 100);
         let id = |tenant, n: u8| (tenant, n.into());
         let verdicts: Vec<_> = (1..=9).map(|n| clients.begin(id(7, n), 1, 0)).collect();
-        assert_eq!(verdicts.iter().filter(|v| **v == Verdict::New).count(), 2);
+        let new = verdicts.iter().filter(|v| **v == Verdict::New).count();
+        assert_eq!(new, 3, "and what is nobody's");
         assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
+        assert_eq!(clients.begin(id(8, 2), 1, 0), Verdict::Full);
     }
 
     #[test]
@@ -169,8 +182,38 @@ mod tests {
         assert_eq!(clients.begin(id(7, 5), 1, 50), Verdict::Full);
         assert_eq!(clients.begin(id(8, 1), 1, 50), Verdict::New);
         assert_eq!(clients.begin(id(7, 5), 1, 101), Verdict::New);
-        assert_eq!(clients.known(7), 2, "down to its share");
+        let of = |clients: &Clients<()>, tenant| clients.order.get(&tenant).map(VecDeque::len);
+        assert_eq!((of(&clients, 7), of(&clients, 8)), (Some(3), Some(1)), "no more than there is");
         clients.forget_tenant(7);
-        assert_eq!((clients.known(7), clients.clients.len()), (0, 1));
+        assert_eq!((of(&clients, 7), clients.clients.len(), clients.shares.all()), (None, 1, 1));
+    }
+
+    #[test]
+    fn among_a_thousand_tenants_one_has_as_many_clients_as_nobody_else_needs() {
+        let config = crate::Config::new(([127, 0, 0, 1], 7117).into());
+        let mut clients: Clients<()> = Clients::new(config.client_limit, 1_000, 100);
+        let mut writes = |tenant| {
+            let verdicts = (0..300).map(|n| clients.begin((tenant, n), 1, 0));
+            verdicts.filter(|verdict| *verdict == Verdict::New).count()
+        };
+        assert_eq!(writes(0), 300, "300 processes of one tenant write");
+        let of_others: Vec<usize> = (1..1_000).map(&mut writes).collect();
+        assert!(of_others.iter().all(|clients| *clients >= 16), "{of_others:?}");
+    }
+
+    #[test]
+    fn who_writes_no_more_makes_room_for_another_tenants_clients() {
+        let mut clients: Clients<()> = Clients::new(40, 2, 100);
+        let mut writes = |tenant, now_ns| {
+            let verdicts = (0..30).map(|n| clients.begin((tenant, n), 1, now_ns));
+            verdicts.filter(|verdict| *verdict == Verdict::New).count()
+        };
+        assert_eq!(writes(7, 0), 30);
+        assert_eq!(writes(8, 50), 10, "the others may still retransmit");
+        for n in 0..30 {
+            clients.finish((7, n), 1, ());
+        }
+        let more = (10..30).map(|n| clients.begin((8, n), 1, 200));
+        assert_eq!(more.filter(|verdict| *verdict == Verdict::New).count(), 20);
     }
 }

@@ -140,7 +140,7 @@ impl Config {
             lend_from: None,
             directory_limit: 1_000_000,
             key_queue_limit: 64,
-            client_limit: 16_384,
+            client_limit: 32_768,
             parts_limit: 256 << 20,
             replica_memory: 64 << 20,
             halves: vec![],

@@ -62,8 +62,19 @@ impl Shares {
         if self.of(tenant) >= self.share {
             return tenant;
         }
+        self.most().unwrap_or(tenant)
+    }
+
+    /// Who has most, if anybody has any.
+    pub fn most(&self) -> Option<u32> {
         let most = self.taken.iter().max_by_key(|(_, taken)| **taken);
-        most.map_or(tenant, |(tenant, _)| *tenant)
+        most.map(|(tenant, _)| *tenant)
+    }
+
+    /// Whether a tenant has less than its share. It finds room then, unless there were fewer
+    /// tenants when others took theirs.
+    pub fn is_owed(&self, tenant: u32) -> bool {
+        self.of(tenant) < self.share
     }
 
     /// A tenant takes so many places.
