@@ -14,6 +14,7 @@
 
 pub mod embedded;
 pub mod memcached;
+mod outage;
 pub mod redis;
 mod remote;
 mod small;

@@ -24,7 +24,7 @@ use wire::KeyHash;
 
 use super::{
     Answer, Backend, Change, Completion, Condition, Item, Key, OutsideEvent, Put, ReadOutcome,
-    Ticket,
+    Ticket, outage::Outage,
 };
 use crate::{clock::boot_ns, coherence::Watch};
 
@@ -445,6 +445,7 @@ impl Large {
 /// connection is given up.
 async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut queue: Queue) {
     let mut connected = true;
+    let mut outage = Outage::default();
     loop {
         let gathered = queue.gather();
         if watched {
@@ -466,6 +467,9 @@ async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut
         let outcomes = match carried_out.await {
             Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
                 connected = true;
+                if let Some(after) = outage.answered(boot_ns()) {
+                    tracing::warn!("backend: answers again, after {:.1} s", after.as_secs_f64());
+                }
                 if watched {
                     let seen = OutsideEvent::Seen(asked);
                     let _ = queue.completions.send(Completion::Outside(seen));
@@ -473,12 +477,16 @@ async fn serve(mut protocol: impl Protocol, watched: bool, within: Duration, mut
                 outcomes
             }
             failed => {
-                match failed {
-                    // Said already, and nobody has asked anything since.
-                    _ if batch.is_empty() && !connected => {}
-                    Ok(Err(error)) => tracing::warn!("backend: {error:#}"),
-                    Ok(Ok(_)) => tracing::warn!("backend: an answer is missing"),
-                    Err(_) => tracing::warn!("backend: no answer within {within:?}"),
+                if let Some(unsaid) = outage.failed(boot_ns()) {
+                    let why = match failed {
+                        Ok(Err(error)) => format!("{error:#}"),
+                        Ok(Ok(_)) => "an answer is missing".into(),
+                        Err(_) => format!("no answer within {within:?}"),
+                    };
+                    match unsaid {
+                        0 => tracing::warn!("backend: {why}"),
+                        _ => tracing::warn!("backend: {why} (and {unsaid} failures before)"),
+                    }
                 }
                 protocol.disconnect();
                 if watched && connected {
