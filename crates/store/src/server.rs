@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -343,12 +344,20 @@ struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Binds it, in place of a file that a store which was killed left behind.
+    /// Binds it, in place of a socket that a store which was killed left behind.
     fn bind(path: &Path) -> anyhow::Result<StatusSocket> {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            anyhow::bail!("status socket {}: another process answers there", path.display());
+        if let Ok(found) = std::fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() {
+                anyhow::bail!(
+                    "status socket {}: there is something that is no socket; name another path",
+                    path.display()
+                );
+            }
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                anyhow::bail!("status socket {}: another process answers there", path.display());
+            }
+            let _ = std::fs::remove_file(path);
         }
-        let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on status socket {}", path.display()))?;
         Ok(StatusSocket { listener, path: path.into() })
@@ -419,4 +428,26 @@ async fn open_backend(
         }
     };
     Ok((backend, Some(completions)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_status_socket_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("status");
+        let error = || StatusSocket::bind(&path).err().expect("an error").to_string();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(error().contains("no socket"), "{}", error());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        // Whoever bound it was killed: its file is left.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let bound = StatusSocket::bind(&path).unwrap();
+        assert!(error().contains("another process"), "{}", error());
+        drop(bound);
+        assert!(!path.exists());
+    }
 }
