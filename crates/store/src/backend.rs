@@ -10,7 +10,7 @@
 //! The embedded backend never evicts a key that a switch holds a copy of ([`Backend::pin`]). Redis
 //! tells of what it evicts, and of what its other clients change, afterwards ([`OutsideEvent`]).
 //! memcached does not: the copies live on until their expiry or the next write here. Run it with
-//! `-M` where that matters.
+//! `-M` where that matters: it then refuses what there is no room for, and drops what the key had.
 
 pub mod embedded;
 pub mod memcached;

@@ -173,6 +173,68 @@ impl Memcached {
         Ok(outcomes)
     }
 
+    /// Which conditional writes are refused, before anything of them is sent. memcached makes room
+    /// for a value first and looks at the condition then; where there is none (`-M`) it drops what
+    /// the key has, whatever the condition.
+    async fn refused_before(
+        &mut self,
+        commands: &[Command],
+        room: &mut usize,
+    ) -> anyhow::Result<Vec<Option<Outcome>>> {
+        let mut refused = vec![None; commands.len()];
+        let mut conditional = vec![];
+        for (at, command) in commands.iter().enumerate() {
+            if let Verb::Put { only_if: only_if @ (OnlyIf::Absent | OnlyIf::Present), .. } =
+                command.verb
+            {
+                let looks = Verb::Delete { only_if: OnlyIf::Absent };
+                conditional.push((at, only_if, Command { verb: looks, ..command.clone() }));
+            }
+        }
+        if conditional.is_empty() {
+            return Ok(refused);
+        }
+        let looks: Vec<_> = conditional.iter().map(|(_, _, look)| (look, false)).collect();
+        let found = self.ask(&looks, room).await?;
+        for ((at, only_if, _), found) in conditional.iter().zip(found) {
+            let is_there = found == Some(Outcome::NotStored);
+            if is_there == (*only_if == OnlyIf::Absent) {
+                refused[*at] = Some(Outcome::NotStored);
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Writes again what there was no room for. memcached has dropped the key's value, which may
+    /// just be the room.
+    async fn put_again(
+        &mut self,
+        commands: &[Command],
+        outcomes: &mut [Option<Outcome>],
+        room: &mut usize,
+    ) -> anyhow::Result<()> {
+        let (mut full, mut again) = (vec![], vec![]);
+        for (at, command) in commands.iter().enumerate() {
+            if let (Some(Outcome::Full), Verb::Put { value, ttl_ms, only_if }) =
+                (&outcomes[at], &command.verb)
+                && *only_if != OnlyIf::Absent
+            {
+                let verb =
+                    Verb::Put { value: value.clone(), ttl_ms: *ttl_ms, only_if: OnlyIf::Always };
+                full.push(at);
+                again.push(Command { verb, ..command.clone() });
+            }
+        }
+        if again.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<_> = again.iter().map(|command| (command, false)).collect();
+        for (at, outcome) in full.into_iter().zip(self.ask(&asked, room).await?) {
+            outcomes[at] = outcome;
+        }
+        Ok(())
+    }
+
     /// Remembers whose values are small.
     fn learn(&mut self, command: &Command, outcome: &Outcome) {
         let len = match (&command.verb, outcome) {
@@ -195,16 +257,20 @@ impl Protocol for Memcached {
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
         let lengths = self.lengths_first(commands);
         let mut room = BATCH_BYTES;
-        let asked: Vec<_> = commands.iter().zip(lengths).collect();
-        let mut outcomes = self.ask(&asked, &mut room).await?;
-        let small = |at: &usize| outcomes[*at].is_none();
-        let small: Vec<usize> = (0..commands.len()).filter(small).collect();
-        if !small.is_empty() {
-            let again: Vec<_> = small.iter().map(|at| (&commands[*at], false)).collect();
-            for (at, outcome) in small.into_iter().zip(self.ask(&again, &mut room).await?) {
+        let mut outcomes = self.refused_before(commands, &mut room).await?;
+        for lengths_only in [true, false] {
+            let open = |at: &usize| outcomes[*at].is_none();
+            let open: Vec<usize> = (0..commands.len()).filter(open).collect();
+            let asks = |at: &usize| (&commands[*at], lengths_only && lengths[*at]);
+            let asked: Vec<_> = open.iter().map(asks).collect();
+            if asked.is_empty() {
+                break;
+            }
+            for (at, outcome) in open.into_iter().zip(self.ask(&asked, &mut room).await?) {
                 outcomes[at] = outcome;
             }
         }
+        self.put_again(commands, &mut outcomes, &mut room).await?;
         let outcomes: Option<Vec<Outcome>> = outcomes.into_iter().collect();
         let outcomes = outcomes.context("memcached: a length in the place of a value")?;
         for (command, outcome) in commands.iter().zip(&outcomes) {

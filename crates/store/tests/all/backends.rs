@@ -10,7 +10,7 @@ use wire::{Flags, Header, Op, Status};
 
 use super::support::{
     self, Client, PATIENCE, StoreThread,
-    servers::{memcached, redis, redis_command, start_at},
+    servers::{memcached, memcached_with, redis, redis_command, start_at},
 };
 
 fn store_over(backend: &str) -> StoreThread {
@@ -23,6 +23,35 @@ fn store_of(backend: &str, max_value: u32) -> StoreThread {
         Config { backend: backend.parse::<BackendConfig>().unwrap(), ..support::loopback() };
     config.cluster.max_value = max_value;
     StoreThread::start(config)
+}
+
+#[test]
+fn what_a_full_memcached_refuses_takes_nothing_with_it() {
+    let server = memcached_with(&["-M", "-m", "2"]);
+    let store = store_over(&format!("memcached://127.0.0.1:{}", server.port));
+    let mut client = Client::to(store.address);
+    let value = [b'x'; 1000];
+    let key = |n: u32| format!("key{n}").into_bytes();
+    assert_eq!(client.write(b"first", &value).header.status, Status::Ok);
+    let refused = (0..).find(|n| {
+        let header = Header::new(Op::WriteRequest);
+        client.ask(header, &key(*n), &value, 0).header.status != Status::Ok
+    });
+    assert!(refused > Some(100), "it is full: {refused:?}");
+    let read = client.read_padded(&key(5), 1400).header;
+    let mut only_if = |key: &[u8], version| client.compare_and_write(key, version, &value).header;
+    let absent = only_if(&key(5), wire::VERSION_ABSENT);
+    assert_eq!(absent.status, Status::Mismatch, "it is there");
+    let absent = only_if(b"nosuch", wire::VERSION_PRESENT);
+    assert_eq!(absent.status, Status::Mismatch, "it is not");
+    for version in [wire::VERSION_PRESENT, client.read_padded(&key(5), 1400).header.version] {
+        let written = client.compare_and_write(&key(5), version, &value).header;
+        assert_eq!(written.status, Status::Ok, "it takes no more room");
+    }
+    assert_eq!(client.write(&key(5), &value).header.status, Status::Ok);
+    let now = client.read_padded(&key(5), 1400);
+    assert_eq!((now.header.status, &now.value[..]), (Status::Ok, &value[..]));
+    assert_ne!(now.header.version, read.version);
 }
 
 /// What every backend must do.

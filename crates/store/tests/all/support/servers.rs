@@ -76,8 +76,14 @@ pub fn redis_command(port: u16, directory: &std::path::Path) -> Command {
 }
 
 pub fn memcached() -> Process {
+    memcached_with(&[])
+}
+
+/// With further arguments.
+pub fn memcached_with(arguments: &[&str]) -> Process {
     start_at(port::held(), |port, _| {
         let mut command = Command::new("memcached");
+        command.args(arguments);
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         command
     })
