@@ -119,6 +119,29 @@ INLINE bool window_is_used(__u64 loan)
 	       READ_ONCE(record->state) != KEPT_FREE;
 }
 
+/*
+ * Nor has it more than twice as many in one set as are left there: clients fall into sets by
+ * chance, and some of a set is left to others.
+ */
+WHOLE int has_way_left(__u32 first, __u32 tenant)
+{
+	int left = 0;
+	for (__u32 way = 0; way < WINDOW_WAYS; way++) {
+		__u32 place = first + way;
+		const struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
+		if (!window)
+			return false;
+		__u64 loan = READ_ONCE(window->loan);
+		place = loan >> EPOCH_NUMBER_BITS;
+		const struct kept *record = bpf_map_lookup_elem(&kept, &place);
+		if (!window_is_used(loan))
+			left += 2;
+		else if (record && record->tenant == tenant)
+			left--;
+	}
+	return left > 0;
+}
+
 INLINE __u32 window_set(__u64 loan, __u64 client)
 {
 	__u64 mixed = (loan ^ client) * HASH_SALT;
@@ -149,7 +172,8 @@ INLINE struct window *make_window(struct kept *record, __u64 loan, __u64 client,
 				  __u32 place)
 {
 	struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
-	if (!window || record->windows >= WINDOWS_PER_RECORD || !has_window_left(record->tenant))
+	if (!window || record->windows >= WINDOWS_PER_RECORD || !has_window_left(record->tenant) ||
+	    !has_way_left(place & ~(__u32)(WINDOW_WAYS - 1), record->tenant))
 		return NULL;
 	__u64 of = READ_ONCE(window->loan);
 	if (window_is_used(of) || compare_and_swap(&window->loan, of, loan) != of)

@@ -131,6 +131,31 @@ pub const KEPT: &[Row] = &[
     },
 ];
 
+/// Clients whose windows stand in one set, in the loan that this switch keeps.
+fn clients_of_a_set(at: &LoanInProgress) -> Vec<u64> {
+    let tables = at.w.switch.backing();
+    let places = 0..tables.elements("kept").expect("a table");
+    let is_taken = |place: &u32| tables.element("kept", *place).expect("an element")[4] != 0;
+    let place = places.into_iter().find(is_taken).expect("it is kept");
+    let loan = u64::from(place) << 48 | at.loan.number();
+    let set = |client: &u64| (loan ^ client).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & 1023;
+    (1..).filter(|client| set(client) == 5).take(7).collect()
+}
+
+#[test]
+fn a_tenant_leaves_some_windows_of_each_set_to_others() {
+    in_both(|| {
+        let at = LoanInProgress::keeper();
+        let clients = clients_of_a_set(&at);
+        for (nth, client) in (1..).zip(&clients) {
+            let mut keep = at.keep(1, nth, b"new");
+            keep.header.client = *client;
+            let counts: &[_] = if nth < 7 { &["keep"] } else { &["keep_pass", "pass_local"] };
+            send(&at.w, &keep, counts);
+        }
+    });
+}
+
 #[test]
 fn what_no_loan_is_here_for_goes_to_the_store() {
     check(PASSED);
