@@ -115,11 +115,17 @@ impl Endings {
         let Some(ending) = self.open.get_mut(&ending_id) else {
             return false;
         };
-        if header.status != Status::Ok || ending.forgets && header.version == 0 {
-            self.open.remove(&ending_id);
-        } else if header.version == 0 {
-            ending.forget();
-            self.timers.push(Reverse((ending.next_ns, ending_id)));
+        let is_done = header.status == Status::Ok && header.version == 0;
+        match (is_done, ending.forgets) {
+            (true, false) => {
+                ending.forget();
+                self.timers.push(Reverse((ending.next_ns, ending_id)));
+            }
+            // One that answers twice has not heard the second thing yet.
+            (true, true) if ending.tries == 0 => {}
+            (true, true) => _ = self.open.remove(&ending_id),
+            (false, _) if header.status != Status::Ok => _ = self.open.remove(&ending_id),
+            (false, _) => {}
         }
         true
     }
