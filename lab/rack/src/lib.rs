@@ -16,8 +16,8 @@ pub mod privilege;
 pub mod process;
 pub mod progress;
 pub mod rack;
-pub mod roles;
 pub mod state;
 pub mod steered;
 pub mod testing;
-pub mod topology;
+
+pub use plan::{roles, topology};

@@ -313,13 +313,13 @@ impl Etcd {
 
 /// What runs `what` (`load`, `clients`) as the configuration in a file says, told more on
 /// standard input.
-pub(crate) fn steered(what: &str, config: &str) -> Vec<String> {
+pub fn steered(what: &str, config: &str) -> Vec<String> {
     let line = Line::of(&["shortstop-lab", what]);
     line.option("--config", config).0
 }
 
 /// What makes one link of two interfaces, `a` and `b`, with this fault (JSON).
-pub(crate) fn faulty_link(fault: &str) -> Vec<String> {
+pub fn faulty_link(fault: &str) -> Vec<String> {
     let line = Line::of(&["shortstop-lab", "link", "--a", "a", "--b", "b"]);
     line.option("--fault", fault).0
 }
