@@ -4,13 +4,11 @@
 
 mod clients;
 mod kernel;
-mod line;
 mod loads;
 mod machines;
 mod never;
 mod ownership;
 mod pages;
-mod plan;
 mod sim;
 mod status;
 mod tenants;
@@ -18,12 +16,14 @@ mod tenants;
 pub use self::sim::LoadProcess;
 pub use clients::Clients;
 pub use kernel::Console;
-pub use line::{Line, client, control, switch};
 pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
 pub use machines::{Driver, Load, Machines};
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
-pub use plan::{Hardware, Plan, SeatedRole, Site};
+pub use plan::{
+    CLIENT_CPU, Hardware, LEASE_MS, Line, OTHER_CPU, Plan, SeatedRole, Site, client, control,
+    switch,
+};
 pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
@@ -47,16 +47,8 @@ use kernel::Kernel;
 use never::CheckedLoad;
 use sim::Sim;
 
-/// CPU of the load generator that is measured. What it sends is handled by the switches on the
-/// same CPU.
-pub const CLIENT_CPU: usize = 0;
-/// CPU of the stores, the agents' and controllers' more frequent one, and of generators
-/// that disturb.
-pub const OTHER_CPU: usize = 1;
 /// How long load waits for an answer unless something else is said, in milliseconds.
 pub const TIMEOUT_MS: u64 = 200;
-/// The shortest lease that a store gives: the sooner it takes writes.
-pub const LEASE_MS: u32 = 1000;
 /// Writes under way while keys are written for the first time.
 const FILLING: usize = 64;
 const FILL_S: f64 = 60.0;

@@ -4,13 +4,22 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use lab::{
+use serde::{Deserialize, Serialize};
+use wire::{Cluster, PORT, Store};
+
+use crate::{
     roles::Role,
     topology::{Link, Node, ProcessSpec, Topology},
 };
-use serde::{Deserialize, Serialize};
-use sim::ForwardSpec;
-use wire::{Cluster, PORT, Store};
+
+/// CPU of the load generator that is measured. What it sends is handled by the switches on the
+/// same CPU.
+pub const CLIENT_CPU: usize = 0;
+/// CPU of the stores, the agents' and controllers' more frequent one, and of generators
+/// that disturb.
+pub const OTHER_CPU: usize = 1;
+/// The shortest lease that a store gives, in milliseconds: the sooner it takes writes.
+pub const LEASE_MS: u32 = 1000;
 
 /// What a rig is to be: nodes with their roles, the links between them, and who may ask.
 #[derive(Clone, Debug)]
@@ -75,10 +84,9 @@ impl Hardware {
     /// One core for all switches, at the pace that each has a core to itself where nothing is said
     /// of hardware.
     pub fn shared_core() -> Hardware {
-        let core = ForwardSpec::default();
         Hardware {
-            switch_rate: 1e9 / core.packet_ns,
-            cores: core.cores,
+            switch_rate: 2e6,
+            cores: Some(1),
             is_shared: true,
             line_ns: 0.0,
             switch_us: 0.0,
@@ -148,7 +156,8 @@ impl SeatedRole {
         SeatedRole { autostart, ..self }
     }
 
-    pub(super) fn process(&self) -> ProcessSpec {
+    /// The process.
+    pub fn process(&self) -> ProcessSpec {
         ProcessSpec {
             cpu: self.cpu,
             nice: self.nice,
@@ -192,7 +201,10 @@ impl Plan {
     }
 
     /// The stores, and no tenants.
-    pub(super) fn cluster(&self, topology: &Topology) -> anyhow::Result<Cluster> {
+    ///
+    /// # Errors
+    /// A store without a link.
+    pub fn cluster(&self, topology: &Topology) -> anyhow::Result<Cluster> {
         let hosts = self.nodes_of("store");
         let (partitions, count) = (self.partitions, hosts.len() as u32);
         let ends = topology.interfaces();
@@ -217,8 +229,8 @@ impl Plan {
             tenants: vec![],
             open_tenant: self.is_open,
             system_secret: self.is_signed.then(|| format!("{:032x}", 0x5353)),
-            lease_ms: super::LEASE_MS,
-            lease_max_ms: super::LEASE_MS,
+            lease_ms: LEASE_MS,
+            lease_max_ms: LEASE_MS,
             max_value: wire::MAX_VALUE_DEFAULT,
             switches: vec![],
         })
@@ -237,7 +249,7 @@ impl Plan {
     }
 
     /// Every role with its node, in order of starting.
-    pub(super) fn seats(&self) -> impl Iterator<Item = (String, SeatedRole)> + '_ {
+    pub fn seats(&self) -> impl Iterator<Item = (String, SeatedRole)> + '_ {
         let sites = self.hosts.iter().chain(&self.switches);
         sites.flat_map(|site| {
             let roles = site.roles.iter().cloned();
@@ -246,7 +258,7 @@ impl Plan {
     }
 
     /// The nodes that have a role of this name.
-    pub(super) fn nodes_of(&self, role: &str) -> Vec<String> {
+    pub fn nodes_of(&self, role: &str) -> Vec<String> {
         let seats = self.seats();
         let with = seats.filter(|(_, seated)| seated.role.name() == role);
         with.map(|(node, _)| node).collect()

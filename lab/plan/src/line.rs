@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use lab::{
-    roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
+use crate::{
+    Hardware, OTHER_CPU, Plan, SeatedRole, Site,
+    roles::{CONTROL_PORT, Control, ETCD_PORT, Etcd, Role, Store, Switch},
     topology::{Fault, Link},
 };
-
-use super::{Hardware, OTHER_CPU, Plan, SeatedRole, Site};
 
 /// The only server.
 const SERVER: &str = "server";
@@ -146,7 +145,7 @@ impl Line {
 
     fn controller(&self, number: usize) -> SeatedRole {
         let state = if self.controllers > 1 {
-            format!("etcd://{{address:{ETCD}}}:{}/lab", lab::roles::ETCD_PORT)
+            format!("etcd://{{address:{ETCD}}}:{}/lab", ETCD_PORT)
         } else {
             format!("{{dir}}/{}", control(number))
         };
@@ -199,9 +198,8 @@ fn url(number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lab::topology::Topology;
-
     use super::*;
+    use crate::topology::Topology;
 
     /// Parses what it gives: names, links and addresses are checked there.
     fn checked(line: &Line) -> Topology {
