@@ -72,7 +72,6 @@ impl Racks {
             interval_ms: 100,
             names_lives: false,
             number: 0,
-            cpu: None,
             phases: vec![],
         };
         let at = world.machine("control").unwrap();

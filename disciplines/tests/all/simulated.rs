@@ -62,7 +62,6 @@ fn run(
         again_ms: None,
         names_lives: false,
         number: 0,
-        cpu: None,
         phases: vec![],
     };
     let at = world.machine("client1").unwrap();

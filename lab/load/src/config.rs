@@ -43,9 +43,6 @@ pub struct LoadConfig {
     /// (rule 7): only such writes can be answered by a switch that their key is lent to.
     #[serde(default)]
     pub names_lives: bool,
-    /// The CPU to run on.
-    #[serde(default)]
-    pub cpu: Option<usize>,
     /// What to do; empty: read phases from standard input.
     #[serde(default)]
     pub phases: Vec<Phase>,

@@ -33,9 +33,6 @@ impl Generator {
     /// # Errors
     /// Those of [`Source::new`], or a socket that cannot be opened.
     pub fn new(config: LoadConfig) -> anyhow::Result<Generator> {
-        if let Some(cpu) = config.cpu {
-            lab::process::pin_self(cpu);
-        }
         let stores: Vec<_> = config.cluster.stores.iter().map(|s| s.address).collect();
         let source = Source::new(config, rand::random())?;
         let lanes = stores.into_iter().map(Lane::to);

@@ -9,7 +9,7 @@
 //! line each way.
 //!
 //! A discipline whose clients are not those of stores has generators of its own, out of the same
-//! parts: a [`Lane`] of datagrams, [`Latency`], and a [`LoadDriver`] for whatever [`Loads`] says.
+//! parts: a [`Lane`] of datagrams, and [`Latency`].
 //!
 //! Key spaces of more than [`workload::MOST_IN_MEMORY`] keys need no memory per key: names, hashes
 //! and ranks are computed.
@@ -19,7 +19,6 @@
 
 mod batch;
 mod config;
-mod driver;
 mod each_key;
 mod forge;
 mod generator;
@@ -39,7 +38,6 @@ mod writes;
 
 pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
-pub use driver::{LoadDriver, LoadPhase, Loads};
 pub use forge::Attack;
 pub use generator::{Generator, run};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};

@@ -169,16 +169,7 @@ pub fn seat(name: &str) -> Seat<'_> {
 const FIRST_CLIENT: &str = "client1";
 
 fn config(cluster: Cluster, [clients, keys]: [usize; 2], value_len: usize, seed: u64) -> Config {
-    Config {
-        cluster,
-        tenant: TENANT,
-        clients,
-        keys,
-        value_len,
-        seed,
-        deadline_ms: DEADLINE_MS,
-        cpu: None,
-    }
+    Config { cluster, tenant: TENANT, clients, keys, value_len, seed, deadline_ms: DEADLINE_MS }
 }
 
 fn cluster(rig: &Rig, ids: &BTreeMap<IpAddr, u16>) -> anyhow::Result<Cluster> {

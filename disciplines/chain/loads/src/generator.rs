@@ -20,9 +20,6 @@ struct Generator {
 
 impl Generator {
     fn new(config: Config) -> anyhow::Result<Generator> {
-        if let Some(cpu) = config.cpu {
-            lab::process::pin_self(cpu);
-        }
         let first = config.cluster.switches.first();
         let first = first.context("coord load: the cluster names no switch")?;
         let lane = Lane::to((first.address, wire::PORT).into())?;

@@ -18,9 +18,9 @@ use std::{
     net::SocketAddr,
 };
 
-use experiments::rig::BoxedDriver;
+use experiments::rig::{BoxedDriver, LoadPhase, Loads};
 use lab::steered::Program;
-use load::{Latency, LoadPhase, Loads};
+use load::Latency;
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -77,9 +77,6 @@ pub struct Config {
     pub seed: u64,
     /// How long an operation may take in milliseconds.
     pub deadline_ms: u64,
-    /// The CPU to run on.
-    #[serde(default)]
-    pub cpu: Option<usize>,
 }
 
 /// What a phase does.

@@ -483,7 +483,6 @@ mod tests {
             value_len: 24,
             seed: 1,
             deadline_ms: 100,
-            cpu: None,
         };
         let mut source = Source::new(config, 1).unwrap();
         let phase = Phase { rate: Some(3e6), ..Phase::load(0.0, 1.0) };

@@ -5,12 +5,12 @@
 use history::ClientsConfig;
 use hunt::Connect;
 use lab::steered::Seat;
-use load::{LoadConfig, LoadDriver, Loads};
+use load::LoadConfig;
 use sim::Maker;
 
 use super::{
     Clients, Driver, Rig, kernel,
-    machines::Recording,
+    machines::{Loads, Recording},
     sim::{Group, LoadProcess, Steering},
 };
 
@@ -73,7 +73,7 @@ impl Rig {
         seat: &Seat,
         config: &C,
     ) -> anyhow::Result<BoxedDriver<C>> {
-        Ok(Box::new(LoadDriver::start(self.lab_mut()?, seat, config)?))
+        Ok(Box::new(kernel::LoadDriver::start(self.lab_mut()?, seat, config)?))
     }
 
     /// Starts clients of stores that record what they see, under a name that is unique on its host.

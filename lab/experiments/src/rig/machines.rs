@@ -5,7 +5,8 @@ use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 use api::types::LinkView;
 use history::ClientRecord;
 use lab::rack::Lab;
-use load::{Phase, PhaseResult};
+use load::{LoadConfig, Phase, PhaseResult};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
@@ -157,6 +158,34 @@ pub trait Machines {
     fn lab_mut(&mut self) -> Option<&mut Lab> {
         None
     }
+}
+
+/// What a phase of a load is told by.
+pub trait LoadPhase: Serialize {
+    /// How long it takes, in seconds.
+    fn seconds(&self) -> f64;
+}
+
+impl LoadPhase for Phase {
+    fn seconds(&self) -> f64 {
+        self.warmup_s + self.seconds
+    }
+}
+
+/// What a generator is started with.
+pub trait Loads: Serialize {
+    /// The command of `shortstop-lab` that it runs as.
+    const COMMAND: &str;
+    /// What it is told.
+    type Phase: LoadPhase;
+    /// What it measures.
+    type Result: DeserializeOwned;
+}
+
+impl Loads for LoadConfig {
+    const COMMAND: &str = "load";
+    type Phase = Phase;
+    type Result = PhaseResult;
 }
 
 /// A load generator.

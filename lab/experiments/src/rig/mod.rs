@@ -17,7 +17,7 @@ pub use self::sim::LoadProcess;
 pub use clients::Clients;
 pub use kernel::Console;
 pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
-pub use machines::{Driver, Load, Machines};
+pub use machines::{Driver, Load, LoadPhase, Loads, Machines};
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use plan::{
@@ -468,7 +468,6 @@ impl Rig {
             again_ms: what.again_ms,
             names_lives: what.names_lives,
             number: what.number,
-            cpu: what.seat.cpu,
             phases: vec![],
         };
         let load = self.start_load(&what.seat, &config)?;

@@ -23,7 +23,6 @@ fn config(keys: usize) -> LoadConfig {
         again_ms: None,
         names_lives: false,
         number: 0,
-        cpu: None,
         phases: vec![],
     }
 }

@@ -68,7 +68,6 @@ fn config(store: SocketAddr, ids: &[u32]) -> LoadConfig {
         again_ms: None,
         names_lives: false,
         number: 0,
-        cpu: None,
         phases: vec![],
     }
 }

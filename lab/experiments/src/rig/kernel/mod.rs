@@ -3,9 +3,11 @@
 
 mod clients;
 mod console;
+mod load;
 
 pub(super) use clients::Group;
 pub use console::Console;
+pub(super) use load::LoadDriver;
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +27,11 @@ use lab::{
     roles::Role,
     topology::Topology,
 };
-use load::{LoadDriver, Loads};
 use serde_json::Value;
 use wire::Tenant;
 
 use super::{
-    Driver, Machines, PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec,
-    tenants::entry_of,
+    Machines, PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of,
 };
 
 /// Namespaces and processes.
@@ -241,19 +241,5 @@ impl Machines for Kernel {
 
     fn lab_mut(&mut self) -> Option<&mut Lab> {
         Some(&mut self.lab)
-    }
-}
-
-impl<C: Loads> Driver<C::Phase, C::Result> for LoadDriver<C> {
-    fn begin(&mut self, phase: &C::Phase) -> anyhow::Result<()> {
-        LoadDriver::begin(self, phase)
-    }
-
-    fn poll(&mut self) -> anyhow::Result<Option<C::Result>> {
-        LoadDriver::poll(self)
-    }
-
-    fn finish(&mut self) -> anyhow::Result<C::Result> {
-        LoadDriver::finish(self)
     }
 }
