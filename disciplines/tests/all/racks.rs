@@ -3,10 +3,12 @@
 //! the key.
 
 use load::{LoadConfig, Phase, PhaseResult, workload::Popularity};
-use sim::{
-    AgentSpec, ControlSpec, Generator, ProcessId, Role, Seat, ServiceSpec, Shape, Spec, StoreHost,
-    StoreSpec, World, generator,
+use plan::{
+    Plan,
+    roles::{Control, Role, Store, Switch, control_url},
+    shapes,
 };
+use sim::{Generator, ProcessId, StoreHost, World, generator};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -17,36 +19,38 @@ const SERVERS: usize = 2;
 const RATE: f64 = 20_000.0;
 
 /// Racks of stores under a spine, at which the client is.
-fn spec(tenants: &[u32]) -> Spec {
-    let mut shape = Shape::leaf_spine(RACKS, 0, SERVERS);
-    let at = shape.machine("control").unwrap();
-    let mut switches = 0;
-    for machine in &mut shape.machines {
-        let role = match &*machine.name {
-            "control" => Role::Control(ControlSpec {
+fn plan(tenants: &[u32]) -> Plan {
+    let mut plan = shapes::racks(RACKS, 0, SERVERS);
+    let url = || control_url("control");
+    let mut switches = 1..;
+    plan.seat(|name| {
+        Some(match name {
+            "control" => Role::Control(Control {
                 discipline: Some("kvswitch".into()),
-                window_ms: 200,
-                max_items: 100,
-                ..ControlSpec::default()
+                window_ms: Some(200),
+                max_items: Some(100),
+                ..Control::of(name)
             }),
-            name if name.starts_with("server") => Role::Store(StoreSpec {
-                control: vec![at],
+            name if name.starts_with("server") => Role::Store(Store {
+                control: Some(url()),
                 populate: Some((KEYS as u64, 128.into())),
-                ..StoreSpec::default()
+                ..Store::of(name)
             }),
             _ => {
-                switches += 1;
-                Role::Agent(AgentSpec { id: switches, pages: 64, control: vec![at], probes: true })
+                let (id, pages) = (switches.next()?, Some(64));
+                Role::Switch(Switch { pages, ..Switch::of(id, name, url()) })
             }
-        };
-        machine.seats.push(Seat::new(role));
-    }
-    let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
-    spec.cluster = spec.cluster.with_lease_ms(1000);
-    spec.tell_racks();
+        })
+    });
     let tenant = |id: &u32| wire::Tenant::new(*id, format!("{id:032x}"));
-    spec.cluster.tenants = tenants.iter().map(tenant).collect();
-    spec
+    Plan {
+        partitions: 8,
+        is_open: true,
+        is_signed: false,
+        tells_racks: true,
+        tenants: tenants.iter().map(tenant).collect(),
+        ..plan
+    }
 }
 
 struct Racks {
@@ -57,12 +61,12 @@ struct Racks {
 impl Racks {
     /// Asked by these tenants, or by anybody.
     fn new(tenants: &[u32]) -> Racks {
-        let spec = spec(tenants);
-        let racks: Vec<u16> = spec.cluster.stores.iter().map(|store| store.rack).collect();
+        let mut world = World::new(&plan(tenants), disciplines::all(), 1).unwrap();
+        let cluster = world.cluster().clone();
+        let racks: Vec<u16> = cluster.stores.iter().map(|store| store.rack).collect();
         assert_eq!(racks, [2, 2, 3, 3], "the spine is switch 1");
-        let mut world = World::new(&spec, 1).unwrap();
         let config = LoadConfig {
-            cluster: spec.cluster.clone(),
+            cluster,
             tenants: tenants.to_vec(),
             keys: KEYS,
             value_len: 128.into(),
@@ -75,7 +79,7 @@ impl Racks {
             phases: vec![],
         };
         let at = world.machine("control").unwrap();
-        let load = world.place(at, "load".into(), ServiceSpec::default(), generator(config));
+        let load = world.place(at, "load".into(), generator(config));
         world.start(load).unwrap();
         world.run_until(2 * S);
         Racks { world, load }

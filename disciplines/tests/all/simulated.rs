@@ -4,42 +4,37 @@
 use dataplane::{Counters, Programs};
 use decide::{Items, Registration};
 use load::{LoadConfig, Phase, PhaseResult, workload::Popularity};
-use sim::{
-    AgentHost, AgentSpec, ControlSpec, Generator, Role, Seat, ServiceSpec, Shape, Spec, StoreSpec,
-    World, generator,
+use plan::{
+    Plan,
+    roles::{Control, Role, Store, Switch, control_url},
+    shapes,
 };
+use sim::{AgentHost, Generator, World, generator};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
 const KEYS: usize = 100_000;
 
 /// A client, a switch, four stores and a controller.
-fn rack(discipline: &Registration) -> Spec {
-    let mut shape = Shape::rack(1, 4);
-    let at = shape.machine("control").unwrap();
-    for machine in &mut shape.machines {
-        let role = match &*machine.name {
-            "control" => Role::Control(ControlSpec {
-                discipline: Some(discipline.name.into()),
-                window_ms: 200,
-                max_items: 100,
-                ..ControlSpec::default()
-            }),
-            "switch1" => {
-                Role::Agent(AgentSpec { id: 1, pages: 64, control: vec![at], probes: true })
-            }
-            name if name.starts_with("server") => Role::Store(StoreSpec {
-                control: vec![at],
-                populate: Some((KEYS as u64, 128.into())),
-                ..StoreSpec::default()
-            }),
-            _ => continue,
-        };
-        machine.seats.push(Seat::new(role));
-    }
-    let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
-    spec.cluster = spec.cluster.with_lease_ms(1000);
-    spec
+fn rack(discipline: &Registration) -> Plan {
+    let mut plan = shapes::row(1, 1, 4);
+    let url = || control_url("control");
+    plan.seat(|name| match name {
+        "control" => Some(Role::Control(Control {
+            discipline: Some(discipline.name.into()),
+            window_ms: Some(200),
+            max_items: Some(100),
+            ..Control::of(name)
+        })),
+        "switch1" => Some(Role::Switch(Switch { pages: Some(64), ..Switch::of(1, name, url()) })),
+        name if name.starts_with("server") => Some(Role::Store(Store {
+            control: Some(url()),
+            populate: Some((KEYS as u64, 128.into())),
+            ..Store::of(name)
+        })),
+        _ => None,
+    });
+    Plan { partitions: 8, is_open: true, is_signed: false, ..plan }
 }
 
 /// What a client saw, what some counters of the switch say, and the world's trace.
@@ -49,10 +44,9 @@ fn run(
     without_control: bool,
     counters: [&str; 2],
 ) -> (PhaseResult, [u64; 2], u64) {
-    let spec = rack(discipline);
-    let mut world = World::new(&spec, seed).unwrap();
+    let mut world = World::new(&rack(discipline), disciplines::all(), seed).unwrap();
     let config = LoadConfig {
-        cluster: spec.cluster.clone(),
+        cluster: world.cluster().clone(),
         tenants: vec![],
         keys: KEYS,
         value_len: 128.into(),
@@ -65,8 +59,7 @@ fn run(
         phases: vec![],
     };
     let at = world.machine("client1").unwrap();
-    let free = ServiceSpec::default();
-    let load = world.place(at, "client1/load".into(), free, generator(config));
+    let load = world.place(at, "client1/load".into(), generator(config));
     world.start(load).unwrap();
     world.run_until(2 * S);
     if without_control {

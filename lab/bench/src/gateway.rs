@@ -10,7 +10,8 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use lab::{interrupt, namespace, rack::Lab, topology::ProcessSpec};
+use lab::{interrupt, namespace, rack::Lab};
+use plan::topology::ProcessSpec;
 
 use crate::cpu::{CountedTasks, own};
 

@@ -3,13 +3,13 @@
 
 use anyhow::{Context, ensure};
 use load::{Phase, workload::Popularity};
+use plan::Hardware;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use text::table::percent;
 
 use crate::{
     Options, Run, params,
-    rig::Hardware,
     servers::{Rack, Search, Servers},
     sweep::{Figures, Point, Points},
 };

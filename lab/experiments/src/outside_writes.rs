@@ -16,6 +16,7 @@ use std::{
 use anyhow::ensure;
 use lab::{interrupt, namespace};
 use load::workload::KeySpace;
+use plan::LEASE_MS;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -26,7 +27,6 @@ use crate::{
     Backend, Measure, Options, Report, Run,
     params::positive,
     resp::{Connection, Server},
-    rig::LEASE_MS,
     servers::{Rack, Servers},
 };
 

@@ -1,14 +1,21 @@
 //! The machines and links of a plan.
 
+use plan::{
+    Clocks, Site,
+    roles::{self, Control, Data, Role, Switch, control_url},
+    shapes,
+    topology::{Fault, Link},
+};
 use rand::RngExt;
-use sim::{AgentSpec, ClockSpec, ControlSpec, Data, LinkSpec, MachineSpec, Role, Spec, StoreSpec};
 
-use crate::{Disciplines, Plan, Shape, Store};
+use crate::{Plan, Shape, Store};
 
 /// Where the controller runs.
 const CONTROL: &str = "control";
 /// Partitions of each store.
 const PARTITIONS: u32 = 4;
+/// Writes of a key within a second from which on it is lent: clients are few and slow here.
+const LEND_FROM: u32 = 8;
 
 impl Plan {
     fn switches(&self) -> u32 {
@@ -96,11 +103,14 @@ impl Plan {
         let stores = (0..self.stores.len() as u32)
             .map(|i| [format!("store{}", i + 1), switch(self.switch_of_store(i))]);
         let control = [[CONTROL.to_owned(), switch(1)]];
-        let between: Vec<[String; 2]> = match self.shape {
-            Shape::Line(switches) => (1..switches).map(|n| [switch(n), switch(n + 1)]).collect(),
-            Shape::Detour => [(1, 2), (1, 3), (3, 2)].map(|(a, b)| [switch(a), switch(b)]).to_vec(),
-            Shape::Racks(racks) => (1..=racks).map(|n| [switch(n), switch(racks + 1)]).collect(),
+        let between: Vec<Link> = match self.shape {
+            Shape::Line(switches) => {
+                shapes::line(&(1..=switches).map(switch).collect::<Vec<String>>())
+            }
+            Shape::Detour => shapes::detour(["switch1", "switch2", "switch3"]),
+            Shape::Racks(racks) => shapes::star(&switch(racks + 1), (1..=racks).map(switch)),
         };
+        let between = between.into_iter().map(|link| link.ends);
         let hosts = 1..=self.clients.hosts;
         let second = hosts.filter(|_| self.has_second_links()).map(|i| {
             let other = self.switch_of_client(i) % self.switches() + 1;
@@ -109,97 +119,96 @@ impl Plan {
         clients.chain(stores).chain(control).chain(between).chain(second).collect()
     }
 
-    /// The world that it describes.
-    ///
-    /// # Errors
-    /// A plan that makes no sense.
-    pub(crate) fn spec(&self, disciplines: Disciplines) -> anyhow::Result<Spec> {
-        let names = self.machines();
-        let place = |name: &str| names.iter().position(|other| other == name);
-        let control = place(CONTROL).expect("it is in the list");
+    /// The rack that it describes.
+    pub(crate) fn rack(&self) -> plan::Plan {
         let mut rng = seed::rng(self.seed, "clocks");
-        let mut machines = vec![];
-        for name in &names {
+        let mut sites = vec![];
+        for name in self.machines() {
             let number: usize =
                 name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
-            let mut machine = if name.starts_with("switch") {
-                MachineSpec::switch(name, vec![self.agent(number as u16, control)])
-            } else if name.starts_with("store") {
-                MachineSpec::host(name, vec![store(self.stores[number - 1], control)])
-            } else if name == CONTROL {
-                MachineSpec::host(name, vec![self.control()])
-            } else {
-                MachineSpec::host(name, vec![])
-            };
             let mut within = |most: f64| (rng.random::<f64>() * 2.0 - 1.0) * most;
-            machine.clock = ClockSpec {
+            let clocks = Clocks {
                 uptime_ns: 1_000_000_000 * (10 + number as u64),
                 wall_ahead_ns: (within(self.life.wall_s) * 1e9) as i64,
                 drift_ppm: within(self.life.drift_ppm),
             };
-            machines.push(machine);
+            let site = if name.starts_with("switch") {
+                Site::switch(&name, vec![self.agent(number as u16, &name).into()])
+            } else if name.starts_with("store") {
+                Site::host(&name, vec![self.store(&name, self.stores[number - 1]).into()])
+            } else if name == CONTROL {
+                Site::host(&name, vec![self.control().into()])
+            } else {
+                Site::host(&name, vec![])
+            };
+            sites.push(Site { clocks, ..site });
         }
-        let faults = &self.faults;
         let ends = self.links();
         // One link only: two bits that flip in one packet may leave its checksum as it is.
         let flips = seed::rng(self.seed, "flips").random_range(0..ends.len());
-        let link = |(number, [a, b]): (usize, [String; 2])| LinkSpec {
-            fault: sim::Fault {
-                loss: faults.loss,
-                duplicate: faults.duplicate,
-                reorder: faults.reorder,
-                reorder_ms: faults.reorder_ms,
-                delay_ms: faults.delay_ms,
-                flip: if number == flips { faults.flip } else { 0.0 },
-                seed: 0,
-            },
-            ..LinkSpec::between(place(&a).expect("a machine"), place(&b).expect("a machine"))
-        };
-        let links = ends.into_iter().enumerate().map(link).collect();
-        let partitions = PARTITIONS * self.stores.len() as u32;
-        let mut spec = Spec::new(machines, links, partitions, self.open.is_some(), disciplines)?;
+        let links = ends.into_iter().enumerate().map(|(number, ends)| Link {
+            fault: Some(self.fault(number == flips)),
+            ..Link::between(ends)
+        });
+        let usual = plan::Plan::default();
         // What clients go by: the file as it was at first.
         let lease_ms = self.stores.iter().map(|store| store.lease_ms).max();
-        spec.cluster.lease_ms = lease_ms.unwrap_or(spec.cluster.lease_ms);
-        spec.cluster.lease_max_ms = self.longest_lease_ms();
-        if self.ipv6 {
-            spec.use_ipv6()?;
+        plan::Plan {
+            sites,
+            links: links.collect(),
+            partitions: PARTITIONS * self.stores.len() as u32,
+            is_open: self.open.is_some(),
+            is_signed: self.open.is_none(),
+            tells_racks: matches!(self.shape, Shape::Racks(_)),
+            lease_ms: lease_ms.unwrap_or(usual.lease_ms),
+            lease_max_ms: self.longest_lease_ms(),
+            ..usual
         }
-        if let Shape::Racks(_) = self.shape {
-            spec.tell_racks();
-        }
-        Ok(spec)
     }
 
-    fn agent(&self, id: u16, control: usize) -> Role {
-        Role::Agent(AgentSpec { id, pages: self.pages, control: vec![control], probes: true })
+    fn fault(&self, flips: bool) -> Fault {
+        let faults = &self.faults;
+        Fault {
+            loss: faults.loss,
+            duplicate: faults.duplicate,
+            reorder: faults.reorder,
+            reorder_ms: faults.reorder_ms,
+            delay_ms: faults.delay_ms,
+            flip: if flips { faults.flip } else { 0.0 },
+            seed: 0,
+        }
+    }
+
+    fn agent(&self, id: u16, name: &str) -> Role {
+        let pages = Some(self.pages);
+        Role::Switch(Switch { pages, ..Switch::of(id, name, control_url(CONTROL)) })
     }
 
     fn control(&self) -> Role {
-        Role::Control(ControlSpec {
+        Role::Control(Control {
             discipline: self.open.clone(),
-            window_ms: self.window_ms,
-            max_items: self.items,
+            window_ms: Some(self.window_ms),
+            max_items: Some(self.items),
             settings: self.settings.clone(),
-            ..ControlSpec::default()
+            ..Control::of(CONTROL)
         })
     }
-}
 
-/// Writes of a key within a second from which on it is lent.
-const LEND_FROM: u32 = 8;
-
-/// A store whose data outlives it.
-pub(crate) fn store(store: Store, control: usize) -> Role {
-    Role::Store(StoreSpec {
-        control: vec![control],
-        data: match store.data_us {
-            0 => Data::Kept,
-            us => Data::Remote(us * 1_000),
-        },
-        lease_ms: Some(store.lease_ms),
-        // Clients are few and slow here.
-        lend_from: Some(LEND_FROM),
-        ..StoreSpec::default()
-    })
+    /// The store of a host, whose data outlives it.
+    pub(crate) fn store(&self, host: &str, store: Store) -> Role {
+        let mut role = roles::Store::of(host);
+        if self.ipv6 {
+            role.listen = format!("[{{address6:{host}}}]:{}", wire::PORT);
+        }
+        Role::Store(roles::Store {
+            control: Some(control_url(CONTROL)),
+            data: match store.data_us {
+                0 => Data::Kept,
+                us => Data::Remote(us * 1_000),
+            },
+            lease_ms: Some(store.lease_ms),
+            lend_from: Some(LEND_FROM),
+            ..role
+        })
+    }
 }

@@ -20,13 +20,15 @@ mod run;
 mod shrink;
 mod write_back;
 
+pub use self::plan::{
+    Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant,
+};
 pub use clients::{ClientsHost, maker as clients};
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};
 pub use hunt::{Failure, HuntResult, KINDS, hunt};
 pub use measure::{ProgramCost, measure};
 pub use never::ForbiddenCounts;
-pub use plan::{Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use run::{Outcome, PROBATION, Violation, run};
 pub use shrink::shrink;
 pub use write_back::{LOANS, is_of_loans};

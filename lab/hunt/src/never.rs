@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::topology::Fault;
 use serde::{Deserialize, Serialize};
-use sim::Fault;
 
 /// Of a store: what no client, switch or network that keeps to the rules brings about.
 const STORE: [&str; 5] =

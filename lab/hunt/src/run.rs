@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
 use history::{ClientRecord, ClientsConfig, Lives, Operation, Verdict, check_within};
 use serde::{Deserialize, Serialize};
-use sim::{AgentHost, ControlHost, MachineId, Progress, ServiceSpec, State, StoreHost, World};
+use sim::{AgentHost, ControlHost, MachineId, Progress, State, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
@@ -16,7 +16,6 @@ use crate::{
     clients::{ClientsHost, maker},
     connection::stores,
     copies::is_of_replicas,
-    layout,
     lost::gone_back,
     write_back::{LOST, is_of_loans},
 };
@@ -125,10 +124,9 @@ pub(crate) fn run_with(
     over: impl FnOnce(&World),
 ) -> anyhow::Result<Outcome> {
     wire::maps::seed_for_simulation(plan.seed);
-    let spec = plan.spec(disciplines)?;
     let mut running = PlanRun {
         plan,
-        world: World::new(&spec, plan.seed)?,
+        world: World::new(&plan.rack(), disciplines, plan.seed)?,
         never: ForbiddenCounts::default(),
         granted: BTreeMap::new(),
         loans: BTreeMap::new(),
@@ -136,7 +134,8 @@ pub(crate) fn run_with(
         on_probation: 0,
         begun_ns: 0,
     };
-    spec.links.iter().for_each(|link| running.never.expect(&link.fault));
+    let faults = running.world.plan().links.iter().filter_map(|link| link.fault.as_ref());
+    faults.for_each(|fault| running.never.expect(fault));
     prepare(&mut running.world);
     running.settle()?;
     let cluster = running.create_tenants()?;
@@ -159,8 +158,7 @@ impl PlanRun<'_> {
     /// Lets the parts find one another: until every switch is attached.
     fn settle(&mut self) -> anyhow::Result<()> {
         let control = self.process("control/control")?;
-        let machines = &self.world.spec().machines;
-        let switches = machines.iter().filter(|m| m.forwards.is_some()).count();
+        let switches = self.world.plan().switches().count();
         let deadline_ns = self.world.now_ns() + SETTLE_MS * MS;
         self.world.run_while(20 * MS, |world| {
             let attached = world.get::<ControlHost>(control).map_or(0, |host| {
@@ -176,7 +174,7 @@ impl PlanRun<'_> {
 
     /// Creates the tenants; returns the cluster as their clients know it.
     fn create_tenants(&mut self) -> anyhow::Result<Cluster> {
-        let mut cluster = self.world.spec().cluster.clone();
+        let mut cluster = self.world.cluster().clone();
         let control = self.world.process("control/control").context("control")?;
         for tenant in &self.plan.tenants {
             let secret = format!("{:032x}", u128::from(tenant.id) << 64 | 0x5ec7e7);
@@ -231,7 +229,7 @@ impl PlanRun<'_> {
             let machine = self.world.machine(&name).context("a client host")?;
             let make = maker(config, stores, clients.pause_us);
             let name = format!("{name}/clients");
-            let process = self.world.place(machine, name, ServiceSpec::default(), make);
+            let process = self.world.place(machine, name, make);
             self.world.start(process)?;
         }
         Ok(())
@@ -347,12 +345,12 @@ impl PlanRun<'_> {
                 self.world.forget_tables(machine);
             }
             Deed::Relend { store, lease_ms, .. } => {
-                let process = self.process(&format!("store{}/store", store + 1))?;
-                let control = self.machine("control")?.0 as usize;
+                let host = format!("store{}", store + 1);
+                let process = self.process(&format!("{host}/store"))?;
                 self.look_at_store(process)?;
                 self.world.kill(process);
                 let again = Store { lease_ms: *lease_ms, ..self.plan.stores[*store] };
-                self.world.reseat(process, layout::store(again, control));
+                self.world.reseat(process, &self.plan.store(&host, again))?;
             }
             Deed::Data { store, for_ms, .. } => {
                 let process = self.process(&format!("store{}/store", store + 1))?;
@@ -366,7 +364,7 @@ impl PlanRun<'_> {
                 *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
             }
             Deed::Cut { link, .. } => {
-                let links = self.world.spec().links.len();
+                let links = self.world.plan().links.len();
                 ensure!(*link < links, "link {link} of {links}");
                 self.world.set_link(*link, false);
             }
@@ -483,7 +481,7 @@ impl PlanRun<'_> {
         for process in processes {
             self.look_at_store(process)?;
         }
-        for machine in 0..self.world.spec().machines.len() as u32 {
+        for machine in 0..self.world.plan().sites.len() as u32 {
             self.look_at_switch(MachineId(machine))?;
         }
         Ok(all)
@@ -566,7 +564,7 @@ impl PlanRun<'_> {
     fn faults(&self) -> BTreeMap<String, u64> {
         let mut faults: BTreeMap<String, u64> = BTreeMap::new();
         let mut add = |name: &str, count| *faults.entry(name.into()).or_default() += count;
-        for link in 0..self.world.spec().links.len() {
+        for link in 0..self.world.plan().links.len() {
             for counts in self.world.link_counts(link) {
                 add("lost", counts.lost);
                 add("duplicated", counts.duplicated);
@@ -579,7 +577,7 @@ impl PlanRun<'_> {
         for (name, count) in &self.granted {
             add(name, *count);
         }
-        let routing_ms = self.world.spec().routing_ns.unwrap_or(0) / MS;
+        let routing_ms = self.world.plan().routing_ns.unwrap_or(0) / MS;
         for deed in &self.plan.deeds {
             match deed {
                 Deed::Rotate { .. } | Deed::Move { .. } | Deed::WriteBack { .. } => {}

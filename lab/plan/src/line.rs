@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     Hardware, OTHER_CPU, Plan, SeatedRole, Site,
-    roles::{CONTROL_PORT, Control, ETCD_PORT, Etcd, Role, Store, Switch},
+    roles::{Control, ETCD_PORT, Etcd, Role, Store, Switch, control_url},
+    shapes,
     topology::{Fault, Link},
 };
 
@@ -46,8 +47,8 @@ pub struct Line {
     pub pages: u32,
     /// What the switches do.
     pub discipline: String,
-    /// What switches and links are in the simulator; none: one core, and links of 10 us.
-    pub hardware: Option<Hardware>,
+    /// What switches and links are in the simulator.
+    pub hardware: Hardware,
     /// What goes wrong on every link.
     pub fault: Option<Fault>,
     /// Requests per second that the server takes; none: as many as it can.
@@ -77,7 +78,7 @@ impl Line {
             controllers: 1,
             pages,
             discipline: discipline.into(),
-            hardware: None,
+            hardware: Hardware::default(),
             fault: None,
             server_rate: None,
             queue: 64,
@@ -91,69 +92,59 @@ impl Line {
 
     /// Where agents and stores find the controllers.
     fn urls(&self) -> String {
-        let urls: Vec<String> = (1..=self.controllers).map(url).collect();
+        let urls: Vec<String> = (1..=self.controllers).map(|n| control_url(&control(n))).collect();
         urls.join(",")
     }
 
     /// Its nodes, links and roles.
     pub fn plan(&self) -> Plan {
-        let with_etcd = self.controllers > 1;
-        let mut ends = vec![];
-        let mut hosts = vec![];
+        let switches: Vec<String> = (1..=self.switches).map(switch).collect();
+        let (first, last) = (switch(1), switch(self.switches));
+        let near: Vec<String> = (1..=self.clients).map(client).collect();
+        let far: Vec<String> = (1..=self.far_clients).map(|n| client(self.clients + n)).collect();
+        let etcd = (self.controllers > 1).then_some(ETCD);
+        let controls: Vec<String> = (1..=self.controllers).map(control).collect();
         // A node's first link gives it its address: hosts have one link only.
-        for number in 1..=self.clients {
-            hosts.push(Site::new(client(number), vec![]));
-            ends.push([client(number), switch(1)]);
-        }
-        for number in self.clients + 1..=self.clients + self.far_clients {
-            hosts.push(Site::new(client(number), vec![]));
-            ends.push([client(number), switch(self.switches)]);
-        }
-        for number in 1..self.switches {
-            ends.push([switch(number), switch(number + 1)]);
-        }
-        ends.push([SERVER.into(), switch(self.switches)]);
-        if with_etcd {
-            let etcd = SeatedRole::new(Role::Etcd(Etcd::alone(format!("{{address:{ETCD}}}"))));
-            hosts.push(Site::new(ETCD, vec![etcd]));
-            ends.push([ETCD.into(), switch(1)]);
-        }
-        for number in 1..=self.controllers {
-            hosts.push(Site::new(control(number), vec![self.controller(number)]));
-            ends.push([control(number), switch(1)]);
-        }
-        hosts.push(Site::new(SERVER, vec![self.store()]));
-        let switches = (1..=self.switches).map(|n| Site::new(switch(n), vec![self.agent(n)]));
-        let links = ends.into_iter().zip(0..).map(|(ends, number)| Link {
+        let links = [
+            shapes::star(&first, &near),
+            shapes::star(&last, &far),
+            shapes::line(&switches),
+            shapes::star(&last, [SERVER]),
+            shapes::star(&first, etcd),
+            shapes::star(&first, &controls),
+        ];
+        let links = links.concat().into_iter().zip(0..).map(|(link, number)| Link {
             fault: self.fault.map(|fault| Fault {
                 seed: fault.seed.wrapping_mul(31).wrapping_add(number),
                 ..fault
             }),
-            ..Link::between(ends)
+            ..link
         });
+        let clients = near.into_iter().chain(far).map(|name| Site::host(name, vec![]));
+        let alone = Role::Etcd(Etcd::alone(format!("{{address:{ETCD}}}")));
+        let etcd = etcd.map(|name| Site::host(name, vec![alone.into()]));
+        let controls =
+            (1..=self.controllers).map(|n| Site::host(control(n), vec![self.controller(n)]));
+        let server = Site::host(SERVER, vec![self.store()]);
+        let switches = (1..=self.switches).map(|n| Site::switch(switch(n), vec![self.agent(n)]));
         Plan {
-            switches: switches.collect(),
+            sites: clients.chain(etcd).chain(controls).chain([server]).chain(switches).collect(),
             links: links.collect(),
-            hosts,
-            partitions: 1,
             is_open: self.is_open,
-            is_signed: true,
-            tells_racks: false,
             hardware: self.hardware.clone(),
+            ..Plan::default()
         }
     }
 
     fn controller(&self, number: usize) -> SeatedRole {
-        let state = if self.controllers > 1 {
-            format!("etcd://{{address:{ETCD}}}:{}/lab", ETCD_PORT)
-        } else {
-            format!("{{dir}}/{}", control(number))
-        };
-        SeatedRole::new(Role::Control(Control {
-            state,
-            listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
-            name: Some(control(number)),
-            url: Some(url(number)),
+        let name = control(number);
+        let mut role = Control::of(&name);
+        if self.controllers > 1 {
+            role.state = format!("etcd://{{address:{ETCD}}}:{ETCD_PORT}/lab");
+        }
+        SeatedRole::from(Role::Control(Control {
+            url: Some(control_url(&name)),
+            name: Some(name),
             discipline: Some(self.discipline.clone()),
             window_ms: Some(self.window_ms),
             // A page holds some 128 items; the limit is there for safety, pages are what
@@ -161,39 +152,29 @@ impl Line {
             max_items: Some((self.pages as usize * 256).clamp(1, 1_000_000)),
             settings: self.settings.clone(),
             options: self.control_args.clone(),
+            ..role
         }))
     }
 
     fn store(&self) -> SeatedRole {
-        let store = SeatedRole::new(Role::Store(Store {
-            listen: format!("{{address:{SERVER}}}:{}", wire::PORT),
+        let store = SeatedRole::from(Role::Store(Store {
             control: Some(self.urls()),
-            socket: format!("{{dir}}/{SERVER}.sock"),
             rate_limit: self.server_rate,
             queue_limit: self.server_rate.map(|_| self.queue),
             lend_from: self.lend_from,
-            ..Store::default()
+            ..Store::of(SERVER)
         }));
         store.on(OTHER_CPU)
     }
 
     fn agent(&self, number: usize) -> SeatedRole {
-        let agent = SeatedRole::new(Role::Switch(Switch {
-            id: number as u16,
-            node: switch(number),
-            control: self.urls(),
-            state: format!("{{dir}}/{}", switch(number)),
+        let agent = SeatedRole::from(Role::Switch(Switch {
             pages: Some(self.pages),
             options: self.switch_args.clone(),
-            ..Switch::default()
+            ..Switch::of(number as u16, &switch(number), self.urls())
         }));
         agent.nice(5)
     }
-}
-
-/// Where the controller of this number is found.
-fn url(number: usize) -> String {
-    format!("http://{{address:{}}}:{CONTROL_PORT}", control(number))
 }
 
 #[cfg(test)]

@@ -1,8 +1,13 @@
-//! The roles of `shortstop` as processes of a lab: the one place that knows their command lines.
+//! What runs on the machines of a plan, and the one place that knows the command lines by which it
+//! runs as a process.
 //!
-//! Addresses and files may hold the placeholders of [`ProcessSpec::command`].
+//! Addresses and files may hold the placeholders of [`ProcessSpec::command`]. What only a process
+//! needs (sockets, directories, URLs) a simulated role leaves alone, but for whether there is a URL
+//! of controllers.
 
 use std::collections::BTreeMap;
+
+use wire::Lengths;
 
 use crate::topology::{ProcessSpec, ReadinessProbe};
 
@@ -52,11 +57,11 @@ impl Role {
         }
     }
 
-    /// The process, started with the lab.
-    pub fn process(&self) -> ProcessSpec {
+    /// The process on this node, started with the lab.
+    pub fn process(&self, node: &str) -> ProcessSpec {
         let (line, ready) = match self {
             Role::Store(store) => (store.line(), Some(store.socket.clone())),
-            Role::Switch(switch) => (switch.line(), Some(switch.pinned())),
+            Role::Switch(switch) => (switch.line(node), Some(pinned(node))),
             Role::Control(control) => (control.line(), None),
             Role::Redis(redis) => (redis.line(), Some(redis.socket.clone())),
             Role::Memcached(file) => (memcached(file), Some(file.clone())),
@@ -64,11 +69,28 @@ impl Role {
         };
         let settled = match self {
             Role::Store(store) => Some(store.settled()),
-            Role::Switch(switch) => Some(switch.settled()),
+            Role::Switch(_) => Some(agent_settled(node)),
             _ => None,
         };
         ProcessSpec { ready, settled, ..ProcessSpec::new(self.name(), line.0) }
     }
+}
+
+/// Where the controller on this node is found, if it listens.
+pub fn control_url(node: &str) -> String {
+    format!("http://{{address:{node}}}:{CONTROL_PORT}")
+}
+
+/// Where a store's data is, if it is not in a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Data {
+    /// In its own memory: gone when it is killed.
+    #[default]
+    Own,
+    /// In another process, that is never killed; in the simulator.
+    Kept,
+    /// Likewise, in one that answers after so many nanoseconds on average.
+    Remote(u64),
 }
 
 /// A store of the lab's cluster file.
@@ -78,14 +100,16 @@ pub struct Store {
     pub listen: String,
     /// URLs of controllers, separated by commas; none: there is nobody to ask.
     pub control: Option<String>,
-    /// URL of what holds the data; none: the store itself.
+    /// URL of what holds the data; none: the store itself, or what `data` says. In namespaces only.
     pub backend: Option<String>,
+    /// Where the data is without a backend.
+    pub data: Data,
     /// Directory of what outlives it: the journal of loans.
     pub state: Option<String>,
     /// What it makes of writes behind its back; none: as it is usual.
     pub outside_writes: Option<String>,
-    /// Keys that it has from the start, and the lengths of their values as its option has them.
-    pub populate: Option<(usize, String)>,
+    /// Keys of the open tenant that it has from the start, and the lengths of their values.
+    pub populate: Option<(u64, Lengths)>,
     /// Requests per second that each partition serves; none: as many as it can.
     pub rate_limit: Option<f64>,
     /// Seconds after the first request, and the requests per second from then on; none: it stays as
@@ -95,11 +119,23 @@ pub struct Store {
     pub queue_limit: Option<u32>,
     /// Writes of a key within a second from which on it is lent; none: as many as make it worth it.
     pub lend_from: Option<u32>,
+    /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is
+    /// another; in the simulator.
+    pub lease_ms: Option<u32>,
     /// Where it tells its status.
     pub socket: String,
 }
 
 impl Store {
+    /// The store of a node, at the node's IPv4 address.
+    pub fn of(node: &str) -> Store {
+        Store {
+            listen: format!("{{address:{node}}}:{}", wire::PORT),
+            socket: format!("{{dir}}/{node}.sock"),
+            ..Store::default()
+        }
+    }
+
     fn line(&self) -> Line {
         let populate = self.populate.as_ref();
         let populate = populate.map(|(keys, len)| format!("{keys}:{len}"));
@@ -139,13 +175,11 @@ impl Store {
 pub struct Switch {
     /// Its id.
     pub id: u16,
-    /// The node that it runs on.
-    pub node: String,
     /// URLs of controllers, separated by commas.
     pub control: String,
     /// Where it keeps its state.
     pub state: String,
-    /// Pages of memory; none: the usual number.
+    /// Pages of memory; none: the usual number, 96.
     pub pages: Option<u32>,
     /// Whether it leaves its neighbours unprobed.
     pub no_probes: bool,
@@ -157,32 +191,38 @@ pub struct Switch {
 }
 
 impl Switch {
-    fn name(&self) -> String {
-        format!("{{lab}}-{}", self.node)
+    /// The agent of the switch of this id on a node, which follows these controllers.
+    pub fn of(id: u16, node: &str, control: String) -> Switch {
+        Switch { id, control, state: format!("{{dir}}/{node}"), ..Switch::default() }
     }
 
-    fn pinned(&self) -> String {
-        format!("/sys/fs/bpf/shortstop/{}", self.name())
-    }
-
-    fn line(&self) -> Line {
+    fn line(&self, node: &str) -> Line {
         Line::of(&["shortstop", "switch"])
             .option("--id", self.id)
             .words(&["{interfaces}", "--mode", "generic"])
-            .option("--name", self.name())
+            .option("--name", tables(node))
             .option("--control", &self.control)
             .option("--state-dir", &self.state)
             .maybe("--pages", self.pages)
-            .maybe("--address", self.says_address.then(|| format!("{{address:{}}}", self.node)))
+            .maybe("--address", self.says_address.then(|| format!("{{address:{node}}}")))
             .words(if self.no_probes { &["--no-probes"][..] } else { &[] })
             .words(&self.options)
     }
+}
 
-    /// A lease shows that the controller has set the switch up and that a store knows it.
-    fn settled(&self) -> ReadinessProbe {
-        let line = Line::of(&["shortstop", "switch", "status", "--json"]);
-        ReadinessProbe { command: line.option("--name", self.name()).0, says: "\"term\":".into() }
-    }
+/// The name of a switch's tables.
+fn tables(node: &str) -> String {
+    format!("{{lab}}-{node}")
+}
+
+/// Where they are pinned.
+fn pinned(node: &str) -> String {
+    format!("/sys/fs/bpf/shortstop/{}", tables(node))
+}
+
+/// A lease shows that the controller has set the switch up and that a store knows it.
+fn agent_settled(node: &str) -> ReadinessProbe {
+    ReadinessProbe { command: switch_status(&tables(node)), says: "\"term\":".into() }
 }
 
 /// A controller.
@@ -209,6 +249,15 @@ pub struct Control {
 }
 
 impl Control {
+    /// The controller of a node, which keeps its state in a file and listens.
+    pub fn of(node: &str) -> Control {
+        Control {
+            state: format!("{{dir}}/{node}"),
+            listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+            ..Control::default()
+        }
+    }
+
     fn line(&self) -> Line {
         let insecure: &[&str] = match self.listen {
             Some(_) => &["--insecure"],
@@ -368,7 +417,7 @@ mod tests {
     #[test]
     fn what_is_not_said_is_no_option() {
         let control = Control { state: "{dir}/control".into(), ..Control::default() };
-        let said = Role::Control(control.clone()).process().command.join(" ");
+        let said = Role::Control(control.clone()).process("control").command.join(" ");
         assert_eq!(said, "shortstop control --cluster {dir}/cluster.toml --state {dir}/control");
         let listening = Role::Control(Control {
             listen: Some("0.0.0.0:7118".into()),
@@ -376,15 +425,15 @@ mod tests {
             options: vec!["--fast".into()],
             ..control
         });
-        let said = listening.process().command.join(" ");
+        let said = listening.process("control").command.join(" ");
         assert!(said.ends_with("--listen 0.0.0.0:7118 --insecure --max-items 5 --fast"), "{said}");
         assert_eq!(listening.port(), Some(CONTROL_PORT));
     }
 
     #[test]
     fn a_switch_is_ready_when_its_tables_are_pinned() {
-        let switch = Switch { id: 3, node: "switch3".into(), ..Switch::default() };
-        let process = Role::Switch(switch).process();
+        let switch = Switch { id: 3, ..Switch::default() };
+        let process = Role::Switch(switch).process("switch3");
         let pinned = "/sys/fs/bpf/shortstop/{lab}-switch3";
         assert_eq!(process.ready.as_deref(), Some(pinned));
         assert!(process.command.join(" ").contains("--id 3 {interfaces} --mode generic"));

@@ -20,11 +20,13 @@
 //! Parsing checks everything that can be known without creating anything.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     net::{Ipv4Addr, Ipv6Addr},
 };
 
 use serde::{Deserialize, Serialize};
+
+use crate::network::{Port, Ports};
 
 /// Longest name of a host, switch or process.
 const MAX_NAME: usize = 32;
@@ -307,41 +309,35 @@ impl Topology {
         Ok(())
     }
 
-    /// Both ends of every link, with their names and addresses; from the 256th on, which only a
-    /// simulator has, they go on in 10.1.0.0/16.
-    pub fn interfaces(&self) -> Vec<[Interface; 2]> {
-        let mut used: HashMap<&str, usize> = HashMap::new();
-        let mut all = vec![];
-        for (i, link) in self.links.iter().enumerate() {
-            let subnet = (i + 1) as u16;
-            let [high, low] = subnet.to_be_bytes();
-            let numbers = self.host_numbers(link);
-            let ends = [0, 1].map(|end| {
-                let node = link.ends[end].as_str();
-                let index = used.entry(node).or_default();
-                *index += 1;
-                let number = numbers[end];
-                Interface {
-                    node: node.into(),
-                    name: format!("eth{}", *index - 1),
-                    v4: link.addresses.map_or(Ipv4Addr::new(10, high, low, number), |a| a[end]),
-                    v6: Ipv6Addr::new(0xfd00, 0, 0, subnet, 0, 0, 0, number.into()),
-                    mac: format!("02:53:53:{high:02x}:{low:02x}:{:02x}", end + 1),
-                }
-            });
-            all.push(ends);
-        }
-        all
+    /// The ports of its nodes, by their places. An end that is no node is taken for a host.
+    fn ports(&self) -> Ports {
+        let mut is_switch = vec![false; self.hosts.len()];
+        is_switch.resize(self.hosts.len() + self.switches.len(), true);
+        let mut places: HashMap<&str, usize> = self.nodes().map(|n| &*n.name).zip(0..).collect();
+        let ends = self.links.iter().map(|link| {
+            link.ends.each_ref().map(|end| {
+                *places.entry(end).or_insert_with(|| {
+                    is_switch.push(false);
+                    is_switch.len() - 1
+                })
+            })
+        });
+        let ends: Vec<[usize; 2]> = ends.collect();
+        Ports::new(is_switch, &ends)
     }
 
-    /// Hosts are .1 and .2 of their subnet; switches .254 and .253.
-    fn host_numbers(&self, link: &Link) -> [u8; 2] {
-        match link.ends.each_ref().map(|end| self.is_switch(end)) {
-            [false, false] => [1, 2],
-            [false, true] => [1, 254],
-            [true, false] => [254, 1],
-            [true, true] => [254, 253],
-        }
+    /// Both ends of every link, with their names and addresses.
+    pub fn interfaces(&self) -> Vec<[Interface; 2]> {
+        let ports = self.ports();
+        let links = self.links.iter().zip(ports.all().chunks_exact(2));
+        let interface = |link: &Link, ports: &[Port], side: usize| Interface {
+            node: link.ends[side].clone(),
+            name: format!("eth{}", ports[side].index),
+            v4: link.addresses.map_or(ports[side].v4, |addresses| addresses[side]),
+            v6: ports[side].v6,
+            mac: ports[side].mac.map(|byte| format!("{byte:02x}")).join(":"),
+        };
+        links.map(|(link, ports)| [0, 1].map(|side| interface(link, ports, side))).collect()
     }
 
     /// The IPv4 address of a node: that of its first link.
@@ -363,36 +359,19 @@ impl Topology {
 
     /// Static routes by the fewest hops, over switches only.
     pub fn routes(&self) -> Vec<Route> {
-        let ends = self.interfaces();
+        let (ports, ends) = (self.ports(), self.interfaces());
         let mut routes = vec![];
-        for node in self.nodes() {
-            // Breadth first: for each node reached, the first hop towards it.
-            let mut first_hop: HashMap<&str, &Interface> = HashMap::new();
-            let mut queue = VecDeque::from([node.name.as_str()]);
-            let mut seen_links: HashSet<usize> = HashSet::new();
-            while let Some(at) = queue.pop_front() {
-                for (i, pair) in ends.iter().enumerate() {
-                    let Some(side) = pair.iter().position(|end| end.node == at) else {
-                        continue;
-                    };
-                    let far = &pair[1 - side];
-                    let hop = if at == node.name { far } else { first_hop[at] };
-                    if seen_links.insert(i) && at != node.name {
-                        routes.push(Route {
-                            node: node.name.clone(),
-                            link: i,
-                            via_v4: hop.v4,
-                            via_v6: hop.v6,
-                        });
-                    }
-                    let is_new = far.node != node.name && !first_hop.contains_key(&*far.node);
-                    if is_new {
-                        first_hop.insert(&far.node, hop);
-                        if self.is_switch(&far.node) {
-                            queue.push_back(&far.node);
-                        }
-                    }
-                }
+        for (machine, node) in (0..).zip(self.nodes()) {
+            let own = ports.of(machine);
+            let ways = ports.ways_from(machine, |_| true);
+            for (link, way) in ways.into_iter().enumerate() {
+                let is_own = own.iter().any(|port| *port as usize / 2 == link);
+                let Some(index) = way.filter(|_| !is_own) else {
+                    continue;
+                };
+                let port = own[usize::from(index)] as usize;
+                let Interface { v4: via_v4, v6: via_v6, .. } = ends[port / 2][1 - port % 2];
+                routes.push(Route { node: node.name.clone(), link, via_v4, via_v6 });
             }
         }
         routes

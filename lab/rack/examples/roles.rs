@@ -3,7 +3,8 @@
 
 use std::io::Write;
 
-use lab::{link, rack::Lab, topology::ProcessSpec, topology::Topology};
+use lab::{link, rack::Lab};
+use plan::topology::{ProcessSpec, Topology};
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();

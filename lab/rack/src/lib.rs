@@ -1,12 +1,12 @@
 //! The lab: racks of network namespaces on one machine, with the roles of this program as real
 //! processes in them.
 //!
-//! A [`topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty ones,
-//! [`link`]) and processes ([`roles`] has their command lines), and removes them whatever happens
-//! ([`state`]). Everything random comes from one [`seed`].
+//! A [`plan::topology::Topology`] goes in; [`rack::Lab`] makes its namespaces, links (also faulty
+//! ones, [`link`]) and processes ([`plan::roles`] has their command lines), and removes them
+//! whatever happens ([`state`]). Everything random comes from one [`seed`].
 //!
 //! Called by `shortstop-lab`, by experiments, measurements and tests. Of the other crates it
-//! knows `seed`.
+//! knows `plan` and `seed`.
 
 pub mod interrupt;
 pub mod link;
@@ -19,5 +19,3 @@ pub mod rack;
 pub mod state;
 pub mod steered;
 pub mod testing;
-
-pub use plan::{roles, topology};

@@ -16,11 +16,12 @@ use std::{
 };
 
 use anyhow::Context;
+use plan::topology::Fault;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use crate::{interrupt, topology::Fault};
+use crate::interrupt;
 
 /// Longest frame with VLAN tags, MTU 9000.
 const MAX_FRAME: usize = 9100;

@@ -10,13 +10,15 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use plan::{
+    roles,
+    topology::{Fault, Interface, ProcessSpec, ReadinessProbe, Topology, check_name},
+};
 
 use crate::{
     interrupt, namespace,
     process::{Launch, ProcessId, command_in, launch},
-    roles,
     state::State,
-    topology::{Fault, Interface, ProcessSpec, ReadinessProbe, Topology, check_name},
 };
 
 /// A running lab. Dropping it removes everything, unless it was made to stay.

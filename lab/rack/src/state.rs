@@ -14,12 +14,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use plan::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     namespace,
     process::{ProcessId, product},
-    topology::Topology,
 };
 
 /// Where labs keep their state.

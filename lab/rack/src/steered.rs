@@ -9,13 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use plan::{roles, topology::ProcessSpec};
 use serde::Serialize;
 
-use crate::{
-    rack::{Lab, tail},
-    roles,
-    topology::ProcessSpec,
-};
+use crate::rack::{Lab, tail};
 
 /// Which process, where, and how it is scheduled.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,13 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use sim::{
-    Birth, Fault, Io, Process, ProcessId, ServiceSpec, Shape, Spec, World, packet::Datagram,
+use plan::{
+    Hardware, Plan,
+    roles::{Role, Store},
+    shapes,
+    topology::Fault,
 };
+use sim::{Birth, Io, Process, ProcessId, World, packet::Datagram};
 
 /// Sends every datagram back.
 struct Echo;
@@ -62,35 +66,28 @@ impl Process for Sender {
 
 fn place(world: &mut World, machine: &str, make: sim::Maker) -> ProcessId {
     let at = world.machine(machine).expect("it is in the shape");
-    let process = world.place(at, format!("{machine}/it"), ServiceSpec::default(), make);
+    let process = world.place(at, format!("{machine}/it"), make);
     world.start(process).expect("it can be made");
     process
 }
 
-fn measure(name: &str, mut shape: Shape, fault: Fault, len: usize) {
-    for link in &mut shape.links {
-        link.fault = fault;
-        link.bits_per_s = 100e9;
-    }
-    let mut spec = Spec::new(shape.machines, shape.links, 1, true, &[]).expect("a shape");
+fn measure(name: &str, mut plan: Plan, fault: Fault, len: usize) {
+    plan.links.iter_mut().for_each(|link| link.fault = Some(fault));
     // So fast that nothing is dropped.
-    for machine in &mut spec.machines {
-        if let Some(forwards) = &mut machine.forwards {
-            forwards.packet_ns = 5.0;
-        }
-    }
-    // Nobody asks it.
-    spec.cluster = wire::Cluster::single(([10, 0, 1, 1], PORT).into(), 1);
-    let network = spec.network().expect("a shape");
+    let link_gbit = Some(100.0);
+    plan.hardware = Hardware { switch_rate: 2e8, link_gbit, ..Hardware::default() };
+    // A cluster has a store; nobody asks it.
+    let is_first = |name: &str| ["server1", "server1-1"].contains(&name);
+    plan.seat(|name| is_first(name).then(|| Role::Store(Store::of(name))));
+    let mut world = World::at_rest(&plan, &[], 1).expect("a world");
     let called = |prefix: &str| {
-        let machines = spec.machines.iter().enumerate();
-        let found = machines.filter(|(_, machine)| machine.name.starts_with(prefix));
-        found.map(|(at, machine)| (at as u32, machine.name.clone())).collect::<Vec<_>>()
+        let machines = (0..).zip(&plan.sites);
+        let found = machines.filter(|(_, site)| site.name.starts_with(prefix));
+        found.map(|(at, site)| (at, site.name.clone())).collect::<Vec<_>>()
     };
-    let mut world = World::new(&spec, 1).expect("a world");
     let mut servers = vec![];
     for (at, name) in called("server") {
-        let address = network.address(at).expect("it has a link");
+        let address = world.network().address(at).expect("it has a link");
         servers.push(SocketAddr::new(address.into(), PORT));
         place(&mut world, &name, Box::new(|_| Ok(Box::new(Echo))));
     }
@@ -127,9 +124,9 @@ fn main() {
     let faulty =
         Fault { loss: 0.01, duplicate: 0.01, reorder: 0.01, reorder_ms: 1.0, ..Fault::default() };
     let none = Fault::default();
-    measure("a rack of 4", Shape::rack(1, 4), none, 128);
-    measure("a rack of 128", Shape::rack(4, 128), none, 128);
-    measure("a rack of 128", Shape::rack(4, 128), none, 1400);
-    measure("a rack of 128, faulty links", Shape::rack(4, 128), faulty, 128);
-    measure("32 racks of 32 under a spine", Shape::leaf_spine(32, 1, 32), none, 128);
+    measure("a rack of 4", shapes::row(1, 1, 4), none, 128);
+    measure("a rack of 128", shapes::row(4, 1, 128), none, 128);
+    measure("a rack of 128", shapes::row(4, 1, 128), none, 1400);
+    measure("a rack of 128, faulty links", shapes::row(4, 1, 128), faulty, 128);
+    measure("32 racks of 32 under a spine", shapes::racks(32, 1, 32), none, 128);
 }

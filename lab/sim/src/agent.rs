@@ -22,6 +22,7 @@ use dataplane::{
     native::{Clock, Switch},
 };
 use decide::Registration;
+use plan::roles;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
     network::{Network, link_of},
     packet::Datagram,
     process::{Birth, Io, Maker, Process, Remains},
-    spec::{AgentSpec, Spec},
+    rack::{Rack, no_options},
     streams::{Message, StreamEvent},
     world::forward::{ROUND, Routes as KernelRoutes},
 };
@@ -44,35 +45,41 @@ const CAME_MAX: usize = 256;
 /// The tables of a machine: made by its first agent, gone when the machine starts anew.
 pub type SwitchSlot = Arc<Mutex<Option<Arc<Switch>>>>;
 
+/// Pages of a switch unless something else is said: as `shortstop switch` has it.
+const PAGES: u32 = 96;
+
 /// What makes the agent of a switch, each time that it starts.
+///
+/// # Errors
+/// The agent has options of a command line.
 pub(crate) fn maker(
-    spec: &Spec,
+    rack: &Rack,
     network: &Network,
-    machine: usize,
-    agent: AgentSpec,
+    machine: u32,
+    agent: &roles::Switch,
     loaded: SwitchSlot,
-    controllers: Vec<ProcessId>,
-) -> Maker {
-    let name = spec.machines[machine].name.clone();
-    let disciplines = spec.disciplines;
-    let forwards = spec.machines[machine].forwards.as_ref();
-    let cpus = forwards.and_then(|f| f.cores).unwrap_or(1);
-    let ports = network.ports_of(machine as u32).len() as u32;
-    let ways = network.ways(machine as u32).clone();
-    let around = KernelRoutes::of(network, machine as u32, ways);
-    Box::new(move |birth| {
+) -> anyhow::Result<Maker> {
+    no_options("agent", &agent.options)?;
+    let (disciplines, site) = (rack.disciplines, &rack.plan.sites[machine as usize]);
+    let cores = rack.plan.hardware.cores.filter(|_| site.forwards);
+    let (name, cpus) = (site.name.clone(), cores.unwrap_or(1));
+    let ports = network.ports_of(machine).len() as u32;
+    let around = KernelRoutes::of(network, machine, network.ways(machine).clone());
+    let (agent, controllers) = (agent.clone(), rack.controllers(true));
+    Ok(Box::new(move |birth| {
         let mut there = loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let switch = match &*there {
             Some(switch) => switch.clone(),
             None => {
-                let made = load(&name, disciplines, agent.pages, around.clone(), ports, cpus)?;
+                let pages = agent.pages.unwrap_or(PAGES);
+                let made = load(&name, disciplines, pages, around.clone(), ports, cpus)?;
                 Table::open(&made)?.begin_life(birth.seed);
                 there.insert(made).clone()
             }
         };
         let host = AgentHost::new(&name, disciplines, &agent, switch, controllers.clone(), birth);
         Ok(Box::new(host?))
-    })
+    }))
 }
 
 /// Loads the programs, attached to all ports.
@@ -128,7 +135,7 @@ struct Disk(Arc<AtomicU64>);
 /// An agent that runs.
 pub struct AgentHost {
     name: String,
-    spec: AgentSpec,
+    role: roles::Switch,
     disciplines: &'static [Registration],
     switch: Arc<Switch>,
     tables: Tables,
@@ -156,7 +163,7 @@ impl AgentHost {
     fn new(
         name: &str,
         disciplines: &'static [Registration],
-        spec: &AgentSpec,
+        role: &roles::Switch,
         switch: Arc<Switch>,
         controllers: Vec<ProcessId>,
         birth: Birth,
@@ -172,11 +179,11 @@ impl AgentHost {
         let now = zero + Duration::from_nanos(birth.clock.monotonic_ns);
         let courier = Box::new(post.clone());
         let programs = switch.clone().into();
-        let tables = Tables::open(programs, spec.id, disciplines, epochs, courier, out, now)
+        let tables = Tables::open(programs, role.id, disciplines, epochs, courier, out, now)
             .with_context(|| format!("{name}: agent"))?;
         Ok(AgentHost {
             name: name.into(),
-            spec: spec.clone(),
+            role: role.clone(),
             disciplines,
             switch,
             tables,
@@ -250,9 +257,9 @@ impl AgentHost {
         let life = Table::open(&self.switch).map_or(0, |table| table.life());
         let address = io.network.address(io.machine);
         agent::hello(&Introduction {
-            id: self.spec.id,
+            id: self.role.id,
             name: &self.name,
-            pages: self.spec.pages,
+            pages: self.role.pages.unwrap_or(PAGES),
             disciplines: self.disciplines,
             refused: &[],
             life,
@@ -315,7 +322,7 @@ impl AgentHost {
             }
             body => {
                 if let Some(to_switch::Body::Setup(setup)) = &body
-                    && self.spec.probes
+                    && !self.role.no_probes
                 {
                     self.probes.set_up(setup);
                 }

@@ -1,18 +1,9 @@
 //! A machine's clocks: they begin somewhere, run a little fast or slow, and may stand still.
 
+use plan::Clocks;
+
 /// Seconds since 1970 at the beginning of every world.
 pub const WALL_START_S: u64 = 1_750_000_000;
-
-/// How a machine's clocks differ from the world's time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ClockSpec {
-    /// How long the machine has been up when the world begins, in nanoseconds.
-    pub uptime_ns: u64,
-    /// How far its wall clock is ahead, in nanoseconds.
-    pub wall_ahead_ns: i64,
-    /// How much faster its clocks run, in millionths.
-    pub drift_ppm: f64,
-}
 
 /// What a machine's clocks show, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,15 +31,15 @@ pub struct Clock {
 
 impl Clock {
     /// The clocks of a machine when the world begins.
-    pub fn new(spec: ClockSpec) -> Clock {
+    pub fn new(clocks: Clocks) -> Clock {
         let wall_ns = WALL_START_S * 1_000_000_000;
         Clock {
-            rate: 1.0 + spec.drift_ppm / 1e6,
+            rate: 1.0 + clocks.drift_ppm / 1e6,
             since_ns: 0,
             then: Reading {
-                monotonic_ns: spec.uptime_ns,
-                boottime_ns: spec.uptime_ns,
-                wall_ns: wall_ns.saturating_add_signed(spec.wall_ahead_ns),
+                monotonic_ns: clocks.uptime_ns,
+                boottime_ns: clocks.uptime_ns,
+                wall_ns: wall_ns.saturating_add_signed(clocks.wall_ahead_ns),
             },
             suspended: false,
             halted: false,
@@ -140,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_suspended_machine_has_two_times() {
-        let mut clock = Clock::new(ClockSpec { uptime_ns: 5 * S, ..ClockSpec::default() });
+        let mut clock = Clock::new(Clocks { uptime_ns: 5 * S, ..Clocks::default() });
         clock.suspend(10 * S, true);
         assert_eq!(clock.when_monotonic(16 * S), None);
         clock.suspend(13 * S, false);
@@ -152,7 +143,7 @@ mod tests {
 
     #[test]
     fn all_clocks_of_a_halted_machine_stand() {
-        let mut clock = Clock::new(ClockSpec::default());
+        let mut clock = Clock::new(Clocks::default());
         clock.halt(S, true);
         assert_eq!(clock.at(5 * S).boottime_ns, S);
         clock.halt(5 * S, false);
@@ -161,17 +152,17 @@ mod tests {
 
     #[test]
     fn all_clocks_of_a_machine_that_is_restored_show_what_they_showed() {
-        let mut clock = Clock::new(ClockSpec::default());
+        let mut clock = Clock::new(Clocks::default());
         let then = clock.at(S);
         clock.put_back(9 * S, then);
-        assert_eq!(clock.at(10 * S), Clock::new(ClockSpec::default()).at(2 * S));
+        assert_eq!(clock.at(10 * S), Clock::new(Clocks::default()).at(2 * S));
         assert_eq!(clock.when_monotonic(3 * S), Some(11 * S));
     }
 
     #[test]
     fn a_time_is_shown_when_it_was_said_that_it_would_be() {
         for drift_ppm in [-250.0, -0.3, 0.0, 17.0, 400.0] {
-            let clock = Clock::new(ClockSpec { drift_ppm, ..ClockSpec::default() });
+            let clock = Clock::new(Clocks { drift_ppm, ..Clocks::default() });
             for shows_ns in [0, 1, 999, 123_456_789, 3_600 * S + 7] {
                 let at_ns = clock.when_monotonic(shows_ns).unwrap();
                 assert!(clock.at(at_ns).monotonic_ns >= shows_ns, "{drift_ppm}");
@@ -179,7 +170,7 @@ mod tests {
                 assert!(before.is_none_or(|shown| shown.monotonic_ns <= shows_ns));
             }
         }
-        let fast = Clock::new(ClockSpec { drift_ppm: 100.0, ..ClockSpec::default() });
+        let fast = Clock::new(Clocks { drift_ppm: 100.0, ..Clocks::default() });
         assert_eq!(fast.at(10_000 * S).monotonic_ns, 10_001 * S);
     }
 }

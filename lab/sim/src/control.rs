@@ -12,36 +12,46 @@ use control::{
     state::{Batch, InMemory},
 };
 use decide::{Limits, Registration};
+use plan::roles;
 
 use crate::{
     ids::StreamId,
     packet::Datagram,
     process::{Birth, Io, Maker, Process, Remains},
-    spec::{ControlSpec, Spec},
+    rack::{Rack, no_options},
     streams::{Message, StreamEvent},
 };
 
-/// What makes the controller of a machine, each time that it starts.
-pub(crate) fn maker(spec: &Spec, control: ControlSpec, seed: u64) -> Maker {
-    let (cluster, disciplines) = (spec.cluster.clone(), spec.disciplines);
-    Box::new(move |birth| {
+/// What writing its state takes, in nanoseconds.
+const WRITE_NS: u64 = 2_000_000;
+
+/// What makes the controller of a machine, each time that it starts. What its role does not say is
+/// as `shortstop control` has it.
+///
+/// # Errors
+/// The controller has options of a command line.
+pub(crate) fn maker(rack: &Rack, control: &roles::Control, seed: u64) -> anyhow::Result<Maker> {
+    no_options("control", &control.options)?;
+    let (cluster, disciplines) = (rack.cluster.clone(), rack.disciplines);
+    let control = control.clone();
+    Ok(Box::new(move |birth| {
         let plan = Plan {
             cluster: cluster.clone(),
             limits: Limits {
-                max_items: control.max_items,
-                reports_per_window: control.reports_per_window,
-                window_ms: control.window_ms,
+                max_items: control.max_items.unwrap_or(10_000),
+                reports_per_window: 5_000,
+                window_ms: control.window_ms.unwrap_or(1_000),
                 seed,
                 ..Limits::default()
             },
             settings: control.settings.clone(),
-            updates_per_s: control.updates_per_s,
-            sample_shift: control.sample_shift,
+            updates_per_s: 20_000,
+            sample_shift: 0,
             term: 0,
         };
-        let host = ControlHost::new(plan, disciplines, &control, birth)?;
-        Ok(Box::new(host))
-    })
+        let default = control.discipline.as_deref();
+        Ok(Box::new(ControlHost::new(plan, disciplines, default, birth)?))
+    }))
 }
 
 /// What is on its disk.
@@ -68,7 +78,6 @@ pub struct ControlHost {
     core: Core,
     term: u64,
     disk: Disk,
-    write_ns: u64,
     writing: Option<BatchWrite>,
     peers: BTreeMap<StreamId, Peer>,
     started_ns: u64,
@@ -81,14 +90,13 @@ impl ControlHost {
     fn new(
         plan: Plan,
         registered: &'static [Registration],
-        spec: &ControlSpec,
+        default: Option<&str>,
         birth: Birth,
     ) -> anyhow::Result<ControlHost> {
         let disk = birth.remains.and_then(|left| left.downcast::<Disk>().ok());
         let disk = disk.map_or_else(Disk::default, |disk| *disk);
         let term = disk.0.borrow_mut().next_term();
         let plan = Plan { term, ..plan };
-        let default = spec.discipline.as_deref();
         let default = default.unwrap_or(registered.first().map_or("none", |r| r.name));
         let known = registered.iter().any(|r| r.name == default) || default == decide::NONE.name;
         anyhow::ensure!(known, "discipline {default:?} is not known");
@@ -103,7 +111,6 @@ impl ControlHost {
             core,
             term,
             disk,
-            write_ns: spec.write_ns,
             writing: None,
             peers: BTreeMap::new(),
             started_ns: now_ns,
@@ -160,7 +167,7 @@ impl ControlHost {
         if batch.is_empty() {
             return;
         }
-        self.writing = Some(BatchWrite { batch, position, done_ns: now_ns + self.write_ns });
+        self.writing = Some(BatchWrite { batch, position, done_ns: now_ns + WRITE_NS });
     }
 
     /// Hands every switch and store what there is for it, as far as its stream takes it.

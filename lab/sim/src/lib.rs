@@ -1,10 +1,10 @@
 //! A world in virtual time, in which the real parts run: the programs of the switches as native
 //! code, agents, controllers, stores and clients.
 //!
-//! A [`Spec`] and a seed go in; a [`World`] is run, and things are done to it. Only what is outside
-//! the parts is made up: time ([`clock`]), links ([`link`]), kernels and their routes ([`packet`],
-//! [`network`]), TCP (`streams`), and how long things take ([`service`]). The same spec, seed and
-//! deeds give the same world, bit by bit ([`World::trace_hash`]).
+//! A [`plan::Plan`] and a seed go in; a [`World`] is run, and things are done to it. Only what is
+//! outside the parts is made up: time ([`clock`]), links ([`link`]), kernels and their routes
+//! ([`packet`], [`network`]), TCP (`streams`), and how long things take ([`service`]). The same plan,
+//! seed and deeds give the same world, bit by bit ([`World::trace_hash`]).
 //!
 //! One world runs on one thread; many can run in as many threads. Experiments call this crate.
 //!
@@ -27,29 +27,21 @@ pub mod packet;
 mod populated;
 mod process;
 mod queue;
+mod rack;
 mod round;
 mod service;
-mod spec;
 mod store;
 mod streams;
-mod topologies;
 mod trace;
 mod world;
 
 pub use agent::AgentHost;
-pub use clock::{ClockSpec, Reading};
+pub use clock::Reading;
 pub use control::ControlHost;
 pub use generator::{Generator, generator};
 pub use ids::{MachineId, ProcessId, StreamId};
-pub use lab::topology::Fault;
-pub use link::LinkSpec;
 pub use process::{Birth, Io, Maker, Process, Remains};
 pub use round::RoundCounts;
-pub use spec::{
-    AgentSpec, ControlSpec, Data, ForwardSpec, MachineSpec, Role, Seat, ServiceSpec, Spec,
-    StoreSpec,
-};
 pub use store::StoreHost;
 pub use streams::{Message, StreamEvent};
-pub use topologies::Shape;
 pub use world::{ForwardCounts, Programs, Progress, RefusedFrames, Snapshot, State, World};

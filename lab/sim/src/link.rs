@@ -1,36 +1,11 @@
 //! One direction of a link: how long a frame takes, and what becomes of it.
 
-use lab::topology::Fault;
+use plan::{Hardware, topology::Fault};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
-/// What a link is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkSpec {
-    /// Machines, by their places in [`crate::Spec::machines`].
-    pub ends: [usize; 2],
-    /// How long a bit is on its way, in nanoseconds.
-    pub delay_ns: u64,
-    /// Bits per second; 0: as many as come.
-    pub bits_per_s: f64,
-    /// Bytes that may wait for those before them; what exceeds it is dropped.
-    pub queue_bytes: u64,
-    /// What goes wrong on it, either way, as on a link of the lab. Its delay counts too.
-    pub fault: Fault,
-}
-
-impl LinkSpec {
-    /// A link of 10 microseconds that does nothing wrong.
-    pub fn between(a: usize, b: usize) -> LinkSpec {
-        LinkSpec {
-            ends: [a, b],
-            delay_ns: 10_000,
-            bits_per_s: 0.0,
-            queue_bytes: 1 << 20,
-            fault: Fault::default(),
-        }
-    }
-}
+/// Bytes that may wait for those before them; what exceeds it is dropped.
+const QUEUE: u32 = 1 << 20;
 
 /// What happened to the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +41,9 @@ pub struct Fate {
 
 /// One direction of a link.
 pub struct Direction {
+    /// What a frame takes without a fault.
+    link_ns: u64,
+    /// With the fault's delay.
     delay_ns: u64,
     ns_per_byte: f64,
     queue_ns: u64,
@@ -81,31 +59,32 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// The direction of this name of a link; its fate comes from the world's seed, the link's own
-    /// and the name.
-    pub fn new(spec: &LinkSpec, seed: u64, name: &str) -> Direction {
-        let ns_per_byte = match spec.bits_per_s {
-            rate if rate > 0.0 => 8e9 / rate,
+    /// The direction of this name of a link with this fault; its fate comes from the world's seed,
+    /// the fault's own and the name.
+    pub fn new(hardware: &Hardware, fault: Fault, seed: u64, name: &str) -> Direction {
+        let ns_per_byte = match hardware.link_gbit.map(|gbit| gbit * 1e9) {
+            Some(rate) if rate > 0.0 => 8e9 / rate,
             _ => 0.0,
         };
         let mut direction = Direction {
+            link_ns: (hardware.link_us * 1e3) as u64,
             delay_ns: 0,
             ns_per_byte,
-            queue_ns: (spec.queue_bytes as f64 * ns_per_byte) as u64,
+            queue_ns: (f64::from(QUEUE) * ns_per_byte) as u64,
             fault: Fault::default(),
             is_faulty: false,
-            rng: rng(seed ^ spec.fault.seed.rotate_left(32), name),
+            rng: rng(seed ^ fault.seed.rotate_left(32), name),
             is_up: true,
             free_ns: 0,
             counts: Counts::default(),
         };
-        direction.set_fault(spec.delay_ns, spec.fault);
+        direction.set_fault(fault);
         direction
     }
 
     /// Changes what goes wrong from now on; the random stream goes on.
-    pub fn set_fault(&mut self, delay_ns: u64, fault: Fault) {
-        self.delay_ns = delay_ns + (fault.delay_ms * 1e6) as u64;
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.delay_ns = self.link_ns + (fault.delay_ms * 1e6) as u64;
         self.is_faulty =
             fault.loss > 0.0 || fault.duplicate > 0.0 || fault.reorder > 0.0 || fault.flip > 0.0;
         self.fault = fault;
@@ -177,24 +156,18 @@ impl Direction {
 mod tests {
     use super::*;
 
-    fn faulty() -> LinkSpec {
-        LinkSpec {
-            delay_ns: 0,
-            fault: Fault {
-                loss: 0.1,
-                duplicate: 0.05,
-                reorder: 0.02,
-                reorder_ms: 4.0,
-                delay_ms: 1.0,
-                flip: 0.01,
-                seed: 9,
-            },
-            ..LinkSpec::between(0, 1)
-        }
-    }
-
     fn fates(seed: u64, name: &str) -> (Vec<Fate>, Counts) {
-        let mut direction = Direction::new(&faulty(), seed, name);
+        let fault = Fault {
+            loss: 0.1,
+            duplicate: 0.05,
+            reorder: 0.02,
+            reorder_ms: 4.0,
+            delay_ms: 1.0,
+            flip: 0.01,
+            seed: 9,
+        };
+        let hardware = Hardware { link_us: 0.0, ..Hardware::default() };
+        let mut direction = Direction::new(&hardware, fault, seed, name);
         let fates = (0..100_000).map(|_| direction.send(0, 100)).collect();
         (fates, direction.counts)
     }
@@ -218,23 +191,22 @@ mod tests {
 
     #[test]
     fn frames_leave_one_after_another_and_too_many_are_dropped() {
-        let spec = LinkSpec {
-            delay_ns: 500,
-            bits_per_s: 8e9,
-            queue_bytes: 3_000,
-            ..LinkSpec::between(0, 1)
-        };
-        let mut direction = Direction::new(&spec, 1, "a to b");
-        let fates: Vec<Fate> = (0..6).map(|_| direction.send(0, 1000)).collect();
-        let times: Vec<u64> = fates.iter().map(|fate| fate.at_ns).collect();
-        assert_eq!(times, [1500, 2500, 3500, 4500, 0, 0]);
+        let hardware = Hardware { link_us: 0.5, link_gbit: Some(8.0), ..Hardware::default() };
+        let mut direction = Direction::new(&hardware, Fault::default(), 1, "a to b");
+        let third = QUEUE as usize / 3;
+        let fates: Vec<Fate> = (0..6).map(|_| direction.send(0, third)).collect();
+        let left: Vec<Option<u64>> = fates.iter().map(|f| f.at_ns.checked_sub(500)).collect();
+        let third = third as u64;
+        assert_eq!(left[..4], [1, 2, 3, 4].map(|n| Some(n * third)));
+        assert_eq!(left[4..], [None; 2]);
         assert_eq!(direction.counts.overflowed, 2);
-        assert_eq!(direction.send(10_000, 1000).at_ns, 11_500, "idle again");
+        assert_eq!(direction.send(10_000_000, 1000).at_ns, 10_001_500, "idle again");
     }
 
     #[test]
     fn a_link_that_is_down_carries_nothing() {
-        let mut direction = Direction::new(&LinkSpec::between(0, 1), 1, "a to b");
+        let fault = Fault::default();
+        let mut direction = Direction::new(&Hardware::default(), fault, 1, "a to b");
         direction.is_up = false;
         assert_eq!(direction.send(0, 100).copies, 0);
         direction.is_up = true;

@@ -1,50 +1,29 @@
-//! The network as it stands: who has which address, and the shortest ways.
+//! The network as it stands: which links are up, and the shortest ways.
 //!
-//! Link `n`, counted from 1, has the subnets 10.H.L.0/24 (H and L the high and the low byte of `n`)
-//! and fd00:0:0:n::/64. Hosts are .1 and .2 in it, switches .254 and .253, as in a lab. So an
-//! address says its link, and a route is a number in a table.
+//! Addresses are those that a plan's links have by their numbers ([`plan::network`]). So an address
+//! says its link, and a route is a number in a table.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc,
         atomic::{AtomicU16, Ordering::Relaxed},
     },
 };
 
-use crate::packet::Mac;
-
-/// One end of a link, of the whole world: twice the link's number, plus its side.
-pub type PortId = u32;
+use plan::network::{Port, PortId, Ports};
 
 /// A route to nowhere.
 const NONE: u16 = u16::MAX;
 
-/// One end of a link.
-#[derive(Clone, Copy, Debug)]
-pub struct Port {
-    /// The machine that has it.
-    pub machine: u32,
-    /// Which one of the machine's ports it is.
-    pub index: u16,
-    /// Its hardware address.
-    pub mac: Mac,
-    /// Its IPv4 address.
-    pub v4: Ipv4Addr,
-    /// Its IPv6 address.
-    pub v6: Ipv6Addr,
-}
-
 /// All ports, and every machine's routes.
 pub struct Network {
-    ports: Vec<Port>,
-    of_machine: Vec<Vec<PortId>>,
-    is_switch: Vec<bool>,
+    ports: Ports,
     /// Per machine.
     ways: Vec<Arc<Ways>>,
     /// Per machine: what its routing daemon found.
-    found: Vec<Vec<u16>>,
+    found: Vec<Vec<Option<u16>>>,
     /// Per machine: routes that go before those, by link.
     set: Vec<BTreeMap<usize, u16>>,
     /// Per link, as the kernels at its ends see it.
@@ -72,8 +51,8 @@ impl Ways {
         (index != NONE).then_some(index)
     }
 
-    fn set(&self, link: usize, index: u16) {
-        self.by_link[link].store(index, Relaxed);
+    fn set(&self, link: usize, index: Option<u16>) {
+        self.by_link[link].store(index.unwrap_or(NONE), Relaxed);
     }
 }
 
@@ -94,66 +73,36 @@ pub(crate) fn link_of(address: IpAddr) -> usize {
 }
 
 impl Network {
-    /// The network of these machines, which forward or do not, with links between them; nothing has
-    /// a route yet.
-    pub fn new(is_switch: Vec<bool>, links: &[[usize; 2]]) -> Network {
-        let mut of_machine = vec![vec![]; is_switch.len()];
-        let mut ports = vec![];
-        for (i, ends) in links.iter().enumerate() {
-            let n = i as u16 + 1;
-            let [high, low] = n.to_be_bytes();
-            let numbers = match ends.map(|end| is_switch[end]) {
-                [false, false] => [1, 2],
-                [false, true] => [1, 254],
-                [true, false] => [254, 1],
-                [true, true] => [254, 253],
-            };
-            for (side, number) in numbers.into_iter().enumerate() {
-                let own: &mut Vec<PortId> = &mut of_machine[ends[side]];
-                ports.push(Port {
-                    machine: ends[side] as u32,
-                    index: own.len() as u16,
-                    mac: [2, 0x53, 0x53, high, low, side as u8 + 1],
-                    v4: Ipv4Addr::new(10, high, low, number),
-                    v6: Ipv6Addr::new(0xfd00, 0, 0, n, 0, 0, 0, number.into()),
-                });
-                own.push((i * 2 + side) as PortId);
-            }
-        }
-        let nowhere = || (0..links.len()).map(|_| AtomicU16::new(NONE));
-        let ways = |_: &bool| {
-            let by_link = nowhere().collect();
-            Arc::new(Ways { by_link })
-        };
-        let ways = is_switch.iter().map(ways).collect();
+    /// The network of these ports; nothing has a route yet.
+    pub fn new(ports: Ports) -> Network {
+        let (links, machines) = (ports.all().len() / 2, ports.machines() as usize);
+        let nowhere = || (0..links).map(|_| AtomicU16::new(NONE)).collect();
         Network {
             ports,
-            of_machine,
-            found: vec![vec![NONE; links.len()]; is_switch.len()],
-            set: vec![BTreeMap::new(); is_switch.len()],
-            up: vec![true; links.len()],
+            ways: (0..machines).map(|_| Arc::new(Ways { by_link: nowhere() })).collect(),
+            found: vec![vec![None; links]; machines],
+            set: vec![BTreeMap::new(); machines],
+            up: vec![true; links],
             changes: 0,
-            is_switch,
-            ways,
         }
     }
 
     /// A port.
     #[inline]
     pub fn port(&self, port: PortId) -> &Port {
-        &self.ports[port as usize]
+        self.ports.port(port)
     }
 
     /// The port at the other end.
     #[inline]
     pub fn across(&self, port: PortId) -> &Port {
-        &self.ports[(port ^ 1) as usize]
+        self.ports.across(port)
     }
 
     /// A machine's ports, in the order of links.
     #[inline]
     pub fn ports_of(&self, machine: u32) -> &[PortId] {
-        &self.of_machine[machine as usize]
+        self.ports.of(machine)
     }
 
     /// Whether an address is this port's.
@@ -170,7 +119,7 @@ impl Network {
     pub fn owner(&self, address: IpAddr) -> Option<PortId> {
         let first = link_of(address).checked_mul(2)? as PortId;
         let ends = [first, first.wrapping_add(1)];
-        let there = |port: &PortId| (*port as usize) < self.ports.len();
+        let there = |port: &PortId| (*port as usize) < self.ports.all().len();
         ends.into_iter().filter(there).find(|port| self.has(*port, address))
     }
 
@@ -184,7 +133,7 @@ impl Network {
     #[inline]
     pub fn way(&self, machine: u32, address: IpAddr) -> Option<PortId> {
         let index = self.ways[machine as usize].to(address)?;
-        Some(self.of_machine[machine as usize][usize::from(index)])
+        Some(self.ports.of(machine)[usize::from(index)])
     }
 
     /// The ways of a machine.
@@ -194,8 +143,7 @@ impl Network {
 
     /// A machine's main address, that of its first port.
     pub fn address(&self, machine: u32) -> Option<Ipv4Addr> {
-        let first = self.ports_of(machine).first()?;
-        Some(self.port(*first).v4)
+        self.ports.first_of(machine).map(|port| port.v4)
     }
 
     /// Whether a link carries anything.
@@ -213,7 +161,7 @@ impl Network {
         self.up[link] = is_up;
         self.changes += 1;
         for side in 0..2 {
-            self.settle(self.ports[link * 2 + side].machine);
+            self.settle(self.port((link * 2 + side) as PortId).machine);
         }
     }
 
@@ -230,53 +178,20 @@ impl Network {
         for (link, found) in self.found[at].iter().enumerate() {
             let set = self.set[at].get(&link).copied();
             let has_link = |index: &u16| {
-                let port = self.of_machine[at].get(usize::from(*index));
+                let port = self.ports_of(machine).get(usize::from(*index));
                 port.is_some_and(|port| self.up[(port / 2) as usize])
             };
-            ways.set(link, set.filter(has_link).unwrap_or(*found));
+            ways.set(link, set.filter(has_link).or(*found));
         }
     }
 
     /// Routing daemons agree on everybody's shortest ways over the links that are up, through
     /// switches only.
     pub fn find_ways(&mut self) {
-        for machine in 0..self.is_switch.len() as u32 {
-            self.found[machine as usize] = self.ways_from(machine);
+        for machine in 0..self.ports.machines() {
+            self.found[machine as usize] = self.ports.ways_from(machine, |link| self.up[link]);
             self.settle(machine);
         }
-    }
-
-    /// Breadth first. A machine that is reached knows the first port on the way to it.
-    fn ways_from(&self, machine: u32) -> Vec<u16> {
-        let mut found = vec![NONE; self.up.len()];
-        let mut first = vec![NONE; self.is_switch.len()];
-        let mut reached = vec![false; self.is_switch.len()];
-        reached[machine as usize] = true;
-        let mut queue = VecDeque::from([machine]);
-        while let Some(at) = queue.pop_front() {
-            for &port in &self.of_machine[at as usize] {
-                let link = (port / 2) as usize;
-                // An own subnet has its route whether the link is up or not.
-                if at != machine && !self.up[link] {
-                    continue;
-                }
-                let index = match at == machine {
-                    true => self.port(port).index,
-                    false => first[at as usize],
-                };
-                if found[link] == NONE {
-                    found[link] = index;
-                }
-                let far = self.ports[(port ^ 1) as usize].machine as usize;
-                if self.up[link] && !std::mem::replace(&mut reached[far], true) {
-                    first[far] = index;
-                    if self.is_switch[far] {
-                        queue.push_back(far as u32);
-                    }
-                }
-            }
-        }
-        found
     }
 
     /// The ports on the way from a machine to an address, each the one that is sent out of; `None`
@@ -286,7 +201,7 @@ impl Network {
         let mut at = machine;
         while !self.is_own(at, address) {
             let port = self.way(at, address)?;
-            if !self.up[(port / 2) as usize] || path.len() > self.is_switch.len() {
+            if !self.up[(port / 2) as usize] || path.len() > self.ways.len() {
                 return None;
             }
             path.push(port);
@@ -298,12 +213,14 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use plan::{Plan, shapes};
+
     use super::*;
 
     /// client - switch - switch - server, and a detour.
     fn network() -> Network {
         let is_switch = vec![false, true, true, false, true];
-        Network::new(is_switch, &[[0, 1], [1, 2], [2, 3], [1, 4], [4, 2]])
+        Network::new(Ports::new(is_switch, &[[0, 1], [1, 2], [2, 3], [1, 4], [4, 2]]))
     }
 
     #[test]
@@ -349,5 +266,35 @@ mod tests {
         for nobody in ["10.0.1.77", "10.0.6.1", "127.0.0.1", "0.0.0.0", "::1"] {
             assert_eq!(network.owner(nobody.parse().unwrap()), None, "{nobody}");
         }
+    }
+
+    /// The network of a plan, with routes.
+    fn of(plan: &Plan) -> Network {
+        let mut network = Network::new(plan.ports().unwrap());
+        network.find_ways();
+        network
+    }
+
+    #[test]
+    fn everybody_reaches_everybody() {
+        for plan in [shapes::row(2, 3, 2), shapes::row(1, 1, 4), shapes::racks(3, 1, 4)] {
+            let network = of(&plan);
+            let machines = 0..plan.sites.len() as u32;
+            for (from, to) in
+                machines.clone().flat_map(|from| machines.clone().map(move |to| (from, to)))
+            {
+                let address = network.address(to).unwrap().into();
+                assert!(network.path(from, address).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_servers_fit() {
+        let plan = shapes::racks(32, 1, 32);
+        let network = of(&plan);
+        let place = |name| plan.sites.iter().position(|site| site.name == name).unwrap() as u32;
+        let address = network.address(place("server32-32")).unwrap().into();
+        assert_eq!(network.path(place("client1-1"), address).unwrap().len(), 4);
     }
 }

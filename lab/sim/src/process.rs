@@ -3,11 +3,13 @@
 
 use std::{any::Any, collections::BTreeMap, net::SocketAddr};
 
+use plan::network::PortId;
+
 use crate::{
     clock::Reading,
     frames::{FrameId, Frames},
     ids::{ProcessId, StreamId},
-    network::{Network, PortId},
+    network::Network,
     packet,
     streams::{Message, StreamEvent, Streams},
 };

@@ -5,10 +5,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use anyhow::ensure;
 use api::proto::{
     FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore, from_store, to_store,
 };
-use emulated::{EmulatedBackend, Pace, RateChange};
+use emulated::{EmulatedBackend, Pace, Rate, RateChange};
+use plan::roles::{self, Data};
 use store::{
     Half,
     backend::{Backend, embedded::EmbeddedBackend},
@@ -25,38 +27,45 @@ use crate::{
     packet::Datagram,
     populated::PopulatedBackend,
     process::{Birth, Io, Maker, Process, Remains},
-    spec::{Data, Spec, StoreSpec},
+    rack::Rack,
     streams::{Message, StreamEvent},
 };
 
+/// Bytes that a store's data may take.
+const MEMORY: u64 = 1 << 30;
+
 /// What makes the store of a machine, each time that it starts.
+///
+/// # Errors
+/// The store has what only a process has.
 pub(crate) fn maker(
-    spec: &Spec,
+    rack: &Rack,
     network: &Network,
-    machine: usize,
-    store: StoreSpec,
-    controllers: Vec<ProcessId>,
-) -> Maker {
-    let mut addresses = spec.cluster.stores.iter().map(|store| store.address);
-    let is_own = |address: &SocketAddr| network.is_own(machine as u32, address.ip());
+    machine: u32,
+    store: &roles::Store,
+) -> anyhow::Result<Maker> {
+    ensure!(store.backend.is_none(), "a simulated store has no other server behind it");
+    let mut addresses = rack.cluster.stores.iter().map(|store| store.address);
+    let is_own = |address: &SocketAddr| network.is_own(machine, address.ip());
     let listen = addresses.find(is_own).expect("the cluster has all stores");
     let mut config = store::Config::new(listen);
-    config.cluster = spec.cluster.clone();
+    config.cluster = rack.cluster.clone();
     config.identity = Some(listen);
-    config.memory_limit = store.memory_limit;
+    config.memory_limit = MEMORY;
     config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
     let half = |known: &decide::Registration| {
         let (name, maker) = (known.name, known.store?);
         Some(Half { name, maker })
     };
-    config.halves = spec.disciplines.iter().filter_map(half).collect();
+    config.halves = rack.disciplines.iter().filter_map(half).collect();
     let config = Arc::new(config);
-    Box::new(move |birth| {
+    let (store, controllers) = (store.clone(), rack.controllers(store.control.is_some()));
+    Ok(Box::new(move |birth| {
         config.check()?;
         let host = StoreHost::new(&config, &store, controllers.clone(), birth);
         Ok(Box::new(host))
-    })
+    }))
 }
 
 /// The data of a store that was killed, and its journal, where they outlive it.
@@ -84,7 +93,7 @@ pub struct StoreHost {
 impl StoreHost {
     fn new(
         config: &Arc<store::Config>,
-        spec: &StoreSpec,
+        store: &roles::Store,
         controllers: Vec<ProcessId>,
         birth: Birth,
     ) -> StoreHost {
@@ -94,13 +103,12 @@ impl StoreHost {
         let started_ns = birth.clock.boottime_ns;
         let slept_ns = started_ns - birth.clock.monotonic_ns;
         let new = || -> Box<dyn Backend> {
-            match &spec.populate {
-                None => Box::new(EmbeddedBackend::new(spec.memory_limit)),
+            match &store.populate {
+                None => Box::new(EmbeddedBackend::new(MEMORY)),
                 Some((count, len)) => {
                     let version = incarnation.first_version();
                     let tenant = wire::TENANT_OPEN;
-                    let limit = spec.memory_limit;
-                    Box::new(PopulatedBackend::new(tenant, *count, len.clone(), version, limit))
+                    Box::new(PopulatedBackend::new(tenant, *count, len.clone(), version, MEMORY))
                 }
             }
         };
@@ -115,7 +123,7 @@ impl StoreHost {
             };
             (Way::new(data, birth.world_ns), journal)
         };
-        let (way, journal) = match spec.data {
+        let (way, journal) = match store.data {
             Data::Own => None,
             Data::Kept => Some(kept(0)),
             Data::Remote(delay_ns) => Some(kept(delay_ns)),
@@ -125,7 +133,11 @@ impl StoreHost {
             None => new(),
             Some(way) => Box::new(KeptBackend::new(way.clone())),
         };
-        let pace = Arc::new(Mutex::new(Pace::new(spec.rate)));
+        let rate = store.rate_limit.map(|requests_per_s| Rate {
+            requests_per_s,
+            queue: store.queue_limit.unwrap_or(Rate::QUEUE),
+        });
+        let pace = Arc::new(Mutex::new(Pace::new(rate)));
         let backend = Box::new(EmulatedBackend::new(backend, pace.clone()));
         let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
         let mut outbox = Outbox::default();

@@ -10,9 +10,10 @@ use anyhow::Context;
 use chain_loads::{Config, CoordLoad, Phase};
 use experiments::{
     Run,
-    rig::{Policy, Rig, TenantSpec, switch},
+    rig::{Policy, Rig, TenantSpec},
 };
-use lab::{roles::ETCD_PORT, steered::Seat};
+use lab::steered::Seat;
+use plan::{roles::ETCD_PORT, switch};
 use wire::{Cluster, SwitchPlace};
 
 use crate::{
@@ -184,7 +185,7 @@ fn cluster(rig: &Rig, ids: &BTreeMap<IpAddr, u16>) -> anyhow::Result<Cluster> {
 
 #[cfg(test)]
 mod tests {
-    use experiments::rig::client;
+    use plan::client;
 
     use super::*;
 

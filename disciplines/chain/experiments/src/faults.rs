@@ -9,11 +9,12 @@ use experiments::{
     Measure, Report, Run,
     params::{keys, part, positive},
     plot,
-    rig::{Clients, client},
+    rig::Clients,
     table::{Table, thousands},
     verdict::judge,
 };
 use history::{ClientRecord, ClientsConfig};
+use plan::client;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

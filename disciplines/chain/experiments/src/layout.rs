@@ -3,13 +3,13 @@
 
 use chain::ranked;
 use experiments::World;
-use experiments::rig::{Hardware, Plan, SeatedRole, Site, client, switch};
-use lab::{
-    roles::{CONTROL_PORT, Control, Etcd, Role, Store, Switch},
-    topology::{Fault, Link},
+use plan::{
+    Hardware, Plan, SeatedRole, Site, client,
+    roles::{Control, Etcd, Role, Store, Switch, control_url},
+    shapes, switch,
+    topology::Fault,
 };
 use serde::{Deserialize, Serialize};
-use wire::PORT;
 
 use crate::protocol::Protocol;
 
@@ -131,30 +131,31 @@ impl Layout {
     /// Its nodes, links and roles.
     pub fn plan(&self) -> Plan {
         let order = self.order();
-        let mut links: Vec<Link> = match self.in_a_line {
-            true => along(&order),
-            false => order.iter().map(|id| self.to_router(*id)).collect(),
+        let names: Vec<String> = order.iter().map(|id| switch((*id).into())).collect();
+        let (first, mut links) = match self.in_a_line {
+            true => (names[0].as_str(), shapes::line(&names)),
+            false => (ROUTER, shapes::star(ROUTER, &names)),
         };
-        let first = match self.in_a_line {
-            true => switch(order[0].into()),
-            false => ROUTER.into(),
-        };
-        let names = (1..=self.clients).map(client).chain(self.etcds());
-        let hosts: Vec<String> = names.chain([CONTROL, SERVER].map(String::from)).collect();
-        links.extend(hosts.iter().map(|host| Link::between([host.clone(), first.clone()])));
-        let mut switches: Vec<Site> = order.iter().map(|id| agent(*id)).collect();
         if !self.in_a_line {
-            switches.push(Site::new(ROUTER, vec![]));
+            for (link, id) in links.iter_mut().zip(&order) {
+                link.fault = self.fault.map(|fault| Fault {
+                    seed: fault.seed.wrapping_mul(31).wrapping_add((*id).into()),
+                    ..fault
+                });
+            }
         }
+        let hosts = (1..=self.clients).map(client).chain(self.etcds());
+        let hosts: Vec<String> = hosts.chain([CONTROL, SERVER].map(String::from)).collect();
+        links.extend(shapes::star(first, &hosts));
+        let router = (!self.in_a_line).then(|| Site::switch(ROUTER, vec![]));
+        let switches = order.iter().map(|id| agent(*id)).chain(router);
+        let hosts = hosts.iter().map(|host| Site::host(host, self.role_of(host)));
+        let usual = Hardware::default();
         Plan {
-            hosts: hosts.iter().map(|host| Site::new(host, self.role_of(host))).collect(),
-            switches,
+            sites: hosts.chain(switches).collect(),
             links,
-            partitions: 1,
-            is_open: false,
-            is_signed: true,
-            tells_racks: false,
-            hardware: (self.cores == Cores::Shared).then(Hardware::shared_core),
+            hardware: Hardware { is_shared: self.cores == Cores::Shared, ..usual },
+            ..Plan::default()
         }
     }
 
@@ -165,17 +166,11 @@ impl Layout {
 
     fn role_of(&self, host: &str) -> Vec<SeatedRole> {
         let role = match host {
-            CONTROL => Role::Control(Control {
-                state: format!("{{dir}}/{CONTROL}"),
-                listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
-                ..Control::default()
-            }),
-            SERVER => Role::Store(Store {
-                listen: format!("{{address:{SERVER}}}:{PORT}"),
-                control: Some(control_url()),
-                socket: format!("{{dir}}/{SERVER}.sock"),
-                ..Store::default()
-            }),
+            CONTROL => Role::Control(Control::of(CONTROL)),
+            SERVER => {
+                let control = Some(control_url(CONTROL));
+                Role::Store(Store { control, ..Store::of(SERVER) })
+            }
             etcd if etcd.starts_with(ETCD) => Role::Etcd(Etcd {
                 address: format!("{{address:{etcd}}}"),
                 name: etcd.into(),
@@ -184,7 +179,7 @@ impl Layout {
             }),
             _ => return vec![],
         };
-        vec![SeatedRole::new(role)]
+        vec![role.into()]
     }
 
     fn members_of_etcd(&self) -> Vec<(String, String)> {
@@ -192,38 +187,15 @@ impl Layout {
         let with_address = |host: String| (host.clone(), format!("{{address:{host}}}"));
         all.map(with_address).collect()
     }
-
-    fn to_router(&self, id: u16) -> Link {
-        Link {
-            fault: self.fault.map(|fault| Fault {
-                seed: fault.seed.wrapping_mul(31).wrapping_add(id.into()),
-                ..fault
-            }),
-            ..Link::between([switch(id.into()), ROUTER.into()])
-        }
-    }
-}
-
-fn along(order: &[u16]) -> Vec<Link> {
-    let between = |pair: &[u16]| Link::between([switch(pair[0].into()), switch(pair[1].into())]);
-    order.windows(2).map(between).collect()
 }
 
 fn agent(id: u16) -> Site {
     let node = switch(id.into());
     let role = Role::Switch(Switch {
-        id,
-        node: node.clone(),
-        control: control_url(),
-        state: format!("{{dir}}/{node}"),
         pages: Some(PAGES),
         no_probes: true,
         says_address: true,
-        ..Switch::default()
+        ..Switch::of(id, &node, control_url(CONTROL))
     });
-    Site::new(node, vec![SeatedRole::new(role)])
-}
-
-fn control_url() -> String {
-    format!("http://{{address:{CONTROL}}}:{CONTROL_PORT}")
+    Site::switch(node, vec![role.into()])
 }

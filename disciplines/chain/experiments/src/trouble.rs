@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use experiments::rig::switch;
 use history::{Effect, Operation};
+use plan::switch;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;

@@ -6,12 +6,12 @@ use anyhow::ensure;
 use experiments::{
     Report, Run,
     params::{Tenancy, by_name, positive},
-    rig::{Line, Policy, TenantSpec},
+    rig::{Policy, TenantSpec},
     sweep::{Figures, Point, Points},
     tenants::{Stage, median},
 };
-use lab::topology::Fault;
 use load::{Phase, workload::Popularity};
+use plan::{Line, topology::Fault};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

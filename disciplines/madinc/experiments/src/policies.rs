@@ -6,11 +6,12 @@
 use experiments::{
     Run,
     params::{Tenancy, by_name, positive},
-    rig::{Line, Policy, TenantSpec},
+    rig::{Policy, TenantSpec},
     sweep::{Figures, Point, Points},
     tenants::{Stage, distribution, rates},
 };
 use load::{Arrivals, Interval, Phase, workload::Popularity};
+use plan::Line;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

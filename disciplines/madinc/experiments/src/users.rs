@@ -7,12 +7,12 @@ use experiments::{
     Measure, Report, Run, World,
     params::{Distributions, Tenancy, part, positive},
     plot,
-    rig::{Line, Load, TenantSpec, census},
+    rig::{Load, TenantSpec, census},
     table::{Table, percent, thousands},
     tenants::{ReadinessProbe, Stage, median, named, rates},
 };
-use lab::topology::Fault;
 use load::{Arrivals, Phase, PhaseKind, PhaseResult, workload::Popularity};
+use plan::{Line, topology::Fault};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -4,10 +4,12 @@
 
 mod asker;
 
-use sim::{
-    AgentSpec, ControlSpec, LinkSpec, MachineId, MachineSpec, ProcessId, Role, Seat, ServiceSpec,
-    Shape, Spec, StoreSpec, World,
+use plan::{
+    Plan,
+    roles::{Control, Role, Store, Switch, control_url},
+    shapes,
 };
+use sim::{MachineId, ProcessId, World};
 use store::mutants::{Mutant, choose};
 
 use asker::{Asker, Read};
@@ -38,38 +40,32 @@ impl Rack {
     fn new(breaks: Option<Mutant>) -> Rack {
         choose(breaks);
         // The second switch is a router that knows of no cache.
-        let mut shape = Shape::line(1, 2, 1);
-        let router = shape.machine("switch2").unwrap();
-        shape.machines.push(MachineSpec::host("friend", vec![]));
-        let friend = shape.machines.len() - 1;
-        shape.links.push(LinkSpec::between(friend, router));
-        let control = vec![shape.machine("control").unwrap()];
-        let seats = [
-            ("control", Role::Control(ControlSpec::default())),
-            (
-                "switch1",
-                Role::Agent(AgentSpec {
-                    id: 1,
-                    pages: 64,
-                    control: control.clone(),
-                    probes: false,
-                }),
-            ),
-            ("server1", Role::Store(StoreSpec { control, ..StoreSpec::default() })),
-        ];
-        for (name, role) in seats {
-            let at = shape.machine(name).unwrap();
-            shape.machines[at].seats.push(Seat::new(role));
-        }
-        let mut spec = Spec::new(shape.machines, shape.links, 8, true, disciplines::all()).unwrap();
-        spec.cluster = spec.cluster.with_lease_ms((LEASE / MS) as u32);
-        let mut world = World::new(&spec, 1).unwrap();
-        let store = spec.cluster.stores[0].address;
+        let mut plan = shapes::row(1, 2, 1);
+        plan.add_hosts("switch2", ["friend".to_owned()]);
+        let url = || control_url("control");
+        plan.seat(|name| match name {
+            "control" => Some(Role::Control(Control::of(name))),
+            "switch1" => {
+                let (pages, no_probes) = (Some(64), true);
+                Some(Role::Switch(Switch { pages, no_probes, ..Switch::of(1, name, url()) }))
+            }
+            "server1" => Some(Role::Store(Store { control: Some(url()), ..Store::of(name) })),
+            _ => None,
+        });
+        let plan = Plan {
+            partitions: 8,
+            is_open: true,
+            is_signed: false,
+            lease_ms: (LEASE / MS) as u32,
+            lease_max_ms: (LEASE / MS) as u32,
+            ..plan
+        };
+        let mut world = World::new(&plan, disciplines::all(), 1).unwrap();
+        let store = world.cluster().stores[0].address;
         let mut place = |name: &str| {
             let machine = world.machine(name).unwrap();
-            let free = ServiceSpec::default();
             let make = Box::new(move |birth| Ok(Box::new(Asker::new(&birth, store)) as _));
-            let process = world.place(machine, format!("{name}/asker"), free, make);
+            let process = world.place(machine, format!("{name}/asker"), make);
             world.start(process).unwrap();
             process
         };

@@ -8,11 +8,9 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use dataplane::Mode;
-use lab::{
-    namespace,
-    topology::{Link, Node, ProcessSpec, Topology},
-};
+use lab::namespace;
 use libbpf_rs::libbpf_sys;
+use plan::topology::{Link, Node, ProcessSpec, Topology};
 use wire::Secret;
 
 use crate::{

@@ -2,7 +2,8 @@
 //! the other.
 
 use anyhow::Context;
-use lab::{namespace, topology::Interface};
+use lab::namespace;
+use plan::topology::Interface;
 
 use super::layout::SERVERS;
 use crate::rig::Rig;

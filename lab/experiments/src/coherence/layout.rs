@@ -2,13 +2,12 @@
 //! two client hosts and three stores, with a fault on every link. `hunt` builds its rig from it, in
 //! namespaces; the simulated hunt draws plans of its own.
 
-use lab::{
+use plan::{
+    Plan, SeatedRole, Site,
     roles::{CONTROL_PORT, Control, Redis, Role, Store, Switch},
-    topology::{Fault, Link, Topology},
+    topology::{Fault, Interface, Link},
 };
 use wire::PORT;
-
-use crate::rig::{Plan, SeatedRole, Site};
 
 /// The switch that one client host goes around, and the one on every path.
 pub(super) const FIRST: &str = "switch1";
@@ -47,10 +46,11 @@ const LINKS: [(&str, &str); 11] = [
 
 /// The plan, with all of its roles.
 pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan {
-    let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
+    let hosts = [CONTROL, SERVERS[0], SERVERS[1], SERVERS[2], "client1", "client2"];
+    let hosts = hosts.map(|name| Site::host(name, vec![]));
+    let switches = [SECOND, FIRST, THIRD].map(|name| Site::switch(name, vec![]));
     let mut plan = Plan {
-        hosts: bare(&[CONTROL, SERVERS[0], SERVERS[1], SERVERS[2], "client1", "client2"]),
-        switches: bare(&[SECOND, FIRST, THIRD]),
+        sites: hosts.into_iter().chain(switches).collect(),
         links: (0..)
             .zip(LINKS)
             .map(|(i, ends)| link(i, ends, if i == FLIPS { flip } else { 0.0 }, seed))
@@ -58,16 +58,10 @@ pub(super) fn plan(discipline: &str, items: usize, flip: f64, seed: u64) -> Plan
         partitions: 6,
         is_open: true,
         is_signed: false,
-        tells_racks: false,
-        hardware: None,
+        ..Plan::default()
     };
-    let ends = Topology {
-        hosts: plan.hosts.iter().map(Site::node).collect(),
-        switches: plan.switches.iter().map(Site::node).collect(),
-        links: plan.links.clone(),
-        ..Topology::default()
-    };
-    for site in plan.hosts.iter_mut().chain(&mut plan.switches) {
+    let ends = plan.interfaces();
+    for site in &mut plan.sites {
         site.roles = roles(&site.name, &ends, discipline, items);
     }
     plan
@@ -89,37 +83,30 @@ fn link(number: u64, (a, b): (&str, &str), flip: f64, seed: u64) -> Link {
 }
 
 /// The controller as seen from this switch: over the link that the two have for themselves.
-fn control_from(switch: &str, topology: &Topology) -> String {
-    let ends = topology.interfaces();
+fn control_from(switch: &str, ends: &[[Interface; 2]]) -> String {
     let own = ends.iter().find(|[a, b]| a.node == CONTROL && b.node == switch);
     let address = own.map_or_else(String::new, |[control, _]| control.v4.to_string());
     format!("http://{address}:{CONTROL_PORT}")
 }
 
-fn roles(node: &str, topology: &Topology, discipline: &str, items: usize) -> Vec<SeatedRole> {
+fn roles(node: &str, ends: &[[Interface; 2]], discipline: &str, items: usize) -> Vec<SeatedRole> {
     match node {
         // Data must outlive the store: a real server behind it, which loses nothing that it
         // answered either.
         host if SERVERS.contains(&host) => {
             let redis = Redis { socket: data_of(host), journal: Some(format!("{host}.aof")) };
-            vec![SeatedRole::new(Role::Redis(redis)), store(host, topology)]
+            vec![Role::Redis(redis).into(), store(host, ends)]
         }
         CONTROL => vec![controller(discipline, items)],
         _ => {
             let id = SWITCHES.iter().find(|(_, name)| *name == node);
-            id.map(|(id, _)| agent(*id, node, topology)).into_iter().collect()
+            id.map(|(id, _)| agent(*id, node, ends)).into_iter().collect()
         }
     }
 }
 
-fn agent(id: u16, node: &str, topology: &Topology) -> SeatedRole {
-    SeatedRole::new(Role::Switch(Switch {
-        id,
-        node: node.into(),
-        control: control_from(node, topology),
-        state: format!("{{dir}}/{node}"),
-        ..Switch::default()
-    }))
+fn agent(id: u16, node: &str, ends: &[[Interface; 2]]) -> SeatedRole {
+    Role::Switch(Switch::of(id, node, control_from(node, ends))).into()
 }
 
 /// Where the Redis of a server listens.
@@ -128,40 +115,40 @@ fn data_of(host: &str) -> String {
 }
 
 /// The store on a server.
-fn store(host: &str, topology: &Topology) -> SeatedRole {
-    let (listen, beside) = match host == SERVERS[1] {
-        true => (format!("[{{address6:{host}}}]:{PORT}"), FIRST),
-        false => (format!("{{address:{host}}}:{PORT}"), SECOND),
-    };
-    SeatedRole::new(Role::Store(Store {
-        listen,
+fn store(host: &str, ends: &[[Interface; 2]]) -> SeatedRole {
+    let mut role = Store::of(host);
+    let mut beside = SECOND;
+    if host == SERVERS[1] {
+        role.listen = format!("[{{address6:{host}}}]:{PORT}");
+        beside = FIRST;
+    }
+    SeatedRole::from(Role::Store(Store {
         // The switch beside the store leads to the controller.
-        control: Some(control_from(beside, topology)),
+        control: Some(control_from(beside, ends)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
         state: Some(format!("{{dir}}/{host}-state")),
         // One asks its Redis what others write; the others lend keys.
         outside_writes: (host != SERVERS[1]).then(|| "ignore".into()),
         // Clients are few and slow here.
         lend_from: Some(8),
-        socket: format!("{{dir}}/{host}.sock"),
-        ..Store::default()
+        ..role
     }))
 }
 
 /// The controller with this limit of items, which changes when it is killed.
 pub(super) fn controller(discipline: &str, items: usize) -> SeatedRole {
-    SeatedRole::new(Role::Control(Control {
-        state: "{dir}/control".into(),
-        listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
+    SeatedRole::from(Role::Control(Control {
         window_ms: Some(200),
         discipline: Some(discipline.into()),
         max_items: Some(items),
-        ..Control::default()
+        ..Control::of(CONTROL)
     }))
 }
 
 #[cfg(test)]
 mod tests {
+    use plan::topology::Topology;
+
     use super::*;
 
     #[test]

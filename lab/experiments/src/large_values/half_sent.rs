@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use lab::namespace;
-use sim::{Birth, Io, Process, ServiceSpec, packet::Datagram};
+use sim::{Birth, Io, Process, packet::Datagram};
 use wire::{Header, Op, PART, PART_BYTES, Packet, Secret};
 
 use crate::resp::{Connection, Server, info};
@@ -65,7 +65,7 @@ impl Shares {
                     }))
                 });
                 let name = "client/half-sent".into();
-                let process = world.place(machine, name, ServiceSpec::default(), make);
+                let process = world.place(machine, name, make);
                 world.start(process)?;
             }
         }

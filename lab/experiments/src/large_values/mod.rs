@@ -20,9 +20,10 @@ use std::{
 
 use anyhow::{Context, ensure};
 use lab::namespace;
+use plan::{Line, Plan, client};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sim::{ServiceSpec, World};
+use sim::World;
 use text::table::{Table, percent, thousands};
 use wire::Cluster;
 
@@ -31,7 +32,7 @@ use crate::{
     params::{part, positive},
     plot,
     resp::Server,
-    rig::{Line, Plan, Rig, TenantSpec, client},
+    rig::{Rig, TenantSpec},
     servers::{Rack, Servers},
 };
 use asker::Asker;
@@ -211,7 +212,7 @@ impl LargeValues {
             ..usual
         };
         let hardware = rack.hardware.as_ref().map(|h| h.slowed(rack.factor));
-        let plan = Plan { hardware, ..line.plan() };
+        let plan = Plan { hardware: hardware.unwrap_or_default(), ..line.plan() };
         let mut rig = Rig::build(plan, run.options.name.clone(), run)?;
         let tenant = TenantSpec::new(TENANT, PAGES, discipline);
         rig.create_tenants(&[tenant], &[client(1)])?;
@@ -272,7 +273,7 @@ fn ask_simulated(
         let asking = asking.take().context("clients that were started before")?;
         Ok(Box::new(asking.born(&birth)))
     });
-    let process = world.place(machine, "client/large".into(), ServiceSpec::default(), make);
+    let process = world.place(machine, "client/large".into(), make);
     world.start(process)?;
     world.with(process, |asking: &mut Asker, io| sim::Process::wake(asking, io));
     let until_ns = world.now_ns() + length.as_nanos() as u64;

@@ -6,12 +6,13 @@ use api::types::LinkView;
 use history::ClientRecord;
 use lab::rack::Lab;
 use load::{LoadConfig, Phase, PhaseResult};
+use plan::SeatedRole;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
 
-use super::{PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec};
+use super::{PageRow, Policy, StoreStatus, SwitchPage, TenantSpec};
 
 /// What a rig is made of, in one world: its nodes with what runs there, the network between them,
 /// and its time. Nodes and roles are named as in the plan.

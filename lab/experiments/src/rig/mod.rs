@@ -1,4 +1,4 @@
-//! The rig: what every experiment runs on. A [`Plan`] goes in; a [`Rig`] gives load, clients, what
+//! The rig: what every experiment runs on. A [`Plan`] of a rack goes in; a [`Rig`] gives load, clients, what
 //! the controller says, and ways to break things. Experiments know nothing of how it is made: of
 //! namespaces and processes (`kernel`), or simulated. Its time is the only one that they go by.
 
@@ -20,10 +20,6 @@ pub use loads::{BoxedDriver, ClientKind, STORES, SimulatedLoad};
 pub use machines::{Driver, Load, LoadPhase, Loads, Machines};
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
-pub use plan::{
-    CLIENT_CPU, Hardware, LEASE_MS, Line, OTHER_CPU, Plan, SeatedRole, Site, client, control,
-    switch,
-};
 pub use status::{PartitionStatus, StoreStatus};
 pub use tenants::{Policy, TenantSpec};
 
@@ -31,14 +27,13 @@ use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
 use api::types::LinkView;
-use lab::{
-    interrupt,
-    rack::Lab,
+use lab::{interrupt, rack::Lab, steered::Seat};
+use load::{LoadConfig, Phase, PhaseResult, TenantResult};
+use plan::{
+    Plan, SeatedRole,
     roles::{Control, Role},
-    steered::Seat,
     topology::Topology,
 };
-use load::{LoadConfig, Phase, PhaseResult, TenantResult};
 use serde_json::Value;
 use wire::{Cluster, Lengths, Tenant};
 
@@ -89,11 +84,11 @@ impl Rig {
     pub fn build(plan: Plan, name: Option<String>, run: &Run<'_>) -> anyhow::Result<Rig> {
         run.progress.say(format!(
             "building {} switches, {} hosts",
-            plan.switches.len(),
-            plan.hosts.len()
+            plan.switches().count(),
+            plan.sites.len() - plan.switches().count()
         ));
         for (_, seated) in plan.seats() {
-            begin(&seated, &run.parts)?;
+            begin(seated, &run.parts)?;
         }
         let topology = plan.topology()?;
         let machines: Box<dyn Machines> = match run.options.world {
@@ -101,7 +96,7 @@ impl Rig {
                 let controllers = plan.nodes_of("control");
                 Box::new(Kernel::build(topology.clone(), name, controllers)?)
             }
-            World::Sim => Box::new(Sim::build(&plan, &topology, run)?),
+            World::Sim => Box::new(Sim::build(&plan, run)?),
         };
         let faults = plan.links.iter().filter_map(|link| link.fault.as_ref());
         faults.for_each(|fault| run.seen.borrow_mut().expect(fault));
@@ -115,16 +110,16 @@ impl Rig {
             counted: BTreeMap::new(),
         };
         run.progress.say("starting controllers, stores and agents");
-        let seats: Vec<(String, SeatedRole)> = rig.plan.seats().collect();
-        for (node, seated) in seats.iter().filter(|(_, seated)| seated.autostart) {
+        let plan = rig.plan.clone();
+        let starting = || plan.seats().filter(|(_, seated)| seated.autostart);
+        for (node, seated) in starting() {
             rig.machines.start(node, seated)?;
         }
         rig.wait_for_stores()?;
-        for switch in seats.iter().filter(|(_, s)| s.autostart && is_agent(s)) {
-            rig.wait_for_agent(&switch.0)?;
+        for (switch, _) in starting().filter(|(_, seated)| is_agent(seated)) {
+            rig.wait_for_agent(switch)?;
         }
-        let is_control = |seated: &SeatedRole| matches!(seated.role, Role::Control(_));
-        if seats.iter().any(|(_, s)| s.autostart && is_control(s)) {
+        if starting().any(|(_, seated)| matches!(seated.role, Role::Control(_))) {
             rig.wait_for_switches()?;
         }
         Ok(rig)
@@ -442,7 +437,7 @@ impl Rig {
     /// # Errors
     /// A tenant that was never created.
     pub fn cluster(&self, tenants: &[u32]) -> anyhow::Result<Cluster> {
-        let mut cluster = self.plan.cluster(&self.topology)?;
+        let mut cluster = self.plan.cluster()?;
         for id in tenants.iter().filter(|id| **id != wire::TENANT_OPEN) {
             let entry = self.entries.get(id).cloned();
             let entry = entry.with_context(|| format!("tenant {id} was never created"))?;
@@ -482,7 +477,7 @@ impl Rig {
     /// A switch that does not say.
     pub fn items(&self) -> anyhow::Result<BTreeMap<u32, u64>> {
         let mut items = BTreeMap::new();
-        for switch in &self.plan.switches {
+        for switch in self.plan.switches() {
             for page in self.switch_pages(&switch.name)? {
                 if let Some(tenant) = page.tenant {
                     *items.entry(tenant).or_default() +=

@@ -1,16 +1,13 @@
 //! The plan of a rack: who stands where, and what runs there.
 
-use lab::{
-    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Redis, Role, Store, Switch},
+use plan::{
+    OTHER_CPU, Plan, SeatedRole, Site,
+    roles::{CONTROL_PORT, Control, MEMCACHED_PORT, Redis, Role, Store, Switch, control_url},
     topology::Link,
 };
-use wire::PORT;
 
 use super::Rack;
-use crate::{
-    Backend,
-    rig::{OTHER_CPU, Plan, SeatedRole, Site},
-};
+use crate::Backend;
 
 pub(super) const CLIENT: &str = "client";
 pub(super) const SWITCH: &str = "switch";
@@ -27,14 +24,14 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         (_, 1) => vec!["server".into()],
         (_, n) => (0..n as usize).map(server).collect(),
     };
-    let mut hosts = vec![Site::new(CLIENT, vec![])];
+    let mut hosts = vec![Site::host(CLIENT, vec![])];
     let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
     for (number, server) in servers.iter().enumerate() {
         let above = match params.racks {
             1 => SWITCH.to_owned(),
             _ => top(number * params.racks as usize / servers.len()),
         };
-        hosts.push(Site::new(server, server_roles(server, params, backend)));
+        hosts.push(Site::host(server, server_roles(server, params, backend)));
         links.push(Link::between([above, server.clone()]));
     }
     let control = controller(params, discipline);
@@ -44,24 +41,27 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
     }
     let mut tops = vec![];
     for (name, id) in switches(params).iter().skip(1).zip(2..) {
-        tops.push(Site::new(name, vec![agent(params, id, name)]));
+        tops.push(Site::switch(name, vec![agent(params, id, name)]));
         links.push(Link::between([SWITCH.into(), name.clone()]));
     }
     if params.apart {
-        hosts.push(Site::new(CONTROL, vec![control]));
+        hosts.push(Site::host(CONTROL, vec![control]));
         links.push(Link::between([SWITCH.into(), CONTROL.into()]));
     } else {
         switch.push(control);
     }
+    let hardware = params.hardware.as_ref().map(|h| h.slowed(params.factor));
+    hosts.push(Site::switch(SWITCH, switch));
+    hosts.extend(tops);
     Plan {
-        hosts,
-        switches: [Site::new(SWITCH, switch)].into_iter().chain(tops).collect(),
+        sites: hosts,
         links,
         partitions: params.servers,
         is_open: true,
         is_signed: false,
         tells_racks: params.racks > 1,
-        hardware: params.hardware.as_ref().map(|h| h.slowed(params.factor)),
+        hardware: hardware.unwrap_or_default(),
+        ..Plan::default()
     }
 }
 
@@ -71,9 +71,9 @@ pub(super) fn server(number: usize) -> String {
 }
 
 /// Where the controller is found.
-fn control_url(params: &Rack) -> String {
+fn url(params: &Rack) -> String {
     match params.apart {
-        true => format!("http://{{address:{CONTROL}}}:{CONTROL_PORT}"),
+        true => control_url(CONTROL),
         false => format!("http://127.0.0.1:{CONTROL_PORT}"),
     }
 }
@@ -86,15 +86,13 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
         Backend::Memcached => Some(format!("memcached://127.0.0.1:{MEMCACHED_PORT}")),
     };
     let store = Role::Store(Store {
-        listen: format!("{{address:{host}}}:{PORT}"),
         populate: (backend == Backend::Embedded)
-            .then(|| (params.keys, params.value_len.to_string())),
+            .then(|| (params.keys as u64, params.value_len.clone())),
         backend: url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
-        socket: format!("{{dir}}/{host}.sock"),
-        control: params.apart.then(|| control_url(params)),
-        ..Store::default()
+        control: params.apart.then(|| url(params)),
+        ..Store::of(host)
     });
     let behind = match backend {
         Backend::Embedded => None,
@@ -102,7 +100,7 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);
-    roles.map(|role| SeatedRole::new(role).on(OTHER_CPU)).collect()
+    roles.map(|role| SeatedRole::from(role).on(OTHER_CPU)).collect()
 }
 
 /// The switch at the top of a rack, counted from 0.
@@ -130,14 +128,11 @@ pub(super) fn agent_state(switch: &str) -> String {
 /// The agent forwards from the start; the cache learns once there is a controller.
 fn agent(params: &Rack, id: u16, switch: &str) -> SeatedRole {
     let agent = Role::Switch(Switch {
-        id,
-        node: switch.into(),
-        control: control_url(params),
         state: agent_state(switch),
         options: params.switch_args.clone(),
-        ..Switch::default()
+        ..Switch::of(id, switch, url(params))
     });
-    SeatedRole::new(agent).nice(5)
+    SeatedRole::from(agent).nice(5)
 }
 
 fn controller(params: &Rack, discipline: &str) -> SeatedRole {
@@ -151,7 +146,7 @@ fn controller(params: &Rack, discipline: &str) -> SeatedRole {
         listen: params.apart.then(|| format!("0.0.0.0:{CONTROL_PORT}")),
         ..Control::default()
     });
-    SeatedRole::new(control).nice(5).later()
+    SeatedRole::from(control).nice(5).later()
 }
 
 #[cfg(test)]
@@ -159,7 +154,7 @@ mod tests {
     use wire::Cluster;
 
     use super::*;
-    use crate::rig::Hardware;
+    use plan::Hardware;
 
     #[test]
     fn every_server_of_a_real_backend_has_its_share_of_the_partitions() {
@@ -186,7 +181,7 @@ mod tests {
         };
         params.check().unwrap();
         let plan = plan(&params, Backend::Embedded, "some");
-        let slowed = plan.hardware.as_ref().unwrap();
+        let slowed = &plan.hardware;
         assert_eq!(slowed.switch_rate, 50_000.0);
         assert_eq!((slowed.round_gbit, slowed.link_gbit), (Some(0.0025), None));
         assert_eq!(slowed.link_us, 400_000.0);

@@ -14,17 +14,18 @@ use std::{
 };
 
 use anyhow::Context;
-use lab::{progress::Progress, roles::Role, steered::Seat};
+use lab::{progress::Progress, steered::Seat};
 use load::{
     Phase, PhaseResult,
     model::{self, ServersByRank},
     workload::{KeySpace, Permutation, Popularity},
 };
+use plan::{CLIENT_CPU, OTHER_CPU, roles::Role};
 use wire::{Cluster, Secret};
 
 use crate::{
     Backend, Run, fill,
-    rig::{CLIENT_CPU, GeneratorSpec, Load, OTHER_CPU, Rig},
+    rig::{GeneratorSpec, Load, Rig},
 };
 use layout::{
     CLIENT, CONTROL_STATE, SWITCH, agent_state, control_node, plan, server, server_roles, switches,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
+use plan::Hardware;
 use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
 use crate::{
     params::{keys, part, positive, value_len},
-    rig::{Hardware, TIMEOUT_MS},
+    rig::TIMEOUT_MS,
 };
 
 /// The servers and the cache in front of them.

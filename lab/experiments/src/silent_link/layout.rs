@@ -1,13 +1,11 @@
 //! Two leaves below two spines: clients at the first leaf, the server and other clients at
 //! the second.
 
-use lab::{
+use plan::{
+    Plan, Site,
     roles::{CONTROL_PORT, Control, Role, Store, Switch},
-    topology::{Fault, Link, Topology},
+    topology::{Fault, Interface, Link},
 };
-use wire::PORT;
-
-use crate::rig::{Plan, SeatedRole, Site};
 
 pub(super) const SERVER: &str = "server";
 const CONTROL: &str = "control";
@@ -39,81 +37,62 @@ const LINKS: [(&str, &str); 11] = [
 
 /// The plan, with all of its roles; switches probe their neighbours or do not.
 pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
-    let bare = |names: &[&str]| names.iter().map(|name| Site::new(*name, vec![])).collect();
+    let hosts = [CONTROL, SERVER, CLIENT_HOSTS[0], CLIENT_HOSTS[1]];
+    let hosts = hosts.map(|name| Site::host(name, vec![]));
+    let switches = SWITCHES.map(|name| Site::switch(name, vec![]));
     let link = |(i, (a, b)): (usize, (&str, &str))| Link {
         fault: (i == SILENT).then(|| Fault { seed, ..Fault::default() }),
         ..Link::between([a.into(), b.into()])
     };
     let mut plan = Plan {
-        hosts: bare(&[CONTROL, SERVER, CLIENT_HOSTS[0], CLIENT_HOSTS[1]]),
-        switches: bare(&SWITCHES),
+        sites: hosts.into_iter().chain(switches).collect(),
         links: LINKS.into_iter().enumerate().map(link).collect(),
         partitions: 4,
-        is_open: false,
-        is_signed: true,
-        tells_racks: false,
-        hardware: None,
+        ..Plan::default()
     };
-    let ends = Topology {
-        hosts: plan.hosts.iter().map(Site::node).collect(),
-        switches: plan.switches.iter().map(Site::node).collect(),
-        links: plan.links.clone(),
-        ..Topology::default()
-    };
-    for site in plan.hosts.iter_mut().chain(&mut plan.switches) {
-        let id = (1..).zip(SWITCHES).find(|(_, name)| *name == site.name);
-        let role = match (site.name.as_str(), id) {
-            (_, Some((id, name))) => agent(id, name, &ends, probes),
-            (SERVER, _) => store(&ends),
-            (CONTROL, _) => controller(discipline),
-            _ => continue,
-        };
-        site.roles = vec![SeatedRole::new(role)];
-    }
+    let ends = plan.interfaces();
+    plan.seat(|name| {
+        let id = (1..).zip(SWITCHES).find(|(_, switch)| *switch == name);
+        match (name, id) {
+            (_, Some((id, name))) => Some(agent(id, name, &ends, probes)),
+            (SERVER, _) => Some(store(&ends)),
+            (CONTROL, _) => Some(controller(discipline)),
+            _ => None,
+        }
+    });
     plan
 }
 
 /// The controller as seen from this switch: over the link that the two have for themselves.
-fn control_from(switch: &str, topology: &Topology) -> String {
-    let ends = topology.interfaces();
+fn control_from(switch: &str, ends: &[[Interface; 2]]) -> String {
     let mut own = ends.iter().filter(|[a, b]| a.node == CONTROL && b.node == switch);
     let address = own.next().map_or_else(String::new, |[control, _]| control.v4.to_string());
     format!("http://{address}:{CONTROL_PORT}")
 }
 
-fn agent(id: u16, node: &str, topology: &Topology, probes: bool) -> Role {
-    Role::Switch(Switch {
-        id,
-        node: node.into(),
-        control: control_from(node, topology),
-        state: format!("{{dir}}/{node}"),
-        no_probes: !probes,
-        ..Switch::default()
-    })
+fn agent(id: u16, node: &str, ends: &[[Interface; 2]], probes: bool) -> Role {
+    let control = control_from(node, ends);
+    Role::Switch(Switch { no_probes: !probes, ..Switch::of(id, node, control) })
 }
 
-fn store(topology: &Topology) -> Role {
-    Role::Store(Store {
-        listen: format!("{{address:{SERVER}}}:{PORT}"),
-        // The leaf beside the store leads to the controller.
-        control: Some(control_from("leaf2", topology)),
-        socket: format!("{{dir}}/{SERVER}.sock"),
-        ..Store::default()
-    })
+fn store(ends: &[[Interface; 2]]) -> Role {
+    // The leaf beside the store leads to the controller.
+    let control = Some(control_from("leaf2", ends));
+    Role::Store(Store { control, ..Store::of(SERVER) })
 }
 
 fn controller(discipline: &str) -> Role {
     Role::Control(Control {
-        state: "{dir}/control".into(),
-        listen: Some(format!("0.0.0.0:{CONTROL_PORT}")),
         window_ms: Some(200),
         discipline: Some(discipline.into()),
-        ..Control::default()
+        ..Control::of(CONTROL)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use plan::topology::Topology;
+
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use load::{Phase, PhaseResult, workload::Popularity};
+use plan::{CLIENT_CPU, OTHER_CPU, switch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use text::table::{Table, percent, thousands};
@@ -19,7 +20,7 @@ use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, positive},
     plot,
-    rig::{CLIENT_CPU, Load, OTHER_CPU, SwitchPage, TenantSpec, switch},
+    rig::{Load, SwitchPage, TenantSpec},
 };
 
 /// The owner, a tenant that may use its own pages only, one that borrows, and one that has all that

@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use history::{ClientsConfig, Operation};
 use lab::{interrupt, progress::Progress, steered::Seat};
+use plan::{CLIENT_CPU, Line, client, control, switch};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use text::table::{Table, thousands};
@@ -22,10 +23,7 @@ use crate::{
     Measure, Options, Report, Run,
     params::{Tenancy, positive},
     plot,
-    rig::{
-        CLIENT_CPU, Clients, Console, Line, Ownership, Rig, TenantSpec, client, control, fill,
-        switch,
-    },
+    rig::{Clients, Console, Ownership, Rig, TenantSpec, fill},
     verdict::judge,
 };
 

@@ -18,6 +18,7 @@ use load::{
     Attack, ChurnSchedule, Phase, PhaseKind, PhaseResult,
     workload::{Churn, ChurnKind, Popularity},
 };
+use plan::{CLIENT_CPU, Line, OTHER_CPU, client};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use text::table::{Table, percent, thousands};
@@ -26,7 +27,7 @@ use super::Stage;
 use crate::{
     Measure, Report, Run,
     params::{Tenancy, exponent, part, positive},
-    rig::{CLIENT_CPU, Line, Load, OTHER_CPU, TenantSpec, client, fill},
+    rig::{Load, TenantSpec, fill},
 };
 
 const VICTIM: u32 = 1;

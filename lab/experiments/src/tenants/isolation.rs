@@ -29,6 +29,7 @@ use load::{
     Arrivals, ChurnSchedule, Phase, PhaseKind, PhaseResult,
     workload::{Churn, ChurnKind, Popularity},
 };
+use plan::{CLIENT_CPU, Hardware, Line, OTHER_CPU, client, switch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use text::table::{Table, micros, percent, thousands};
@@ -38,7 +39,7 @@ use crate::{
     Measure, Report, Run, World,
     params::{Tenancy, exponent, positive},
     plot,
-    rig::{CLIENT_CPU, Hardware, Line, Load, OTHER_CPU, TenantSpec, client, switch},
+    rig::{Load, TenantSpec},
 };
 
 const VICTIM: u32 = 1;
@@ -150,7 +151,7 @@ impl<'a> Side<'a> {
 fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
     let line = Line {
         clients: 2,
-        hardware: params.hardware.clone(),
+        hardware: params.hardware.clone().unwrap_or_default(),
         ..Stage::line(run, &params.tenancy, 1)
     };
     let other = Side::start(params, run, &line, None)?;

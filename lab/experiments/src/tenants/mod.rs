@@ -16,11 +16,12 @@ pub use measure::{ReadinessProbe, distribution, median, named, rates};
 
 use lab::{progress::Progress, steered::Seat};
 use load::Phase;
+use plan::{CLIENT_CPU, Line, client};
 
 use crate::{
     Run,
     params::Tenancy,
-    rig::{CLIENT_CPU, GeneratorSpec, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill},
+    rig::{GeneratorSpec, Load, Rig, TIMEOUT_MS, TenantSpec, fill},
 };
 
 /// A line of switches, and tenants as the parameters have them.

@@ -8,15 +8,14 @@ use load::{
     Latency, Phase, PhaseResult,
     search::{self, Limits},
 };
+use plan::{CLIENT_CPU, Line, client, switch};
 use serde_json::{Map, Value};
 use text::table::{percent, thousands};
 
 use super::{Answer, WriteBack};
 use crate::{
     Run,
-    rig::{
-        CLIENT_CPU, GeneratorSpec, Line, Load, Rig, TIMEOUT_MS, TenantSpec, client, fill, switch,
-    },
+    rig::{GeneratorSpec, Load, Rig, TIMEOUT_MS, TenantSpec, fill},
 };
 
 const TENANT: u32 = 7;

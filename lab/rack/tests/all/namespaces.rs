@@ -12,8 +12,8 @@ use lab::{
     process::ProcessId,
     rack::{Lab, unique_name},
     state::State,
-    topology::Topology,
 };
+use plan::topology::Topology;
 
 use super::support::{PATIENCE, needs_root, on_a_run_of_its_own, roles};
 

@@ -8,7 +8,8 @@ use std::{
 };
 
 use anyhow::Context;
-use lab::{link, steered::Program, topology::Fault};
+use lab::{link, steered::Program};
+use plan::topology::Fault;
 use serde::de::DeserializeOwned;
 
 /// Offers load as a configuration says.

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use commands::command_line::end_when_unread;
-use lab::{interrupt, rack::Lab, state::State, topology::Topology};
+use lab::{interrupt, rack::Lab, state::State};
+use plan::topology::Topology;
 
 use super::running::need_root;
 use crate::topologies::TOPOLOGIES;

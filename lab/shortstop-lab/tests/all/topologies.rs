@@ -1,6 +1,6 @@
 //! Topologies that come with the program.
 
-use lab::{
+use plan::{
     roles::{Control, Role, Store, Switch},
     topology::Topology,
 };
@@ -11,13 +11,12 @@ fn the_rack_starts_roles_as_experiments_do() {
     let store = Role::Store(Store {
         listen: "{address:server}:7117".into(),
         control: Some("http://{address:switch}:7118".into()),
-        populate: Some((100_000, "128".into())),
+        populate: Some((100_000, 128.into())),
         socket: "{dir}/store.sock".into(),
         ..Store::default()
     });
     let switch = Role::Switch(Switch {
         id: 1,
-        node: "switch".into(),
         control: "http://127.0.0.1:7118".into(),
         state: "{dir}/agent".into(),
         ..Switch::default()
@@ -28,6 +27,7 @@ fn the_rack_starts_roles_as_experiments_do() {
         ..Control::default()
     });
     let started = rack.nodes().flat_map(|node| &node.processes).cloned();
-    let roles = [store, switch, control].map(|role| role.process());
+    let roles = [("server", store), ("switch", switch), ("switch", control)];
+    let roles = roles.map(|(node, role)| role.process(node));
     assert_eq!(started.collect::<Vec<_>>(), roles);
 }

@@ -3,13 +3,12 @@
 use std::{collections::BTreeMap, sync::PoisonError};
 
 use dataplane::native::Image;
-use lab::topology::Fault;
+use plan::topology::Fault;
 
 use super::{Event, State, World};
 use crate::{
     clock::Reading,
     ids::{MachineId, ProcessId},
-    link::LinkSpec,
 };
 
 /// A switch as it was at one moment.
@@ -165,7 +164,7 @@ impl World {
             self.directions[link * 2 + side].is_up = is_up;
         }
         self.network.set_up(link, is_up);
-        if let Some(after_ns) = self.spec.routing_ns {
+        if let Some(after_ns) = self.rack.plan.routing_ns {
             self.queue.put(self.now_ns + after_ns, Event::Reroute);
         }
     }
@@ -176,22 +175,21 @@ impl World {
     }
 
     /// Makes a link lose everything that goes from its first end to its second, and back, or no
-    /// more of it than its spec says. Its carrier stays, so no kernel and no routing
+    /// more of it than its plan says. Its carrier stays, so no kernel and no routing
     /// daemon notices.
     pub fn silence(&mut self, link: usize, ways: [bool; 2]) {
-        let LinkSpec { delay_ns, fault, .. } = self.spec.links[link];
+        let fault = self.rack.plan.links[link].fault.unwrap_or_default();
         for (side, silent) in ways.into_iter().enumerate() {
             let loss = if silent { 1.0 } else { fault.loss };
             let fault = Fault { loss, ..fault };
-            self.directions[link * 2 + side].set_fault(delay_ns, fault);
+            self.directions[link * 2 + side].set_fault(fault);
         }
     }
 
     /// Changes what goes wrong on a link, both ways.
     pub fn set_fault(&mut self, link: usize, fault: Fault) {
-        let delay_ns = self.spec.links[link].delay_ns;
         for side in 0..2 {
-            self.directions[link * 2 + side].set_fault(delay_ns, fault);
+            self.directions[link * 2 + side].set_fault(fault);
         }
     }
 }

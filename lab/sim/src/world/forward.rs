@@ -10,17 +10,17 @@ use dataplane::{
     Table,
     native::{Cpu, Fib, Frame, Program, Route, Switch, Verdict},
 };
+use plan::{Hardware, network::PortId};
 
 use super::{Event, World};
 use crate::{
     frames::FrameId,
     ids::MachineId,
     line::Line,
-    network::{Network, PortId, Ways},
+    network::{Network, Ways},
     packet::{self, Mac},
     round::{RoundCounts, RoundPort},
     service::Service,
-    spec::{ForwardSpec, Spec},
 };
 
 /// The index of the port by which packets are sent round, as programs know it. The others have
@@ -30,6 +30,15 @@ pub(crate) const ROUND: u32 = 60_000;
 const ROUND_BACK: u32 = ROUND + 1;
 /// Longest IP packet of a link.
 const MTU: u16 = 1500;
+/// Packets that may wait; what comes on top is dropped.
+const QUEUE: u32 = 1024;
+/// What a packet takes a core that is sent round once more, in nanoseconds.
+const ROUND_NS: f64 = 1000.0;
+/// Packets that may wait to be sent round there.
+const ROUND_QUEUE: u32 = 256;
+/// Packets that a chip's memory holds for the port by which they go round: thousands,
+/// whichever chip.
+const CHIP_QUEUE: u32 = 16_384;
 
 /// What forwards on a machine.
 pub(super) struct Forwarding {
@@ -99,19 +108,24 @@ pub struct ForwardCounts {
 }
 
 impl Forwarding {
-    /// Of a machine with so many ports.
-    pub fn new(spec: ForwardSpec, ports: usize) -> Forwarding {
-        let cores = spec.cores.map_or(ports, |cores| cores as usize).max(1);
+    /// Of a machine with so many ports. Its cores take what comes in turn, as a network card
+    /// spreads it that knows no flows; in a chip each port has a pipeline for itself.
+    pub fn new(hardware: &Hardware, ports: usize) -> Forwarding {
+        let cores = hardware.cores.map_or(ports, |cores| cores as usize).max(1);
+        let round = match hardware.round_gbit {
+            None => RoundPort::new(ROUND_NS, 0.0, ROUND_QUEUE),
+            Some(gbit) => RoundPort::new(0.0, 8.0 / gbit, CHIP_QUEUE),
+        };
         Forwarding {
             cpus: vec![],
             table: None,
-            cores: vec![Service::new(spec.packet_ns, 1, spec.queue); cores],
-            is_chip: spec.cores.is_none(),
-            is_shared: spec.is_shared,
+            cores: vec![Service::new(1e9 / hardware.switch_rate, 1, QUEUE); cores],
+            is_chip: hardware.cores.is_none(),
+            is_shared: hardware.is_shared,
             turn: 0,
-            epochs: Line::new(spec.line_ns),
-            round: RoundPort::new(spec.round_ns, spec.round_byte_ns, spec.round_queue),
-            transit_ns: spec.transit_ns,
+            epochs: Line::new(hardware.line_ns),
+            round,
+            transit_ns: (hardware.switch_us * 1e3) as u64,
             fan: vec![],
             counts: ForwardCounts::default(),
         }
@@ -131,11 +145,8 @@ impl Forwarding {
 }
 
 /// The cores that switches of one machine share; of no use to anybody where none do.
-pub(super) fn shared_cores(spec: &Spec) -> Service {
-    let forwards = spec.machines.iter().filter_map(|m| m.forwards);
-    let mut sharing = forwards.filter(|f| f.is_shared);
-    let of = sharing.next().unwrap_or_default();
-    Service::new(of.packet_ns, of.cores.unwrap_or(1), of.queue)
+pub(super) fn shared_cores(hardware: &Hardware) -> Service {
+    Service::new(1e9 / hardware.switch_rate, hardware.cores.unwrap_or(1), QUEUE)
 }
 
 /// The kernel's routes, as the programs of a machine ask for them.

@@ -1,12 +1,12 @@
 //! Frames that are for a machine itself: its kernel reads them, and its processes are told.
 
 use dataplane::native::Frame;
+use plan::network::PortId;
 
-use super::{Event, State, World};
+use super::{Event, INBOX, State, World};
 use crate::{
     frames::FrameId,
     ids::{MachineId, ProcessId},
-    network::PortId,
     packet,
 };
 
@@ -58,7 +58,7 @@ impl World {
         let process = *process;
         let slot = &mut self.slots[process.0 as usize];
         if slot.state == State::Stopped {
-            let has_room = slot.inbox.len() < slot.inbox_limit as usize;
+            let has_room = slot.inbox.len() < INBOX as usize;
             if has_room {
                 slot.inbox.push(frame);
             } else {

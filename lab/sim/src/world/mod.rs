@@ -9,10 +9,13 @@ mod tests;
 
 use std::{any::Any, sync::PoisonError, time::Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dataplane::{Counters, native::Frame};
+use decide::Registration;
+use plan::{Plan, Site, network::PortId, roles::Role};
 use rand::RngExt;
 use seed::{SeededRng, rng};
+use wire::Cluster;
 
 use crate::{
     agent::SwitchSlot,
@@ -20,11 +23,11 @@ use crate::{
     frames::{FrameId, Frames},
     ids::{MachineId, ProcessId, StreamId},
     link::{Counts, Direction},
-    network::{Network, PortId},
+    network::Network,
     process::{Birth, Effects, Io, Maker, Process, Remains},
     queue::Queue,
+    rack::Rack,
     service::Service,
-    spec::{Role, Spec},
     streams::Streams,
     trace::Trace,
 };
@@ -38,6 +41,10 @@ const PROGRESS_EVERY: u64 = 1 << 20;
 const WAITING: usize = 1000;
 /// The first port that is given out.
 const FIRST_PORT: u16 = 32_768;
+/// What a datagram takes a store, in nanoseconds. Other processes have time for everything.
+const STORE_NS: f64 = 1500.0;
+/// Datagrams that may wait at a process; what comes on top is dropped.
+const INBOX: u32 = 16_384;
 
 /// What happens.
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +114,8 @@ struct Slot {
     wake_ns: u64,
     service: Service,
     remains: Remains,
-    /// What waits while it is stopped, at most so much.
+    /// What waits while it is stopped.
     inbox: Vec<FrameId>,
-    inbox_limit: u32,
 }
 
 /// How far a world has come.
@@ -135,11 +141,11 @@ impl Progress {
 /// Somebody who is told how far a world has come.
 type ProgressObserver = Box<dyn FnMut(&Progress)>;
 
-/// A world in virtual time. Everything in it follows from its [`Spec`], its seed, and what is done
+/// A world in virtual time. Everything in it follows from its [`Plan`], its seed, and what is done
 /// to it. It stays on the thread that made it: hash maps take their order from the seed there
 /// ([`wire::maps::seed_for_simulation`]).
 pub struct World {
-    spec: Spec,
+    rack: Rack,
     seed: u64,
     now_ns: u64,
     queue: Queue<Event>,
@@ -171,29 +177,52 @@ impl World {
     /// A world at its beginning: links are up, and what starts with it starts.
     ///
     /// # Errors
-    /// What is wrong with the spec.
-    pub fn new(spec: &Spec, seed: u64) -> anyhow::Result<World> {
-        let spec = spec.clone();
-        spec.cluster.check()?;
-        let mut network = spec.network()?;
+    /// What is wrong with the plan, or only a kernel has.
+    pub fn new(
+        plan: &Plan,
+        disciplines: &'static [Registration],
+        seed: u64,
+    ) -> anyhow::Result<World> {
+        let mut world = World::at_rest(plan, disciplines, seed)?;
+        for (process, (_, seated)) in (0..).map(ProcessId).zip(plan.seats()) {
+            if seated.autostart {
+                world.start(process)?;
+            }
+        }
+        Ok(world)
+    }
+
+    /// A world in which nothing starts by itself.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn at_rest(
+        plan: &Plan,
+        disciplines: &'static [Registration],
+        seed: u64,
+    ) -> anyhow::Result<World> {
+        let rack = Rack::new(plan, disciplines)?;
+        let mut network = Network::new(plan.ports()?);
         network.find_ways();
         wire::maps::seed_for_simulation(seed);
+        let hardware = &plan.hardware;
         let mut directions = vec![];
-        for (i, link) in spec.links.iter().enumerate() {
+        for (i, link) in plan.links.iter().enumerate() {
             for way in ["a to b", "b to a"] {
-                directions.push(Direction::new(link, seed, &format!("link {i} {way}")));
+                let (fault, name) = (link.fault.unwrap_or_default(), format!("link {i} {way}"));
+                directions.push(Direction::new(hardware, fault, seed, &name));
             }
         }
         let ports = |machine| network.ports_of(machine).len();
-        let machine = |(i, machine): (u32, &crate::spec::MachineSpec)| Machine {
-            clock: Clock::new(machine.clock),
+        let machine = |(i, site): (u32, &Site)| Machine {
+            clock: Clock::new(site.clocks),
             suspended: false,
             waiting: None,
-            forwarding: machine.forwards.map(|spec| Forwarding::new(spec, ports(i))),
+            forwarding: site.forwards.then(|| Forwarding::new(hardware, ports(i))),
             listeners: vec![],
             refused: RefusedFrames::default(),
         };
-        let machines = (0..).zip(&spec.machines).map(machine).collect();
+        let machines = (0..).zip(&plan.sites).map(machine).collect();
         let mut world = World {
             seed,
             now_ns: 0,
@@ -202,8 +231,8 @@ impl World {
             spare: None,
             network,
             directions,
-            shared_cores: forward::shared_cores(&spec),
-            loaded: spec.machines.iter().map(|_| SwitchSlot::default()).collect(),
+            shared_cores: forward::shared_cores(hardware),
+            loaded: plan.sites.iter().map(|_| SwitchSlot::default()).collect(),
             machines,
             slots: vec![],
             streams: Streams::default(),
@@ -215,63 +244,46 @@ impl World {
             programs: Programs::default(),
             began: Instant::now(),
             on_progress: None,
-            spec,
+            rack,
         };
-        world.seat()?;
+        for (machine, site) in (0..).map(MachineId).zip(&plan.sites) {
+            for seated in &site.roles {
+                let name = format!("{}/{}", site.name, seated.role.name());
+                let process = world.place(machine, name, Box::new(|_| bail!("it has no role")));
+                world.reseat(process, &seated.role).with_context(|| site.name.clone())?;
+                if let Role::Store(_) = seated.role {
+                    world.slots[process.0 as usize].service = Service::new(STORE_NS, 1, INBOX);
+                }
+            }
+        }
         Ok(world)
     }
 
-    /// Gives every seat of the spec its process, and starts those that start with the world.
-    fn seat(&mut self) -> anyhow::Result<()> {
-        let mut starting = vec![];
-        for (i, machine) in self.spec.machines.clone().into_iter().enumerate() {
-            for seat in machine.seats {
-                let name = format!("{}/{}", machine.name, seat.role.name());
-                let service = seat.role.service();
-                let make = self.maker(i, seat.role);
-                let id = self.place(MachineId(i as u32), name, service, make);
-                starting.extend(seat.autostart.then_some(id));
+    /// Puts a role in a process's place, or the same with other options: counts from its next start
+    /// on.
+    ///
+    /// # Errors
+    /// The role has what only a kernel has.
+    pub fn reseat(&mut self, process: ProcessId, role: &Role) -> anyhow::Result<()> {
+        let slot = &mut self.slots[process.0 as usize];
+        let machine = slot.machine.0;
+        let (rack, network) = (&self.rack, &self.network);
+        slot.make = match role {
+            Role::Store(store) => crate::store::maker(rack, network, machine, store)?,
+            Role::Switch(switch) => {
+                let loaded = self.loaded[machine as usize].clone();
+                crate::agent::maker(rack, network, machine, switch, loaded)?
             }
-        }
-        starting.into_iter().try_for_each(|id| self.start(id))
-    }
-
-    /// What makes the process of a role.
-    fn maker(&self, machine: usize, role: Role) -> Maker {
-        match role {
-            Role::Store(store) => {
-                let controllers = self.controllers(&store.control);
-                crate::store::maker(&self.spec, &self.network, machine, store, controllers)
+            Role::Control(control) => crate::control::maker(rack, control, self.seed)?,
+            Role::Redis(_) | Role::Memcached(_) | Role::Etcd(_) => {
+                bail!("{} runs in the kernel's world only", role.name())
             }
-            Role::Agent(agent) => {
-                let controllers = self.controllers(&agent.control);
-                let (loaded, network) = (self.loaded[machine].clone(), &self.network);
-                crate::agent::maker(&self.spec, network, machine, agent, loaded, controllers)
-            }
-            Role::Control(control) => crate::control::maker(&self.spec, control, self.seed),
-        }
-    }
-
-    /// The controllers of these machines.
-    fn controllers(&self, machines: &[usize]) -> Vec<ProcessId> {
-        let all = machines.iter();
-        all.filter_map(|machine| self.spec.process_of(*machine, "control")).collect()
-    }
-
-    /// Puts another role in a seat, or the same with other options: counts from its next start on.
-    pub fn reseat(&mut self, process: ProcessId, role: Role) {
-        let machine = self.slots[process.0 as usize].machine.0 as usize;
-        self.slots[process.0 as usize].make = self.maker(machine, role);
+        };
+        Ok(())
     }
 
     /// A place for a process on a machine, not started yet.
-    pub fn place(
-        &mut self,
-        machine: MachineId,
-        name: String,
-        service: crate::spec::ServiceSpec,
-        make: Maker,
-    ) -> ProcessId {
+    pub fn place(&mut self, machine: MachineId, name: String, make: Maker) -> ProcessId {
         let id = ProcessId(self.slots.len() as u32);
         self.slots.push(Slot {
             name,
@@ -281,10 +293,9 @@ impl World {
             state: State::Dead,
             life: 0,
             wake_ns: u64::MAX,
-            service: Service::new(service.request_ns, service.workers, service.queue),
+            service: Service::new(0.0, 1, INBOX),
             remains: None,
             inbox: vec![],
-            inbox_limit: service.queue,
         });
         id
     }
@@ -327,7 +338,7 @@ impl World {
         }
     }
 
-    /// A hash of everything that happened: the same for the same spec, the same seed and the same
+    /// A hash of everything that happened: the same for the same plan, the same seed and the same
     /// things done at the same times.
     pub fn trace_hash(&self) -> u64 {
         self.trace.hash()
@@ -365,8 +376,13 @@ impl World {
     }
 
     /// What the world was made from.
-    pub fn spec(&self) -> &Spec {
-        &self.spec
+    pub fn plan(&self) -> &Plan {
+        &self.rack.plan
+    }
+
+    /// The cluster file.
+    pub fn cluster(&self) -> &Cluster {
+        &self.rack.cluster
     }
 
     /// The network as it stands.
@@ -376,7 +392,8 @@ impl World {
 
     /// The machine of this name.
     pub fn machine(&self, name: &str) -> Option<MachineId> {
-        Some(MachineId(self.spec.machine(name)? as u32))
+        let found = self.rack.plan.sites.iter().position(|site| site.name == name)?;
+        Some(MachineId(found as u32))
     }
 
     /// The process of this name, `MACHINE/ROLE`.

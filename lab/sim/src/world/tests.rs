@@ -3,13 +3,16 @@
 
 use std::net::SocketAddr;
 
-use lab::topology::Fault;
+use plan::{
+    Hardware,
+    roles::{Control, Data, Store},
+    shapes,
+    topology::{Fault, Link},
+};
 use wire::{Header, Op, Packet, Secret, Status};
 
 use super::*;
-use crate::{
-    Data, ForwardSpec, LinkSpec, MachineSpec, ServiceSpec, StoreSpec, packet::Datagram, spec::Seat,
-};
+use crate::packet::Datagram;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -90,20 +93,33 @@ impl Process for Client {
     }
 }
 
-/// client - switch - store, every link with this fault.
-fn line(fault: Fault, store: StoreSpec) -> Spec {
-    let link = |a, b| LinkSpec { fault, ..LinkSpec::between(a, b) };
-    let machines = vec![
-        MachineSpec::host("client", vec![]),
-        MachineSpec::switch("switch", vec![]),
-        MachineSpec::host("server", vec![Role::Store(store)]),
-    ];
-    Spec::new(machines, vec![link(0, 1), link(1, 2)], 8, true, &[]).unwrap()
+/// A client, these switches and a store, linked so.
+fn plan(switches: &[&str], store: Store, links: Vec<Link>) -> Plan {
+    let mut sites = vec![Site::host("client", vec![])];
+    sites.extend(switches.iter().map(|name| Site::switch(*name, vec![])));
+    sites.push(Site::host("server", vec![Role::Store(store).into()]));
+    Plan {
+        sites,
+        links,
+        partitions: 8,
+        is_open: true,
+        is_signed: false,
+        lease_ms: 2000,
+        lease_max_ms: 2000,
+        ..Plan::default()
+    }
 }
 
-fn with_client(spec: &Spec, seed: u64) -> (World, ProcessId) {
-    let mut world = World::new(spec, seed).unwrap();
-    let store = spec.cluster.stores[0].address;
+/// client - switch - store, every link with this fault.
+fn line(fault: Fault, store: Store) -> Plan {
+    let mut plan = plan(&["switch"], store, shapes::line(&["client", "switch", "server"]));
+    plan.links.iter_mut().for_each(|link| link.fault = Some(fault));
+    plan
+}
+
+fn with_client(plan: &Plan, seed: u64) -> (World, ProcessId) {
+    let mut world = World::new(plan, &[], seed).unwrap();
+    let store = world.cluster().stores[0].address;
     let machine = world.machine("client").unwrap();
     let make: Maker = Box::new(move |birth| {
         Ok(Box::new(Client {
@@ -116,8 +132,7 @@ fn with_client(spec: &Spec, seed: u64) -> (World, ProcessId) {
             times: 0,
         }))
     });
-    let free = ServiceSpec::default();
-    let client = world.place(machine, "client/client".into(), free, make);
+    let client = world.place(machine, "client/client".into(), make);
     world.start(client).unwrap();
     (world, client)
 }
@@ -140,7 +155,7 @@ fn done(world: &World, client: ProcessId) -> u32 {
 
 #[test]
 fn a_store_answers_over_links_that_lose_duplicate_reorder_and_flip() {
-    let (mut world, client) = with_client(&line(faulty(), StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(faulty(), Store::default()), 1);
     world.run_until(60 * S);
     assert_eq!(done(&world, client), 200);
     let asked = world.get::<Client>(client).unwrap().times;
@@ -159,7 +174,7 @@ fn a_store_answers_over_links_that_lose_duplicate_reorder_and_flip() {
 fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
     let run = |seed| {
         wire::maps::seed_for_simulation(seed);
-        let store = StoreSpec { data: Data::Kept, ..StoreSpec::default() };
+        let store = Store { data: Data::Kept, ..Store::default() };
         let (mut world, client) = with_client(&line(faulty(), store), seed);
         world.run_until(3 * S);
         let server = world.process("server/store").unwrap();
@@ -178,7 +193,7 @@ fn a_world_is_the_same_again_with_the_same_seed_and_another_with_another() {
 
 #[test]
 fn a_stopped_store_answers_what_waited_when_it_goes_on() {
-    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), Store::default()), 1);
     let store = world.process("server/store").unwrap();
     world.run_until(2 * S + 5 * MS);
     let before = done(&world, client);
@@ -194,7 +209,7 @@ fn a_stopped_store_answers_what_waited_when_it_goes_on() {
 #[test]
 fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
     for data in [Data::Own, Data::Kept, Data::Remote(200_000)] {
-        let store = StoreSpec { data, ..StoreSpec::default() };
+        let store = Store { data, ..Store::default() };
         let (mut world, client) = with_client(&line(Fault::default(), store), 1);
         world.run_until(5 * S);
         assert_eq!(done(&world, client), 200);
@@ -216,7 +231,7 @@ fn a_killed_store_has_lost_its_data_unless_that_is_kept() {
 
 #[test]
 fn a_suspended_machine_takes_nothing_and_goes_on_later() {
-    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), Store::default()), 1);
     let server = world.machine("server").unwrap();
     world.run_until(2 * S + 5 * MS);
     world.suspend(server);
@@ -232,7 +247,7 @@ fn a_suspended_machine_takes_nothing_and_goes_on_later() {
 
 #[test]
 fn a_halted_machine_finds_what_waited_at_the_time_at_which_it_stopped() {
-    let (mut world, client) = with_client(&line(Fault::default(), StoreSpec::default()), 1);
+    let (mut world, client) = with_client(&line(Fault::default(), Store::default()), 1);
     let server = world.machine("server").unwrap();
     world.run_until(2 * S + 5 * MS);
     // Of the second link, from the server on.
@@ -254,17 +269,10 @@ fn a_halted_machine_finds_what_waited_at_the_time_at_which_it_stopped() {
 
 #[test]
 fn routes_go_around_a_cut_link_after_a_while() {
-    let machines = vec![
-        MachineSpec::host("client", vec![]),
-        MachineSpec::switch("switch1", vec![]),
-        MachineSpec::switch("switch2", vec![]),
-        MachineSpec::host("server", vec![Role::Store(StoreSpec::default())]),
-        MachineSpec::switch("switch3", vec![]),
-    ];
-    let links = [[0, 1], [1, 2], [2, 3], [1, 4], [4, 2]];
-    let links = links.map(|[a, b]| LinkSpec::between(a, b)).to_vec();
-    let spec = Spec::new(machines, links, 8, true, &[]).unwrap();
-    let (mut world, client) = with_client(&spec, 1);
+    let around = shapes::line(&["switch1", "switch3", "switch2"]);
+    let links = [shapes::line(&["client", "switch1", "switch2", "server"]), around].concat();
+    let plan = plan(&["switch1", "switch2", "switch3"], Store::default(), links);
+    let (mut world, client) = with_client(&plan, 1);
     world.set_link(1, false);
     world.run_until(200 * MS);
     assert!(world.link_counts(1)[0].cut > 0);
@@ -276,10 +284,9 @@ fn routes_go_around_a_cut_link_after_a_while() {
 
 #[test]
 fn what_does_not_start_with_the_world_is_started_later() {
-    let mut spec = line(Fault::default(), StoreSpec::default());
-    spec.machines[2].seats =
-        vec![Seat { role: Role::Store(StoreSpec::default()), autostart: false }];
-    let mut world = World::new(&spec, 1).unwrap();
+    let mut plan = line(Fault::default(), Store::default());
+    plan.sites[2].roles[0].autostart = false;
+    let mut world = World::new(&plan, &[], 1).unwrap();
     let store = world.process("server/store").unwrap();
     assert_eq!(world.state(store), State::Dead);
     world.start(store).unwrap();
@@ -288,7 +295,7 @@ fn what_does_not_start_with_the_world_is_started_later() {
 
 #[test]
 fn a_machine_that_was_switched_off_begins_anew() {
-    let store = StoreSpec { data: Data::Kept, ..StoreSpec::default() };
+    let store = Store { data: Data::Kept, ..Store::default() };
     let (mut world, client) = with_client(&line(Fault::default(), store), 1);
     world.run_until(2 * S + 5 * MS);
     let before = done(&world, client);
@@ -333,35 +340,19 @@ impl Process for Burst {
 /// How long a hundred frames take over two switches, in microseconds from the first switch on,
 /// where a core takes a frame in one.
 fn burst_us(is_shared: bool, cores: u32) -> u64 {
-    let switch = |name| {
-        let mut switch = MachineSpec::switch(name, vec![]);
-        switch.forwards = Some(ForwardSpec {
-            packet_ns: 1000.0,
-            cores: Some(cores),
-            is_shared,
-            ..ForwardSpec::default()
-        });
-        switch
-    };
-    let store = Role::Store(StoreSpec::default());
-    let machines = vec![
-        MachineSpec::host("client", vec![]),
-        switch("switch1"),
-        switch("switch2"),
-        MachineSpec::host("server", vec![store]),
-    ];
-    let links = (1..4).map(|at| LinkSpec::between(at - 1, at)).collect();
-    let spec = Spec::new(machines, links, 8, true, &[]).unwrap();
-    let mut world = World::new(&spec, 1).unwrap();
-    let mut to = spec.cluster.stores[0].address;
+    let links = shapes::line(&["client", "switch1", "switch2", "server"]);
+    let mut plan = plan(&["switch1", "switch2"], Store::default(), links);
+    plan.hardware =
+        Hardware { switch_rate: 1e6, cores: Some(cores), is_shared, ..Hardware::default() };
+    let mut world = World::new(&plan, &[], 1).unwrap();
+    let mut to = world.cluster().stores[0].address;
     to.set_port(9);
     let (from, server) = (0, world.machine("server").unwrap());
     let make: Maker = Box::new(move |birth| {
         let (port, left) = (birth.port, 100);
         Ok(Box::new(Burst { port, to, left }))
     });
-    let free = ServiceSpec::default();
-    let burst = world.place(MachineId(from), "client/burst".into(), free, make);
+    let burst = world.place(MachineId(from), "client/burst".into(), make);
     world.start(burst).unwrap();
     world.run_while(1000, |world| world.refused(server).no_process < 100 && world.now_ns() < S);
     (world.now_ns() - 20_000) / 1000
@@ -374,4 +365,23 @@ fn switches_of_one_machine_have_the_time_of_one() {
     assert_eq!(burst_us(false, 1), 111);
     assert_eq!(burst_us(true, 1), 200);
     assert_eq!(burst_us(true, 2), 100);
+}
+
+#[test]
+fn what_only_a_kernel_has_is_refused() {
+    let backend = Some("redis://server:6379".into());
+    let behind = line(Fault::default(), Store { backend, ..Store::default() });
+    let mut beside = line(Fault::default(), Store::default());
+    beside.sites[2].roles.push(Role::Memcached("file".into()).into());
+    let mut fast = line(Fault::default(), Store::default());
+    let options = vec!["--fast".into()];
+    fast.sites[1].roles.push(Role::Control(Control { options, ..Control::default() }).into());
+    for (plan, expected) in [
+        (behind, "server: a simulated store has no other server behind it"),
+        (beside, "server: memcached runs in the kernel's world only"),
+        (fast, "switch: control: a simulated one has no command line (--fast)"),
+    ] {
+        let refused = World::new(&plan, &[], 1).err().unwrap();
+        assert_eq!(format!("{refused:#}"), expected);
+    }
 }

@@ -19,8 +19,10 @@ use lab::{
     namespace,
     process::command_in,
     rack::{Lab, unique_name},
-    roles::{ETCD_PORT, Etcd, Role},
     testing::{Kind, needs_root, until},
+};
+use plan::{
+    roles::{ETCD_PORT, Etcd, Role},
     topology::Topology,
 };
 
@@ -97,7 +99,7 @@ fn topology(needs: Needs, kind: Kind) -> Topology {
     let mut topology = Topology::parse(&text).expect("a valid topology");
     if needs.in_etcd {
         let etcd = Etcd { syncs: true, ..Etcd::alone("{address:hub}".into()) };
-        let etcd = Role::Etcd(etcd).process();
+        let etcd = Role::Etcd(etcd).process("hub");
         let mut nodes = topology.switches.iter_mut();
         let hub = nodes.find(|node| node.name == "hub").expect("the hub");
         hub.processes.insert(0, etcd);

@@ -8,10 +8,12 @@ use std::{
 use api::types::{Policy, TenantSpec};
 use chain::{NETCHAIN, NETCRAQ};
 use decide::Registration;
-use sim::{
-    AgentHost, AgentSpec, ControlHost, ControlSpec, LinkSpec, MachineSpec, Process, ProcessId,
-    Role, Seat, ServiceSpec, Shape, Spec, StoreSpec, World,
+use plan::{
+    Plan, Site,
+    roles::{Control, Role, Store, Switch, control_url},
+    shapes,
 };
+use sim::{AgentHost, ControlHost, Process, ProcessId, World};
 use wire::{Secret, Status};
 
 use super::{
@@ -26,34 +28,30 @@ pub struct Rig {
     pub client: ProcessId,
 }
 
+const HOSTS: [&str; 3] = ["control", "client1", "server1"];
+
 /// Switches `switch1` and on by links 0 and on, and hosts, at a router of no discipline.
-pub fn star(switches: u16) -> Shape {
-    let mut shape = Shape::default();
-    let names = (1..=switches).map(|n| format!("switch{n}"));
-    shape.machines.push(MachineSpec::switch("router", vec![]));
-    shape.machines.extend(names.map(|name| MachineSpec::switch(name, vec![])));
-    let hosts = ["control", "client1", "server1"];
-    shape.machines.extend(hosts.map(|name| MachineSpec::host(name, vec![])));
-    let links = (1..shape.machines.len()).map(|at| LinkSpec::between(at, 0));
-    shape.links = links.collect();
-    shape
+pub fn star(switches: u16) -> Plan {
+    let switches: Vec<String> = (1..=switches).map(|n| format!("switch{n}")).collect();
+    let mut plan = Plan { sites: vec![Site::switch("router", vec![])], ..Plan::default() };
+    plan.sites.extend(switches.iter().map(|name| Site::switch(name, vec![])));
+    plan.links = shapes::star("router", switches);
+    plan.add_hosts("router", HOSTS.map(String::from));
+    plan
 }
 
 /// Switches in a line, each known by the address that it has towards its own host: that by which it
 /// asks others is another one.
-pub fn line(switches: u16) -> Shape {
-    let mut shape = Shape::default();
-    let names = (1..=switches).map(|n| format!("switch{n}"));
-    let machines = names.map(|name| MachineSpec::switch(name, vec![]));
-    shape.machines.extend(machines);
-    let hosts = ["control", "client1", "server1"];
-    let hosts = hosts.map(|name| MachineSpec::host(name, vec![]));
-    shape.machines.extend(hosts);
-    let count = usize::from(switches);
-    let own = (0..count).map(|at| LinkSpec::between(count + at % 3, at));
-    let along = (1..count).map(|at| LinkSpec::between(at - 1, at));
-    shape.links = own.chain(along).collect();
-    shape
+pub fn line(switches: u16) -> Plan {
+    let switches: Vec<String> = (1..=switches).map(|n| format!("switch{n}")).collect();
+    let own = switches.iter().zip(HOSTS.iter().cycle());
+    let own = own.flat_map(|(switch, host)| shapes::star(switch, [*host]));
+    let hosts = HOSTS.map(|name| Site::host(name, vec![]));
+    Plan {
+        links: own.chain(shapes::line(&switches)).collect(),
+        sites: switches.iter().map(|name| Site::switch(name, vec![])).chain(hosts).collect(),
+        ..Plan::default()
+    }
 }
 
 impl Rig {
@@ -69,30 +67,22 @@ impl Rig {
     /// So many switches in a network of this shape.
     pub fn shaped(
         discipline: &str,
-        (mut shape, switches): (Shape, u16),
+        (mut plan, switches): (Plan, u16),
         options: &[(&str, u32)],
         seed: u64,
     ) -> Rig {
-        let at = shape.machine("control").unwrap();
-        let mut ids = 1..;
-        for machine in &mut shape.machines {
-            let role = match &*machine.name {
-                "control" => Role::Control(ControlSpec::default()),
-                name if name.starts_with("switch") => Role::Agent(AgentSpec {
-                    id: ids.next().unwrap(),
-                    pages: 16,
-                    control: vec![at],
-                    probes: false,
-                }),
-                name if name.starts_with("server") => {
-                    Role::Store(StoreSpec { control: vec![at], ..StoreSpec::default() })
-                }
-                _ => continue,
-            };
-            machine.seats.push(Seat::new(role));
-        }
-        let spec = Spec::new(shape.machines, shape.links, 8, false, &DISCIPLINES).unwrap();
-        let mut world = World::new(&spec, seed).unwrap();
+        let url = || control_url("control");
+        plan.seat(|name| match name {
+            "control" => Some(Role::Control(Control::of(name))),
+            "server1" => Some(Role::Store(Store { control: Some(url()), ..Store::of(name) })),
+            _ => {
+                let id = name.strip_prefix("switch")?.parse().unwrap();
+                let (pages, no_probes) = (Some(16), true);
+                Some(Role::Switch(Switch { pages, no_probes, ..Switch::of(id, name, url()) }))
+            }
+        });
+        let plan = Plan { partitions: 8, lease_ms: 2000, lease_max_ms: 2000, ..plan };
+        let mut world = World::new(&plan, &DISCIPLINES, seed).unwrap();
         world.run_until(S);
         let control = world.process("control/control").unwrap();
         let tenant = TenantSpec {
@@ -130,7 +120,7 @@ impl Rig {
             });
             Ok(asker)
         });
-        let client = world.place(at, "client1/ask".into(), ServiceSpec::default(), maker);
+        let client = world.place(at, "client1/ask".into(), maker);
         world.start(client).unwrap();
         world.run_until(5 * S);
         Rig { world, client }

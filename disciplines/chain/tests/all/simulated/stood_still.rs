@@ -2,7 +2,6 @@
 //! none any more when it goes on: what it still answers to somebody who does not know that either.
 
 use dataplane::native::choose;
-use sim::ServiceSpec;
 use wire::Status;
 
 use crate::mutants;
@@ -79,8 +78,7 @@ fn second_client(rig: &mut Rig) -> sim::ProcessId {
         }) as _)
     });
     let at = rig.world.machine("client1").unwrap();
-    let free = ServiceSpec::default();
-    let reader = rig.world.place(at, "client1/old".into(), free, make);
+    let reader = rig.world.place(at, "client1/old".into(), make);
     rig.world.start(reader).unwrap();
     reader
 }

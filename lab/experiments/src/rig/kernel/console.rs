@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, bail};
-use lab::{process::command_in, rack::Lab, roles};
+use lab::{process::command_in, rack::Lab};
+use plan::roles;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -24,15 +24,16 @@ use lab::{
     link::SILENCERS,
     namespace,
     rack::{Lab, tail, unique_name},
-    roles::Role,
+};
+use plan::{
+    SeatedRole,
+    roles::{Data, Role},
     topology::Topology,
 };
 use serde_json::Value;
 use wire::Tenant;
 
-use super::{
-    Machines, PageRow, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of,
-};
+use super::{Machines, PageRow, Policy, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
 
 /// Namespaces and processes.
 pub struct Kernel {
@@ -111,7 +112,11 @@ impl Machines for Kernel {
             let said = self.said(node, "agent").len();
             self.said_from.insert(node.into(), said);
         }
-        self.lab.start(node, &seated.process(), false)?;
+        if let Role::Store(store) = &seated.role {
+            let is_own = store.data == Data::Own && store.lease_ms.is_none();
+            ensure!(is_own, "{node}: a store that is a process has data and leases of its own");
+        }
+        self.lab.start(node, &seated.process(node), false)?;
         match seated.role.port() {
             Some(port) => self.wait_for_port(node, seated.role.name(), port),
             None => Ok(()),

@@ -2,7 +2,6 @@
 
 mod clients;
 mod load;
-mod spec;
 mod steering;
 
 pub(super) use clients::Group;
@@ -19,10 +18,10 @@ use control::{
 };
 use dataplane::{PageItems, Table};
 use emulated::RateChange;
-use lab::{
-    interrupt,
+use lab::interrupt;
+use plan::{
+    Plan, SeatedRole,
     roles::{Role, Store},
-    topology::Topology,
 };
 use rand::RngExt;
 use seed::{SeededRng, rng};
@@ -31,10 +30,7 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use super::{
-    Machines, PageRow, Plan, Policy, SeatedRole, StoreStatus, SwitchPage, TenantSpec,
-    tenants::entry_of,
-};
+use super::{Machines, PageRow, Policy, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
 use crate::Run;
 
 /// Longest stretch of the world's time without a look at whether somebody interrupts, in
@@ -56,9 +52,8 @@ impl Sim {
     ///
     /// # Errors
     /// The plan has what only a kernel has.
-    pub fn build(plan: &Plan, topology: &Topology, run: &Run<'_>) -> anyhow::Result<Sim> {
-        let spec = spec::of(plan, topology, run.options.disciplines)?;
-        let mut world = World::new(&spec, run.options.seed)?;
+    pub fn build(plan: &Plan, run: &Run<'_>) -> anyhow::Result<Sim> {
+        let mut world = World::at_rest(plan, run.options.disciplines, run.options.seed)?;
         let clock = run.progress.clock();
         world.on_progress(move |progress| clock.show(Duration::from_nanos(progress.now_ns)));
         let mut states = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::{cell::RefCell, marker::PhantomData, rc::Rc};
 
 use anyhow::Context;
 use lab::{interrupt, steered::Seat};
-use sim::{Io, MachineId, Maker, Process, ProcessId, ServiceSpec, World};
+use sim::{Io, MachineId, Maker, Process, ProcessId, World};
 
 use crate::rig::Driver;
 
@@ -28,7 +28,7 @@ pub(super) fn start(world: &RefCell<World>, seat: &Seat, make: Maker) -> anyhow:
     let mut world = world.borrow_mut();
     let machine = machine(&world, seat.host)?;
     let name = format!("{}/{}", seat.host, seat.name);
-    let process = world.place(machine, name, ServiceSpec::default(), make);
+    let process = world.place(machine, name, make);
     world.start(process)?;
     Ok(process)
 }

@@ -17,8 +17,8 @@ use lab::{
     namespace,
     process::command_in,
     rack::{Lab, unique_name},
-    topology::Topology,
 };
+use plan::topology::Topology;
 use serde_json::Value;
 
 pub use lab::testing::{Kind, PATIENCE, needs_root, until};

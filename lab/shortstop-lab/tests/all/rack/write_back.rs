@@ -15,8 +15,8 @@ use client::Options;
 use lab::{
     namespace::within,
     rack::{Lab, unique_name},
-    topology::Topology,
 };
+use plan::topology::Topology;
 use serde_json::Value;
 
 use super::support::{Kind, PATIENCE, Rack, needs_root, until, use_client};
