@@ -86,3 +86,47 @@ impl Plan {
         first.map_or(0, |port| self.sites[ports.across(*port).machine as usize].switch_id())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{roles::Switch, shapes, topology::Link};
+
+    #[test]
+    fn stores_are_where_their_machines_are() {
+        let mut plan = shapes::racks(2, 0, 1);
+        plan.seat(|name| match name {
+            "leaf2" => Some(Role::Switch(Switch::of(3, name, String::new()))),
+            "server1-1" => Some(Role::Store(Store::of(name))),
+            "server2-1" => {
+                let listen = format!("[{{address6:{name}}}]:{PORT}");
+                Some(Role::Store(Store { listen, ..Store::of(name) }))
+            }
+            _ => None,
+        });
+        let plan = Plan { partitions: 3, tells_racks: true, ..plan };
+        let stores = plan.cluster().unwrap().stores.into_iter();
+        let stores = stores.map(|s| (s.address.to_string(), s.first, s.last, s.rack));
+        let first = ("10.0.3.1:7117".to_owned(), 0, 0, 0);
+        let second = ("[fd00:0:0:5::1]:7117".to_owned(), 1, 2, 3);
+        assert_eq!(stores.collect::<Vec<_>>(), [first, second]);
+    }
+
+    #[test]
+    fn links_that_no_world_can_have_are_refused() {
+        let ends = |a: &str, b: &str| Link::between([a.into(), b.into()]);
+        let addresses = Some([[10, 1, 1, 1], [10, 1, 1, 2]].map(Into::into));
+        for (link, expected) in [
+            (ends("control", "moon"), "moon: a link's end that is no machine"),
+            (ends("spine", "spine"), "link 2: both ends are spine"),
+            (
+                Link { addresses, ..ends("spine", "control") },
+                "link 2: in a plan its number says its addresses",
+            ),
+        ] {
+            let mut plan = shapes::racks(0, 0, 0);
+            plan.links.push(link);
+            assert_eq!(plan.cluster().unwrap_err().to_string(), expected);
+        }
+    }
+}
