@@ -214,7 +214,9 @@ impl Plan {
 
     /// Every role with its machine, in order of starting.
     pub fn seats(&self) -> impl Iterator<Item = (&str, &SeatedRole)> {
-        self.sites.iter().flat_map(|site| site.roles.iter().map(|seated| (&*site.name, seated)))
+        self.sites
+            .iter()
+            .flat_map(|site| site.roles.iter().map(move |seated| (&*site.name, seated)))
     }
 
     /// The machines that have a role of this name.

@@ -39,7 +39,7 @@ pub fn row(clients: usize, switches: usize, servers: usize) -> Plan {
         links: line(&names),
         ..Plan::default()
     };
-    let [first, last] = [names.first(), names.last()].map(|name| name.map_or("", |name| name));
+    let [first, last] = [names.first(), names.last()].map(|name| name.map_or("", String::as_str));
     plan.add_hosts(first, ["control".to_owned()].into_iter().chain(numbered("client", clients)));
     plan.add_hosts(last, numbered("server", servers));
     plan
