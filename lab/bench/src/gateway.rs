@@ -33,15 +33,9 @@ pub struct Gateway {
 }
 
 fn process(name: &str, command: &[&str], ready: Option<&str>) -> ProcessSpec {
-    ProcessSpec {
-        name: name.into(),
-        command: command.iter().map(|word| word.to_string()).collect(),
-        cpu: Some(1),
-        nice: 0,
-        ready: ready.map(String::from),
-        settled: None,
-        autostart: false,
-    }
+    let command = command.iter().map(|word| word.to_string()).collect();
+    let ready = ready.map(String::from);
+    ProcessSpec { cpu: Some(1), ready, ..ProcessSpec::new(name, command) }
 }
 
 impl Gateway {

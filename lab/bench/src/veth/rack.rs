@@ -63,15 +63,8 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
-    ProcessSpec {
-        name: name.into(),
-        command: words(command),
-        cpu: Some(SERVER_CPU),
-        nice: 0,
-        ready: Some(ready.into()),
-        settled: None,
-        autostart: true,
-    }
+    let (cpu, ready) = (Some(SERVER_CPU), Some(ready.into()));
+    ProcessSpec { cpu, ready, ..ProcessSpec::new(name, words(command)) }
 }
 
 /// A client with five ways: through the switch to a store, through a router of the same kind
@@ -91,12 +84,7 @@ pub fn topology() -> Topology {
          --status-socket {{dir}}/store.sock",
         wire::PORT
     );
-    let link = |a: &str, b: &str| Link {
-        ends: [a.into(), b.into()],
-        addresses: None,
-        fault: None,
-        mtu: 1500,
-    };
+    let link = |a: &str, b: &str| Link::between([a.into(), b.into()]);
     Topology {
         hosts: vec![
             node(CLIENT, vec![]),

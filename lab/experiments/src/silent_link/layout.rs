@@ -4,6 +4,7 @@
 use plan::{
     Plan, Site,
     roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    shapes,
     topology::{Fault, Interface, Link},
 };
 
@@ -21,32 +22,29 @@ pub(super) const SILENT_ENDS: [u16; 2] = [1, 3];
 
 /// Nobody's way to the controller leads through a spine: an agent whose only one is silent cannot
 /// be told of another.
-const LINKS: [(&str, &str); 11] = [
-    ("leaf1", "spine1"),
-    ("leaf2", "spine1"),
-    ("leaf1", "spine2"),
-    ("leaf2", "spine2"),
-    (SERVER, "leaf2"),
-    ("client1", "leaf1"),
-    ("client2", "leaf2"),
-    (CONTROL, "leaf1"),
-    (CONTROL, "leaf2"),
-    (CONTROL, "spine1"),
-    (CONTROL, "spine2"),
-];
+fn links() -> impl Iterator<Item = Link> {
+    let [leaf1, leaf2, spine1, spine2] = SWITCHES;
+    let links = [
+        shapes::star(spine1, [leaf1, leaf2]),
+        shapes::star(spine2, [leaf1, leaf2]),
+        shapes::star(leaf2, [SERVER]),
+        shapes::star(leaf1, [CLIENT_HOSTS[0]]),
+        shapes::star(leaf2, [CLIENT_HOSTS[1]]),
+    ];
+    let control = SWITCHES.into_iter().flat_map(|switch| shapes::star(switch, [CONTROL]));
+    links.into_iter().flatten().chain(control)
+}
 
 /// The plan, with all of its roles; switches probe their neighbours or do not.
 pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
     let hosts = [CONTROL, SERVER, CLIENT_HOSTS[0], CLIENT_HOSTS[1]];
     let hosts = hosts.map(|name| Site::host(name, vec![]));
     let switches = SWITCHES.map(|name| Site::switch(name, vec![]));
-    let link = |(i, (a, b)): (usize, (&str, &str))| Link {
-        fault: (i == SILENT).then(|| Fault { seed, ..Fault::default() }),
-        ..Link::between([a.into(), b.into()])
-    };
+    let fault = Some(Fault { seed, ..Fault::default() });
+    let link = |(i, link)| Link { fault: fault.filter(|_| i == SILENT), ..link };
     let mut plan = Plan {
         sites: hosts.into_iter().chain(switches).collect(),
-        links: LINKS.into_iter().enumerate().map(link).collect(),
+        links: links().enumerate().map(link).collect(),
         partitions: 4,
         ..Plan::default()
     };
