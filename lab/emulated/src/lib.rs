@@ -8,8 +8,6 @@
 mod pace;
 mod populate;
 
-use std::sync::{Arc, Mutex};
-
 use store::backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket, Watch};
 use wire::KeyHash;
 
@@ -19,20 +17,19 @@ pub use populate::Populate;
 /// A backend at the pace of a server.
 pub struct EmulatedBackend {
     data: Box<dyn Backend>,
-    pace: Arc<Mutex<Pace>>,
+    pace: Pace,
 }
 
 impl EmulatedBackend {
-    /// This data, at this pace, which whoever has a share of it may change later.
-    pub fn new(data: Box<dyn Backend>, pace: Arc<Mutex<Pace>>) -> EmulatedBackend {
+    /// This data, at this pace.
+    pub fn new(data: Box<dyn Backend>, pace: Pace) -> EmulatedBackend {
         EmulatedBackend { data, pace }
     }
 }
 
 impl Backend for EmulatedBackend {
     fn admit(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
-        let mut pace = self.pace.lock().expect("nobody panics with it");
-        pace.admit(partition, now_ns)
+        self.pace.admit(partition, now_ns)
     }
 
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {

@@ -1,9 +1,6 @@
 //! A store as a process: the engine, a backend, and the way to the controllers.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::ensure;
 use api::proto::{
@@ -74,8 +71,6 @@ struct StoreRemains(KeptData, KeptJournal);
 /// A store that runs.
 pub struct StoreHost {
     engine: Engine,
-    /// That of the server which it stands for.
-    pace: Arc<Mutex<Pace>>,
     outbox: Outbox,
     config: Arc<store::Config>,
     /// The machine's CLOCK_BOOTTIME at the start; the engine's begins at 0, as a process's does.
@@ -137,8 +132,11 @@ impl StoreHost {
             requests_per_s,
             queue: store.queue_limit.unwrap_or(Rate::QUEUE),
         });
-        let pace = Arc::new(Mutex::new(Pace::new(rate)));
-        let backend = Box::new(EmulatedBackend::new(backend, pace.clone()));
+        let mut pace = Pace::new(rate);
+        if let Some((after_s, requests_per_s)) = store.rate_later {
+            pace.change_later(RateChange { after_s, requests_per_s });
+        }
+        let backend = Box::new(EmulatedBackend::new(backend, pace));
         let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
         let mut outbox = Outbox::default();
         if let Some(journal) = &journal {
@@ -146,7 +144,6 @@ impl StoreHost {
         }
         StoreHost {
             engine,
-            pace,
             outbox,
             config: config.clone(),
             started_ns,
@@ -170,12 +167,6 @@ impl StoreHost {
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
         let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
-    }
-
-    /// So long after the next request it has another speed, in this life.
-    pub fn change_pace(&mut self, later: RateChange) {
-        let mut pace = self.pace.lock().expect("nobody panics with it");
-        pace.change_later(later);
     }
 
     /// What it has counted in this life.

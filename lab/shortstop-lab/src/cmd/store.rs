@@ -1,10 +1,7 @@
 //! `shortstop-lab store`: `shortstop store` with the data and the pace of the crate `emulated`.
 //! Labs start it in place of servers that one machine has no room for.
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, Mutex},
-};
+use std::process::ExitCode;
 
 use anyhow::ensure;
 use emulated::{EmulatedBackend, Pace, Populate, Rate, RateChange};
@@ -58,6 +55,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             );
             populate.fill(&mut *data, &config.cluster, config.identity, version)?;
         }
-        Ok(Box::new(EmulatedBackend::new(data, Arc::new(Mutex::new(pace)))))
+        Ok(Box::new(EmulatedBackend::new(data, pace)))
     })
 }

@@ -4,7 +4,6 @@ pub mod servers;
 
 use std::{
     net::{SocketAddr, UdpSocket},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -48,8 +47,7 @@ impl StoreThread {
                         let (cluster, identity) = (&config.cluster, config.identity);
                         populate.fill(&mut *data, cluster, identity, version)?;
                     }
-                    let pace = Arc::new(Mutex::new(Pace::new(rate)));
-                    Ok(Box::new(EmulatedBackend::new(data, pace)))
+                    Ok(Box::new(EmulatedBackend::new(data, Pace::new(rate))))
                 });
                 let server = server.await?;
                 tell_address.send((server.local_address()?, server.handle()))?;

@@ -17,12 +17,8 @@ use control::{
     core::{Core, RequestOrigin},
 };
 use dataplane::{PageItems, Table};
-use emulated::RateChange;
 use lab::interrupt;
-use plan::{
-    Plan, SeatedRole,
-    roles::{Role, Store},
-};
+use plan::{Plan, SeatedRole, roles::Role};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Serialize, de::DeserializeOwned};
@@ -153,14 +149,8 @@ impl Machines for Sim {
     fn start(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()> {
         let process = self.process(node, seated.role.name())?;
         let mut world = self.world.borrow_mut();
-        world.start(process)?;
-        // Of what may be otherwise than planned, a simulated role knows this.
-        if let Role::Store(Store { rate_later: Some(later), .. }) = &seated.role {
-            world.with(process, |store: &mut StoreHost, _| {
-                store.change_pace(RateChange { after_s: later.0, requests_per_s: later.1 })
-            });
-        }
-        Ok(())
+        world.reseat(process, &seated.role)?;
+        world.start(process)
     }
 
     fn has_loaded(&self, _switch: &str) -> bool {
