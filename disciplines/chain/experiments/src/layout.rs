@@ -150,11 +150,10 @@ impl Layout {
         let router = (!self.in_a_line).then(|| Site::switch(ROUTER, vec![]));
         let switches = order.iter().map(|id| agent(*id)).chain(router);
         let hosts = hosts.iter().map(|host| Site::host(host, self.role_of(host)));
-        let usual = Hardware::default();
         Plan {
             sites: hosts.chain(switches).collect(),
             links,
-            hardware: Hardware { is_shared: self.cores == Cores::Shared, ..usual },
+            hardware: Hardware { is_shared: self.cores == Cores::Shared, ..Hardware::default() },
             ..Plan::default()
         }
     }

@@ -5,9 +5,9 @@ mod clients;
 mod console;
 mod load;
 
+pub(super) use self::load::LoadDriver;
 pub(super) use clients::Group;
 pub use console::Console;
-pub(super) use load::LoadDriver;
 
 use std::{
     collections::BTreeMap,
