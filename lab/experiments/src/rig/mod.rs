@@ -92,10 +92,7 @@ impl Rig {
         }
         let topology = plan.topology()?;
         let machines: Box<dyn Machines> = match run.options.world {
-            World::Kernel => {
-                let controllers = plan.nodes_of("control");
-                Box::new(Kernel::build(topology.clone(), name, controllers)?)
-            }
+            World::Kernel => Box::new(Kernel::build(&plan, topology.clone(), name)?),
             World::Sim => Box::new(Sim::build(&plan, run)?),
         };
         let faults = plan.links.iter().filter_map(|link| link.fault.as_ref());

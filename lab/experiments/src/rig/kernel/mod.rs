@@ -26,7 +26,7 @@ use lab::{
     rack::{Lab, tail, unique_name},
 };
 use plan::{
-    SeatedRole,
+    Clocks, Plan, SeatedRole,
     roles::{Data, Role},
     topology::Topology,
 };
@@ -48,19 +48,21 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Makes the namespaces and links of a topology, under this name or a unique one.
+    /// Makes the namespaces and links of a plan, of which this is the topology, under this name or
+    /// a unique one.
     ///
     /// # Errors
-    /// As [`Lab::create`].
+    /// The plan has what is simulated only, or as [`Lab::create`].
     pub(super) fn build(
+        plan: &Plan,
         topology: Topology,
         name: Option<String>,
-        controllers: Vec<String>,
     ) -> anyhow::Result<Kernel> {
+        check(plan)?;
         let name = name.unwrap_or_else(unique_name);
         Ok(Kernel {
             lab: Lab::create(&name, topology, false)?,
-            controllers,
+            controllers: plan.nodes_of("control"),
             silent: BTreeMap::new(),
             said_from: BTreeMap::new(),
             begun: Instant::now(),
@@ -92,6 +94,27 @@ impl Kernel {
     }
 }
 
+/// Refuses what only the simulator has.
+///
+/// # Errors
+/// The plan has some of it.
+fn check(plan: &Plan) -> anyhow::Result<()> {
+    for site in &plan.sites {
+        let name = &site.name;
+        ensure!(site.clocks == Clocks::default(), "{name}: namespaces have this machine's clocks");
+    }
+    for (name, seated) in plan.seats() {
+        if let Role::Store(store) = &seated.role {
+            let is_usual = store.data == Data::Own && store.lease_ms.is_none();
+            ensure!(
+                is_usual,
+                "{name}: a store's own leases, and data that outlives it without a backend, are simulated only"
+            );
+        }
+    }
+    Ok(())
+}
+
 impl Machines for Kernel {
     fn now(&self) -> Duration {
         self.begun.elapsed()
@@ -111,10 +134,6 @@ impl Machines for Kernel {
         if let Role::Switch(_) = seated.role {
             let said = self.said(node, "agent").len();
             self.said_from.insert(node.into(), said);
-        }
-        if let Role::Store(store) = &seated.role {
-            let is_own = store.data == Data::Own && store.lease_ms.is_none();
-            ensure!(is_own, "{node}: a store that is a process has data and leases of its own");
         }
         self.lab.start(node, &seated.process(node), false)?;
         match seated.role.port() {
