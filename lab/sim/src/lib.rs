@@ -3,8 +3,8 @@
 //!
 //! A [`plan::Plan`] and a seed go in; a [`World`] is run, and things are done to it. Only what is
 //! outside the parts is made up: time ([`clock`]), links ([`link`]), kernels and their routes
-//! ([`packet`], [`network`]), TCP (`streams`), and how long things take ([`service`]). The same plan,
-//! seed and deeds give the same world, bit by bit ([`World::trace_hash`]).
+//! ([`packet`], [`network`]), TCP (`streams`), and how long things take ([`service`]). The same
+//! plan, seed and deeds give the same world, bit by bit ([`World::trace_hash`]).
 //!
 //! One world runs on one thread; many can run in as many threads. Experiments call this crate.
 //!

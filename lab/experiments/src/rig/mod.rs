@@ -1,6 +1,7 @@
-//! The rig: what every experiment runs on. A [`Plan`] of a rack goes in; a [`Rig`] gives load, clients, what
-//! the controller says, and ways to break things. Experiments know nothing of how it is made: of
-//! namespaces and processes (`kernel`), or simulated. Its time is the only one that they go by.
+//! The rig: what every experiment runs on. A [`Plan`] of a rack goes in; a [`Rig`] gives load,
+//! clients, what the controller says, and ways to break things. Experiments know nothing of how it
+//! is made: of namespaces and processes (`kernel`), or simulated. Its time is the only one that
+//! they go by.
 
 mod clients;
 mod kernel;
