@@ -57,7 +57,7 @@ pub struct HuntResult {
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 17] = [
     "lost",
     "duplicated",
     "reordered",
@@ -67,6 +67,8 @@ pub const KINDS: [&str; 15] = [
     "rebooted",
     "leases_rewritten",
     "data_restarted",
+    "disks_failed",
+    "files_put_back",
     "secrets_rotated",
     "cut",
     "addresses_moved",

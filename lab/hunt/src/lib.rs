@@ -10,6 +10,7 @@
 mod clients;
 mod connection;
 mod copies;
+mod disks;
 mod hunt;
 mod layout;
 mod lost;

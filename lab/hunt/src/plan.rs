@@ -158,6 +158,24 @@ pub enum Deed {
         /// For how long.
         for_ms: u64,
     },
+    /// The disk of a process fails: what it says is not there may be there all the same.
+    FailDisk {
+        /// When.
+        at_ms: u64,
+        /// Its name.
+        process: String,
+        /// For how long.
+        for_ms: u64,
+    },
+    /// A process's files are copied; later it is killed, and begins again with the copy.
+    PutBack {
+        /// When they are copied.
+        at_ms: u64,
+        /// Its name.
+        process: String,
+        /// How old the copy is when it is put back.
+        for_ms: u64,
+    },
     /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the
     /// new one.
     Rotate {
@@ -217,6 +235,8 @@ impl Deed {
             | Deed::Reboot { at_ms, .. }
             | Deed::Relend { at_ms, .. }
             | Deed::Data { at_ms, .. }
+            | Deed::FailDisk { at_ms, .. }
+            | Deed::PutBack { at_ms, .. }
             | Deed::Rotate { at_ms, .. }
             | Deed::Cut { at_ms, .. }
             | Deed::Move { at_ms, .. }
@@ -234,8 +254,10 @@ impl Deed {
             | Deed::Halt { for_ms, .. }
             | Deed::Reboot { for_ms, .. }
             | Deed::Relend { for_ms, .. }
+            | Deed::PutBack { for_ms, .. }
             | Deed::Cut { for_ms, .. } => Some(*for_ms),
             Deed::Data { .. }
+            | Deed::FailDisk { .. }
             | Deed::Rotate { .. }
             | Deed::Move { .. }
             | Deed::WriteBack { .. }
@@ -253,6 +275,8 @@ impl Deed {
             Deed::Reboot { .. } => "rebooted",
             Deed::Relend { .. } => "leases_rewritten",
             Deed::Data { .. } => "data_restarted",
+            Deed::FailDisk { .. } => "disks_failed",
+            Deed::PutBack { .. } => "files_put_back",
             Deed::Rotate { .. } => "secrets_rotated",
             Deed::Cut { .. } => "cut",
             Deed::Move { .. } => "moved",
@@ -423,6 +447,7 @@ impl Plan {
         if plan.has_copies_held(disciplines) {
             plan.draw_copies_deeds();
         }
+        plan.draw_disks();
         if writes_back {
             plan.draw_write_back_deeds();
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use api::types::{Policy, TenantChange, TenantSpec};
 use history::{ClientRecord, ClientsConfig, Lives, Operation, Verdict, check_within};
 use serde::{Deserialize, Serialize};
-use sim::{AgentHost, ControlHost, MachineId, Progress, State, StoreHost, World};
+use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, State, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
@@ -103,6 +103,8 @@ struct PlanRun<'a> {
     on_probation: u64,
     /// When the clients began, by the world's clock.
     begun_ns: u64,
+    /// Copies of processes' files, until they are put back, by the processes' names.
+    backups: BTreeMap<String, Remains>,
 }
 
 /// Runs a plan from its beginning to its end.
@@ -133,6 +135,7 @@ pub(crate) fn run_with(
         replicas: BTreeMap::new(),
         on_probation: 0,
         begun_ns: 0,
+        backups: BTreeMap::new(),
     };
     let faults = running.world.plan().links.iter().filter_map(|link| link.fault.as_ref());
     faults.for_each(|fault| running.never.expect(fault));
@@ -321,7 +324,9 @@ impl PlanRun<'_> {
             }
             // To a store that stood still it was the switches that were silent; and one that holds
             // copies of others' keys is silent itself.
-            Deed::Stop { process, .. } | Deed::Kill { process, .. }
+            Deed::Stop { process, .. }
+            | Deed::Kill { process, .. }
+            | Deed::PutBack { process, .. }
                 if process.ends_with("/store") =>
             {
                 self.never.expect_absence();
@@ -358,6 +363,11 @@ impl PlanRun<'_> {
                 self.world.with(process, |store: &mut StoreHost, io| {
                     store.restart_data(for_ns, io);
                 });
+            }
+            Deed::FailDisk { process, for_ms, .. } => self.fail_disk(process, for_ms * MS)?,
+            Deed::PutBack { process, .. } => {
+                let backup = self.world.backup(self.process(process)?);
+                self.backups.insert(process.clone(), backup);
             }
             Deed::Rotate { tenant, .. } => {
                 let is_granted = self.rotate(*tenant)?;
@@ -400,13 +410,34 @@ impl PlanRun<'_> {
                 self.world.resume(self.machine(machine)?);
             }
             Deed::Cut { link, .. } => self.world.set_link(*link, true),
+            Deed::PutBack { process, .. } => self.put_back(process)?,
             Deed::Data { .. }
+            | Deed::FailDisk { .. }
             | Deed::Rotate { .. }
             | Deed::Move { .. }
             | Deed::WriteBack { .. }
             | Deed::SetWall { .. } => {}
         }
         Ok(())
+    }
+
+    fn fail_disk(&mut self, name: &str, for_ns: u64) -> anyhow::Result<()> {
+        let process = self.process(name)?;
+        self.world.with(process, |store: &mut StoreHost, io| store.fail_disk(for_ns, io));
+        self.world.with(process, |control: &mut ControlHost, io| control.fail_disk(for_ns, io));
+        Ok(())
+    }
+
+    /// Kills a process and starts it with the copy of its files, once.
+    fn put_back(&mut self, name: &str) -> anyhow::Result<()> {
+        let Some(backup) = self.backups.remove(name).flatten() else {
+            return Ok(());
+        };
+        let process = self.process(name)?;
+        self.look_at_store(process)?;
+        self.world.kill(process);
+        self.world.put_back(process, Some(backup));
+        self.start(name)
     }
 
     /// Starts what was killed; another deed may have done it already.
@@ -496,7 +527,7 @@ impl PlanRun<'_> {
         let mut never = self.never.clone();
         // Unless both switches of a loan were lost, no write is.
         let lost = self.loans.get(LOST).copied().unwrap_or(0);
-        let may_lose = self.plan.may_lose_loans() && lost > 0;
+        let may_lose = self.plan.may_lose_loans() && (lost > 0 || self.plan.forgets_loans());
         if !self.plan.may_lose_loans() {
             never.add(LOST, lost);
         }

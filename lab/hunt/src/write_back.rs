@@ -6,7 +6,7 @@ use std::ops::Range;
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 
-use crate::{Deed, Plan, Shape, Tenant, plan::one_in};
+use crate::{Deed, Plan, Shape, Tenant, disks::forgets_loans, plan::one_in};
 
 /// What stores and switches count of loans; each comes about in enough seeds
 /// ([`HuntResult::loans`](crate::HuntResult::loans)).
@@ -117,17 +117,22 @@ impl Plan {
     /// Takes away deeds until no loan can lose both of its switches.
     fn spare_loans(&mut self) {
         while self.may_lose_loans() {
-            let harmful =
-                |deed: &Deed| matches!(deed, Deed::Reboot { .. }) || self.unreachable_ms(deed) > 0;
+            let harmful = |deed: &Deed| {
+                let is_gone = matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed);
+                is_gone || self.unreachable_ms(deed) > 0
+            };
             let last = self.deeds.iter().rposition(harmful);
             self.deeds.remove(last.expect("it may lose loans"));
         }
     }
 
-    /// Whether both switches of a loan may lose their tables, or one while the other cannot be
-    /// reached for longer than a store waits: then answered writes may be lost, as
-    /// `docs/coherence.md` says.
+    /// Whether a store may forget a loan, both switches of one may lose their tables, or one while
+    /// the other cannot be reached for longer than a store waits: then answered writes may be lost,
+    /// as `docs/coherence.md` says.
     pub(crate) fn may_lose_loans(&self) -> bool {
+        if self.forgets_loans() {
+            return true;
+        }
         let reboots = self.deeds.iter().filter_map(|deed| match deed {
             Deed::Reboot { machine, .. } => Some(machine),
             _ => None,
@@ -155,6 +160,13 @@ impl Plan {
         }
     }
 
+    /// Whether a store may forget a loan.
+    pub(crate) fn forgets_loans(&self) -> bool {
+        let lends = |deed: &Deed| matches!(deed, Deed::WriteBack { .. });
+        let is_lent = self.writes_back() || self.deeds.iter().any(lends);
+        is_lent && self.deeds.iter().any(forgets_loans)
+    }
+
     /// Whether a deed keeps the first switch away from the stores, and no other: the clients',
     /// where it is the owner of what is lent.
     fn is_at_edge(&self, deed: &Deed) -> bool {
@@ -178,8 +190,10 @@ impl Plan {
         });
         let bound_ms = u64::from(bounds.chain(changed).max().unwrap_or(0));
         let lease_ms = u64::from(self.longest_lease_ms());
-        let is_one =
-            |deed: &&Deed| matches!(deed, Deed::Reboot { .. }) || self.unreachable_ms(deed) > 0;
+        let is_one = |deed: &&Deed| {
+            let is_gone = matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed);
+            is_gone || self.unreachable_ms(deed) > 0
+        };
         let times = self.deeds.iter().filter(is_one).map(|deed| {
             let until_ms = deed.at_ms() + deed.lasts_ms().unwrap_or(0) + 2 * lease_ms;
             deed.at_ms().saturating_sub(bound_ms + lease_ms)..until_ms

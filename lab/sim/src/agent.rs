@@ -416,6 +416,11 @@ impl Process for AgentHost {
         vec![self.port]
     }
 
+    fn backup(&self) -> Remains {
+        let reserved = self.disk.load(Relaxed);
+        Some(Box::new(Disk(Arc::new(AtomicU64::new(reserved)))))
+    }
+
     fn remains(self: Box<Self>) -> Remains {
         Some(Box::new(Disk(self.disk)))
     }

@@ -79,6 +79,8 @@ pub struct ControlHost {
     term: u64,
     disk: Disk,
     writing: Option<BatchWrite>,
+    /// Until then its disk refuses what is written.
+    disk_fails_until_ns: u64,
     peers: BTreeMap<StreamId, Peer>,
     started_ns: u64,
     pump_ns: u64,
@@ -112,6 +114,7 @@ impl ControlHost {
             term,
             disk,
             writing: None,
+            disk_fails_until_ns: 0,
             peers: BTreeMap::new(),
             started_ns: now_ns,
             pump_ns: now_ns,
@@ -141,6 +144,11 @@ impl ControlHost {
         Duration::from_nanos(io.now_ns() - self.started_ns)
     }
 
+    /// For so long its disk refuses what is written.
+    pub fn fail_disk(&mut self, for_ns: u64, io: &Io<'_>) {
+        self.disk_fails_until_ns = io.now_ns() + for_ns;
+    }
+
     /// Whether everything that was changed is safe.
     pub fn is_written(&self) -> bool {
         self.writing.is_none() && !self.core.journal().is_pending()
@@ -151,9 +159,11 @@ impl ControlHost {
         let now_ns = io.now_ns();
         if let Some(writing) = self.writing.take_if(|writing| writing.done_ns <= now_ns) {
             let mut disk = self.disk.0.borrow_mut();
-            match disk.write(self.term, &writing.batch) {
-                Ok(()) => self.core.written(writing.position),
-                Err(_) => self.core.put_back(writing.batch),
+            let takes_it = now_ns >= self.disk_fails_until_ns;
+            if takes_it && disk.write(self.term, &writing.batch).is_ok() {
+                self.core.written(writing.position);
+            } else {
+                self.core.put_back(writing.batch);
             }
         }
         let with_items = now_ns >= self.items_ns;
@@ -272,6 +282,11 @@ impl Process for ControlHost {
 
     fn ports(&self) -> Vec<u16> {
         vec![]
+    }
+
+    fn backup(&self) -> Remains {
+        let disk = self.disk.0.borrow().clone();
+        Some(Box::new(Disk(Rc::new(RefCell::new(disk)))))
     }
 
     fn remains(self: Box<Self>) -> Remains {

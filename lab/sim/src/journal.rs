@@ -1,4 +1,4 @@
-//! A store's journal of loans, which outlives it: on a disk that takes its time.
+//! A store's journal of loans, which outlives it: on a disk that takes its time, and fails at times.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,16 +18,27 @@ enum Order {
     End(u32, KeyHash),
 }
 
+/// An order on its way to the disk.
+struct Writing {
+    /// On the clock of the store's life.
+    due_ns: u64,
+    ticket: Ticket,
+    order: Order,
+    /// Whether the disk says that it has it.
+    is_safe: bool,
+}
+
 struct Disk {
     entries: BTreeMap<(u32, KeyHash), Entry>,
-    /// What is being written, with when it will be, on the clock of the store's life; in
-    /// this order.
-    queue: VecDeque<(u64, Ticket, Order)>,
+    /// What is being written, in this order.
+    queue: VecDeque<Writing>,
     /// What a write takes, on average; 0: nothing.
     delay_ns: u64,
     rng: SeededRng,
     /// The store's clock, as it last said.
     now_ns: u64,
+    /// Until then what is written fails, on the same clock.
+    fails_until_ns: u64,
 }
 
 impl Disk {
@@ -42,15 +53,23 @@ impl Disk {
         }
     }
 
-    fn order(&mut self, order: Order, ticket: Ticket) -> Answer<bool> {
-        if self.delay_ns == 0 {
+    /// Does what an order says if the disk has it; of a failed one nobody knows.
+    fn carry_out(&mut self, order: Order, is_safe: bool) {
+        if is_safe || self.rng.random() {
             self.write(order);
-            return Answer::Now(true);
+        }
+    }
+
+    fn order(&mut self, order: Order, ticket: Ticket) -> Answer<bool> {
+        let is_safe = self.now_ns >= self.fails_until_ns;
+        if self.delay_ns == 0 {
+            self.carry_out(order, is_safe);
+            return Answer::Now(is_safe);
         }
         let takes_ns = self.rng.random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
-        let before_ns = self.queue.back().map_or(0, |(due_ns, ..)| *due_ns);
+        let before_ns = self.queue.back().map_or(0, |writing| writing.due_ns);
         let due_ns = before_ns.max(self.now_ns + takes_ns);
-        self.queue.push_back((due_ns, ticket, order));
+        self.queue.push_back(Writing { due_ns, ticket, order, is_safe });
         Answer::Later
     }
 }
@@ -68,7 +87,22 @@ impl KeptJournal {
             delay_ns,
             rng: rng(seed, "journal"),
             now_ns: 0,
+            fails_until_ns: 0,
         })))
+    }
+
+    /// The same entries once more, as a copy of its file has them.
+    pub fn backup(&self) -> KeptJournal {
+        let mut disk = self.lock();
+        let copy = KeptJournal::new(disk.delay_ns, disk.rng.random());
+        copy.lock().entries = disk.entries.clone();
+        copy
+    }
+
+    /// For so long, in this life of its store, what is written fails: it may be there all the same.
+    pub fn fail(&self, for_ns: u64) {
+        let mut disk = self.lock();
+        disk.fails_until_ns = disk.now_ns + for_ns;
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
@@ -81,10 +115,10 @@ impl KeptJournal {
         let most = disk.queue.len();
         let written = disk.rng.random_range(0..=most);
         let queue = std::mem::take(&mut disk.queue);
-        for (_, _, order) in queue.into_iter().take(written) {
-            disk.write(order);
+        for writing in queue.into_iter().take(written) {
+            disk.carry_out(writing.order, writing.is_safe);
         }
-        disk.now_ns = 0;
+        (disk.now_ns, disk.fails_until_ns) = (0, 0);
     }
 
     /// The store's clock.
@@ -94,18 +128,18 @@ impl KeptJournal {
 
     /// When the next order is carried out.
     pub fn next_ns(&self) -> Option<u64> {
-        self.lock().queue.front().map(|(due_ns, ..)| *due_ns)
+        self.lock().queue.front().map(|writing| writing.due_ns)
     }
 
     /// Carries out what is due; the next answer, if there is one.
     pub fn next_completion(&self, now_ns: u64) -> Option<Completion> {
         let mut disk = self.lock();
-        if disk.queue.front()?.0 > now_ns {
+        if disk.queue.front()?.due_ns > now_ns {
             return None;
         }
-        let (_, ticket, order) = disk.queue.pop_front()?;
-        disk.write(order);
-        Some(Completion::Journal(ticket, true))
+        let Writing { ticket, order, is_safe, .. } = disk.queue.pop_front()?;
+        disk.carry_out(order, is_safe);
+        Some(Completion::Journal(ticket, is_safe))
     }
 }
 

@@ -37,6 +37,11 @@ pub trait Process: Any {
     fn remains(self: Box<Self>) -> Remains {
         None
     }
+
+    /// A copy of its files as they are now, for a life that is to begin with these.
+    fn backup(&self) -> Remains {
+        None
+    }
 }
 
 /// What outlives a process: its files, and others that it left its data with.

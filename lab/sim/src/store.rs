@@ -169,6 +169,15 @@ impl StoreHost {
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
     }
 
+    /// For so long the disk fails that its journal is on.
+    pub fn fail_disk(&mut self, for_ns: u64, io: &Io<'_>) {
+        let now_ns = self.now_ns(io);
+        if let Some(journal) = &self.journal {
+            journal.tick(now_ns);
+            journal.fail(for_ns);
+        }
+    }
+
     /// What it has counted in this life.
     pub fn counters(&self) -> store::Counters {
         self.engine.counters()
@@ -282,6 +291,11 @@ impl Process for StoreHost {
 
     fn ports(&self) -> Vec<u16> {
         vec![wire::PORT]
+    }
+
+    fn backup(&self) -> Remains {
+        let (way, journal) = (self.way.as_ref()?, self.journal.as_ref()?);
+        Some(Box::new(StoreRemains(way.clone().into_data(), journal.backup())))
     }
 
     fn remains(self: Box<Self>) -> Remains {

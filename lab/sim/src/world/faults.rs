@@ -9,6 +9,7 @@ use super::{Event, State, World};
 use crate::{
     clock::Reading,
     ids::{MachineId, ProcessId},
+    process::Remains,
 };
 
 /// A switch as it was at one moment.
@@ -36,6 +37,17 @@ impl World {
     /// Takes away what a dead process left behind, as if its files were removed.
     pub fn forget(&mut self, process: ProcessId) {
         self.slots[process.0 as usize].remains = None;
+    }
+
+    /// A copy of a process's files as they are now; none: it does not live, or has no files.
+    pub fn backup(&self, process: ProcessId) -> Remains {
+        self.slots[process.0 as usize].body.as_ref()?.backup()
+    }
+
+    /// Puts a copy of its files, from [`World::backup`], in the place of what a dead process left
+    /// behind.
+    pub fn put_back(&mut self, process: ProcessId, backup: Remains) {
+        self.slots[process.0 as usize].remains = backup;
     }
 
     /// Stops a process (SIGSTOP): what comes waits, as far as there is room.
