@@ -23,7 +23,11 @@ struct Entry<'a> {
     dependencies: BTreeSet<String>,
 }
 
-/// Crates and arrows that are not listed, and listed ones that do not exist.
+/// The only crate of the lab that what runs on machines may link.
+const SHARED: &str = "rmt";
+
+/// Crates and arrows that are not listed, listed ones that do not exist, and arrows that lead from
+/// what runs on machines into the lab.
 pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let path = tree.root.join(DOCUMENT);
     let text = fs::read_to_string(&path)
@@ -38,6 +42,7 @@ pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     };
     let mut findings = unlisted(&crates, &entries);
     findings.extend(missing(&crates, &entries));
+    findings.extend(into_the_lab(&crates));
     Ok(findings)
 }
 
@@ -92,6 +97,23 @@ fn missing(crates: &[Crate], entries: &[Entry]) -> Vec<Finding> {
         for to in entry.dependencies.difference(&found.dependencies) {
             let text = format!("{} does not depend on {to}; take the arrow away", entry.name);
             findings.push(finding(DOCUMENT, entry.line, text));
+        }
+    }
+    findings
+}
+
+/// Arrows of crates under `crates/` to crates under `lab/`.
+fn into_the_lab(crates: &[Crate]) -> Vec<Finding> {
+    let is_of_lab = |name: &String| {
+        let mut all = crates.iter();
+        name != SHARED && all.any(|c| c.name == *name && c.manifest.starts_with("lab/"))
+    };
+    let runs_on_machines = |found: &&Crate| found.manifest.starts_with("crates/");
+    let mut findings = Vec::new();
+    for Crate { name, manifest, dependencies, .. } in crates.iter().filter(runs_on_machines) {
+        for to in dependencies.iter().filter(|to| is_of_lab(to)) {
+            let text = format!("{name} depends on {to}, which is of the lab; do without it");
+            findings.push(finding(manifest, 1, text));
         }
     }
     findings
