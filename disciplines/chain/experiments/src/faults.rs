@@ -173,7 +173,7 @@ impl Faults {
         for (kind, ms) in &longest {
             report.summarize(format!("unavailable_ms_max_{}", kind.name()), *ms);
         }
-        let told = longest.iter().filter(|(kind, _)| kind.is_replaced());
+        let told = longest.iter().filter(|(kind, _)| kind.is_noticed());
         let told = told.map(|(_, ms)| *ms).fold(0.0, f64::max);
         report.summarize("unavailable_ms_max", told);
         report.text = format!(

@@ -24,6 +24,9 @@ pub enum Kind {
     Stopped,
     /// Its agent dies and is started again; its programs go on.
     Restarted,
+    /// Its agent dies and its programs go on; an operator has it forgotten, and another one takes
+    /// its place and its number among the members.
+    Forgotten,
 }
 
 impl Kind {
@@ -34,12 +37,18 @@ impl Kind {
             Kind::Silent => "silent",
             Kind::Stopped => "stopped",
             Kind::Restarted => "restarted",
+            Kind::Forgotten => "forgotten",
         }
     }
 
-    /// Whether the member is replaced.
-    pub fn is_replaced(self) -> bool {
+    /// Whether heartbeats tell, and not an operator.
+    pub fn is_noticed(self) -> bool {
         matches!(self, Kind::Killed | Kind::Silent)
+    }
+
+    /// Whether the member is replaced.
+    fn is_replaced(self) -> bool {
+        self.is_noticed() || self == Kind::Forgotten
     }
 }
 
@@ -94,6 +103,10 @@ pub fn make(
         Kind::Silent => bench.rig.silence(link, [true; 2])?,
         Kind::Stopped => bench.rig.signal(&node, "agent", libc::SIGSTOP),
         Kind::Restarted => bench.rig.restart(&node, "agent")?,
+        Kind::Forgotten => {
+            bench.rig.stop(&node, "agent", libc::SIGKILL)?;
+            bench.rig.forget_switch(id)?;
+        }
     }
     let mut replaced_ms = None;
     if kind.is_replaced() {
@@ -111,7 +124,7 @@ pub fn make(
     let left = time.saturating_sub(bench.rig.now() - begun);
     bench.rig.wait(left)?;
     match kind {
-        Kind::Killed => bench.rig.start(&node, "agent")?,
+        Kind::Killed | Kind::Forgotten => bench.rig.start(&node, "agent")?,
         Kind::Silent => bench.rig.silence(link, [false; 2])?,
         Kind::Stopped => bench.rig.signal(&node, "agent", libc::SIGCONT),
         Kind::Restarted => {}

@@ -79,6 +79,12 @@ pub trait Machines {
     /// Nobody counted.
     fn swallowed(&mut self, link: usize) -> anyhow::Result<u64>;
 
+    /// Has the controller forget a switch that is not attached.
+    ///
+    /// # Errors
+    /// The controller refuses.
+    fn forget_switch(&self, id: u16) -> anyhow::Result<()>;
+
     /// Has the controller keep the switches' routes.
     ///
     /// # Errors

@@ -273,6 +273,21 @@ impl Rig {
         self.machines.swallowed(link)
     }
 
+    /// Has the controller forget a switch, as soon as it has noticed that its agent is gone.
+    ///
+    /// # Errors
+    /// It refuses for too long.
+    pub fn forget_switch(&mut self, id: u16) -> anyhow::Result<()> {
+        let what = format!("switch {id} to be forgotten");
+        let mut refused = String::new();
+        self.wait_for(&what, Duration::from_secs(10), |rig| {
+            let asked = rig.machines.forget_switch(id);
+            refused = asked.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
+            Ok(asked.ok())
+        })
+        .with_context(|| format!("last refused: {refused}"))
+    }
+
     /// Has the controller keep the switches' routes.
     ///
     /// # Errors

@@ -208,6 +208,10 @@ impl Machines for Kernel {
         Ok(counts.iter().filter_map(|way| way["swallowed"].as_u64()).sum())
     }
 
+    fn forget_switch(&self, id: u16) -> anyhow::Result<()> {
+        self.console().ask(&["topology", "forget", &id.to_string()]).map(drop)
+    }
+
     fn manage_routes(&self) -> anyhow::Result<()> {
         self.console().ask(&["route", "on"]).map(drop)
     }

@@ -213,6 +213,10 @@ impl Machines for Sim {
         Ok(counts.iter().map(|way| way.lost).sum())
     }
 
+    fn forget_switch(&self, id: u16) -> anyhow::Result<()> {
+        self.ask(|core, asked| core.forget_switch(asked, id)).map(drop)
+    }
+
     fn manage_routes(&self) -> anyhow::Result<()> {
         self.ask(|core, asked| Ok(core.manage_routes(asked, true))).map(drop)
     }
