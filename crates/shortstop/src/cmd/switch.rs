@@ -56,7 +56,7 @@ struct Serve {
     #[arg(long, value_enum, default_value = "auto")]
     mode: ModeArg,
     /// Without XDP and BPF: the same programs in this process, on packet sockets. A packet costs
-    /// microseconds in the place of some hundred nanoseconds, and the switch ends with this
+    /// some microseconds in the place of a fraction of one, and the switch ends with this
     /// process. Takes CAP_NET_RAW and CAP_NET_ADMIN.
     #[arg(long, conflicts_with = "mode")]
     soft: bool,
