@@ -7,7 +7,7 @@ pub use crate::{
     clock::{now_ns, timer},
     envelope::{Envelope, Name},
     operation::check_key,
-    payload::max_payload,
+    payload::{max_payload, short_payload},
     port::open_socket,
     timing::Backoff,
 };

@@ -15,7 +15,7 @@ pub const fn max_payload(store: SocketAddr) -> usize {
 
 /// Longest UDP payload in bytes that a path carries which is short: in an IP packet of 1280 bytes,
 /// which IPv6 demands of all links, and all usual tunnels carry.
-pub(crate) const fn short_payload(store: SocketAddr) -> usize {
+pub const fn short_payload(store: SocketAddr) -> usize {
     const LONG: usize = 1500;
     const SHORT: usize = 1280;
     max_payload(store) - (LONG - SHORT)

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use chain_wire::{Ask, ROUTE_MOST, encode_list};
 use client::{
     Answer, Condition, Error, Operation,
-    kit::{Backoff, Request, max_payload},
+    kit::{Backoff, Request, max_payload, short_payload},
 };
 use wire::{Flags, HEADER_LEN, Header, KeyHash, Op, Packet, Secret};
 
-use crate::{Options, names::Names, watch::WatchMemory};
+use crate::{Options, names::Names, paths::Paths, watch::WatchMemory};
 
 /// First wait after a switch put a request off; then it doubles.
 const PUT_OFF: Duration = Duration::from_millis(1);
@@ -60,12 +60,31 @@ pub(super) struct Call {
     resting: bool,
     /// How many members were asked in vain.
     pub skip: usize,
+    /// When it first sent a datagram that a short path does not carry; none: all were short.
+    long_ns: Option<u64>,
+    /// Whether it sent short ones, too: then nobody can tell which of them is answered.
+    sent_short: bool,
+    /// Whether whom it asks answered something else meanwhile.
+    alive: bool,
+    /// Whether its datagrams leave no more room for the answer than a short path carries.
+    capped: Cap,
     full: u32,
     tries: u32,
     put_off: bool,
     pub denied: bool,
     waits: Backoff,
     puts_off: Backoff,
+}
+
+/// Whether a read leaves as much room for its answer as the answer may need.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cap {
+    /// As much as it may need.
+    Whole,
+    /// No more than a short path carries, for longer ones were not answered.
+    Short,
+    /// As much as it needs: a short one was answered, and did not suffice.
+    Needed,
 }
 
 /// Something that chains do not do.
@@ -130,6 +149,10 @@ impl Call {
             paused: false,
             resting: false,
             skip: 0,
+            long_ns: None,
+            sent_short: false,
+            alive: false,
+            capped: Cap::Whole,
             full: 0,
             tries: 0,
             put_off: false,
@@ -201,13 +224,15 @@ impl Call {
         let behind: Vec<_> = behind.iter().map(SocketAddr::ip).collect();
         let list = encode_list(&behind);
         self.check_len(names, list.len(), to)?;
+        // Who is only asked for the chain needs no value, and a short datagram has a way everywhere.
+        let carried = if number == 0 { &[][..] } else { &self.value[..] };
         let (condition_flag, condition) = self.condition.in_header();
         let (flags, value) = match self.what {
             CallKind::Read => (Flags::NONE, list),
             CallKind::Watch(_) => (Flags::GRANT, list),
             CallKind::Write | CallKind::Delete => {
                 let ask = Ask { session: names.session, condition };
-                (condition_flag, [&ask.encode()[..], &list, &self.value].concat())
+                (condition_flag, [&ask.encode()[..], &list, carried].concat())
             }
         };
         let flags = match self.what {
@@ -243,10 +268,56 @@ impl Call {
             true => expected.max(ROUTE_MOST),
             false => ROUTE_MOST,
         };
-        let len = (HEADER_LEN + self.key.len() + expected).min(max_payload(to));
+        let most = match self.capped {
+            Cap::Short => short_payload(to),
+            Cap::Whole | Cap::Needed => max_payload(to),
+        };
+        let len = (HEADER_LEN + self.key.len() + expected).min(most);
         if out.len() < len {
             out.resize(len, 0);
         }
+    }
+
+    /// A datagram of this length was sent.
+    pub fn sent(&mut self, to: SocketAddr, len: usize, now_ns: u64) {
+        match len > short_payload(to) {
+            true => self.long_ns = self.long_ns.or(Some(now_ns)),
+            false => self.sent_short = true,
+        }
+    }
+
+    /// Whether an answer of this length shows that the path carries long datagrams, or at least
+    /// short ones; none: nobody can tell which datagram it answers.
+    pub fn shows_long(&self, from: SocketAddr, len: usize) -> Option<bool> {
+        match (len > short_payload(from), self.long_ns) {
+            (true, _) => Some(true),
+            (false, None) => Some(false),
+            (false, Some(_)) => (!self.sent_short).then_some(true),
+        }
+    }
+
+    /// This switch is there: it said which chain the key has.
+    pub fn heard_of(&mut self, from: SocketAddr) {
+        self.alive |= from == self.to;
+    }
+
+    /// No answer came in time. A long read is a short one from then on: its length is room for the
+    /// answer, and who needs more says so.
+    pub fn is_silent(&mut self) {
+        self.silent += 1;
+        self.skip += 1;
+        if !self.is_write() && self.long_ns.is_some() && self.capped == Cap::Whole {
+            self.capped = Cap::Short;
+        }
+    }
+
+    /// A short read was answered by who needs more room. Whether it was one.
+    pub fn needs_more(&mut self) -> bool {
+        let was_short = self.capped == Cap::Short;
+        if was_short {
+            self.capped = Cap::Needed;
+        }
+        was_short
     }
 
     /// Whether nothing that it has asked is unanswered.
@@ -322,10 +393,13 @@ impl Call {
     }
 
     /// The error of a call that nobody answered for good.
-    pub fn timed_out(&self, names: &Names, options: &Options) -> Error {
+    pub fn timed_out(&self, names: &Names, options: &Options, paths: &Paths) -> Error {
         let after_ms = self.limit.as_millis() as u64;
         let (store, tries, try_again) = (self.to, self.tries, self.put_off);
         let denied = self.denied.then_some(names.tenant);
+        let lost = self.long_ns.is_some_and(|since_ns| paths.loses_long(store, since_ns));
+        // Whoever is there answers a read, if the answer has a way.
+        let short_path = lost || self.alive && !self.is_write();
         if self.tries == 0 {
             return Error::TooManyInFlight { limit: options.max_in_flight };
         }
@@ -337,7 +411,7 @@ impl Call {
                 no_room: false,
                 try_again,
                 denied,
-                short_path: false,
+                short_path,
             },
             false => Error::Timeout {
                 store,
@@ -346,7 +420,7 @@ impl Call {
                 changes: 0,
                 try_again,
                 denied,
-                short_path: false,
+                short_path,
             },
         }
     }

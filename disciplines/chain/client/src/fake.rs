@@ -301,6 +301,8 @@ pub struct World {
     pub filters: bool,
     /// From whom, and to whom, something was sent.
     ways: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// Longest datagram that arrives, in bytes.
+    pub carries: usize,
     clients: Vec<Tasks>,
     /// (when, number, from, to, what).
     flying: BTreeSet<(u64, u64, SocketAddr, SocketAddr, Vec<u8>)>,
@@ -316,6 +318,7 @@ impl World {
             now_ns: 1_000_000_000,
             filters: false,
             ways: BTreeSet::new(),
+            carries: usize::MAX,
             clients: vec![],
             flying: BTreeSet::new(),
             number: 0,
@@ -334,6 +337,7 @@ impl World {
 
     fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let copies = match self.rng.random_range(0..100) {
+            _ if bytes.len() > self.carries => 0,
             n if n < self.faults.lose => 0,
             n if n < self.faults.lose + self.faults.duplicate => 2,
             _ => 1,

@@ -29,6 +29,7 @@ mod machine;
 mod names;
 mod near;
 mod options;
+mod paths;
 pub mod recipes;
 mod slots;
 mod sockets;

@@ -17,6 +17,7 @@ use crate::{
     call::{Call, CallKind},
     names::Names,
     near::RoundTrips,
+    paths::Paths,
     slots::Slots,
     view::{Novelty, View},
 };
@@ -39,6 +40,7 @@ pub struct Machine {
     options: Options,
     view: View,
     near: RoundTrips,
+    paths: Paths,
     rng: Xoshiro256PlusPlus,
     slots: Slots,
     next_read: u64,
@@ -86,6 +88,7 @@ impl Machine {
             options,
             view: View::default(),
             near: RoundTrips::default(),
+            paths: Paths::default(),
             rng,
             slots: Slots::from(identity.first),
             // Nothing is taken for the answer to a read of whoever had the id before.
@@ -130,8 +133,12 @@ impl Machine {
             return;
         };
         self.counts.answered += 1;
+        let shows = self.calls.get(&number).and_then(|call| call.shows_long(from, datagram.len()));
+        if let Some(long) = shows {
+            self.paths.heard(from, long, now_ns);
+        }
         match header.status {
-            Status::Moved => self.moved(number, value, now_ns),
+            Status::Moved => self.moved(number, value, from, now_ns),
             _ => self.answered(number, header, value, from, now_ns),
         }
         self.admit(now_ns);
@@ -150,8 +157,7 @@ impl Machine {
                 continue; // the generation ended meanwhile
             };
             if !call.requests.is_empty() && !call.paused && !call.is_resting() {
-                call.silent += 1;
-                call.skip += 1;
+                call.is_silent();
                 self.counts.retransmitted += 1;
                 self.near.silent(call.to);
             }
@@ -213,7 +219,7 @@ impl Machine {
         self.next_call += 1;
         let call = call.and_then(|call| match self.calls.len() < self.options.max_in_flight {
             true => Ok(call),
-            false => Err(call.timed_out(&self.names, &self.options)),
+            false => Err(call.timed_out(&self.names, &self.options, &self.paths)),
         });
         match call {
             Err(error) => self.finished.push_back((number, Err(error))),
@@ -272,14 +278,19 @@ impl Machine {
     }
 
     /// A switch says which chain the key has.
-    fn moved(&mut self, number: u64, value: Bytes, now_ns: u64) {
+    fn moved(&mut self, number: u64, value: Bytes, from: SocketAddr, now_ns: u64) {
         self.counts.moved += 1;
         let Some(route) = Route::decode(&value) else {
             return;
         };
         match self.view.learn(&route) {
-            // Whoever said so lags behind, or another answer was faster: the timer goes on.
-            Novelty::Nothing => return,
+            // Whoever said so lags behind, another answer was faster, or it was asked for the chain
+            // alone, which is short: the timer goes on.
+            Novelty::Nothing => {
+                self.paths.heard(from, false, now_ns);
+                self.calls.get_mut(&number).into_iter().for_each(|call| call.heard_of(from));
+                return;
+            }
             Novelty::News => {}
             Novelty::Generation => self.begin_anew(),
         }
@@ -299,7 +310,7 @@ impl Machine {
             .map(|(number, _)| *number)
             .collect();
         for number in writes {
-            let error = self.calls[&number].timed_out(&self.names, &self.options);
+            let error = self.calls[&number].timed_out(&self.names, &self.options, &self.paths);
             self.finish(number, Err(error));
         }
         self.names.become_another(self.rng.random());
@@ -335,14 +346,18 @@ impl Machine {
             Status::NeedPadding if !call.is_write() => {
                 // No answer is longer than a packet, whatever it says.
                 let total = (header.total as usize).min(wire::MAX_PAYLOAD);
-                if total <= self.largest {
+                let was_short = call.needs_more();
+                if was_short {
+                    self.paths.heard(from, false, now_ns);
+                }
+                if total <= self.largest && !was_short {
                     return; // an earlier copy's answer: it was asked again since
                 }
-                self.largest = total;
+                self.largest = self.largest.max(total);
                 self.send(number, now_ns);
             }
             Status::Forgotten => {
-                let error = call.timed_out(&self.names, &self.options);
+                let error = call.timed_out(&self.names, &self.options, &self.paths);
                 self.finish(number, Err(error));
             }
             Status::Ok | Status::NotFound if call.is_watch() => {

@@ -202,6 +202,40 @@ fn errors_say_what_is_known() {
 }
 
 #[test]
+fn a_path_that_carries_no_long_datagrams_is_named() {
+    let mut world = quiet(&[1, 2, 3]);
+    let client = world.client(options());
+    let c = client.clone();
+    let task = async move {
+        put(&c, b"long", &[7; 1300], Condition::Always).await.unwrap();
+        assert_eq!(get(&c, b"long").await.unwrap().unwrap().1.len(), 1300);
+    };
+    run(&mut world, task, &client);
+    // A tunnel from now on.
+    world.carries = 1252;
+    let c = client.clone();
+    let task = async move {
+        put(&c, b"short", &[7; 1000], Condition::Always).await.unwrap();
+        let write = put(&c, b"long", &[8; 1300], Condition::Always).await;
+        assert!(matches!(write, Err(Error::OutcomeUnknown { short_path: true, .. })), "{write:?}");
+        let read = get(&c, b"long").await;
+        assert!(matches!(read, Err(Error::Timeout { short_path: true, .. })), "{read:?}");
+        assert_eq!(get(&c, b"short").await.unwrap().unwrap().1.len(), 1000);
+    };
+    run(&mut world, task, &client);
+    // Switches that are dead have no short path.
+    world.chains.dead.extend([1, 2, 3]);
+    let c = client.clone();
+    let task = async move {
+        let write = put(&c, b"long", &[8; 1300], Condition::Always).await;
+        assert!(matches!(write, Err(Error::OutcomeUnknown { short_path: false, .. })), "{write:?}");
+        let read = get(&c, b"long").await;
+        assert!(matches!(read, Err(Error::Timeout { short_path: false, .. })), "{read:?}");
+    };
+    run(&mut world, task, &client);
+}
+
+#[test]
 fn another_generation_ends_the_writes_under_way() {
     let mut world = World::new(Chains::new(&[1]), Faults { lose: 40, ..FAULTS }, 3);
     let client = world.client(options());

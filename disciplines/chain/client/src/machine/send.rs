@@ -22,7 +22,7 @@ impl Machine {
             return;
         };
         if now_ns >= call.deadline_ns {
-            let error = call.timed_out(&self.names, &self.options);
+            let error = call.timed_out(&self.names, &self.options, &self.paths);
             return self.finish(number, Err(error));
         }
         self.name(number);
@@ -76,6 +76,7 @@ impl Machine {
             }
             let datagram = call.datagram(&self.names, chain.number, behind, self.largest)?;
             call.once_ns = (call.silent == 0 && !call.paused).then_some(now_ns);
+            call.sent(call.to, datagram.len(), now_ns);
             send(&mut self.datagrams, &mut self.counts, call.to, datagram);
         }
         if chain.is_some() && call.silent < SILENT {
@@ -90,6 +91,7 @@ impl Machine {
         }
         // With number 0 nothing is done but to say which chain it is.
         let datagram = call.datagram_to(to, &self.names, 0, &[], self.largest)?;
+        call.sent(to, datagram.len(), now_ns);
         send(&mut self.datagrams, &mut self.counts, to, datagram);
         Ok(())
     }
