@@ -163,13 +163,13 @@ impl std::fmt::Debug for Epoch {
 pub struct Header {
     /// Byte 1: length of the key in bytes, at most 250.
     pub key_len: u8,
-    /// Bytes 2-3: 16 bits that a store draws when it starts; 0: not known, or not meant.
+    /// Bytes 2-3: 16 bits that a store draws when it starts; 0: none is meant, 1: not known.
     pub life: u16,
     /// Bytes 4-7.
     pub tenant: u32,
     /// Bytes 8-15: drawn at random by each client; in a `LeaseReply`, the term.
     pub client: u64,
-    /// Bytes 16-23: rises with each request of a client; in lease messages, the lease slot.
+    /// Bytes 16-23: never comes again from its client; in lease messages, the lease slot.
     pub request: u64,
     /// Bytes 24-39.
     pub key_hash: KeyHash,
