@@ -5,6 +5,8 @@
 //! former has the commands that disciplines bring from here, too. Their experiments are listed in
 //! `experiments/`, which only the latter links.
 
+#![deny(unsafe_code)]
+
 use commands::DisciplineCommand;
 use decide::Registration;
 

@@ -17,6 +17,8 @@
 //! not need it. Those of a soft switch are a part of it ([`ProgramPlace::Soft`]) and end with it.
 //! What a switch tells about itself is the same for both ([`status`]).
 
+#![deny(unsafe_code)]
+
 mod configurations;
 mod courier;
 mod epoch;

@@ -6,6 +6,8 @@
 //! admin API; [`follow`] is a store's stream, [`status`] asks for the status. `control` serves all
 //! this; `agent` and the `shortstop` binary call it.
 
+#![deny(unsafe_code)]
+
 mod connect;
 pub mod convert;
 mod digest;

@@ -24,6 +24,8 @@
 //! are noticed, and what is longer than they carry goes in parts ("Short paths" in
 //! `docs/protocol.md`).
 
+#![deny(unsafe_code)]
+
 mod answer;
 mod call;
 mod client;

@@ -9,6 +9,8 @@
 //! asked, [`http`] puts it on the network, [`auth`] says who may, [`serve`] listens, for gRPC too.
 //! The `shortstop` binary calls this crate and hands it the disciplines.
 
+#![deny(unsafe_code)]
+
 pub mod admin;
 pub mod auth;
 pub mod http;

@@ -11,6 +11,8 @@
 //! its future, one look into the table of busy keys, what `client` needs, one copy of the value
 //! into the buffer of answers; and its share of one read and one write of the socket.
 
+#![deny(unsafe_code)]
+
 mod counters;
 mod data;
 mod direct;

@@ -3,4 +3,6 @@
 //! A library only for `shortstop-lab`, which starts a store as `shortstop store` does, around data
 //! of its own.
 
+#![deny(unsafe_code)]
+
 pub mod cmd;

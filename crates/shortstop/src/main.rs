@@ -1,5 +1,7 @@
 //! The program that runs on machines: every role of shortstop is a subcommand.
 
+#![deny(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -8,6 +8,8 @@
 //! The `shortstop store` command calls [`run`]; tests call [`Server`], which tells the address it
 //! listens on.
 
+#![deny(unsafe_code)]
+
 pub mod backend;
 mod clients;
 mod clock;

@@ -6,6 +6,8 @@
 //! `cluster`. The specification with its byte offsets is `docs/protocol.md`; `bpf/wire.h` is the
 //! same layout for the data plane, and both check the vectors in `vectors.json`.
 
+#![deny(unsafe_code)]
+
 mod cluster;
 mod error;
 mod hash;

@@ -1,6 +1,8 @@
 //! The registry's other half, for whoever measures: what each discipline's folder has of
 //! experiments, and of tables on a switch chip. What runs on machines does without.
 
+#![deny(unsafe_code)]
+
 use experiments::{Definition, Experiment, Paper};
 
 /// One line each; a discipline of which nothing is measured has none.

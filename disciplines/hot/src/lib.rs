@@ -10,6 +10,8 @@
 //! Parameter word 0 of a tenant is the threshold: from how many requests in a window on the
 //! switch's programs report a missed key. Word 1 is the discipline's own.
 
+#![deny(unsafe_code)]
+
 mod caches;
 mod capacity;
 mod estimate;

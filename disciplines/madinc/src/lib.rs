@@ -4,6 +4,8 @@
 //! Control half: [`controller`] takes in what switches report and decides which of them caches a
 //! key. What each switch knows of its keys is `hot`; the data plane is that of `netcache`.
 
+#![deny(unsafe_code)]
+
 mod controller;
 mod ring;
 mod tenant;

@@ -5,6 +5,8 @@
 //! In: any [`Backend`], whose answers stay as they are. `shortstop-lab store` and the simulator
 //! call this; the store knows nothing of it but [`Backend::admit`].
 
+#![deny(unsafe_code)]
+
 mod pace;
 mod populate;
 

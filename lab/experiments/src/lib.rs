@@ -29,6 +29,8 @@
 //! on these in its discipline's folder; nothing here names a discipline. Called by those and by
 //! `shortstop-lab run`.
 
+#![deny(unsafe_code)]
+
 mod claim;
 mod coherence;
 mod compare;

@@ -15,6 +15,8 @@
 //! is kept of a run, [`code`] says what a command runs, [`age`] which of that has changed since it
 //! ran, [`choice`], [`queue`] and [`measure`] which are run and when.
 
+#![deny(unsafe_code)]
+
 mod age;
 mod choice;
 mod code;

@@ -9,6 +9,8 @@
 //! Called by experiments, and by `shortstop-lab clients`. Of the other crates it knows `wire`,
 //! `client` and `seed`.
 
+#![deny(unsafe_code)]
+
 mod checker;
 mod client;
 mod config;

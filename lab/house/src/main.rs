@@ -12,6 +12,8 @@
 //! | [`docs`] | the beginnings of files | files that do not say what they are for |
 //! | [`columns`] | lines with comments | those that are too long |
 
+#![deny(unsafe_code)]
+
 mod arrows;
 mod attributes;
 mod circles;

@@ -7,6 +7,8 @@
 //! away from a plan that fails whatever it fails without. [`hunt`] goes through seeds on all cores.
 //! Experiments call this crate, and the tests in which a rule is broken on purpose.
 
+#![deny(unsafe_code)]
+
 mod clients;
 mod connection;
 mod copies;

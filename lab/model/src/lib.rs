@@ -18,6 +18,8 @@
 //! mutant as caught. Nothing else calls this crate, but the tests in its own folder; it is no part
 //! of the program.
 
+#![deny(unsafe_code)]
+
 mod bounds;
 mod message;
 mod real;

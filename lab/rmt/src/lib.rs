@@ -8,6 +8,8 @@
 //!
 //! In: constants. Out: `shortstop resources`. Pure: no I/O, no discipline is known here.
 
+#![deny(unsafe_code)]
+
 mod chip;
 mod declare;
 mod place;

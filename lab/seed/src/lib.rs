@@ -1,6 +1,8 @@
 //! Everything random in experiments comes from a seed. Called by the lab, the load and the
 //! recording clients.
 
+#![deny(unsafe_code)]
+
 use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 
 /// The generator behind every random choice: small, fast, and the same in every release.

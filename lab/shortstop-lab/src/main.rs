@@ -1,6 +1,8 @@
 //! The program of experiments: labs, measurements, the simulator and its hunt. What runs on
 //! machines is `shortstop`.
 
+#![deny(unsafe_code)]
+
 mod cmd;
 mod topologies;
 

@@ -11,6 +11,8 @@
 //! Cost: below 400 ns of its own for each packet that arrives somewhere, beside what the real
 //! code takes.
 
+#![deny(unsafe_code)]
+
 mod agent;
 mod clock;
 mod control;

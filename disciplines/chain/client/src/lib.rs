@@ -23,6 +23,8 @@
 //! What it costs: one datagram each way, one allocation for each; a write that many members of a
 //! chain pass on costs its client no more.
 
+#![deny(unsafe_code)]
+
 mod call;
 mod counters;
 mod machine;

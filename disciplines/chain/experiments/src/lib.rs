@@ -1,6 +1,8 @@
 //! The paper's figures, and what its authors left open: what happens when members fail, and how
 //! chains stand beside etcd.
 
+#![deny(unsafe_code)]
+
 mod asking;
 mod bench;
 mod etcd;

@@ -4,6 +4,8 @@
 //! Bytes in, bytes out, as in `wire`. The client library and the discipline itself call it; the
 //! same in C is `view.h` and `record.h`.
 
+#![deny(unsafe_code)]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::OWN_KEYS;

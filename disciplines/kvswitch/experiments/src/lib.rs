@@ -1,5 +1,7 @@
 //! The paper's figures: what is measured, and the parameters it is measured with.
 
+#![deny(unsafe_code)]
+
 mod balancing;
 mod bench;
 pub mod cost;

@@ -1,5 +1,7 @@
 //! The thesis' figures: what is measured, and the parameters it is measured with.
 
+#![deny(unsafe_code)]
+
 mod hops;
 mod policies;
 mod users;
