@@ -131,8 +131,8 @@ INLINE bool put_value(struct xdp_md *ctx, __u32 at, __u8 *value, __u32 len)
 
 /*
  * CONTINUE: the item's value stands in the packet, the answer's header in `work`, to be sent by
- * `answer_read` with these two. The copy is checked after it was made, before the packet becomes the
- * reply; otherwise the read was sent on.
+ * `answer_read` with these two. The copy is checked after it was made, before the packet becomes
+ * the reply; otherwise the read was sent on.
  */
 INLINE int load_answer(struct xdp_md *ctx, struct work *work, const struct config *config,
 		       const struct found *found, __u64 word, __u32 *payload_len, __u32 *value_sum)

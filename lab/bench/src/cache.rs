@@ -70,7 +70,7 @@ fn sweep() {
         let process: u32 = process.parse().ok()?;
         Some(!Path::new("/proc").join(process.to_string()).exists())
     };
-    let all = dataplane::switches().into_iter();
+    let all = dataplane::switches().into_iter().flatten();
     for name in all.filter(|name| is_left(name) == Some(true)) {
         drop(Home::new(&name).map(Detach));
     }

@@ -1,4 +1,5 @@
-//! A store's journal of loans, which outlives it: on a disk that takes its time, and fails at times.
+//! A store's journal of loans, which outlives it: on a disk that takes its time, and that fails at
+//! times.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +20,7 @@ enum Order {
 }
 
 /// An order on its way to the disk.
-struct Writing {
+struct QueuedOrder {
     /// On the clock of the store's life.
     due_ns: u64,
     ticket: Ticket,
@@ -31,7 +32,7 @@ struct Writing {
 struct Disk {
     entries: BTreeMap<(u32, KeyHash), Entry>,
     /// What is being written, in this order.
-    queue: VecDeque<Writing>,
+    queue: VecDeque<QueuedOrder>,
     /// What a write takes, on average; 0: nothing.
     delay_ns: u64,
     rng: SeededRng,
@@ -69,7 +70,7 @@ impl Disk {
         let takes_ns = self.rng.random_range(self.delay_ns / 2..=self.delay_ns * 3 / 2);
         let before_ns = self.queue.back().map_or(0, |writing| writing.due_ns);
         let due_ns = before_ns.max(self.now_ns + takes_ns);
-        self.queue.push_back(Writing { due_ns, ticket, order, is_safe });
+        self.queue.push_back(QueuedOrder { due_ns, ticket, order, is_safe });
         Answer::Later
     }
 }
@@ -137,7 +138,7 @@ impl KeptJournal {
         if disk.queue.front()?.due_ns > now_ns {
             return None;
         }
-        let Writing { ticket, order, is_safe, .. } = disk.queue.pop_front()?;
+        let QueuedOrder { ticket, order, is_safe, .. } = disk.queue.pop_front()?;
         disk.carry_out(order, is_safe);
         Some(Completion::Journal(ticket, is_safe))
     }

@@ -64,8 +64,8 @@ pub struct Listen {
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
     pub insecure: bool,
-    /// Most connections at a time of those who showed a token; more are closed. All tenants have half
-    /// of them, and one a sixteenth.
+    /// Most connections at a time of those who showed a token; more are closed. All tenants have
+    /// half of them, and one a sixteenth.
     pub connections_max: usize,
     /// How long a connection may take until somebody has shown a token on it.
     pub stranger_for: Duration,

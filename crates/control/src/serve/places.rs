@@ -1,6 +1,6 @@
 //! Places of connections whose peers have shown a token. Tenants have their share of them and no
-//! more, each a part of that: whoever has tokens of tenants, of however many, keeps neither switches
-//! and stores out, nor operators, nor the tenants that have fewer places.
+//! more, each a part of that: whoever has tokens of tenants, of however many, keeps neither
+//! switches and stores out, nor operators, nor the tenants that have fewer places.
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +16,9 @@ const TENANTS_SHARE: usize = 2;
 
 /// All of them.
 #[derive(Clone)]
-pub struct Places(Arc<Mutex<Taken>>);
+pub struct Places(Arc<Mutex<PlaceCounts>>);
 
-struct Taken {
+struct PlaceCounts {
     max: usize,
     /// Of those who are no tenants.
     others: usize,
@@ -38,7 +38,7 @@ impl Places {
     /// So many, at least one.
     pub fn new(max: usize) -> Places {
         let (others, newest, tenants) = (0, 0, BTreeMap::new());
-        Places(Arc::new(Mutex::new(Taken { max: max.max(1), others, tenants, newest })))
+        Places(Arc::new(Mutex::new(PlaceCounts { max: max.max(1), others, tenants, newest })))
     }
 
     /// One for a connection that ends by `abort`, of somebody who showed a token, of this tenant or
@@ -57,12 +57,12 @@ impl Places {
         Some(Place { places: self.clone(), of_tenant })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, PlaceCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Taken {
+impl PlaceCounts {
     fn of_tenants(&self) -> usize {
         self.tenants.values().map(BTreeMap::len).sum()
     }

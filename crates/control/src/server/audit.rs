@@ -1,6 +1,6 @@
-//! Who changed what, and when: kept with the state, the oldest entries go. What tenants do with their
-//! own tokens has a part of its own, in which the tenant that did most loses its oldest: however much
-//! they do, what operators did stays.
+//! Who changed what, and when: kept with the state, the oldest entries go. What tenants do with
+//! their own tokens has a part of its own, in which the tenant that did most loses its oldest:
+//! however much they do, what operators did stays.
 
 use std::collections::BTreeMap;
 

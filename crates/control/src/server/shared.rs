@@ -86,8 +86,8 @@ pub struct SharedCore {
     /// The term in which this controller leads; 0: it stands by, or does not know whether it
     /// still leads.
     pub term: watch::Sender<u64>,
-    /// The term that a switch has heard of which takes no notice of ours: the next lead begins above
-    /// it.
+    /// The term that a switch has heard of which takes no notice of ours: the next lead begins
+    /// above it.
     pub outrun: watch::Sender<u64>,
     /// Why the state cannot be written at the moment; none: it can, as far as is known.
     pub trouble: watch::Sender<Option<String>>,

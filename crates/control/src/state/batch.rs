@@ -66,8 +66,8 @@ impl Batch {
         self.items.extend(later.items);
     }
 
-    /// Leaves the last change of each row and item only, as one unit: for a store that writes all of
-    /// a batch or nothing, and cannot for a while. What waits then is no more than what is
+    /// Leaves the last change of each row and item only, as one unit: for a store that writes all
+    /// of a batch or nothing, and cannot for a while. What waits then is no more than what is
     /// remembered.
     pub fn compact(&mut self) {
         let mut seen = HashSet::new();

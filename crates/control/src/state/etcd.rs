@@ -257,7 +257,8 @@ impl Etcd {
         }
     }
 
-    /// Carries one out, and tries again as long as this controller leads and is within reach of etcd.
+    /// Carries one out, and tries again as long as this controller leads and is within reach of
+    /// etcd.
     async fn commit(
         &self,
         tenure: &Tenure,

@@ -344,8 +344,8 @@ impl Lead {
         }
     }
 
-    /// Has every lead after this one begin above `term`, durably. Nothing more can be written in this
-    /// one; it is to be resigned.
+    /// Has every lead after this one begin above `term`, durably. Nothing more can be written in
+    /// this one; it is to be resigned.
     ///
     /// # Errors
     /// As of [`Lead::write`].

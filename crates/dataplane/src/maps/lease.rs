@@ -181,8 +181,8 @@ mod tests {
         assert!((2..=most).all(|n| slots.contains(&leases.slot_of(store(n)).unwrap())));
     }
 
-    /// An agent was killed when it had let go of a store and not yet of its lease: the next store in
-    /// the slot has none.
+    /// An agent was killed when it had let go of a store and not yet of its lease: the next store
+    /// in the slot has none.
     #[test]
     fn a_slot_that_was_half_let_go_has_no_lease() {
         let clock = Clock::Set(Arc::new(AtomicU64::new(0)));

@@ -465,9 +465,9 @@ impl Table {
         }
     }
 
-    /// Unlocks the items that an earlier agent had locked when it was killed; returns how many. Their
-    /// records are as they were, or as they were to be; one that is neither goes, as any item may
-    /// that the agent writes over. Nobody else may be an agent now.
+    /// Unlocks the items that an earlier agent had locked when it was killed; returns how many.
+    /// Their records are as they were, or as they were to be; one that is neither goes, as any item
+    /// may that the agent writes over. Nobody else may be an agent now.
     ///
     /// # Errors
     /// Running programs cannot be waited for.

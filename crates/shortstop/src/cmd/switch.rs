@@ -76,8 +76,8 @@ struct Serve {
     /// a 128-byte value.
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pages: u32,
-    /// Ports by which packets are sent round, where a discipline does so; each carries some 128. With
-    /// four, copies do not go by those that carry what switches alone have.
+    /// Ports by which packets are sent round, where a discipline does so; each carries some 128.
+    /// With four, copies do not go by those that carry what switches alone have.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4), conflicts_with = "soft")]
     recirculation_ports: u32,
     /// The CPU that does the work of these ports: the last one, unless told otherwise. It is busy

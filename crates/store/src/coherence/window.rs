@@ -9,14 +9,14 @@ use crate::mutants::{Mutant, mutant};
 /// Request ids rise, and have 64 bits: they never come again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Window<O> {
-    writes: VecDeque<(u64, Known<O>)>,
+    writes: VecDeque<(u64, WriteRecord<O>)>,
     /// The newest id that was forgotten. Nobody can tell whether an id up to it was applied.
     forgotten: Option<u64>,
 }
 
 /// What is known of one write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Known<O> {
+enum WriteRecord<O> {
     /// It is under way; and what it was answered before, if that was that others decide it.
     Pending(Option<O>),
     Answered(O),
@@ -55,10 +55,12 @@ impl<O: Clone> Window<O> {
         }
         let at = self.position(request);
         match self.writes.get(at) {
-            Some((id, Known::Answered(_))) if *id == request && mutant(Mutant::AppliedAgain) => {
+            Some((id, WriteRecord::Answered(_)))
+                if *id == request && mutant(Mutant::AppliedAgain) =>
+            {
                 return Verdict::New;
             }
-            Some((id, Known::Pending(_)))
+            Some((id, WriteRecord::Pending(_)))
                 if *id == request && mutant(Mutant::PendingAppliedAgain) =>
             {
                 return Verdict::New;
@@ -67,15 +69,15 @@ impl<O: Clone> Window<O> {
             _ => {}
         }
         if self.writes.len() < limit {
-            self.writes.insert(at, (request, Known::Pending(None)));
+            self.writes.insert(at, (request, WriteRecord::Pending(None)));
             return Verdict::New;
         }
         match self.writes.front() {
             Some((oldest, _)) if *oldest > request => Verdict::TooOld,
-            Some((oldest, Known::Answered(_))) => {
+            Some((oldest, WriteRecord::Answered(_))) => {
                 self.forgotten = Some(*oldest);
                 self.writes.pop_front();
-                self.writes.insert(at - 1, (request, Known::Pending(None)));
+                self.writes.insert(at - 1, (request, WriteRecord::Pending(None)));
                 Verdict::New
             }
             _ => Verdict::Full,
@@ -96,7 +98,7 @@ impl<O: Clone> Window<O> {
     /// A write that was [`Verdict::New`] has this outcome.
     pub fn finish(&mut self, request: u64, outcome: O) {
         if let Some(known) = self.known_mut(request) {
-            *known = Known::Answered(outcome);
+            *known = WriteRecord::Answered(outcome);
         }
     }
 
@@ -104,9 +106,9 @@ impl<O: Clone> Window<O> {
     /// from now on.
     pub fn reopen(&mut self, request: u64) {
         if let Some(known) = self.known_mut(request)
-            && let Known::Answered(outcome) = known
+            && let WriteRecord::Answered(outcome) = known
         {
-            *known = Known::Pending(Some(outcome.clone()));
+            *known = WriteRecord::Pending(Some(outcome.clone()));
         }
     }
 
@@ -115,14 +117,14 @@ impl<O: Clone> Window<O> {
     /// new.
     pub fn forget(&mut self, request: u64) {
         let at = self.position(request);
-        let Some((_, known @ Known::Pending(_))) =
+        let Some((_, known @ WriteRecord::Pending(_))) =
             self.writes.get_mut(at).filter(|(id, _)| *id == request)
         else {
             return;
         };
         match known {
-            Known::Pending(Some(before)) if !mutant(Mutant::MovedForgotten) => {
-                *known = Known::Answered(before.clone());
+            WriteRecord::Pending(Some(before)) if !mutant(Mutant::MovedForgotten) => {
+                *known = WriteRecord::Answered(before.clone());
             }
             _ => {
                 self.writes.remove(at);
@@ -135,7 +137,7 @@ impl<O: Clone> Window<O> {
         self.writes.iter().any(|(_, known)| known.is_pending())
     }
 
-    fn known_mut(&mut self, request: u64) -> Option<&mut Known<O>> {
+    fn known_mut(&mut self, request: u64) -> Option<&mut WriteRecord<O>> {
         let at = self.position(request);
         let (_, known) = self.writes.get_mut(at).filter(|(id, _)| *id == request)?;
         Some(known)
@@ -154,16 +156,16 @@ impl<O: Clone> Window<O> {
     }
 }
 
-impl<O: Clone> Known<O> {
+impl<O: Clone> WriteRecord<O> {
     fn is_pending(&self) -> bool {
-        matches!(self, Known::Pending(_))
+        matches!(self, WriteRecord::Pending(_))
     }
 
     /// What a write of which this is known gets when it comes again.
     fn verdict(&self) -> Verdict<O> {
         match self {
-            Known::Pending(_) => Verdict::Pending,
-            Known::Answered(outcome) => Verdict::Answered(outcome.clone()),
+            WriteRecord::Pending(_) => Verdict::Pending,
+            WriteRecord::Answered(outcome) => Verdict::Answered(outcome.clone()),
         }
     }
 }

@@ -224,7 +224,8 @@ impl Call {
         let behind: Vec<_> = behind.iter().map(SocketAddr::ip).collect();
         let list = encode_list(&behind);
         self.check_len(names, list.len(), to)?;
-        // Who is only asked for the chain needs no value, and a short datagram has a way everywhere.
+        // Who is only asked for the chain needs no value, and a short datagram has a way
+        // everywhere.
         let carried = if number == 0 { &[][..] } else { &self.value[..] };
         let (condition_flag, condition) = self.condition.in_header();
         let (flags, value) = match self.what {
@@ -413,15 +414,9 @@ impl Call {
                 denied,
                 short_path,
             },
-            false => Error::Timeout {
-                store,
-                after_ms,
-                tries,
-                changes: 0,
-                try_again,
-                denied,
-                short_path,
-            },
+            false => {
+                Error::Timeout { store, after_ms, tries, changes: 0, try_again, denied, short_path }
+            }
         }
     }
 }

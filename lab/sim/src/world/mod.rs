@@ -430,7 +430,7 @@ impl World {
         let Some(switch) = loaded.clone() else {
             return Ok(vec![]);
         };
-        let own = self.spec.disciplines.iter().map(|discipline| discipline.counters);
+        let own = self.rack.disciplines.iter().map(|discipline| discipline.counters);
         let counters = Counters::open(&switch, own)?.read()?;
         let named = counters.into_iter().map(|(counter, count)| (counter.name, count));
         Ok(named.collect())

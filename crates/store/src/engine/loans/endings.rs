@@ -2,8 +2,8 @@
 //! journal must find no value of it there, and its room is others'.
 //!
 //! Each switch is told two things, each until it answers: at once that the store has all there was,
-//! and, when nobody asks any more which writes were kept, that it may forget the loan. No rule rests
-//! on that: one that does not hear it keeps its record until another loan needs the place.
+//! and, when nobody asks any more which writes were kept, that it may forget the loan. No rule
+//! rests on that: one that does not hear it keeps its record until another loan needs the place.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 

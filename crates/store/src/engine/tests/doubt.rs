@@ -11,7 +11,7 @@ use crate::backend::{
 
 /// What a backend was asked, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum BackendCall {
     Read(Ticket),
     Write(Ticket, u64),
     Settle(u64),
@@ -19,27 +19,27 @@ enum Asked {
 
 /// A backend that answers when the test does.
 #[derive(Clone, Default)]
-struct SlowBackend(Arc<Mutex<Vec<Asked>>>);
+struct SlowBackend(Arc<Mutex<Vec<BackendCall>>>);
 
 impl SlowBackend {
-    fn note(&self, asked: Asked) {
+    fn note(&self, asked: BackendCall) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
     }
 
     /// What it was asked since the last time.
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<BackendCall> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Backend for SlowBackend {
     fn get(&mut self, _: Key<'_>, _: u64, ticket: Ticket) -> Reply<Option<Item<&[u8]>>> {
-        self.note(Asked::Read(ticket));
+        self.note(BackendCall::Read(ticket));
         Reply::Later
     }
 
     fn put(&mut self, _: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Reply<Change> {
-        self.note(Asked::Write(ticket, put.version));
+        self.note(BackendCall::Write(ticket, put.version));
         Reply::Later
     }
 
@@ -51,12 +51,12 @@ impl Backend for SlowBackend {
         _: u64,
         ticket: Ticket,
     ) -> Reply<Change> {
-        self.note(Asked::Write(ticket, version));
+        self.note(BackendCall::Write(ticket, version));
         Reply::Later
     }
 
     fn settle(&mut self, _: u32, _: KeyHash, version: u64) {
-        self.note(Asked::Settle(version));
+        self.note(BackendCall::Settle(version));
     }
 }
 
@@ -71,7 +71,7 @@ fn after(change: Change) -> (Store, SlowBackend) {
     let backend = SlowBackend::default();
     store.engine.facts.backend = Box::new(backend.clone());
     assert_eq!(store.write(KEYED, 1, 1, b"k"), None);
-    let [Asked::Write(ticket, _)] = backend.asked()[..] else {
+    let [BackendCall::Write(ticket, _)] = backend.asked()[..] else {
         panic!("one write");
     };
     store.engine.complete(Completion::Change(ticket, change), LATER_NS, &mut store.out);
@@ -94,19 +94,20 @@ fn a_write_waits_until_the_one_before_it_can_no_longer_take_place() {
     assert_eq!(store.ask(delete, b"k"), None);
     // What is there may be read, and other keys written.
     store.hand_in(Header { tenant: KEYED, ..Header::new(Op::ReadRequest) }, b"k");
-    assert!(matches!(backend.asked()[..], [Asked::Read(_)]));
+    assert!(matches!(backend.asked()[..], [BackendCall::Read(_)]));
     assert_eq!(store.write(KEYED, 2, 2, b"other"), None);
-    assert!(matches!(backend.asked()[..], [Asked::Write(..)]));
+    assert!(matches!(backend.asked()[..], [BackendCall::Write(..)]));
     store.tick(doubt_ms - 1);
     assert_eq!(backend.asked(), [], "it may still take place, over what was answered since");
     store.tick(doubt_ms);
-    let [Asked::Settle(settled), Asked::Write(ticket, version)] = backend.asked()[..] else {
+    let [BackendCall::Settle(settled), BackendCall::Write(ticket, version)] = backend.asked()[..]
+    else {
         panic!("one write at a time, and the version before it");
     };
     assert!(settled < version);
     let done = Completion::Change(ticket, Change::Done(5));
     store.engine.complete(done, LATER_NS + doubt_ms * 1_000_000, &mut store.out);
-    assert!(matches!(backend.asked()[..], [Asked::Write(..)]), "the next at once");
+    assert!(matches!(backend.asked()[..], [BackendCall::Write(..)]), "the next at once");
     assert_eq!(store.engine.counters().requests.backend_errors, 1);
 }
 
@@ -116,7 +117,7 @@ fn what_is_there_after_a_doubt_has_a_version_of_its_own_though_nobody_writes() {
     let doubt_ms = doubt_ms(&store);
     for ms in [1, doubt_ms - 1, doubt_ms, doubt_ms + 1, 2 * doubt_ms] {
         store.tick(ms);
-        let settled = matches!(backend.asked()[..], [Asked::Settle(_)]);
+        let settled = matches!(backend.asked()[..], [BackendCall::Settle(_)]);
         assert_eq!(settled, ms == doubt_ms, "{ms} ms");
     }
     let id = (KEYED, SECRET.key_hash(KEYED, b"k"));
@@ -127,5 +128,5 @@ fn what_is_there_after_a_doubt_has_a_version_of_its_own_though_nobody_writes() {
 fn a_write_of_which_the_backend_was_not_told_leaves_no_doubt() {
     let (mut store, backend) = after(Change::Unreached);
     assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
-    assert!(matches!(backend.asked()[..], [Asked::Write(..)]));
+    assert!(matches!(backend.asked()[..], [BackendCall::Write(..)]));
 }
