@@ -80,7 +80,7 @@ fn url(params: &Rack) -> String {
 
 pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<SeatedRole> {
     let data = format!("{{dir}}/{host}-data");
-    let url = match backend {
+    let backend_url = match backend {
         Backend::Embedded => None,
         Backend::Redis => Some(format!("redis+unix://{data}")),
         Backend::Memcached => Some(format!("memcached://127.0.0.1:{MEMCACHED_PORT}")),
@@ -88,7 +88,7 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
     let store = Role::Store(Store {
         populate: (backend == Backend::Embedded)
             .then(|| (params.keys as u64, params.value_len.clone())),
-        backend: url,
+        backend: backend_url,
         rate_limit: Some(params.server_rate / params.factor),
         queue_limit: Some(params.queue_limit),
         control: params.apart.then(|| url(params)),
