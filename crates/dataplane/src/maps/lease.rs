@@ -194,7 +194,9 @@ mod tests {
         lease.term.store(5, Relaxed);
         lease.until_ns.store(1_000_000, Relaxed);
         lease.lock.store(1, Relaxed);
-        lease.store.each_ref().map(|word| word.store(0, Relaxed));
+        for word in &lease.store {
+            word.store(0, Relaxed);
+        }
         let next = Leases::open(&switch).unwrap();
         assert_eq!(next.slot_of(store), Some(slot));
         let LeaseState { remaining_ms, term, .. } = next.state(slot);

@@ -9,6 +9,7 @@ mod stood_still;
 
 use std::collections::BTreeSet;
 
+use plan::topology;
 use wire::Status;
 
 use self::{
@@ -165,7 +166,7 @@ fn what_was_written_is_read_whatever_links_do() {
         let mut rig =
             Rig::seeded(discipline, 4, &[("chains", 4), ("versions", seed % 3)], seed.into());
         let fault =
-            sim::Fault { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..sim::Fault::default() };
+            topology::Fault { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..Default::default() };
         (0..4).for_each(|link| rig.world.set_fault(link, fault));
         let before = rig.keys(40);
         rig.fails(1 + seed % 4, Fault::PoweredOff);
