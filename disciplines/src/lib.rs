@@ -84,6 +84,11 @@ mod tests {
         unique(counters.iter().map(|counter| counter.number));
         unique(counters.iter().map(|counter| counter.name));
         assert!(counters.iter().all(|counter| counter.number < Counters::MOST));
+        // A row that shares its line with another is in the C alone.
+        for registration in all() {
+            let read = Counters::list([registration.counters]).len() - Counters::list([]).len();
+            assert_eq!(read, registration.counters.matches("X(").count(), "{}", registration.name);
+        }
     }
 
     #[test]

@@ -62,12 +62,14 @@ impl Shares {
         if self.of(tenant) >= self.share {
             return tenant;
         }
-        self.most().unwrap_or(tenant)
+        let most = self.taken.iter().max_by_key(|(_, taken)| **taken);
+        most.map_or(tenant, |(tenant, _)| *tenant)
     }
 
-    /// Who has most, if anybody has any.
-    pub fn most(&self) -> Option<u32> {
-        let most = self.taken.iter().max_by_key(|(_, taken)| **taken);
+    /// Who of the others has most, and more than a share.
+    pub fn who_has_more(&self, tenant: u32) -> Option<u32> {
+        let is_other = |(other, taken): &(&u32, &usize)| **other != tenant && **taken > self.share;
+        let most = self.taken.iter().filter(is_other).max_by_key(|(_, taken)| **taken);
         most.map(|(tenant, _)| *tenant)
     }
 

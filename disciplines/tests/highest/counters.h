@@ -2,4 +2,7 @@
 /* Ends that only packets of this discipline come to: as in bpf/counters.h. */
 #pragma once
 
-#define OWN_COUNTERS(X) X(160, drop_above_ceiling, "number above its tenant's ceiling")
+/* clang-format off */
+#define OWN_COUNTERS(X)                                                                                \
+	X(160, drop_above_ceiling, "number above its tenant's ceiling")
+/* clang-format on */

@@ -2,4 +2,7 @@
 /* Ways to break this discipline, which has one rule, the first: as in bpf/mutants.h. */
 #pragma once
 
-#define OWN_MUTANTS(X) X(160, highest_falls, 1, "a lower number takes the place of a higher one")
+/* clang-format off */
+#define OWN_MUTANTS(X)                                                                                 \
+	X(160, highest_falls, 1, "a lower number takes the place of a higher one")
+/* clang-format on */

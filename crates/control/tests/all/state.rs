@@ -97,6 +97,23 @@ async fn one_leads_until_it_resigns() {
     assert_eq!(second.load().await.unwrap().rows.len(), 3);
 }
 
+/// Switches have heard of a term that etcd knows nothing of: it was put back.
+#[tokio::test]
+async fn the_next_lead_begins_above_any_term() {
+    let etcd = etcd::Server::start().await;
+    let a = open_patient("a", &[etcd.address()]).await;
+    let first = lead(&a).await;
+    first.write(&rows("page", 0..3)).await.unwrap();
+    first.begin_above(41).await.unwrap();
+    first.resign().await;
+    let second = lead(&a).await;
+    assert_eq!(second.term(), 42);
+    assert_eq!(second.load().await.unwrap().rows.len(), 3);
+    second.begin_above(7).await.unwrap();
+    second.resign().await;
+    assert_eq!(lead(&a).await.term(), 43);
+}
+
 #[tokio::test]
 async fn another_leads_when_the_leader_dies() {
     let etcd = etcd::Server::start().await;

@@ -24,14 +24,14 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         (_, 1) => vec!["server".into()],
         (_, n) => (0..n as usize).map(server).collect(),
     };
-    let mut hosts = vec![Site::host(CLIENT, vec![])];
+    let mut sites = vec![Site::host(CLIENT, vec![])];
     let mut links = vec![Link::between([CLIENT.into(), SWITCH.into()])];
     for (number, server) in servers.iter().enumerate() {
         let above = match params.racks {
             1 => SWITCH.to_owned(),
             _ => top(number * params.racks as usize / servers.len()),
         };
-        hosts.push(Site::host(server, server_roles(server, params, backend)));
+        sites.push(Site::host(server, server_roles(server, params, backend)));
         links.push(Link::between([above, server.clone()]));
     }
     let control = controller(params, discipline);
@@ -45,16 +45,16 @@ pub(super) fn plan(params: &Rack, backend: Backend, discipline: &str) -> Plan {
         links.push(Link::between([SWITCH.into(), name.clone()]));
     }
     if params.apart {
-        hosts.push(Site::host(CONTROL, vec![control]));
+        sites.push(Site::host(CONTROL, vec![control]));
         links.push(Link::between([SWITCH.into(), CONTROL.into()]));
     } else {
         switch.push(control);
     }
     let hardware = params.hardware.as_ref().map(|h| h.slowed(params.factor));
-    hosts.push(Site::switch(SWITCH, switch));
-    hosts.extend(tops);
+    sites.push(Site::switch(SWITCH, switch));
+    sites.extend(tops);
     Plan {
-        sites: hosts,
+        sites,
         links,
         partitions: params.servers,
         is_open: true,

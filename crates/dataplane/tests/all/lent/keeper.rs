@@ -138,7 +138,8 @@ fn clients_of_a_set(at: &LoanInProgress) -> Vec<u64> {
     let is_taken = |place: &u32| tables.element("kept", *place).expect("an element")[4] != 0;
     let place = places.into_iter().find(is_taken).expect("it is kept");
     let loan = u64::from(place) << 48 | at.loan.number();
-    let set = |client: &u64| (loan ^ client).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & 1023;
+    let mixed = |client: &u64| (loan ^ client.to_be()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let set = |client: &u64| mixed(client) >> 40 & 1023;
     (1..).filter(|client| set(client) == 5).take(7).collect()
 }
 

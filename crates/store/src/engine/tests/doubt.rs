@@ -80,9 +80,9 @@ fn after(change: Change) -> (Store, SlowBackend) {
     (store, backend)
 }
 
-/// Milliseconds for which a write may still take place that failed: a lease.
+/// Milliseconds after which a write that failed can no longer take place: a lease.
 fn doubt_ms(store: &Store) -> u64 {
-    store.engine.facts.leases.length_ns() / 1_000_000
+    store.engine.facts.leases.length_ns().div_ceil(1_000_000)
 }
 
 #[test]

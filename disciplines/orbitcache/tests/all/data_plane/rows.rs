@@ -227,13 +227,14 @@ fn all_orbits_are_one_tenants() {
             o.w.cached(tenant, &key(number), b"short");
             o.send(Message::read(tenant, &key(number)).padded(8).numbered(number));
         }
-        ["wake", "wait_full"].map(|name| o.count(name))
+        ["wake", "wait_full", "round_lost"].map(|name| o.count(name))
     };
-    let [first, full] = read_all(SIGNED, 320);
-    assert!(full >= 64, "{first} go round");
-    let [both, still] = read_all(OTHER, 32);
+    // Where this takes long, those that were read first are lost by then.
+    let [first, full, lost] = read_all(SIGNED, 320);
+    assert!(full + lost >= 64, "{first} go round");
+    let [both, still, _] = read_all(OTHER, 32);
     assert_eq!((both - first, still), (32, full), "as many as fit beside an equal part");
-    let [all, _] = read_all(NARROW, 16);
+    let [all, _, _] = read_all(NARROW, 16);
     assert_eq!(all - both, 16);
 }
 
