@@ -104,7 +104,8 @@ impl<O: Clone> Clients<O> {
     }
 
     /// Whether a tenant may have one more client. If there is no room, one goes that has been
-    /// silent for long enough: of this tenant, or else of the one that has most.
+    /// silent for long enough: of this tenant, or else of the one of the others that has most, and
+    /// more than its share.
     fn has_room(&mut self, tenant: u32, now_ns: Nanos) -> bool {
         let may = |shares: &Shares| shares.is_owed(tenant) || shares.has_room(tenant);
         while !may(&self.shares) {
