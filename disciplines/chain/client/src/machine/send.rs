@@ -72,6 +72,7 @@ impl Machine {
             let tail = chain.members[chain.members.len() - 1];
             if call.silent == 1 && call.to != tail {
                 let datagram = call.datagram_to(tail, &self.names, 0, &[], self.largest)?;
+                call.sent(tail, datagram.len(), now_ns);
                 send(&mut self.datagrams, &mut self.counts, tail, datagram);
             }
             let datagram = call.datagram(&self.names, chain.number, behind, self.largest)?;
