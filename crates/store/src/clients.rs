@@ -109,8 +109,12 @@ impl<O: Clone> Clients<O> {
     fn has_room(&mut self, tenant: u32, now_ns: Nanos) -> bool {
         let may = |shares: &Shares| shares.is_owed(tenant) || shares.has_room(tenant);
         while !may(&self.shares) {
-            let most = self.shares.most().unwrap_or(tenant);
-            if !self.forget_one(tenant, now_ns) && !self.forget_one(most, now_ns) {
+            let is_forgotten = self.forget_one(tenant, now_ns)
+                || self
+                    .shares
+                    .who_has_more(tenant)
+                    .is_some_and(|other| self.forget_one(other, now_ns));
+            if !is_forgotten {
                 return false;
             }
         }
