@@ -42,16 +42,18 @@ impl Removals {
         self.all.contains_key(key)
     }
 
-    /// A tail says which keys may go. None does while members come and go.
+    /// A tail says which keys may go. None does while members come and go. Those that are going
+    /// now, each with its last version.
     pub fn begin(
         &mut self,
         cx: &mut Context<'_>,
         by: SwitchId,
         removable: RemovableKeys,
         items: &Items,
-    ) {
+    ) -> Vec<(Key, u64)> {
+        let mut going = vec![];
         if removable.number != cx.facts.memory.number || !cx.facts.knows_all() {
-            return;
+            return going;
         }
         let floor = cx.facts.memory.floor;
         for (key, last) in removable.keys {
@@ -65,12 +67,14 @@ impl Removals {
                 continue;
             }
             cx.facts.memory.floor = cx.facts.memory.floor.max(last);
+            going.push((key.clone(), last));
             self.all.insert(key, Removal { last, from, began: false, asked: false });
         }
         if cx.facts.memory.floor != floor {
             cx.remember();
         }
         self.go_on(cx);
+        going
     }
 
     /// The view is another: whatever was not removed everywhere is looked at when somebody wants

@@ -135,6 +135,16 @@ impl Snapshot {
         cx.out.push(Action::Keep { tenant: cx.facts.id, key, bytes });
     }
 
+    /// A key's last version, which is committed, is a delete, and its items go. They may be gone
+    /// before a round tells: then no round ever would.
+    pub fn deleted(&mut self, cx: &mut Context<'_>, key: &Key, last: u64) {
+        let is_older = |saved: &SavedVersion| saved.seq <= last;
+        if self.saved.get(key).is_some_and(is_older) {
+            self.saved.remove(key);
+            cx.out.push(Action::Keep { tenant: cx.facts.id, key: key.clone(), bytes: None });
+        }
+    }
+
     /// Nothing is kept of these any longer.
     pub fn keep_nothing(&self, cx: &mut Context<'_>) {
         let tenant = cx.facts.id;

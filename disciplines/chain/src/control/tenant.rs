@@ -144,7 +144,9 @@ impl Tenant {
         let is_quiet = cx.facts.is_confirmed() && self.joins.is_idle();
         if let Some(removable) = RemovableKeys::decode(report) {
             if is_quiet {
-                self.removals.begin(cx, by, removable, &self.items);
+                for (key, last) in self.removals.begin(cx, by, removable, &self.items) {
+                    self.snapshot.deleted(cx, &key, last);
+                }
             }
         } else if let Some(idle) = IdleSessions::decode(report) {
             if is_quiet {

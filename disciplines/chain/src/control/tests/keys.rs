@@ -166,6 +166,29 @@ fn a_deleted_key_goes_at_its_head_first_and_its_numbers_never_come_again() {
     assert_eq!(KeyRecord::decode(record).unwrap().base, 7);
 }
 
+/// Rounds come rarely, and the delete and the removal of its item fell between two of them.
+#[test]
+fn nothing_is_kept_of_a_key_that_is_removed() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("gone");
+    rig.wants("anew");
+    let saved = |seq| {
+        let value = Some(Bytes::from_static(b"v"));
+        crate::snapshot::SavedVersion { seq, value }.encode().unwrap()
+    };
+    let [gone, anew] = [Key::from_static(b"gone"), Key::from_static(b"anew")];
+    rig.kept = [(gone.clone(), saved(5)), (anew.clone(), saved(8))].into();
+    rig.restart();
+    rig.run(10);
+    rig.delete("gone", 7);
+    rig.removable("gone", 7);
+    // What a tail said that did not know of a later version.
+    rig.removable("anew", 7);
+    assert!(!rig.kept.contains_key(&gone), "it would come back with the snapshot");
+    assert!(rig.kept.contains_key(&anew));
+    assert_eq!(rig.holders("gone"), [].into());
+}
+
 #[test]
 fn a_key_that_was_written_again_stays() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);

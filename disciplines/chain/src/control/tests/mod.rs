@@ -41,6 +41,7 @@ struct Rig {
     now: Duration,
     switches: BTreeMap<SwitchId, Switch>,
     remembered: Vec<u8>,
+    kept: BTreeMap<Key, Bytes>,
     /// Changes and views, in the order in which they were asked for.
     story: Vec<String>,
     /// Answers are held back.
@@ -65,6 +66,7 @@ impl Rig {
             now: Duration::ZERO,
             switches: BTreeMap::new(),
             remembered: vec![],
+            kept: BTreeMap::new(),
             story: vec![],
             holds_back: false,
             options,
@@ -81,6 +83,10 @@ impl Rig {
         let (tenant, options) = (TENANT, self.options);
         let bytes = self.remembered.clone();
         self.tell(|to, now, out| to.remembered(now, tenant, &bytes, out));
+        let kept: Vec<(Key, Bytes)> = self.kept.clone().into_iter().collect();
+        if !kept.is_empty() {
+            self.tell(|to, now, out| to.kept(now, tenant, &kept, out));
+        }
         self.tell(|to, now, out| to.options(now, tenant, options, out));
         let stores = stores();
         self.tell(|to, now, out| to.stores(now, tenant, &stores, out));
@@ -144,6 +150,8 @@ impl Rig {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Remember { bytes, .. } => self.remembered = bytes.to_vec(),
+            Action::Keep { key, bytes: Some(bytes), .. } => drop(self.kept.insert(key, bytes)),
+            Action::Keep { key, bytes: None, .. } => drop(self.kept.remove(&key)),
             Action::Configure { switch, configuration, .. } => {
                 self.configure(switch, &configuration)
             }
