@@ -104,6 +104,7 @@ impl Store {
         let reply = Header {
             op: h.op.reply().unwrap(),
             flags: Flags::NONE,
+            status: Status::Ok,
             life: self.life,
             expiry_ms: 0,
             part: 0,

@@ -222,6 +222,7 @@ impl State {
             expiry_ms: 0,
             part: 0,
             total: 0,
+            status: Status::Ok,
             ..h
         };
         if h.op == Op::DisciplineRequest {
