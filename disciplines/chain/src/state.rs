@@ -59,6 +59,7 @@ impl State {
 
     /// Reads a state. `None`: it is none.
     pub fn decode(bytes: &[u8]) -> Option<State> {
+        let bytes = bytes.first_chunk::<LEN>()?;
         let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let peer = |slot: usize| {
             let at = PEERS_AT + slot * PEER;
