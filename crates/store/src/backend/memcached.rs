@@ -38,6 +38,10 @@ const MAX_VALUE: usize = 64 << 20;
 const ITEM_OVERHEAD: usize = 128;
 /// How long it may take at least to say what it is, when the store starts.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
+/// How often a value that was dropped is waited for, and for how long each time: memcached's own
+/// thread comes round within some milliseconds.
+const PAUSES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Connects to `server` (HOST:PORT), which has so long for each answer.
 ///
@@ -206,31 +210,38 @@ impl Memcached {
     }
 
     /// Writes again what there was no room for. memcached has dropped the key's value, which may
-    /// just be the room.
+    /// just be the room: at once, or, if it was read lately, when its own thread has let go of it.
+    /// That is waited for where the value is known to have been there.
     async fn put_again(
         &mut self,
         commands: &[Command],
         outcomes: &mut [Option<Outcome>],
         room: &mut usize,
     ) -> anyhow::Result<()> {
-        let (mut full, mut again) = (vec![], vec![]);
-        for (at, command) in commands.iter().enumerate() {
-            if let (Some(Outcome::Full), Verb::Put { value, ttl_ms, only_if }) =
-                (&outcomes[at], &command.verb)
-                && *only_if != OnlyIf::Absent
-            {
-                let verb =
-                    Verb::Put { value: value.clone(), ttl_ms: *ttl_ms, only_if: OnlyIf::Always };
-                full.push(at);
-                again.push(Command { verb, ..command.clone() });
+        for pause in 0..=PAUSES {
+            let (mut full, mut again) = (vec![], vec![]);
+            for (at, command) in commands.iter().enumerate() {
+                if let (Some(Outcome::Full), Verb::Put { value, ttl_ms, only_if }) =
+                    (&outcomes[at], &command.verb)
+                    && *only_if != OnlyIf::Absent
+                    && (pause == 0 || *only_if == OnlyIf::Present)
+                {
+                    let (value, ttl_ms) = (value.clone(), *ttl_ms);
+                    let verb = Verb::Put { value, ttl_ms, only_if: OnlyIf::Always };
+                    full.push(at);
+                    again.push(Command { verb, ..command.clone() });
+                }
             }
-        }
-        if again.is_empty() {
-            return Ok(());
-        }
-        let asked: Vec<_> = again.iter().map(|command| (command, false)).collect();
-        for (at, outcome) in full.into_iter().zip(self.ask(&asked, room).await?) {
-            outcomes[at] = outcome;
+            if again.is_empty() {
+                break;
+            }
+            if pause > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let asked: Vec<_> = again.iter().map(|command| (command, false)).collect();
+            for (at, outcome) in full.into_iter().zip(self.ask(&asked, room).await?) {
+                outcomes[at] = outcome;
+            }
         }
         Ok(())
     }
