@@ -58,15 +58,18 @@ impl Drop for Detach {
 fn place(name: &str) -> anyhow::Result<Home> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Relaxed);
-    Ok(Home::new(&format!("bench-{}-{number}-{name}", process::id()))?)
+    Ok(Home::new(&format!("{PREFIX}{}-{number}-{name}", process::id()))?)
 }
 
-/// Removes switches of processes that were killed. Else their tables take memory, and a process
-/// that is given the same number finds them as its own; and whoever cleaned up by hand could hit
-/// those of a run that is under way.
-fn sweep() {
+/// What the names of a bench's switches begin with; the process's number follows.
+const PREFIX: &str = "bench-";
+
+/// Removes switches of processes that were killed, whose names begin with `prefix`. Else their
+/// tables take memory, and a process that is given the same number finds them as its own; and
+/// whoever cleaned up by hand could hit those of a run that is under way.
+fn sweep(prefix: &str) {
     let is_left = |name: &String| {
-        let process = name.strip_prefix("bench-")?.split('-').next()?;
+        let process = name.strip_prefix(prefix)?.split('-').next()?;
         let process: u32 = process.parse().ok()?;
         Some(!Path::new("/proc").join(process.to_string()).exists())
     };
@@ -97,7 +100,7 @@ impl Cache {
         pages: u32,
         store: IpAddr,
     ) -> anyhow::Result<Cache> {
-        sweep();
+        sweep(PREFIX);
         let home = place(name)?;
         let detach_if_it_fails = Detach(home.clone());
         let dataplane = Dataplane::load(home.clone(), objects, Sizes { pages })?;
@@ -260,15 +263,16 @@ mod tests {
             Dataplane::load(home, &[], Sizes { pages: 1 }).unwrap();
             Detach(Home::new(name).unwrap())
         };
+        // Of this test alone: another run of it may be under way on this machine.
+        let prefix = format!("swept{}-", process::id());
         // The kernel gives no process a number beyond 4194304.
-        let left = load("bench-4194305-0-left");
-        let other = load("benches-4194305-0-left");
-        let own = Detach(place("own").unwrap());
-        let own_too = place("own").unwrap();
-        assert_ne!(own.0.name(), own_too.name());
-        let own = (load(own.0.name()), own);
-        sweep();
+        let left = load(&format!("{prefix}4194305-0-left"));
+        let other = load(&format!("x{prefix}4194305-0-left"));
+        let own = load(&format!("{prefix}{}-0-own", process::id()));
+        let places = ["own", "own"].map(|name| place(name).unwrap());
+        assert_ne!(places[0].name(), places[1].name());
+        sweep(&prefix);
         assert!(!left.0.exists());
-        assert!(other.0.exists() && own.0.0.exists());
+        assert!(other.0.exists() && own.0.exists());
     }
 }
