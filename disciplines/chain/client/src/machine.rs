@@ -92,7 +92,7 @@ impl Machine {
             rng,
             slots: Slots::from(identity.first),
             // Nothing is taken for the answer to a read of whoever had the id before.
-            next_read: READ_BIT | identity.first * WRITES_MOST,
+            next_read: READ_BIT | (identity.first * WRITES_MOST),
             calls: BTreeMap::new(),
             next_call: 0,
             by_request: HashMap::new(),
