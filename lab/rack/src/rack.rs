@@ -21,6 +21,10 @@ use crate::{
     state::State,
 };
 
+/// How long a process may take to begin: for ever, almost, for a machine without acceleration that
+/// others keep busy besides. Whoever has ended is not waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A running lab. Dropping it removes everything, unless it was made to stay.
 pub struct Lab {
     state: State,
@@ -168,7 +172,7 @@ impl Lab {
             piped: false,
         })?;
         self.note(&name, child)?;
-        interrupt::wait_for("a faulty link's process", Duration::from_secs(10), || {
+        interrupt::wait_for("a faulty link's process", PATIENCE, || {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             if said.contains("ready") {
                 return Ok(Some(()));
@@ -289,7 +293,7 @@ impl Lab {
         })?;
         self.note(&name, child)?;
         let Some(path) = ready else { return Ok(()) };
-        interrupt::wait_for(&format!("{name}: {path}"), Duration::from_secs(30), || {
+        interrupt::wait_for(&format!("{name}: {path}"), PATIENCE, || {
             ensure!(self.is_running(&name), "{name} ended:\n{}", tail(&log));
             Ok(std::path::Path::new(&path).exists().then_some(()))
         })
@@ -322,7 +326,7 @@ impl Lab {
             self.topology().expand(node, &settled.command, self.name(), &dir.to_string_lossy())?;
         let mut heard = String::new();
         let what = format!("{name} to be ready for use");
-        interrupt::wait_for(&what, Duration::from_secs(30), || {
+        interrupt::wait_for(&what, PATIENCE, || {
             let output = command_in(&self.namespace(node), &words)?.output()?;
             heard = String::from_utf8_lossy(&output.stdout).into_owned();
             heard.push_str(&String::from_utf8_lossy(&output.stderr));
