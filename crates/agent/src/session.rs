@@ -197,11 +197,8 @@ mod tests {
         FromSwitch { body: Some(body) }
     }
 
-    /// A controller whose state was put back is to know that this switch would not listen to it.
-    #[tokio::test]
-    async fn the_next_hello_has_the_term_of_the_last_setup() {
-        let controller = Controller::start().await;
-        let mut of = Introduction {
+    fn introduction() -> Introduction<'static> {
+        Introduction {
             id: 1,
             name: "tor",
             pages: 1,
@@ -210,7 +207,14 @@ mod tests {
             life: 1,
             address: None,
             term: 0,
-        };
+        }
+    }
+
+    /// A controller whose state was put back is to know that this switch would not listen to it.
+    #[tokio::test]
+    async fn the_next_hello_has_the_term_of_the_last_setup() {
+        let controller = Controller::start().await;
+        let mut of = introduction();
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let (link, _) = controller.endpoint().connect(0).await.unwrap();
@@ -238,16 +242,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
         let controller = Controller::start().await;
-        let mut of = Introduction {
-            id: 1,
-            name: "tor",
-            pages: 1,
-            disciplines: &[],
-            refused: &[],
-            life: 1,
-            address: None,
-            term: 0,
-        };
+        let mut of = introduction();
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {

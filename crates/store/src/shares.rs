@@ -59,7 +59,7 @@ impl Shares {
     /// share. Then whoever has most, which is more than a share: it took what nobody kept for a
     /// tenant that came later.
     pub fn who_gives(&self, tenant: u32) -> u32 {
-        if self.of(tenant) >= self.share {
+        if !self.is_owed(tenant) {
             return tenant;
         }
         let most = self.taken.iter().max_by_key(|(_, taken)| **taken);

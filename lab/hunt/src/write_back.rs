@@ -117,11 +117,7 @@ impl Plan {
     /// Takes away deeds until no loan can lose both of its switches.
     fn spare_loans(&mut self) {
         while self.may_lose_loans() {
-            let harmful = |deed: &Deed| {
-                let is_gone = matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed);
-                is_gone || self.unreachable_ms(deed) > 0
-            };
-            let last = self.deeds.iter().rposition(harmful);
+            let last = self.deeds.iter().rposition(|deed| self.harms_loans(deed));
             self.deeds.remove(last.expect("it may lose loans"));
         }
     }
@@ -190,15 +186,18 @@ impl Plan {
         });
         let bound_ms = u64::from(bounds.chain(changed).max().unwrap_or(0));
         let lease_ms = u64::from(self.longest_lease_ms());
-        let is_one = |deed: &&Deed| {
-            let is_gone = matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed);
-            is_gone || self.unreachable_ms(deed) > 0
-        };
-        let times = self.deeds.iter().filter(is_one).map(|deed| {
+        let harmful = self.deeds.iter().filter(|deed| self.harms_loans(deed));
+        let times = harmful.map(|deed| {
             let until_ms = deed.at_ms() + deed.lasts_ms().unwrap_or(0) + 2 * lease_ms;
             deed.at_ms().saturating_sub(bound_ms + lease_ms)..until_ms
         });
         times.collect()
+    }
+
+    /// Whether a deed takes away a part of what keeps loans: a switch's tables, the way to it, or
+    /// the store's journal.
+    fn harms_loans(&self, deed: &Deed) -> bool {
+        matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed) || self.unreachable_ms(deed) > 0
     }
 
     /// For how long a deed keeps a switch away from stores.

@@ -72,13 +72,12 @@ impl Machine {
             let tail = chain.members[chain.members.len() - 1];
             if call.silent == 1 && call.to != tail {
                 let datagram = call.datagram_to(tail, &self.names, 0, &[], self.largest)?;
-                call.sent(tail, datagram.len(), now_ns);
-                send(&mut self.datagrams, &mut self.counts, tail, datagram);
+                send(&mut self.datagrams, &mut self.counts, call, (tail, datagram), now_ns);
             }
             let datagram = call.datagram(&self.names, chain.number, behind, self.largest)?;
             call.once_ns = (call.silent == 0 && !call.paused).then_some(now_ns);
-            call.sent(call.to, datagram.len(), now_ns);
-            send(&mut self.datagrams, &mut self.counts, call.to, datagram);
+            let asked = (call.to, datagram);
+            send(&mut self.datagrams, &mut self.counts, call, asked, now_ns);
         }
         if chain.is_some() && call.silent < SILENT {
             return Ok(());
@@ -92,8 +91,7 @@ impl Machine {
         }
         // With number 0 nothing is done but to say which chain it is.
         let datagram = call.datagram_to(to, &self.names, 0, &[], self.largest)?;
-        call.sent(to, datagram.len(), now_ns);
-        send(&mut self.datagrams, &mut self.counts, to, datagram);
+        send(&mut self.datagrams, &mut self.counts, call, (to, datagram), now_ns);
         Ok(())
     }
 }
@@ -123,12 +121,15 @@ fn member(
     (first + call.skip) % all.len()
 }
 
+/// Puts a call's datagram among those to be sent, and has the call note it.
 fn send(
     datagrams: &mut VecDeque<(SocketAddr, Bytes)>,
     counts: &mut Counts,
-    to: SocketAddr,
-    datagram: Bytes,
+    call: &mut Call,
+    (to, datagram): (SocketAddr, Bytes),
+    now_ns: u64,
 ) {
+    call.sent(to, datagram.len(), now_ns);
     counts.sent += 1;
     datagrams.push_back((to, datagram));
 }
