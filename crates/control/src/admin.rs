@@ -32,7 +32,8 @@ pub struct KeyFilter {
     pub limit: usize,
 }
 
-/// Why something was not done. Nothing was changed then.
+/// Why something was not done. Nothing was changed then, but for
+/// [`RefusalKind::OutcomeUnknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -63,6 +64,8 @@ pub enum RefusalKind {
     },
     /// Not now: for example, the state cannot be written.
     Unavailable,
+    /// It may have been done, or may be done yet: to ask again might do it twice.
+    OutcomeUnknown,
 }
 
 impl Refusal {
@@ -80,7 +83,8 @@ impl Refusal {
 /// What a controller does for people and programs. `who` is who asked, for the audit log.
 ///
 /// A call that changes something returns after the change is durable, and adds to the audit log. A
-/// controller that does not lead refuses those with [`RefusalKind::NotLeader`].
+/// controller that does not lead refuses those with [`RefusalKind::NotLeader`], and one whose state
+/// is not written in the end with [`RefusalKind::OutcomeUnknown`].
 ///
 /// Quota is the guaranteed number of pages of a tenant, over all switches. The guarantees of all
 /// tenants together never exceed the pages that there are; pages that are free or idle are lent

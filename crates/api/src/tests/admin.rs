@@ -107,6 +107,7 @@ async fn what_the_leader_refuses_is_asked_nobody_else() {
     let asked = Arc::new(AtomicUsize::new(0));
     let leader = serve_json(leading(&asked), None).await;
     let refusing = serve_json(answering(409, "no room", None), None).await;
+    let unsure = serve_json(answering(500, "look whether it was made", None), None).await;
     let strange =
         serve_json(Router::new().fallback(|| async { (StatusCode::BAD_GATEWAY, "<html>") }), None)
             .await;
@@ -114,6 +115,7 @@ async fn what_the_leader_refuses_is_asked_nobody_else() {
         serve_json(Router::new().fallback(|| async { "x".repeat((16 << 20) + 1) }), None).await;
     for (url, says) in [
         (&refusing, "no room"),
+        (&unsure, "look whether it was made"),
         (&strange, "an answer that no controller gives"),
         (&long, "longer than 16777216 bytes"),
     ] {

@@ -44,6 +44,7 @@ impl IntoResponse for Failure {
             RefusalKind::NotLeader { url: None } | RefusalKind::Unavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            RefusalKind::OutcomeUnknown => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let RefusalKind::NotLeader { url: Some(url) } = kind else {
             return error(status, &message);
@@ -101,9 +102,11 @@ impl IntoResponses for Failures {
             ("403", "This token may not do that."),
             ("404", "There is no such thing."),
             ("409", "Not as things are: taken, not held, or so many pages are not to be had."),
+            ("500", "It may have been done, or may be done yet; look before you ask again."),
             (
                 "503",
-                "No controller leads at the moment, or its state cannot be written; try again.",
+                "Nothing was changed, for no controller leads at the moment, or its state cannot \
+                 be written; try again.",
             ),
         ]
         .into_iter()

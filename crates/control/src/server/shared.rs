@@ -226,13 +226,13 @@ impl SharedCore {
             biased;
             _ = durable.wait_for(|durable| *durable >= position) => Ok(()),
             _ = leading.wait_for(|now| *now != term) => Err(Refusal::new(
-                RefusalKind::Unavailable,
+                RefusalKind::OutcomeUnknown,
                 "this controller stopped leading before the change was written: look whether it was made",
             )),
             why = async { trouble.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) } => {
                 let why = why.unwrap_or_default();
                 Err(Refusal::new(
-                    RefusalKind::Unavailable,
+                    RefusalKind::OutcomeUnknown,
                     format!(
                         "the change is not safe, for the controller's state cannot be written: {why}: make room on its disk, or mend it, and look then whether the change was made"
                     ),

@@ -68,6 +68,7 @@ async fn every_route_passes_each_refusal_on() {
         (RefusalKind::NotLeader { url: None }, 503),
         (RefusalKind::NotLeader { url: Some(elsewhere.clone()) }, 307),
         (RefusalKind::Unavailable, 503),
+        (RefusalKind::OutcomeUnknown, 500),
     ];
     for (kind, status) in rows {
         *site.fake.refuse.lock().unwrap() = Some(Refusal::new(kind, "2 pages\nare free"));
