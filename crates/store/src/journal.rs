@@ -28,6 +28,9 @@ use crate::{
 
 /// Bytes of a slot.
 const SLOT: usize = 1024;
+/// Slots of the file: far more than loans are open at once, so they are all taken only while a disk
+/// refuses to let loans end.
+const SLOTS_MOST: usize = 4096;
 /// The file's name in the state directory.
 const FILE: &str = "loans";
 
@@ -249,8 +252,10 @@ impl Slots {
         for order in orders {
             done.push(match order {
                 Order::Begin(entry, ticket) => {
-                    begun.push((entry.tenant, entry.key_hash));
-                    (ticket, self.begin(&entry))
+                    let result = self.begin(&entry);
+                    let id = (entry.tenant, entry.key_hash);
+                    begun.extend(self.taken.contains_key(&id).then_some(id));
+                    (ticket, result)
                 }
                 Order::End(id, ticket) => (ticket, self.end(id)),
             });
@@ -272,6 +277,9 @@ impl Slots {
         let line = line(entry)?;
         let at = match self.taken.get(&id) {
             Some(at) => *at,
+            None if self.taken.len() >= SLOTS_MOST => {
+                return Err(io::Error::other("the ends of too many loans are not on the disk yet"));
+            }
             None => self.free.pop().unwrap_or(self.slots),
         };
         self.slots = self.slots.max(at + 1);

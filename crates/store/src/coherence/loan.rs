@@ -249,6 +249,8 @@ impl<V: Clone> Loan<V> {
     pub fn proceeds(&self) -> Whereabouts {
         match self.phase {
             Phase::Preparing(_) | Phase::Recording => Whereabouts::Here,
+            // The backend has what was written, and nothing is written until the journal forgets.
+            Phase::Closing | Phase::Over => Whereabouts::Held,
             _ if self.away_since_ns.is_some() => Whereabouts::Away,
             _ => Whereabouts::Held,
         }

@@ -4,6 +4,7 @@
 
 mod endings;
 mod hot_keys;
+mod known_lives;
 mod packets;
 mod parked;
 mod recalls;
@@ -31,14 +32,12 @@ use crate::{
 };
 use endings::Endings;
 use hot_keys::{HotKeys, WritePace};
+use known_lives::{KnownLife, KnownLives};
 use parked::ParkedWrite;
 pub(super) use requests::LifeCheck;
 
 /// Keys that may be lent at once.
 const LOANS: usize = 1024;
-/// Keys with a life of their own that are remembered; and for how long at least.
-const LIVES: usize = 65_536;
-const LIFE_KEPT_NS: Nanos = 86_400_000_000_000;
 /// What reaches the store of a key within this time after it was lent was on its way already.
 const GRACE_NS: Nanos = 5_000_000;
 
@@ -87,25 +86,16 @@ impl LentKey {
     }
 }
 
-/// What is known of a key that was lent.
-struct KnownLife {
-    life: KeyLife,
-    /// Of the last loan.
-    base: u64,
-    keeper: (u16, LeaseHolder),
-}
-
 /// All loans of a store.
 pub(super) struct Loans {
     open: HashMap<KeyId, LentKey>,
-    lives: HashMap<KeyId, KnownLife>,
+    lives: KnownLives,
     hot: HotKeys,
     parked: HashMap<RequestId, ParkedWrite>,
     endings: Endings,
     next_ask_ns: Nanos,
     shares: Shares,
-    /// Of the keys with a life of their own, and of the writes that are parked.
-    lives_shares: Shares,
+    /// Of the writes that are parked.
     parked_shares: Shares,
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     pub journal: Option<Box<dyn Journal>>,
@@ -123,13 +113,12 @@ impl Loans {
     pub fn new(tenants: usize, needs_journal: bool, seed: u64) -> Loans {
         Loans {
             open: HashMap::default(),
-            lives: HashMap::default(),
+            lives: KnownLives::new(tenants),
             hot: HotKeys::new(tenants),
             parked: HashMap::default(),
             endings: Endings::default(),
             next_ask_ns: 0,
             shares: Shares::new(LOANS, tenants),
-            lives_shares: Shares::new(LIVES, tenants),
             parked_shares: Shares::new(parked::PARKED, tenants),
             timers: BinaryHeap::new(),
             journal: None,
@@ -148,7 +137,7 @@ impl Loans {
 
     pub fn share_among(&mut self, tenants: usize) {
         self.shares.share_among(tenants);
-        self.lives_shares.share_among(tenants);
+        self.lives.share_among(tenants);
         self.parked_shares.share_among(tenants);
         self.hot.share_among(tenants);
     }
@@ -325,9 +314,7 @@ impl Loans {
                     base: terms.base,
                     keeper: (terms.keeper, lent.keeper),
                 };
-                if self.lives.insert(id, known).is_none() {
-                    self.lives_shares.take(id.0, 1);
-                }
+                self.lives.insert(id, known);
                 self.endings.begin(id, &lent, cx.now_ns);
                 self.tick_endings(cx);
             }
@@ -362,25 +349,6 @@ impl Loans {
             lent.loan.recall(cx.now_ns);
             self.poll(cx, id);
         }
-    }
-
-    /// Makes room for one more key with a life of its own: those of which nobody knows any more go.
-    /// A key that is lent may not find the room any more when it comes back; so many are more than
-    /// there is room for at most as may be lent.
-    fn has_life_room(&mut self, cx: &Context<'_>, id: &KeyId) -> bool {
-        let Loans { lives, open, lives_shares, .. } = self;
-        if lives.contains_key(id) {
-            return true;
-        }
-        if !lives_shares.has_room(id.0) {
-            lives.retain(|id, known| {
-                let is_old = cx.now_ns >= known.life.since_ns + LIFE_KEPT_NS;
-                let stays = open.contains_key(id) || !is_old;
-                lives_shares.give_back(id.0, usize::from(!stays));
-                stays
-            });
-        }
-        lives_shares.has_room(id.0)
     }
 }
 

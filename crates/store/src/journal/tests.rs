@@ -183,3 +183,14 @@ fn a_begin_whose_sync_failed_is_taken_back_as_soon_as_the_disk_writes() {
     drop(slots);
     assert_eq!(Slots::open(home.path()).unwrap().entries, []);
 }
+
+#[test]
+fn on_a_disk_that_always_fails_what_is_to_be_written_again_has_a_bound() {
+    let home = tempfile::tempdir().unwrap();
+    let mut slots = Slots::open(home.path()).unwrap();
+    slots.file = File::options().write(true).open("/dev/null").unwrap();
+    let keys = (0..2 * SLOTS_MOST).map(|number| entry(&number.to_be_bytes()));
+    let orders = keys.map(|entry| Order::Begin(Box::new(entry), 5)).collect();
+    assert!(slots.carry_out(orders).iter().all(|(_, result)| result.is_err()));
+    assert_eq!((slots.taken.len(), slots.ending.len()), (SLOTS_MOST, SLOTS_MOST));
+}

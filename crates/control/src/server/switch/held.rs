@@ -1,5 +1,10 @@
 //! The items that a switch is believed to hold.
 
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{self, Unbounded},
+};
+
 use api::Digest;
 use decide::{ItemKey, Key};
 use wire::maps::{HashMap, HashSet};
@@ -7,10 +12,11 @@ use wire::maps::{HashMap, HashSet};
 /// What a switch holds, as the controller believes.
 #[derive(Debug, Default)]
 pub struct BelievedItems {
-    keys: HashSet<ItemKey>,
+    /// In order, so that who lists a tenant's keys goes through no others.
+    by_tenant: HashMap<u32, BTreeSet<Key>>,
+    count: usize,
     /// The switch told all that it holds, since this controller leads.
     is_told: bool,
-    by_tenant: HashMap<u32, usize>,
     digest: Digest,
     /// Keys that came or went since the last [`BelievedItems::take_changed`].
     changed: HashSet<ItemKey>,
@@ -29,35 +35,40 @@ impl BelievedItems {
 
     /// The switch holds it now.
     pub fn insert(&mut self, key: ItemKey) {
-        if self.keys.contains(&key) {
+        if !self.by_tenant.entry(key.tenant).or_default().insert(key.key.clone()) {
             return;
         }
+        self.count += 1;
         self.digest.add(&key);
-        *self.by_tenant.entry(key.tenant).or_default() += 1;
-        self.changed.insert(key.clone());
-        self.keys.insert(key);
+        self.changed.insert(key);
     }
 
     /// The switch does not hold it any longer.
     pub fn remove(&mut self, key: &ItemKey) {
-        if !self.keys.remove(key) {
+        let Some(keys) = self.by_tenant.get_mut(&key.tenant) else { return };
+        if !keys.remove(&key.key) {
             return;
         }
-        self.digest.remove(key);
-        if let Some(count) = self.by_tenant.get_mut(&key.tenant) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_tenant.remove(&key.tenant);
-            }
+        if keys.is_empty() {
+            self.by_tenant.remove(&key.tenant);
         }
+        self.count -= 1;
+        self.digest.remove(key);
         self.changed.insert(key.clone());
+    }
+
+    fn holds(&self, key: &ItemKey) -> bool {
+        self.by_tenant.get(&key.tenant).is_some_and(|keys| keys.contains(&key.key))
     }
 
     /// The switch told all that it holds: returns, both sorted, what that is and what it was
     /// believed to hold beside.
     pub fn replace(&mut self, told: Vec<ItemKey>) -> (Vec<ItemKey>, Vec<ItemKey>) {
         let told: HashSet<ItemKey> = told.into_iter().collect();
-        let mut lost: Vec<ItemKey> = self.keys.difference(&told).cloned().collect();
+        let believed = self.by_tenant.iter().flat_map(|(tenant, keys)| {
+            keys.iter().map(|key| ItemKey { tenant: *tenant, key: key.clone() })
+        });
+        let mut lost: Vec<ItemKey> = believed.filter(|key| !told.contains(key)).collect();
         lost.iter().for_each(|key| self.remove(key));
         let mut held: Vec<ItemKey> = told.into_iter().collect();
         held.iter().for_each(|key| self.insert(key.clone()));
@@ -74,18 +85,18 @@ impl BelievedItems {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.count
     }
 
-    /// Those of a tenant, in no order.
-    pub fn keys_of(&self, tenant: u32) -> impl Iterator<Item = &Key> {
-        let its = self.keys.iter().filter(move |key| key.tenant == tenant);
-        its.map(|key| &key.key)
+    /// Those of a tenant from a key on, in their order.
+    pub fn keys_from(&self, tenant: u32, first: Bound<&[u8]>) -> impl Iterator<Item = &Key> {
+        let its = self.by_tenant.get(&tenant);
+        its.into_iter().flat_map(move |keys| keys.range::<[u8], _>((first, Unbounded)))
     }
 
     /// How many of a tenant.
     pub fn of(&self, tenant: u32) -> usize {
-        self.by_tenant.get(&tenant).copied().unwrap_or(0)
+        self.by_tenant.get(&tenant).map_or(0, BTreeSet::len)
     }
 
     /// To compare with the switch's own.
@@ -99,7 +110,7 @@ impl BelievedItems {
         changed
             .into_iter()
             .map(|key| {
-                let held = self.keys.contains(&key);
+                let held = self.holds(&key);
                 (key, held)
             })
             .collect()
@@ -128,6 +139,8 @@ mod tests {
         let two = BelievedItems::new((0..5).rev().map(key).collect());
         assert_eq!(one.digest(), two.digest());
         assert_eq!((one.of(0), one.of(1), one.len()), (3, 2, 5));
+        let beyond: Vec<&Key> = one.keys_from(1, Bound::Excluded(&[1])).collect();
+        assert_eq!(beyond, [&key(3).key], "in order, and no others");
         one.remove(&key(0));
         assert_ne!(one.digest(), two.digest());
     }

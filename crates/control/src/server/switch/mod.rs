@@ -10,6 +10,7 @@ mod stream;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    ops::Bound,
     time::Duration,
 };
 
@@ -190,9 +191,13 @@ impl Switch {
         self.held.is_told()
     }
 
-    /// The keys of a tenant's items, in no order.
-    pub fn keys_of(&self, tenant: u32) -> impl Iterator<Item = &decide::Key> {
-        self.held.keys_of(tenant)
+    /// The keys of a tenant's items from one on, in their order.
+    pub fn keys_from(
+        &self,
+        tenant: u32,
+        first: Bound<&[u8]>,
+    ) -> impl Iterator<Item = &decide::Key> {
+        self.held.keys_from(tenant, first)
     }
 
     /// How many of a tenant.

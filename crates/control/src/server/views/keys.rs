@@ -1,6 +1,6 @@
 //! Which keys switches have items of.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use api::types::KeyList;
 use decide::SwitchId;
@@ -21,16 +21,27 @@ impl View<'_> {
         let switches = self.around.switches;
         let all = || switches.ids().filter_map(|id| Some((id, switches.get(id)?)));
         let unheard = all().filter(|(id, switch)| with_pages.contains(id) && !switch.is_heard());
-        let keys = all().flat_map(|(_, switch)| switch.keys_of(id));
-        let wanted: BTreeSet<&[u8]> = keys
-            .map(|key| &key[..])
-            .filter(|key| key.first() != Some(&OWN_KEYS))
-            .filter(|key| key.starts_with(&filter.prefix) && *key > &filter.after[..])
+        // Of each switch as many as are asked for, and none of another tenant: all of them wait
+        // meanwhile.
+        let wanted: BTreeSet<&[u8]> = all()
+            .flat_map(|(_, switch)| {
+                let keys = switch.keys_from(id, first_of(filter)).map(|key| &key[..]);
+                keys.take_while(|key| key.starts_with(&filter.prefix)).take(filter.limit)
+            })
             .collect();
         let first = wanted.into_iter().take(filter.limit);
         Ok(KeyList {
             keys: first.map(hex::encode).collect(),
             unheard: unheard.map(|(id, _)| id).collect(),
         })
+    }
+}
+
+/// Where a list begins: clients' keys begin after those that disciplines have for themselves.
+fn first_of(filter: &KeyFilter) -> Bound<&[u8]> {
+    let least = filter.prefix.as_slice().max(&[OWN_KEYS + 1]);
+    match filter.after.as_slice() {
+        after if after >= least => Bound::Excluded(after),
+        _ => Bound::Included(least),
     }
 }

@@ -265,6 +265,6 @@ fn a_journal_that_does_not_forget_is_asked_again() {
     assert_eq!(story.at(6).pop(), Some(Act::Erase));
     story.loan.erased(false, 7 * MS);
     assert_eq!(story.at(8), []);
-    assert_eq!(story.loan.proceeds(), Whereabouts::Away, "its writes wait");
+    assert_eq!(story.loan.proceeds(), Whereabouts::Held, "only its writes wait");
     assert_eq!(story.at(1_007), [Act::Erase]);
 }

@@ -176,7 +176,8 @@ impl Loans {
             self.counters.loans_refused_switch += 1;
             return false;
         }
-        if !self.shares.has_room(id.0) || !self.has_life_room(cx, &id) {
+        let is_lent = |id: &KeyId| self.open.contains_key(id);
+        if !self.shares.has_room(id.0) || !self.lives.has_room(&id, cx.now_ns, is_lent) {
             self.counters.loans_refused_full += 1;
             return false;
         }

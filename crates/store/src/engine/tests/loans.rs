@@ -248,6 +248,23 @@ fn what_a_restored_journal_knows_of_is_not_put_over_what_came_after_it() {
 }
 
 #[test]
+fn what_is_back_is_read_although_its_journal_does_not_forget_it() {
+    let mut world = with_an_unflushed_write();
+    world.journal_forgets(false);
+    world.op(1, ClientOp::ReadAround);
+    world.run(50);
+    assert!(world.is_idle(1), "what is read is what was written");
+    assert_eq!((world.store().loans(), world.stored()), (1, world.newest(0)));
+    world.op(2, ClientOp::WriteAround);
+    world.run(50);
+    assert!(!world.is_idle(2), "a crash would bring back what was before");
+    world.journal_forgets(true);
+    world.run(2_000);
+    assert_eq!((world.store().loans(), world.journal()), (0, vec![]));
+    world.check();
+}
+
+#[test]
 fn a_switch_that_was_not_reached_is_told_again_that_a_loan_is_over() {
     let mut world = with_an_unflushed_write();
     world.op(1, ClientOp::ReadAround);

@@ -155,22 +155,38 @@ impl Backend for LastingBackend {
 
 /// A journal that outlives the store.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Vec<Entry>>>);
+pub struct Memory(Arc<Mutex<Disk>>);
+
+#[derive(Default)]
+struct Disk {
+    entries: Vec<Entry>,
+    forgets_nothing: bool,
+}
+
+impl Disk {
+    fn remove(&mut self, tenant: u32, key_hash: wire::KeyHash) {
+        self.entries.retain(|e| (e.tenant, e.key_hash) != (tenant, key_hash));
+    }
+}
 
 impl Journal for Memory {
     fn found(&mut self) -> Vec<Entry> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().entries.clone()
     }
 
     fn begin(&mut self, entry: Entry, _: Ticket) -> Answer<bool> {
-        self.end(entry.tenant, entry.key_hash, 0);
-        self.0.lock().unwrap().push(entry);
+        let mut disk = self.0.lock().unwrap();
+        disk.remove(entry.tenant, entry.key_hash);
+        disk.entries.push(entry);
         Answer::Now(true)
     }
 
     fn end(&mut self, tenant: u32, key_hash: wire::KeyHash, _: Ticket) -> Answer<bool> {
-        self.0.lock().unwrap().retain(|e| (e.tenant, e.key_hash) != (tenant, key_hash));
-        Answer::Now(true)
+        let mut disk = self.0.lock().unwrap();
+        if !disk.forgets_nothing {
+            disk.remove(tenant, key_hash);
+        }
+        Answer::Now(!disk.forgets_nothing)
     }
 }
 
@@ -334,11 +350,16 @@ impl World {
 
     /// What is in the journal; and it is put back to that.
     pub fn journal(&self) -> Vec<Entry> {
-        self.journal.0.lock().unwrap().clone()
+        self.journal.0.lock().unwrap().entries.clone()
     }
 
     pub fn restore_journal(&mut self, entries: Vec<Entry>) {
-        *self.journal.0.lock().unwrap() = entries;
+        self.journal.0.lock().unwrap().entries = entries;
+    }
+
+    /// From now on the end of a loan can, or cannot, be written to it.
+    pub fn journal_forgets(&mut self, forgets: bool) {
+        self.journal.0.lock().unwrap().forgets_nothing = !forgets;
     }
 
     pub fn is_up(&self) -> bool {
