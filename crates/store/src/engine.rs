@@ -471,7 +471,7 @@ impl Engine {
         let before = Some((old, &facts.tenants));
         tenants::check(old, &new)?;
         let tenants = Tenants::new(&new, facts.config.identity, before);
-        let TenantChanges { gone, moved } = tenants.changed_from(&facts.tenants)?;
+        let TenantChanges { gone, moved } = tenants.changed_from(&facts.tenants);
         let lent_nothing = self.lends_nothing().is_some();
         self.facts.tenants = tenants;
         Arc::make_mut(&mut self.facts.config).cluster = new;

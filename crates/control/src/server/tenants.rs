@@ -86,6 +86,21 @@ impl Tenant {
         self.declared = Some(file.clone());
     }
 
+    /// What seeds the hashes of its keys.
+    fn seed(&self) -> &str {
+        self.hash_secret.as_deref().unwrap_or(&self.secret)
+    }
+
+    /// Its keys lie where the seed puts them that it began with, and switches have copies under it.
+    fn keep_seed_of(&mut self, known: Option<&Tenant>) {
+        let Some(known) = known.filter(|known| known.seed() != self.seed()) else { return };
+        tracing::warn!(
+            "tenant {0}: the cluster file has another seed for the hashes of its keys: the one that it had stays, and clients need it (`shortstop tenant show {0} --secrets`)",
+            self.id
+        );
+        self.hash_secret = Some(known.seed().into());
+    }
+
     /// As clients, stores and switches know it.
     pub fn to_wire(&self) -> wire::Tenant {
         wire::Tenant {
@@ -140,6 +155,7 @@ impl Tenants {
             }
             let mut tenant = known.cloned().unwrap_or_else(|| Tenant::new(entry.id));
             tenant.take_over(entry);
+            tenant.keep_seed_of(known);
             changed.push(tenants.put(tenant));
         }
         let no_longer_declared: Vec<u32> = tenants
@@ -239,6 +255,11 @@ mod tests {
         let edited = format!("{SEVEN}rate = 5\n");
         let (edited, _) = Tenants::new(first.by_id.clone(), [], &file(&edited));
         assert_eq!(edited.get(7).unwrap().terms.rate, 5);
+        let seed = first.get(7).unwrap().seed().to_string();
+        let secret = SEVEN.replace(&seed, &"0e".repeat(16));
+        let (other, _) = Tenants::new(first.by_id.clone(), [], &file(&secret));
+        let other = other.get(7).unwrap();
+        assert_eq!((&*other.secret, other.seed()), (&*"0e".repeat(16), &*seed));
         let (gone, changed) = Tenants::new(first.by_id.clone(), [], &file(""));
         assert!(gone.get(7).is_none());
         assert_eq!(changed, [TenantChanged(7)]);

@@ -87,23 +87,20 @@ impl Tenants {
         self.get(id).map_or(Secret::NONE, |known| known.secrets.tag)
     }
 
-    /// What is different from how it was before.
-    ///
-    /// # Errors
-    /// [`UpdateError::HashSecret`]: a tenant's keys would be elsewhere.
-    pub fn changed_from(&self, before: &Tenants) -> Result<TenantChanges, UpdateError> {
+    /// What is different from how it was before. A tenant keeps the seed of its key hashes for good:
+    /// with another one it is another tenant, and the removal of the one that had its number was
+    /// not heard.
+    pub fn changed_from(&self, before: &Tenants) -> TenantChanges {
         let mut changed = TenantChanges::default();
         for (&id, known) in &before.known {
-            match self.get(id) {
-                Some(after) if after.secrets.hash != known.secrets.hash => {
-                    return Err(UpdateError::HashSecret(id));
-                }
+            let after = self.get(id).filter(|after| after.secrets.hash == known.secrets.hash);
+            match after {
                 Some(after) if after.held != known.held => drop(changed.moved.insert(id)),
                 Some(_) => {}
                 None => drop(changed.gone.insert(id)),
             }
         }
-        Ok(changed)
+        changed
     }
 
     /// How much later than an answered write its value is here at most; 0: no key of the tenant
@@ -122,7 +119,7 @@ impl Tenants {
 /// What another cluster means for tenants.
 #[derive(Default)]
 pub(super) struct TenantChanges {
-    /// Tenants that are there no more.
+    /// Tenants that are there no more, or whose number another one has.
     pub gone: BTreeSet<u32>,
     /// Tenants of whose partitions this store has others now.
     pub moved: BTreeSet<u32>,
@@ -169,11 +166,6 @@ pub enum UpdateError {
         "the new cluster has another system_secret: restart the stores and switches to change it"
     )]
     SystemSecret,
-    /// A tenant's keys would hash to other places than those where they are.
-    #[error(
-        "tenant {0}: the new cluster has another seed for its key hashes; keep hash_secret when the secret changes"
-    )]
-    HashSecret(u32),
     /// Nobody is there to take it.
     #[error("the store has ended")]
     Ended,
@@ -182,7 +174,7 @@ pub enum UpdateError {
 /// Whether a store that runs with a cluster can take another one in its place.
 ///
 /// # Errors
-/// [`UpdateError`], but for [`UpdateError::HashSecret`] and [`UpdateError::Ended`].
+/// [`UpdateError`], but for [`UpdateError::Ended`].
 pub(super) fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     new.check()?;
     if new.partitions != old.partitions {
