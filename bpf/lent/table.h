@@ -17,16 +17,19 @@
 #define KEPT_PAYLOAD_MAX 1452
 /* In `value_len`: no value was kept yet. */
 #define KEPT_NO_VALUE 0xffff
-/* A store that is silent for so long has done with what it prepared or sealed. */
+/* A store that is silent for so long has done with what it prepared, and with what is over. */
 #define KEPT_REST_NS (10000 * NS_PER_MS)
-/* Likewise for what it never sealed. */
+/*
+ * Likewise with what it may not have yet. It may be down, and its backend too; its next life asks
+ * for what its journal has as lent.
+ */
 #define KEPT_LOST_NS (86400000 * NS_PER_MS)
 
 enum kept_state {
 	KEPT_FREE,
 	KEPT_PREPARED, /* of no effect yet */
 	KEPT_ACTIVE,
-	KEPT_SEALED, /* nothing changes any more; the store may still ask */
+	KEPT_SEALED, /* nothing changes any more; the store asks until it says that it is over */
 };
 /* Sets of states. */
 #define WHILE_PREPARED (1 << KEPT_PREPARED)

@@ -185,6 +185,31 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
     assert_eq!((world.store().loans(), world.counters().loans.loans), (0, 1));
 }
 
+/// The store has ended while it called its keys back, for its backend was down: nobody but the
+/// switches has what they answered.
+#[test]
+fn what_was_called_back_and_not_written_outlives_the_store_whatever_others_lend() {
+    let mut world = with_an_unflushed_write();
+    world.reach_backend(false);
+    let now_ns = world.now_ns();
+    let (engine, out) = world.engine();
+    engine.stop_lending(now_ns, out);
+    world.run(5_000);
+    assert_ne!(world.stored(), world.newest(0));
+    assert_eq!((world.journal().len(), world.records()), (1, 2));
+    world.kill_store();
+    world.run(15_000);
+    world.fill_switches();
+    world.reach_backend(true);
+    world.start();
+    world.run(4_000);
+    assert_eq!((world.store().loans(), world.counters().loans.loans_lost), (0, 0));
+    assert_eq!(world.stored(), world.newest(0));
+    // The store has said that it is over.
+    world.fill_switches();
+    assert_eq!(world.records(), 0);
+}
+
 #[test]
 fn what_cannot_be_kept_is_not_lent_and_the_status_says_why() {
     let mut world = World::new(1, 100);

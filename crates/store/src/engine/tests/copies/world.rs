@@ -18,9 +18,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{
-        Answer, Backend, Change, Completion, Condition, Key, Put, embedded::EmbeddedBackend,
-    },
+    backend::{Answer, Backend, Change, Completion, Condition, Key, Put},
 };
 
 /// The home, and two others.
@@ -169,7 +167,7 @@ impl World {
         };
         let store = |at: usize| Store {
             engine: None,
-            backend: LastingBackend(Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20)))),
+            backend: LastingBackend::new(),
             answers: Arc::default(),
             coming: vec![],
             born: 0,

@@ -8,8 +8,10 @@ use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 use super::{SECRET, SYSTEM};
 
 const MS: u64 = 1_000_000;
-/// A record that is sealed may be had by another loan after this.
+/// Another loan may have the record of one that is over after this.
 const REST_NS: u64 = 10_000 * MS;
+/// Likewise of one that the store has not said to be over.
+const LOST_NS: u64 = 86_400_000 * MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -73,6 +75,15 @@ pub fn bytes_of(header: Header, key: &[u8], value: &[u8]) -> Vec<u8> {
 impl Switch {
     pub fn new(id: u16) -> Switch {
         Switch { id, ..Switch::default() }
+    }
+
+    /// Other keys' loans have every record that they may have.
+    pub fn fill(&mut self, now_ns: u64) {
+        self.records.retain(|record| {
+            let is_over = record.version == 0 && record.value.is_none();
+            let rests = record.state == State::Prepared || is_over;
+            now_ns < record.sealed_ns + if rests { REST_NS } else { LOST_NS }
+        });
     }
 
     pub fn take_epoch(&mut self) -> u64 {

@@ -1,6 +1,9 @@
 //! The store, two switches on the path of its clients and a network, with one key.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use history::{Effect, Need, Operation};
 use wire::{Epoch, Flags, Header, LIFE_UNKNOWN, Op, Packet, Status};
@@ -12,7 +15,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Backend, Condition, Key, Put, Ticket, embedded::EmbeddedBackend},
+    backend::{Answer, Backend, Change, Condition, Key, Put, Ticket, embedded::EmbeddedBackend},
     journal::{Entry, Journal},
 };
 
@@ -110,7 +113,17 @@ pub struct World {
 
 /// A backend that outlives the store.
 #[derive(Clone)]
-pub struct LastingBackend(pub Arc<Mutex<EmbeddedBackend>>);
+pub struct LastingBackend {
+    items: Arc<Mutex<EmbeddedBackend>>,
+    is_down: Arc<AtomicBool>,
+}
+
+impl LastingBackend {
+    pub fn new() -> LastingBackend {
+        let items = Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20)));
+        LastingBackend { items, is_down: Arc::default() }
+    }
+}
 
 impl Backend for LastingBackend {
     fn get(
@@ -119,7 +132,7 @@ impl Backend for LastingBackend {
         now_ns: u64,
         ticket: Ticket,
     ) -> Answer<Option<crate::backend::Item<&[u8]>>> {
-        let mut backend = self.0.lock().unwrap();
+        let mut backend = self.items.lock().unwrap();
         let Answer::Now(Some(item)) = backend.get(key, now_ns, ticket) else {
             return Answer::Now(None);
         };
@@ -131,14 +144,11 @@ impl Backend for LastingBackend {
         }))
     }
 
-    fn put(
-        &mut self,
-        key: Key<'_>,
-        put: Put<'_>,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<crate::backend::Change> {
-        self.0.lock().unwrap().put(key, put, now_ns, ticket)
+    fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
+        if self.is_down.load(Relaxed) {
+            return Answer::Now(Change::Unreached);
+        }
+        self.items.lock().unwrap().put(key, put, now_ns, ticket)
     }
 
     fn delete(
@@ -148,8 +158,8 @@ impl Backend for LastingBackend {
         version: u64,
         now_ns: u64,
         ticket: Ticket,
-    ) -> Answer<crate::backend::Change> {
-        self.0.lock().unwrap().delete(key, condition, version, now_ns, ticket)
+    ) -> Answer<Change> {
+        self.items.lock().unwrap().delete(key, condition, version, now_ns, ticket)
     }
 }
 
@@ -295,7 +305,7 @@ impl World {
             .tenants
             .push(wire::Tenant { write_back_ms, ..wire::Tenant::new(KEYED, "09".repeat(16)) });
         config.cluster.system_secret = Some("05".repeat(16));
-        let backend = LastingBackend(Arc::new(Mutex::new(EmbeddedBackend::new(1 << 20))));
+        let backend = LastingBackend::new();
         let mut world = World {
             now_ns: 0,
             store: None,
@@ -341,6 +351,17 @@ impl World {
     /// The backend is one in another process.
     pub fn outlives(&mut self) {
         self.store.as_mut().unwrap().loans.needs_journal = true;
+    }
+
+    /// From now on the backend takes writes, or cannot be reached.
+    pub fn reach_backend(&mut self, takes: bool) {
+        self.backend.is_down.store(!takes, Relaxed);
+    }
+
+    /// Another store's loans take what they can get at both switches.
+    pub fn fill_switches(&mut self) {
+        self.x.fill(self.now_ns);
+        self.y.fill(self.now_ns);
     }
 
     pub fn kill_store(&mut self) {
