@@ -34,22 +34,31 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Finds again what an earlier agent left, and marks its cells as used.
-    pub fn recover(table: &Table, cells: &mut Cells) -> Index {
+    /// Finds again what an earlier agent left, and marks its cells as used. What is evicted goes to
+    /// `resting`: programs may be looking at it.
+    ///
+    /// While no agent looked, programs made items under whatever hash a packet claimed, so a key
+    /// may have several. One of them stays: the one with a value, for stores grant under the key's
+    /// own hash only. If its hash is a false one, it goes with the next setup ([`Memory::fit`]).
+    ///
+    /// [`Memory::fit`]: super::Memory::fit
+    pub fn recover(table: &Table, cells: &mut Cells, resting: &mut Vec<Place>) -> Index {
         let mut index = Index::default();
         let mut found = table.scan();
         // A page has one owner: the first that is found, those first whose items must stay.
-        found.sort_by_key(|held| held.lease != NO_LEASE);
+        found.sort_by_key(|held| (held.lease != NO_LEASE, !held.valid));
         for held in found {
             let HeldItem { slot, tenant, key, place, lease, .. } = held;
             let owner = *cells.owner(place.page).get_or_insert(tenant);
-            if owner != tenant && lease != NO_LEASE {
-                table.evict(slot, place);
-                continue;
-            }
             cells.set_owner(place.page, Some(owner));
             cells.mark_used(place);
             let key = ItemKey { tenant, key: key.into() };
+            let is_another = index.get(&key).is_some();
+            if is_another || (owner != tenant && lease != NO_LEASE) {
+                table.evict(slot, place);
+                resting.push(place);
+                continue;
+            }
             let entry = Entry {
                 slot,
                 place,
@@ -64,9 +73,11 @@ impl Index {
         index
     }
 
+    /// Adds an item of a key that has none.
     pub fn add(&mut self, key: ItemKey, entry: Entry) {
         self.by_slot.insert(entry.slot, key.clone());
-        self.by_key.insert(key, entry);
+        let before = self.by_key.insert(key, entry);
+        debug_assert!(before.is_none(), "an item that nobody could remove: {before:?}");
     }
 
     pub fn remove(&mut self, key: &ItemKey) -> Option<Entry> {

@@ -89,7 +89,8 @@ impl Memory {
             warn!(unlocked, "an agent before this one was killed while it changed items");
         }
         let mut cells = Cells::new(table.pages());
-        let index = Index::recover(&table, &mut cells);
+        let mut resting = vec![];
+        let index = Index::recover(&table, &mut cells, &mut resting);
         let here = |(key, entry): (&ItemKey, &Entry)| News::Here {
             key: key.clone(),
             place: entry.place,
@@ -101,7 +102,7 @@ impl Memory {
             table,
             cells,
             index,
-            resting: vec![],
+            resting,
             has_waited: false,
             value_lens: BTreeMap::new(),
             compacted: BTreeSet::new(),

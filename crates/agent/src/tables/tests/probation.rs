@@ -405,6 +405,82 @@ fn under_a_false_hash_nothing_stays() {
     assert_eq!(rig.trials(), [key(COPIES, "hot")]);
 }
 
+impl Rig {
+    /// Reads a key under another's hash as often as it takes to get an item.
+    fn begin_falsely(&mut self, tenant: u32, name: &[u8], other: &[u8]) {
+        let items = self.scan().len();
+        let read = Message::read(tenant, name).hash_of(other);
+        // Where blanks run short it takes more reads.
+        let tries = (0..20 * READS).map(|_| self.run(&read));
+        assert!(tries.last().is_some() && self.scan().len() == items + 1, "{other:?}");
+    }
+
+    /// Names that are looked for in this bucket.
+    fn names_in(&self, tenant: u32, bucket: u32, many: usize) -> Vec<Vec<u8>> {
+        let table = Table::open(&self.switch).unwrap();
+        let is_there = |name: &Vec<u8>| {
+            let hash = harness::message::secret_of(tenant).key_hash(tenant, name);
+            table.neighbours(tenant, hash).any(|slot| slot / 8 == bucket)
+        };
+        let names = (0..).map(|n| format!("n{n}").into_bytes());
+        names.filter(is_there).take(many).collect()
+    }
+
+    /// The next agent, with the same setup.
+    fn begin_anew(&mut self) {
+        self.restart();
+        self.set_up(&[COPIES, OTHERS]);
+    }
+}
+
+/// While the agent is away a client reads one key under several hashes: each read makes an item.
+#[test]
+fn the_next_agent_finds_every_item_of_a_key_and_keeps_one_at_most() {
+    let mut rig = Rig::start();
+    for other in [b"one", b"two", b"six"] {
+        rig.begin_falsely(COPIES, b"hot", other);
+    }
+    rig.begin_anew();
+    assert_eq!((rig.scan(), rig.held()), (vec![], vec![]));
+    // Pages that change hands with items on them are a panic.
+    rig.give_pages(&[(OTHERS, &[0, 1, 2]), (COPIES, &[3])]);
+    assert_eq!(rig.scan(), []);
+}
+
+#[test]
+fn the_item_that_can_be_found_stays_and_can_be_removed() {
+    let mut rig = Rig::start();
+    rig.fill(COPIES, b"hot", &[1; 128]);
+    for other in [b"one", b"two", b"six"] {
+        rig.begin_falsely(COPIES, b"hot", other);
+    }
+    rig.begin_anew();
+    assert_eq!((rig.scan().len(), rig.held()), (1, vec![key(COPIES, "hot")]));
+    rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
+    assert!(rig.hits(COPIES, b"hot"));
+    assert_eq!(rig.change(key(COPIES, "hot"), &Change::Remove), Outcome::Done);
+    assert!(rig.scan().is_empty() && !rig.hits(COPIES, b"hot"));
+}
+
+/// Another tenant's keys find the room that they leave.
+#[test]
+fn a_bucket_that_was_filled_while_the_agent_was_away_has_room_again() {
+    let mut rig = Rig::start();
+    rig.begin_falsely(COPIES, b"hot", b"one");
+    let bucket = rig.scan()[0].slot / 8;
+    for other in rig.names_in(COPIES, bucket, 7) {
+        rig.begin_falsely(COPIES, b"hot", &other);
+    }
+    assert!(rig.scan().len() == 8 && rig.scan().iter().all(|held| held.slot / 8 == bucket));
+    let theirs = rig.names_in(OTHERS, bucket, 3);
+    rig.begin_anew();
+    rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
+    for name in &theirs {
+        assert_eq!(rig.change(key(OTHERS, name.clone()), &FETCHED), Outcome::Done);
+    }
+    assert_eq!(rig.held().len(), theirs.len());
+}
+
 #[test]
 fn a_value_that_is_too_large_gets_more_room_on_probation() {
     let mut rig = Rig::start();
