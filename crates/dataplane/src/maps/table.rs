@@ -6,7 +6,7 @@ use std::{
     slice,
     sync::atomic::{
         AtomicU8, AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        Ordering::{Acquire, Relaxed, SeqCst},
         fence,
     },
 };
@@ -127,12 +127,14 @@ impl BucketLock<'_> {
 
 impl Drop for BucketLock<'_> {
     fn drop(&mut self) {
-        self.0.store(0, SeqCst);
+        // One that is another's by now stays.
+        let _ = self.0.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst);
     }
 }
 
 impl Table {
-    /// Opens the tables of a switch.
+    /// Opens the tables of a switch, and changes nothing: whoever looks at a switch does so beside
+    /// its agent.
     ///
     /// # Errors
     /// If they are not there or of another layout.
@@ -143,13 +145,8 @@ impl Table {
         let pages: SharedArray<Page> = at.mapped("pages")?;
         let hits: SharedArray<PageHits> = at.mapped("hits")?;
         let cpus = hits.len() / pages.len();
-        let locks: SharedArray<AtomicU32> = at.mapped("bucket_locks")?;
-        for lock in (0..locks.len()).map(|lock| locks.at(lock)) {
-            // Only an agent that was killed leaves one, and there is one agent at a time.
-            let _ = lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst);
-        }
         Ok(Table {
-            locks,
+            locks: at.mapped("bucket_locks")?,
             config: at.mapped("config")?,
             pages,
             buckets,
@@ -355,7 +352,8 @@ impl Table {
         let behind_key = body.get(key.len().next_multiple_of(8)..);
         write_padded(behind_key.unwrap_or_default(), record.unwrap_or_default());
         let slot = u64::from(fingerprint) << 32 | u64::from(reference(place));
-        bucket.slot[free].store(slot, Release);
+        let filled = bucket.slot[free].compare_exchange(0, slot, SeqCst, SeqCst);
+        filled.map_err(|_| InsertError::Busy)?;
         if record.is_none() {
             // The epoch is taken after the entry can be found: a write that did not find it took
             // its own before.
@@ -465,13 +463,24 @@ impl Table {
         }
     }
 
-    /// Unlocks the items that an earlier agent had locked when it was killed; returns how many.
-    /// Their records are as they were, or as they were to be; one that is neither goes, as any item
-    /// may that the agent writes over. Nobody else may be an agent now.
+    /// Unlocks the items and buckets that an earlier agent had locked when it was killed; returns
+    /// how many. Their records are as they were, or as they were to be; one that is neither goes,
+    /// as any item may that the agent writes over. Nobody else may be an agent now.
     ///
     /// # Errors
     /// Running programs cannot be waited for.
     pub fn unlock_abandoned(&self) -> Result<usize, Error> {
+        Ok(self.unlock_buckets() + self.unlock_items()?)
+    }
+
+    fn unlock_buckets(&self) -> usize {
+        let locks = (0..self.locks.len()).map(|lock| self.locks.at(lock));
+        let unlock =
+            |lock: &&AtomicU32| lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst).is_ok();
+        locks.filter(unlock).count()
+    }
+
+    fn unlock_items(&self) -> Result<usize, Error> {
         let seq_of = |held: &HeldItem| self.item(held.place).seq.load(SeqCst);
         let all = self.scan().into_iter().map(|held| (seq_of(&held), held));
         let locked: Vec<_> = all.filter(|(seq, _)| seq & 1 == 1).collect();
@@ -647,6 +656,27 @@ mod tests {
         let left: Vec<Place> = next.scan().into_iter().map(|held| held.place).collect();
         assert!(!left.contains(&half) && left.len() == 2, "{left:?}");
         assert_eq!(next.unlock_abandoned().unwrap(), 0);
+    }
+
+    /// Whoever looks at a switch opens its tables while its agent changes them.
+    #[test]
+    fn a_bucket_stays_locked_whoever_opens_the_tables_and_is_unlocked_by_the_next_agent() {
+        let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let table = Table::open(&switch).unwrap();
+        let lock = table.locks.at(3);
+        let taken = BucketLock::take(lock).unwrap();
+        let reader = Table::open(&switch).unwrap();
+        assert_eq!(lock.load(SeqCst), LOCKED_BY_AGENT);
+        // As one that was killed leaves it.
+        std::mem::forget(taken);
+        assert_eq!(reader.unlock_abandoned().unwrap(), 1);
+        assert_eq!(lock.load(SeqCst), 0);
+        // What has become another's is not given back.
+        let taken = BucketLock::take(lock).unwrap();
+        lock.store(1, SeqCst);
+        drop(taken);
+        assert_eq!(lock.load(SeqCst), 1, "a program's");
     }
 
     /// The clock follows the invalidation counter, so an epoch is always above what was read before
