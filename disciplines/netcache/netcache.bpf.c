@@ -34,19 +34,14 @@ INLINE int read_request(struct xdp_md *ctx, struct work *work, struct config *co
 }
 
 /*
- * A grant of a value that may not be cached is taken as none; the agent hears of a length that no
- * item holds.
+ * A value that may not be cached is taken for longer than any item holds: what grants it is refused
+ * as such, where there is an item that it is for, and the agent hears of it once.
  */
-INLINE void refuse_longer(struct work *work, const struct config *config)
+INLINE void refuse_longer(struct work *work)
 {
 	__u32 longest = work->parameter[LONGEST] & 0xffff;
-	bool answers = work->op == OP_READ_REPLY || work->op == OP_WRITE_REPLY ||
-		       work->op == OP_FETCH_REPLY;
-	if (!longest || work->value_len <= longest || !answers || !is_grant(work, config))
-		return;
-	send_event(work, EVENT_TOO_LARGE, 0, 0xffff, config->window);
-	count(COUNT_grant_too_large);
-	work->header.flags &= ~FLAG_GRANT;
+	if (longest && work->value_len > longest)
+		work->value_len = 0xffff;
 }
 
 STEP int netcache(struct xdp_md *ctx)
@@ -57,7 +52,7 @@ STEP int netcache(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (work->op == OP_READ_REQUEST)
 		return read_request(ctx, work, config);
-	refuse_longer(work, config);
+	refuse_longer(work);
 	return other_than_read(ctx, work, config);
 }
 

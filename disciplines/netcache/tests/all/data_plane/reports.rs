@@ -2,8 +2,11 @@
 
 use dataplane::Event;
 
-use harness::{Message, message::secret_of};
-use wire::Op;
+use harness::{
+    Message, Switch,
+    message::{address, secret_of},
+};
+use wire::{Epoch, Op};
 
 use super::world::*;
 
@@ -107,19 +110,41 @@ fn keys_that_may_not_be_cached_are_not_reported() {
 
 #[test]
 fn of_a_value_that_may_not_be_cached_the_agent_hears_that_no_item_holds_it() {
-    let mut w = world();
-    w.lease(TERM);
-    w.entry(SIGNED, KEY, 128);
     for op in [Op::ReadReply, Op::WriteReply, Op::FetchReply] {
+        let mut w = world();
+        w.lease(TERM);
+        w.entry(SIGNED, KEY, 128);
         w.set_parameters(&[(SIGNED, [9, longest(0, 127)])]);
         let grant = |w: &World| Message::grant(op, SIGNED, KEY, V128, w.epoch(SIGNED, KEY));
         let too_large = Event::TooLarge { tenant: SIGNED, key: KEY.into(), value_len: u16::MAX };
         w.send_as("grant_too_large", grant(&w));
-        assert_eq!(drained(&w), [too_large]);
+        w.send_as("grant_too_large", grant(&w));
+        assert_eq!(drained(&w), [too_large], "it is told once");
+        w.set_parameters(&[(SIGNED, [9, longest(0, 128)])]);
+        w.send_as("grant_installed", grant(&w));
+        assert_eq!(drained(&w), []);
     }
-    w.set_parameters(&[(SIGNED, [9, longest(0, 128)])]);
-    let grant = Message::grant(Op::ReadReply, SIGNED, KEY, V128, w.epoch(SIGNED, KEY));
-    w.send_as("grant_installed", grant);
+}
+
+/// Replies that a tenant makes up fill nobody's ring: without an item that one could be for, or not
+/// from its store, nothing is told.
+#[test]
+fn of_values_that_may_not_be_cached_and_that_nobody_asked_for_the_agent_hears_nothing() {
+    let mut w = world();
+    w.lease(TERM);
+    w.set_parameters(&[(SIGNED, [9, longest(0, 127)])]);
+    for op in [Op::ReadReply, Op::WriteReply, Op::FetchReply] {
+        for number in 0..10 {
+            let epoch = Epoch::new(Switch::ID, 1_000 + number);
+            w.send_as("grant_no_entry", Message::grant(op, SIGNED, KEY, V128, epoch));
+        }
+    }
+    w.entry(SIGNED, KEY, 128);
+    let granted = w.epoch(SIGNED, KEY);
+    let grant = Message::grant(Op::ReadReply, SIGNED, KEY, V128, granted);
+    w.send_as("grant_refused", grant.clone().sent_by(address(false, 3)));
+    let before = Epoch::new(Switch::ID, granted.number() - 1);
+    w.send_as("grant_stale", grant.epoch(before));
     assert_eq!(drained(&w), []);
 }
 
