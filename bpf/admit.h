@@ -185,6 +185,7 @@ INLINE bool admit_system(struct work *work, const struct config *config)
 	if (!system || !tag_is_right(work, system))
 		return false;
 	work->round = 0;
+	work->flags = 0; /* the packet before had others */
 	work->now_ns = clock_ns(&work->clock);
 	take_hash(work);
 	return true;

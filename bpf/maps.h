@@ -49,7 +49,7 @@ struct config {
 	__u64 life; /* drawn when the tables were made: others are other memory */
 	__u64 tenants_changed; /* how often `tenants` was, counted behind each change */
 	__u64 frame_most; /* bytes of the longest frame that all of its links carry; 0: any */
-	__u64 unused;
+	__u64 sums_later; /* not 0: whoever takes a packet finishes its checksum (udp.h) */
 	/* Rule 1: the invalidation counter, on a cache line of its own. Only ever rises. */
 	__u64 epoch;
 	__u64 unused_too[7];
@@ -70,6 +70,8 @@ struct {
 #define TENANT_DROP_OVER_RATE 0x1
 #define TENANT_MEASURED 0x2 /* its requests are counted by client and store */
 #define TENANT_WRITE_BACK 0x4 /* its keys may be lent to this switch */
+/* Of a packet's `work->flags` beside those: its checksum is to be finished by others (udp.h). */
+#define WORK_UNFINISHED 0x8000
 /* Above the flags: the tenant's place in arrays of MAX_TENANTS. */
 #define TENANT_PLACE_SHIFT 16
 

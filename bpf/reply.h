@@ -18,6 +18,7 @@ INLINE bool grow_at_head(struct xdp_md *ctx, struct work *work, __u32 by)
 		return false;
 	if (bpf_xdp_adjust_head(ctx, -(int)by) < 0)
 		return false;
+	lose_place_of_sum(work);
 	return bpf_xdp_store_bytes(ctx, 0, work->scratch, front) == 0;
 }
 

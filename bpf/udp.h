@@ -5,7 +5,10 @@
  * a datagram may have none (0).
  *
  * A socket of this machine may leave the checksum to a device that the packet never comes to: then
- * the sum of the pseudo header stands in its place, and the packet has crossed no wire.
+ * the sum of the pseudo header stands in its place, and the packet has crossed no wire. In native
+ * mode nobody knows any more that it is unfinished. In generic mode the socket buffer says so, and
+ * whoever takes it finishes it, of what stands there: the driver of a card that sums, or the
+ * kernel; or a socket takes it as it is.
  */
 #pragma once
 
@@ -38,9 +41,26 @@ INLINE bool is_unfinished(const struct udphdr *udp, __u64 pseudo)
 	return udp->check == fold(pseudo);
 }
 
+/* Whether whoever takes this switch's packets finishes what is unfinished. */
+INLINE bool are_finished_later(void)
+{
+	const struct config *config = get_config();
+	return config && READ_ONCE(config->sums_later);
+}
+
 /*
- * The checksum of `udp->len` bytes with `work->header`, the key and a value of that sum. False
- * where there is no IP header.
+ * The UDP header moves in its frame: nobody finishes its checksum any more, for a socket buffer
+ * goes on naming the place that it had.
+ */
+INLINE void lose_place_of_sum(struct work *work)
+{
+	work->flags &= ~WORK_UNFINISHED;
+}
+
+/*
+ * The checksum of `udp->len` bytes with `work->header`, the key and a value of that sum; of a
+ * packet that `is_intact` found to be finished later, what that begins with. False where there is
+ * no IP header.
  */
 INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct udphdr *udp,
 			   __u32 value_sum)
@@ -48,6 +68,10 @@ INLINE bool write_checksum(struct xdp_md *ctx, const struct work *work, struct u
 	__u64 sum;
 	if (!pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
 		return false;
+	if (unlikely(work->flags & WORK_UNFINISHED)) {
+		udp->check = fold(sum);
+		return true;
+	}
 	sum += (__u32)udp->source + udp->dest + udp->len;
 	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
 	udp->check = checksum_of(sum + sum_behind_key(work, value_sum)) ?: 0xffff;
@@ -115,15 +139,15 @@ OUTLINE int is_finished(struct xdp_md *ctx, struct work *work, const struct udph
 /*
  * Before `words` of the header, which may have changed, and addresses are written over; `moved` is
  * what the latter add to a sum over them; `pseudo` the pseudo header's sum. There is a checksum. An
- * unfinished one stays that of the addresses, or is left out: whoever finishes it does not start
- * from what we would make of it.
+ * unfinished one stays that of the addresses, or is left out where nobody finishes it.
  */
 INLINE void carry_on(struct xdp_md *ctx, struct work *work, struct udphdr *udp,
 		     const struct kv_header *old, const __u32 words, __u64 moved, __u64 pseudo)
 {
 	const __u32 *was = (const __u32 *)old, *is = (const __u32 *)&work->header;
 	if (unlikely(is_unfinished(udp, pseudo)) && !is_finished(ctx, work, udp, old, pseudo)) {
-		udp->check = work->is_ipv6 ? fold(udp->check + moved) : 0;
+		bool stays = work->is_ipv6 || are_finished_later();
+		udp->check = stays ? fold(udp->check + moved) : 0;
 		return;
 	}
 	__u64 sum = SUM_ZERO + (__u16)~udp->check + moved;
@@ -169,21 +193,26 @@ INLINE __u16 answer_checksum(struct xdp_md *ctx, const struct work *work, const 
 
 /*
  * Whether the datagram is as it was sent: `work->header` and key as they came in, a value of that
- * sum, and zeros behind it. Not for one without a checksum.
+ * sum, and zeros behind it. Not for one without a checksum. What is unfinished is taken as it is,
+ * and a checksum that is made anew is left to whoever finishes it, if anybody does.
  */
 OUTLINE int is_intact(struct xdp_md *ctx, struct work *work, __u32 value_sum)
 {
-	__u64 sum;
+	__u64 pseudo;
 	if (!work)
 		return false;
 	struct udphdr *udp = header_at(ctx, work->l4, struct udphdr);
-	if (!udp || !udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &sum))
+	if (!udp || !udp->check || !pseudo_sum(ctx, work, bpf_ntohs(udp->len), &pseudo))
 		return false;
-	if (is_unfinished(udp, sum))
-		return true;
-	sum += (__u32)udp->source + udp->dest + udp->len + udp->check;
+	__u64 sum = pseudo + udp->source + udp->dest + udp->len + udp->check;
 	sum += sum_words(&work->header, KV_HEADER_LEN / 8) + sum_of_key(work);
-	return fold(sum + sum_behind_key(work, value_sum)) == 0xffff;
+	if (fold(sum + sum_behind_key(work, value_sum)) == 0xffff)
+		return true;
+	if (!is_unfinished(udp, pseudo))
+		return false;
+	if (are_finished_later())
+		work->flags |= WORK_UNFINISHED;
+	return true;
 }
 
 /*

@@ -187,6 +187,7 @@ WHOLE int move_front(struct xdp_md *ctx, struct work *work, int by)
 		return false;
 	__u32 front = behind_key(work);
 	front = ((front - 1) & 0x1ff) + 1;
+	lose_place_of_sum(work);
 	return bpf_xdp_load_bytes(ctx, 0, work->scratch, front) == 0 &&
 	       bpf_xdp_adjust_head(ctx, -by) == 0 &&
 	       bpf_xdp_store_bytes(ctx, 0, work->scratch, front) == 0;

@@ -91,16 +91,18 @@ INLINE enum fate enter(struct xdp_md *ctx, struct work *work, const struct found
 }
 
 /*
- * Packets of this generation, of which none came round yet, have this sum. False: it is another's
- * by now.
+ * Packets of this generation, of which none came round yet, are made of this one, and have this
+ * sum. False: it is another's by now.
  */
-INLINE bool set_sum(struct orbit *orbit, __u32 generation, __u16 sum)
+INLINE bool set_sum(const struct work *work, struct orbit *orbit, __u32 generation, __u16 sum)
 {
 	if (!lock_orbit(orbit))
 		return false;
 	bool ours = orbit->generation == generation;
-	if (ours)
+	if (ours) {
 		orbit->sum = sum;
+		orbit->unfinished = work->flags & WORK_UNFINISHED;
+	}
 	unlock_orbit(orbit);
 	return ours;
 }
@@ -132,7 +134,7 @@ INLINE int wake(struct xdp_md *ctx, struct work *work, const struct config *conf
 	struct orbit *orbit = orbit_at(place);
 	if (verdict == CONTINUE && orbit) {
 		const void *pair = find_pair(ctx->ingress_ifindex, round_for_copies(place));
-		if (!set_sum(orbit, generation, value_sum))
+		if (!set_sum(work, orbit, generation, value_sum))
 			pair = NULL;
 		if (pair)
 			work->header.epoch = name_packet(config, place, generation);
@@ -391,6 +393,7 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 		return go_on(ctx, work, place);
 	make_answer(work, config, work->value_len, version, expiry_ns);
 	work->header.epoch = name_packet(config, place, generation);
+	work->flags |= orbit->unfinished;
 	if (!stand_in(ctx, work, one) || send_back(ctx, work, payload_len, value_sum) != XDP_TX)
 		return end_round(orbit, generation, COUNT_round_stale);
 	return ends(COUNT_hit_round, clone_to(pair));
@@ -408,9 +411,10 @@ INLINE int adopt(struct xdp_md *ctx, struct work *work, const struct config *con
 	    enter(ctx, work, &found, word, &place, &generation) != READ_WAKES)
 		return ends(COUNT_round_stale, XDP_DROP);
 	struct orbit *orbit = orbit_at(place);
-	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
 	__u32 sum = found.item->sum;
-	if (!orbit || !kv || !set_sum(orbit, generation, sum))
+	is_intact(ctx, work, sum); /* whether it is finished: it was found intact as it came */
+	struct kv_header *kv = header_at(ctx, work->kv, struct kv_header);
+	if (!orbit || !kv || !set_sum(work, orbit, generation, sum))
 		return end_round(orbit, generation, COUNT_round_stale);
 	work->header.op = OP_READ_REPLY;
 	work->header.flags = FLAG_CACHED;

@@ -71,7 +71,7 @@ struct orbit {
 	__u16 first; /* of them */
 	__u16 sum; /* of the value or part that its packets have, as `sum_of` has it */
 	__u32 lost; /* packets in a row that never came round */
-	__u32 unused;
+	__u32 unfinished; /* not 0: so are the checksums of its packets, whomever they answer */
 	struct waiting queue[QUEUE];
 };
 

@@ -90,7 +90,7 @@ pub(crate) struct Config {
     pub life: AtomicU64,
     pub tenants_changed: AtomicU64,
     pub frame_most: AtomicU64,
-    pub unused: u64,
+    pub sums_later: AtomicU64,
     pub epoch: AtomicU64,
     pub unused_too: [u64; 7],
 }

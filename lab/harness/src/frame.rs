@@ -23,6 +23,8 @@ pub struct Frame {
     pub checksum: bool,
     /// A bit of its last byte is another than when the checksum was made.
     pub flipped: bool,
+    /// The checksum is left to a device: the pseudo header's sum stands in its place.
+    pub unfinished: bool,
     pub payload: Vec<u8>,
 }
 
@@ -57,6 +59,29 @@ fn udp_sum(from: IpAddr, to: IpAddr, datagram: &[u8]) -> u16 {
     ones_complement(&[&pseudo_header(from, to, datagram), datagram])
 }
 
+/// Where the UDP header of a frame begins.
+fn udp_at(frame: &[u8]) -> usize {
+    let half = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let tagged = [VLAN, PROVIDER_VLAN].contains(&half(12));
+    let l3 = if tagged { ETHERNET + 4 } else { ETHERNET };
+    l3 + if half(l3 - 2) == IPV4 { 20 } else { 40 }
+}
+
+/// What is behind the UDP header of a frame, whatever its checksums.
+pub fn payload(frame: &[u8]) -> &[u8] {
+    &frame[udp_at(frame) + 8..]
+}
+
+/// Finishes the checksum as a device does that a socket left it to: sums from the UDP header on,
+/// what stands in the checksum's place included.
+pub fn finish(frame: &mut [u8]) {
+    let l4 = udp_at(frame);
+    let end = l4 + usize::from(u16::from_be_bytes([frame[l4 + 4], frame[l4 + 5]]));
+    let sum = ones_complement(&[&frame[l4..end]]);
+    let sum = if sum == 0 { 0xffff } else { sum };
+    frame[l4 + 6..l4 + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
 impl Frame {
     /// Whether its checksum, which is right, is the sum of the pseudo header too.
     pub fn seems_unfinished(&self) -> bool {
@@ -82,6 +107,11 @@ impl Frame {
 
     pub fn bytes(&self) -> Vec<u8> {
         let mut datagram = self.datagram();
+        if self.unfinished {
+            let pseudo = pseudo_header(self.from.ip(), self.to.ip(), &datagram);
+            let sum = !ones_complement(&[&pseudo]);
+            datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
         if self.flipped {
             *datagram.last_mut().expect("it has a header") ^= 4;
         }

@@ -47,6 +47,8 @@ pub struct Message {
     pub checksum: bool,
     /// A bit of its last byte flips on the way, behind the checksum's back.
     pub flipped: bool,
+    /// Its host left the checksum to a device that it does not come to.
+    pub unfinished: bool,
     /// Bits to flip in the tag.
     pub spoil: u64,
     /// Makes the tag.
@@ -73,6 +75,7 @@ impl Message {
             hop_limit: 61,
             checksum: true,
             flipped: false,
+            unfinished: false,
             spoil: 0,
             secret: secret_of(if op.is_system() { wire::TENANT_SYSTEM } else { tenant }),
         }
@@ -195,6 +198,12 @@ impl Message {
         self
     }
 
+    /// As a socket of this machine leaves it to a device.
+    pub fn unfinished(mut self) -> Message {
+        self.unfinished = true;
+        self
+    }
+
     /// With the first request number from here on whose checksum is what a socket writes for a
     /// device to finish.
     pub fn that_seems_unfinished(mut self) -> Message {
@@ -239,6 +248,7 @@ impl Message {
             hop_limit: self.hop_limit,
             checksum: self.checksum,
             flipped: self.flipped,
+            unfinished: self.unfinished,
             payload: self.payload(),
         }
     }

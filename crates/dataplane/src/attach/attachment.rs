@@ -13,7 +13,7 @@ use libbpf_rs::{Program, libbpf_sys};
 use serde::Serialize;
 
 use super::{
-    interface::{ifindex_of, mtu_of, xdp_of},
+    interface::{finishes_checksums, ifindex_of, mtu_of, xdp_of},
     links::{attached, link_ifindex, link_path, open_pinned, pin},
     neighbour::in_the_way,
     offloads,
@@ -151,6 +151,10 @@ pub(crate) fn attach(
     })?;
     if !keeps_tags {
         done.reason += "; it takes VLAN tags off: let no VLAN come this way";
+    }
+    if done.mode == Mode::Generic && !finishes_checksums(interface) {
+        done.reason += "; it makes no checksums: have the containers of this machine make theirs \
+                        (ethtool -K DEV tx off)";
     }
     Ok(done)
 }

@@ -63,6 +63,14 @@ pub(crate) fn ethtool(interface: &str, request: &mut [u8]) -> Option<()> {
     .map(drop)
 }
 
+/// Whether an interface finishes checksums that a socket left to it.
+pub(crate) fn finishes_checksums(interface: &str) -> bool {
+    const ETHTOOL_GTXCSUM: u32 = 0x16;
+    let mut value = [0; 8]; // struct ethtool_value
+    value[..4].copy_from_slice(&ETHTOOL_GTXCSUM.to_ne_bytes());
+    ethtool(interface, &mut value).is_some() && value[4..] != [0; 4]
+}
+
 /// The name of the interface's driver; empty if it has none.
 pub(crate) fn driver_of(interface: &str) -> String {
     const ETHTOOL_GDRVINFO: u32 = 3;

@@ -18,6 +18,15 @@ use crate::{
     },
 };
 
+/// Whether the checksum of a packet that programs send by this port is finished then: in generic
+/// mode by a device that makes checksums. Native programs' packets have lost what says that it is
+/// unfinished.
+fn finishes_checksums(ifindex: u32) -> bool {
+    let name = interface::name_of(ifindex);
+    attachment::runs_generic(ifindex) == Some(true)
+        && name.is_some_and(|name| interface::finishes_checksums(&name))
+}
+
 impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in
     /// place, and admits the interface as a port. When the last interface of the switch runs it,
@@ -41,7 +50,8 @@ impl Dataplane {
     }
 
     /// Notes what the switch's interfaces are like now: frames for other hardware addresses are not
-    /// its affair, and no answer becomes longer than what all of them carry.
+    /// its affair, no answer becomes longer than what all of them carry, and a checksum that a
+    /// socket of this machine left to a device is left to them, if all of them finish it.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -54,6 +64,8 @@ impl Dataplane {
         let config: SharedArray<Config> = SharedArray::open(self.home(), "config")?;
         let most = interface::longest_frame(names);
         config.at(0).frame_most.store(most, Relaxed);
+        let later = ports.iter().all(|(_, ifindex)| finishes_checksums(*ifindex));
+        config.at(0).sums_later.store(later.into(), Relaxed);
         Ok(())
     }
 

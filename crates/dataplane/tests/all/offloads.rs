@@ -76,3 +76,29 @@ fn a_switch_that_is_refused_changes_nothing() {
         assert!(is_on("v0", "rx-gro-list") && is_on("v0", "rx-vlan-offload"));
     });
 }
+
+/// Generic programs leave a checksum that a socket left to a device to the switch's interfaces, if
+/// all of them make checksums.
+#[test]
+fn checksums_are_left_to_interfaces_that_make_them() {
+    const SUMS_LATER: usize = 56; // in `struct config` of `bpf/maps.h`
+    in_namespace(|| {
+        ip("link add v0 type veth peer name v1");
+        ip("link add w0 type veth peer name w1");
+        let switch = Switch::load(&[], &[]);
+        let dataplane = switch.dataplane();
+        let are_left = || {
+            let config = switch.backing().element("config", 0).expect("a switch's");
+            config[SUMS_LATER] != 0
+        };
+        dataplane.attach("v0", Mode::Generic).expect("attached");
+        assert!(are_left());
+        turn("w0", "tx", "off");
+        let attached = dataplane.attach("w0", Mode::Generic).expect("attached");
+        assert!(attached.reason.contains("ethtool -K DEV tx off"), "{}", attached.reason);
+        assert!(!are_left());
+        turn("w0", "tx", "on");
+        dataplane.note_interfaces().expect("noted");
+        assert!(are_left());
+    });
+}

@@ -1,6 +1,6 @@
 //! The switch that a key is lent to.
 
-use harness::{Message, message::secret_of, world::TERM};
+use harness::{Message, SeenFrame, frame::finish, message::secret_of, world::TERM};
 use wire::{Epoch, Flags, Op};
 
 use super::world::{Expectation::*, *};
@@ -588,3 +588,30 @@ pub const ANSWERS: &[Row] = &[
         counts: &["drop_lent_over"],
     },
 ];
+
+/// What a socket of this machine sent, and left the checksum to a device, through a switch in
+/// generic mode: whoever takes it finishes the checksum, of what stands in its place.
+#[test]
+fn what_a_device_is_to_finish_it_can_finish() {
+    in_both(|| {
+        let ways: [fn(Message) -> Message; 2] = [|message| message, Message::over_ipv6];
+        for over in ways {
+            let at = LoanInProgress::owner();
+            at.w.switch.leave_checksums();
+            let finished = |mut out: PacketOutcome| {
+                assert!(SeenFrame::read(&out.run.frame).is_err(), "it is not finished yet");
+                finish(&mut out.run.frame);
+                out.seen()
+            };
+            let asks = over(write(SIGNED, 1, b"new")).unfinished();
+            finished(send(&at.w, &asks, &["lent_write", "pass_local"]));
+            let kept = over(at.reply(SIGNED, 1, 1, b"new")).unfinished();
+            finished(send(&at.w, &kept, &["lent_answer", "pass_local"]));
+            // What was finished is so again, also where it looked as if it were not.
+            let asks = over(write(SIGNED, 2, b"newer")).that_seems_unfinished();
+            send(&at.w, &asks, &["lent_write", "pass_local"]).seen();
+            let ends = take(SIGNED, X, L, true, VERSION);
+            send(&at.w, &ends, &["take"]).system();
+        }
+    });
+}

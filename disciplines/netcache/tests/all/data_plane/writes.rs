@@ -377,3 +377,33 @@ fn a_flipped_bit_still_shows_behind_the_stamp() {
     flipped(&mut world());
     harness::switch::in_this_process(|| flipped(&mut world()));
 }
+
+/// What a socket of this machine sent, and left the checksum to a device: a native switch leaves it
+/// out over IPv4, for nobody will finish it; a generic one leaves it to whoever takes the packet.
+#[test]
+fn a_stamp_leaves_a_checksum_for_a_device_to_finish() {
+    fn stamped(w: &mut World) {
+        w.cached(SIGNED, KEY, V128);
+        let write = Message::write(SIGNED, KEY, b"new").unfinished();
+        let run = w.switch.run(&write.frame().bytes(), None);
+        assert_eq!(run.moved.get("write_invalidated"), Some(&1));
+        let seen = harness::SeenFrame::read(&run.frame).expect("a right packet");
+        assert_eq!(seen.checksum, 0);
+        w.switch.leave_checksums();
+        for write in [write.clone(), write.over_ipv6()] {
+            let mut run = w.switch.run(&write.frame().bytes(), None);
+            assert_ne!(run.frame, write.frame().bytes(), "it is stamped");
+            harness::frame::finish(&mut run.frame);
+            harness::SeenFrame::read(&run.frame).expect("right once it is finished");
+        }
+        // One that was finished, and looks as if it were not.
+        for write in [Message::write(SIGNED, KEY, b"new"), Message::write(SIGNED, KEY, b"n")] {
+            let write = write.that_seems_unfinished();
+            let run = w.switch.run(&write.frame().bytes(), None);
+            assert_ne!(run.frame, write.frame().bytes(), "it is stamped");
+            harness::SeenFrame::read(&run.frame).expect("right as it stands");
+        }
+    }
+    stamped(&mut world());
+    harness::switch::in_this_process(|| stamped(&mut world()));
+}

@@ -565,3 +565,25 @@ fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
         },
     ]);
 }
+
+/// Everything that goes round was once a packet that a socket of this machine sent, and left the
+/// checksum to a device: so whoever takes the answers finishes theirs, also those to others' reads.
+fn of_a_packet_that_a_device_is_to_finish_all_answers_are() {
+    let mut orbit = Orbit::new();
+    orbit.w.cached(SIGNED, KEY, V);
+    orbit.w.switch.leave_checksums();
+    orbit.send(read(SIGNED, 1).unfinished());
+    orbit.send(read(SIGNED, 2));
+    orbit.send(read(SIGNED, 3).unfinished());
+    orbit.turn();
+    orbit.turn();
+    assert_eq!((orbit.count("wake"), orbit.count("hit_round")), (1, 2));
+    orbit.finish_answers();
+    assert_eq!(orbit.told().len(), 3, "with right checksums");
+}
+
+#[test]
+fn checksums_of_what_goes_round_are_finished_if_its_first_packets_was_to_be() {
+    of_a_packet_that_a_device_is_to_finish_all_answers_are();
+    harness::switch::in_this_process(of_a_packet_that_a_device_is_to_finish_all_answers_are);
+}

@@ -4,7 +4,7 @@ use dataplane::{NO_DISCIPLINE, Object, Sizes, TenantEntry, native::Mutant};
 pub use harness::story::check;
 use harness::{
     Message, Run, SeenFrame, Switch, Verdict, World,
-    frame::{MAC_HERE, MAC_THERE},
+    frame::{self, MAC_HERE, MAC_THERE},
     story::{self, Story},
     switch::tenant,
     world::TERM,
@@ -197,6 +197,11 @@ impl Orbit {
         self.answers.iter().map(told).collect()
     }
 
+    /// Devices finish what left for clients.
+    pub fn finish_answers(&mut self) {
+        self.answers.iter_mut().for_each(|answer| frame::finish(answer));
+    }
+
     pub fn write(&mut self, tenant: u32) {
         self.send(Message::write(tenant, KEY, b"new"));
     }
@@ -208,8 +213,7 @@ impl Orbit {
 
 /// Whether a part leaves and no other after it: nothing goes round then.
 fn is_last_part(frame: &[u8]) -> bool {
-    let seen = SeenFrame::read(frame).expect("right checksums");
-    let header = Packet::decode(&seen.payload).expect("ours").header;
+    let header = Packet::decode(frame::payload(frame)).expect("ours").header;
     header.is_part() && !header.flags.has(Flags::ALL)
 }
 
