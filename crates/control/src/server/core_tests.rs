@@ -510,12 +510,31 @@ fn a_switch_that_has_heard_of_another_lead_of_this_term_or_a_later_one_outruns_i
         let expected = CloseReason::Outrun { id: 2, heard, term: 1 };
         assert_eq!(attach(2, heard, 5), Err(expected));
     }
-    let wrong = attach(2, u64::MAX, 5).unwrap_err();
-    assert!(matches!(wrong, CloseReason::Invalid(_)), "{wrong}");
+    let end = 1 << 62;
+    assert!(matches!(attach(2, end - 1, 5), Err(CloseReason::Outrun { .. })));
+    for heard in [end, u64::MAX] {
+        let wrong = attach(2, heard, 5).unwrap_err();
+        assert!(matches!(wrong, CloseReason::Invalid(_)), "{wrong}");
+    }
     // Once it attached in this lead it has its term from it; other tables have it from elsewhere.
     attach(2, 0, 5).unwrap();
     attach(2, 1, 5).unwrap();
     assert!(matches!(attach(2, 1, 6), Err(CloseReason::Outrun { heard: 1, .. })));
+}
+
+/// However high a switch once had this controller's terms begin, what switches hear from it is
+/// nothing that it refuses later.
+#[test]
+fn a_controller_takes_switches_that_have_heard_of_its_own_term_however_high() {
+    let term = (1 << 62) + 1;
+    let attach = |core: &mut Core, heard| {
+        let hello = Hello { term: heard, life: 5, ..hello(2, 8) };
+        core.attach(Duration::ZERO, &hello).map(|_| ())
+    };
+    let mut core = Stage::from(8, LoadedState::default(), WantingDiscipline::default(), term).core;
+    for heard in [0, term, term - 1] {
+        assert_eq!(attach(&mut core, heard), Ok(()), "{heard}");
+    }
 }
 
 #[test]

@@ -12,8 +12,9 @@ use super::{
 
 /// Switches that are remembered.
 const SWITCHES_MAX: usize = 4096;
-/// The highest term that a switch may have heard of: no controller comes near it.
-const TERM_MOST: u64 = 1 << 62;
+/// A term that no controller comes near: one that a switch has heard of, and that is not below
+/// ours, is below this one.
+const TERM_END: u64 = 1 << 62;
 /// Longest name, in characters.
 const NAME_MAX: usize = 256;
 
@@ -93,15 +94,15 @@ impl Switches {
     /// a state that ours does not go on.
     fn check_term(&self, id: SwitchId, hello: &Hello, term: u64) -> Result<(), CloseReason> {
         let heard = hello.term;
-        if heard > TERM_MOST {
-            return Err(CloseReason::Invalid(format!(
-                "switch {id} says that it has heard of term {heard}, which no controller reaches: restart its agent"
-            )));
-        }
         let is_ours = heard == term && self.here.get(&id) == Some(&hello.life);
-        match heard < term || is_ours {
-            true => Ok(()),
-            false => Err(CloseReason::Outrun { id, heard, term }),
+        if heard < term || is_ours {
+            return Ok(());
+        }
+        match heard < TERM_END {
+            true => Err(CloseReason::Outrun { id, heard, term }),
+            false => Err(CloseReason::Invalid(format!(
+                "switch {id} says that it has heard of term {heard}, which no controller reaches: restart its agent"
+            ))),
         }
     }
 
