@@ -53,9 +53,14 @@ pub trait Discipline: Send {
 
     /// A tenant's memory changed: all its switches, in the order in which its placement policy
     /// fills them. A switch that is not listed any longer holds nothing of it. Comes before a
-    /// switch's [`Discipline::attached`] and again whenever it changes; without any room when the
-    /// tenant is gone.
+    /// switch's [`Discipline::attached`] and again whenever it changes; without any room while no
+    /// switch has memory of it, as when all of them were forgotten and others are to come.
     fn room(&mut self, _now: Duration, _tenant: u32, _rooms: &[Room], _out: &mut Vec<Action>) {}
+
+    /// A tenant is gone, or has another discipline from now on: of its keys nothing is to be kept.
+    /// Comes after a [`Discipline::room`] without any room, if it had some, and perhaps twice. A
+    /// tenant of the same number that comes later has its options and stores told anew.
+    fn gone(&mut self, _now: Duration, _tenant: u32, _out: &mut Vec<Action>) {}
 
     /// A switch reports keys that many ask for.
     fn hot(&mut self, _now: Duration, _keys: HotKeys<'_>, _out: &mut Vec<Action>) {}

@@ -355,8 +355,10 @@ impl Core {
         id: SwitchId,
     ) -> Result<TopologyView, Refusal> {
         let name = changes::may_forget(&self.view(), id)?;
-        let moved = self.memory.forget(id);
-        self.moved(moved);
+        self.memory.forget(id);
+        // What it had is placed elsewhere at once, if it can be: then no tenant is without memory
+        // in between.
+        self.allocate();
         self.exchange.forget_switch(id, &mut self.journal);
         let pinned = self.tenants.iter().filter(|t| t.pinned.contains_key(&id));
         for mut tenant in pinned.cloned().collect::<Vec<_>>() {

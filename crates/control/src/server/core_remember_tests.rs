@@ -7,11 +7,12 @@ use std::{
 
 use api::{
     proto::{HalfAck, HalfReport, Held as HeldKeys, from_switch, to_switch},
-    types::TenantSpec,
+    types::{TenantChange, TenantSpec},
 };
 use bytes::Bytes;
 use decide::{
-    Action, Change as ItemChange, Discipline, Items, Life, Registration, Room, Setting, Settings,
+    Action, Change as ItemChange, Discipline, Items, Life, Limits, Registration, Room, Setting,
+    Settings,
 };
 use wire::Secret;
 
@@ -22,6 +23,8 @@ const ASKED: RequestOrigin<'static> = RequestOrigin { who: "test", at_ms: 1_000 
 const DEPTH: Setting = Setting::new("depth", "for tests", 3, 1, 9);
 const TEST: Registration =
     Registration { name: "test", items: Items::Truth, options: &[DEPTH], ..decide::NONE };
+
+static NONE: Registration = decide::NONE;
 
 /// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
 /// this order.
@@ -65,7 +68,7 @@ impl Discipline for NotingDiscipline {
 
     fn room(&mut self, _: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
         let Some(Room { switch, .. }) = rooms.first() else {
-            return;
+            return self.note("no room".into());
         };
         self.note("room".into());
         let bytes = Bytes::from_static(b"\x07");
@@ -81,6 +84,10 @@ impl Discipline for NotingDiscipline {
             key: Bytes::from_static(b"k"),
             change: ItemChange::Remove,
         });
+    }
+
+    fn gone(&mut self, _: Duration, _: u32, _: &mut Vec<Action>) {
+        self.note("gone".into());
     }
 
     /// It waits for one report.
@@ -105,7 +112,8 @@ impl Stage {
             vec![wire::SwitchPlace { name: "tor".into(), address: [10, 0, 0, 9].into() }];
         let noting = NotingDiscipline::default();
         let discipline: Box<dyn Discipline> = Box::new(noting.clone());
-        let disciplines = Disciplines::new(vec![(&TEST, discipline)], "test");
+        let none = (NONE.control)(Limits::default());
+        let disciplines = Disciplines::new(vec![(&TEST, discipline), (&NONE, none)], "test");
         let rows = loaded.rows.clone();
         Stage {
             core: Core::new(plan, disciplines, loaded, 1).unwrap(),
@@ -115,10 +123,14 @@ impl Stage {
     }
 
     fn create(&mut self) {
+        self.create_with(2);
+    }
+
+    fn create_with(&mut self, quota: u32) {
         let spec = TenantSpec {
             id: Some(7),
             reuse: true,
-            quota: 2,
+            quota,
             options: [("depth".into(), 5)].into(),
             ..TenantSpec::default()
         };
@@ -127,8 +139,11 @@ impl Stage {
     }
 
     fn attach(&mut self) -> StreamId {
-        let hello =
-            Hello { switch_id: 1, name: "tor".into(), pages: 4, life: 11, ..Hello::default() };
+        self.attach_as(1, "tor")
+    }
+
+    fn attach_as(&mut self, switch_id: u32, name: &str) -> StreamId {
+        let hello = Hello { switch_id, name: name.into(), pages: 4, life: 11, ..Hello::default() };
         let stream = self.core.attach(Duration::ZERO, &hello).unwrap();
         let (keys, last) = (vec![], true);
         self.say(stream, from_switch::Body::Held(HeldKeys { keys, last }));
@@ -213,6 +228,47 @@ fn what_is_remembered_outlives_the_controller_and_the_tenant() {
     let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
     stage.create();
     assert_eq!(stage.noted()[..3], known);
+}
+
+/// Its switches may all be forgotten before there are others.
+#[test]
+fn a_tenant_without_memory_is_gone_once_it_is_removed_and_not_before() {
+    let mut stage = Stage::new(LoadedState::default());
+    let stream = stage.attach();
+    stage.create();
+    stage.core.detach(Duration::ZERO, stream);
+    stage.noted();
+    stage.core.forget_switch(ASKED, 1).unwrap();
+    assert_eq!(stage.noted(), ["no room"]);
+    stage.attach();
+    assert!(stage.noted().contains(&"room".into()));
+    let remove = |view: &View<'_>| changes::remove(view, 7);
+    stage.core.change(ASKED, remove).unwrap();
+    let noted = stage.noted();
+    assert_eq!(noted[..2], ["no room", "gone"]);
+    assert!(noted[2..].iter().all(|note| note == "gone"), "{noted:?}");
+}
+
+#[test]
+fn a_discipline_learns_that_a_tenant_has_another_also_where_it_had_no_memory() {
+    let mut stage = Stage::new(LoadedState::default());
+    stage.create_with(0);
+    stage.noted();
+    let other = TenantChange { discipline: Some("none".into()), ..TenantChange::default() };
+    stage.core.change(ASKED, |view| changes::change(view, 7, other)).unwrap();
+    assert_eq!(stage.noted(), ["gone"]);
+}
+
+#[test]
+fn what_a_forgotten_switch_had_is_placed_elsewhere_at_once() {
+    let mut stage = Stage::new(LoadedState::default());
+    let stream = stage.attach();
+    stage.create();
+    stage.attach_as(2, "spine");
+    stage.core.detach(Duration::ZERO, stream);
+    stage.noted();
+    stage.core.forget_switch(ASKED, 1).unwrap();
+    assert_eq!(stage.noted(), ["room"]);
 }
 
 #[test]

@@ -155,6 +155,10 @@ impl Discipline for Control {
         self.with((now, tenant), out, |t, cx| t.rooms(cx, rooms));
     }
 
+    fn gone(&mut self, now: Duration, tenant: u32, out: &mut Vec<Action>) {
+        self.with((now, tenant), out, |t, cx| t.gone(cx));
+    }
+
     fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
         self.with((now, inventory.tenant), out, |t, cx| t.holds(cx, inventory));
     }

@@ -79,9 +79,6 @@ impl Tenant {
         if rooms != cx.facts.rooms {
             (cx.facts.rooms, cx.facts.rooms_since) = (rooms.clone(), cx.now);
             cx.facts.full = false;
-            if rooms.is_empty() {
-                self.over(cx);
-            }
         }
         for switch in rooms {
             if cx.is_attached(switch) {
@@ -90,8 +87,9 @@ impl Tenant {
         }
     }
 
-    /// The tenant is gone: its numbers stay used.
-    fn over(&mut self, cx: &mut Context<'_>) {
+    /// The tenant is gone: its numbers stay used. One that only has no memory now has its view and
+    /// what was kept of its keys, and goes on with both when it has memory again, anywhere.
+    pub fn gone(&mut self, cx: &mut Context<'_>) {
         self.snapshot.keep_nothing(cx);
         let Memory { number, floor, .. } = cx.facts.memory;
         let memory = Memory { number, floor, ..Memory::default() };

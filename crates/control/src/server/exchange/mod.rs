@@ -124,8 +124,10 @@ impl Exchange {
         MemoryOwner { tenant, family: self.disciplines.family_of(tenant).into() }
     }
 
-    /// A tenant is gone, or has another discipline: nothing of its configurations counts.
+    /// A tenant is gone, or is to have another discipline: the one that it has learns that, and
+    /// nothing of its configurations counts.
     pub fn forget(&mut self, tenant: u32, journal: &mut Journal) {
+        self.tell(tenant, journal, |to, now, out| to.gone(now, tenant, out));
         self.configurations.forget(tenant, journal);
     }
 

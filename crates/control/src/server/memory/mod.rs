@@ -105,13 +105,13 @@ impl Memory {
     }
 
     /// A switch is gone for good: its pages are nobody's, and there are none. The version of its
-    /// table is remembered all the same, so that it learns what is in force if it comes back.
-    pub fn forget(&mut self, id: SwitchId) -> PageMoves {
+    /// table is remembered all the same, so that it learns what is in force if it comes back. What
+    /// moved the next [`Memory::update`] says.
+    pub fn forget(&mut self, id: SwitchId) {
         // Fewer pages than before are never too many.
         let _ = self.ledger.switch(id, 0);
         self.usage.remove(&id);
         self.place_again();
-        self.moved(false)
     }
 
     /// A switch has a table of this version in force. Says whether pages became free.

@@ -171,6 +171,7 @@ fn another_controller_goes_on_where_the_last_one_was() {
 fn numbers_outlive_the_tenant() {
     let mut rig = Rig::new(&[1, 2], 1, 2);
     rig.tell(|to, now, out| to.room(now, TENANT, &[], out));
+    rig.tell(|to, now, out| to.gone(now, TENANT, out));
     let memory = memory::Memory::decode(&rig.remembered).unwrap();
     assert_eq!((memory.number, memory.view), (1 << 48 | 1, None));
     rig.switches.values_mut().for_each(|s| s.items.clear());

@@ -2,6 +2,7 @@
 
 mod keys;
 mod members;
+mod snapshots;
 
 use std::collections::BTreeSet;
 
@@ -170,12 +171,15 @@ impl Rig {
         }
     }
 
+    /// One that is forgotten is told nothing.
     fn configure(&mut self, switch: SwitchId, configuration: &Configuration) {
         let row = configuration.rows.iter().find(|row| row.map == crate::view::MAP);
         let view = View::decode(&row.expect("a view").value).expect("possible");
         let memory = memory::Memory::decode(&self.remembered).unwrap();
         assert_eq!(memory.number, view.number, "remembered before it is told");
-        let at = self.switches.get_mut(&switch).unwrap();
+        let Some(at) = self.switches.get_mut(&switch) else {
+            return;
+        };
         if let Some(before) = &at.view {
             assert!(before.number <= view.number);
         }

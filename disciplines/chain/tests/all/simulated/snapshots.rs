@@ -1,6 +1,7 @@
 //! All switches lose their power, and their tables with it: what was kept of the keys is
 //! there again.
 
+use sim::ControlHost;
 use wire::Status;
 
 use super::{
@@ -22,6 +23,30 @@ impl Rig {
         }
         (1..=switches).for_each(|n| self.recovers(n, Fault::PoweredOff));
         self.pass(8000);
+    }
+
+    /// These lose their power for good, and the operator says so.
+    fn are_forgotten(&mut self, switches: &[u16]) {
+        switches.iter().for_each(|n| self.fails((*n).into(), Fault::PoweredOff));
+        self.pass(12_000);
+        let control = self.world.process("control/control").unwrap();
+        for switch in switches {
+            let forgotten = self.world.with(control, |host: &mut ControlHost, io| {
+                host.ask(io, |core, asked| core.forget_switch(asked, *switch))
+            });
+            forgotten.unwrap().unwrap();
+        }
+        self.pass(8000);
+    }
+
+    /// Keys that are kept, as the controller's status says.
+    fn kept_keys(&self) -> u64 {
+        let control = self.world.process("control/control").unwrap();
+        let control: &ControlHost = self.world.get(control).unwrap();
+        let status = control.core().view().status(std::time::Duration::ZERO);
+        let of_each = status.switches.iter();
+        let counted = of_each.filter_map(|s| s.counters.get("chain_kept_keys").copied());
+        counted.max().unwrap_or(0)
     }
 }
 
@@ -86,4 +111,27 @@ fn nothing_is_restored_over_a_member_that_has_its_tables() {
         let read = rig.ask(&[Command::Read("a", 0)], 5000);
         assert_eq!((read[0].status, &*read[0].value), (Status::Ok, "new"), "{discipline}");
     }
+}
+
+/// A rack is lost for good, and forgotten before there is another one.
+#[test]
+fn what_was_kept_is_restored_on_other_switches_when_all_of_before_are_forgotten() {
+    let mut rig = Rig::new("netcraq", 6, &[("chains", 4), ("snapshot", 2)]);
+    let (before, after) = ([1, 2, 3], [4, 5, 6]);
+    rig.are_forgotten(&after);
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    rig.ask(&keys.map(|key| write(key, key)), 5000);
+    rig.pass(4000);
+    rig.are_forgotten(&before);
+    after.iter().for_each(|n| rig.recovers((*n).into(), Fault::PoweredOff));
+    rig.pass(12_000);
+    let read = rig.ask(&keys.map(|key| Command::Read(key, 2)), 5000);
+    let read: Vec<_> = read.iter().map(|done| (done.status, &*done.value)).collect();
+    assert_eq!(read, keys.map(|key| (Status::Ok, key)));
+    assert_eq!(rig.kept_keys(), 6);
+    let mut members = rig.chains().concat();
+    assert!(rig.chains().iter().all(|chain| chain.len() == 3), "{:?}", rig.chains());
+    members.sort_unstable();
+    members.dedup();
+    assert_eq!(members, [4, 5, 6]);
 }
