@@ -142,6 +142,12 @@ pub trait Discipline: Send {
     ) {
     }
 
+    /// What was asked to be kept of a key ([`Action::Keep`]) is not: something is kept of as many
+    /// of the tenant's keys as may be, or it is too long. Comes right after it was asked for, and
+    /// nothing can be asked for in answer. There is room again once nothing is to be kept of
+    /// another of the tenant's keys.
+    fn not_kept(&mut self, _now: Duration, _tenant: u32, _key: &Key) {}
+
     /// All options of a tenant, in the order in which the discipline registers them; the usual ones
     /// where nothing is said. Comes before the tenant's first [`Discipline::room`] and again
     /// whenever one changes.

@@ -11,8 +11,8 @@ use api::{
 };
 use bytes::Bytes;
 use decide::{
-    Action, Change as ItemChange, Discipline, Items, Life, Limits, Registration, Room, Setting,
-    Settings,
+    Action, Change as ItemChange, Discipline, Items, KEPT_MOST, Life, Limits, Registration, Room,
+    Setting, Settings,
 };
 use wire::Secret;
 
@@ -25,6 +25,8 @@ const TEST: Registration =
     Registration { name: "test", items: Items::Truth, options: &[DEPTH], ..decide::NONE };
 
 static NONE: Registration = decide::NONE;
+/// A report for which it keeps something of as many keys as possible, beside what it has kept.
+const FILL: &[u8] = b"fill";
 
 /// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
 /// this order.
@@ -59,11 +61,17 @@ impl Discipline for NotingDiscipline {
         &mut self,
         _: Duration,
         _: SwitchId,
-        _: u32,
+        tenant: u32,
         report: &[u8],
-        _: &mut Vec<Action>,
+        out: &mut Vec<Action>,
     ) {
         self.note(format!("reported {report:?}"));
+        let more = if report == FILL { KEPT_MOST } else { 0 };
+        out.extend((0..more).map(|n| Action::Keep {
+            tenant,
+            key: n.to_string().into(),
+            bytes: Some(Bytes::new()),
+        }));
     }
 
     fn room(&mut self, _: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
@@ -88,6 +96,10 @@ impl Discipline for NotingDiscipline {
 
     fn gone(&mut self, _: Duration, _: u32, _: &mut Vec<Action>) {
         self.note("gone".into());
+    }
+
+    fn not_kept(&mut self, _: Duration, _: u32, key: &Bytes) {
+        self.note(format!("not kept {key:?}"));
     }
 
     /// It waits for one report.
@@ -155,9 +167,9 @@ impl Stage {
         self.core.message(Duration::ZERO, stream, message).unwrap();
     }
 
-    fn report(&mut self, stream: StreamId) {
+    fn report(&mut self, stream: StreamId, report: &'static [u8]) {
         let report =
-            HalfReport { discipline: "test".into(), tenant: 7, report: Bytes::from_static(b"r") };
+            HalfReport { discipline: "test".into(), tenant: 7, report: Bytes::from_static(report) };
         self.say(stream, from_switch::Body::Report(report));
     }
 
@@ -197,7 +209,7 @@ fn nothing_that_follows_is_sent_before_it_is_remembered() {
     let stream = stage.attach();
     assert_eq!(stage.sent(stream), ["message", "commands"]);
     stage.say(stream, from_switch::Body::Ack(HalfAck { seq: u64::MAX }));
-    stage.report(stream);
+    stage.report(stream, b"r");
     assert_eq!(stage.noted().pop().unwrap(), "reported [114]");
     let stream = stage.attach();
     assert_eq!(stage.sent(stream), ["commands"]);
@@ -209,7 +221,7 @@ fn a_controller_that_is_to_stop_waits_for_what_is_to_be_kept() {
     let stream = stage.attach();
     stage.create();
     assert!(!stage.core.ending(Duration::from_secs(1)));
-    stage.report(stream);
+    stage.report(stream, b"r");
     assert!(stage.core.ending(Duration::from_secs(1)));
 }
 
@@ -269,6 +281,17 @@ fn what_a_forgotten_switch_had_is_placed_elsewhere_at_once() {
     stage.noted();
     stage.core.forget_switch(ASKED, 1).unwrap();
     assert_eq!(stage.noted(), ["room"]);
+}
+
+#[test]
+fn a_discipline_learns_which_key_there_is_no_room_to_keep() {
+    let mut stage = Stage::new(LoadedState::default());
+    let stream = stage.attach();
+    stage.create();
+    stage.noted();
+    stage.report(stream, FILL);
+    let last = KEPT_MOST - 1;
+    assert_eq!(stage.noted()[1..], [format!("not kept b\"{last}\"")]);
 }
 
 #[test]

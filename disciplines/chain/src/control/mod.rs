@@ -159,6 +159,12 @@ impl Discipline for Control {
         self.with((now, tenant), out, |t, cx| t.gone(cx));
     }
 
+    fn not_kept(&mut self, _now: Duration, tenant: u32, key: &Key) {
+        if let Some((_, tenant)) = self.tenants.get_mut(&tenant) {
+            tenant.not_kept(key);
+        }
+    }
+
     fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
         self.with((now, inventory.tenant), out, |t, cx| t.holds(cx, inventory));
     }

@@ -1,6 +1,7 @@
 //! What is kept of the keys outside of the switches: each chain's last member that has everything
 //! is asked at an interval what was committed since, and every key's newest version is kept.
-//! Versions of a key only rise, so one that is told late does no harm.
+//! Versions of a key only rise, so one that is told late does no harm. Where there is no room to
+//! keep a key, it is asked for again once another one is kept no longer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +37,11 @@ impl Round {
 /// What is kept, and how far the others are.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
+    /// Every key's newest version that was told.
     saved: BTreeMap<Key, SavedVersion>,
+    /// Those of them that there was no room for: a controller that comes after this one does not
+    /// know them.
+    unkept: BTreeSet<Key>,
     rounds: BTreeMap<SwitchId, Round>,
     /// The last one that was used.
     number: u64,
@@ -52,9 +57,21 @@ impl Snapshot {
         self.saved = kept.iter().filter_map(read).collect();
     }
 
-    /// Every key's newest version that is kept.
+    /// Every key's newest version that is known outside of the switches.
     pub fn saved(&self) -> &BTreeMap<Key, SavedVersion> {
         &self.saved
+    }
+
+    /// Of how many of them nothing is kept, for want of room.
+    pub fn unkept(&self) -> usize {
+        self.unkept.len()
+    }
+
+    /// There is no room to keep anything of a key.
+    pub fn not_kept(&mut self, key: &Key) {
+        if self.saved.contains_key(key) {
+            self.unkept.insert(key.clone());
+        }
     }
 
     /// Asks who can tell, if it is time.
@@ -122,17 +139,35 @@ impl Snapshot {
     }
 
     fn save(&mut self, cx: &mut Context<'_>, key: Key, saved: SavedVersion) {
-        let before = self.saved.get(&key);
-        let is_old = before.is_some_and(|before| before.seq >= saved.seq);
-        let bytes = saved.encode();
-        if is_old || (before.is_none() && bytes.is_none()) {
-            return;
+        let before = self.saved.get(&key).map(|before| before.seq);
+        match saved.encode() {
+            _ if before.is_some_and(|before| before >= saved.seq) => {}
+            None if before.is_none() => {}
+            None => self.forget(cx, &key),
+            Some(_) => {
+                self.saved.insert(key.clone(), saved);
+                self.keep(cx, key);
+            }
         }
-        match bytes {
-            Some(_) => self.saved.insert(key.clone(), saved),
-            None => self.saved.remove(&key),
-        };
-        cx.out.push(Action::Keep { tenant: cx.facts.id, key, bytes });
+    }
+
+    /// A key is to be kept as it was told last. Whether there is room for it is answered.
+    fn keep(&mut self, cx: &mut Context<'_>, key: Key) {
+        self.unkept.remove(&key);
+        if let Some(bytes) = self.saved.get(&key).and_then(SavedVersion::encode) {
+            cx.out.push(Action::Keep { tenant: cx.facts.id, key, bytes: Some(bytes) });
+        }
+    }
+
+    /// Nothing is to be kept of a key any longer; there is room for another one, then.
+    fn forget(&mut self, cx: &mut Context<'_>, key: &Key) {
+        self.saved.remove(key);
+        cx.out.push(Action::Keep { tenant: cx.facts.id, key: key.clone(), bytes: None });
+        if !self.unkept.remove(key)
+            && let Some(other) = self.unkept.pop_first()
+        {
+            self.keep(cx, other);
+        }
     }
 
     /// A key's last version, which is committed, is a delete, and its items go. They may be gone
@@ -140,8 +175,7 @@ impl Snapshot {
     pub fn deleted(&mut self, cx: &mut Context<'_>, key: &Key, last: u64) {
         let is_older = |saved: &SavedVersion| saved.seq <= last;
         if self.saved.get(key).is_some_and(is_older) {
-            self.saved.remove(key);
-            cx.out.push(Action::Keep { tenant: cx.facts.id, key: key.clone(), bytes: None });
+            self.forget(cx, key);
         }
     }
 

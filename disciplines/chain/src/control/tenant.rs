@@ -71,6 +71,11 @@ impl Tenant {
         self.snapshot.kept(kept);
     }
 
+    /// There is no room to keep anything of a key.
+    pub fn not_kept(&mut self, key: &Key) {
+        self.snapshot.not_kept(key);
+    }
+
     /// Where its memory is. A switch that was there before the tenant had memory on it holds
     /// nothing, and nobody says so.
     pub fn rooms(&mut self, cx: &mut Context<'_>, rooms: &[Room]) {
@@ -275,7 +280,9 @@ impl Tenant {
         let is_in = |c: &&Chain| slot.is_some_and(|slot| c.slots.contains(&slot));
         add("chain_memberships", chains.iter().filter(is_in).count());
         let short = |c: &&Chain| c.slots.len() < facts.length() || c.filling;
-        add("chain_kept_keys", self.snapshot.saved().len());
+        let unkept = self.snapshot.unkept();
+        add("chain_kept_keys", self.snapshot.saved().len() - unkept);
+        add("chain_unkept_keys", unkept);
         add("chain_short", chains.iter().filter(short).count());
     }
 }

@@ -25,6 +25,15 @@ use super::{
     switches::{AttachedSwitch, Switches},
 };
 
+/// What was asked for and there was no room for.
+#[derive(Default)]
+struct RefusedActions {
+    /// Changes of items, in the outbox of a switch.
+    changes: Vec<(SwitchId, ItemKey, Change)>,
+    /// What was to be kept of keys, each with a line that says why it is not.
+    kept: Vec<(ItemKey, String)>,
+}
+
 /// Disciplines, and everything that carries out what they ask for.
 pub struct Exchange {
     disciplines: Disciplines,
@@ -332,9 +341,18 @@ impl Exchange {
         self.carry_out_and_answer(actions, journal);
     }
 
-    /// Carries actions out; those for which an outbox has no room are answered at once.
+    /// Carries actions out; those that there is no room for are answered at once.
     fn carry_out_and_answer(&mut self, actions: Vec<Action>, journal: &mut Journal) {
-        for (switch, key, change) in self.carry_out(actions, journal) {
+        let RefusedActions { changes, kept } = self.carry_out(actions, journal);
+        if let Some((item, line)) = kept.first() {
+            tracing::warn!(tenant = item.tenant, keys = kept.len(), "not kept: {line}");
+        }
+        for (item, _) in kept {
+            self.disciplines.tell(self.now, item.tenant, |to, now, _| {
+                to.not_kept(now, item.tenant, &item.key);
+            });
+        }
+        for (switch, key, change) in changes {
             let answer = Answer {
                 switch,
                 tenant: key.tenant,
@@ -349,13 +367,9 @@ impl Exchange {
         }
     }
 
-    /// Carries actions out, but for changes of items that there is no room for in an outbox.
-    fn carry_out(
-        &mut self,
-        actions: Vec<Action>,
-        journal: &mut Journal,
-    ) -> Vec<(SwitchId, ItemKey, Change)> {
-        let mut not_sent = vec![];
+    /// Carries actions out, but for those that there is no room for.
+    fn carry_out(&mut self, actions: Vec<Action>, journal: &mut Journal) -> RefusedActions {
+        let mut refused = RefusedActions::default();
         for action in actions {
             match action {
                 Action::Change { switch: id, tenant, key, change } => {
@@ -363,7 +377,7 @@ impl Exchange {
                     if let Some(switch) = self.switches.get_mut(id)
                         && !switch.command(change.clone(), key.clone())
                     {
-                        not_sent.push((id, key, change));
+                        refused.changes.push((id, key, change));
                     }
                 }
                 Action::Configure { switch, tenant, configuration } => {
@@ -396,14 +410,14 @@ impl Exchange {
                 }
                 Action::Keep { tenant, key, bytes } => {
                     let whose = self.whose(tenant);
-                    if let Err(line) = self.kept.keep(whose, key, bytes, journal) {
-                        tracing::warn!(tenant, "refused: {line}");
+                    if let Err(line) = self.kept.keep(whose, key.clone(), bytes, journal) {
+                        refused.kept.push((ItemKey { tenant, key }, line));
                     }
                 }
                 Action::NotYet => {}
             }
         }
-        not_sent
+        refused
     }
 
     fn tell_switch(&mut self, id: SwitchId, tenant: u32, message: Bytes) {

@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     record::KeyRecord,
     report::{FilledChain, State},
+    snapshot::Save,
     view::View,
 };
 
@@ -43,6 +44,10 @@ struct Rig {
     switches: BTreeMap<SwitchId, Switch>,
     remembered: Vec<u8>,
     kept: BTreeMap<Key, Bytes>,
+    /// Of so many keys at most something is kept.
+    kept_most: usize,
+    /// What each switch was last asked to tell of its keys.
+    saves: BTreeMap<SwitchId, Save>,
     /// Changes and views, in the order in which they were asked for.
     story: Vec<String>,
     /// Answers are held back.
@@ -68,6 +73,8 @@ impl Rig {
             switches: BTreeMap::new(),
             remembered: vec![],
             kept: BTreeMap::new(),
+            kept_most: usize::MAX,
+            saves: BTreeMap::new(),
             story: vec![],
             holds_back: false,
             options,
@@ -151,7 +158,7 @@ impl Rig {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Remember { bytes, .. } => self.remembered = bytes.to_vec(),
-            Action::Keep { key, bytes: Some(bytes), .. } => drop(self.kept.insert(key, bytes)),
+            Action::Keep { key, bytes: Some(bytes), .. } => self.keep(key, bytes),
             Action::Keep { key, bytes: None, .. } => drop(self.kept.remove(&key)),
             Action::Configure { switch, configuration, .. } => {
                 self.configure(switch, &configuration)
@@ -167,7 +174,17 @@ impl Rig {
                 let at = self.switches.get_mut(&switch).unwrap();
                 at.waits.push((key, change));
             }
+            Action::TellSwitch { switch, message, .. } => {
+                self.saves.insert(switch, Save::decode(&message).expect("nothing else is told"));
+            }
             other => panic!("{other:?} is not asked for"),
+        }
+    }
+
+    fn keep(&mut self, key: Key, bytes: Bytes) {
+        match self.kept.len() < self.kept_most || self.kept.contains_key(&key) {
+            true => drop(self.kept.insert(key, bytes)),
+            false => self.control.not_kept(self.now, TENANT, &key),
         }
     }
 

@@ -1,13 +1,28 @@
 //! What is kept of keys outside of the switches.
 
 use super::*;
-use crate::snapshot::SavedVersion;
+use crate::snapshot::{Part, SavedVersion};
 
 fn saved(seq: u64) -> SavedVersion {
     SavedVersion { seq, value: Some(Bytes::from_static(b"v")) }
 }
 
 impl Rig {
+    /// The tail tells what was committed, in one part.
+    fn tells(&mut self, keys: &[(&'static str, SavedVersion)]) {
+        let tail = *self.chain(0).last().unwrap();
+        let round = self.saves[&tail].round;
+        let keys = keys.iter().map(|(key, saved)| (Key::from(*key), saved.clone())).collect();
+        let part = Part { round, nth: 0, is_last: true, keys }.encode();
+        self.tell(|to, now, out| to.switch_reported(now, tail, TENANT, &part, out));
+    }
+
+    /// Keys that are kept, as the status says; and those that there is no room for.
+    fn counted(&self) -> (u64, u64) {
+        let counters = self.control.counters(1);
+        (counters["chain_kept_keys"], counters["chain_unkept_keys"])
+    }
+
     fn kept_keys(&self) -> Vec<&[u8]> {
         self.kept.keys().map(|key| &key[..]).collect()
     }
@@ -37,4 +52,23 @@ fn what_was_kept_waits_for_other_switches() {
     rig.tell(|to, now, out| to.room(now, TENANT, &[], out));
     rig.tell(|to, now, out| to.gone(now, TENANT, out));
     assert_eq!(rig.kept_keys(), [b""; 0]);
+}
+
+#[test]
+fn a_key_that_there_is_no_room_for_is_not_counted_as_kept_and_is_kept_once_there_is_some() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let options = rig.options.with(3, 1);
+    rig.tell(|to, now, out| to.options(now, TENANT, options, out));
+    rig.kept_most = 2;
+    rig.run(1);
+    rig.tells(&[("a", saved(1)), ("b", saved(1)), ("c", saved(1)), ("d", saved(1))]);
+    assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"a"[..], b"b"], (2, 2)));
+    rig.run(10);
+    let deleted = SavedVersion { seq: 2, value: None };
+    rig.tells(&[("c", saved(2)), ("d", deleted.clone()), ("a", saved(2))]);
+    assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"a"[..], b"b"], (2, 1)));
+    rig.run(10);
+    rig.tells(&[("b", deleted)]);
+    assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"a"[..], b"c"], (2, 0)));
+    assert_eq!(rig.kept[&b"c"[..]], saved(2).encode().unwrap(), "as it is now");
 }
