@@ -6,6 +6,8 @@
 //! write, by their own clock.
 //!
 //! A write whose outcome is unknown is settled by reading: what recipes write says who wrote it.
+//! Where that fails, or the next writer's value hides it, the outcome stays unknown, and that is
+//! what a recipe says: never that a read failed, as if nothing had been written.
 
 mod barrier;
 mod counter;
@@ -56,10 +58,6 @@ async fn read(asks: &impl Asks, key: &[u8]) -> Result<(u64, Option<Bytes>), Erro
 }
 
 /// Writes on a condition; its version, or none: the condition does not hold.
-///
-/// If nobody knows what became of it, the key is read: it was written if `mine` says that its value
-/// is what was written. The next writer's value would hide that, so that in the end it stays
-/// unknown.
 async fn write(
     asks: &impl Asks,
     key: &[u8],

@@ -33,21 +33,34 @@ impl<A: Asks> Counter<A> {
     /// Adds; the number after it.
     ///
     /// # Errors
-    /// As [`Counter::get`]; [`Error::OutcomeUnknown`] if somebody else added before it was known
-    /// whether this addition had taken place.
+    /// As [`Counter::get`], and then nothing was added; [`Error::OutcomeUnknown`] if somebody else
+    /// added, or something failed, before it was known whether this addition had taken place.
     pub async fn add(&self, delta: i64) -> Result<i64, Error> {
+        let mut unknown = None;
+        let added = self.add_unless_unknown(delta, &mut unknown).await;
+        // It may have taken place, whatever failed later.
+        added.map_err(|error| unknown.map_or(error, |unknown| unknown.error))
+    }
+
+    /// Adds; `unknown` is an attempt that may have taken place for all that is known, if there was
+    /// one.
+    async fn add_unless_unknown(
+        &self,
+        delta: i64,
+        unknown: &mut Option<UnknownAttempt>,
+    ) -> Result<i64, Error> {
         // One for all attempts: those that name the same version are one write, whichever of them
         // takes place.
         let by = self.asks.nonce();
-        let mut unknown: Option<(u64, Error)> = None;
         loop {
             let (version, value) = read(&self.asks, &self.key).await?;
             let now = Number::parse(value.as_deref())?;
-            match unknown.take() {
-                Some(_) if value.is_some() && now.by == by => return Ok(now.count),
-                // It may have taken place, and another one after it.
-                Some((before, error)) if before != version => return Err(error),
-                _ => {}
+            if value.is_some() && now.by == by {
+                return Ok(now.count);
+            }
+            // It may have taken place, and another one after it.
+            if let Some(attempt) = unknown.take_if(|attempt| attempt.version != version) {
+                return Err(attempt.error);
             }
             let count = now.count.wrapping_add(delta);
             let condition = match value {
@@ -58,11 +71,20 @@ impl<A: Asks> Counter<A> {
             match write(&self.asks, &self.key, text.as_bytes(), condition).await {
                 Ok(Some(_)) => return Ok(count),
                 Ok(None) => {}
-                Err(error @ Error::OutcomeUnknown { .. }) => unknown = Some((version, error)),
+                Err(error @ Error::OutcomeUnknown { .. }) => {
+                    *unknown = Some(UnknownAttempt { version, error });
+                }
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+/// An addition of which nobody said what became of it.
+struct UnknownAttempt {
+    /// The version on which it would be the next.
+    version: u64,
+    error: Error,
 }
 
 /// What stands in a counter's key.

@@ -1,6 +1,6 @@
 //! A lock with a lease, and a token that rises with each holder.
 
-use std::time::Duration;
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use client::{Condition, Error, Operation};
@@ -59,7 +59,20 @@ enum Attempt<A> {
     /// It is another one's.
     Refused,
     /// It was as before when this was looked at, and the write may take place yet.
-    Unknown(Error),
+    Unknown(UnknownAttempt),
+}
+
+/// A write of which nobody said what became of it.
+struct UnknownAttempt {
+    owner: Owner,
+    error: Error,
+}
+
+impl UnknownAttempt {
+    /// Whether this value is what it wrote.
+    fn wrote(&self, value: Option<&[u8]>) -> bool {
+        value.is_some_and(|value| self.owner.wrote(value))
+    }
 }
 
 impl<A: Asks> Lock<A> {
@@ -71,19 +84,35 @@ impl<A: Asks> Lock<A> {
     /// Takes the lock; none: others had it until the patience was over.
     ///
     /// # Errors
-    /// Reads or writes that fail, and not only because their outcome is unknown.
-    /// [`Error::OutcomeUnknown`] if that of the last write was unknown when the patience was over,
-    /// and nobody else had written since: then it was not others that were in the way. Also if
-    /// there is no room for the key.
+    /// Reads or writes that fail, and not only because their outcome is unknown: then nothing was
+    /// written. [`Error::OutcomeUnknown`] if that of the last write was unknown when the patience
+    /// was over or something else failed, and nobody else had written since: then it was not others
+    /// that were in the way. Also if there is no room for the key.
     pub async fn acquire(&self) -> Result<Option<HeldLock<A>>, Error> {
-        let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
         let mut unknown = None;
+        let acquired = self.acquire_unless_unknown(&mut unknown).await;
+        // It may be this one's, whatever failed later.
+        acquired.map_err(|error| match unknown {
+            Some(attempt) if !is_unknown(&error) => attempt.error,
+            _ => error,
+        })
+    }
+
+    /// Takes the lock; `unknown` is an attempt that may have taken it for all that is known, if
+    /// there was one.
+    async fn acquire_unless_unknown(
+        &self,
+        unknown: &mut Option<UnknownAttempt>,
+    ) -> Result<Option<HeldLock<A>>, Error> {
+        let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
         let (mut version, mut value) = read(&self.asks, &self.key).await?;
         // Since when this version stood there by this clock: its holder's lease began before.
         let mut since_ns = self.asks.now_ns();
         loop {
             let now_ns = self.asks.now_ns();
-            let lease_ns = value.as_deref().map_or(0, Owner::lease_ns);
+            // What this one wrote without knowing it keeps nobody but others out.
+            let is_own = unknown.as_ref().is_some_and(|attempt| attempt.wrote(value.as_deref()));
+            let lease_ns = value.as_deref().filter(|_| !is_own).map_or(0, Owner::lease_ns);
             // A sixteenth more: clocks differ in rate, by far less than that.
             let free_ns = since_ns + lease_ns + lease_ns / 16;
             if now_ns >= free_ns {
@@ -93,12 +122,12 @@ impl<A: Asks> Lock<A> {
                 };
                 match self.take(condition).await? {
                     Attempt::Took(held) => return Ok(Some(held)),
-                    Attempt::Refused => unknown = None,
-                    Attempt::Unknown(error) => unknown = Some(error),
+                    Attempt::Refused => {} // by whom is read below
+                    Attempt::Unknown(attempt) => *unknown = Some(attempt),
                 }
             }
             if self.asks.now_ns() >= deadline_ns {
-                return unknown.map_or(Ok(None), Err);
+                return unknown.take().map_or(Ok(None), |attempt| Err(attempt.error));
             }
             let new = match now_ns >= free_ns {
                 true => read(&self.asks, &self.key).await?,
@@ -109,8 +138,12 @@ impl<A: Asks> Lock<A> {
             };
             if new.0 != version {
                 since_ns = self.asks.now_ns();
-                // Others have it after all, unless it is free.
-                unknown = unknown.filter(|_| new.1.is_none());
+                // Others have it after all, unless it is free or this one's.
+                let is_others =
+                    |attempt: &UnknownAttempt| new.1.is_some() && !attempt.wrote(new.1.as_deref());
+                if unknown.as_ref().is_some_and(is_others) {
+                    *unknown = None;
+                }
             }
             (version, value) = new;
         }
@@ -145,13 +178,15 @@ impl<A: Asks> Lock<A> {
             Ok(Some(version)) => version,
             Ok(None) => return Ok(Attempt::Refused),
             Err(error) if is_unknown(&error) => {
-                let (version, value) = read(&self.asks, &self.key).await?;
+                let Ok((version, value)) = read(&self.asks, &self.key).await else {
+                    return Err(error);
+                };
                 let is_as_before = value.is_none() || condition == Condition::Version(version);
                 match value {
                     Some(value) if owner.wrote(&value) => version,
                     _ if !is_as_before => return Ok(Attempt::Refused),
                     _ if is_for_want_of_room(&error) => return Err(error),
-                    _ => return Ok(Attempt::Unknown(error)),
+                    _ => return Ok(Attempt::Unknown(UnknownAttempt { owner, error })),
                 }
             }
             Err(error) => return Err(error),
@@ -199,19 +234,19 @@ impl<A: Asks> HeldLock<A> {
         for _ in 0..2 {
             let since_ns = self.asks.now_ns();
             let condition = Condition::Version(self.version);
-            match write(&self.asks, &self.key, &value, condition).await {
+            let unknown = match write(&self.asks, &self.key, &value, condition).await {
                 Ok(Some(version)) => {
                     self.version = version;
                     self.until_ns = since_ns + ns(self.options.lease);
                     return Ok(true);
                 }
-                Ok(None) => {}
-                Err(error) if is_unknown(&error) => {}
+                Ok(None) => None,
+                Err(error) if is_unknown(&error) => Some(error),
                 Err(error) => return Err(error),
-            }
+            };
             // An earlier renewal of unknown outcome may have taken place since: then there is
             // another version to go by.
-            if !self.is_mine().await? {
+            if !self.is_mine().await.map_err(|error| unknown.unwrap_or(error))? {
                 self.until_ns = 0;
                 return Ok(false);
             }
@@ -230,7 +265,7 @@ impl<A: Asks> HeldLock<A> {
     }
 
     /// Renews until then; whether the lock was held all the time, as far as this machine's clock
-    /// says.
+    /// says. If it was lost this ends when its lease does, whatever is still waited for.
     ///
     /// # Errors
     /// As for [`HeldLock::renew`], once the lease is over.
@@ -241,11 +276,12 @@ impl<A: Asks> HeldLock<A> {
             if self.asks.now_ns() < self.renew_ns() {
                 continue;
             }
-            match self.renew().await {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(_) if self.is_held() => {}
-                Err(error) => return Err(error),
+            let (asks, until_ns) = (self.asks.clone(), self.until_ns);
+            match before(&asks, until_ns, self.renew()).await {
+                Some(Ok(true)) => {}
+                Some(Ok(false)) | None => return Ok(false),
+                Some(Err(_)) if self.is_held() => {}
+                Some(Err(error)) => return Err(error),
             }
             if !self.is_held() {
                 return Ok(false);
@@ -298,6 +334,17 @@ impl Owner {
         let bytes = value.get(8..12).and_then(|bytes| bytes.first_chunk());
         bytes.map_or(u64::MAX >> 8, |bytes| u64::from(u32::from_be_bytes(*bytes)) * 1_000_000)
     }
+}
+
+/// What comes of some work, unless the time comes before that.
+async fn before<T>(asks: &impl Asks, until_ns: u64, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut time = pin!(asks.until(until_ns));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => time.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 fn ns(time: Duration) -> u64 {

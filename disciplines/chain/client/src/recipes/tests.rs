@@ -1,5 +1,7 @@
 //! Recipes over a network that loses, doubles and reorders, with holders that die.
 
+mod scripted;
+
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use super::*;
@@ -150,6 +152,26 @@ fn a_held_lock_is_kept_while_it_is_renewed() {
     assert!(world.run_until(end_ns + 1000 * MS));
     let waited_ns = *taken_ns.borrow() - end_ns;
     assert!(waited_ns < 150 * MS, "the release was told: {waited_ns}");
+}
+
+/// Not when its renewal is given up: others have the lock by then.
+#[test]
+fn a_holder_that_is_cut_off_has_lost_the_lock_when_its_lease_is_over() {
+    let mut world = world(8);
+    let holder = world.client(options());
+    let (h, ended) = (holder.clone(), Rc::new(RefCell::new(None)));
+    let out = ended.clone();
+    holder.spawn(async move {
+        let lock = Lock::new(h.clone(), b"lock", lock_options(2000));
+        let mut held = lock.acquire().await.unwrap().unwrap();
+        let kept = held.keep_until(u64::MAX).await.unwrap();
+        *out.borrow_mut() = Some((kept, h.now_ns(), held.until_ns()));
+    });
+    assert!(!world.run_until(world.now_ns + 3000 * MS), "it is kept");
+    world.chains.dead = [1, 2, 3].into();
+    assert!(world.run_until(world.now_ns + 60_000 * MS));
+    let (kept, now_ns, until_ns) = ended.take().unwrap();
+    assert!(!kept && now_ns <= until_ns, "{kept}, {now_ns} and not {until_ns}");
 }
 
 #[test]
