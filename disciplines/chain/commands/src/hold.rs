@@ -3,6 +3,7 @@
 use std::{
     io,
     os::unix::process::{CommandExt, ExitStatusExt},
+    pin::pin,
     process::{Child, Command, ExitCode, ExitStatus},
     time::Duration,
 };
@@ -155,7 +156,7 @@ async fn hold(
         return Ok(ExitCode::SUCCESS);
     }
     let mut child = start(&terms.command, held.token())?;
-    let (status, kept) = run(held.keep_until(u64::MAX), &mut child, key).await?;
+    let (status, kept) = run(held.keep_until(u64::MAX), stopped(), &mut child, key).await?;
     // It may have been lost behind our back: this process stood still, and the command did not.
     let kept = kept && held.is_held() && held.release().await?;
     anyhow::ensure!(kept, "{key} was lost while the command ran, which ended with {status}");
@@ -194,26 +195,40 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Keeps the lock while the command runs, which is ended if the lock is lost; how it ended, and
+/// Keeps the lock while the command runs, which is asked to end if the lock is lost, or when this
+/// process is to stop: then the lock is kept on until the command has ended. How it ended, and
 /// whether the lock was kept.
 async fn run(
     keep: impl Future<Output = Result<bool, Error>>,
+    stop: impl Future<Output = ()>,
     child: &mut Child,
     key: &str,
 ) -> anyhow::Result<(ExitStatus, bool)> {
-    let kept = tokio::select! {
+    let mut keep = pin!(keep);
+    let is_kept = tokio::select! {
         status = ended(child, None) => return Ok((status?, true)),
-        kept = keep => matches!(kept, Ok(true)),
-        () = stopped() => true,
+        kept = &mut keep => matches!(kept, Ok(true)),
+        () = stop => true,
     };
-    if !kept {
+    if !is_kept {
         eprintln!("{key} was lost: the command is ended");
     }
     if let Ok(pid) = i32::try_from(child.id()) {
         // SAFETY: signals a child that has not been waited for.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
-    Ok((ended(child, Some(Instant::now() + GRACE)).await?, kept))
+    let mut end = pin!(ended(child, Some(Instant::now() + GRACE)));
+    if is_kept {
+        tokio::select! {
+            biased;
+            kept = keep => if !matches!(kept, Ok(true)) {
+                eprintln!("{key} was lost while the command ended");
+                return Ok((end.await?, false));
+            },
+            status = &mut end => return Ok((status?, true)),
+        }
+    }
+    Ok((end.await?, is_kept))
 }
 
 /// Waits for the end of a command, and kills it if it has not come by then.
@@ -232,8 +247,11 @@ async fn ended(child: &mut Child, kill_at: Option<Instant>) -> anyhow::Result<Ex
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
+        future::poll_fn,
         io::{BufRead, BufReader},
         process::Stdio,
+        task::Poll,
     };
 
     use super::*;
@@ -244,9 +262,18 @@ mod tests {
 
     /// What became of a shell's text whose lock is kept as that says.
     fn ran(text: &str, keep: impl Future<Output = Result<bool, Error>>) -> (ExitStatus, bool) {
+        ran_until(text, keep, std::future::pending())
+    }
+
+    /// Likewise where the holder is to stop when that says so.
+    fn ran_until(
+        text: &str,
+        keep: impl Future<Output = Result<bool, Error>>,
+        stop: impl Future<Output = ()>,
+    ) -> (ExitStatus, bool) {
         let mut child = start(&words(&["/bin/sh", "-c", text]), 7).expect("a shell");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let ran = runtime.expect("a runtime").block_on(run(keep, &mut child, "key"));
+        let ran = runtime.expect("a runtime").block_on(run(keep, stop, &mut child, "key"));
         ran.expect("it ends")
     }
 
@@ -263,6 +290,24 @@ mod tests {
         assert_eq!((code_of(status), kept), (7, true));
         let (status, kept) = ran("kill -KILL $$", std::future::pending());
         assert_eq!((code_of(status), kept), (128 + 9, true));
+    }
+
+    #[test]
+    fn the_lock_is_kept_while_the_command_ends_that_its_holder_asked_to() {
+        for is_lost in [false, true] {
+            let (stopped, kept_on) = (Cell::new(false), Cell::new(false));
+            let keep = poll_fn(|_| {
+                kept_on.set(stopped.get());
+                match is_lost && stopped.get() {
+                    true => Poll::Ready(Ok(false)),
+                    false => Poll::Pending,
+                }
+            });
+            let stop = async { stopped.set(true) };
+            let (status, kept) = ran_until("exec sleep 600", keep, stop);
+            assert_eq!((code_of(status), kept), (128 + 15, !is_lost));
+            assert!(kept_on.get());
+        }
     }
 
     const HOLDER: &str = "hold::tests::a_holder_that_another_test_kills";
