@@ -22,7 +22,8 @@ struct write {
 	__u8 versions; /* of the ring */
 	__u8 jump; /* word to a filling tail, which may not have the key yet */
 	__u8 heard; /* answers to its client pass here */
-	__u8 unused[2];
+	__u8 too_long; /* on its way to the next member the links here do not carry it */
+	__u8 unused;
 };
 
 enum outcome { TAKEN, REFUSED, KNOWN, OLD, FULL, BUSY };
@@ -59,13 +60,16 @@ OUTLINE __u32 list_len(struct xdp_md *ctx, struct work *work, const struct here 
 	return count * each;
 }
 
-/* Whether a condition does not hold, or there is nothing to delete. */
+/* Whether it goes down no chain, a condition does not hold, or there is nothing to delete. */
 INLINE bool is_refused(const struct work *work, struct record *record, struct write *write)
 {
 	__u64 condition = bpf_be64_to_cpu(write->ask.condition);
 	bool present = is_present(record);
 	write->absent = !present;
 	write->seq = record->last;
+	write->status = STATUS_TOO_LARGE >> 4;
+	if (write->too_long)
+		return true;
 	write->status = STATUS_MISMATCH >> 4;
 	if (work->header.flags & FLAG_COMPARE) {
 		if (condition == 0)
@@ -254,8 +258,8 @@ INLINE int full(struct xdp_md *ctx, struct work *work, const struct here *here, 
 }
 
 /*
- * Notes that a write of a key without an item was refused: it needs the key to be there. Nothing
- * precedes it.
+ * Notes that a write of a key without an item was refused: it needs the key to be there, or is too
+ * long. Nothing precedes it.
  */
 WHOLE int decide_new(const struct work *work, struct session *session, struct write *write)
 {
@@ -271,9 +275,11 @@ WHOLE int decide_new(const struct work *work, struct session *session, struct wr
 	write->jump = fills(&write->is);
 	if (request <= note->request)
 		return request < note->request ? OLD : KNOWN;
-	if (is_compared ? !write->ask.condition : !(write->flags & DELETE))
+	if (!write->too_long && (is_compared ? !write->ask.condition : !(write->flags & DELETE)))
 		return TAKEN;
 	write->status = (is_compared ? STATUS_MISMATCH : STATUS_NOT_FOUND) >> 4;
+	if (write->too_long)
+		write->status = STATUS_TOO_LARGE >> 4;
 	write->seq = 0;
 	write->absent = 1;
 	write_note(note, request, 0, write->status + 1, 1, write->is.number);
@@ -346,6 +352,16 @@ INLINE int write_new(struct xdp_md *ctx, struct work *work, const struct config 
 	return try_again(ctx, work, here, COUNT_miss);
 }
 
+/*
+ * Whether the links here do not carry a value of that length to the next member. A version that
+ * nobody can send on would stand in the ring for ever, and keep out those behind it. A chain of one
+ * may have more members tomorrow.
+ */
+INLINE bool is_too_long(const struct work *work, __u32 len)
+{
+	return !is_carried(behind_key(work) + sizeof(struct peer) + len);
+}
+
 /* Reads what the packet says; the value's sum once it is known to be as it was sent. */
 INLINE enum counter read_write(struct xdp_md *ctx, struct work *work, const struct here *here,
 			       struct write *write)
@@ -362,6 +378,7 @@ INLINE enum counter read_write(struct xdp_md *ctx, struct work *work, const stru
 	write->len = work->value_len - before;
 	write->at = behind_key(work) + before;
 	write->flags = is_delete ? DELETE : 0;
+	write->too_long = is_too_long(work, write->len);
 	if (is_delete && write->len)
 		return COUNT_drop_refused;
 	sum += sum_words(&write->ask, sizeof(write->ask) / 8);

@@ -158,7 +158,8 @@ pub enum Error {
         /// The store that was asked.
         store: SocketAddr,
     },
-    /// The value is longer than the store takes or gives, or larger than its backend holds.
+    /// The value is longer than the store takes or gives, or larger than its backend holds; or than
+    /// switches that hold the key take, or carry to one another.
     #[error("{store} {}", too_large(.len, .write))]
     TooLarge {
         /// The store that was asked.
@@ -223,7 +224,7 @@ fn bound(in_parts: &bool, sealed: &bool) -> String {
 fn too_large(len: &usize, write: &bool) -> String {
     match write {
         true => format!(
-            "refuses a value of {len} bytes: longer than max_value of its cluster file, or larger than its backend holds"
+            "refuses a value of {len} bytes: longer than max_value of its cluster file, or larger than its backend holds; or, in chains of switches, than one of a key's versions may be or the links between them carry"
         ),
         false => "does not give this value: it is longer than max_value of its cluster file".into(),
     }

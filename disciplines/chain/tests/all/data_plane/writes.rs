@@ -261,6 +261,35 @@ fn what_members_do_not_have_is_reported_and_never_applied() {
     assert_eq!(net.versions(), [(1, 1); 2]);
 }
 
+/// It would stand in the ring of one version for ever, and no other could come.
+fn what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good() {
+    let mut net = Net::new(2, Protocol::NetCraq);
+    (0..2).for_each(|slot| net.put_session(slot));
+    let limit = |net: &Net, most| net.switches[0].switch.table.limit_frames(most);
+    // Ethernet, IPv4 and UDP headers before ours.
+    let most = (14 + 20 + 8 + wire::HEADER_LEN + KEY.len() + Peer::LEN + 100) as u64;
+    limit(&net, most);
+    let too_long = |net: &Net| net.write(0, &[7; 101]);
+    assert_eq!(outcome(&net, too_long(&net)), (Status::TooLarge, 0));
+    assert_eq!(net.count("hot_report"), 0, "nobody makes the key for it");
+    (0..2).for_each(|slot| net.put_key(slot, 0));
+    let refused = too_long(&net);
+    assert_eq!(outcome(&net, refused.clone()), (Status::TooLarge, 0));
+    for slot in 0..2 {
+        let note = net.session(slot).notes[(refused.header.request % 16) as usize];
+        assert_eq!((note.seq, note.refused), (0, Some(Status::TooLarge)));
+    }
+    assert_eq!(outcome(&net, net.write(0, &[7; 100])), (Status::Ok, 1));
+    let taken = net.write(0, &[7; 100]);
+    assert_eq!(outcome(&net, taken.clone()), (Status::Ok, 2));
+    // Each stands, whatever the links of another head carry.
+    limit(&net, most - 1);
+    assert_eq!(outcome(&net, taken), (Status::Ok, 2));
+    limit(&net, 0);
+    assert_eq!(outcome(&net, refused), (Status::TooLarge, 0));
+    assert_eq!(outcome(&net, too_long(&net)), (Status::Ok, 3));
+}
+
 fn whoever_watches_is_told() {
     let net = Net::ready(3, 2);
     let watch = |at: usize, client: u64| {
@@ -341,6 +370,10 @@ fn writes() {
         (
             "what members do not have is reported and never applied",
             what_members_do_not_have_is_reported_and_never_applied,
+        ),
+        (
+            "what the links of the head do not carry down the chain is refused for good",
+            what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good,
         ),
         ("whoever watches is told", whoever_watches_is_told),
         ("a switch that is alone tells too", a_switch_that_is_alone_tells_too),
