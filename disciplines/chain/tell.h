@@ -32,7 +32,8 @@ WHOLE int address_to_client(struct xdp_md *ctx, const struct work *work, const s
 
 /*
  * Makes the packet, which went round, the answer that the watcher from that place on is told; and
- * round for the one after it.
+ * round for the one after it. Each counts as a request of the tenant: whoever may write little must
+ * not have a switch send much. Who is not told finds out when it asks.
  */
 INLINE int tell_watcher(struct xdp_md *ctx, struct work *work, struct here *here, __u32 from)
 {
@@ -45,6 +46,8 @@ INLINE int tell_watcher(struct xdp_md *ctx, struct work *work, struct here *here
 	    !find_key(work, &spot.item, &spot.record) ||
 	    !see(spot.item, spot.record, &seen, work->now_ns))
 		return ends(COUNT_consume, XDP_DROP);
+	if (!pays_for(work, 1))
+		return ends(COUNT_drop_order_untold, XDP_DROP);
 	work->header.client = watch.client;
 	work->header.request = watch.request;
 	if (!sign_as(work, watch.tenant, 0))

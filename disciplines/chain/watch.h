@@ -2,10 +2,12 @@
 /*
  * Who watches a key: the tail tells each of them of a write, after the members. A watch lasts some
  * seconds, and is asked for anew by whoever still wants it; where there is no room for it, or a
- * word is lost, the client finds out when it asks.
+ * word is lost, the client finds out when it asks. So it does where its tenant has most of a full
+ * set, and another tenant's watch needs a place there.
  */
 #pragma once
 
+#include "share.h"
 #include "packet.h"
 
 #define WATCH_NS (3000 * NS_PER_MS)
@@ -51,8 +53,31 @@ INLINE bool is_of(const struct watch *watch, const struct work *work)
 	       watch->until_ns > work->now_ns;
 }
 
-/* In the place of the client's former one, or of one that is over. */
-WHOLE int add_watch(const struct work *work, struct watch_set *set, const struct watch *fresh)
+/*
+ * Where all places of a set are in use: the one that is taken from a tenant that has more of them
+ * than this one would have then, so that neither takes from the other for ever. WATCHES: there is
+ * none.
+ */
+WHOLE __u32 watch_of_others(struct work *work, const struct watch_set *in_use)
+{
+	if (!work || !in_use)
+		return WATCHES;
+	__u32 own = bpf_ntohl(work->header.tenant);
+	struct set_of_ways *set = scratch_set(work);
+	for (__u32 i = 0; i < WATCHES; i++) {
+		set->tenant[i] = in_use->watch[i].tenant;
+		/* Each may go; the one that is asked for anew last stays longest. */
+		set->age[i] = age_of(in_use->watch[i].until_ns, work->now_ns + WATCH_NS);
+	}
+	/* Those beyond are not there. */
+	for (__u32 i = WATCHES; i < SET_WAYS; i++)
+		set->tenant[i] = NOBODY;
+	__u64 goes = way_that_goes(work, WATCHES, own);
+	return goes >> WAY_COUNT > places_of(set, own) + 1 ? way_of(goes) : WATCHES;
+}
+
+/* In the place of the client's former one, of one that is over, or of another tenant's. */
+WHOLE int add_watch(struct work *work, struct watch_set *set, const struct watch *fresh)
 {
 	__u32 place = WATCHES;
 	if (!work || !set || !fresh || !try_lock(&set->lock))
@@ -66,6 +91,8 @@ WHOLE int add_watch(const struct work *work, struct watch_set *set, const struct
 		if (watch->until_ns <= work->now_ns)
 			place = i;
 	}
+	if (place >= WATCHES)
+		place = watch_of_others(work, set);
 	if (place < WATCHES)
 		set->watch[place] = *fresh;
 	unlock_seq(&set->lock);
@@ -98,7 +125,7 @@ OUTLINE int is_watched(const struct work *work, __u32 from)
 }
 
 /* Nobody is told who cannot prove who he is. */
-OUTLINE int register_watch(struct xdp_md *ctx, const struct work *work)
+OUTLINE int register_watch(struct xdp_md *ctx, struct work *work)
 {
 	struct watch_set *set = work ? watches_of(work) : NULL;
 	struct udphdr *udp = work ? header_at(ctx, work->l4, struct udphdr) : NULL;

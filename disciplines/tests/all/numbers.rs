@@ -212,6 +212,7 @@ const COUNTERS: &[(u32, &str)] = &[
     (127, "probation_no_blank"),
     (128, "probation_busy"),
     (129, "probation_full"),
+    (130, "drop_order_untold"),
 ];
 
 #[test]

@@ -6,6 +6,7 @@ use chain::{
 };
 
 use chain_wire::session_key;
+use dataplane::TenantEntry;
 use harness::message::secret_of;
 
 use super::net::*;
@@ -290,14 +291,17 @@ fn what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good() 
     assert_eq!(outcome(&net, too_long(&net)), (Status::Ok, 3));
 }
 
+/// A client's request to watch the key.
+fn watch(net: &Net, at: usize, client: u64) -> Message {
+    let mut read = net.read(at).flags(Flags::GRANT);
+    read.header.client = client;
+    read.from.set_port(41_000 + client as u16);
+    read
+}
+
 fn whoever_watches_is_told() {
     let net = Net::ready(3, 2);
-    let watch = |at: usize, client: u64| {
-        let mut read = net.read(at).flags(Flags::GRANT);
-        read.header.client = client;
-        read.from.set_port(41_000 + client as u16);
-        read
-    };
+    let watch = |at: usize, client: u64| watch(&net, at, client);
     let ask = |read: Message| {
         let mut came = net.send(read);
         assert_eq!(came.len(), 1);
@@ -323,6 +327,55 @@ fn whoever_watches_is_told() {
     let came = net.send(net.delete(0));
     let gone = came.iter().filter(|c| c.header.status == Status::NotFound);
     assert_eq!(gone.count(), 2);
+}
+
+/// Watches of made-up clients of these tenants fill all sets of a switch.
+fn fill_watches(net: &Net, slot: usize, tenants: [u32; 8]) {
+    let watch = |(client, tenant): (u64, u32)| {
+        let mut watch = [0; 56];
+        watch[8..16].copy_from_slice(&(u64::MAX >> 1).to_ne_bytes());
+        watch[16..24].copy_from_slice(&client.to_be_bytes());
+        watch[48..52].copy_from_slice(&tenant.to_ne_bytes());
+        watch
+    };
+    let set: Vec<u8> = (0..).zip(tenants).flat_map(watch).collect();
+    let set = [&[0; 8][..], &set[..]].concat();
+    for index in 0..1024 {
+        let tables = net.switches[slot].switch.backing();
+        tables.set_element("chain_watches", index, &set).expect("writable");
+    }
+}
+
+fn a_tenant_that_watches_much_leaves_others_their_share() {
+    const OTHER: u32 = 9;
+    const THIRD: u32 = 10;
+    let told = |watches: [u32; 8], clients: u64| {
+        let net = Net::ready(3, 2);
+        fill_watches(&net, 2, watches);
+        (1..=clients).for_each(|client| drop(net.send(watch(&net, 2, client))));
+        net.send(net.write(0, b"v"));
+        net.count("order_watch")
+    };
+    assert_eq!(told([OTHER; 8], 1), 1);
+    assert_eq!(told([OTHER; 8], 8), 4, "as many as the other one has then");
+    assert_eq!(told([OTHER, OTHER, OTHER, OTHER, OTHER, THIRD, THIRD, THIRD], 8), 2);
+    assert_eq!(told([TENANT; 8], 1), 0, "it has all there are");
+}
+
+/// Who may write little must not have a switch send much.
+fn above_its_rate_a_tenants_watchers_are_told_nothing() {
+    let net = Net::ready(3, 2);
+    (1..=2).for_each(|client| drop(net.send(watch(&net, 2, client))));
+    let limited = |entry: TenantEntry| TenantEntry { rate: 1, ..entry };
+    let limited: Vec<TenantEntry> = tenants().into_iter().map(limited).collect();
+    let tail = &net.switches[2];
+    TenantEntry::install(tail.switch.backing(), &limited).expect("room for tenants");
+    net.send(net.write(0, b"v"));
+    assert!(net.count("order_watch") > 0);
+    tail.over_rate(TENANT);
+    assert_eq!(outcome(&net, net.write(0, b"w")), (Status::Ok, 2));
+    assert_eq!((net.count("order_watch"), net.count("drop_order_untold")), (0, 1));
+    assert_eq!(net.versions(), [(2, 2); 3]);
 }
 
 fn a_switch_that_is_alone_tells_too() {
@@ -376,6 +429,14 @@ fn writes() {
             what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good,
         ),
         ("whoever watches is told", whoever_watches_is_told),
+        (
+            "a tenant that watches much leaves others their share",
+            a_tenant_that_watches_much_leaves_others_their_share,
+        ),
+        (
+            "above its rate a tenants watchers are told nothing",
+            above_its_rate_a_tenants_watchers_are_told_nothing,
+        ),
         ("a switch that is alone tells too", a_switch_that_is_alone_tells_too),
     ]);
 }
