@@ -111,7 +111,7 @@ pub const CONTROLLER_FAILOVER: Definition = Definition {
 
 /// A well-behaved tenant beside one that attacks what tenants share.
 pub const HOSTILE: Definition = Definition {
-    toml: include_str!("tenants/hostile.toml"),
+    toml: include_str!("tenants/hostile/hostile.toml"),
     kind: &Kind::of::<tenants::Hostile>("hostile"),
 };
 
