@@ -139,7 +139,7 @@ pub enum PhaseKind {
     /// with random tags. What is answered as if it were genuine is counted.
     Forge,
     /// What a hostile tenant with a valid secret can do to others, all of it in turn: the tenants'
-    /// own secrets, and claims that are not true. Answers are left.
+    /// own secrets, and claims that are not true. Answers count for nothing.
     Hostile {
         /// Switches that grants are asked for in the name of have the ids from 1 to this one.
         switches: u16,

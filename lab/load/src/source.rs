@@ -81,8 +81,8 @@ struct Run {
     is_over: bool,
     /// For phases that go through every key.
     each_key: Option<EachKey>,
-    /// For hostile ones.
-    attacks: Option<Attacks>,
+    /// For hostile ones, of each active tenant.
+    attacks: Vec<Attacks>,
     result: PhaseResult,
     histograms: Histograms,
 }
@@ -106,6 +106,16 @@ impl Run {
         let lost = &mut self.result.lost_of_store;
         lost.resize(lost.len().max(store + 1), 0);
         lost[store] += 1;
+    }
+
+    /// An answer to an attack has come: of what others ask nobody waits for any.
+    fn hear(&mut self, tenants: &[Tenant], answer: &Packet) {
+        let mut all = tenants.iter().zip(&mut self.attacks);
+        let its = all.find(|(tenant, _)| tenant.id == answer.header.tenant);
+        match its {
+            Some((tenant, attacks)) => attacks.hear(tenant, answer),
+            None => self.result.strays += 1,
+        }
     }
 
     fn interval(&mut self, index: u32) -> Option<&mut Interval> {
@@ -210,8 +220,13 @@ impl Source {
             },
             each_key,
             attacks: match phase.kind {
-                PhaseKind::Hostile { switches, only } => Some(Attacks::new(switches, only)),
-                _ => None,
+                PhaseKind::Hostile { switches, only } => {
+                    let stores = self.config.cluster.stores.len();
+                    let tenants = self.tenants[..active].iter().enumerate();
+                    let attacks = |(at, tenant)| Attacks::new(tenant, at, switches, stores, only);
+                    tenants.map(attacks).collect()
+                }
+                _ => vec![],
             },
             scanned: 0,
             is_over: false,
@@ -283,6 +298,7 @@ impl Source {
             return;
         };
         let packet = match Packet::decode(datagram) {
+            Ok(packet) if !run.attacks.is_empty() => return run.hear(&self.tenants, &packet),
             Ok(packet) if packet.header.client == self.client => packet,
             _ => {
                 run.result.strays += 1;
@@ -465,22 +481,33 @@ impl Source {
                     }
                 }
             }
-            if let Some(attacks) = &mut run.attacks {
-                let tenant = &self.tenants[self.rng.random_range(0..run.active)];
-                for hostile in attacks.next(tenant, self.client, &mut self.rng) {
-                    let Some(hostile) = hostile else { continue };
-                    hostile.write(tenant, &mut self.hostile);
-                    send(hostile.store(tenant), &self.hostile);
-                    run.result.sent += 1;
-                    let name = hostile.attack.name();
-                    *run.result.attacks.entry(name.into()).or_default() += 1;
-                }
-            } else {
+            if run.attacks.is_empty() {
                 self.send_one(run, [due_ns, now_ns], send);
+            } else {
+                let sent = self.attack(run, send);
+                if let Arrivals::Open(rate) = run.phase.arrivals {
+                    // As many packets as honest load sends at this rate.
+                    run.arrival_ns += sent.saturating_sub(1) as f64 * 1e9 / rate;
+                }
             }
             count += 1;
         }
         count
+    }
+
+    /// Sends the next packets of an attack, in some tenant's name; returns how many.
+    fn attack(&mut self, run: &mut Run, send: &mut impl FnMut(usize, &[u8])) -> usize {
+        let at = self.rng.random_range(0..run.active);
+        let tenant = &self.tenants[at];
+        let packets = run.attacks[at].next(tenant, self.client, &mut self.rng);
+        for hostile in &packets {
+            hostile.write(tenant, &mut self.hostile);
+            send(hostile.store(tenant), &self.hostile);
+            run.result.sent += 1;
+            let name = hostile.attack.name();
+            *run.result.attacks.entry(name.into()).or_default() += 1;
+        }
+        packets.len()
     }
 
     fn send_one(

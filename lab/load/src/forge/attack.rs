@@ -1,4 +1,5 @@
-//! The kinds of attack, as configurations and results name them.
+//! The kinds of attack, as configurations, results and `docs/security.md` name them: the document's
+//! table of what tenants share says of each row which of them fill it.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,22 +18,44 @@ pub enum Attack {
     TooLarge,
     /// Endless keys, each just about hot; every other one under a hash that is not its own.
     JustHot,
+    /// Endless keys, each read twice at once: as often as makes a switch keep it by itself.
+    ReadTwice,
+    /// Reads of hot keys that all fall into one bucket of a switch.
+    OneBucket,
     /// Writes of clients that are made up, each its own.
     MadeUpClients,
     /// Writes of large values, of each one part.
     HalfSent,
+    /// Endless values that no packet holds, each written whole and then read in parts.
+    LongValues,
+    /// Few such values, again and again read with all their parts at once.
+    AllParts,
+    /// Reads that claim that a switch has sent them to another store than their key's.
+    OtherStores,
+    /// Writes of keys that are lent to switches, or soon will be: in the life of their loan, and
+    /// each of a client that is made up. All these keys fall into one set of records.
+    Borrowed,
+    /// Requests that only a discipline's half in a store would take.
+    HalfRequests,
 }
 
 impl Attack {
     /// Every kind, in the order in which they take turns.
-    pub const ALL: [Attack; 7] = [
+    pub const ALL: [Attack; 14] = [
         Attack::MadeUpGrants,
         Attack::EndlessGrants,
         Attack::Fetches,
         Attack::TooLarge,
         Attack::JustHot,
+        Attack::ReadTwice,
+        Attack::OneBucket,
         Attack::MadeUpClients,
         Attack::HalfSent,
+        Attack::LongValues,
+        Attack::AllParts,
+        Attack::OtherStores,
+        Attack::Borrowed,
+        Attack::HalfRequests,
     ];
 
     /// Its name in results and configurations.
@@ -43,8 +66,15 @@ impl Attack {
             Attack::Fetches => "fetches",
             Attack::TooLarge => "too_large",
             Attack::JustHot => "just_hot",
+            Attack::ReadTwice => "read_twice",
+            Attack::OneBucket => "one_bucket",
             Attack::MadeUpClients => "made_up_clients",
             Attack::HalfSent => "half_sent",
+            Attack::LongValues => "long_values",
+            Attack::AllParts => "all_parts",
+            Attack::OtherStores => "other_stores",
+            Attack::Borrowed => "borrowed",
+            Attack::HalfRequests => "half_requests",
         }
     }
 }

@@ -3,23 +3,31 @@
 
 use rand::RngExt;
 use seed::SeededRng;
-use wire::{Epoch, Flags, Header, KeyHash, Op, PART_BYTES, Packet, Secret};
+use wire::{Epoch, Flags, Header, KeyHash, Op, PART, PART_BYTES, Packet, Secret, store_node};
 
-use super::Attack;
+use super::{Attack, alike::Alike};
 use crate::{
+    lives::Lives,
     tenant::Tenant,
     workload::{KEY_LEN, Key},
 };
 
-/// Numbers of the keys that are made up: above those of any honest load.
-const MADE_UP: u64 = 1_000_000_000_000;
-/// Keys of [`Attack::MadeUpGrants`] that are written again and again.
+/// Numbers of the keys that are made up: above those of any honest load. Each attack that needs
+/// some has as many for itself.
+const MADE_UP: u64 = 100_000_000_000;
+/// Keys that are written again and again.
 const WRITTEN: u64 = 64;
 /// Keys with values that are too large, asked for in turn; after [`PASSES`] of them others follow.
 const LARGE: u64 = 128;
 const PASSES: u64 = 32;
 /// How often a key is asked for to be just about hot.
 const JUST_HOT: u64 = 8;
+/// Parts of a value that is read with all of them.
+const PARTS: u64 = 8;
+/// How often it is read before the next is written anew.
+const READS: u64 = 31;
+/// In the place of a version, in the read of a part: that of whatever the key holds.
+const ANY_VERSION: u64 = u64::MAX;
 
 /// One packet of an attack.
 pub(crate) struct Hostile {
@@ -27,126 +35,265 @@ pub(crate) struct Hostile {
     header: Header,
     key: Key,
     value_len: usize,
+    /// Bytes behind it, for an answer that is as long.
+    padding: usize,
+    /// The place of the store that it goes to, if that is not its key's.
+    to: Option<usize>,
 }
 
-/// The packets of all attacks, in turn.
+/// The packets of all attacks of one tenant, in turn.
 pub(crate) struct Attacks {
     /// Switches have the ids from 1 to this one.
     switches: u16,
+    /// Stores of the cluster.
+    stores: usize,
     only: Option<Attack>,
     turn: u64,
     request: u64,
+    alike: Alike,
+    /// Of the stores, and of keys that are lent, by their place among those.
+    lives: Lives,
+}
+
+/// What all packets of one turn have in common.
+struct Turn<'t> {
+    attack: Attack,
+    number: u64,
+    tenant: &'t Tenant,
+    client: u64,
+    request: u64,
+}
+
+impl Turn<'_> {
+    fn packet(&self, op: Op, key: Key) -> Hostile {
+        let header = Header {
+            tenant: self.tenant.id,
+            client: self.client,
+            request: self.request,
+            key_hash: key.hash,
+            key_len: KEY_LEN as u8,
+            ..Header::new(op)
+        };
+        Hostile { attack: self.attack, header, key, value_len: 0, padding: 0, to: None }
+    }
+
+    /// A key of this number among those that the attack makes up.
+    fn made_up(&self, number: u64) -> Key {
+        self.tenant.keys.any((1 + self.attack as u64) * MADE_UP + number)
+    }
+
+    fn write(&self, key: Key, value_len: usize) -> Hostile {
+        Hostile { value_len, ..self.packet(Op::WriteRequest, key) }
+    }
+
+    /// Writes a value in so many parts, all of them full.
+    fn write_parts(&self, key: Key, parts: u64) -> Vec<Hostile> {
+        let part = |number| {
+            let mut write = self.write(key, PART_BYTES);
+            write.header.total = total_of(parts);
+            write.header.part = place_of(number);
+            write
+        };
+        (0..parts).map(part).collect()
+    }
+
+    /// A read that takes a part of a value for an answer.
+    fn read_part(&self, key: Key) -> Hostile {
+        Hostile { padding: PART_BYTES, ..self.packet(Op::ReadRequest, key) }
+    }
+}
+
+/// Bytes of a value of so many parts.
+fn total_of(parts: u64) -> u32 {
+    parts as u32 * PART_BYTES as u32
+}
+
+/// Where a part begins, as headers say it.
+fn place_of(part: u64) -> u16 {
+    part as u16 * (PART_BYTES / PART) as u16
 }
 
 impl Attacks {
-    /// Against switches of the ids 1 to `switches`; all kinds, or one.
-    pub fn new(switches: u16, only: Option<Attack>) -> Attacks {
+    /// Of the tenant at this place among those of its generator, against switches of the ids 1 to
+    /// `switches` and so many stores; all kinds, or one.
+    pub fn new(
+        tenant: &Tenant,
+        place: usize,
+        switches: u16,
+        stores: usize,
+        only: Option<Attack>,
+    ) -> Attacks {
+        let made_up = Attack::ALL.len() as u64 + 1;
         Attacks {
             switches: switches.max(1),
+            stores,
             only,
             turn: 0,
-            // Above those of honest load.
-            request: 1 << 40,
+            // Above those of honest load, and each tenant's apart.
+            request: (1 + place as u64) << 40,
+            alike: Alike::new(tenant, made_up * MADE_UP),
+            lives: Lives::new(stores),
         }
     }
 
-    /// The next packet in a tenant's name, and the one that is to follow it at once.
-    pub fn next(
-        &mut self,
-        tenant: &Tenant,
-        client: u64,
-        rng: &mut SeededRng,
-    ) -> [Option<Hostile>; 2] {
+    /// The next packet in a tenant's name, and those that are to follow it at once.
+    pub fn next(&mut self, tenant: &Tenant, client: u64, rng: &mut SeededRng) -> Vec<Hostile> {
         let kinds = Attack::ALL.len() as u64;
-        let (attack, turn) = match self.only {
+        let (attack, number) = match self.only {
             Some(attack) => (attack, self.turn),
             None => (Attack::ALL[(self.turn % kinds) as usize], self.turn / kinds),
         };
         self.turn += 1;
-        // Two packets at most; they rise, as those of any client.
+        // Two requests at most; they rise, as those of any client.
         let request = self.request;
         self.request += 2;
-        let packet = |op, key: Key| Hostile {
-            attack,
-            header: Header {
-                tenant: tenant.id,
-                client,
-                request,
-                key_hash: key.hash,
-                key_len: KEY_LEN as u8,
-                ..Header::new(op)
-            },
-            key,
-            value_len: 0,
-        };
-        let asks_for_grant = |mut packet: Hostile, rng: &mut SeededRng| {
-            let switch = rng.random_range(1..=self.switches);
-            packet.header.flags = Flags::GRANT;
-            packet.header.epoch = Epoch::new(switch, rng.random_range(1..1 << 40));
-            packet
-        };
-        let large = wire::max_value(KEY_LEN);
+        let turn = Turn { attack, number, tenant, client, request };
         match attack {
             Attack::MadeUpGrants => {
-                let key = tenant.keys.any(MADE_UP + turn % WRITTEN);
-                let read = asks_for_grant(packet(Op::ReadRequest, key), rng);
-                let mut write = packet(Op::WriteRequest, key);
+                let key = turn.made_up(number % WRITTEN);
+                let read = self.asks_for_grant(turn.packet(Op::ReadRequest, key), rng);
+                let mut write = turn.write(key, 64);
                 write.header.request += 1;
-                write.value_len = 64;
-                [Some(read), Some(write)]
+                vec![read, write]
             }
             Attack::EndlessGrants => {
-                let number = match turn % 2 {
-                    0 => turn / 2 % tenant.keys.len() as u64,
-                    _ => 2 * MADE_UP + turn,
-                };
-                let read = packet(Op::ReadRequest, tenant.keys.any(number));
-                [Some(asks_for_grant(read, rng)), None]
+                let key = honest_or_absent(&turn);
+                vec![self.asks_for_grant(turn.packet(Op::ReadRequest, key), rng)]
             }
             Attack::Fetches => {
-                let number = rng.random_range(0..tenant.keys.len() as u64);
-                let fetch = packet(Op::FetchRequest, tenant.keys.any(number));
-                [Some(asks_for_grant(fetch, rng)), None]
+                let key = rng.random_range(0..tenant.keys.len() as u64);
+                let fetch = turn.packet(Op::FetchRequest, tenant.keys.any(key));
+                vec![self.asks_for_grant(fetch, rng)]
             }
-            Attack::TooLarge => {
-                let (pass, at) = (turn / LARGE, turn % LARGE);
-                let key = tenant.keys.any(3 * MADE_UP + pass / PASSES * LARGE + at);
-                let write = pass % PASSES == 0;
-                let mut packet =
-                    packet([Op::ReadRequest, Op::WriteRequest][usize::from(write)], key);
-                packet.value_len = if write { large } else { 0 };
-                [Some(packet), None]
+            Attack::TooLarge => vec![too_large(&turn)],
+            Attack::JustHot => vec![just_hot(&turn)],
+            Attack::ReadTwice => {
+                let read = || turn.packet(Op::ReadRequest, turn.made_up(number));
+                let mut again = read();
+                again.header.request += 1;
+                vec![read(), again]
             }
-            Attack::JustHot => {
-                let number = turn / JUST_HOT;
-                let mut read = packet(Op::ReadRequest, tenant.keys.any(4 * MADE_UP + number));
-                if number % 2 == 1 {
-                    // The same for each of its requests.
-                    let claimed = Secret([7; 16]).key_hash(tenant.id, &number.to_be_bytes());
-                    read.header.key_hash = KeyHash(claimed.0);
-                }
-                [Some(read), None]
-            }
+            Attack::OneBucket => vec![turn.packet(Op::ReadRequest, self.alike.read(number))],
             Attack::MadeUpClients => {
-                let mut write = packet(Op::WriteRequest, tenant.keys.any(turn % WRITTEN));
+                let mut write = turn.write(tenant.keys.any(number % WRITTEN), 64);
                 write.header.client = rng.random();
-                write.value_len = 64;
-                [Some(write), None]
+                vec![write]
             }
             Attack::HalfSent => {
-                let mut write = packet(Op::WriteRequest, tenant.keys.any(turn % WRITTEN));
+                let mut write = turn.write(tenant.keys.any(number % WRITTEN), PART_BYTES);
                 write.header.total = wire::MAX_VALUE_DEFAULT;
-                write.value_len = PART_BYTES;
-                [Some(write), None]
+                vec![write]
             }
+            Attack::LongValues => long_values(&turn),
+            Attack::AllParts => self.all_parts(&turn),
+            Attack::OtherStores => vec![self.other_store(&turn)],
+            Attack::Borrowed => vec![self.borrowed(&turn, rng)],
+            Attack::HalfRequests => {
+                let key = turn.made_up(number);
+                vec![Hostile { value_len: 64, ..turn.packet(Op::DisciplineRequest, key) }]
+            }
+        }
+    }
+
+    /// Takes note of what an answer to an attack says of the lives of keys that are lent: a write
+    /// that names none of them is answered by no switch.
+    pub fn hear(&mut self, tenant: &Tenant, answer: &Packet) {
+        let is_write = answer.header.op == Op::WriteReply;
+        let place = self.alike.place_of_lent(answer.key).filter(|_| is_write);
+        if let Some(place) = place {
+            let (_, key) = self.alike.lent(place.into());
+            let (store, named) = (tenant.store_of(&key), self.life_of(tenant, place, &key));
+            self.lives.heard(store, place, named, &answer.header);
+        }
+    }
+
+    fn life_of(&self, tenant: &Tenant, place: u32, key: &Key) -> u16 {
+        let own = self.lives.of_key(place);
+        own.unwrap_or_else(|| self.lives.of_store(tenant.store_of(key)))
+    }
+
+    fn asks_for_grant(&self, mut packet: Hostile, rng: &mut SeededRng) -> Hostile {
+        let switch = rng.random_range(1..=self.switches);
+        packet.header.flags = Flags::GRANT;
+        packet.header.epoch = Epoch::new(switch, rng.random_range(1..1 << 40));
+        packet
+    }
+
+    fn all_parts(&self, turn: &Turn<'_>) -> Vec<Hostile> {
+        let key = self.alike.long(turn.number / (1 + READS));
+        if turn.number % (1 + READS) == 0 {
+            return turn.write_parts(key, PARTS);
+        }
+        let mut read = turn.read_part(key);
+        read.header.flags = Flags::ALL;
+        vec![read]
+    }
+
+    fn other_store(&self, turn: &Turn<'_>) -> Hostile {
+        let key = honest_or_absent(turn);
+        let other = (turn.tenant.store_of(&key) + 1) % self.stores;
+        let mut read = turn.packet(Op::ReadRequest, key);
+        read.header.node = store_node(other).unwrap_or_default();
+        Hostile { to: Some(other), ..read }
+    }
+
+    fn borrowed(&self, turn: &Turn<'_>, rng: &mut SeededRng) -> Hostile {
+        let (place, key) = self.alike.lent(turn.number);
+        let mut write = turn.write(key, 64);
+        write.header.client = rng.random();
+        write.header.life = self.life_of(turn.tenant, place, &key);
+        write
+    }
+}
+
+/// A key of the tenant, or every other time one that is not there.
+fn honest_or_absent(turn: &Turn<'_>) -> Key {
+    match turn.number % 2 {
+        0 => turn.tenant.keys.any(turn.number / 2 % turn.tenant.keys.len() as u64),
+        _ => turn.made_up(turn.number),
+    }
+}
+
+fn too_large(turn: &Turn<'_>) -> Hostile {
+    let (pass, at) = (turn.number / LARGE, turn.number % LARGE);
+    let key = turn.made_up(pass / PASSES * LARGE + at);
+    match pass % PASSES {
+        0 => turn.write(key, wire::max_value(KEY_LEN)),
+        _ => turn.packet(Op::ReadRequest, key),
+    }
+}
+
+fn just_hot(turn: &Turn<'_>) -> Hostile {
+    let number = turn.number / JUST_HOT;
+    let mut read = turn.packet(Op::ReadRequest, turn.made_up(number));
+    if number % 2 == 1 {
+        // The same for each of its requests.
+        let claimed = Secret([7; 16]).key_hash(turn.tenant.id, &number.to_be_bytes());
+        read.header.key_hash = KeyHash(claimed.0);
+    }
+    read
+}
+
+/// Each value has two parts; a turn later it is read from its first, then from its second on.
+fn long_values(turn: &Turn<'_>) -> Vec<Hostile> {
+    let key = turn.made_up(turn.number / 3);
+    match turn.number % 3 {
+        0 => turn.write_parts(key, 2),
+        1 => vec![turn.read_part(key)],
+        _ => {
+            let mut read = turn.read_part(key);
+            read.header.total = total_of(2);
+            read.header.part = place_of(1);
+            read.header.version = ANY_VERSION;
+            vec![read]
         }
     }
 }
 
 impl Hostile {
-    /// Where it is to go: as an honest request for its key would.
+    /// Where it is to go: as an honest request for its key would, unless it says otherwise.
     pub fn store(&self, tenant: &Tenant) -> usize {
-        tenant.store_of(&self.key)
+        self.to.unwrap_or_else(|| tenant.store_of(&self.key))
     }
 
     /// Writes it, signed by its tenant, over what is there.
@@ -155,64 +302,129 @@ impl Hostile {
         let value = vec![0x5a; self.value_len];
         let packet = Packet::new(self.header, &self.key.bytes, &value);
         packet.encode(&tenant.secret, to).expect("its lengths fit");
+        to.resize(to.len() + self.padding, 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use wire::Cluster;
+    use wire::{Cluster, Status};
 
-    #[test]
-    fn every_kind_comes_well_formed_and_signed() {
+    const TURNS: usize = 10_000;
+
+    fn tenant() -> Tenant {
         let mut cluster = Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
-        cluster.tenants.push(wire::Tenant {
-            id: 7,
-            secret: format!("{:032x}", 99),
-            also_secret: None,
-            hash_secret: None,
-            rate: 0,
-            over_rate: wire::OverRate::Forward,
-            write_back_ms: 0,
-            stores: vec![],
-        });
+        cluster.tenants.push(wire::Tenant::new(7, format!("{:032x}", 99)));
         let config = serde_json::json!({
             "cluster": cluster, "keys": 100, "value_len": 64, "seed": 1,
         });
         let config = serde_json::from_value(config).unwrap();
-        let tenant = Tenant::new(&config, 7).unwrap();
-        let (mut attacks, mut rng) = (Attacks::new(2, None), seed::rng(1, "hostile"));
-        let (mut seen, mut ids) = (BTreeMap::new(), std::collections::BTreeSet::new());
-        let mut bytes = vec![];
-        for _ in 0..140_000 {
-            for hostile in attacks.next(&tenant, 5, &mut rng).into_iter().flatten() {
+        Tenant::new(&config, 7).unwrap()
+    }
+
+    /// What was seen of the packets of one kind.
+    #[derive(Default)]
+    struct Seen {
+        sent: usize,
+        stamped: usize,
+        written: usize,
+        misnamed: usize,
+        elsewhere: usize,
+        keys: BTreeSet<Vec<u8>>,
+        clients: BTreeSet<u64>,
+    }
+
+    #[test]
+    fn every_kind_comes_well_formed_and_signed() {
+        let tenant = tenant();
+        let mut attacks = Attacks::new(&tenant, 0, 2, 3, None);
+        let mut rng = seed::rng(1, "hostile");
+        let mut seen: BTreeMap<Attack, Seen> = BTreeMap::new();
+        let (mut ids, mut bytes) = (BTreeSet::new(), vec![]);
+        for _ in 0..TURNS * Attack::ALL.len() {
+            for hostile in attacks.next(&tenant, 5, &mut rng) {
                 hostile.write(&tenant, &mut bytes);
+                assert!(bytes.len() <= wire::MAX_PAYLOAD);
                 let packet = Packet::decode(&bytes).unwrap();
                 assert!(packet.tag_is_valid(&tenant.secret));
                 let header = &packet.header;
-                assert!(ids.insert((header.client, header.request)));
-                let of: &mut [u64; 4] = seen.entry(hostile.attack).or_default();
-                of[0] += 1;
-                of[1] += u64::from(header.epoch.switch() > 0);
-                of[2] += u64::from(header.op == Op::WriteRequest);
-                let own = tenant_hash(header.tenant, packet.key);
-                of[3] += u64::from(header.key_hash != own);
+                assert!(ids.insert((header.client, header.request, header.part)));
+                let of = seen.entry(hostile.attack).or_default();
+                of.sent += 1;
+                of.stamped += usize::from(header.epoch.switch() > 0);
+                of.written += usize::from(header.op == Op::WriteRequest);
+                of.misnamed += usize::from(header.key_hash != tenant_hash(packet.key));
+                of.elsewhere +=
+                    usize::from(hostile.store(&tenant) != tenant.store_of(&hostile.key));
+                of.keys.insert(packet.key.to_vec());
+                of.clients.insert(header.client);
             }
         }
-        let [sent, stamped, written, misnamed] =
-            [0, 1, 2, 3].map(|what| Attack::ALL.map(|attack| seen[&attack][what]));
-        assert!(sent.iter().all(|count| *count >= 20_000), "{sent:?}");
-        assert_eq!(stamped, [20_000, 20_000, 20_000, 0, 0, 0, 0]);
-        assert_eq!([written[0], written[5], written[6]], [20_000; 3]);
-        assert!(written[3] > 100, "{written:?}");
-        assert_eq!(misnamed, [0, 0, 0, 0, 10_000, 0, 0]);
+        assert_eq!(seen.len(), Attack::ALL.len());
+        let count = |of: fn(&Seen) -> usize| {
+            let counted = seen.iter().filter(|(_, seen)| of(seen) > 0);
+            counted.map(|(attack, seen)| (*attack, of(seen))).collect::<Vec<_>>()
+        };
+        assert!(seen.values().all(|of| of.sent >= TURNS));
+        let stamping = [Attack::MadeUpGrants, Attack::EndlessGrants, Attack::Fetches];
+        assert_eq!(count(|of| of.stamped), stamping.map(|attack| (attack, TURNS)));
+        assert_eq!(count(|of| of.misnamed), [(Attack::JustHot, TURNS / 2)]);
+        assert_eq!(count(|of| of.elsewhere), [(Attack::OtherStores, TURNS)]);
+        let written = [
+            Attack::MadeUpGrants,
+            Attack::TooLarge,
+            Attack::MadeUpClients,
+            Attack::HalfSent,
+            Attack::LongValues,
+            Attack::AllParts,
+            Attack::Borrowed,
+        ];
+        assert_eq!(
+            count(|of| of.written).iter().map(|(attack, _)| *attack).collect::<Vec<_>>(),
+            written
+        );
+        for (attack, keys) in [(Attack::ReadTwice, TURNS), (Attack::HalfRequests, TURNS)] {
+            assert_eq!(seen[&attack].keys.len(), keys, "{attack:?}");
+        }
+        for attack in [Attack::MadeUpClients, Attack::Borrowed] {
+            assert_eq!(seen[&attack].clients.len(), TURNS, "{attack:?}");
+        }
+        let alike = [Attack::OneBucket, Attack::AllParts, Attack::Borrowed];
+        let ends = alike.iter().flat_map(|attack| &seen[attack].keys);
+        let ends: BTreeSet<u64> = ends.map(|key| tenant_hash(key).low() & 0xfff).collect();
+        assert_eq!(ends.len(), 1, "one bucket and one set");
     }
 
-    fn tenant_hash(tenant: u32, key: &[u8]) -> KeyHash {
+    #[test]
+    fn who_borrows_names_the_life_that_he_hears_of() {
+        let tenant = tenant();
+        let mut attacks = Attacks::new(&tenant, 0, 2, 1, Some(Attack::Borrowed));
+        let mut rng = seed::rng(1, "hostile");
+        let mut next = |attacks: &mut Attacks| {
+            let mut packets = attacks.next(&tenant, 5, &mut rng);
+            packets.pop().unwrap()
+        };
+        let first = next(&mut attacks);
+        assert_eq!(first.header.life, wire::LIFE_UNKNOWN);
+        let refusal = Header {
+            status: Status::OtherLife,
+            flags: Flags::CACHED,
+            life: 90,
+            ..Header { op: Op::WriteReply, ..first.header }
+        };
+        attacks.hear(&tenant, &Packet::new(refusal, &first.key.bytes, &[]));
+        let lives = [(); super::super::alike::LENT].map(|()| next(&mut attacks));
+        let named = lives.iter().filter(|write| write.header.life == 90);
+        let named: Vec<_> = named.map(|write| write.key.bytes).collect();
+        assert_eq!(named, [first.key.bytes], "it is the life of one key");
+    }
+
+    fn tenant_hash(key: &[u8]) -> KeyHash {
         let mut secret = [0; 16];
         secret[15] = 99;
-        Secret(secret).key_hash(tenant, key)
+        Secret(secret).key_hash(7, key)
     }
 }

@@ -1,6 +1,7 @@
 //! Requests that nobody is entitled to send: what a guesser of numbers and tags would try, and what
 //! a tenant with a valid secret could ([`hostile`]).
 
+mod alike;
 mod attack;
 mod hostile;
 
