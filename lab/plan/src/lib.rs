@@ -17,5 +17,5 @@ pub mod shapes;
 pub mod topology;
 
 pub use hardware::{Clocks, Hardware};
-pub use line::{Line, client, control, switch};
+pub use line::{Line, client, control, server, switch};
 pub use plan::{CLIENT_CPU, LEASE_MS, OTHER_CPU, Plan, SeatedRole, Site};

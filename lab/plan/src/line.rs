@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     Hardware, OTHER_CPU, Plan, SeatedRole, Site,
-    roles::{Control, ETCD_PORT, Etcd, Role, Store, Switch, control_url},
+    roles::{Control, Data, ETCD_PORT, Etcd, Role, Store, Switch, control_url},
     shapes,
     topology::{Fault, Link},
 };
 
-/// The only server.
-const SERVER: &str = "server";
 const ETCD: &str = "etcd";
 
 /// Name of client host `number`, from 1.
@@ -29,7 +27,15 @@ pub fn switch(number: usize) -> String {
     format!("switch{number}")
 }
 
-/// Switches in a line for tenants: clients and controllers at the first, the server at the last.
+/// Name of server `number`, from 1: where there is one only, it needs no number.
+pub fn server(number: usize) -> String {
+    match number {
+        1 => "server".into(),
+        _ => format!("server{number}"),
+    }
+}
+
+/// Switches in a line for tenants: clients and controllers at the first, servers at the last.
 /// One switch makes a star.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -39,6 +45,10 @@ pub struct Line {
     pub clients: usize,
     /// Client hosts at the last switch, numbered after the others.
     pub far_clients: usize,
+    /// Servers, each with one partition of the keys.
+    pub servers: usize,
+    /// Where their data are.
+    pub data: Data,
     /// Controllers; more than one keep their state in an etcd.
     pub controllers: usize,
     /// Whether anybody may ask, beside tenants with secrets.
@@ -63,6 +73,8 @@ pub struct Line {
     pub control_args: Vec<String>,
     /// Settings of disciplines, by `DISCIPLINE.NAME`.
     pub settings: BTreeMap<String, u32>,
+    /// Whether switches say their addresses, so that others reach what they keep.
+    pub says_addresses: bool,
     /// Options added to the switches' command line.
     pub switch_args: Vec<String>,
 }
@@ -75,6 +87,8 @@ impl Line {
             clients: 1,
             far_clients: 0,
             is_open: false,
+            servers: 1,
+            data: Data::Own,
             controllers: 1,
             pages,
             discipline: discipline.into(),
@@ -86,6 +100,7 @@ impl Line {
             window_ms: 500,
             control_args: vec![],
             settings: BTreeMap::new(),
+            says_addresses: false,
             switch_args: vec![],
         }
     }
@@ -103,13 +118,14 @@ impl Line {
         let near: Vec<String> = (1..=self.clients).map(client).collect();
         let far: Vec<String> = (1..=self.far_clients).map(|n| client(self.clients + n)).collect();
         let etcd = (self.controllers > 1).then_some(ETCD);
+        let servers: Vec<String> = (1..=self.servers).map(server).collect();
         let controls: Vec<String> = (1..=self.controllers).map(control).collect();
         // A node's first link gives it its address: hosts have one link only.
         let links = [
             shapes::star(&first, &near),
             shapes::star(&last, &far),
             shapes::line(&switches),
-            shapes::star(&last, [SERVER]),
+            shapes::star(&last, &servers),
             shapes::star(&first, etcd),
             shapes::star(&first, &controls),
         ];
@@ -125,11 +141,12 @@ impl Line {
         let etcd = etcd.map(|name| Site::host(name, vec![alone.into()]));
         let controls =
             (1..=self.controllers).map(|n| Site::host(control(n), vec![self.controller(n)]));
-        let server = Site::host(SERVER, vec![self.store()]);
+        let servers = servers.iter().map(|name| Site::host(name.clone(), vec![self.store(name)]));
         let switches = (1..=self.switches).map(|n| Site::switch(switch(n), vec![self.agent(n)]));
         Plan {
-            sites: clients.chain(etcd).chain(controls).chain([server]).chain(switches).collect(),
+            sites: clients.chain(etcd).chain(controls).chain(servers).chain(switches).collect(),
             links: links.collect(),
+            partitions: self.servers as u32,
             is_open: self.is_open,
             hardware: self.hardware.clone(),
             ..Plan::default()
@@ -156,13 +173,14 @@ impl Line {
         }))
     }
 
-    fn store(&self) -> SeatedRole {
+    fn store(&self, server: &str) -> SeatedRole {
         let store = SeatedRole::from(Role::Store(Store {
             control: Some(self.urls()),
+            data: self.data,
             rate_limit: self.server_rate,
             queue_limit: self.server_rate.map(|_| self.queue),
             lend_from: self.lend_from,
-            ..Store::of(SERVER)
+            ..Store::of(server)
         }));
         store.on(OTHER_CPU)
     }
@@ -170,6 +188,7 @@ impl Line {
     fn agent(&self, number: usize) -> SeatedRole {
         let agent = SeatedRole::from(Role::Switch(Switch {
             pages: Some(self.pages),
+            says_address: self.says_addresses,
             options: self.switch_args.clone(),
             ..Switch::of(number as u16, &switch(number), self.urls())
         }));
@@ -208,6 +227,15 @@ mod tests {
         );
         // Host .1, as stores and clients must be told.
         assert_eq!(topology.address_of("server").unwrap().octets(), [10, 0, 4, 1]);
+    }
+
+    #[test]
+    fn several_servers_have_numbers_and_a_partition_each() {
+        let line = Line { servers: 2, ..Line::of(1, 20, "some") };
+        let cluster = line.plan().cluster().unwrap();
+        let owned: Vec<[u32; 2]> = cluster.stores.iter().map(|s| [s.first, s.last]).collect();
+        assert_eq!((cluster.partitions, owned), (2, vec![[0, 0], [1, 1]]));
+        assert!(checked(&line).address_of("server2").is_some());
     }
 
     #[test]
