@@ -3,7 +3,10 @@
 
 #![deny(unsafe_code)]
 
-use experiments::{Definition, Experiment, Paper};
+use experiments::{
+    Definition, Experiment, Kind, Paper,
+    tenants::{Hostile, Neighbour, Neighbours},
+};
 
 /// One line each; a discipline of which nothing is measured has none.
 pub const PAPERS: &[Paper] = &[
@@ -24,7 +27,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
-    (experiments::HOSTILE, "netcache"),
+    (HOSTILE, "netcache"),
     (experiments::WRITE_BACK, "netcache"),
     (experiments::MANY_CORES, "netcache"),
 ];
@@ -44,3 +47,16 @@ pub fn experiments() -> anyhow::Result<Vec<Experiment>> {
     }
     Ok(all)
 }
+
+/// Whatever else than load at stores the disciplines of this build can put beside tenants.
+pub struct OfThisBuild;
+
+impl Neighbours for OfThisBuild {
+    fn all() -> Vec<&'static Neighbour> {
+        PAPERS.iter().filter_map(|paper| paper.neighbour.as_ref()).collect()
+    }
+}
+
+/// Well-behaved tenants beside others that attack what tenants share.
+const HOSTILE: Definition =
+    Definition { toml: experiments::HOSTILE, kind: &Kind::of::<Hostile<OfThisBuild>>("hostile") };

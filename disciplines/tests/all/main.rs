@@ -8,6 +8,7 @@ mod numbers;
 mod racks;
 mod registry;
 mod resources;
+mod shares;
 mod simulated;
 mod stood_still;
 mod tables;

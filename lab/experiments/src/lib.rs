@@ -109,11 +109,9 @@ pub const CONTROLLER_FAILOVER: Definition = Definition {
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
-/// A well-behaved tenant beside one that attacks what tenants share.
-pub const HOSTILE: Definition = Definition {
-    toml: include_str!("tenants/hostile/hostile.toml"),
-    kind: &Kind::of::<tenants::Hostile>("hostile"),
-};
+/// Well-behaved tenants beside others that attack what tenants share; a build's registry makes an
+/// experiment of it, of the kind [`tenants::Hostile`], with the neighbours that its disciplines have.
+pub const HOSTILE: &str = include_str!("tenants/hostile/hostile.toml");
 
 /// A link between two switches that loses everything and keeps its carrier.
 pub const SILENT_LINK: Definition = Definition {
@@ -137,8 +135,17 @@ pub const MANY_CORES: Definition = Definition {
 mod tests {
     use super::*;
 
+    struct Nobody;
+
+    impl tenants::Neighbours for Nobody {
+        fn all() -> Vec<&'static tenants::Neighbour> {
+            vec![]
+        }
+    }
+
     #[test]
     fn experiments_have_parameters_that_exist() {
+        let hostile = &Kind::of::<tenants::Hostile<Nobody>>("hostile");
         for definition in [
             DEMO,
             OUTSIDE_WRITES,
@@ -148,7 +155,7 @@ mod tests {
             WORK_CONSERVING,
             CONTROLLER_FAILOVER,
             SILENT_LINK,
-            HOSTILE,
+            Definition { toml: HOSTILE, kind: hostile },
             WRITE_BACK,
             MANY_CORES,
         ] {

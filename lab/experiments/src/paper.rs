@@ -3,7 +3,7 @@
 use lab::steered::Program;
 use rmt::{Pipeline, PublishedUsage};
 
-use crate::Definition;
+use crate::{Definition, tenants::Neighbour};
 
 /// What is measured of a discipline, and what its paper says.
 pub struct Paper {
@@ -17,4 +17,6 @@ pub struct Paper {
     pub pipeline: Option<Pipeline>,
     /// What the paper says that its authors' system takes of a chip, and others that they built.
     pub published: &'static [PublishedUsage],
+    /// What puts one of its tenants beside others, if their keys are not at stores.
+    pub neighbour: Option<Neighbour>,
 }

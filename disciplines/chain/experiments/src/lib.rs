@@ -10,6 +10,7 @@ mod faults;
 mod in_line;
 mod layout;
 mod locks;
+mod neighbour;
 mod protocol;
 mod trouble;
 
@@ -25,6 +26,7 @@ pub const PAPER: Paper = Paper {
     programs: chain_loads::PROGRAMS,
     pipeline: None,
     published: &[],
+    neighbour: Some(neighbour::NEIGHBOUR),
 };
 
 /// All of them: the paper's figures in their order, then the others.

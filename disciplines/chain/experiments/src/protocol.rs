@@ -17,7 +17,7 @@ impl Protocol {
     pub const ALL: [Protocol; 2] = [Protocol::Netchain, Protocol::Netcraq];
 
     /// Its discipline.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Protocol::Netcraq => "netcraq",
             Protocol::Netchain => "netchain",

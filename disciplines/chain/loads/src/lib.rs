@@ -14,6 +14,7 @@ mod simulated;
 mod source;
 
 use std::{
+    collections::BTreeMap,
     io::{BufReader, stdin, stdout},
     net::SocketAddr,
 };
@@ -26,7 +27,7 @@ use wire::Cluster;
 
 pub use contend::Exclusion;
 pub use recording::CLIENTS;
-pub use source::Source;
+pub use source::{ATTACKS, Source};
 
 /// A load generator at chains, or at an etcd: it is told and says the same.
 pub type CoordLoad = BoxedDriver<Config>;
@@ -89,6 +90,9 @@ pub enum Activity {
     Load,
     /// Takes locks drawn at random, and gives them back.
     Lock,
+    /// What a hostile tenant can do to others ([`ATTACKS`]): writes as fast as it is told, and asks
+    /// switches to watch endless keys for it.
+    Attack,
 }
 
 /// How locks are taken.
@@ -198,6 +202,9 @@ pub struct PhaseResult {
     pub retransmitted: u64,
     /// Requests that a switch put off.
     pub put_off: u64,
+    /// Operations of each kind of attack.
+    #[serde(default)]
+    pub attacks: BTreeMap<String, u64>,
     /// The last refusal.
     pub error: String,
     /// The members of the first key's chain, from its head, as the first client knows them in the

@@ -16,6 +16,12 @@ use seed::{SeededRng, rng};
 
 use crate::{Activity, Config, Phase, PhaseResult, contend::Contend};
 
+/// What [`Activity::Attack`] does, in turn.
+pub const ATTACKS: &[&str] = &["commits", WATCHES];
+const WATCHES: &str = "watches";
+/// Keys from this number on are watched and never written.
+const WATCHED: usize = 1_000_000_000;
+
 /// Bytes of a value that say which write it is, after its key's name.
 const STAMP: usize = 8;
 
@@ -60,6 +66,8 @@ struct Run {
     arrival_ns: f64,
     /// Keys still to be written, of a phase that writes all.
     left: VecDeque<usize>,
+    /// Operations of an attack so far.
+    begun: usize,
     before: Counts,
     reads: Histogram<u64>,
     writes: Histogram<u64>,
@@ -148,8 +156,9 @@ impl Source {
             arrival_ns: now_ns as f64,
             left: match phase.doing {
                 Activity::Fill => (0..keys).collect(),
-                Activity::Load | Activity::Lock => VecDeque::new(),
+                Activity::Load | Activity::Lock | Activity::Attack => VecDeque::new(),
             },
+            begun: 0,
             before: self.sum(),
             reads: histogram(3),
             writes: histogram(3),
@@ -170,7 +179,7 @@ impl Source {
         let begin = match (run.phase.rate, run.phase.doing) {
             // Not a part of a nanosecond before: nothing would begin then, and the time would stand
             // still.
-            (Some(_), Activity::Load) => run.arrival_ns.ceil() as u64,
+            (Some(_), Activity::Load | Activity::Attack) => run.arrival_ns.ceil() as u64,
             (_, Activity::Fill) if run.left.is_empty() => u64::MAX,
             _ if self.free.is_empty() => u64::MAX,
             _ => 0,
@@ -237,7 +246,7 @@ impl Source {
         };
         let over = match run.phase.doing {
             Activity::Fill => run.left.is_empty() && self.under_way.is_empty(),
-            Activity::Load | Activity::Lock => now_ns >= run.end_ns,
+            Activity::Load | Activity::Lock | Activity::Attack => now_ns >= run.end_ns,
         };
         if !over && now_ns >= run.end_ns {
             let left = run.left.len() + self.under_way.len();
@@ -298,8 +307,8 @@ impl Source {
         let run = self.run.as_mut()?;
         match (run.phase.doing, run.phase.rate) {
             (Activity::Fill, _) if run.left.is_empty() => None,
-            (Activity::Load | Activity::Lock, _) if now_ns >= run.end_ns => None,
-            (Activity::Load, Some(rate)) => {
+            (Activity::Load | Activity::Lock | Activity::Attack, _) if now_ns >= run.end_ns => None,
+            (Activity::Load | Activity::Attack, Some(rate)) => {
                 if run.arrival_ns > now_ns as f64 {
                     return None;
                 }
@@ -320,8 +329,15 @@ impl Source {
         let Some(run) = &mut self.run else {
             return;
         };
+        let is_attack = run.phase.doing == Activity::Attack;
+        if is_attack && run.attack() == WATCHES {
+            let name = name(WATCHED + run.begun);
+            self.machines[at].watch(name.as_bytes(), now_ns);
+            return self.collect(at, now_ns);
+        }
         let (key, write) = match run.left.pop_front() {
             Some(key) => (key, true),
+            None if is_attack => (self.rng.random_range(0..run.keys), true),
             None => (
                 self.rng.random_range(0..run.keys),
                 run.phase.writes > 0.0 && self.rng.random_bool(run.phase.writes.min(1.0)),
@@ -350,6 +366,10 @@ impl Source {
 
     /// Takes what a client has to say, and sets its timer.
     fn collect(&mut self, at: usize, now_ns: u64) {
+        // Whoever attacks has what he wants: the switch goes on watching for him.
+        while let Some((number, _)) = self.machines[at].next_watched() {
+            self.machines[at].end(number, now_ns);
+        }
         while let Some((number, result)) = self.machines[at].next_finished() {
             let Some(asked) = self.under_way.remove(&(at, number)) else {
                 continue; // of an earlier phase
@@ -376,6 +396,14 @@ impl Source {
 }
 
 impl Run {
+    /// Takes note of the next attack, and says which it is.
+    fn attack(&mut self) -> &'static str {
+        self.begun += 1;
+        let which = ATTACKS[self.begun % ATTACKS.len()];
+        *self.result.attacks.entry(which.into()).or_default() += 1;
+        which
+    }
+
     /// Takes what came of an operation; whether it is to be done again.
     fn take(
         &mut self,

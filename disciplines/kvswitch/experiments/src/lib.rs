@@ -27,6 +27,7 @@ pub const PAPER: Paper = Paper {
     programs: &[],
     pipeline: Some(kvswitch::pipeline),
     published: kvswitch::PUBLISHED,
+    neighbour: None,
 };
 
 /// All of them, in the order of the paper's figures.

@@ -15,6 +15,7 @@ pub const PAPER: Paper = Paper {
     programs: &[],
     pipeline: Some(madinc::pipeline),
     published: &[],
+    neighbour: None,
 };
 
 /// All of them, by name.

@@ -17,6 +17,7 @@ pub const PAPER: Paper = Paper {
     programs: &[],
     pipeline: Some(netcache::pipeline),
     published: netcache::PUBLISHED,
+    neighbour: None,
 };
 
 /// All of them, by name.

@@ -39,6 +39,7 @@ pub const PAPER: Paper = Paper {
     programs: &[],
     pipeline: None,
     published: PUBLISHED,
+    neighbour: None,
 };
 
 /// All of them, in the order of the paper's figures.

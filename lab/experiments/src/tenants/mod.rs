@@ -6,6 +6,7 @@ mod failover;
 mod hostile;
 mod isolation;
 mod measure;
+mod neighbour;
 mod probe;
 
 pub use borrowing::Borrowing;
@@ -13,6 +14,9 @@ pub use failover::Failover;
 pub use hostile::Hostile;
 pub use isolation::Isolation;
 pub use measure::{ReadinessProbe, distribution, median, named, rates};
+pub use neighbour::{
+    Conduct, Neighbour, NeighbourLoad, NeighbourPhase, NeighbourResult, Neighbours, StartNeighbour,
+};
 
 use lab::{progress::Progress, steered::Seat};
 use load::Phase;
@@ -91,7 +95,18 @@ impl<'a> Stage<'a> {
         tenants: &[TenantSpec],
         keys: usize,
     ) -> anyhow::Result<Load> {
-        self.rig.load(&GeneratorSpec {
+        self.rig.load(&self.spec(seat, tenants, keys))
+    }
+
+    /// A generator for tenants with so many keys each, to be changed where an experiment needs it
+    /// otherwise.
+    pub fn spec<'s>(
+        &self,
+        seat: Seat<'s>,
+        tenants: &'s [TenantSpec],
+        keys: usize,
+    ) -> GeneratorSpec<'s> {
+        GeneratorSpec {
             seat,
             tenants,
             keys,
@@ -102,7 +117,7 @@ impl<'a> Stage<'a> {
             again_ms: None,
             names_lives: false,
             number: 0,
-        })
+        }
     }
 
     /// Starts a generator of this name on the first client, alone on this CPU, and writes all keys.

@@ -74,6 +74,7 @@ pub const PAPER: Paper = Paper {
     programs: &[],
     pipeline: None,
     published: &[],
+    neighbour: None,
 };
 
 #[cfg(test)]
