@@ -109,8 +109,9 @@ pub const CONTROLLER_FAILOVER: Definition = Definition {
     kind: &Kind::of::<tenants::Failover>("failover"),
 };
 
-/// Well-behaved tenants beside others that attack what tenants share; a build's registry makes an
-/// experiment of it, of the kind [`tenants::Hostile`], with the neighbours that its disciplines have.
+/// Well-behaved tenants beside others that attack what tenants share. A build's registry makes an
+/// experiment of it, of the kind [`tenants::Hostile`], with whatever neighbours its disciplines
+/// have.
 pub const HOSTILE: &str = include_str!("tenants/hostile/hostile.toml");
 
 /// A link between two switches that loses everything and keeps its carrier.

@@ -1,6 +1,6 @@
-//! Tenants whose keys are not at stores, beside others: a discipline whose clients ask by packets of
-//! their own says here how one of its tenants is put on a rack that others share, as the one that
-//! is harmed or as one that harms. Its folder's [`Paper`](crate::Paper) names it.
+//! Tenants whose keys are not at stores, beside others: a discipline whose clients ask by packets
+//! of their own says here how one of its tenants is put on a rack that others share, as the one
+//! that is harmed or as one that harms. Its folder's [`Paper`](crate::Paper) names it.
 
 use std::collections::BTreeMap;
 
