@@ -65,6 +65,9 @@ struct user_cpu {
 	const struct user_group *group; /* where the last redirect leads; NULL: to `port` */
 	__u32 port;
 	__u32 number;
+	/* For tests: called where another CPU may come in; only what was compiled for them does. */
+	void (*moment)(void *moment_of);
+	void *moment_of;
 };
 
 extern _Thread_local struct user_cpu *user_cpu;

@@ -41,19 +41,27 @@
 #endif
 
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
-#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #undef barrier
 #ifdef USER_EXACT
-/* The other CPU may come in wherever order matters. */
+/* The other CPU may come in wherever order matters, and in each helper. */
 extern void (*user_interrupt)(void);
 extern bool user_ring_is_full; /* whatever is in it */
 #define user_moment() (user_interrupt ? user_interrupt() : (void)0)
-#define barrier() user_moment()
+#define meanwhile() user_moment()
+#define barrier() meanwhile()
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+#elif defined(MUTANTS)
+/* Wherever order matters, if a test has this CPU stop there (`moment` of struct user_cpu). */
+#define user_moment() ((void)0)
+#define meanwhile() (user_cpu->moment ? user_cpu->moment(user_cpu->moment_of) : (void)0)
+#define barrier() (__atomic_thread_fence(__ATOMIC_ACQ_REL), meanwhile())
+#define WRITE_ONCE(x, v) (meanwhile(), *(volatile typeof(x) *)&(x) = (v))
 #else
 #define user_moment() ((void)0)
+#define meanwhile() ((void)0)
 #define barrier() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #endif
-#define meanwhile() user_moment()
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) __builtin_prefetch(p)
@@ -62,7 +70,7 @@ extern bool user_ring_is_full; /* whatever is in it */
 #define fetch_and(p, v) __sync_fetch_and_and((p), (v))
 #define compare_and_swap(p, old, new)                                                              \
 	({                                                                                         \
-		user_moment();                                                                     \
+		meanwhile();                                                                       \
 		__sync_val_compare_and_swap((p), (old), (new));                                    \
 	})
 

@@ -88,6 +88,8 @@ pub struct Cpu {
     pub group: *const Group,
     pub port: u32,
     pub number: u32,
+    pub moment: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub moment_of: *mut c_void,
 }
 
 /// `struct user_map`.

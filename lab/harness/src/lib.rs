@@ -21,7 +21,7 @@ pub mod world;
 pub use case::{Case, Expectation, check};
 pub use frame::{Frame, SeenFrame};
 pub use message::Message;
-pub use snapshots::{Names, Snapshots};
+pub use snapshots::{Names, SavedParts, Snapshots};
 pub use switch::{Run, Runner, Switch, Verdict};
 pub use world::World;
 

@@ -17,10 +17,18 @@ const ROUNDS_MOST: usize = 100;
 /// A real switch, the parts of whose tables that matter are saved as bytes and put back: so it is
 /// as many switches as one likes, each in any of its states.
 pub struct Snapshots {
+    running: RunningCpu,
+    parts: SavedParts,
+}
+
+/// A CPU, and the frame that it has.
+struct RunningCpu {
     cpu: Cpu,
     frame: Frame,
-    parts: Vec<(Memory, Range<usize>)>,
 }
+
+/// The parts of its tables that a state consists of.
+pub struct SavedParts(Vec<(Memory, Range<usize>)>);
 
 /// Everything leaves by the link.
 struct LinkRoutes;
@@ -55,21 +63,14 @@ impl Snapshots {
             (memory.expect("an element of an array"), range.clone())
         };
         Snapshots {
-            cpu: Cpu::of(switch, 0),
-            frame: Frame::default(),
-            parts: parts.iter().map(part).collect(),
+            running: RunningCpu { cpu: Cpu::of(switch, 0), frame: Frame::default() },
+            parts: SavedParts(parts.iter().map(part).collect()),
         }
     }
 
     /// The state that the switch is in.
     pub fn save(&self) -> Vec<u8> {
-        let mut state = vec![];
-        for (memory, range) in &self.parts {
-            let from = state.len();
-            state.resize(from + range.len(), 0);
-            memory.copy_to(range.start, &mut state[from..]);
-        }
-        state
+        self.parts.save()
     }
 
     /// Puts the switch into that state.
@@ -77,36 +78,57 @@ impl Snapshots {
     /// # Panics
     /// If it is none of [`Snapshots::save`].
     pub fn restore(&self, state: &[u8]) {
-        let mut rest = state;
-        for (memory, range) in &self.parts {
-            let (part, behind) = rest.split_at(range.len());
-            memory.write(range.start, part);
-            rest = behind;
-        }
-        assert!(rest.is_empty(), "as long as it was saved");
+        self.parts.restore(state);
     }
 
     /// What leaves the switch when this packet comes in; what goes round in it is back at once.
     /// Ethernet addresses are zeros.
     pub fn run(&mut self, packet: &[u8], now_ns: u64) -> Vec<Vec<u8>> {
+        self.carry(packet, |at, _, (program, ingress), _| {
+            at.cpu.run(program, &mut at.frame, ingress, now_ns)
+        })
+    }
+
+    /// As [`Snapshots::run`], and calls `moment` wherever another CPU may come in, with how many
+    /// frames had left by then ([`Cpu::run_with`]).
+    #[cfg(debug_assertions)]
+    pub fn run_with(
+        &mut self,
+        packet: &[u8],
+        now_ns: u64,
+        mut moment: impl FnMut(&SavedParts, usize),
+    ) -> Vec<Vec<u8>> {
+        self.carry(packet, |at, parts, (program, ingress), left| {
+            let mut moment = || moment(parts, left);
+            at.cpu.run_with(program, &mut at.frame, ingress, now_ns, &mut moment)
+        })
+    }
+
+    /// The packet, and what of it goes round, by `run`, which is told how many frames have left.
+    fn carry(
+        &mut self,
+        packet: &[u8],
+        mut run: impl FnMut(&mut RunningCpu, &SavedParts, (Program, u32), usize) -> Verdict,
+    ) -> Vec<Vec<u8>> {
         let mut leaves = vec![];
         let mut coming = vec![(Program::Entry, LINK, packet.to_vec())];
         let mut runs = 0;
         while let Some((program, ingress, bytes)) = coming.pop() {
             runs += 1;
             assert!(runs < ROUNDS_MOST, "it goes round for ever");
-            self.frame.set(&bytes);
-            self.cpu.seed(0);
-            let verdict = self.cpu.run(program, &mut self.frame, ingress, now_ns);
+            let at = &mut self.running;
+            at.frame.set(&bytes);
+            at.cpu.seed(0);
+            let verdict = run(at, &self.parts, (program, ingress), leaves.len());
             let mut ports = vec![];
             match verdict {
                 Verdict::Drop | Verdict::Pass => {}
                 Verdict::Back => ports.push(LINK),
                 Verdict::To(port) => ports.push(port),
-                Verdict::Fan => self.cpu.fan(ingress, &mut ports),
+                Verdict::Fan => at.cpu.fan(ingress, &mut ports),
             }
             for port in ports {
-                let mut bytes = self.frame.bytes().to_vec();
+                let mut bytes = at.frame.bytes().to_vec();
                 if port == ROUND {
                     coming.push((Program::ComesBack, ROUND, bytes));
                 } else {
@@ -116,6 +138,33 @@ impl Snapshots {
             }
         }
         leaves
+    }
+}
+
+impl SavedParts {
+    /// As [`Snapshots::save`].
+    pub fn save(&self) -> Vec<u8> {
+        let mut state = vec![];
+        for (memory, range) in &self.0 {
+            let from = state.len();
+            state.resize(from + range.len(), 0);
+            memory.copy_to(range.start, &mut state[from..]);
+        }
+        state
+    }
+
+    /// As [`Snapshots::restore`].
+    ///
+    /// # Panics
+    /// If it is none of [`SavedParts::save`].
+    pub fn restore(&self, state: &[u8]) {
+        let mut rest = state;
+        for (memory, range) in &self.0 {
+            let (part, behind) = rest.split_at(range.len());
+            memory.write(range.start, part);
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "as long as it was saved");
     }
 }
 

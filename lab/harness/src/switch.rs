@@ -90,7 +90,10 @@ impl Runner {
         let program = match &self.0 {
             RunnerKind::Kernel(program) => program,
             RunnerKind::Native(cpu, program) => {
-                return run_native(cpu, *program, frame, ingress, out);
+                let ingress = ingress.unwrap_or(1);
+                return run_native(cpu, frame, out, |cpu, frame, now_ns| {
+                    cpu.run(*program, frame, ingress, now_ns)
+                });
             }
         };
         out.resize(4096, 0);
@@ -117,19 +120,33 @@ impl Runner {
         out.truncate(opts.data_size_out as usize);
         Verdict::of(opts.retval)
     }
+
+    /// As [`Runner::run`] without an interface, of a switch in this process: calls `moment`
+    /// wherever another CPU may come in ([`Cpu::run_with`]).
+    ///
+    /// # Panics
+    /// In the kernel, which stops nowhere.
+    #[cfg(debug_assertions)]
+    pub fn run_with(&self, frame: &[u8], moment: &mut dyn FnMut()) -> Verdict {
+        let RunnerKind::Native(cpu, program) = &self.0 else {
+            panic!("the kernel stops nowhere");
+        };
+        run_native(cpu, frame, &mut vec![], |cpu, frame, now_ns| {
+            cpu.run_with(*program, frame, 1, now_ns, moment)
+        })
+    }
 }
 
 fn run_native(
     cpu: &Mutex<Cpu>,
-    program: Program,
     frame: &[u8],
-    ingress: Option<u32>,
     out: &mut Vec<u8>,
+    run: impl FnOnce(&mut Cpu, &mut Frame, u64) -> native::Verdict,
 ) -> Verdict {
     let mut frame = Frame::new(frame);
     let now_ns = Clock::Boot.now_ns();
     let mut cpu = cpu.lock().expect("no run panicked");
-    let verdict = cpu.run(program, &mut frame, ingress.unwrap_or(1), now_ns);
+    let verdict = run(&mut cpu, &mut frame, now_ns);
     out.clear();
     out.extend_from_slice(frame.bytes());
     match verdict {

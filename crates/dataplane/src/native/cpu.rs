@@ -1,6 +1,8 @@
 //! One CPU of a switch in this process: a packet goes in, and what shall become of it comes out.
 //! Soft switches, the simulator, the model and tests call it.
 
+#[cfg(debug_assertions)]
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::{Frame, Switch};
@@ -69,6 +71,18 @@ impl Cpu {
     pub fn seed(&mut self, random: u64) {
         // SAFETY: only ours while no program runs.
         unsafe { (*self.raw).random = random };
+    }
+
+    /// What is called where another CPU may come in, with what; or nothing.
+    #[cfg(debug_assertions)]
+    pub(super) fn set_moment(
+        &mut self,
+        moment: Option<unsafe extern "C" fn(*mut c_void)>,
+        of: *mut c_void,
+    ) {
+        // SAFETY: only ours while no program runs.
+        let raw = unsafe { &mut *self.raw };
+        (raw.moment, raw.moment_of) = (moment, of);
     }
 
     /// Runs a program on a frame that came in by `ingress`, at `now_ns` of the switch's clock.

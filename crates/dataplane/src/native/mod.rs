@@ -14,6 +14,8 @@ mod frame;
 mod image;
 mod lines;
 mod memory;
+#[cfg(debug_assertions)]
+mod moment;
 mod mutant;
 mod switch;
 mod unit;
