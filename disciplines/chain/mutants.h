@@ -8,6 +8,8 @@
 	X(33, order_any_sequence, 2, "a version is applied on any other")                              \
 	X(34, order_known_again, 3, "the head applies a request again that it knows")                  \
 	X(35, order_noted_by_head, 3, "only the head notes whose a version is")                        \
+	X(50, order_locks_nothing, 3, "a CPU changes what another one has locked")                     \
+	X(51, order_new_unlocked, 3, "a key without an item is not looked for again under the lock")   \
 	X(36, order_refusal_unnoted, 4, "the head does not note what it refuses")                      \
 	X(37, order_refused_early, 4, "a refusal overtakes the version that it saw")                   \
 	X(38, order_refused_by_head, 4, "the head answers what it refuses")                            \

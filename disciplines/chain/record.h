@@ -213,6 +213,7 @@ WHOLE int take_value(struct xdp_md *ctx, struct record *record, __u64 seq, __u32
 {
 	if (!record)
 		return false;
+	meanwhile();
 	return !len || COPY_ANY_VALUE(bpf_xdp_load_bytes, ctx, record, seq, at, len);
 }
 
@@ -220,6 +221,7 @@ WHOLE int give_value(struct xdp_md *ctx, struct record *record, __u64 seq, __u32
 {
 	if (!record)
 		return false;
+	meanwhile();
 	return !len || COPY_ANY_VALUE(bpf_xdp_store_bytes, ctx, record, seq, at, len);
 }
 

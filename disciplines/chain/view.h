@@ -121,6 +121,10 @@ struct {
 /* `lock_seq`, whose tries the verifier would follow one by one into what comes after. */
 WHOLE int try_lock(__u32 *count)
 {
+	if (count && MUTANT(order_locks_nothing)) {
+		fetch_add(count, 1);
+		return true;
+	}
 	return count && lock_seq(count);
 }
 

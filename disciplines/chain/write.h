@@ -333,14 +333,25 @@ OUTLINE int is_full(const struct work *work, __u64 hash)
 	return bpf_map_lookup_elem(&chain_full, &key) != NULL;
 }
 
-/* A write of a key that has no item: refused, or the control half is to make one. */
+/* Whether the key still has no item, asked under the lock of the session. */
+WHOLE int is_new_key(const struct work *work)
+{
+	struct found found = {};
+	return work && (MUTANT(order_new_unlocked) || !find_given(work, &found));
+}
+
+/*
+ * A write of a key that has no item: refused, or the control half is to make one. It may have been
+ * made just now, and this very write have been taken by another CPU, which notes it in the session:
+ * nothing is known then of what all have.
+ */
 INLINE int write_new(struct xdp_md *ctx, struct work *work, const struct config *config,
 		     const struct here *here, struct write *write, const struct pair *pair)
 {
 	int outcome = BUSY;
 	if (!try_lock(&pair->session_item->seq))
 		return ends(COUNT_drop_order_busy, XDP_DROP);
-	if (is_still(work, here))
+	if (is_still(work, here) && is_new_key(work))
 		outcome = decide_new(work, pair->session, write);
 	unlock_item(pair->session_item);
 	/* The next version would be FULL's; there is no record to send it from. */

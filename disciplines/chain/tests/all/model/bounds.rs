@@ -47,6 +47,10 @@ pub struct Bounds {
     pub asks: bool,
     /// There is room for `1 << shift` versions of the key.
     pub shift: u8,
+    /// How many runs stop in the midst of a packet, while other CPUs of the switch go on.
+    pub stops: u8,
+    /// The key has no item at first.
+    pub absent: bool,
 }
 
 impl Bounds {
@@ -112,6 +116,10 @@ impl fmt::Debug for Bounds {
         let asks = if self.asks { ", agents ask" } else { "" };
         let (retries, steps) = (self.retries, self.steps);
         let versions = 1 << self.shift;
-        write!(f, ", {retries:?} retries, {steps} steps{asks}, {versions} versions")
+        write!(f, ", {retries:?} retries, {steps} steps{asks}, {versions} versions")?;
+        if self.stops > 0 {
+            write!(f, ", {} runs stop", self.stops)?;
+        }
+        f.write_str(if self.absent { ", no item" } else { "" })
     }
 }

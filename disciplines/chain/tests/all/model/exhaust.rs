@@ -49,6 +49,8 @@ pub const QUIET: Bounds = Bounds {
     steps: 0,
     asks: false,
     shift: 1,
+    stops: 0,
+    absent: false,
 };
 
 /// Two members, and what may become of them.
@@ -136,6 +138,45 @@ const LARGE: &[(&str, Bounds)] = &[
     ),
 ];
 
+/// The key gets its item while a write of it is looked at.
+pub const ITEM_COMES: Bounds =
+    Bounds { scripts: &[&[Put(1), Read]], retries: &[0], stops: 1, absent: true, ..QUIET };
+
+/// Two writes meet at one member, once its number has settled.
+pub const TWO_WRITES_MEET: Bounds = Bounds {
+    arrangements: &[(&[0], false)],
+    scripts: &[&[Put(1)], &[Put(2)]],
+    retries: &[0, 0],
+    steps: 1,
+    stops: 1,
+    ..QUIET
+};
+
+/// A packet's run stops on one CPU of a switch, and other packets pass by others.
+const TWO_CPUS: &[(&str, Bounds)] = &[
+    ("a write and a read on two CPUs", Bounds { retries: &[0, 0], stops: 1, ..QUIET }),
+    ("two writes of one member on two CPUs", TWO_WRITES_MEET),
+    (
+        "two writes and a read of one member on two CPUs",
+        Bounds {
+            scripts: &[&[Put(1)], &[Put(2)], &[Read]],
+            retries: &[0, 0, 0],
+            ..TWO_WRITES_MEET
+        },
+    ),
+    ("a write on two CPUs, and its item comes", ITEM_COMES),
+];
+
+/// Those that take more than a few seconds.
+const TWO_CPUS_LARGE: &[(&str, Bounds)] = &[
+    (
+        "two writes on two CPUs",
+        Bounds { scripts: &[&[Put(1)], &[Put(2)]], retries: &[0, 0], stops: 1, ..QUIET },
+    ),
+    ("a write and a read on two CPUs, and the tail goes", Bounds { stops: 1, ..TAIL_GOES }),
+    ("a write and a read on two CPUs, and one joins", Bounds { stops: 1, ..JOINS }),
+];
+
 fn exhaust_all(worlds: &[(&str, Bounds)]) {
     let states: usize = worlds.iter().map(|(name, bounds)| exhaust(name, bounds.clone())).sum();
     say(&format!("chains: {states} states, none of them wrong"));
@@ -147,7 +188,13 @@ fn every_state_of_small_worlds() {
 }
 
 #[test]
+fn every_state_of_small_worlds_with_two_cpus() {
+    exhaust_all(TWO_CPUS);
+}
+
+#[test]
 #[ignore = "minutes"]
 fn every_state_of_larger_worlds() {
     exhaust_all(LARGE);
+    exhaust_all(TWO_CPUS_LARGE);
 }

@@ -7,7 +7,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use super::{
     bounds::{Arrangement, Bounds},
-    exhaust::{QUIET, SLOT_IS_GIVEN_ON, say},
+    exhaust::{ITEM_COMES, QUIET, SLOT_IS_GIVEN_ON, TWO_WRITES_MEET, say},
     key::Call::*,
     steps::ALWAYS,
     world::World,
@@ -30,6 +30,8 @@ fn harmed_by(name: &str) -> Bounds {
         "order_noted_by_head" => {
             Bounds { arrangements: HEAD_GOES, scripts: &[&[Put(1)], &[Read]], steps: 2, ..QUIET }
         }
+        "order_locks_nothing" => TWO_WRITES_MEET,
+        "order_new_unlocked" => ITEM_COMES,
         "order_refusal_unnoted" => {
             Bounds { scripts: &[&[Put(1), Delete, Read], &[Create(2)]], retries: &[0, 1], ..QUIET }
         }

@@ -12,7 +12,7 @@ use dataplane::{
     NO_DISCIPLINE, Object, Place, Rows, Sizes, Table, TenantEntry,
     native::{self, Clock, Memory, Mutant},
 };
-use harness::{Snapshots, message::secret_of, switch::tenant};
+use harness::{SavedParts, Snapshots, message::secret_of, switch::tenant};
 
 use chain_wire::session_key;
 
@@ -29,6 +29,8 @@ const STATE_LOCK: usize = 28;
 /// In a key's record: since when it is dirty, and when somebody was told so last.
 const RECORD_TIMES: usize = 48;
 const LIFE_AT: usize = 32;
+/// Bytes of a slot of the lookup table.
+const SLOT: usize = 8;
 
 /// An item, the key's first.
 struct Item {
@@ -46,12 +48,45 @@ impl Item {
 
 pub struct Real {
     switch: Snapshots,
-    config: Memory,
-    rows: Rows,
+    row: WrittenRow,
     table: Table,
     items: Vec<Item>,
-    /// The row that is written: of which switch and view.
-    row: Option<(u8, u8)>,
+    /// What leads to the key's item.
+    slot: [u8; SLOT],
+}
+
+/// The row that the switch goes by.
+struct WrittenRow {
+    config: Memory,
+    rows: Rows,
+    /// Of which switch and view.
+    is_of: Option<(u8, u8)>,
+}
+
+impl WrittenRow {
+    fn write(&mut self, switch: u8, (number, view): (u8, &View)) {
+        if self.is_of.replace((switch, number)) != Some((switch, number)) {
+            let row = row(switch, view);
+            self.config.write(LIFE_AT, &(LIFE + u64::from(switch)).to_ne_bytes());
+            self.rows.write(&row.key, &row.value).expect("a row");
+        }
+    }
+}
+
+/// What a switch is when a packet comes in: which one, its view with its number, its tables.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    pub switch: u8,
+    pub view: (u8, &'a View),
+    pub bytes: &'a [u8],
+    pub now_ns: u64,
+}
+
+/// A moment of a packet's way through the programs: the tables' bytes, and how many frames had
+/// left.
+pub struct Moment {
+    pub bytes: Vec<u8>,
+    pub left: usize,
 }
 
 impl Real {
@@ -67,7 +102,7 @@ impl Real {
         TenantEntry::install(&switch, &tenants).expect("room for tenants");
         let config = switch.memory("config", 0).expect("every switch has it");
         let table = Table::open(&switch).expect("every switch has tables");
-        let mut items = vec![];
+        let (mut items, mut slots) = (vec![], vec![]);
         for (key, record) in records(first.number, first.number, clients, shift) {
             let place = Place {
                 page: 0,
@@ -76,7 +111,7 @@ impl Real {
             };
             let hash = secret_of(TENANT).key_hash(TENANT, &key);
             let slot = table.insert_given(TENANT, hash, &key, &record, place);
-            slot.expect("room in the table");
+            slots.push(slot.expect("room in the table") as usize);
             items.push(Item { key, place, record_len: record.len() });
         }
         let mut parts = vec![("chain_states", PLACE, 0..state::LEN)];
@@ -85,13 +120,19 @@ impl Real {
             let len = item.before() + item.record_len;
             ("pages", item.place.page, at..at + len)
         }));
+        let (bucket, at) = (slots[0] / Table::BUCKET_SLOTS, slots[0] % Table::BUCKET_SLOTS * SLOT);
+        parts.push(("buckets", bucket as u32, at..at + SLOT));
+        let slot = switch.memory("buckets", bucket as u32).expect("every switch has it");
         Real {
+            slot: slot.read(at),
             switch: Snapshots::of(&switch, &parts),
-            config,
-            rows: Rows::open(&switch, "chain", view::MAP).expect("a map"),
+            row: WrittenRow {
+                config,
+                rows: Rows::open(&switch, "chain", view::MAP).expect("a map"),
+                is_of: None,
+            },
             table,
             items,
-            row: None,
         }
     }
 
@@ -107,52 +148,118 @@ impl Real {
 
     /// The tables' bytes, without what only says how often and when they were changed.
     pub fn save(&self) -> Vec<u8> {
-        let mut bytes = self.switch.save();
-        bytes[STATE_LOCK..STATE_LOCK + 4].fill(0);
-        let mut at = state::LEN;
-        for (number, item) in self.items.iter().enumerate() {
-            assert_eq!(bytes[at] & 1, 0, "an item is left locked");
-            bytes[at..at + 4].fill(0);
-            let record = at + item.before();
+        self.plain(self.switch.save(), false)
+    }
+
+    /// The bytes of tables without what only says how often and when they were changed. While a
+    /// run has stopped in their midst, it says whether that run still finds what it found.
+    fn plain(&self, mut bytes: Vec<u8>, has_stopped: bool) -> Vec<u8> {
+        if !has_stopped {
+            bytes[STATE_LOCK..STATE_LOCK + 4].fill(0);
+        }
+        for (number, at) in self.starts().into_iter().enumerate() {
+            if !has_stopped {
+                assert_eq!(bytes[at] & 1, 0, "an item is left locked");
+                bytes[at..at + 4].fill(0);
+            }
             if number == 0 {
                 // Always long ago: so what waits for that may happen, and where it does not, that
                 // is as a loss.
+                let record = at + self.items[0].before();
                 bytes[record + RECORD_TIMES..record + RECORD_TIMES + 8].fill(0);
             }
-            at = record + item.record_len;
         }
         bytes
     }
 
-    /// Keys and records in saved bytes, the key's first, then the sessions.
-    pub fn records<'a>(&'a self, bytes: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
-        let mut rest = &bytes[state::LEN..];
-        let mut records = vec![];
-        for item in &self.items {
-            let (its, behind) = rest.split_at(item.before() + item.record_len);
-            records.push((&item.key[..], &its[item.before()..]));
-            rest = behind;
-        }
-        records
+    /// Where each item begins in saved bytes.
+    fn starts(&self) -> Vec<usize> {
+        let next = |at: &mut usize, item: &Item| {
+            let start = *at;
+            *at += item.before() + item.record_len;
+            Some(start)
+        };
+        self.items.iter().scan(state::LEN, next).collect()
     }
 
-    /// What leaves that switch, whose tables are these bytes, when a packet comes in.
+    /// Keys and records in saved bytes, the key's first, then the sessions.
+    pub fn records<'a>(&'a self, bytes: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
+        let of = |(item, start): (&'a Item, usize)| {
+            (&item.key[..], &bytes[start + item.before()..][..item.record_len])
+        };
+        self.items.iter().zip(self.starts()).map(of).collect()
+    }
+
+    /// Likewise what an agent finds of them; no record where a program keeps the item locked.
+    pub fn found<'a>(&'a self, bytes: &'a [u8]) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
+        let is_locked = self.starts().into_iter().map(|start| bytes[start] & 1 == 1);
+        let all = self.records(bytes).into_iter().zip(is_locked);
+        let all = all.map(|((key, record), is_locked)| (key, (!is_locked).then_some(record)));
+        all.skip(usize::from(!Real::has_key(bytes))).collect()
+    }
+
+    /// Whether the key has an item.
+    pub fn has_key(bytes: &[u8]) -> bool {
+        bytes[bytes.len() - SLOT..] != [0; SLOT]
+    }
+
+    /// The same bytes, and the key has an item, or none.
+    pub fn with_key(&self, bytes: &[u8], has_key: bool) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        let at = bytes.len() - SLOT;
+        bytes[at..].copy_from_slice(if has_key { &self.slot } else { &[0; SLOT] });
+        bytes
+    }
+
+    /// What leaves a switch when a packet comes in, and what its tables are then.
     pub fn run(
         &mut self,
-        switch: u8,
-        view: (u8, &View),
-        bytes: &[u8],
+        scene: Scene<'_>,
         packet: &[u8],
-        now_ns: u64,
-    ) -> Vec<Vec<u8>> {
-        let (number, view) = view;
-        if self.row.replace((switch, number)) != Some((switch, number)) {
-            let row = row(switch, view);
-            self.config.write(LIFE_AT, &(LIFE + u64::from(switch)).to_ne_bytes());
-            self.rows.write(&row.key, &row.value).expect("a row");
-        }
-        self.switch.restore(bytes);
-        self.switch.run(packet, now_ns)
+        has_stopped: bool,
+    ) -> (Vec<u8>, Vec<Vec<u8>>) {
+        self.row.write(scene.switch, scene.view);
+        self.switch.restore(scene.bytes);
+        let leaves = self.switch.run(packet, scene.now_ns);
+        (self.plain(self.switch.save(), has_stopped), leaves)
+    }
+
+    /// Every moment of that at which another CPU could come in, and all that leaves.
+    pub fn moments(&mut self, scene: Scene<'_>, packet: &[u8]) -> (Vec<Moment>, Vec<Vec<u8>>) {
+        self.row.write(scene.switch, scene.view);
+        // The first packet of a tenant has moments of its own: its CPU learns the tenant.
+        self.switch.run(packet, scene.now_ns);
+        self.switch.restore(scene.bytes);
+        let mut seen = vec![];
+        let moment = |parts: &SavedParts, left| seen.push((parts.save(), left));
+        let leaves = self.switch.run_with(packet, scene.now_ns, moment);
+        let moment = |(bytes, left)| Moment { bytes: self.plain(bytes, true), left };
+        (seen.into_iter().map(moment).collect(), leaves)
+    }
+
+    /// What the tables are and what leaves after that moment, if the switch is `then` by it.
+    pub fn go_on(
+        &mut self,
+        began: Scene<'_>,
+        packet: &[u8],
+        at: usize,
+        then: Scene<'_>,
+    ) -> (Vec<u8>, Vec<Vec<u8>>) {
+        self.row.write(began.switch, began.view);
+        self.switch.restore(began.bytes);
+        let (row, mut moments, mut left_before) = (&mut self.row, 0, 0);
+        let moment = |parts: &SavedParts, left| {
+            if moments == at {
+                row.write(then.switch, then.view);
+                parts.restore(then.bytes);
+                left_before = left;
+            }
+            moments += 1;
+        };
+        let mut leaves = self.switch.run_with(packet, began.now_ns, moment);
+        assert!(moments > at, "it goes another way than before");
+        leaves.drain(..left_before);
+        (self.save(), leaves)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     bounds::now_ns,
     key::Call,
     packets,
-    world::{Client, State, World},
+    world::{Client, State, Stop, World},
 };
 
 /// What must be so in every state.
@@ -19,11 +19,15 @@ pub const SOMETIMES: [&str; 2] = ["all are answered", "the last arrangement answ
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins its next operation: it sends it to that switch, as that view says.
-    Begin { client: usize, view: u8, switch: u8 },
+    Begin { client: usize, view: u8, switch: u8, until: Stop },
     /// It sends the one that it waits for again.
-    Again { client: usize, view: u8, switch: u8 },
+    Again { client: usize, view: u8, switch: u8, until: Stop },
     /// A packet that set out arrives.
-    Arrive { packet: u32 },
+    Arrive { packet: u32, until: Stop },
+    /// A run that stopped in the midst of a packet goes on.
+    GoOn { switch: u8 },
+    /// The agent of a switch makes the key's item.
+    Insert { switch: u8 },
     /// A switch gets the row of that view.
     Configure { switch: u8, view: u8 },
     /// Two switches confirm their view to each other, if it is the same.
@@ -41,19 +45,37 @@ impl World {
             if if at.waits { at.retries == 0 } else { is_over } {
                 continue;
             }
-            let call = self.call(client, at.begun - u8::from(at.waits));
+            let operation = at.begun - u8::from(at.waits);
+            let call = self.call(client, operation);
             for view in self.known(state) {
-                actions.extend(self.targets(call, view).iter().map(|&switch| match at.waits {
-                    true => Action::Again { client, view, switch },
-                    false => Action::Begin { client, view, switch },
-                }));
+                for &switch in self.targets(call, view) {
+                    let packet = self.request(client, operation, view, switch);
+                    let moments = self.moments(state, packet).into_iter();
+                    actions.extend(moments.map(|until| match at.waits {
+                        true => Action::Again { client, view, switch, until },
+                        false => Action::Begin { client, view, switch, until },
+                    }));
+                }
             }
+        }
+    }
+
+    fn of_network(&self, state: &State, actions: &mut Vec<Action>) {
+        for &packet in &state.flying {
+            let moments = self.moments(state, packet).into_iter();
+            actions.extend(moments.map(|until| Action::Arrive { packet, until }));
         }
     }
 
     fn of_switches(&self, state: &State, actions: &mut Vec<Action>) {
         for site in &state.sites {
             let from = site.switch;
+            if site.stopped.is_some() {
+                actions.push(Action::GoOn { switch: from });
+            }
+            if self.may_insert(state, site) {
+                actions.push(Action::Insert { switch: from });
+            }
             if let Some(view) = self.next_view(state, from) {
                 actions.push(Action::Configure { switch: from, view });
             }
@@ -67,7 +89,9 @@ impl World {
             });
             actions.extend(others.map(|to| Action::Confirm { from, to: to.switch }));
         }
-        if state.step < self.bounds.steps {
+        // A run takes no time that a lease would notice.
+        let is_any_stopped = state.sites.iter().any(|site| site.stopped.is_some());
+        if state.step < self.bounds.steps && !is_any_stopped {
             actions.push(Action::Pass);
         }
     }
@@ -83,27 +107,29 @@ impl Model for World {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         self.of_clients(state, actions);
-        actions.extend(state.flying.iter().map(|&packet| Action::Arrive { packet }));
+        self.of_network(state, actions);
         self.of_switches(state, actions);
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Begin { client, view, switch } => {
+            Action::Begin { client, view, switch, until } => {
                 let at = &mut state.clients[client];
                 let call = self.call(client, at.begun);
                 (at.begun, at.waits) = (at.begun + 1, true);
                 at.retries = self.bounds.retries[client];
                 let begun = state.history.on_invoke(client, call);
                 begun.expect("it did not wait");
-                self.send(&mut state, client, view, switch);
+                self.send(&mut state, client, view, switch, until);
             }
-            Action::Again { client, view, switch } => {
+            Action::Again { client, view, switch, until } => {
                 state.clients[client].retries -= 1;
-                self.send(&mut state, client, view, switch);
+                self.send(&mut state, client, view, switch, until);
             }
-            Action::Arrive { packet } => self.arrive(&mut state, packet),
+            Action::Arrive { packet, until } => self.arrive(&mut state, packet, until),
+            Action::GoOn { switch } => self.go_on(&mut state, switch),
+            Action::Insert { switch } => self.insert(&mut state.sites[usize::from(switch)]),
             Action::Configure { switch, view } => {
                 state.sites[usize::from(switch)].view = Some(view)
             }
@@ -130,7 +156,7 @@ impl Model for World {
             Property::always(ALWAYS[0], |_, state: &State| state.is_linearizable),
             Property::always(ALWAYS[1], |world: &World, state: &State| {
                 let mut switches = world.switches();
-                let mut sites = state.sites.iter();
+                let mut sites = state.sites.iter().filter(|site| site.stopped.is_none());
                 !sites.any(|site| switches.look(site.tables).twice)
             }),
             Property::always(ALWAYS[2], World::can_send),
@@ -145,11 +171,12 @@ impl Model for World {
     }
 
     fn format_action(&self, action: &Action) -> String {
-        let Action::Arrive { packet } = action else {
+        let Action::Arrive { packet, until } = action else {
             return format!("{action:?}");
         };
         let switches = self.switches();
         let to = switches.destination(*packet);
-        format!("{to:?} gets {}", packets::said(&switches.frame(*packet)))
+        let until = until.map_or(String::new(), |moment| format!(" until moment {moment}"));
+        format!("{to:?} gets{until} {}", packets::said(&switches.frame(*packet)))
     }
 }

@@ -15,7 +15,7 @@ use harness::{Names, message::secret_of};
 
 use super::{
     packets::{self, Destination, TENANT},
-    real::{self, PLACE, Real},
+    real::{self, Moment, PLACE, Real, Scene},
 };
 
 /// A switch: where it is, under which view (none yet), with which tables.
@@ -24,6 +24,23 @@ pub struct Site {
     pub switch: u8,
     pub view: Option<u8>,
     pub tables: u32,
+    pub stopped: Option<StoppedRun>,
+}
+
+/// A run that stands still on one CPU while others go on. What it has found so far follows from
+/// what it began with, and what it finds next is in the tables by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoppedRun {
+    view: u8,
+    tables: u32,
+    packet: u32,
+    moment: u16,
+}
+
+/// A moment of a run: the tables, and what had left.
+struct StopPoint {
+    tables: u32,
+    left: Vec<u32>,
 }
 
 pub struct Switches {
@@ -34,6 +51,8 @@ pub struct Switches {
     packets: Names,
     destinations: Vec<Option<Destination>>,
     ran: HashMap<(Site, u32, u64), (u32, Vec<u32>)>,
+    moments: HashMap<(Site, u32, u64), Vec<StopPoint>>,
+    ended: HashMap<(Site, u64), (u32, Vec<u32>)>,
     sent: HashMap<(Site, u64), Vec<u32>>,
     seen: HashMap<u32, TableContents>,
     /// Tables of a member, and of one that is still to be filled.
@@ -51,6 +70,11 @@ pub struct TableContents {
     pub last: u64,
     /// From this version on all are there; one behind the newest if none is.
     pub oldest: u64,
+}
+
+/// A switch that is about to get a packet.
+fn scene<'a>(views: &'a [View], switch: u8, view: u8, bytes: &'a [u8], now_ns: u64) -> Scene<'a> {
+    Scene { switch, view: (view, &views[usize::from(view)]), bytes, now_ns }
 }
 
 impl Switches {
@@ -76,6 +100,8 @@ impl Switches {
             packets: Names::default(),
             destinations: vec![],
             ran: HashMap::new(),
+            moments: HashMap::new(),
+            ended: HashMap::new(),
             sent: HashMap::new(),
             seen: HashMap::new(),
             fresh: [joiner, member],
@@ -112,13 +138,80 @@ impl Switches {
             site.tables = *tables;
             return leaves.clone();
         }
-        let of = (view, &self.views[usize::from(view)]);
         let (tables, frame) = (self.tables.bytes(site.tables), self.frame(packet));
-        let leaves = self.real.run(site.switch, of, &tables, &frame, now_ns);
-        let leaves: Vec<u32> = leaves.iter().map(|frame| self.packet(frame)).collect();
-        site.tables = self.tables.number(&self.real.save()).0;
+        let scene = scene(&self.views, site.switch, view, &tables, now_ns);
+        let (bytes, leaves) = self.real.run(scene, &frame, site.stopped.is_some());
+        site.tables = self.tables.number(&bytes).0;
+        let leaves = self.packets(&leaves);
         self.ran.insert(known, (site.tables, leaves.clone()));
         leaves
+    }
+
+    fn packets(&mut self, frames: &[Vec<u8>]) -> Vec<u32> {
+        frames.iter().map(|frame| self.packet(frame)).collect()
+    }
+
+    /// At how many moments of a packet's way through a switch another CPU could come in.
+    pub fn moments(&mut self, site: &Site, packet: u32, now_ns: u64) -> usize {
+        let Some(view) = site.view else { return 0 };
+        let known = (*site, packet, now_ns);
+        if let Some(moments) = self.moments.get(&known) {
+            return moments.len();
+        }
+        let (tables, frame) = (self.tables.bytes(site.tables), self.frame(packet));
+        let scene = scene(&self.views, site.switch, view, &tables, now_ns);
+        let (moments, leaves) = self.real.moments(scene, &frame);
+        let leaves = self.packets(&leaves);
+        let number = |moment: &Moment| StopPoint {
+            tables: self.tables.number(&moment.bytes).0,
+            left: leaves[..moment.left].to_vec(),
+        };
+        let moments: Vec<_> = moments.iter().map(number).collect();
+        let count = moments.len();
+        self.moments.insert(known, moments);
+        count
+    }
+
+    /// A packet comes to a switch, and its run stops at that moment. What has left by then.
+    pub fn stop(&mut self, site: &mut Site, packet: u32, now_ns: u64, moment: u16) -> Vec<u32> {
+        let Some(view) = site.view else { return vec![] };
+        self.moments(site, packet, now_ns);
+        let point = &self.moments[&(*site, packet, now_ns)][usize::from(moment)];
+        let (tables, left) = (point.tables, point.left.clone());
+        site.stopped = Some(StoppedRun { view, tables: site.tables, packet, moment });
+        site.tables = tables;
+        left
+    }
+
+    /// The run that had stopped goes on to its end, in the tables as they are by now. What leaves.
+    pub fn go_on(&mut self, site: &mut Site, now_ns: u64) -> Vec<u32> {
+        let (Some(stopped), Some(view)) = (site.stopped, site.view) else { return vec![] };
+        let known = (*site, now_ns);
+        site.stopped = None;
+        if let Some((tables, leaves)) = self.ended.get(&known) {
+            site.tables = *tables;
+            return leaves.clone();
+        }
+        let frame = self.frame(stopped.packet);
+        let [began, then] = [stopped.tables, site.tables].map(|tables| self.tables.bytes(tables));
+        let began = scene(&self.views, site.switch, stopped.view, &began, now_ns);
+        let then = scene(&self.views, site.switch, view, &then, now_ns);
+        let (bytes, leaves) = self.real.go_on(began, &frame, stopped.moment.into(), then);
+        site.tables = self.tables.number(&bytes).0;
+        let leaves = self.packets(&leaves);
+        self.ended.insert(known, (site.tables, leaves.clone()));
+        leaves
+    }
+
+    /// The same tables, in which the key has an item, or none.
+    pub fn with_key(&mut self, tables: u32, has_key: bool) -> u32 {
+        let bytes = self.real.with_key(&self.tables.bytes(tables), has_key);
+        self.tables.number(&bytes).0
+    }
+
+    /// Whether the key has an item in these tables.
+    pub fn has_key(&self, tables: u32) -> bool {
+        Real::has_key(&self.tables.bytes(tables))
     }
 
     /// The first asks the second to confirm its view, and does so itself.
@@ -155,13 +248,9 @@ impl Switches {
         let is_walk = |action: &AgentAction| matches!(action, AgentAction::Walk { .. });
         let walks = out.iter().any(is_walk);
         out.clear();
-        for (key, record) in self.real.records(&tables).into_iter().filter(|_| walks) {
-            let item = Item {
-                tenant: TENANT,
-                key,
-                hash: secret_of(TENANT).key_hash(TENANT, key),
-                record: Some(record),
-            };
+        for (key, record) in self.real.found(&tables).into_iter().filter(|_| walks) {
+            let item =
+                Item { tenant: TENANT, key, hash: secret_of(TENANT).key_hash(TENANT, key), record };
             agent.item(now_ns, item, &mut out);
         }
         let sent = out.into_iter().filter_map(|action| self.of_agent(site, action));

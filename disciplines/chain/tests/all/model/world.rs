@@ -1,6 +1,9 @@
 //! A world: its switches, what is in flight, its clients.
 
-use std::sync::{Mutex, MutexGuard};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+};
 
 use chain::view::View;
 use dataplane::native::Mutant;
@@ -34,12 +37,20 @@ pub struct State {
     pub is_linearizable: bool,
     /// A client was answered under the last arrangement.
     pub answered_last: bool,
+    /// How many runs have stopped in the midst of a packet.
+    pub stops: u8,
 }
+
+/// A packet's way through a switch: in one piece, or until a moment at which its CPU stands still
+/// and others go on.
+pub type Stop = Option<u16>;
 
 pub struct World {
     pub bounds: Bounds,
     views: Vec<View>,
     switches: Mutex<Switches>,
+    /// What clients send: by client, operation, view and switch.
+    requests: Mutex<HashMap<(usize, u8, u8, u8), u32>>,
 }
 
 impl World {
@@ -47,7 +58,7 @@ impl World {
         let views = bounds.views();
         let (count, clients) = (bounds.switches().into(), bounds.sessions());
         let switches = Switches::new(&views, count, clients, bounds.shift, mutant);
-        World { bounds, views, switches: Mutex::new(switches) }
+        World { bounds, views, switches: Mutex::new(switches), requests: Mutex::default() }
     }
 
     pub fn switches(&self) -> MutexGuard<'_, Switches> {
@@ -62,6 +73,7 @@ impl World {
             switch,
             view: first.contains(&switch).then_some(0),
             tables: switches.fresh(first.contains(&switch)),
+            stopped: None,
         };
         let mut sites: Vec<Site> = (0..self.bounds.switches()).map(site).collect();
         for b in 0..sites.len() {
@@ -70,8 +82,14 @@ impl World {
                 switches.confirm(a, &mut rest[0], SETTLED_NS);
             }
         }
+        if self.bounds.absent {
+            for site in &mut sites {
+                site.tables = switches.with_key(site.tables, false);
+            }
+        }
         State {
             step: 0,
+            stops: 0,
             sites,
             flying: vec![],
             clients: vec![Client::default(); self.bounds.scripts.len()],
@@ -147,7 +165,7 @@ impl World {
         if let Some(Destination::Client { client, .. }) = self.destination(packet)
             && state.clients[client].retries == 0
         {
-            return self.arrive(state, packet);
+            return self.arrive(state, packet, None);
         }
         if let Err(at) = state.flying.binary_search(&packet) {
             state.flying.insert(at, packet);
@@ -158,31 +176,56 @@ impl World {
         self.switches().destination(packet)
     }
 
+    /// What a client sends for the operation that is its next, or that it waits for.
+    pub fn request(&self, client: usize, operation: u8, view: u8, switch: u8) -> u32 {
+        let mut requests = self.requests.lock().expect("nobody panicked with it");
+        let made = || {
+            let (call, of) = (self.call(client, operation), &self.views[usize::from(view)]);
+            let frame = packets::request(client, operation.into(), call, of, switch.into());
+            self.switches().packet(&frame)
+        };
+        *requests.entry((client, operation, view, switch)).or_insert_with(made)
+    }
+
     /// A client sends the operation that it waits for. The way to the switch takes no time: it
     /// could as well be sent later. A write may come again later, too.
-    pub fn send(&self, state: &mut State, client: usize, view: u8, switch: u8) {
+    pub fn send(&self, state: &mut State, client: usize, view: u8, switch: u8, until: Stop) {
         let operation = state.clients[client].begun - 1;
-        let call = self.call(client, operation);
-        let view = &self.views[usize::from(view)];
-        let frame = packets::request(client, operation.into(), call, view, switch.into());
-        let packet = self.switches().packet(&frame);
-        if call != Call::Read {
+        let packet = self.request(client, operation, view, switch);
+        if self.call(client, operation) != Call::Read {
             self.fly(state, packet);
         }
-        self.arrive(state, packet);
+        self.arrive(state, packet, until);
+    }
+
+    /// The moments at which a packet's run may stop, and that it need not.
+    pub fn moments(&self, state: &State, packet: u32) -> Vec<Stop> {
+        let Some(Destination::Switch { switch, .. }) = self.destination(packet) else {
+            return vec![None];
+        };
+        let site = &state.sites[switch];
+        if state.stops == self.bounds.stops || site.stopped.is_some() {
+            return vec![None];
+        }
+        let moments = self.switches().moments(site, packet, now_ns(state.step));
+        std::iter::once(None).chain((0..moments as u16).map(Some)).collect()
     }
 
     /// A packet comes to where it goes.
-    pub fn arrive(&self, state: &mut State, packet: u32) {
+    pub fn arrive(&self, state: &mut State, packet: u32, until: Stop) {
         match self.destination(packet) {
             None => {}
             Some(Destination::Switch { switch, .. }) => {
                 let now_ns = now_ns(state.step);
                 let site = &mut state.sites[switch];
-                let leaves = self.switches().deliver(site, packet, now_ns);
-                for packet in leaves {
-                    self.fly(state, packet);
-                }
+                let leaves = match until {
+                    None => self.switches().deliver(site, packet, now_ns),
+                    Some(moment) => {
+                        state.stops += 1;
+                        self.switches().stop(site, packet, now_ns, moment)
+                    }
+                };
+                self.leave(state, &leaves);
             }
             Some(Destination::Client { client, number, said, .. }) => {
                 (state.clients[client].waits, state.clients[client].retries) = (false, 0);
@@ -195,6 +238,34 @@ impl World {
                 state.flying = flying;
             }
         }
+    }
+
+    /// The run that stands still at a switch goes on to its end.
+    pub fn go_on(&self, state: &mut State, switch: u8) {
+        let site = &mut state.sites[usize::from(switch)];
+        let leaves = self.switches().go_on(site, now_ns(state.step));
+        self.leave(state, &leaves);
+    }
+
+    fn leave(&self, state: &mut State, packets: &[u32]) {
+        for packet in packets {
+            self.fly(state, *packet);
+        }
+    }
+
+    /// Whether the key may get its item at a switch: it has none, and the members behind have.
+    pub fn may_insert(&self, state: &State, site: &Site) -> bool {
+        let Some(view) = site.view else { return false };
+        let members = self.arranged(view).iter().rev();
+        let behind = members.take_while(|member| **member != site.switch);
+        let has = |tables| self.switches().has_key(tables);
+        let mut behind = behind.map(|member| state.sites[usize::from(*member)].tables);
+        !has(site.tables) && behind.all(has)
+    }
+
+    /// The agent of a switch makes the key's item.
+    pub fn insert(&self, site: &mut Site) {
+        site.tables = self.switches().with_key(site.tables, true);
     }
 
     /// Rule 8: each member has every version that the next one, of the same view, lacks.
