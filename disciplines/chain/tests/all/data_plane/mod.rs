@@ -5,5 +5,6 @@ mod acks;
 mod malformed;
 mod members;
 mod net;
+mod races;
 mod reads;
 mod writes;

@@ -20,7 +20,7 @@ use chain::{
 use chain_wire::session_key;
 use dataplane::{NO_DISCIPLINE, Object, Rows, Sizes, TenantEntry};
 pub use harness::Message;
-use harness::{World, message::address, switch::tenant};
+use harness::{Switch, World, message::address, switch::tenant};
 pub use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
 pub use self::{
@@ -84,21 +84,34 @@ impl Net {
     }
 
     pub fn with(switches: usize, protocol: Protocol, six: bool) -> Net {
-        Net::make(switches, switches, protocol, six)
+        Net::make(switches, switches, protocol, six, Switch::send_round_on_roads)
+    }
+
+    /// As [`Net::ready`], but for tests of what switches have in the end: none of them knows the
+    /// way to another.
+    pub fn off_roads(switches: usize, shift: u8) -> Net {
+        let net = Net::make(switches, switches, Protocol::NetCraq, false, Switch::send_round);
+        net.with_items(shift)
     }
 
     /// So many switches, the first so many of which are a chain.
     pub fn with_members(switches: usize, members: usize) -> Net {
-        Net::make(switches, members, Protocol::NetCraq, false)
+        Net::make(switches, members, Protocol::NetCraq, false, Switch::send_round_on_roads)
     }
 
-    fn make(switches: usize, members: usize, protocol: Protocol, six: bool) -> Net {
+    fn make(
+        switches: usize,
+        members: usize,
+        protocol: Protocol,
+        six: bool,
+        send_round: fn(&Switch),
+    ) -> Net {
         let in_chain = members;
         let object =
             || Object { number: NETCRAQ.number, ..Object::of(&NETCRAQ, Sizes { pages: 4 }) };
         let make = |slot: usize| {
             let w = World::new(&[object()], &tenants());
-            w.switch.send_round_on_roads();
+            send_round(&w.switch);
             w.switch.poke("config", 0, LIFE_AT, &life_of(slot).to_ne_bytes());
             w
         };
@@ -145,12 +158,16 @@ impl Net {
     }
 
     pub fn ready_for(switches: usize, shift: u8, protocol: Protocol) -> Net {
-        let mut net = Net::new(switches, protocol);
-        for slot in 0..switches {
-            net.put_key(slot, shift);
-            net.put_session(slot);
+        Net::new(switches, protocol).with_items(shift)
+    }
+
+    /// With a key and the client's session on each switch.
+    fn with_items(mut self, shift: u8) -> Net {
+        for slot in 0..self.switches.len() {
+            self.put_key(slot, shift);
+            self.put_session(slot);
         }
-        net
+        self
     }
 
     pub fn put_key(&mut self, slot: usize, shift: u8) {
