@@ -176,7 +176,9 @@ fn a_bucket_that_the_agent_fills_is_left_alone() {
         trials.w.switch.poke("bucket_locks", lock, 0, &by_agent);
     }
     trials.refused(KEY, "probation_busy");
-    dataplane::Table::open(trials.w.switch.backing()).expect("tables");
+    let next = dataplane::Table::open(trials.w.switch.backing()).expect("tables");
+    trials.refused(KEY, "probation_busy");
+    next.unlock_abandoned().expect("nobody waits");
     trials.read_until("probation", &Message::read(SIGNED, KEY));
 }
 
