@@ -1,7 +1,7 @@
 //! The structs of `bpf/maps.h` and `bpf/table.h`, field by field. Both sides assert the same sizes;
 //! the numbers are compared with the C below.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::writes::{Word8, Word16, Word32, Word64};
 
 /// Bytes of a cell.
 pub(crate) const CELL_BYTES: usize = 64;
@@ -80,18 +80,18 @@ pub(crate) const PLACE_SHIFT: u32 = 16;
 
 #[repr(C)]
 pub(crate) struct Config {
-    pub switch_id: AtomicU32,
-    pub window: AtomicU32,
-    pub sample_mask: AtomicU32,
-    pub share: AtomicU32,
-    pub seed: AtomicU64,
-    pub source_check: AtomicU32,
-    pub layout: AtomicU32,
-    pub life: AtomicU64,
-    pub tenants_changed: AtomicU64,
-    pub frame_most: AtomicU64,
-    pub sums_later: AtomicU64,
-    pub epoch: AtomicU64,
+    pub switch_id: Word32,
+    pub window: Word32,
+    pub sample_mask: Word32,
+    pub share: Word32,
+    pub seed: Word64,
+    pub source_check: Word32,
+    pub layout: Word32,
+    pub life: Word64,
+    pub tenants_changed: Word64,
+    pub frame_most: Word64,
+    pub sums_later: Word64,
+    pub epoch: Word64,
     pub unused_too: [u64; 7],
 }
 
@@ -103,43 +103,43 @@ pub(crate) const LAYOUT: u32 = 3;
 
 #[repr(C)]
 pub(crate) struct Bucket {
-    pub slot: [AtomicU64; BUCKET_SLOTS],
+    pub slot: [Word64; BUCKET_SLOTS],
 }
 
 #[repr(C)]
 pub(crate) struct Page {
-    pub bytes: [AtomicU64; PAGE_BYTES / 8],
+    pub bytes: [Word64; PAGE_BYTES / 8],
 }
 
 /// Requests of a page's items on one CPU, each at its first cell.
 #[repr(C)]
 pub(crate) struct PageHits {
-    pub cell: [AtomicU32; PAGE_START_CELLS],
+    pub cell: [Word32; PAGE_START_CELLS],
 }
 
 /// The header of an item, at the start of its first cell.
 #[repr(C)]
 pub(crate) struct Item {
-    pub seq: AtomicU32,
-    pub key_len: AtomicU8,
-    pub flags: AtomicU8,
-    pub value_len: AtomicU16,
-    pub word: AtomicU64,
-    pub version: AtomicU64,
-    pub expiry_ns: AtomicU64,
-    pub epoch_ns: AtomicU64,
-    pub tenant: AtomicU32,
-    pub lease: AtomicU16,
-    pub sum: AtomicU16,
+    pub seq: Word32,
+    pub key_len: Word8,
+    pub flags: Word8,
+    pub value_len: Word16,
+    pub word: Word64,
+    pub version: Word64,
+    pub expiry_ns: Word64,
+    pub epoch_ns: Word64,
+    pub tenant: Word32,
+    pub lease: Word16,
+    pub sum: Word16,
 }
 
 #[repr(C)]
 pub(crate) struct Lease {
-    pub store: [AtomicU64; 2],
-    pub until_ns: AtomicU64,
-    pub floor: AtomicU64,
-    pub term: AtomicU64,
-    pub lock: AtomicU32,
+    pub store: [Word64; 2],
+    pub until_ns: Word64,
+    pub floor: Word64,
+    pub term: Word64,
+    pub lock: Word32,
     pub unused: [u32; 5],
 }
 
@@ -158,17 +158,17 @@ pub(crate) const LEASE_PROBES: usize = 8;
 
 #[repr(C)]
 pub(crate) struct Blank {
-    pub reference: AtomicU32,
-    pub slot: AtomicU32,
+    pub reference: Word32,
+    pub slot: Word32,
 }
 
 /// The ring of a tenant's blanks.
 #[repr(C)]
 pub(crate) struct Blanks {
-    pub threshold: AtomicU32,
-    pub next: AtomicU32,
-    pub end: AtomicU32,
-    pub plenty: AtomicU32,
+    pub threshold: Word32,
+    pub next: Word32,
+    pub end: Word32,
+    pub plenty: Word32,
     pub unused: [u32; 12],
     pub blank: [Blank; BLANKS],
 }
@@ -180,28 +180,28 @@ pub(crate) const KEPT_SEALED: u8 = 3;
 /// A record of a lent key, as far as this side looks at it.
 #[repr(C)]
 pub(crate) struct LentKey {
-    pub seq: AtomicU32,
-    pub state: AtomicU8,
-    pub is_owner: AtomicU8,
-    pub rest: [AtomicU8; 1778],
+    pub seq: Word32,
+    pub state: Word8,
+    pub is_owner: Word8,
+    pub rest: [Word8; 1778],
 }
 
 #[repr(C)]
 pub(crate) struct Sketch {
-    pub row: [[AtomicU16; SKETCH_COLUMNS]; SKETCH_ROWS],
-    pub bloom: [AtomicU8; BLOOM_CELLS],
-    pub reports: [AtomicU32; MAX_TENANTS],
-    pub reports_of_all: AtomicU32,
+    pub row: [[Word16; SKETCH_COLUMNS]; SKETCH_ROWS],
+    pub bloom: [Word8; BLOOM_CELLS],
+    pub reports: [Word32; MAX_TENANTS],
+    pub reports_of_all: Word32,
     pub unused: u32,
-    pub burst: [AtomicU32; BURST_CELLS],
+    pub burst: [Word32; BURST_CELLS],
 }
 
 /// A place in a HashPipe.
 #[repr(C)]
 pub(crate) struct PipeSlot {
-    pub key: AtomicU64,
-    pub count: AtomicU32,
-    pub window: AtomicU32,
+    pub key: Word64,
+    pub count: Word32,
+    pub window: Word32,
 }
 
 #[repr(C)]

@@ -19,6 +19,7 @@ mod maps;
 pub mod native;
 mod programs;
 mod refusal;
+mod writes;
 
 pub use attach::{
     attachment::{Attachment, Mode, check_interface},
@@ -60,3 +61,5 @@ pub use maps::{
 };
 pub use programs::Programs;
 pub use refusal::Refusal;
+#[cfg(debug_assertions)]
+pub use writes::before_each_write;

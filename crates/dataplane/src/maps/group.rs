@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::port_bytes::{clone_key, devmap_value};
-use crate::{Error, layout::GROUP_PORTS};
+use crate::{Error, layout::GROUP_PORTS, writes::about_to_write};
 
 /// Whether a map of so many groups can have this one with so many ports.
 pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {
@@ -64,6 +64,7 @@ pub(crate) fn set(
         return Err(Error::row(name, "it is no map of groups"));
     }
     check(name, index, groups.max_entries(), ports.len())?;
+    about_to_write();
     let key = index.to_ne_bytes();
     if ports.is_empty() {
         return match groups.delete(&key) {

@@ -4,6 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::local::LocalMap;
+use crate::writes::about_to_write;
 
 type Result<T> = libbpf_rs::Result<T>;
 
@@ -64,6 +65,7 @@ impl Map {
     }
 
     pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        about_to_write();
         match self {
             Map::Kernel(map) => map.lookup_and_delete(key),
             Map::Native(table) => table.lookup_and_delete(key),
@@ -71,6 +73,7 @@ impl Map {
     }
 
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        about_to_write();
         match self {
             Map::Kernel(map) => map.update(key, value, MapFlags::ANY),
             Map::Native(table) => table.update(key, value),
@@ -78,6 +81,7 @@ impl Map {
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<()> {
+        about_to_write();
         match self {
             Map::Kernel(map) => map.delete(key),
             Map::Native(table) => table.delete(key),

@@ -5,7 +5,7 @@
 use std::{
     slice,
     sync::atomic::{
-        AtomicU8, AtomicU32, AtomicU64,
+        AtomicU64,
         Ordering::{Acquire, Relaxed, SeqCst},
         fence,
     },
@@ -23,6 +23,7 @@ use crate::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
         LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
     },
+    writes::{Word8, Word32, Word64},
 };
 
 /// The lookup table, the pages behind it, the counters of each item, and the switch's
@@ -32,7 +33,7 @@ pub struct Table {
     buckets: SharedArray<Bucket>,
     pages: SharedArray<Page>,
     hits: SharedArray<PageHits>,
-    locks: SharedArray<AtomicU32>,
+    locks: SharedArray<Word32>,
     cpus: usize,
     grace: Grace,
     waits: AtomicU64,
@@ -89,7 +90,7 @@ pub(crate) fn reference(place: Place) -> u32 {
 }
 
 /// Writes bytes, and zeros up to the next word.
-fn write_padded(to: &[AtomicU8], bytes: &[u8]) {
+fn write_padded(to: &[Word8], bytes: &[u8]) {
     let padded = bytes.iter().copied().chain(std::iter::repeat(0));
     let len = bytes.len().next_multiple_of(8);
     for (to, from) in to.iter().zip(padded).take(len) {
@@ -112,10 +113,10 @@ fn lock(item: &Item) -> Result<(), Busy> {
 }
 
 /// Keeps programs from filling a slot of some buckets.
-struct BucketLock<'a>(&'a AtomicU32);
+struct BucketLock<'a>(&'a Word32);
 
 impl BucketLock<'_> {
-    fn take(lock: &AtomicU32) -> Result<BucketLock<'_>, InsertError> {
+    fn take(lock: &Word32) -> Result<BucketLock<'_>, InsertError> {
         let try_once = || {
             let taken = lock.compare_exchange(0, LOCKED_BY_AGENT, SeqCst, SeqCst);
             taken.map_err(|_| std::thread::yield_now()).is_ok()
@@ -269,13 +270,13 @@ impl Table {
     }
 
     /// The bytes after an item's header, up to the end of its cells.
-    fn body(&self, place: Place) -> &[AtomicU8] {
+    fn body(&self, place: Place) -> &[Word8] {
         let words = &self.pages.at(place.page as usize).bytes;
         let start = usize::from(place.cell) * CELL_BYTES + size_of::<Item>();
         let end = (usize::from(place.cell) + usize::from(place.cells)) * CELL_BYTES;
         assert!(start < end && end <= size_of::<Page>());
         // SAFETY: inside the page; bytes of atomics, shared with the programs.
-        unsafe { slice::from_raw_parts(words.as_ptr().cast::<AtomicU8>().add(start), end - start) }
+        unsafe { slice::from_raw_parts(words.as_ptr().cast::<Word8>().add(start), end - start) }
     }
 
     fn bucket_and_fingerprint(&self, tenant: u32, hash: KeyHash) -> (usize, u32) {
@@ -438,7 +439,7 @@ impl Table {
         let key_len = usize::from(item.key_len.load(Relaxed));
         let len = usize::from(item.value_len.load(Relaxed)).min(self.record_room(place, key_len));
         let record = &self.body(place)[key_len.next_multiple_of(8)..][..len];
-        let same = |(byte, wanted): (&AtomicU8, &u8)| byte.load(Relaxed) == *wanted;
+        let same = |(byte, wanted): (&Word8, &u8)| byte.load(Relaxed) == *wanted;
         let begins_so = begins.len() <= len && record.iter().zip(begins).all(same);
         match begins_so {
             true => self.evict(slot, place),
@@ -447,7 +448,7 @@ impl Table {
         Ok(begins_so)
     }
 
-    fn slot(&self, slot: u32) -> &std::sync::atomic::AtomicU64 {
+    fn slot(&self, slot: u32) -> &Word64 {
         &self.buckets.at(slot as usize / BUCKET_SLOTS).slot[slot as usize % BUCKET_SLOTS]
     }
 
@@ -475,8 +476,10 @@ impl Table {
 
     fn unlock_buckets(&self) -> usize {
         let locks = (0..self.locks.len()).map(|lock| self.locks.at(lock));
-        let unlock =
-            |lock: &&AtomicU32| lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst).is_ok();
+        let unlock = |lock: &&Word32| {
+            let is_left = lock.load(SeqCst) == LOCKED_BY_AGENT;
+            is_left && lock.compare_exchange(LOCKED_BY_AGENT, 0, SeqCst, SeqCst).is_ok()
+        };
         locks.filter(unlock).count()
     }
 

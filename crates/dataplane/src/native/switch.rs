@@ -23,6 +23,7 @@ use crate::{
         local::{LocalMap, LocalMaps},
         port_bytes,
     },
+    writes::about_to_write,
 };
 
 /// A switch in this process: the programs as native code, with tables of its own. As many as
@@ -240,10 +241,13 @@ impl Switch {
         // SAFETY: an element of this type. Programs that run see an empty group, or all of it: the
         // count comes last.
         unsafe {
+            about_to_write();
             (&raw mut (*place).count).write_volatile(0);
             self.maps.quiesce();
             let count = std::mem::take(&mut group.count);
+            about_to_write();
             place.write(group);
+            about_to_write();
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             (&raw mut (*place).count).write_volatile(count);
         }
