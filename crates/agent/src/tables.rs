@@ -88,6 +88,7 @@ impl Tables {
         let mut epochs = epochs;
         let first = Table::open(&at)?.first_epoch(id, epochs.start());
         epochs.keep_ahead(first)?;
+        TenantEntry::look_again(&at)?;
         let memory = Memory::open(&at, id, first)?;
         let mut reporting = Reporting::open(&at)?;
         reporting.begin(memory.next_window());

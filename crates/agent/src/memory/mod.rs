@@ -79,8 +79,6 @@ impl Memory {
     /// switch. The epoch counter stands at `epoch` at least from now on.
     pub fn open(at: &Backing, id: u16, epoch: u64) -> Result<Memory, AgentError> {
         let table = Table::open(at)?;
-        let before = table.switch_id();
-        table.set_identity(id, epoch);
         let trials = Trials::open(at)?;
         // Programs that had taken a blank of an earlier agent's have used it after this.
         table.quiesce()?;
@@ -108,13 +106,15 @@ impl Memory {
             compacted: BTreeSet::new(),
             trials,
         };
-        if before != id {
-            // Stores know the copies of an earlier id under that id; they could not call
-            // these back.
+        if memory.switch_id() != id {
+            // Stores know the copies of an earlier id under that id; they could not call these
+            // back. The switch has that id until they are gone: who is killed before leaves them
+            // to an agent that knows.
             let held = memory.index.iter().filter(|(_, entry)| !entry.is_given());
             let held: Vec<ItemKey> = held.map(|(key, _)| key.clone()).collect();
             held.iter().for_each(|key| memory.remove(key));
         }
+        memory.table.set_identity(id, epoch);
         Ok(memory)
     }
 
@@ -152,6 +152,13 @@ impl Memory {
     /// The number of the last invalidation.
     pub fn epoch(&self) -> u64 {
         self.table.epoch()
+    }
+
+    /// Cells of a page that are in use, and those that rest among them.
+    #[cfg(test)]
+    pub fn cells_in_use(&self, page: u32) -> (u32, u32) {
+        let resting = self.resting.iter().filter(|place| place.page == page);
+        (self.cells.usage(page).cells, resting.map(|place| u32::from(place.cells)).sum())
     }
 
     /// How often programs were waited for.

@@ -137,10 +137,14 @@ impl Probation {
     /// [`Table::quiesce`] has returned, [`Probation::take_used`] leaves nothing.
     pub fn withdraw(&mut self, tenant: u32) {
         let ring = self.rings.at(tenant as usize);
-        ring.threshold.store(0, SeqCst);
+        if ring.threshold.load(SeqCst) != 0 {
+            ring.threshold.store(0, SeqCst);
+        }
         let end = ring.end.load(Relaxed);
         let mut next = ring.next.load(SeqCst);
-        while let Err(now) = ring.next.compare_exchange(next, end, SeqCst, SeqCst) {
+        while next != end
+            && let Err(now) = ring.next.compare_exchange(next, end, SeqCst, SeqCst)
+        {
             next = now;
         }
         while next != end {

@@ -143,6 +143,16 @@ impl TenantEntry {
         Ok(())
     }
 
+    /// Has programs look at every tenant again: an agent that was killed may have changed some
+    /// without saying so, and each CPU goes by what it noted before.
+    ///
+    /// # Errors
+    /// If the tables cannot be mapped.
+    pub fn look_again(at: impl Into<Backing>) -> Result<(), Error> {
+        Entries::open(&at.into())?.is_changed();
+        Ok(())
+    }
+
     /// A tenant's place in the arrays that have one element for each (`work->place` in `bpf/`);
     /// none: it is not there.
     ///

@@ -5,6 +5,7 @@
 mod configurations;
 mod halves;
 mod items;
+mod killed;
 mod probation;
 
 use std::{
