@@ -32,8 +32,10 @@ const SEQ: usize = 4;
 const VERSIONS: usize = 16;
 /// In a key's record: since when it is dirty, and when somebody was told so last.
 const RECORD_TIMES: Range<usize> = 48..56;
-/// In the state: when its number came into force, and the count that it is locked by.
+/// In the state: when its number came into force, that nothing is held back any more, which
+/// whatever comes may find out, and the count that it is locked by.
 const ADOPTED: Range<usize> = 8..16;
+const SETTLED: Range<usize> = 16..24;
 const STATE_LOCK: Range<usize> = 28..32;
 
 /// What may meet at a switch.
@@ -142,6 +144,7 @@ impl Arena<'_> {
         assert_eq!(memory.state[STATE_LOCK][0] & 1, 0, "the state is left locked");
         memory.state[STATE_LOCK].fill(0);
         memory.state[ADOPTED].fill(0);
+        memory.state[SETTLED].fill(0);
         memory
     }
 
