@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread::sleep,
     time::{Duration, Instant},
@@ -40,14 +40,19 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
 /// Where it is written up to which number the counter may have got.
 enum Storage {
     File(PathBuf),
-    Memory(Arc<AtomicU64>),
+    /// With whether what is written there is refused.
+    Memory(Arc<AtomicU64>, Arc<AtomicBool>),
 }
 
 impl Storage {
     fn set(&self, reserved: u64) -> Result<(), AgentError> {
         let path = match self {
             Storage::File(path) => path,
-            Storage::Memory(kept) => {
+            Storage::Memory(_, fails) if fails.load(Relaxed) => {
+                let source = std::io::Error::other("what it is written to fails");
+                return Err(AgentError::State { path: "epoch".into(), source });
+            }
+            Storage::Memory(kept, _) => {
                 kept.store(reserved, Relaxed);
                 return Ok(());
             }
@@ -90,11 +95,11 @@ impl Reservation {
         Ok(Reservation::of(Storage::File(path), reserved, clock))
     }
 
-    /// In memory that outlives the agent, and is 0 before the first one. `clock` is the time
-    /// since 1970.
-    pub fn in_memory(kept: Arc<AtomicU64>, clock: Duration) -> Reservation {
+    /// In memory that outlives the agent, is 0 before the first one, and takes nothing while it
+    /// `fails`. `clock` is the time since 1970.
+    pub fn in_memory(kept: Arc<AtomicU64>, fails: Arc<AtomicBool>, clock: Duration) -> Reservation {
         let reserved = kept.load(Relaxed);
-        Reservation::of(Storage::Memory(kept), reserved, clock)
+        Reservation::of(Storage::Memory(kept, fails), reserved, clock)
     }
 
     fn of(kept: Storage, reserved: u64, clock: Duration) -> Reservation {
@@ -239,13 +244,35 @@ mod tests {
         let kept = Arc::new(AtomicU64::new(0));
         let clock = Duration::from_secs(1_700_000_000);
         let file = || Reservation::open(directory.path(), clock).unwrap();
-        let memory = || Reservation::in_memory(kept.clone(), clock);
+        let memory = || Reservation::in_memory(kept.clone(), Arc::default(), clock);
         for open in [&file as &dyn Fn() -> Reservation, &memory] {
             let mut first = open();
             assert_eq!(first.start(), clock.as_secs() << 16);
             let far_ahead_of_the_clock = first.start() + (1 << 40);
             first.keep_ahead(far_ahead_of_the_clock).unwrap();
             assert!(open().start() > far_ahead_of_the_clock);
+        }
+    }
+
+    /// What cannot be reserved is not used: the next start would give it out again.
+    #[test]
+    fn what_a_disk_refuses_is_not_reserved() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Duration::from_secs(1);
+        let fails = Arc::new(AtomicBool::new(true));
+        // Nobody, root neither, writes a file where a directory is.
+        fs::create_dir(directory.path().join("epoch.new")).unwrap();
+        for mut refused in [
+            Reservation::open(directory.path(), clock).unwrap(),
+            Reservation::in_memory(Arc::default(), fails.clone(), clock),
+        ] {
+            let first = refused.start();
+            assert!(matches!(refused.keep_ahead(first), Err(AgentError::State { .. })));
+            fs::remove_dir(directory.path().join("epoch.new")).ok();
+            fails.store(false, Relaxed);
+            assert_eq!(refused.start(), first);
+            refused.keep_ahead(first).unwrap();
+            fails.store(true, Relaxed);
         }
     }
 

@@ -3,7 +3,7 @@
 //! One of the slow tests: each kind of fault has to come about, of which the rare ones take some
 //! hundred plans.
 
-use hunt::{Deed, Disciplines, Limits, Plan, hunt, run};
+use hunt::{Act, Deed, Disciplines, Limits, Plan, hunt, run};
 
 /// Seeds of a quick hunt.
 const SEEDS: u64 = 400;
@@ -52,24 +52,22 @@ fn no_client_notices() {
     }
 }
 
-/// What a machine that is halted would be, if its store is stopped or it is suspended.
-fn halted(deed: &Deed) -> Option<Deed> {
-    let (at_ms, machine, for_ms) = match deed {
-        Deed::Suspend { at_ms, machine, for_ms } => {
-            (at_ms, machine.strip_prefix("store").map(|_| &**machine)?, for_ms)
-        }
-        Deed::Stop { at_ms, process, for_ms } => (at_ms, process.strip_suffix("/store")?, for_ms),
+/// The machine that would be halted instead, if its store is stopped or it is suspended.
+fn halted(act: &Act) -> Option<Act> {
+    let machine = match act {
+        Act::Suspend { machine } => machine.strip_prefix("store").map(|_| &**machine)?,
+        Act::Stop { process } => process.strip_suffix("/store")?,
         _ => return None,
     };
-    Some(Deed::Halt { at_ms: *at_ms, machine: machine.into(), for_ms: *for_ms })
+    Some(Act::Halt { machine: machine.into() })
 }
 
 /// Whether a store has another life after it. Data that outlives a store has the time of whoever
 /// asks it here, and would see a jump.
 fn begins_anew(deed: &Deed) -> bool {
-    match deed {
-        Deed::Kill { process, .. } => process.ends_with("/store"),
-        Deed::Relend { .. } => true,
+    match &deed.act {
+        Act::Kill { process } => process.ends_with("/store"),
+        Act::Relend { .. } => true,
         _ => false,
     }
 }
@@ -86,8 +84,8 @@ fn nobody_notices_that_a_store_was_paused() {
         }
         let before = halts;
         for deed in &mut plan.deeds {
-            if let Some(halt) = halted(deed) {
-                *deed = halt;
+            if let Some(halt) = halted(&deed.act) {
+                deed.act = halt;
                 halts += 1;
             }
         }

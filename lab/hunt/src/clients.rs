@@ -16,9 +16,12 @@ use wire::Packet;
 use crate::connection::{Connect, Connection};
 
 /// What makes the clients of a host, each time that they start: with the records of their
-/// earlier lives.
-pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64) -> Maker {
-    Box::new(move |birth| Ok(Box::new(ClientsHost::new(&config, connect, pause_us, birth)?)))
+/// earlier lives. With `same_ids` they have one number in the names of all tenants.
+pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64, same_ids: bool) -> Maker {
+    Box::new(move |birth| {
+        let apart = u64::from(!same_ids);
+        Ok(Box::new(ClientsHost::new(&config, connect, pause_us, apart, birth)?))
+    })
 }
 
 /// Clients that run. All of a tenant's share a connection.
@@ -46,9 +49,11 @@ impl ClientsHost {
         config: &ClientsConfig,
         connect: Connect,
         pause_us: u64,
+        apart: u64,
         birth: Birth,
     ) -> anyhow::Result<ClientsHost> {
-        let connection = |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i));
+        let connection =
+            |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i * apart));
         let connections = (0..).zip(&config.tenants).map(connection);
         let numbers = config.first..config.first + config.clients;
         let earlier = birth.remains.and_then(|left| left.downcast::<Recorders>().ok());

@@ -4,7 +4,7 @@
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 
-use crate::{Deed, Disciplines, Plan, Shape, Store, plan::one_in};
+use crate::{Act, Deed, Disciplines, Plan, Shape, Store, plan::one_in};
 
 /// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
 /// discipline has some held.
@@ -55,7 +55,7 @@ impl Plan {
         while self.stores.len() < 2 {
             let lease_ms = *[1000, 1500, 2000].choose(&mut rng).expect("some");
             let data_us = 0;
-            self.stores.push(Store { lease_ms, data_us });
+            self.stores.push(Store { lease_ms, data_us, room: None });
         }
         self.window_ms = *[100, 250].choose(&mut rng).expect("some");
         self.clients.hosts = 2;
@@ -86,17 +86,16 @@ impl Plan {
             let store = rng.random_range(1..=self.stores.len());
             let at_ms = rng.random_range(0..self.lasts_ms);
             let for_ms = longest_ms + rng.random_range(100..=1_500);
-            self.deeds.push(match (rng.random_range(0..3), self.shape) {
-                (0, Shape::Racks(racks)) => Deed::Cut {
-                    at_ms,
+            let act = match (rng.random_range(0..3), self.shape) {
+                (0, Shape::Racks(racks)) => Act::Cut {
                     link: self.links().len()
                         - self.second_links()
                         - rng.random_range(1..=racks as usize),
-                    for_ms,
                 },
-                (0 | 1, _) => Deed::Suspend { at_ms, machine: format!("store{store}"), for_ms },
-                _ => Deed::Stop { at_ms, process: format!("store{store}/store"), for_ms },
-            });
+                (0 | 1, _) => Act::Suspend { machine: format!("store{store}") },
+                _ => Act::Stop { process: format!("store{store}/store") },
+            };
+            self.deeds.push(Deed { at_ms, for_ms, act });
         }
     }
 
@@ -104,7 +103,11 @@ impl Plan {
     pub fn has_copies_held(&self, disciplines: Disciplines) -> bool {
         let names = names(disciplines);
         let tenants = self.tenants.iter().map(|tenant| &tenant.discipline);
-        let mut used = self.open.iter().chain(tenants);
+        let later = self.deeds.iter().filter_map(|deed| match &deed.act {
+            Act::Terms { discipline, .. } => Some(discipline),
+            _ => None,
+        });
+        let mut used = self.open.iter().chain(tenants).chain(later);
         self.stores.len() > 1 && used.any(|name| names.contains(&name.as_str()))
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{Disciplines, Limits, Outcome, Plan, run};
+use crate::{Disciplines, Limits, Outcome, Plan, run, tenants::REFUSALS};
 
 /// A seed in which something came about that must not, or that could not be run to its end.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct HuntResult {
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 26] = [
     "lost",
     "duplicated",
     "reordered",
@@ -75,6 +75,15 @@ pub const KINDS: [&str; 17] = [
     "moved",
     "wall_clock_set",
     "write_back_changed",
+    "terms_changed",
+    "agents_without_disk",
+    "replaced",
+    "switches_forgotten",
+    "client_ids_shared",
+    REFUSALS[0],
+    REFUSALS[1],
+    REFUSALS[2],
+    REFUSALS[3],
 ];
 
 impl HuntResult {
@@ -99,14 +108,14 @@ impl HuntResult {
             let came = |all: &BTreeMap<String, u64>, name| all.get(name).is_some_and(|n| *n > 0);
             let both = came(&outcome.loans, "loans") && came(&outcome.replicas, "replica_grants");
             self.both += u64::from(both);
-            for (name, count) in &outcome.faults {
-                *self.faults.entry(name.clone()).or_default() += count;
-            }
-            for (name, count) in &outcome.replicas {
-                *self.replicas.entry(name.clone()).or_default() += count;
-            }
-            for (name, count) in &outcome.loans {
-                *self.loans.entry(name.clone()).or_default() += count;
+            for (all, its) in [
+                (&mut self.faults, &outcome.faults),
+                (&mut self.replicas, &outcome.replicas),
+                (&mut self.loans, &outcome.loans),
+            ] {
+                for (name, count) in its {
+                    *all.entry(name.clone()).or_default() += count;
+                }
             }
         }
         if outcome.as_ref().map_or(true, |o| o.complaint().is_some()) {

@@ -17,6 +17,11 @@ const PARTITIONS: u32 = 4;
 /// Writes of a key within a second from which on it is lent: clients are few and slow here.
 const LEND_FROM: u32 = 8;
 
+/// The number of a machine of this name, from 1 on; of a switch that is its id.
+pub(crate) fn number_of(name: &str) -> usize {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1)
+}
+
 impl Plan {
     fn switches(&self) -> u32 {
         match self.shape {
@@ -124,8 +129,7 @@ impl Plan {
         let mut rng = seed::rng(self.seed, "clocks");
         let mut sites = vec![];
         for name in self.machines() {
-            let number: usize =
-                name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
+            let number = number_of(&name);
             let mut within = |most: f64| (rng.random::<f64>() * 2.0 - 1.0) * most;
             let clocks = Clocks {
                 uptime_ns: 1_000_000_000 * (10 + number as u64),
@@ -208,6 +212,7 @@ impl Plan {
             },
             lease_ms: Some(store.lease_ms),
             lend_from: Some(LEND_FROM),
+            room: store.room,
             ..role
         })
     }

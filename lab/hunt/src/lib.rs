@@ -12,8 +12,10 @@
 mod clients;
 mod connection;
 mod copies;
+mod deed;
 mod disks;
 mod hunt;
+mod identities;
 mod layout;
 mod lost;
 mod measure;
@@ -21,14 +23,14 @@ mod never;
 mod plan;
 mod run;
 mod shrink;
+mod tenants;
 mod write_back;
 
-pub use self::plan::{
-    Clients, Deed, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant,
-};
+pub use self::plan::{Clients, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
 pub use clients::{ClientsHost, maker as clients};
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};
+pub use deed::{Act, Deed, Ground, do_deeds};
 pub use hunt::{Failure, HuntResult, KINDS, hunt};
 pub use measure::{ProgramCost, measure};
 pub use never::ForbiddenCounts;

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use plan::roles::Room;
 use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
+
+use crate::{Act, Deed};
 
 /// How machines are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +48,9 @@ pub struct Store {
     /// How long what holds its data takes to answer, in microseconds; 0: no time.
     #[serde(default)]
     pub data_us: u64,
+    /// How much it remembers at most; none: as much as usual.
+    #[serde(default)]
+    pub room: Option<Room>,
 }
 
 /// A tenant beside the open one.
@@ -85,205 +91,9 @@ pub struct Clients {
     /// others are.
     #[serde(default)]
     pub plain: f64,
-}
-
-/// One thing that is done to the system while clients ask.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "deed")]
-pub enum Deed {
-    /// A process is killed, and started again later.
-    Kill {
-        /// When, in milliseconds after the clients' start.
-        at_ms: u64,
-        /// Its name, `MACHINE/ROLE`.
-        process: String,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A process stands still.
-    Stop {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        process: String,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A machine is suspended.
-    Suspend {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        machine: String,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A machine stands still with all of its clocks, as a virtual machine that is paused. No plan
-    /// that is drawn has this: a switch that goes on after it may serve old values.
-    Halt {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        machine: String,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A switch loses all of its tables, and starts again.
-    Reboot {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        machine: String,
-        /// For how long it is away.
-        for_ms: u64,
-    },
-    /// A store is killed, and started again with another cluster file: its leases are longer,
-    /// or shorter.
-    Relend {
-        /// When.
-        at_ms: u64,
-        /// Its place among the stores.
-        store: usize,
-        /// Length of its leases from then on, in milliseconds.
-        lease_ms: u32,
-        /// For how long it is away.
-        for_ms: u64,
-    },
-    /// What holds a store's data dies, and runs again later with all of it.
-    Data {
-        /// When.
-        at_ms: u64,
-        /// The store's place.
-        store: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// The disk of a process fails: what it says is not there may be there all the same.
-    FailDisk {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        process: String,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A process's files are copied; later it is killed, and begins again with the copy.
-    PutBack {
-        /// When they are copied.
-        at_ms: u64,
-        /// Its name.
-        process: String,
-        /// How old the copy is when it is put back.
-        for_ms: u64,
-    },
-    /// A tenant gets another secret. Its clients go on with theirs, which stays good beside the
-    /// new one.
-    Rotate {
-        /// When.
-        at_ms: u64,
-        /// Which tenant.
-        tenant: u32,
-    },
-    /// A link is cut, and mended later.
-    Cut {
-        /// When.
-        at_ms: u64,
-        /// Its place.
-        link: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A tenant's quota and policy change, so that its pages move.
-    Move {
-        /// When.
-        at_ms: u64,
-        /// Which tenant.
-        tenant: u32,
-        /// Its pages from then on.
-        quota: u32,
-        /// Its policy: place in the list of policies.
-        policy: u8,
-    },
-    /// A tenant's write-back begins, ends, or has another bound.
-    WriteBack {
-        /// When.
-        at_ms: u64,
-        /// Which tenant.
-        tenant: u32,
-        /// The bound from then on, in milliseconds; 0: no write-back.
-        bound_ms: u32,
-    },
-    /// A machine's wall clock is set.
-    SetWall {
-        /// When.
-        at_ms: u64,
-        /// Its name.
-        machine: String,
-        /// By so much.
-        by_ms: i64,
-    },
-}
-
-impl Deed {
-    /// When it is done, in milliseconds after the clients' start.
-    pub fn at_ms(&self) -> u64 {
-        match self {
-            Deed::Kill { at_ms, .. }
-            | Deed::Stop { at_ms, .. }
-            | Deed::Suspend { at_ms, .. }
-            | Deed::Halt { at_ms, .. }
-            | Deed::Reboot { at_ms, .. }
-            | Deed::Relend { at_ms, .. }
-            | Deed::Data { at_ms, .. }
-            | Deed::FailDisk { at_ms, .. }
-            | Deed::PutBack { at_ms, .. }
-            | Deed::Rotate { at_ms, .. }
-            | Deed::Cut { at_ms, .. }
-            | Deed::Move { at_ms, .. }
-            | Deed::WriteBack { at_ms, .. }
-            | Deed::SetWall { at_ms, .. } => *at_ms,
-        }
-    }
-
-    /// For how long, if it is undone then.
-    pub fn lasts_ms(&self) -> Option<u64> {
-        match self {
-            Deed::Kill { for_ms, .. }
-            | Deed::Stop { for_ms, .. }
-            | Deed::Suspend { for_ms, .. }
-            | Deed::Halt { for_ms, .. }
-            | Deed::Reboot { for_ms, .. }
-            | Deed::Relend { for_ms, .. }
-            | Deed::PutBack { for_ms, .. }
-            | Deed::Cut { for_ms, .. } => Some(*for_ms),
-            Deed::Data { .. }
-            | Deed::FailDisk { .. }
-            | Deed::Rotate { .. }
-            | Deed::Move { .. }
-            | Deed::WriteBack { .. }
-            | Deed::SetWall { .. } => None,
-        }
-    }
-
-    /// What it is, in a word.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Deed::Kill { .. } => "killed",
-            Deed::Stop { .. } => "stopped",
-            Deed::Suspend { .. } => "suspended",
-            Deed::Halt { .. } => "halted",
-            Deed::Reboot { .. } => "rebooted",
-            Deed::Relend { .. } => "leases_rewritten",
-            Deed::Data { .. } => "data_restarted",
-            Deed::FailDisk { .. } => "disks_failed",
-            Deed::PutBack { .. } => "files_put_back",
-            Deed::Rotate { .. } => "secrets_rotated",
-            Deed::Cut { .. } => "cut",
-            Deed::Move { .. } => "moved",
-            Deed::WriteBack { .. } => "write_back_changed",
-            Deed::SetWall { .. } => "wall_clock_set",
-        }
-    }
+    /// Whether those of a host have one number in the names of all tenants.
+    #[serde(default)]
+    pub same_ids: bool,
 }
 
 /// How machines' clocks differ.
@@ -384,6 +194,7 @@ impl Plan {
         let stores = (0..stores).map(|_| Store {
             lease_ms: *leases.choose(&mut rng).expect("some"),
             data_us: *[0, 0, 200, 3_000].choose(&mut rng).expect("some"),
+            room: None,
         });
         let stores: Vec<Store> = stores.collect();
         let quota = |rng: &mut SeededRng| rng.random_range(1..=3);
@@ -404,6 +215,7 @@ impl Plan {
             expiring: if one_in(&mut rng, 3) { 0.4 } else { 0.0 },
             second_links: one_in(&mut rng, 2),
             plain: 0.0,
+            same_ids: false,
         };
         let clients = Clients {
             longest_value: large_values(seed).unwrap_or(clients.longest_value),
@@ -439,6 +251,7 @@ impl Plan {
             deeds: vec![],
             lasts_ms: rng.random_range(4_000..=10_000),
         };
+        plan.draw_crowd(&names);
         let writes_back = plan.draw_write_back(&names);
         plan.draw_copies(disciplines);
         plan.bound_delays();
@@ -448,10 +261,12 @@ impl Plan {
             plan.draw_copies_deeds();
         }
         plan.draw_disks();
+        plan.draw_terms(&names);
+        plan.draw_identities();
         if writes_back {
             plan.draw_write_back_deeds();
         }
-        plan.deeds.sort_by_key(Deed::at_ms);
+        plan.deeds.sort_by_key(|deed| deed.at_ms);
         plan
     }
 
@@ -464,58 +279,43 @@ impl Plan {
         let process = |rng: &mut SeededRng| processes.choose(rng).expect("some").clone();
         let switches: Vec<&String> =
             machines.iter().filter(|name| name.starts_with("switch")).collect();
-        match rng.random_range(0..13) {
-            0..3 => Deed::Kill { at_ms, process: process(rng), for_ms: short_ms * 3 },
-            3 | 4 => Deed::Stop { at_ms, process: process(rng), for_ms },
-            5 => Deed::Suspend {
-                at_ms,
-                machine: machines.choose(rng).expect("some").clone(),
-                for_ms,
-            },
-            6 => Deed::Reboot {
-                at_ms,
-                machine: (*switches.choose(rng).expect("some")).clone(),
-                for_ms: short_ms,
-            },
-            7 => Deed::Cut {
-                at_ms,
+        let (for_ms, act) = match rng.random_range(0..13) {
+            0..3 => (short_ms * 3, Act::Kill { process: process(rng) }),
+            3 | 4 => (for_ms, Act::Stop { process: process(rng) }),
+            5 => (for_ms, Act::Suspend { machine: machines.choose(rng).expect("some").clone() }),
+            6 => {
+                let machine = (*switches.choose(rng).expect("some")).clone();
+                (short_ms, Act::Reboot { machine })
+            }
+            7 => {
                 // A host that loses its first link goes on with another address.
-                link: if self.has_second_links() && one_in(rng, 2) {
+                let link = if self.has_second_links() && one_in(rng, 2) {
                     rng.random_range(0..self.clients.hosts as usize)
                 } else {
                     rng.random_range(0..self.links().len())
-                },
-                for_ms,
-            },
-            10 => Deed::Data {
-                at_ms,
-                store: rng.random_range(0..self.stores.len()),
-                for_ms: short_ms,
-            },
+                };
+                (for_ms, Act::Cut { link })
+            }
+            10 => (short_ms, Act::Data { store: rng.random_range(0..self.stores.len()) }),
             9 if !self.tenants.is_empty() => {
-                Deed::Rotate { at_ms, tenant: self.tenants.choose(rng).expect("some").id }
+                (0, Act::Rotate { tenant: self.tenants.choose(rng).expect("some").id })
             }
             11 => {
                 let store = rng.random_range(0..self.stores.len());
-                Deed::Relend {
-                    at_ms,
-                    store,
-                    lease_ms: rng.random_range(1000..=self.stores[store].lease_ms + 3_000),
-                    for_ms: short_ms,
-                }
+                let lease_ms = rng.random_range(1000..=self.stores[store].lease_ms + 3_000);
+                (short_ms, Act::Relend { store, lease_ms })
             }
-            8 if !self.tenants.is_empty() => Deed::Move {
-                at_ms,
-                tenant: self.tenants.choose(rng).expect("some").id,
-                quota: rng.random_range(0..=4),
-                policy: rng.random_range(0..4),
-            },
-            _ => Deed::SetWall {
-                at_ms,
-                machine: machines.choose(rng).expect("some").clone(),
-                by_ms: rng.random_range(-4_000..=4_000),
-            },
-        }
+            8 if !self.tenants.is_empty() => {
+                let tenant = self.tenants.choose(rng).expect("some").id;
+                let (quota, policy) = (rng.random_range(0..=4), rng.random_range(0..4));
+                (0, Act::Move { tenant, quota, policy })
+            }
+            _ => {
+                let machine = machines.choose(rng).expect("some").clone();
+                (0, Act::SetWall { machine, by_ms: rng.random_range(-4_000..=4_000) })
+            }
+        };
+        Deed { at_ms, for_ms, act }
     }
 
     /// A packet is never under way for as long as its sender may send again: then a store that
@@ -530,8 +330,8 @@ impl Plan {
 
     /// The longest lease that any store ever lends, in milliseconds.
     pub(crate) fn longest_lease_ms(&self) -> u32 {
-        let relent = self.deeds.iter().filter_map(|deed| match deed {
-            Deed::Relend { lease_ms, .. } => Some(*lease_ms),
+        let relent = self.deeds.iter().filter_map(|deed| match deed.act {
+            Act::Relend { lease_ms, .. } => Some(lease_ms),
             _ => None,
         });
         let first = self.stores.iter().map(|store| store.lease_ms);
@@ -544,3 +344,6 @@ impl Plan {
         open.chain(self.tenants.iter().map(|tenant| tenant.id)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,21 +2,28 @@
 //! counters that must be 0, and the loans that may have lost something. `hunt` runs each seed with
 //! it, `shrink` each smaller plan, and the disciplines' tests plans in which a rule is broken.
 
-use std::{collections::BTreeMap, ops::Range};
+mod ground;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use anyhow::{Context, ensure};
-use api::types::{Policy, TenantChange, TenantSpec};
+use api::types::TenantSpec;
 use history::{ClientRecord, ClientsConfig, Lives, Operation, Verdict, check_within};
 use serde::{Deserialize, Serialize};
-use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, State, StoreHost, World};
+use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
-    Deed, Disciplines, ForbiddenCounts, Plan, Store,
+    Act, Deed, Disciplines, ForbiddenCounts, Ground, Plan,
     clients::{ClientsHost, maker},
     connection::stores,
     copies::is_of_replicas,
+    deed::do_deeds,
     lost::gone_back,
+    tenants::REFUSALS,
     write_back::{LOST, is_of_loans},
 };
 
@@ -25,9 +32,7 @@ const MS: u64 = 1_000_000;
 const SETTLE_MS: u64 = 30_000;
 /// How long what is under way may take after the clients have stopped.
 const END_MS: u64 = 12_000;
-/// The policies, in the order of [`Deed::Move`]'s numbers.
-const POLICIES: [Policy; 4] =
-    [Policy::NearClient, Policy::NearStore, Policy::EvenSplit, Policy::Measured];
+
 /// A history that no single copy of the key could have given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
@@ -93,8 +98,10 @@ struct PlanRun<'a> {
     plan: &'a Plan,
     world: World,
     never: ForbiddenCounts,
-    /// What the controller was asked for and did not refuse.
-    granted: BTreeMap<&'static str, u64>,
+    /// What was done or refused, beside what the plan alone says: by its name.
+    done: BTreeMap<String, u64>,
+    /// Processes whose disks fail.
+    disks_fail: BTreeSet<String>,
     /// What stores and switches counted of loans.
     loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys.
@@ -130,7 +137,8 @@ pub(crate) fn run_with(
         plan,
         world: World::new(&plan.rack(), disciplines, plan.seed)?,
         never: ForbiddenCounts::default(),
-        granted: BTreeMap::new(),
+        done: BTreeMap::new(),
+        disks_fail: BTreeSet::new(),
         loans: BTreeMap::new(),
         replicas: BTreeMap::new(),
         on_probation: 0,
@@ -144,7 +152,11 @@ pub(crate) fn run_with(
     let cluster = running.create_tenants()?;
     running.run_for(u64::from(plan.longest_lease_ms()) * 3 / 2);
     running.start_clients(&cluster)?;
-    running.do_deeds()?;
+    running.begun_ns = running.world.now_ns();
+    for (name, count) in do_deeds(&plan.deeds, &mut running)? {
+        running.add(&name, count);
+    }
+    running.run_until_ms(plan.lasts_ms)?;
     running.end()?;
     let recorded = running.recorded()?;
     let outcome = running.judge(&recorded)?;
@@ -230,7 +242,11 @@ impl PlanRun<'_> {
             };
             let name = format!("client{}", host + 1);
             let machine = self.world.machine(&name).context("a client host")?;
-            let make = maker(config, stores, clients.pause_us);
+            if clients.same_ids {
+                let others = config.tenants.len().saturating_sub(1);
+                self.add("client_ids_shared", others as u64);
+            }
+            let make = maker(config, stores, clients.pause_us, clients.same_ids);
             let name = format!("{name}/clients");
             let process = self.world.place(machine, name, make);
             self.world.start(process)?;
@@ -240,41 +256,20 @@ impl PlanRun<'_> {
 
     /// How long stores may stand still: what they hold lives for so much longer.
     fn longest_stand_ms(&self) -> u64 {
-        let stands = self.plan.deeds.iter().map(|deed| match deed {
-            Deed::Stop { for_ms, .. }
-            | Deed::Suspend { for_ms, .. }
-            | Deed::Halt { for_ms, .. }
-            | Deed::Relend { for_ms, .. }
-            | Deed::Kill { for_ms, .. } => *for_ms,
+        let stands = self.plan.deeds.iter().map(|deed| match deed.act {
+            Act::Stop { .. }
+            | Act::Suspend { .. }
+            | Act::Halt { .. }
+            | Act::Relend { .. }
+            | Act::Kill { .. } => deed.for_ms,
             _ => 0,
         });
         stands.sum()
     }
 
-    /// Everything that is done, and undone, at its time.
-    fn do_deeds(&mut self) -> anyhow::Result<()> {
-        let begun_ns = self.world.now_ns();
-        self.begun_ns = begun_ns;
-        let plan = self.plan;
-        let mut steps: Vec<(u64, usize, bool)> = vec![];
-        for (i, deed) in plan.deeds.iter().enumerate() {
-            steps.push((deed.at_ms(), i, false));
-            steps.extend(deed.lasts_ms().map(|ms| (deed.at_ms() + ms, i, true)));
-        }
-        steps.sort_unstable();
-        for (at_ms, deed, undo) in steps {
-            self.world.run_until(begun_ns + at_ms * MS);
-            if undo {
-                self.undo(&plan.deeds[deed])?;
-            } else {
-                self.carry_out(&plan.deeds[deed])?;
-            }
-        }
-        let until_ns = begun_ns + plan.lasts_ms * MS;
-        if until_ns > self.world.now_ns() {
-            self.world.run_until(until_ns);
-        }
-        Ok(())
+    /// Something was done, or refused, so often.
+    fn add(&mut self, name: &str, count: u64) {
+        *self.done.entry(name.into()).or_default() += count;
     }
 
     fn process(&self, name: &str) -> anyhow::Result<sim::ProcessId> {
@@ -297,6 +292,7 @@ impl PlanRun<'_> {
                 let to = match name.as_str() {
                     name if is_of_loans(name) => &mut self.loans,
                     name if is_of_replicas(name) => &mut self.replicas,
+                    name if REFUSALS.contains(&name) => &mut self.done,
                     _ => continue,
                 };
                 *to.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
@@ -315,159 +311,6 @@ impl PlanRun<'_> {
         self.on_probation += begun.next().map_or(0, |(_, count)| *count);
         self.never.look(counters);
         Ok(())
-    }
-
-    fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<()> {
-        match deed {
-            Deed::Suspend { .. } | Deed::Halt { .. } | Deed::Reboot { .. } | Deed::Cut { .. } => {
-                self.never.expect_absence();
-            }
-            // To a store that stood still it was the switches that were silent; and one that holds
-            // copies of others' keys is silent itself.
-            Deed::Stop { process, .. }
-            | Deed::Kill { process, .. }
-            | Deed::PutBack { process, .. }
-                if process.ends_with("/store") =>
-            {
-                self.never.expect_absence();
-            }
-            _ => {}
-        }
-        match deed {
-            Deed::Kill { process, .. } => {
-                let process = self.process(process)?;
-                self.look_at_store(process)?;
-                self.world.kill(process);
-            }
-            Deed::Stop { process, .. } => self.world.stop(self.process(process)?),
-            Deed::Suspend { machine, .. } => self.world.suspend(self.machine(machine)?),
-            Deed::Halt { machine, .. } => self.world.halt(self.machine(machine)?),
-            Deed::Reboot { machine, .. } => {
-                let agent = self.process(&format!("{machine}/agent"))?;
-                self.world.kill(agent);
-                let machine = self.machine(machine)?;
-                self.look_at_switch(machine)?;
-                self.world.forget_tables(machine);
-            }
-            Deed::Relend { store, lease_ms, .. } => {
-                let host = format!("store{}", store + 1);
-                let process = self.process(&format!("{host}/store"))?;
-                self.look_at_store(process)?;
-                self.world.kill(process);
-                let again = Store { lease_ms: *lease_ms, ..self.plan.stores[*store] };
-                self.world.reseat(process, &self.plan.store(&host, again))?;
-            }
-            Deed::Data { store, for_ms, .. } => {
-                let process = self.process(&format!("store{}/store", store + 1))?;
-                let for_ns = for_ms * MS;
-                self.world.with(process, |store: &mut StoreHost, io| {
-                    store.restart_data(for_ns, io);
-                });
-            }
-            Deed::FailDisk { process, for_ms, .. } => self.fail_disk(process, for_ms * MS)?,
-            Deed::PutBack { process, .. } => {
-                let backup = self.world.backup(self.process(process)?);
-                self.backups.insert(process.clone(), backup);
-            }
-            Deed::Rotate { tenant, .. } => {
-                let is_granted = self.rotate(*tenant)?;
-                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
-            }
-            Deed::Cut { link, .. } => {
-                let links = self.world.plan().links.len();
-                ensure!(*link < links, "link {link} of {links}");
-                self.world.set_link(*link, false);
-            }
-            Deed::Move { tenant, quota, policy, .. } => {
-                let change = TenantChange {
-                    quota: Some(*quota),
-                    policy: Some(POLICIES[usize::from(*policy) % POLICIES.len()]),
-                    ..TenantChange::default()
-                };
-                let is_granted = self.change(*tenant, change)?;
-                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
-            }
-            Deed::WriteBack { tenant, bound_ms, .. } => {
-                let change =
-                    TenantChange { write_back_ms: Some(*bound_ms), ..TenantChange::default() };
-                let is_granted = self.change(*tenant, change)?;
-                *self.granted.entry(deed.name()).or_default() += u64::from(is_granted);
-            }
-            Deed::SetWall { machine, by_ms, .. } => {
-                self.world.step_wall(self.machine(machine)?, by_ms * MS as i64);
-            }
-        }
-        Ok(())
-    }
-
-    fn undo(&mut self, deed: &Deed) -> anyhow::Result<()> {
-        match deed {
-            Deed::Kill { process, .. } => self.start(process)?,
-            Deed::Reboot { machine, .. } => self.start(&format!("{machine}/agent"))?,
-            Deed::Relend { store, .. } => self.start(&format!("store{}/store", store + 1))?,
-            Deed::Stop { process, .. } => self.world.cont(self.process(process)?),
-            Deed::Suspend { machine, .. } | Deed::Halt { machine, .. } => {
-                self.world.resume(self.machine(machine)?);
-            }
-            Deed::Cut { link, .. } => self.world.set_link(*link, true),
-            Deed::PutBack { process, .. } => self.put_back(process)?,
-            Deed::Data { .. }
-            | Deed::FailDisk { .. }
-            | Deed::Rotate { .. }
-            | Deed::Move { .. }
-            | Deed::WriteBack { .. }
-            | Deed::SetWall { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn fail_disk(&mut self, name: &str, for_ns: u64) -> anyhow::Result<()> {
-        let process = self.process(name)?;
-        self.world.with(process, |store: &mut StoreHost, io| store.fail_disk(for_ns, io));
-        self.world.with(process, |control: &mut ControlHost, io| control.fail_disk(for_ns, io));
-        Ok(())
-    }
-
-    /// Kills a process and starts it with the copy of its files, once.
-    fn put_back(&mut self, name: &str) -> anyhow::Result<()> {
-        let Some(backup) = self.backups.remove(name).flatten() else {
-            return Ok(());
-        };
-        let process = self.process(name)?;
-        self.look_at_store(process)?;
-        self.world.kill(process);
-        self.world.put_back(process, Some(backup));
-        self.start(name)
-    }
-
-    /// Starts what was killed; another deed may have done it already.
-    fn start(&mut self, name: &str) -> anyhow::Result<()> {
-        let process = self.process(name)?;
-        if self.world.state(process) == State::Dead {
-            self.world.start(process)?;
-        }
-        Ok(())
-    }
-
-    /// What a controller that does not run, or that has no room, refuses is left; whether it
-    /// did it.
-    fn change(&mut self, tenant: u32, change: TenantChange) -> anyhow::Result<bool> {
-        let control = self.process("control/control")?;
-        let changed = self.world.with(control, |host: &mut ControlHost, io| {
-            host.ask(io, |core, asked| core.change_tenant(asked, tenant, change)).is_ok()
-        });
-        Ok(changed.unwrap_or(false))
-    }
-
-    /// Begins a tenant's change to another secret. A second one is refused until the first is over.
-    /// Whether it began.
-    fn rotate(&mut self, tenant: u32) -> anyhow::Result<bool> {
-        let control = self.process("control/control")?;
-        let fresh = Secret([tenant as u8 + 1; 16]);
-        let rotated = self.world.with(control, |host: &mut ControlHost, io| {
-            host.ask(io, |core, asked| core.rotate_secret(asked, tenant, fresh)).is_ok()
-        });
-        Ok(rotated.unwrap_or(false))
     }
 
     /// Everything goes again, and the clients come to an end.
@@ -573,8 +416,10 @@ impl PlanRun<'_> {
     fn is_lent(&self, key: u32) -> bool {
         let asking = self.plan.asking();
         let tenant = asking.get((key / self.plan.clients.keys) as usize);
-        let changed =
-            |deed: &Deed| matches!(deed, Deed::WriteBack { tenant: of, .. } if Some(of) == tenant);
+        let changed = |deed: &Deed| match &deed.act {
+            Act::WriteBack { tenant: of, .. } => Some(of) == tenant,
+            _ => false,
+        };
         let mut tenants = self.plan.tenants.iter();
         tenants.any(|of| Some(&of.id) == tenant && of.write_back_ms > 0)
             || self.plan.deeds.iter().any(changed)
@@ -593,7 +438,7 @@ impl PlanRun<'_> {
     }
 
     fn faults(&self) -> BTreeMap<String, u64> {
-        let mut faults: BTreeMap<String, u64> = BTreeMap::new();
+        let mut faults = self.done.clone();
         let mut add = |name: &str, count| *faults.entry(name.into()).or_default() += count;
         for link in 0..self.world.plan().links.len() {
             for counts in self.world.link_counts(link) {
@@ -603,22 +448,6 @@ impl PlanRun<'_> {
                 if self.plan.faults.flip > 0.0 {
                     add("flipped", counts.flipped);
                 }
-            }
-        }
-        for (name, count) in &self.granted {
-            add(name, *count);
-        }
-        let routing_ms = self.world.plan().routing_ns.unwrap_or(0) / MS;
-        for deed in &self.plan.deeds {
-            match deed {
-                Deed::Rotate { .. } | Deed::Move { .. } | Deed::WriteBack { .. } => {}
-                _ => add(deed.name(), 1),
-            }
-            if let Deed::Cut { link, for_ms, .. } = deed
-                && self.plan.has_another(*link)
-                && *for_ms > routing_ms
-            {
-                add("addresses_moved", 1);
             }
         }
         faults

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 
-use crate::{Deed, Plan, Shape, Tenant, disks::forgets_loans, plan::one_in};
+use crate::{Act, Deed, Plan, Shape, Tenant, disks::forgets_loans, plan::one_in};
 
 /// What stores and switches count of loans; each comes about in enough seeds
 /// ([`HuntResult::loans`](crate::HuntResult::loans)).
@@ -87,26 +87,23 @@ impl Plan {
         let mut rng = rng(self.seed, "deeds of write-back");
         for _ in 0..rng.random_range(0..=2) {
             let tenant = self.tenants.choose(&mut rng).expect("one at least").id;
-            self.deeds.push(Deed::WriteBack {
-                at_ms: rng.random_range(0..self.lasts_ms),
-                tenant,
-                bound_ms: *[0, 10, 100, 500].choose(&mut rng).expect("some"),
-            });
+            let at_ms = rng.random_range(0..self.lasts_ms);
+            let bound_ms = *[0, 10, 100, 500].choose(&mut rng).expect("some");
+            self.deeds.push(Deed { at_ms, for_ms: 0, act: Act::WriteBack { tenant, bound_ms } });
         }
         // An owner whose lease runs out, and a store that dies while its keys are lent.
         if one_in(&mut rng, 4) {
-            self.deeds.push(Deed::Suspend {
+            self.deeds.push(Deed {
                 at_ms: rng.random_range(0..self.lasts_ms),
-                machine: FIRST.into(),
                 for_ms: u64::from(self.longest_lease_ms()) + rng.random_range(100..=1_000),
+                act: Act::Suspend { machine: FIRST.into() },
             });
         }
         if one_in(&mut rng, 4) {
-            self.deeds.push(Deed::Kill {
-                at_ms: rng.random_range(0..self.lasts_ms),
-                process: format!("store{}/store", rng.random_range(1..=self.stores.len())),
-                for_ms: rng.random_range(1..=1_000),
-            });
+            let at_ms = rng.random_range(0..self.lasts_ms);
+            let process = format!("store{}/store", rng.random_range(1..=self.stores.len()));
+            let for_ms = rng.random_range(1..=1_000);
+            self.deeds.push(Deed { at_ms, for_ms, act: Act::Kill { process } });
         }
         // Most plans are such that nothing may be lost; what stores count as lost is a fault then.
         if !one_in(&mut rng, 5) {
@@ -129,11 +126,7 @@ impl Plan {
         if self.forgets_loans() {
             return true;
         }
-        let reboots = self.deeds.iter().filter_map(|deed| match deed {
-            Deed::Reboot { machine, .. } => Some(machine),
-            _ => None,
-        });
-        let mut rebooted: Vec<&String> = reboots.collect();
+        let mut rebooted: Vec<&str> = self.deeds.iter().filter_map(Deed::loses_tables).collect();
         rebooted.sort_unstable();
         rebooted.dedup();
         let away_ms = |which: &dyn Fn(&&Deed) -> bool| -> u64 {
@@ -142,15 +135,15 @@ impl Plan {
         };
         let away_inside_ms = away_ms(&|deed| !self.is_at_edge(deed));
         let lends_ms = self.stores.iter().map(|store| store.lease_ms);
-        let relends_ms = self.deeds.iter().filter_map(|deed| match deed {
-            Deed::Relend { lease_ms, .. } => Some(*lease_ms),
+        let relends_ms = self.deeds.iter().filter_map(|deed| match deed.act {
+            Act::Relend { lease_ms, .. } => Some(lease_ms),
             _ => None,
         });
         // A store waits for one lease; some of it goes by before messages come through.
         let waits_ms = lends_ms.chain(relends_ms).min().unwrap_or(0) / 2;
         match rebooted.as_slice() {
             [] => away_inside_ms > u64::from(waits_ms),
-            [one] if *one == FIRST => away_inside_ms > 0,
+            [FIRST] => away_inside_ms > 0,
             [_] => away_ms(&|_| true) > 0,
             _ => true,
         }
@@ -158,7 +151,7 @@ impl Plan {
 
     /// Whether a store may forget a loan.
     pub(crate) fn forgets_loans(&self) -> bool {
-        let lends = |deed: &Deed| matches!(deed, Deed::WriteBack { .. });
+        let lends = |deed: &Deed| matches!(deed.act, Act::WriteBack { .. });
         let is_lent = self.writes_back() || self.deeds.iter().any(lends);
         is_lent && self.deeds.iter().any(forgets_loans)
     }
@@ -166,9 +159,9 @@ impl Plan {
     /// Whether a deed keeps the first switch away from the stores, and no other: the clients',
     /// where it is the owner of what is lent.
     fn is_at_edge(&self, deed: &Deed) -> bool {
-        match (self.shape, deed) {
-            (Shape::Line(_) | Shape::Detour, Deed::Suspend { machine, .. }) => machine == FIRST,
-            (Shape::Line(_), Deed::Cut { link, .. }) => {
+        match (self.shape, &deed.act) {
+            (Shape::Line(_) | Shape::Detour, Act::Suspend { machine }) => machine == FIRST,
+            (Shape::Line(_), Act::Cut { link }) => {
                 let ends = self.links();
                 ends.get(*link).is_some_and(|[a, b]| a == FIRST && b == "switch2")
             }
@@ -180,16 +173,16 @@ impl Plan {
     /// the bound before something happened to a switch, and until stores know.
     pub(crate) fn losses_ms(&self) -> Vec<Range<u64>> {
         let bounds = self.tenants.iter().map(|tenant| tenant.write_back_ms);
-        let changed = self.deeds.iter().filter_map(|deed| match deed {
-            Deed::WriteBack { bound_ms, .. } => Some(*bound_ms),
+        let changed = self.deeds.iter().filter_map(|deed| match deed.act {
+            Act::WriteBack { bound_ms, .. } => Some(bound_ms),
             _ => None,
         });
         let bound_ms = u64::from(bounds.chain(changed).max().unwrap_or(0));
         let lease_ms = u64::from(self.longest_lease_ms());
         let harmful = self.deeds.iter().filter(|deed| self.harms_loans(deed));
         let times = harmful.map(|deed| {
-            let until_ms = deed.at_ms() + deed.lasts_ms().unwrap_or(0) + 2 * lease_ms;
-            deed.at_ms().saturating_sub(bound_ms + lease_ms)..until_ms
+            let until_ms = deed.at_ms + deed.for_ms + 2 * lease_ms;
+            deed.at_ms.saturating_sub(bound_ms + lease_ms)..until_ms
         });
         times.collect()
     }
@@ -197,19 +190,19 @@ impl Plan {
     /// Whether a deed takes away a part of what keeps loans: a switch's tables, the way to it, or
     /// the store's journal.
     fn harms_loans(&self, deed: &Deed) -> bool {
-        matches!(deed, Deed::Reboot { .. }) || forgets_loans(deed) || self.unreachable_ms(deed) > 0
+        deed.loses_tables().is_some() || forgets_loans(deed) || self.unreachable_ms(deed) > 0
     }
 
     /// For how long a deed keeps a switch away from stores.
     fn unreachable_ms(&self, deed: &Deed) -> u64 {
-        match deed {
-            Deed::Suspend { machine, for_ms, .. } if machine.starts_with("switch") => *for_ms,
-            Deed::Cut { link, for_ms, .. } => {
+        match &deed.act {
+            Act::Suspend { machine } if machine.starts_with("switch") => deed.for_ms,
+            Act::Cut { link } => {
                 let ends = self.links();
                 let is_theirs =
                     |end: &String| end.starts_with("switch") || end.starts_with("store");
                 let between = ends.get(*link).is_some_and(|ends| ends.iter().all(is_theirs));
-                u64::from(between) * for_ms
+                u64::from(between) * deed.for_ms
             }
             _ => 0,
         }
@@ -227,11 +220,11 @@ mod tests {
 
     fn reboot(switch: u32) -> Deed {
         let machine = format!("switch{switch}");
-        Deed::Reboot { at_ms: 100, machine, for_ms: 50 }
+        Deed { at_ms: 100, for_ms: 50, act: Act::Reboot { machine } }
     }
 
     fn suspend(machine: &str, for_ms: u64) -> Deed {
-        Deed::Suspend { at_ms: 900, machine: machine.into(), for_ms }
+        Deed { at_ms: 900, for_ms, act: Act::Suspend { machine: machine.into() } }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
 use crate::topology::{ProcessSpec, ReadinessProbe};
@@ -122,8 +123,23 @@ pub struct Store {
     /// Length of leases in milliseconds as its own copy of the cluster file has it, if that is
     /// another; in the simulator.
     pub lease_ms: Option<u32>,
+    /// How much it remembers at most, if that is less than usual; in the simulator.
+    pub room: Option<Room>,
     /// Where it tells its status.
     pub socket: String,
+}
+
+/// How much a store remembers at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// Clients whose last writes it knows.
+    pub clients: usize,
+    /// Copies, over all keys.
+    pub copies: usize,
+    /// Writes that wait behind one another for one key.
+    pub queue: usize,
+    /// Bytes of values that are written in parts.
+    pub parts: usize,
 }
 
 impl Store {

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -66,7 +66,9 @@ pub(crate) fn maker(
     let ports = network.ports_of(machine).len() as u32;
     let around = KernelRoutes::of(network, machine, network.ways(machine).clone());
     let (agent, controllers) = (agent.clone(), rack.controllers(true));
-    Ok(Box::new(move |birth| {
+    // The disk of one that ended while it began.
+    let mut left = None;
+    Ok(Box::new(move |mut birth| {
         let mut there = loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let switch = match &*there {
             Some(switch) => switch.clone(),
@@ -77,8 +79,14 @@ pub(crate) fn maker(
                 there.insert(made).clone()
             }
         };
-        let host = AgentHost::new(&name, disciplines, &agent, switch, controllers.clone(), birth);
-        Ok(Box::new(host?))
+        let former = birth.remains.take().and_then(|left| left.downcast::<Disk>().ok());
+        let disk = former.map(|disk| *disk).or(left.take());
+        let disk = disk.unwrap_or_else(|| Disk::new(birth.disk_fails.clone()));
+        left = Some(disk.clone());
+        let controllers = controllers.clone();
+        let host = AgentHost::new(&name, disciplines, &agent, switch, controllers, disk, birth)?;
+        left = None;
+        Ok(Box::new(host))
     }))
 }
 
@@ -129,8 +137,18 @@ impl Courier for Post {
     }
 }
 
-/// What is on its disk: up to where epochs are reserved.
-struct Disk(Arc<AtomicU64>);
+/// What is on its disk: up to where epochs are reserved. And whether the disk takes nothing.
+#[derive(Clone)]
+struct Disk {
+    reserved: Arc<AtomicU64>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn new(fails: Arc<AtomicBool>) -> Disk {
+        Disk { reserved: Arc::default(), fails }
+    }
+}
 
 /// An agent that runs.
 pub struct AgentHost {
@@ -150,7 +168,7 @@ pub struct AgentHost {
     greeting: Greeting,
     probes: Probes,
     port: u16,
-    disk: Arc<AtomicU64>,
+    disk: Disk,
     /// The network's changes that the controller was told of.
     told: Option<u64>,
     wanted: Option<Routes>,
@@ -166,12 +184,11 @@ impl AgentHost {
         role: &roles::Switch,
         switch: Arc<Switch>,
         controllers: Vec<ProcessId>,
+        disk: Disk,
         birth: Birth,
     ) -> anyhow::Result<AgentHost> {
-        let disk = birth.remains.and_then(|left| left.downcast::<Disk>().ok());
-        let disk = disk.map_or_else(Arc::default, |disk| disk.0);
         let wall = Duration::from_nanos(birth.clock.wall_ns);
-        let epochs = Reservation::in_memory(disk.clone(), wall);
+        let epochs = Reservation::in_memory(disk.reserved.clone(), disk.fails.clone(), wall);
         let (out, to_session) = channel(QUEUE);
         let post = Post::default();
         let zero = Instant::now();
@@ -417,11 +434,12 @@ impl Process for AgentHost {
     }
 
     fn backup(&self) -> Remains {
-        let reserved = self.disk.load(Relaxed);
-        Some(Box::new(Disk(Arc::new(AtomicU64::new(reserved)))))
+        let reserved = self.disk.reserved.load(Relaxed);
+        let fails = self.disk.fails.clone();
+        Some(Box::new(Disk { reserved: Arc::new(reserved.into()), fails }))
     }
 
     fn remains(self: Box<Self>) -> Remains {
-        Some(Box::new(Disk(self.disk)))
+        Some(Box::new(self.disk))
     }
 }

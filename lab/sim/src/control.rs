@@ -1,6 +1,15 @@
 //! A controller as a process: the core that leads, its state, and its peers' streams.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::Context;
 use api::proto::{from_store, from_switch};
@@ -79,8 +88,8 @@ pub struct ControlHost {
     term: u64,
     disk: Disk,
     writing: Option<BatchWrite>,
-    /// Until then its disk refuses what is written.
-    disk_fails_until_ns: u64,
+    /// Whether its disk refuses what is written.
+    disk_fails: Arc<AtomicBool>,
     peers: BTreeMap<StreamId, Peer>,
     started_ns: u64,
     pump_ns: u64,
@@ -114,7 +123,7 @@ impl ControlHost {
             term,
             disk,
             writing: None,
-            disk_fails_until_ns: 0,
+            disk_fails: birth.disk_fails,
             peers: BTreeMap::new(),
             started_ns: now_ns,
             pump_ns: now_ns,
@@ -144,11 +153,6 @@ impl ControlHost {
         Duration::from_nanos(io.now_ns() - self.started_ns)
     }
 
-    /// For so long its disk refuses what is written.
-    pub fn fail_disk(&mut self, for_ns: u64, io: &Io<'_>) {
-        self.disk_fails_until_ns = io.now_ns() + for_ns;
-    }
-
     /// Whether everything that was changed is safe.
     pub fn is_written(&self) -> bool {
         self.writing.is_none() && !self.core.journal().is_pending()
@@ -159,7 +163,7 @@ impl ControlHost {
         let now_ns = io.now_ns();
         if let Some(writing) = self.writing.take_if(|writing| writing.done_ns <= now_ns) {
             let mut disk = self.disk.0.borrow_mut();
-            let takes_it = now_ns >= self.disk_fails_until_ns;
+            let takes_it = !self.disk_fails.load(Relaxed);
             if takes_it && disk.write(self.term, &writing.batch).is_ok() {
                 self.core.written(writing.position);
             } else {

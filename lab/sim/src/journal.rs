@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use rand::RngExt;
@@ -38,8 +41,8 @@ struct Disk {
     rng: SeededRng,
     /// The store's clock, as it last said.
     now_ns: u64,
-    /// Until then what is written fails, on the same clock.
-    fails_until_ns: u64,
+    /// Whether what is written fails: it may be there all the same.
+    fails: Arc<AtomicBool>,
 }
 
 impl Disk {
@@ -62,7 +65,7 @@ impl Disk {
     }
 
     fn order(&mut self, order: Order, ticket: Ticket) -> Answer<bool> {
-        let is_safe = self.now_ns >= self.fails_until_ns;
+        let is_safe = !self.fails.load(Relaxed);
         if self.delay_ns == 0 {
             self.carry_out(order, is_safe);
             return Answer::Now(is_safe);
@@ -80,30 +83,24 @@ impl Disk {
 pub struct KeptJournal(Arc<Mutex<Disk>>);
 
 impl KeptJournal {
-    /// An empty one. What is written to it takes so long on average.
-    pub fn new(delay_ns: u64, seed: u64) -> KeptJournal {
+    /// An empty one. What is written to it takes so long on average, and fails while its disk does.
+    pub fn new(delay_ns: u64, seed: u64, fails: Arc<AtomicBool>) -> KeptJournal {
         KeptJournal(Arc::new(Mutex::new(Disk {
             entries: BTreeMap::new(),
             queue: VecDeque::new(),
             delay_ns,
             rng: rng(seed, "journal"),
             now_ns: 0,
-            fails_until_ns: 0,
+            fails,
         })))
     }
 
     /// The same entries once more, as a copy of its file has them.
     pub fn backup(&self) -> KeptJournal {
         let mut disk = self.lock();
-        let copy = KeptJournal::new(disk.delay_ns, disk.rng.random());
+        let copy = KeptJournal::new(disk.delay_ns, disk.rng.random(), disk.fails.clone());
         copy.lock().entries = disk.entries.clone();
         copy
-    }
-
-    /// For so long, in this life of its store, what is written fails: it may be there all the same.
-    pub fn fail(&self, for_ns: u64) {
-        let mut disk = self.lock();
-        disk.fails_until_ns = disk.now_ns + for_ns;
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
@@ -119,7 +116,7 @@ impl KeptJournal {
         for writing in queue.into_iter().take(written) {
             disk.carry_out(writing.order, writing.is_safe);
         }
-        (disk.now_ns, disk.fails_until_ns) = (0, 0);
+        disk.now_ns = 0;
     }
 
     /// The store's clock.

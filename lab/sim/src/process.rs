@@ -1,7 +1,12 @@
 //! What runs on machines: code that is told what arrives and what time it is, and says what
 //! it sends.
 
-use std::{any::Any, collections::BTreeMap, net::SocketAddr};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use plan::network::PortId;
 
@@ -56,6 +61,8 @@ pub struct Birth {
     pub world_ns: u64,
     /// Its former life's.
     pub remains: Remains,
+    /// Whether the disk that its files are on refuses what is written, now and later.
+    pub disk_fails: Arc<AtomicBool>,
     /// Another number for each process and life, from the world's seed.
     pub seed: u64,
     /// A port that is nobody else's on its machine.

@@ -51,6 +51,12 @@ pub(crate) fn maker(
     config.memory_limit = MEMORY;
     config.lend_from = store.lend_from;
     config.cluster.lease_ms = store.lease_ms.unwrap_or(config.cluster.lease_ms);
+    if let Some(room) = store.room {
+        config.client_limit = room.clients;
+        config.directory_limit = room.copies;
+        config.key_queue_limit = room.queue;
+        config.parts_limit = room.parts;
+    }
     let half = |known: &decide::Registration| {
         let (name, maker) = (known.name, known.store?);
         Some(Half { name, maker })
@@ -113,7 +119,7 @@ impl StoreHost {
                 Some(left) => (left.0, left.1),
                 None => (
                     KeptData::new(new(), delay_ns, birth.seed),
-                    KeptJournal::new(delay_ns, birth.seed),
+                    KeptJournal::new(delay_ns, birth.seed, birth.disk_fails),
                 ),
             };
             (Way::new(data, birth.world_ns), journal)
@@ -167,15 +173,6 @@ impl StoreHost {
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
         let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
-    }
-
-    /// For so long the disk fails that its journal is on.
-    pub fn fail_disk(&mut self, for_ns: u64, io: &Io<'_>) {
-        let now_ns = self.now_ns(io);
-        if let Some(journal) = &self.journal {
-            journal.tick(now_ns);
-            journal.fail(for_ns);
-        }
     }
 
     /// What it has counted in this life.

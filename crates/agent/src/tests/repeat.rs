@@ -106,7 +106,7 @@ fn open(
         Programs::Native(switch.clone()),
         1,
         &DISCIPLINES,
-        Reservation::in_memory(kept.clone(), wall),
+        Reservation::in_memory(kept.clone(), Arc::default(), wall),
         Box::new(sent.clone()),
         to_controller,
         now,

@@ -1,4 +1,4 @@
-//! The lab of the hunt: its processes and clients, and what is done to them.
+//! The lab of the hunt: its processes and clients, as a world that deeds are done to.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,34 +7,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use ::hunt::{Act, Deed, Ground, do_deeds};
+use anyhow::{Context, bail};
 use history::{ClientRecord, ClientsConfig, Lives};
 use lab::{interrupt, link::Counts, namespace, process::command_in};
 use wire::Cluster;
 
 use super::{
-    CLIENTS, Coherence, FLIPPED, Faults, LENT, PROCESSES, REROUTED, TENANTS,
+    CLIENTS, Coherence, LENT, PROCESSES, REROUTED, TENANTS,
     addresses::Movable,
     disciplines,
-    layout::{CLIENT_HOSTS, CONTROL, CUT, FIRST, SECOND, SERVERS, SWITCHES, controller, plan},
+    layout::{CLIENT_HOSTS, CONTROL, FIRST, SERVERS, SWITCHES, controller, plan},
+    turns::{PLACES, turn},
 };
 use crate::{
     Run,
-    rig::{Clients, Ownership, PageRow, Policy, Rig, TenantSpec},
+    rig::{Clients, Ownership, PageRow, Rig, TenantSpec},
 };
 
-/// What page moves go through: quota and policy. With none of its own a tenant leaves every switch.
-const PLACES: [(u32, Policy); 5] = [
-    (2, Policy::NearClient),
-    (3, Policy::NearStore),
-    (0, Policy::EvenSplit),
-    (1, Policy::EvenSplit),
-    (2, Policy::Measured),
-];
-/// Lengths of leases in milliseconds that the cluster file has, from one store's start to the next.
-const LEASES: [u32; 3] = [1500, 2000, 1000];
-/// How long what stands still does so: longer than the longest lease.
-const STAND_STILL: Duration = Duration::from_millis(2300);
 /// The longest value in bytes. Most fit one packet, some have a few parts, a few have up to 64.
 const LONGEST_VALUE: usize = 64 << 10;
 /// A part of the values lives for a while only. Redis counts their lives, and stands still
@@ -62,14 +52,21 @@ pub(super) struct Hunt {
     pub clients: Clients,
     rig: Rig,
     discipline: String,
-    pub faults: Faults,
-    /// Faults so far.
-    pub round: u32,
+    /// How often each thing went wrong, by its name.
+    pub faults: BTreeMap<String, u64>,
+    /// Turns so far.
+    pub turns: u32,
+    /// Since when this one goes on, but for the time that its deeds have taken.
+    turn_began: Instant,
     items: usize,
     pages: Vec<PageRow>,
     pub ownership: Ownership,
     looked: Instant,
     movable: Vec<Movable>,
+    /// Whether the next controller takes half of the items.
+    halves: bool,
+    /// Where the first switch sent what is for the server before a link was cut.
+    usual_hop: Option<String>,
     /// From each cut until the first switch had another way, and until the client behind it reached
     /// the server again; none: not within the time that it may take.
     pub rerouted: Vec<Option<RerouteTimes>>,
@@ -95,13 +92,16 @@ impl Hunt {
             clients: Clients::default(),
             rig: Rig::build(plan, run.options.name.clone(), run)?,
             discipline: run.discipline.into(),
-            faults: Faults::default(),
-            round: 0,
+            faults: BTreeMap::new(),
+            turns: 0,
+            turn_began: Instant::now(),
             items: params.items,
             pages: vec![],
             ownership: Ownership::default(),
             looked: Instant::now(),
             movable: vec![],
+            halves: false,
+            usual_hop: None,
             rerouted: vec![],
         };
         for host in CLIENT_HOSTS {
@@ -114,7 +114,7 @@ impl Hunt {
             .filter(|(id, _)| **id != wire::TENANT_OPEN)
             .map(|(id, discipline)| TenantSpec {
                 write_back_ms: if LENT.contains(id) { WRITE_BACK_MS } else { 0 },
-                ..TenantSpec::new(*id, PLACES[0].0, discipline.name)
+                ..TenantSpec::new(*id, PLACES[0], discipline.name)
             })
             .collect();
         let hosts = CLIENT_HOSTS.map(String::from);
@@ -141,113 +141,66 @@ impl Hunt {
         Ok(hunt)
     }
 
-    /// Moves pages and a client's address, and does the next of: kill a store, a switch's agent,
-    /// the controller, the other switch with all of its tables, a Redis (each is started again),
-    /// cut a link, let a store and clients stand still.
+    /// The next turn: a client's address moves, and what is next in turn goes wrong, `at_ms` from
+    /// now.
     ///
     /// # Errors
     /// What was killed does not start again.
-    pub fn next_fault(&mut self) -> anyhow::Result<()> {
-        const KINDS: u32 = 7;
-        let round = self.round;
-        self.round += 1;
-        // Every other time around, the other one of two.
-        let other = ((round / KINDS) % 2) as usize;
-        let server = SERVERS[(round / KINDS) as usize % SERVERS.len()];
-        self.move_pages(round);
-        self.movable[round as usize % CLIENT_HOSTS.len()].move_on(&self.rig)?;
-        self.faults.add("moved_addresses", 1);
-        match round % KINDS {
-            0 => self.kill_store(server, (round / KINDS) as usize)?,
-            1 => {
-                self.rotate_secrets(round / KINDS)?;
-                let switch = [FIRST, SECOND][other];
-                self.rig.restart(switch, "agent")?;
-                self.faults.add("killed_switch", 1);
-            }
-            2 => self.kill_controller(other == 1)?,
-            3 => self.reboot([SECOND, FIRST][other])?,
-            4 => {
-                self.rig.restart(server, "redis")?;
-                self.faults.add("killed_redis", 1);
-            }
-            5 => self.cut_link()?,
-            _ => self.stand_still(server, CLIENT_HOSTS[other])?,
+    pub fn next_turn(&mut self, at_ms: u64) -> anyhow::Result<()> {
+        let number = self.turns;
+        self.turns += 1;
+        self.turn_began = Instant::now();
+        self.movable[number as usize % CLIENT_HOSTS.len()].move_on(&self.rig)?;
+        self.add("addresses_moved", 1);
+        for (name, count) in do_deeds(&turn(number, at_ms), self)? {
+            self.add(&name, count);
         }
         Ok(())
     }
 
-    /// Kills a store, writes leases of another length into the cluster file, and starts it again.
+    fn add(&mut self, name: &str, count: u64) {
+        *self.faults.entry(name.into()).or_default() += count;
+    }
+
+    /// Kills a store, and writes leases of another length into the cluster file, for its next life.
     /// The longest one stays in the file.
-    fn kill_store(&mut self, server: &str, time: usize) -> anyhow::Result<()> {
-        let lease_ms = LEASES[time % LEASES.len()];
+    fn relend(&mut self, server: &str, lease_ms: u32) -> anyhow::Result<()> {
         self.rig.stop(server, "store", libc::SIGKILL)?;
         let file = self.rig.file("cluster.toml")?;
         let mut cluster = Cluster::parse(&std::fs::read_to_string(&file)?)?;
         cluster.lease_ms = lease_ms;
         cluster.lease_max_ms = cluster.lease_max_ms.max(lease_ms);
-        std::fs::write(&file, cluster.to_toml())?;
-        self.rig.start(server, "store")?;
-        self.faults.add("killed_store", 1);
-        self.faults.add("leases_rewritten", 1);
-        Ok(())
+        Ok(std::fs::write(&file, cluster.to_toml())?)
     }
 
-    /// The first time, gives each tenant another secret. Its clients go on with theirs, which stays
-    /// good beside the new one.
-    fn rotate_secrets(&mut self, time: u32) -> anyhow::Result<()> {
-        let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
-        for id in named.filter(|_| time == 0) {
-            let id = id.to_string();
-            self.rig.console()?.ask(&["tenant", "rotate", &id])?;
-            self.faults.add("rotated_secrets", 1);
+    /// Starts what was killed. Every other controller takes half as many items.
+    fn start(&mut self, process: &str) -> anyhow::Result<()> {
+        let (node, role) = names(process)?;
+        if node != CONTROL {
+            return self.rig.start(node, role);
         }
+        let items = if self.halves { self.items.div_ceil(2) } else { self.items };
+        self.halves = !self.halves;
+        self.rig.start_as(CONTROL, &controller(&self.discipline, items))
+    }
+
+    fn signal(&self, process: &str, signal: i32) -> anyhow::Result<()> {
+        let (node, role) = names(process)?;
+        self.rig.signal(node, role, signal);
         Ok(())
     }
 
-    /// Stops a store, and clients of one host, for longer than a lease.
-    fn stand_still(&mut self, server: &str, clients: &str) -> anyhow::Result<()> {
-        let stopped = [(server, "store"), (clients, "clients0")];
-        for signal in [libc::SIGSTOP, libc::SIGCONT] {
-            for (host, role) in stopped {
-                self.rig.signal(host, role, signal);
-            }
-            if signal == libc::SIGSTOP {
-                self.rig.wait(STAND_STILL)?;
-            }
-        }
-        self.faults.add("stopped_store", 1);
-        self.faults.add("stopped_clients", 1);
-        Ok(())
-    }
-
-    fn kill_controller(&mut self, with_fewer_items: bool) -> anyhow::Result<()> {
-        self.faults.add("evictions", self.evictions());
-        self.rig.stop(CONTROL, "control", libc::SIGKILL)?;
-        let items = if with_fewer_items { self.items.div_ceil(2) } else { self.items };
-        let control = controller(&self.discipline, items);
-        self.rig.start_as(CONTROL, &control)?;
-        self.faults.add("killed_controller", 1);
-        Ok(())
-    }
-
-    fn reboot(&mut self, switch: &str) -> anyhow::Result<()> {
-        self.rig.reboot(switch)?;
-        self.faults.add("rebooted_switch", 1);
-        Ok(())
-    }
-
-    /// Gives each tenant another quota and policy, if a controller is there to be asked.
-    fn move_pages(&mut self, round: u32) {
-        let named = TENANTS.iter().filter(|id| **id != wire::TENANT_OPEN);
-        for (i, id) in named.enumerate() {
-            let (quota, policy) = PLACES[(round as usize + i) % PLACES.len()];
-            match self.rig.change_tenant(*id, quota, policy) {
-                Ok(()) => self.faults.add("unplaced_tenants", (quota == 0).into()),
-                Err(error) => tracing::info!("a page move was not possible: {error:#}"),
-            }
+    /// Changes a tenant's pages, if a controller is there to be asked; whether it did it.
+    fn change(&mut self, deed: &Deed) -> anyhow::Result<bool> {
+        let (tenant, change) = deed.change().context("a tenant's change")?;
+        let is_unplaced = change.quota == Some(0);
+        let changed = self.rig.change_tenant(tenant, change);
+        match &changed {
+            Ok(()) => self.add("unplaced_tenants", is_unplaced.into()),
+            Err(error) => tracing::info!("a page move was not possible: {error:#}"),
         }
         self.look_at_pages();
+        Ok(changed.is_ok())
     }
 
     /// Notes which pages have changed hands since the last look.
@@ -256,7 +209,7 @@ impl Hunt {
             return;
         };
         if !self.pages.is_empty() {
-            self.faults.add("page_moves", moved(&self.pages, &pages));
+            self.add("page_moves", moved(&self.pages, &pages));
         }
         self.pages = pages;
     }
@@ -272,14 +225,12 @@ impl Hunt {
         self.looked = Instant::now();
     }
 
-    /// Cuts the link between the two switches of the line, lets the network find another way, and
-    /// mends it.
-    fn cut_link(&mut self) -> anyhow::Result<()> {
-        let server = self.rig.topology().address_of(SERVERS[0]);
-        let server = server.context("a server without an address")?;
-        let usual = self.next_hop(server);
-        let cut = Instant::now();
-        self.rig.set_link(CUT, false)?;
+    /// Cuts the link between the two switches of the line, and lets the network find another way.
+    fn cut(&mut self, link: usize) -> anyhow::Result<()> {
+        let server = self.server()?;
+        self.usual_hop = self.next_hop(server);
+        let (usual, cut) = (self.usual_hop.clone(), Instant::now());
+        self.rig.set_link(link, false)?;
         let installed = self.wait_for_hop(server, cut, |now| now != usual.as_deref())?;
         let rerouted = match installed {
             Some(installed) => self
@@ -288,12 +239,22 @@ impl Hunt {
             None => None,
         };
         self.rerouted.push(rerouted);
-        let mended = Instant::now();
-        self.rig.set_link(CUT, true)?;
-        let back = self.wait_for_hop(server, mended, |now| now == usual.as_deref())?;
-        let ways = [installed, back].iter().flatten().count();
-        self.faults.add(REROUTED, ways as u64);
+        self.add(REROUTED, installed.is_some().into());
         Ok(())
+    }
+
+    /// Mends it, and lets the network find the usual way again.
+    fn mend(&mut self, link: usize) -> anyhow::Result<()> {
+        let (server, usual, mended) = (self.server()?, self.usual_hop.clone(), Instant::now());
+        self.rig.set_link(link, true)?;
+        let back = self.wait_for_hop(server, mended, |now| now == usual.as_deref())?;
+        self.add(REROUTED, back.is_some().into());
+        Ok(())
+    }
+
+    /// Whom the link that is cut leads to.
+    fn server(&self) -> anyhow::Result<Ipv4Addr> {
+        self.rig.topology().address_of(SERVERS[0]).context("a server without an address")
     }
 
     /// Waits until the first switch has a way to an address that is as it should be; returns how
@@ -362,7 +323,7 @@ impl Hunt {
     /// # Errors
     /// A record that cannot be read, of the clients or of a link.
     pub fn finish(&mut self) -> anyhow::Result<ClientRecord> {
-        self.faults.add("evictions", self.evictions());
+        self.add("evictions", self.evictions());
         let all = self.clients.finish()?;
         let switches = SWITCHES.map(|(_, name)| name);
         self.rig.look_at_counted(&SERVERS, &switches);
@@ -374,14 +335,74 @@ impl Hunt {
                 .and_then(|line| serde_json::from_str(line).ok())
                 .with_context(|| format!("what link {link} did to its frames: {log:?}"))?;
             for way in counts {
-                self.faults.add("lost", way.lost);
-                self.faults.add("duplicated", way.duplicated);
-                self.faults.add("reordered", way.reordered);
-                self.faults.add(FLIPPED, way.flipped);
+                self.add("lost", way.lost);
+                self.add("duplicated", way.duplicated);
+                self.add("reordered", way.reordered);
+                self.add("flipped", way.flipped);
             }
         }
         Ok(all)
     }
+}
+
+impl Ground for Hunt {
+    fn run_until_ms(&mut self, at_ms: u64) -> anyhow::Result<()> {
+        let until = Duration::from_millis(at_ms);
+        while let Some(left) = until.checked_sub(self.turn_began.elapsed()) {
+            interrupt::check()?;
+            self.look_at_owners();
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<bool> {
+        let begun = Instant::now();
+        match &deed.act {
+            Act::Kill { process } => {
+                let (node, role) = names(process)?;
+                if node == CONTROL {
+                    self.add("evictions", self.evictions());
+                }
+                self.rig.stop(node, role, libc::SIGKILL)?;
+            }
+            Act::Stop { process } => self.signal(process, libc::SIGSTOP)?,
+            Act::Reboot { machine } => {
+                self.rig.stop(machine, "agent", libc::SIGKILL)?;
+                self.rig.forget_tables(machine);
+            }
+            Act::Relend { store, lease_ms } => self.relend(SERVERS[*store], *lease_ms)?,
+            Act::Data { store } => self.rig.restart(SERVERS[*store], "redis")?,
+            Act::Rotate { tenant } => {
+                self.rig.console()?.ask(&["tenant", "rotate", &tenant.to_string()])?;
+            }
+            Act::Cut { link } => self.cut(*link)?,
+            Act::Move { .. } => return self.change(deed),
+            _ => bail!("{}: namespaces have nothing like it", deed.name()),
+        }
+        self.turn_began += begun.elapsed();
+        Ok(true)
+    }
+
+    fn undo(&mut self, deed: &Deed) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        match &deed.act {
+            Act::Kill { process } => self.start(process)?,
+            Act::Stop { process } => self.signal(process, libc::SIGCONT)?,
+            Act::Reboot { machine } => self.rig.boot(machine)?,
+            Act::Relend { store, .. } => self.rig.start(SERVERS[*store], "store")?,
+            Act::Cut { link } => self.mend(*link)?,
+            _ => {}
+        }
+        self.turn_began += begun.elapsed();
+        Ok(())
+    }
+}
+
+/// The node of a process, and its name there.
+fn names(process: &str) -> anyhow::Result<(&str, &str)> {
+    let names = process.split_once('/');
+    names.with_context(|| format!("{process:?} names no process: expected NODE/ROLE"))
 }
 
 /// The address after `via`, or the interface of a neighbour.

@@ -9,15 +9,12 @@ mod addresses;
 mod hunt;
 mod layout;
 mod simulated;
+mod turns;
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use decide::{Items, Registration};
-use lab::interrupt;
 use serde::{Deserialize, Serialize};
 use text::table::{Table, thousands};
 
@@ -29,12 +26,13 @@ const PROCESSES: u32 = 2;
 const CLIENTS: u32 = 4;
 /// Operations of the full run and of the quick one.
 const OPERATIONS: [u64; 2] = [100_000, 20_000];
-/// Faults of the full run and of the quick one: each kind comes four times, or at least once.
-const ROUNDS: [u32; 2] = [28, 7];
+/// Turns of the full run and of the quick one: each kind comes four times, or at least once.
+const TURNS: [u32; 2] = [28, 7];
 /// Seconds after which the run ends whatever it has come to.
 const PATIENCE_S: [u64; 2] = [600, 45];
-/// Between one fault and the next, in the full run and in the quick one.
-const FAULT_EVERY: [Duration; 2] = [Duration::from_millis(1500), Duration::from_millis(800)];
+/// Between one turn's deeds and the next one's, in milliseconds, in the full run and in the quick
+/// one.
+const TURN_EVERY_MS: [u64; 2] = [1500, 800];
 /// In whose names the clients ask: the open tenant, and three with secrets.
 const TENANTS: [u32; 4] = [wire::TENANT_OPEN, 7, 8, 9];
 
@@ -47,51 +45,32 @@ const LOANS: [&str; 5] = ["loans", "loans_returned", "loan_flushes", "lent_read"
 /// What has to come about of copies in stores, where a discipline has some held.
 const COPIES: [&str; 4] = ["replica_reads", "replica_confirms", "replica_updates", "pushes"];
 
-/// What goes wrong, each of which has to: by its name in the summary.
+/// What goes wrong in namespaces, each of which has to: by its name in the summary.
 const KINDS: [&str; 16] = [
     "lost",
     "duplicated",
     "reordered",
-    "killed_store",
+    "killed",
     // A store that came back with other leases than before.
     "leases_rewritten",
-    "killed_switch",
-    "rebooted_switch",
-    "killed_controller",
-    "killed_redis",
+    "rebooted",
+    "data_restarted",
     // Stores and clients that stood still for longer than a lease.
-    "stopped_store",
-    "stopped_clients",
+    "stopped",
+    "cut",
+    REROUTED,
     // Times that a client's packets came from another address of its host than before.
-    "moved_addresses",
+    "addresses_moved",
     // Tenants that got another secret, and tenants left without a page of their own.
-    "rotated_secrets",
+    "secrets_rotated",
     "unplaced_tenants",
     "evictions",
+    "moved",
     // Pages that another tenant held, or that were taken or given, from one look to the next.
     "page_moves",
 ];
-/// Beside those: only where links flip bits, and where a link was cut.
-const FLIPPED: &str = "flipped";
 /// Times that a switch took another way to the server because a link was cut or came back.
 const REROUTED: &str = "reroutes";
-
-/// How often each thing went wrong, by its name.
-#[derive(Clone, Debug, Default)]
-struct Faults(BTreeMap<&'static str, u64>);
-
-impl Faults {
-    fn add(&mut self, kind: &'static str, count: u64) {
-        *self.0.entry(kind).or_default() += count;
-    }
-
-    /// All kinds, those that never came about too.
-    fn all(&self, links_flip: bool) -> impl Iterator<Item = (&'static str, u64)> {
-        let flipped = links_flip.then_some(FLIPPED);
-        let kinds = KINDS.into_iter().chain([REROUTED]).chain(flipped);
-        kinds.map(|kind| (kind, self.0.get(kind).copied().unwrap_or(0)))
-    }
-}
 
 /// Parameters of the hunt.
 #[derive(Serialize, Deserialize)]
@@ -144,22 +123,14 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     let mut hunt = Hunt::new(params, run)?;
     let (wanted, patience) = (OPERATIONS[quick], Duration::from_secs(PATIENCE_S[quick]));
     let begun = Instant::now();
-    let every = FAULT_EVERY[quick];
-    let mut next_fault = Instant::now() + every;
     loop {
-        interrupt::check()?;
         let operations = hunt.clients.operations()?;
-        if hunt.round >= ROUNDS[quick] && operations >= wanted || begun.elapsed() > patience {
+        if hunt.turns >= TURNS[quick] && operations >= wanted || begun.elapsed() > patience {
             break;
         }
-        run.progress.say(format!("{operations} of {wanted} operations, {} faults", hunt.round));
-        if Instant::now() >= next_fault {
-            hunt.next_fault()?;
-            hunt.look_at_pages();
-            next_fault = Instant::now() + every;
-        }
-        hunt.look_at_owners();
-        std::thread::sleep(Duration::from_millis(50));
+        run.progress.say(format!("{operations} of {wanted} operations, {} turns", hunt.turns));
+        hunt.next_turn(TURN_EVERY_MS[quick])?;
+        hunt.look_at_pages();
     }
     let seconds = begun.elapsed().as_secs_f64();
     let recorded = hunt.finish()?;
@@ -167,7 +138,11 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     let checked = Instant::now();
     judge(report, &recorded, TENANTS.len() * params.keys)?;
     let open = recorded.operations.iter().filter(|o| o.return_ns.is_none()).count();
-    tell(report, &hunt.faults, params.flip > 0.0);
+    let mut table = Table::new(&["what went wrong", "times"]);
+    for kind in KINDS.into_iter().chain((params.flip > 0.0).then_some("flipped")) {
+        let count = hunt.faults.get(kind).copied().unwrap_or(0);
+        came_about(report, &mut table, &format!("faults_{kind}"), count, Some(EVERY_KIND));
+    }
     let done = recorded.operations.len() as u64;
     if done < wanted {
         report.fails(format!("{done} operations: {wanted} were asked for"));
@@ -188,7 +163,8 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
         report.count(name, count);
     }
     let mut halves = disciplines(run).into_iter().filter_map(|d| d.store);
-    loans_and_copies(report, &hunt, halves.any(|half| half.holds_copies));
+    loans_and_copies(report, &mut table, &hunt, halves.any(|half| half.holds_copies));
+    report.text += &table.render();
     if let Some(text) = hunt.ownership.complaint() {
         report.fails(text);
     }
@@ -199,16 +175,12 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
 }
 
 /// What came about of loans, of items on probation, and of copies in stores if there are to be any.
-fn loans_and_copies(report: &mut Report, hunt: &Hunt, have_copies_held: bool) {
+fn loans_and_copies(report: &mut Report, table: &mut Table, hunt: &Hunt, have_copies_held: bool) {
     let copies = COPIES.iter().filter(|_| have_copies_held);
-    let all = LOANS.iter().map(|name| (name, "keys have to be lent"));
+    let all = LOANS.iter().map(|name| (name, LENT_KEYS));
     let all = all.chain([(&::hunt::PROBATION, "keys have to get items on probation")]);
-    for (name, why) in all.chain(copies.map(|name| (name, "stores have to hold copies"))) {
-        let count = hunt.counted(name);
-        report.count(name, count);
-        if count == 0 {
-            report.fails(format!("{name} = 0: {why}"));
-        }
+    for (name, why) in all.chain(copies.map(|name| (name, HELD_COPIES))) {
+        came_about(report, table, name, hunt.counted(name), Some(why));
     }
     report.count("loans_found", hunt.counted("loans_found"));
     report.count("loans_lost", hunt.counted("loans_lost"));
@@ -231,15 +203,18 @@ fn reroutes(report: &mut Report, rerouted: &[Option<RerouteTimes>]) {
     }
 }
 
-/// Adds each kind of fault to the summary; one that never came about fails the run.
-fn tell(report: &mut Report, faults: &Faults, links_flip: bool) {
-    let mut table = Table::new(&["what went wrong", "times"]);
-    for (kind, count) in faults.all(links_flip) {
-        report.count(&format!("faults_{kind}"), count);
-        table.row([kind.replace('_', " "), thousands(count as f64)]);
-        if count == 0 {
-            report.fails(format!("faults_{kind} = 0: every kind has to come about"));
-        }
+/// Why something has to come about.
+const EVERY_KIND: &str = "every kind has to come about";
+const LENT_KEYS: &str = "keys have to be lent";
+const HELD_COPIES: &str = "stores have to hold copies";
+
+/// Adds a count to the summary and to a table. One of 0 fails the run if there is a reason why it
+/// has to come about.
+fn came_about(report: &mut Report, table: &mut Table, name: &str, count: u64, why: Option<&str>) {
+    report.count(name, count);
+    let words = name.strip_prefix("faults_").unwrap_or(name).replace('_', " ");
+    table.row([words, thousands(count as f64)]);
+    if let Some(why) = why.filter(|_| count == 0) {
+        report.fails(format!("{name} = 0: {why}"));
     }
-    report.text += &table.render();
 }

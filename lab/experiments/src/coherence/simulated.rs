@@ -1,6 +1,6 @@
 //! The hunt in the simulator: a seed after the other, each a whole system of its own.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use ::hunt::{
     self as hunting, Failure, HuntResult, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt,
@@ -11,6 +11,7 @@ use lab::interrupt;
 use serde_json::json;
 use text::table::{Table, thousands};
 
+use super::{EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about};
 use crate::{Report, Run};
 
 /// So many seeds have every kind of fault among them.
@@ -89,32 +90,20 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
         ));
     }
     let mut table = Table::new(&["what went wrong", "times"]);
+    // In fewer seeds not everything comes about.
+    let enough = |seeds: u64, why| Some(why).filter(|_| hunted.seeds >= seeds);
+    let count_of = |all: &BTreeMap<String, u64>, name: &str| all.get(name).copied().unwrap_or(0);
     for (kind, count) in hunted.kinds() {
-        report.count(&format!("faults_{kind}"), count);
-        table.row([kind.replace('_', " "), thousands(count as f64)]);
-        if hunted.seeds >= ENOUGH && KINDS.contains(&kind) && count == 0 {
-            report.fails(format!(
-                "faults_{kind} = 0 in {} seeds: every kind has to come about",
-                hunted.seeds
-            ));
-        }
+        let why = enough(ENOUGH, EVERY_KIND).filter(|_| KINDS.contains(&kind));
+        came_about(report, &mut table, &format!("faults_{kind}"), count, why);
     }
     for name in LOANS {
-        let count = hunted.loans.get(name).copied().unwrap_or(0);
-        report.count(name, count);
-        table.row([name.replace('_', " "), thousands(count as f64)]);
-        if hunted.seeds >= ENOUGH_TO_LEND && count == 0 {
-            report.fails(format!("{name} = 0 in {} seeds: keys have to be lent", hunted.seeds));
-        }
+        let why = enough(ENOUGH_TO_LEND, LENT_KEYS);
+        came_about(report, &mut table, name, count_of(&hunted.loans, name), why);
     }
     for name in REPLICAS.iter().filter(|_| holds_copies) {
-        let count = hunted.replicas.get(*name).copied().unwrap_or(0);
-        report.count(name, count);
-        table.row([name.replace('_', " "), thousands(count as f64)]);
-        if hunted.seeds >= ENOUGH && count == 0 {
-            report
-                .fails(format!("{name} = 0 in {} seeds: stores have to hold copies", hunted.seeds));
-        }
+        let why = enough(ENOUGH, HELD_COPIES);
+        came_about(report, &mut table, name, count_of(&hunted.replicas, name), why);
     }
     report.text = table.render();
 }

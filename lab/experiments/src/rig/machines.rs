@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, net::Ipv4Addr, rc::Rc, time::Duration};
 
-use api::types::LinkView;
+use api::types::{LinkView, TenantChange};
 use history::ClientRecord;
 use lab::rack::Lab;
 use load::{LoadConfig, Phase, PhaseResult};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use sim::{RoundCounts, World};
 use wire::Tenant;
 
-use super::{PageRow, Policy, StoreStatus, SwitchPage, TenantSpec};
+use super::{PageRow, StoreStatus, SwitchPage, TenantSpec};
 
 /// What a rig is made of, in one world: its nodes with what runs there, the network between them,
 /// and its time. Nodes and roles are named as in the plan.
@@ -139,11 +139,11 @@ pub trait Machines {
     /// The controller refuses.
     fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant>;
 
-    /// Gives a tenant another quota and another policy: its pages move.
+    /// Changes the terms of a tenant.
     ///
     /// # Errors
     /// The controller refuses.
-    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()>;
+    fn change_tenant(&self, id: u32, change: TenantChange) -> anyhow::Result<()>;
 
     /// Removes a tenant; its pages are free a little later.
     ///

@@ -22,7 +22,7 @@ pub use machines::{Driver, Load, LoadPhase, Loads, Machines};
 pub use ownership::Ownership;
 pub use pages::{PageRow, SwitchPage};
 pub use status::{PartitionStatus, StoreStatus};
-pub use tenants::{Policy, TenantSpec};
+pub use tenants::{Policy, TenantChange, TenantSpec};
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
@@ -217,14 +217,11 @@ impl Rig {
         self.start(node, role)
     }
 
-    /// Kills a switch's agent, takes its tables away, and starts it again: its disk is all that
-    /// is left.
+    /// Starts the agent of a switch whose tables were taken away: its disk is all that is left.
     ///
     /// # Errors
-    /// As [`Rig::stop`] and [`Rig::start`].
-    pub fn reboot(&mut self, switch: &str) -> anyhow::Result<()> {
-        self.stop(switch, "agent", libc::SIGKILL)?;
-        self.forget_tables(switch);
+    /// As [`Rig::start`].
+    pub fn boot(&mut self, switch: &str) -> anyhow::Result<()> {
         // The kernel lets go of an unpinned program a little later; until then the agent refuses
         // to start.
         let begun = self.now();
@@ -420,12 +417,13 @@ impl Rig {
         Ok(())
     }
 
-    /// Gives a tenant another quota and another policy: its pages move.
+    /// Changes the terms of a tenant.
     ///
     /// # Errors
     /// The controller refuses.
-    pub fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
-        self.machines.change_tenant(id, quota, policy)
+    pub fn change_tenant(&self, id: u32, change: TenantChange) -> anyhow::Result<()> {
+        change.discipline.iter().try_for_each(|name| self.parts.begin(name))?;
+        self.machines.change_tenant(id, change)
     }
 
     /// Removes tenants and waits until their pages are free.

@@ -1,10 +1,14 @@
 //! Tenants as experiments create them on a rig, and what a cluster file then says of them for their
 //! clients.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use anyhow::Context;
-pub use api::types::Policy;
+use api::types;
+pub use api::types::{Policy, TenantChange};
 use serde_json::Value;
 use wire::{OverRate, Tenant};
 
@@ -41,6 +45,22 @@ impl TenantSpec {
             discipline: discipline.into(),
             write_back_ms: 0,
             options: BTreeMap::new(),
+        }
+    }
+
+    /// Its terms, with clients at these addresses.
+    pub(super) fn terms(&self, clients: &[Ipv4Addr]) -> TenantChange {
+        TenantChange {
+            quota: Some(self.quota),
+            policy: Some(self.policy),
+            rate: Some(self.rate),
+            over_rate: Some(types::OverRate::Drop),
+            discipline: Some(self.discipline.clone()),
+            clients: Some(clients.iter().map(|at| IpAddr::from(*at).into()).collect()),
+            borrow: Some(self.borrows),
+            write_back_ms: Some(self.write_back_ms),
+            options: Some(self.options.clone()),
+            ..TenantChange::default()
         }
     }
 }

@@ -1,6 +1,9 @@
 //! What can be done to a world: processes are killed and stopped, machines suspended, links cut.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{PoisonError, atomic::Ordering::Relaxed},
+};
 
 use dataplane::native::Image;
 use plan::topology::Fault;
@@ -37,6 +40,12 @@ impl World {
     /// Takes away what a dead process left behind, as if its files were removed.
     pub fn forget(&mut self, process: ProcessId) {
         self.slots[process.0 as usize].remains = None;
+    }
+
+    /// From now on the disk that a process's files are on refuses what is written, or takes it
+    /// again: in this life and in later ones.
+    pub fn fail_disk(&mut self, process: ProcessId, fails: bool) {
+        self.slots[process.0 as usize].disk_fails.store(fails, Relaxed);
     }
 
     /// A copy of a process's files as they are now; none: it does not live, or has no files.

@@ -7,7 +7,11 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::{any::Any, sync::PoisonError, time::Instant};
+use std::{
+    any::Any,
+    sync::{Arc, PoisonError, atomic::AtomicBool},
+    time::Instant,
+};
 
 use anyhow::{Context, bail};
 use dataplane::{Counters, native::Frame};
@@ -114,6 +118,7 @@ struct Slot {
     wake_ns: u64,
     service: Service,
     remains: Remains,
+    disk_fails: Arc<AtomicBool>,
     /// What waits while it is stopped.
     inbox: Vec<FrameId>,
 }
@@ -295,6 +300,7 @@ impl World {
             wake_ns: u64::MAX,
             service: Service::new(0.0, 1, INBOX),
             remains: None,
+            disk_fails: Arc::default(),
             inbox: vec![],
         });
         id
@@ -485,12 +491,21 @@ impl World {
             clock: machine.clock.at(self.now_ns),
             world_ns: self.now_ns,
             remains: slot.remains.take(),
+            disk_fails: slot.disk_fails.clone(),
             seed: rng(self.seed, &purpose).random(),
             // A life's late answers must not reach the next one.
             port: FIRST_PORT + (process.0 + 4099 * (slot.life - 1)) as u16 % FIRST_PORT,
             process,
         };
-        let body = (slot.make)(birth).with_context(|| slot.name.clone())?;
+        let body = match (slot.make)(birth) {
+            Ok(body) => body,
+            // Programs that an agent has loaded run although it ends at once.
+            Err(error) => {
+                let (name, at) = (slot.name.clone(), slot.machine);
+                self.attach(at);
+                return Err(error.context(name));
+            }
+        };
         let ports = body.ports().into_iter().map(|port| (port, process));
         machine.listeners.extend(ports);
         slot.body = Some(body);

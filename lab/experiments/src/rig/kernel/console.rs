@@ -1,14 +1,13 @@
 //! What the command line says, as experiments ask it.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context, bail};
+use api::types::{OverRate, TenantChange};
 use lab::{process::command_in, rack::Lab};
 use plan::roles;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::rig::{PageRow, SwitchPage, TenantSpec};
+use crate::rig::{PageRow, SwitchPage};
 
 /// The command line on the hosts of a rig's controllers.
 pub struct Console<'a> {
@@ -96,36 +95,16 @@ impl<'a> Console<'a> {
         first.with_context(|| format!("{switch}: it says nothing"))
     }
 
-    /// Creates a tenant with clients at these addresses; returns what the controller says of it.
+    /// Runs `shortstop tenant WORDS` with these terms; returns what the controller says of the
+    /// tenant.
     ///
     /// # Errors
     /// The controller refuses.
-    pub(super) fn create_tenant(
-        &self,
-        tenant: &TenantSpec,
-        clients: &[Ipv4Addr],
-    ) -> anyhow::Result<Value> {
-        let (id, quota, rate) =
-            (tenant.id.to_string(), tenant.quota.to_string(), tenant.rate.to_string());
-        let clients: Vec<String> = clients.iter().map(Ipv4Addr::to_string).collect();
-        let clients = clients.join(",");
-        let borrows = tenant.borrows.to_string();
-        let write_back = match tenant.write_back_ms {
-            0 => "0".into(),
-            ms => format!("{ms}ms"),
-        };
-        let mut words = vec!["tenant", "create", "--id", &id, "--reuse", "--quota", &quota];
-        words.extend(["--policy", tenant.policy.name(), "--borrow", &borrows]);
-        words.extend(["--rate", &rate, "--over-rate", "drop"]);
-        words.extend(["--discipline", &tenant.discipline]);
-        if !clients.is_empty() {
-            words.extend(["--clients", &clients]);
-        }
-        words.extend(["--write-back", &write_back]);
-        let options: Vec<String> =
-            tenant.options.iter().map(|(name, number)| format!("{name}={number}")).collect();
-        words.extend(options.iter().flat_map(|option| ["--option", option]));
-        self.ask(&words)
+    pub(super) fn tenant(&self, words: &[&str], terms: &TenantChange) -> anyhow::Result<Value> {
+        let options = options(terms);
+        let options = options.iter().map(String::as_str);
+        let all: Vec<&str> = ["tenant"].iter().chain(words).copied().chain(options).collect();
+        self.ask(&all)
     }
 
     /// Runs a command on a node and reads the JSON that it prints.
@@ -142,6 +121,36 @@ impl<'a> Console<'a> {
     }
 }
 
+/// The terms that are set, as options of the command line.
+fn options(terms: &TenantChange) -> Vec<String> {
+    let mut options = vec![];
+    let mut say = |name: &str, value: Option<String>| {
+        options.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
+    };
+    let over_rate = |over_rate| match over_rate {
+        OverRate::Forward => "forward".into(),
+        OverRate::Drop => "drop".into(),
+    };
+    let places = terms.clients.iter().filter(|places| !places.is_empty());
+    let places =
+        places.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+    say("quota", terms.quota.map(|pages| pages.to_string()));
+    say("policy", terms.policy.map(|policy| policy.name().into()));
+    say("rate", terms.rate.map(|rate| rate.to_string()));
+    say("over-rate", terms.over_rate.map(over_rate));
+    say("discipline", terms.discipline.clone());
+    say("clients", places.last());
+    say("borrow", terms.borrow.map(|borrows| borrows.to_string()));
+    say(
+        "write-back",
+        terms.write_back_ms.map(|ms| format!("{ms}{}", if ms > 0 { "ms" } else { "" })),
+    );
+    for (name, number) in terms.options.iter().flatten() {
+        say("option", Some(format!("{name}={number}")));
+    }
+    options
+}
+
 fn parse<T: DeserializeOwned>(value: Value) -> anyhow::Result<Vec<T>> {
     Ok(serde_json::from_value(value)?)
 }
@@ -151,6 +160,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn terms_are_options_of_the_command_line() {
+        let terms = TenantChange {
+            quota: Some(3),
+            over_rate: Some(OverRate::Drop),
+            clients: Some(vec!["10.0.1.1/32".parse().unwrap(), "10.0.2.0/24".parse().unwrap()]),
+            write_back_ms: Some(0),
+            options: Some([("length".into(), 2), ("chains".into(), 1)].into()),
+            ..TenantChange::default()
+        };
+        let words = "--quota 3 --over-rate drop --clients 10.0.1.1/32,10.0.2.0/24 --write-back 0 \
+                     --option chains=1 --option length=2";
+        assert_eq!(options(&terms).join(" "), words);
+        let none = TenantChange { clients: Some(vec![]), ..TenantChange::default() };
+        assert!(options(&none).is_empty());
+    }
 
     #[test]
     fn pages_are_read_as_the_command_line_prints_them() {

@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use api::types::LinkView;
+use api::types::{LinkView, TenantChange};
 use lab::{
     interrupt,
     link::SILENCERS,
@@ -33,7 +33,7 @@ use plan::{
 use serde_json::Value;
 use wire::Tenant;
 
-use super::{Machines, PageRow, Policy, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
+use super::{Machines, PageRow, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
 
 /// Namespaces and processes.
 pub struct Kernel {
@@ -105,10 +105,11 @@ fn check(plan: &Plan) -> anyhow::Result<()> {
     }
     for (name, seated) in plan.seats() {
         if let Role::Store(store) = &seated.role {
-            let is_usual = store.data == Data::Own && store.lease_ms.is_none();
+            let is_usual =
+                store.data == Data::Own && store.lease_ms.is_none() && store.room.is_none();
             ensure!(
                 is_usual,
-                "{name}: a store's own leases, and data that outlives it without a backend, are simulated only"
+                "{name}: a store's own leases, less room than usual, and data that outlives it without a backend are simulated only"
             );
         }
     }
@@ -247,15 +248,14 @@ impl Machines for Kernel {
     }
 
     fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
-        let said = self.console().create_tenant(tenant, clients)?;
+        let id = tenant.id.to_string();
+        let said =
+            self.console().tenant(&["create", "--reuse", "--id", &id], &tenant.terms(clients))?;
         entry_of(tenant.id, &said)
     }
 
-    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
-        let (id, quota) = (id.to_string(), quota.to_string());
-        let policy = policy.name();
-        let words = ["tenant", "change", &id, "--quota", &quota, "--policy", policy];
-        self.console().ask(&words).map(drop)
+    fn change_tenant(&self, id: u32, change: TenantChange) -> anyhow::Result<()> {
+        self.console().tenant(&["change", &id.to_string()], &change).map(drop)
     }
 
     fn remove_tenant(&self, id: u32) -> anyhow::Result<()> {

@@ -35,7 +35,7 @@ impl Group {
         connect: Connect,
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
-        let make = hunt::clients(config.clone(), connect, PAUSE_US);
+        let make = hunt::clients(config.clone(), connect, PAUSE_US, false);
         let process = start(&world, seat, make)?;
         Ok(Group { world, process })
     }

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sim::{AgentHost, ControlHost, MachineId, ProcessId, RoundCounts, State, StoreHost, World};
 use wire::{Secret, Tenant};
 
-use super::{Machines, PageRow, Policy, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
+use super::{Machines, PageRow, StoreStatus, SwitchPage, TenantSpec, tenants::entry_of};
 use crate::Run;
 
 /// Longest stretch of the world's time without a look at whether somebody interrupts, in
@@ -270,30 +270,14 @@ impl Machines for Sim {
     }
 
     fn create_tenant(&self, tenant: &TenantSpec, clients: &[Ipv4Addr]) -> anyhow::Result<Tenant> {
-        let spec = serde_json::from_value(json!({
-            "id": tenant.id,
-            "reuse": true,
-            "quota": tenant.quota,
-            "policy": tenant.policy,
-            "rate": tenant.rate,
-            "over_rate": "drop",
-            "discipline": tenant.discipline,
-            "clients": clients,
-            "borrow": tenant.borrows,
-            "write_back_ms": tenant.write_back_ms,
-            "options": tenant.options,
-        }))?;
+        let terms = types::Terms::default().changed_by(tenant.terms(clients));
+        let spec = types::TenantSpec { id: Some(tenant.id), reuse: true, ..terms.into() };
         let fresh = Secret(self.secrets.borrow_mut().random());
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
         entry_of(tenant.id, &serde_json::to_value(said)?)
     }
 
-    fn change_tenant(&self, id: u32, quota: u32, policy: Policy) -> anyhow::Result<()> {
-        let change = types::TenantChange {
-            quota: Some(quota),
-            policy: Some(policy),
-            ..types::TenantChange::default()
-        };
+    fn change_tenant(&self, id: u32, change: types::TenantChange) -> anyhow::Result<()> {
         self.ask(|core, asked| core.change_tenant(asked, id, change)).map(drop)
     }
 
