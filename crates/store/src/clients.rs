@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 
 use crate::{
     coherence::{Nanos, Verdict, Window},
+    mutants::{Mutant, mutant},
     shares::Shares,
 };
 
@@ -132,7 +133,8 @@ impl<O: Clone> Clients<O> {
                 return false;
             };
             let silent = self.clients.get(&id).is_none_or(|client| {
-                now_ns.saturating_sub(client.used_ns) > self.keep_ns && !client.window.is_busy()
+                let is_silent = now_ns.saturating_sub(client.used_ns) > self.keep_ns;
+                is_silent && !client.window.is_busy() || mutant(Mutant::ClientForgotten)
             });
             if silent {
                 self.clients.remove(&id);

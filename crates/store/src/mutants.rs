@@ -53,6 +53,8 @@ mutants! {
     AppliedAgain, 7, "a retransmitted write that was answered is applied again";
     PendingAppliedAgain, 7, "a retransmitted write is applied beside the one that is under way";
     WindowForgets, 7, "a client's last write is remembered, those before it are new again";
+    ClientForgotten, 7, "a new client takes the place of one that may still retransmit";
+    ClientOfAnyTenant, 7, "a client is known by the number that it drew, whatever its tenant";
     AppliedUnfinished, 7, "a write in parts is applied when its first part has come";
     LentWithCopies, 4, "a key is lent before its copies are called back";
     WrittenWhileLent, 3, "a write is applied while its key is lent";
@@ -97,6 +99,12 @@ impl Mutant {
     /// found where a machine is restored from a snapshot.
     pub fn is_of_clocks(self) -> bool {
         self == Mutant::AnyClockRenewed
+    }
+
+    /// Whether it takes more clients than a store has room for, or tenants whose clients have one
+    /// number: found by the hunt.
+    pub fn is_of_clients(self) -> bool {
+        matches!(self, Mutant::ClientForgotten | Mutant::ClientOfAnyTenant)
     }
 
     /// Whether it breaks what keeps copies in stores right: found where a discipline has some held,

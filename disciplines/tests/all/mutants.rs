@@ -17,7 +17,7 @@ use hunt::{Limits, Plan, run};
 use store::mutants::Mutant as InStore;
 
 /// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of
-/// copies in stores, plans with these.
+/// copies in stores, plans with these; of clients, plans with many, or with some of one number.
 const SEEDS: usize = 1000;
 
 /// What needs two packets in a switch at once, or one beside the agent. In the simulator packets
@@ -98,6 +98,7 @@ impl Mutant {
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
+            Mutant::Store(mutant) if mutant.is_of_clients() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
             Mutant::Switch(_) => [!is_in(&NOT_ATOMIC), !is_in(&NOT_ATOMIC) && !is_in(&RARE), true],
@@ -178,8 +179,10 @@ impl Mutant {
         let seeds = known.map(|(_, seed)| *seed).chain(1..);
         let plans = seeds.map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
         let of_replicas = matches!(self, Mutant::Store(mutant) if mutant.is_of_replicas());
+        let of_clients = matches!(self, Mutant::Store(mutant) if mutant.is_of_clients());
         let shows = |plan: &Plan| {
             (!self.is_of_loans() || plan.writes_back())
+                && (!of_clients || plan.is_crowd() || plan.clients.same_ids)
                 && (!of_replicas || plan.has_copies_held(disciplines::all()))
         };
         let mut plans = plans.filter(shows).take(SEEDS);
