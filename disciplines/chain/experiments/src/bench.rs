@@ -10,7 +10,7 @@ use anyhow::Context;
 use chain_loads::{Config, CoordLoad, Phase};
 use experiments::{
     Run,
-    rig::{Policy, Rig, TenantSpec},
+    rig::{Policy, Rig, TenantChange, TenantSpec},
 };
 use lab::steered::Seat;
 use plan::{roles::ETCD_PORT, switch};
@@ -23,6 +23,9 @@ use crate::{
 
 /// How long a question for the members may take.
 const LOOK_S: f64 = 0.02;
+/// How long it may take until a chain has another length. Who has left it often may not come back
+/// for a minute.
+const LENGTH_WITHIN: Duration = Duration::from_secs(80);
 /// How long an operation may take, in milliseconds.
 const DEADLINE_MS: u64 = 5_000;
 
@@ -151,6 +154,18 @@ impl Bench {
             }
             anyhow::ensure!(waited < within, "members {members:?}: {count} were expected");
         }
+    }
+
+    /// Has each key at so many switches from now on, by an option of the tenant, and waits until it
+    /// is so.
+    ///
+    /// # Errors
+    /// The controller refuses, or the chain has not so many members in time.
+    pub fn set_length(&mut self, length: u16) -> anyhow::Result<()> {
+        let options = [("length".to_owned(), length.into())].into();
+        let change = TenantChange { options: Some(options), ..TenantChange::default() };
+        self.rig.change_tenant(TENANT, change)?;
+        self.wait_for_members(length.into(), LENGTH_WITHIN).map(drop)
     }
 
     /// Where a switch is asked.

@@ -25,8 +25,8 @@ use crate::{
     trouble::{Kind, Trouble, make, one_beside, unavailable_ms},
 };
 
-/// What a chain does while links lose, double and reorder, and each member in turn has each kind of
-/// trouble. What clients saw must be linearizable.
+/// What a chain does while links lose, double and reorder, each member in turn has each kind of
+/// trouble, and at last the chain gets longer. What clients saw must be linearizable.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {
@@ -55,6 +55,14 @@ struct ProtocolResult {
     protocol: Protocol,
     recorded: ClientRecord,
     troubles: Vec<Trouble>,
+}
+
+impl ProtocolResult {
+    /// How often an empty machine came under the id of a member.
+    fn ids_reused(&self) -> u64 {
+        let killed = self.troubles.iter().filter(|trouble| trouble.kind == Kind::Killed);
+        killed.count() as u64
+    }
 }
 
 impl Measure for Faults {
@@ -110,6 +118,9 @@ impl Faults {
                 }
             }
         }
+        run.progress.say(format!("{}: one more member", protocol.name()));
+        bench.set_length(self.length + 1)?;
+        bench.rig.wait(time)?;
         while clients.operations()? < self.operations / 2 {
             bench.rig.wait(time)?;
         }
@@ -167,6 +178,8 @@ impl Faults {
             ("reads_unanswered", together.unanswered),
             ("torn_values", together.torn),
             ("troubles", all.iter().map(|seen| seen.troubles.len() as u64).sum()),
+            ("ids_reused", all.iter().map(|seen| seen.ids_reused()).sum()),
+            ("options_changed", all.len() as u64),
         ] {
             report.count(name, count);
         }

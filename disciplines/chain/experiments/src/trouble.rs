@@ -15,7 +15,8 @@ const WHOLE: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// It dies with all it has, and another one takes its place. Heartbeats tell.
+    /// It dies with all it has, and another one takes its place. Heartbeats tell. Later a machine
+    /// that has nothing of it comes under its id, once an operator has had it forgotten.
     Killed,
     /// Its link loses everything and keeps its carrier, and another one takes its place.
     /// Heartbeats tell.
@@ -124,7 +125,12 @@ pub fn make(
     let left = time.saturating_sub(bench.rig.now() - begun);
     bench.rig.wait(left)?;
     match kind {
-        Kind::Killed | Kind::Forgotten => bench.rig.start(&node, "agent")?,
+        Kind::Killed => {
+            bench.rig.forget(&format!("{{dir}}/{node}"));
+            bench.rig.forget_switch(id)?;
+            bench.rig.start(&node, "agent")?;
+        }
+        Kind::Forgotten => bench.rig.start(&node, "agent")?,
         Kind::Silent => bench.rig.silence(link, [false; 2])?,
         Kind::Stopped => bench.rig.signal(&node, "agent", libc::SIGCONT),
         Kind::Restarted => {}
