@@ -11,7 +11,7 @@ use crate::{Act, Deed, Plan, Tenant, plan::one_in};
 const CROWD: u32 = 17;
 
 /// What stores count where they have no more room; each comes about in enough seeds.
-pub const REFUSALS: [&str; 4] =
+pub(crate) const REFUSALS: [&str; 4] =
     ["refused_clients_full", "refused_queue_full", "refused_parts_full", "directory_evictions"];
 
 impl Plan {
