@@ -10,14 +10,12 @@ use crate::{
 
 /// One packet and what becomes of it.
 pub struct Case {
-    pub name: &'static str,
-    /// Brings the switch into a state.
-    pub given: fn(&mut World),
-    /// The packet.
-    pub packet: fn(&World) -> Message,
-    pub then: Expectation,
-    /// Every counter that moves, each by one, in any order.
-    pub counts: &'static [&'static str],
+    name: &'static str,
+    given: fn(&mut World),
+    and: fn(&mut World),
+    packet: fn(&World) -> Message,
+    then: Expectation,
+    counts: &'static [&'static str],
 }
 
 /// Where the packet goes and how it looks. "Forwarded" is PASS: the test run has no route.
@@ -209,9 +207,46 @@ impl Expectation {
 }
 
 impl Case {
+    /// A row of this name, on a switch that nothing has come to.
+    pub const fn of(name: &'static str) -> Case {
+        Case {
+            name,
+            given: |_| {},
+            and: |_| {},
+            packet: |_| panic!("a row says its packet"),
+            then: Expectation::Dropped,
+            counts: &[],
+        }
+    }
+
+    /// What brings the switch into a state.
+    pub const fn given(mut self, given: fn(&mut World)) -> Case {
+        self.given = given;
+        self
+    }
+
+    /// What happens after that.
+    pub const fn and(mut self, and: fn(&mut World)) -> Case {
+        self.and = and;
+        self
+    }
+
+    /// The packet.
+    pub const fn packet(mut self, packet: fn(&World) -> Message) -> Case {
+        self.packet = packet;
+        self
+    }
+
+    /// What becomes of it, and every counter that moves, each by one, in any order.
+    pub const fn then(mut self, then: Expectation, counts: &'static [&'static str]) -> Case {
+        (self.then, self.counts) = (then, counts);
+        self
+    }
+
     fn run(&self, world: fn() -> World) -> CheckResult {
         let mut world = world();
         (self.given)(&mut world);
+        (self.and)(&mut world);
         let asked = (self.packet)(&world);
         let epoch_before = world.switch.table.epoch();
         let run = world.switch.run(&asked.frame().bytes(), None);

@@ -122,6 +122,12 @@ impl Message {
         lease
     }
 
+    /// As it is after this change.
+    pub fn with(mut self, change: impl FnOnce(&mut Message)) -> Message {
+        change(&mut self);
+        self
+    }
+
     pub fn value(mut self, value: &[u8]) -> Message {
         self.value = value.into();
         self

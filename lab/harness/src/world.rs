@@ -6,7 +6,7 @@ use dataplane::{Cells, Object, PARAMETERS, Place, TenantEntry, cells_needed, cel
 use wire::{Epoch, Flags, KeyHash, Op, Packet, Status};
 
 use crate::{
-    Message, SeenFrame, Switch, Verdict,
+    Message, SeenFrame, Switch,
     message::{address, secret_of},
 };
 
@@ -39,8 +39,8 @@ impl World {
     }
 
     /// Sends a packet that is part of the set-up.
-    pub fn send(&self, message: Message) -> Verdict {
-        self.switch.run(&message.frame().bytes(), None).verdict
+    pub fn send(&self, message: Message) {
+        self.switch.run(&message.frame().bytes(), None);
     }
 
     /// As [`World::send`], and `counter` must say that it took effect.

@@ -8,9 +8,7 @@ use super::world::{Expectation::*, *};
 const NEW: &[u8] = b"new";
 
 fn prepare_with(at: &LoanInProgress, change: fn(&mut Message)) -> Message {
-    let mut lend = prepare(&at.w, SIGNED, X, true, L);
-    change(&mut lend);
-    lend
+    prepare(&at.w, SIGNED, X, true, L).with(change)
 }
 
 /// Prepared as the owner's, under that life.
@@ -26,129 +24,62 @@ fn a_loan_is_prepared() {
 }
 
 pub const PREPARED: &[Row] = &[
-    Row {
-        name: "for the owner",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, SIGNED, X, true, L),
-        then: Lends(Status::Ok),
-        counts: &["lend"],
-    },
-    Row {
-        name: "for the keeper, which needs no lease",
-        given: || {
-            let at = LoanInProgress::first();
-            at.w.outlive_lease();
-            at
-        },
-        packet: |at| prepare(&at.w, SIGNED, X, false, L),
-        then: Lends(Status::Ok),
-        counts: &["lend"],
-    },
-    Row {
-        name: "beside a loan that is sealed",
-        given: || LoanInProgress::owner().sealed(),
-        packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
-        then: Lends(Status::Ok),
-        counts: &["lend"],
-    },
-    Row {
-        name: "in the place of one that came to nothing",
-        given: || prepared_under(L + 1),
-        packet: |at| prepare(&at.w, SIGNED, X, true, L),
-        then: Lends(Status::Ok),
-        counts: &["lend"],
-    },
-    Row {
-        name: "beside one that is active: it says which",
-        given: LoanInProgress::owner,
-        packet: |at| prepare(&at.w, SIGNED, X, true, L + 1),
-        then: Lends(Status::Mismatch),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "the sealed one's word comes late",
-        given: || LoanInProgress::owner().sealed(),
-        packet: |at| prepare(&at.w, SIGNED, X, true, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "the owner has no lease",
-        given: || {
-            let at = LoanInProgress::first();
-            at.w.outlive_lease();
-            at
-        },
-        packet: |at| prepare(&at.w, SIGNED, X, true, L),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "the lease is another store's",
-        given: LoanInProgress::first,
-        packet: |at| {
+    Row::of("for the owner")
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L))
+        .then(Lends(Status::Ok), &["lend"]),
+    Row::of("for the keeper, which needs no lease")
+        .given(|| LoanInProgress::first().and(|at| at.w.outlive_lease()))
+        .packet(|at| prepare(&at.w, SIGNED, X, false, L))
+        .then(Lends(Status::Ok), &["lend"]),
+    Row::of("beside a loan that is sealed")
+        .given(|| LoanInProgress::owner().sealed())
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L + 1))
+        .then(Lends(Status::Ok), &["lend"]),
+    Row::of("in the place of one that came to nothing")
+        .given(|| prepared_under(L + 1))
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L))
+        .then(Lends(Status::Ok), &["lend"]),
+    to_owner("beside one that is active: it says which")
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L + 1))
+        .then(Lends(Status::Mismatch), &["lend_refused"]),
+    Row::of("the sealed one's word comes late")
+        .given(|| LoanInProgress::owner().sealed())
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("the owner has no lease")
+        .given(|| LoanInProgress::first().and(|at| at.w.outlive_lease()))
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("the lease is another store's")
+        .packet(|at| {
             let lend = prepare(&at.w, SIGNED, X, true, L);
             lend.sent_by(harness::message::address(false, 3))
-        },
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "there is no such lease",
-        given: LoanInProgress::first,
-        packet: |at| prepare_with(at, |lend| lend.header.request = 1 << 32),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "the other switch is this one",
-        given: LoanInProgress::first,
-        packet: |at| prepare_with(at, |lend| lend.header.node = X),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "there is no other switch",
-        given: LoanInProgress::first,
-        packet: |at| prepare_with(at, |lend| lend.header.node = 0),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "the open tenant's keys never",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, OPEN, X, true, L),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "a tenant that did not ask for it",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, PLAIN, X, true, L),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "a tenant that nobody knows here",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, UNKNOWN, X, true, L),
-        then: Lends(Status::TryAgain),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "at another switch: it goes on",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, SIGNED, 33, true, L),
-        then: Forwarded,
-        counts: &["bypass_no_discipline", "pass_local"],
-    },
-    Row {
-        name: "forged",
-        given: LoanInProgress::first,
-        packet: |at| prepare(&at.w, SIGNED, X, true, L).signed_with(secret_of(SIGNED)),
-        then: Dropped,
-        counts: &["drop_forged"],
-    },
+        })
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("there is no such lease")
+        .packet(|at| prepare_with(at, |lend| lend.header.request = 1 << 32))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("the other switch is this one")
+        .packet(|at| prepare_with(at, |lend| lend.header.node = X))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("there is no other switch")
+        .packet(|at| prepare_with(at, |lend| lend.header.node = 0))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("the open tenant's keys never")
+        .packet(|at| prepare(&at.w, OPEN, X, true, L))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("a tenant that did not ask for it")
+        .packet(|at| prepare(&at.w, PLAIN, X, true, L))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("a tenant that nobody knows here")
+        .packet(|at| prepare(&at.w, UNKNOWN, X, true, L))
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
+    Row::of("at another switch: it goes on")
+        .packet(|at| prepare(&at.w, SIGNED, 33, true, L))
+        .then(Forwarded, &["bypass_no_discipline", "pass_local"]),
+    Row::of("forged")
+        .packet(|at| prepare(&at.w, SIGNED, X, true, L).signed_with(secret_of(SIGNED)))
+        .then(Dropped, &["drop_forged"]),
 ];
 
 #[test]
@@ -172,87 +103,54 @@ fn only_what_was_prepared_so_begins() {
 }
 
 pub const BEGUN: &[Row] = &[
-    Row {
-        name: "prepared",
-        given: || prepared_under(L),
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
-        then: Lends(Status::Ok),
-        counts: &["lend"],
-    },
-    Row {
-        name: "a beginning that comes again leaves the value",
-        given: || {
-            let at = LoanInProgress::owner().replied(1, 1, b"new");
-            send(&at.w, &begin(&at.w, SIGNED, at.loan, true, L), &["lend"]);
-            at
-        },
-        packet: |_| Message::read(SIGNED, KEY).padded(200),
-        then: Read(BASE + 1, b"new"),
-        counts: &["lent_read"],
-    },
-    Row {
-        name: "never prepared",
-        given: LoanInProgress::first,
-        packet: |at| begin(&at.w, SIGNED, Epoch::new(X, 5), true, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "prepared under another epoch",
-        given: || prepared_under(L),
-        packet: |at| {
+    Row::of("prepared")
+        .given(|| prepared_under(L))
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L))
+        .then(Lends(Status::Ok), &["lend"]),
+    Row::of("a beginning that comes again leaves the value")
+        .given(|| {
+            LoanInProgress::owner()
+                .replied(1, 1, b"new")
+                .and(|at| send(&at.w, &begin(&at.w, SIGNED, at.loan, true, L), &["lend"]))
+        })
+        .packet(|_| Message::read(SIGNED, KEY).padded(200))
+        .then(Read(BASE + 1, b"new"), &["lent_read"]),
+    Row::of("never prepared")
+        .packet(|at| begin(&at.w, SIGNED, Epoch::new(X, 5), true, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("prepared under another epoch")
+        .given(|| prepared_under(L))
+        .packet(|at| {
             let before = Epoch::new(X, at.loan.number() - 1);
             begin(&at.w, SIGNED, before, true, L)
-        },
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "prepared under another life",
-        given: || prepared_under(L + 1),
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "prepared to keep",
-        given: || prepared_under(L),
-        packet: |at| begin(&at.w, SIGNED, at.loan, false, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "sealed",
-        given: || LoanInProgress::owner().sealed(),
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "given up before it began",
-        given: || {
-            let at = prepared_under(L);
-            send(&at.w, &take(SIGNED, X, L, true, VERSION), &["take"]);
-            at
-        },
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L),
-        then: Lends(Status::NotFound),
-        counts: &["lend_refused"],
-    },
-    Row {
-        name: "a bit of it flipped",
-        given: || prepared_under(L),
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L).with_a_flipped_bit(),
-        then: Dropped,
-        counts: &["drop_spoiled"],
-    },
-    Row {
-        name: "without a checksum",
-        given: || prepared_under(L),
-        packet: |at| begin(&at.w, SIGNED, at.loan, true, L).without_checksum(),
-        then: Dropped,
-        counts: &["drop_spoiled"],
-    },
+        })
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("prepared under another life")
+        .given(|| prepared_under(L + 1))
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("prepared to keep")
+        .given(|| prepared_under(L))
+        .packet(|at| begin(&at.w, SIGNED, at.loan, false, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("sealed")
+        .given(|| LoanInProgress::owner().sealed())
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("given up before it began")
+        .given(|| {
+            prepared_under(L).and(|at| send(&at.w, &take(SIGNED, X, L, true, VERSION), &["take"]))
+        })
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L))
+        .then(Lends(Status::NotFound), &["lend_refused"]),
+    Row::of("a bit of it flipped")
+        .given(|| prepared_under(L))
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L).with_a_flipped_bit())
+        .then(Dropped, &["drop_spoiled"]),
+    Row::of("without a checksum")
+        .given(|| prepared_under(L))
+        .packet(|at| begin(&at.w, SIGNED, at.loan, true, L).without_checksum())
+        .then(Dropped, &["drop_spoiled"]),
 ];
 
 #[test]
@@ -261,183 +159,99 @@ fn what_was_kept_is_given_back() {
 }
 
 pub const TAKEN: &[Row] = &[
-    Row {
-        name: "of the owner, which nobody wrote to: the store has it",
-        given: LoanInProgress::owner,
-        packet: |_| take(SIGNED, X, L, true, VERSION),
-        then: Takes(Status::Ok, Flags::GRANT, VERSION, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "of the owner, over IPv6",
-        given: || LoanInProgress::owner().replied(1, 1, NEW),
-        packet: |_| take(SIGNED, X, L, true, VERSION).over_ipv6(),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "of the keeper, where nothing was kept",
-        given: LoanInProgress::keeper,
-        packet: |_| take(SIGNED, X, L, false, 5),
-        then: Takes(Status::Ok, Flags::NONE, VERSION, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "of the keeper, which goes on",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW),
-        packet: |_| take(SIGNED, X, L, false, VERSION),
-        then: Takes(Status::Ok, Flags::NONE, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "what the store has flushed is not sent again",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW),
-        packet: |_| take(SIGNED, X, L, false, BASE + 1),
-        then: Takes(Status::Ok, Flags::NONE, BASE + 1, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "sealed, and asked again",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
-        packet: |_| take(SIGNED, X, L, false, VERSION),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "as long as any packet's, in one that is shorter",
-        given: || LoanInProgress::keeper().kept(1, 1, &[b'l'; 1452 - 80 - 16]),
-        packet: |_| take(SIGNED, X, L, true, VERSION).padded(3),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, &[b'l'; 1452 - 80 - 16]),
-        counts: &["take"],
-    },
-    Row {
-        name: "a write was kept",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
-        packet: |_| asks(1),
-        then: Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "a write was not",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
-        packet: |_| asks(2),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "a write is too old to tell",
-        given: || LoanInProgress::keeper().kept(1, 1, b"old").kept(900, 2, NEW).sealed(),
-        packet: |_| asks(1),
-        then: Takes(Status::Ok, Flags::GRANT.with(Flags::ALL), BASE + 2, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "no loan",
-        given: LoanInProgress::first,
-        packet: |_| take(SIGNED, X, L, true, VERSION),
-        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "of a loan with another life",
-        given: LoanInProgress::owner,
-        packet: |_| take(SIGNED, X, L + 1, true, VERSION),
-        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "which goes on",
-        given: || {
-            let at = LoanInProgress::owner();
-            send(&at.w, &take(SIGNED, X, L + 1, true, VERSION), &["take"]);
-            at
-        },
-        packet: |_| Message::read(SIGNED, KEY).padded(200),
-        then: Read(VERSION, V),
-        counts: &["lent_read"],
-    },
-    Row {
-        name: "only prepared: it ends before it began",
-        given: || prepared_under(L),
-        packet: |_| take(SIGNED, X, L, true, VERSION),
-        then: Takes(Status::Ok, Flags::GRANT, 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "of a tenant that is gone",
-        given: || {
-            let at = LoanInProgress::owner().replied(1, 1, NEW);
-            let others = tenants().into_iter().filter(|t| t.id != SIGNED);
-            at.w.install(&others.collect::<Vec<_>>());
-            at
-        },
-        packet: |_| take(SIGNED, X, L, true, VERSION),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "the store has all there was",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed(),
-        packet: |_| over(Flags::NONE),
-        then: Takes(Status::Ok, Flags::NONE, 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "it is said twice",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
-        packet: |_| over(Flags::NONE),
-        then: Takes(Status::Ok, Flags::NONE, 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "of an owner, too",
-        given: || LoanInProgress::owner().replied(1, 1, NEW).sealed(),
-        packet: |_| over(Flags::NONE),
-        then: Takes(Status::Ok, Flags::NONE, 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "a store that finds an old journal asks for it then",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
-        packet: |_| take(SIGNED, X, L, true, 0),
-        then: Takes(Status::Ok, Flags::GRANT, 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "which writes were kept is known as before",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE),
-        packet: |_| asks(1),
-        then: Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), 0, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "until nobody asks any more",
-        given: || LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::COMPARE),
-        packet: |_| asks(1),
-        then: Takes(Status::NotFound, Flags::NONE, VERSION, b""),
-        counts: &["take"],
-    },
-    Row {
-        name: "what was never sealed is sealed first, and keeps its value",
-        given: || LoanInProgress::owner().replied(1, 1, NEW),
-        packet: |_| over(Flags::COMPARE),
-        then: Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW),
-        counts: &["take"],
-    },
-    Row {
-        name: "at another switch: it goes on",
-        given: LoanInProgress::owner,
-        packet: |_| take(SIGNED, 33, L, true, VERSION),
-        then: Forwarded,
-        counts: &["bypass_no_discipline", "pass_local"],
-    },
-    Row {
-        name: "forged",
-        given: LoanInProgress::owner,
-        packet: |_| take(SIGNED, X, L, true, VERSION).with_a_wrong_tag(),
-        then: Dropped,
-        counts: &["drop_forged"],
-    },
+    to_owner("of the owner, which nobody wrote to: the store has it")
+        .packet(|_| take(SIGNED, X, L, true, VERSION))
+        .then(Takes(Status::Ok, Flags::GRANT, VERSION, b""), &["take"]),
+    Row::of("of the owner, over IPv6")
+        .given(|| LoanInProgress::owner().replied(1, 1, NEW))
+        .packet(|_| take(SIGNED, X, L, true, VERSION).over_ipv6())
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW), &["take"]),
+    to_keeper("of the keeper, where nothing was kept")
+        .packet(|_| take(SIGNED, X, L, false, 5))
+        .then(Takes(Status::Ok, Flags::NONE, VERSION, b""), &["take"]),
+    Row::of("of the keeper, which goes on")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW))
+        .packet(|_| take(SIGNED, X, L, false, VERSION))
+        .then(Takes(Status::Ok, Flags::NONE, BASE + 1, NEW), &["take"]),
+    Row::of("what the store has flushed is not sent again")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW))
+        .packet(|_| take(SIGNED, X, L, false, BASE + 1))
+        .then(Takes(Status::Ok, Flags::NONE, BASE + 1, b""), &["take"]),
+    Row::of("sealed, and asked again")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed())
+        .packet(|_| take(SIGNED, X, L, false, VERSION))
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW), &["take"]),
+    Row::of("as long as any packet's, in one that is shorter")
+        .given(|| LoanInProgress::keeper().kept(1, 1, &[b'l'; 1452 - 80 - 16]))
+        .packet(|_| take(SIGNED, X, L, true, VERSION).padded(3))
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, &[b'l'; 1452 - 80 - 16]), &["take"]),
+    Row::of("a write was kept")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed())
+        .packet(|_| asks(1))
+        .then(Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), BASE + 1, NEW), &["take"]),
+    Row::of("a write was not")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed())
+        .packet(|_| asks(2))
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW), &["take"]),
+    Row::of("a write is too old to tell")
+        .given(|| LoanInProgress::keeper().kept(1, 1, b"old").kept(900, 2, NEW).sealed())
+        .packet(|_| asks(1))
+        .then(Takes(Status::Ok, Flags::GRANT.with(Flags::ALL), BASE + 2, NEW), &["take"]),
+    Row::of("no loan")
+        .packet(|_| take(SIGNED, X, L, true, VERSION))
+        .then(Takes(Status::NotFound, Flags::NONE, VERSION, b""), &["take"]),
+    to_owner("of a loan with another life")
+        .packet(|_| take(SIGNED, X, L + 1, true, VERSION))
+        .then(Takes(Status::NotFound, Flags::NONE, VERSION, b""), &["take"]),
+    Row::of("which goes on")
+        .given(|| {
+            LoanInProgress::owner()
+                .and(|at| send(&at.w, &take(SIGNED, X, L + 1, true, VERSION), &["take"]))
+        })
+        .packet(|_| Message::read(SIGNED, KEY).padded(200))
+        .then(Read(VERSION, V), &["lent_read"]),
+    Row::of("only prepared: it ends before it began")
+        .given(|| prepared_under(L))
+        .packet(|_| take(SIGNED, X, L, true, VERSION))
+        .then(Takes(Status::Ok, Flags::GRANT, 0, b""), &["take"]),
+    Row::of("of a tenant that is gone")
+        .given(|| LoanInProgress::owner().replied(1, 1, NEW).without_tenant())
+        .packet(|_| take(SIGNED, X, L, true, VERSION))
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW), &["take"]),
+    Row::of("the store has all there was")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed())
+        .packet(|_| over(Flags::NONE))
+        .then(Takes(Status::Ok, Flags::NONE, 0, b""), &["take"]),
+    Row::of("it is said twice")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE))
+        .packet(|_| over(Flags::NONE))
+        .then(Takes(Status::Ok, Flags::NONE, 0, b""), &["take"]),
+    Row::of("of an owner, too")
+        .given(|| LoanInProgress::owner().replied(1, 1, NEW).sealed())
+        .packet(|_| over(Flags::NONE))
+        .then(Takes(Status::Ok, Flags::NONE, 0, b""), &["take"]),
+    Row::of("a store that finds an old journal asks for it then")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE))
+        .packet(|_| take(SIGNED, X, L, true, 0))
+        .then(Takes(Status::Ok, Flags::GRANT, 0, b""), &["take"]),
+    Row::of("which writes were kept is known as before")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::NONE))
+        .packet(|_| asks(1))
+        .then(Takes(Status::Ok, Flags::GRANT.with(Flags::CACHED), 0, b""), &["take"]),
+    Row::of("until nobody asks any more")
+        .given(|| LoanInProgress::keeper().kept(1, 1, NEW).sealed().over(Flags::COMPARE))
+        .packet(|_| asks(1))
+        .then(Takes(Status::NotFound, Flags::NONE, VERSION, b""), &["take"]),
+    Row::of("what was never sealed is sealed first, and keeps its value")
+        .given(|| LoanInProgress::owner().replied(1, 1, NEW))
+        .packet(|_| over(Flags::COMPARE))
+        .then(Takes(Status::Ok, Flags::GRANT, BASE + 1, NEW), &["take"]),
+    to_owner("at another switch: it goes on")
+        .packet(|_| take(SIGNED, 33, L, true, VERSION))
+        .then(Forwarded, &["bypass_no_discipline", "pass_local"]),
+    to_owner("forged")
+        .packet(|_| take(SIGNED, X, L, true, VERSION).with_a_wrong_tag())
+        .then(Dropped, &["drop_forged"]),
 ];
 
 /// Asks about that write of the usual client.
@@ -478,11 +292,8 @@ fn windows(at: &LoanInProgress) -> [u64; 2] {
 #[test]
 fn windows_are_given_back_with_their_loan() {
     in_both(|| {
-        let of_another = |at: &LoanInProgress| {
-            let mut keep = at.keep(1, 2, NEW);
-            keep.header.client = 5;
-            keep
-        };
+        let of_another =
+            |at: &LoanInProgress| at.keep(1, 2, NEW).with(|keep| keep.header.client = 5);
         let at = LoanInProgress::keeper().kept(1, 1, NEW).kept(2, 2, NEW);
         send(&at.w, &of_another(&at), &["keep"]);
         assert_eq!(windows(&at), [2, 2]);

@@ -142,9 +142,7 @@ pub fn lend(w: &World, tenant: u32, switch: u16, owner: bool, life: u16) -> Epoc
 
 /// A client's write that names the loan's life.
 pub fn write(tenant: u32, number: u64, value: &[u8]) -> Message {
-    let mut write = Message::write(tenant, KEY, value).numbered(number);
-    write.header.life = L;
-    write
+    Message::write(tenant, KEY, value).numbered(number).with(|write| write.header.life = L)
 }
 
 /// The store asks what was kept; `seal`: and the loan ends.
@@ -204,6 +202,19 @@ impl LoanInProgress {
         LoanInProgress::keeper_of(SIGNED)
     }
 
+    /// What else is done there.
+    pub fn and<T>(self, done: impl FnOnce(&LoanInProgress) -> T) -> LoanInProgress {
+        done(&self);
+        self
+    }
+
+    /// The tenant is gone.
+    pub fn without_tenant(self) -> LoanInProgress {
+        let others = tenants().into_iter().filter(|t| t.id != SIGNED);
+        self.w.install(&others.collect::<Vec<_>>());
+        self
+    }
+
     /// The store has sealed it.
     pub fn sealed(self) -> LoanInProgress {
         send(&self.w, &take(SIGNED, X, L, true, VERSION), &["take"]);
@@ -224,6 +235,12 @@ impl LoanInProgress {
     /// Likewise, kept.
     pub fn kept(self, number: u64, version: u64, value: &[u8]) -> LoanInProgress {
         send(&self.w, &self.keep(number, version, value), &["keep"]);
+        self
+    }
+
+    /// A client has written, and the keeper was asked.
+    pub fn written(self, number: u64, value: &[u8]) -> LoanInProgress {
+        send(&self.w, &write(SIGNED, number, value), &["lent_write", "pass_local"]);
         self
     }
 
@@ -284,26 +301,24 @@ pub const MS: u64 = 1_000_000;
 
 /// A write that owner [`Y`] asks this switch to keep.
 pub fn keep_of(tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
-    let mut keep = Message::from_client(Op::KeepRequest, tenant, KEY)
+    Message::from_client(Op::KeepRequest, tenant, KEY)
         .epoch(Epoch::new(Y, 5))
         .numbered(number)
         .version(BASE + version)
         .expiry_ms(version as u32)
-        .value(value);
-    (keep.header.life, keep.header.node) = (L, X);
-    keep
+        .value(value)
+        .with(|keep| (keep.header.life, keep.header.node) = (L, X))
 }
 
 /// What its keeper answers to a write in a loan.
 pub fn reply_of(loan: Epoch, tenant: u32, number: u64, version: u64, value: &[u8]) -> Message {
-    let mut reply = Message::from_store(Op::KeepReply, tenant, KEY)
+    Message::from_store(Op::KeepReply, tenant, KEY)
         .epoch(loan)
         .numbered(number)
         .version(BASE + version)
         .expiry_ms(version as u32)
-        .value(value);
-    (reply.header.life, reply.header.node) = (L, Y);
-    reply
+        .value(value)
+        .with(|reply| (reply.header.life, reply.header.node) = (L, Y))
 }
 
 /// What must become of a packet.
@@ -331,13 +346,54 @@ pub enum Expectation {
     Takes(Status, Flags, u64, &'static [u8]),
 }
 
+/// One packet and what becomes of it.
 pub struct Row {
-    pub name: &'static str,
-    pub given: fn() -> LoanInProgress,
-    pub packet: fn(&LoanInProgress) -> Message,
-    pub then: Expectation,
-    /// Every counter that moves, each by one.
-    pub counts: &'static [&'static str],
+    name: &'static str,
+    given: fn() -> LoanInProgress,
+    packet: fn(&LoanInProgress) -> Message,
+    then: Expectation,
+    counts: &'static [&'static str],
+}
+
+impl Row {
+    /// A row of this name; nothing is lent.
+    pub const fn of(name: &'static str) -> Row {
+        Row {
+            name,
+            given: LoanInProgress::first,
+            packet: |_| panic!("a row says its packet"),
+            then: Expectation::Dropped,
+            counts: &[],
+        }
+    }
+
+    /// The state that the switch is in.
+    pub const fn given(mut self, given: fn() -> LoanInProgress) -> Row {
+        self.given = given;
+        self
+    }
+
+    /// The packet.
+    pub const fn packet(mut self, packet: fn(&LoanInProgress) -> Message) -> Row {
+        self.packet = packet;
+        self
+    }
+
+    /// What becomes of it, and every counter that moves, each by one.
+    pub const fn then(mut self, then: Expectation, counts: &'static [&'static str]) -> Row {
+        (self.then, self.counts) = (then, counts);
+        self
+    }
+}
+
+/// A row of this name; the key is lent to this switch.
+pub const fn to_owner(name: &'static str) -> Row {
+    Row::of(name).given(LoanInProgress::owner)
+}
+
+/// Likewise; this switch is the second of the loan.
+pub const fn to_keeper(name: &'static str) -> Row {
+    Row::of(name).given(LoanInProgress::keeper)
 }
 
 fn went_on(out: &PacketOutcome, asked: &Message) {

@@ -37,7 +37,6 @@ fn on_a_road(mut reply: Message) -> Message {
 
 const HIT: Step = (|_| read_copied(), &[Answered(VALUE)], &["hit"]);
 const ASKS: Step = (|_| read_copied(), &[Stamped { grant: true }], &["read_invalid", "forward"]);
-const WRITE_HERE: &[&str] = &["write", "write_invalidated", "forward"];
 
 /// What a copy does not answer is counted as reads of cold keys are, and reported as of a key with
 /// an item.
@@ -69,101 +68,72 @@ fn what_a_copy_does_not_answer_is_reported_once_in_a_window() {
 }
 
 const ROWS: &[Row] = &[
-    Row {
-        name: "a copy is answered here, a record sends to replicas",
-        given: both,
-        steps: &[
+    Row::of("a copy is answered here, a record sends to replicas")
+        .given(both)
+        .steps(&[
             HIT,
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             HIT,
             (|_| read(), &[To(B)], &["redirect", "forward"]),
-        ],
-        loads: &[(A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a write of a copy's key is stamped, and its reply brings the new value; one of a record's goes to all",
-        given: both,
-        steps: &[
-            (|_| write_copied(), &[Stamped { grant: true }], WRITE_HERE),
+        ])
+        .loads(&[(A, 1, 0), (B, 1, 0)]),
+    Row::of(
+        "a write of a copy's key is stamped, its reply brings the value; a record's goes to all",
+    )
+    .given(both)
+    .steps(&[
+        (|_| write_copied(), &[Stamped { grant: true }], ALONE_HOME),
+        ASKS,
+        (|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO),
+        (|w| granted(w, Op::WriteReply, NEW), &[AsItIs], &["grant_installed", "forward"]),
+        (|_| read_copied(), &[Answered(NEW)], &["hit"]),
+        (|_| read(), &[AsItIs], &["redirect_invalid", "forward"]),
+    ])
+    .loads(&[(HOME, 4, 1), (A, 1, 0), (B, 1, 0)]),
+    Row::of("a delete of a copy's key")
+        .given(both)
+        .steps(&[
+            (|_| Message::delete(SIGNED, COPIED), &[Stamped { grant: true }], ALONE_HOME),
             ASKS,
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("a write that went to replicas elsewhere is stamped here all the same")
+        .given(both)
+        .steps(&[
             (
-                |_| write(),
-                &[ToAll, Update(A), Update(B)],
-                &[
-                    "write",
-                    "write_invalidated",
-                    "forward",
-                    "replica_round",
-                    "replica_update",
-                    "forward",
-                    "replica_round",
-                    "replica_update",
-                    "forward",
-                ],
-            ),
-            (|w| granted(w, Op::WriteReply, NEW), &[AsItIs], &["grant_installed", "forward"]),
-            (|_| read_copied(), &[Answered(NEW)], &["hit"]),
-            (|_| read(), &[AsItIs], &["redirect_invalid", "forward"]),
-        ],
-        loads: &[(HOME, 4, 1), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a delete of a copy's key",
-        given: both,
-        steps: &[
-            (|_| Message::delete(SIGNED, COPIED), &[Stamped { grant: true }], WRITE_HERE),
-            ASKS,
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "a write that went to replicas elsewhere is stamped here all the same",
-        given: both,
-        steps: &[
-            (
-                |_| {
-                    let mut write = write_copied();
-                    write.header.node = NODE_ALL;
-                    write
-                },
+                |_| write_copied().with(|write| write.header.node = NODE_ALL),
                 &[StampedToAll],
-                WRITE_HERE,
+                ALONE_HOME,
             ),
             ASKS,
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "what the home invalidates is asked for again, and comes with a read's reply",
-        given: |w| {
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("what the home invalidates is asked for again, and comes with a read's reply")
+        .given(|w| {
             both(w);
             let granted = Epoch::new(Switch::ID, w.switch.table.epoch());
             let invalidate = Message::from_store(Op::Invalidate, SIGNED, COPIED).epoch(granted);
             w.send_as("invalidate", invalidate);
-        },
-        steps: &[
+        })
+        .steps(&[
             ASKS,
             (|w| granted(w, Op::ReadReply, VALUE), &[AsItIs], &["grant_installed", "forward"]),
             HIT,
-        ],
-        loads: &[(HOME, 1, 1)],
-    },
-    Row {
-        name: "without the home's lease nothing is answered",
-        given: |w| {
+        ])
+        .loads(&[(HOME, 1, 1)]),
+    Row::of("without the home's lease nothing is answered")
+        .given(|w| {
             both(w);
             w.outlive_lease();
-        },
-        steps: &[
+        })
+        .steps(&[
             (|_| read_copied(), &[AsItIs], &["read_no_lease", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-        ],
-        loads: &[(HOME, 1, 0), (A, 1, 0)],
-    },
-    Row {
-        name: "parts, and what another switch gave to a replica, go on",
-        given: both,
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0), (A, 1, 0)]),
+    Row::of("parts, and what another switch gave to a replica, go on")
+        .given(both)
+        .steps(&[
             (
                 |_| {
                     let mut read = read_copied();
@@ -173,31 +143,19 @@ const ROWS: &[Row] = &[
                 &[AsItIs],
                 &["forward"],
             ),
-            (
-                |_| {
-                    let mut read = read_copied();
-                    read.header.node = B;
-                    read
-                },
-                &[AsItIs],
-                &["forward"],
-            ),
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "an answer that finds no room in an open tenant's packet is the home's",
-        given: |w| w.cached(OPEN, COPIED, VALUE),
-        steps: &[
+            (|_| read_copied().with(|read| read.header.node = B), &[AsItIs], &["forward"]),
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("an answer that finds no room in an open tenant's packet is the home's")
+        .given(|w| w.cached(OPEN, COPIED, VALUE))
+        .steps(&[
             (|_| Message::read(OPEN, COPIED), &[AsItIs], &["bypass_no_room", "forward"]),
             (|_| Message::read(OPEN, COPIED).padded(40), &[Answered(VALUE)], &["hit"]),
-        ],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a grant changes no record, a confirmation no copy",
-        given: both,
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a grant changes no record, a confirmation no copy")
+        .given(both)
+        .steps(&[
             (
                 |_| {
                     let none = Epoch::new(Switch::ID, 0);
@@ -218,25 +176,22 @@ const ROWS: &[Row] = &[
                 &["forward"],
             ),
             HIT,
-        ],
-        loads: &[(HOME, 0, 1), (A, 1, 0)],
-    },
-    Row {
-        name: "a value that its cells do not hold stays at home",
-        given: |w| {
+        ])
+        .loads(&[(HOME, 0, 1), (A, 1, 0)]),
+    Row::of("a value that its cells do not hold stays at home")
+        .given(|w| {
             w.lease(harness::world::TERM);
             w.entry(SIGNED, COPIED, 8);
-        },
-        steps: &[
+        })
+        .steps(&[
             (
                 |w| granted(w, Op::ReadReply, &[b'x'; 300]),
                 &[AsItIs],
                 &["grant_too_large", "forward"],
             ),
             ASKS,
-        ],
-        loads: &[(HOME, 1, 1)],
-    },
+        ])
+        .loads(&[(HOME, 1, 1)]),
 ];
 
 #[test]

@@ -5,150 +5,107 @@ use harness::Switch;
 use super::world::{Leaves::*, *};
 
 const READS: &[Row] = &[
-    Row {
-        name: "a read of a key that is not hot goes home",
-        given: |_| {},
-        steps: &[(|_| read(), &[AsItIs], &["miss", "forward"])],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "reads go to replicas and home in turn",
-        given: |w| hot(w, &[A, B], &[HOME]),
-        steps: &[
+    Row::of("a read of a key that is not hot goes home")
+        .steps(&[(|_| read(), &[AsItIs], &["miss", "forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("reads go to replicas and home in turn")
+        .given(|w| hot(w, &[A, B], &[HOME]))
+        .steps(&[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(B)], &["redirect", "forward"]),
             (|_| read(), &[AsItIs], &["forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-        ],
-        loads: &[(HOME, 1, 0), (A, 2, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a store that has more turns has more of the reads",
-        given: |w| hot(w, &[A, B], &[A]),
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0), (A, 2, 0), (B, 1, 0)]),
+    Row::of("a store that has more turns has more of the reads")
+        .given(|w| hot(w, &[A, B], &[A]))
+        .steps(&[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(B)], &["redirect", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-        ],
-        loads: &[(A, 3, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a key without replicas goes home",
-        given: |w| hot(w, &[], &[HOME]),
-        steps: &[(|_| read(), &[AsItIs], &["forward"])],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "another tenant's key of the same name goes home",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(|_| Message::read(ALONE, KEY), &[AsItIs], &["miss", "forward"])],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a record that is being changed is not read",
-        given: |w| {
+        ])
+        .loads(&[(A, 3, 0), (B, 1, 0)]),
+    Row::of("a key without replicas goes home")
+        .given(|w| hot(w, &[], &[HOME]))
+        .steps(&[(|_| read(), &[AsItIs], &["forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("another tenant's key of the same name goes home")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(|_| Message::read(ALONE, KEY), &[AsItIs], &["miss", "forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a record that is being changed is not read")
+        .given(|w| {
             hot(w, &[A], &[]);
             busy(w);
-        },
-        steps: &[(|_| read(), &[AsItIs], &["forward"])],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "nobody is sent to a replica that has an address of the other kind",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[
+        })
+        .steps(&[(|_| read(), &[AsItIs], &["forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("nobody is sent to a replica that has an address of the other kind")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read().over_ipv6(), &[AsItIs], &["forward"]),
-        ],
-        loads: &[(HOME, 1, 0), (A, 1, 0)],
-    },
-    Row {
-        name: "the other way round",
-        given: |w| hot(w, &[SIX], &[]),
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0), (A, 1, 0)]),
+    Row::of("the other way round")
+        .given(|w| hot(w, &[SIX], &[]))
+        .steps(&[
             (|_| read(), &[AsItIs], &["forward"]),
             (|_| read().over_ipv6(), &[To(SIX)], &["redirect", "forward"]),
-        ],
-        loads: &[(HOME, 1, 0), (SIX, 1, 0)],
-    },
-    Row {
-        name: "a read that another switch gave to a replica stays there",
-        given: |w| hot(w, &[A, B], &[]),
-        steps: &[(
-            |_| {
-                let mut read = read();
-                read.header.node = B;
-                read
-            },
-            &[AsItIs],
-            &["forward"],
-        )],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a read that is asked again goes to whom it names",
-        given: |w| hot(w, &[A, B], &[]),
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0), (SIX, 1, 0)]),
+    Row::of("a read that another switch gave to a replica stays there")
+        .given(|w| hot(w, &[A, B], &[]))
+        .steps(&[(|_| read().with(|read| read.header.node = B), &[AsItIs], &["forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a read that is asked again goes to whom it names")
+        .given(|w| hot(w, &[A, B], &[]))
+        .steps(&[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (
-                |_| {
-                    let mut read = read();
-                    read.header.status = wire::Status::TryAgain;
-                    read
-                },
+                |_| read().with(|read| read.header.status = wire::Status::TryAgain),
                 &[AsItIs],
                 &["forward"],
             ),
-        ],
-        loads: &[(HOME, 1, 0), (A, 1, 0)],
-    },
-    Row {
-        name: "a stamp that claims to be this switch's is taken off at home, and of no use to a replica",
-        given: |w| hot(w, &[A], &[HOME]),
-        steps: &[
-            (
-                |_| read().epoch(Epoch::new(ELSEWHERE, 9)).flags(Flags::GRANT),
-                &[To(A)],
-                &["redirect", "forward"],
-            ),
-            (
-                |_| read().epoch(Epoch::new(Switch::ID, 9)).flags(Flags::GRANT),
-                &[Disowned],
-                &["forward"],
-            ),
-        ],
-        loads: &[(HOME, 1, 0), (A, 1, 0)],
-    },
-    Row {
-        name: "who may not use the switch reaches his store",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(|_| read().with_a_wrong_tag(), &[AsItIs], &["bypass_bad_tag", "forward"])],
-        loads: &[],
-    },
-    Row {
-        name: "a replica without a neighbour's address is the kernel's affair",
-        given: |w| hot(w, &[END], &[]),
-        steps: &[(|_| read(), &[Kernels(END)], &["redirect", "pass_no_neighbour"])],
-        loads: &[(END, 1, 0)],
-    },
-    Row {
-        name: "a read with a VLAN tag is the kernel's to forward, to the replica",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(|_| read().vlan(5), &[Kernels(A)], &["redirect", "pass_vlan"])],
-        loads: &[(A, 1, 0)],
-    },
-    Row {
-        name: "replies are counted for the store that they come from",
-        given: |_| {},
-        steps: &[
+        ])
+        .loads(&[(HOME, 1, 0), (A, 1, 0)]),
+    Row::of(
+        "a stamp that claims to be this switch's is taken off at home, and of no use to a replica",
+    )
+    .given(|w| hot(w, &[A], &[HOME]))
+    .steps(&[
+        (
+            |_| read().epoch(Epoch::new(ELSEWHERE, 9)).flags(Flags::GRANT),
+            &[To(A)],
+            &["redirect", "forward"],
+        ),
+        (
+            |_| read().epoch(Epoch::new(Switch::ID, 9)).flags(Flags::GRANT),
+            &[Disowned],
+            &["forward"],
+        ),
+    ])
+    .loads(&[(HOME, 1, 0), (A, 1, 0)]),
+    Row::of("who may not use the switch reaches his store")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(|_| read().with_a_wrong_tag(), &[AsItIs], &["bypass_bad_tag", "forward"])]),
+    Row::of("a replica without a neighbour's address is the kernel's affair")
+        .given(|w| hot(w, &[END], &[]))
+        .steps(&[(|_| read(), &[Kernels(END)], &["redirect", "pass_no_neighbour"])])
+        .loads(&[(END, 1, 0)]),
+    Row::of("a read with a VLAN tag is the kernel's to forward, to the replica")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(|_| read().vlan(5), &[Kernels(A)], &["redirect", "pass_vlan"])])
+        .loads(&[(A, 1, 0)]),
+    Row::of("replies are counted for the store that they come from")
+        .steps(&[
             (|_| reply(Op::ReadReply, 3), &[AsItIs], &["forward"]),
             (|_| reply(Op::WriteReply, 3), &[AsItIs], &["forward"]),
             (|_| reply(Op::DeleteReply, 4), &[AsItIs], &["forward"]),
             (|_| reply(Op::ReadReply, 8), &[AsItIs], &["forward"]),
-        ],
-        loads: &[(A, 0, 2), (B, 0, 1)],
-    },
+        ])
+        .loads(&[(A, 0, 2), (B, 0, 1)]),
 ];
 
 /// From that host, to one on the road.
@@ -167,12 +124,10 @@ fn reads_go_to_replicas_in_turn() {
 /// A hot key of this tenant and name.
 macro_rules! shape {
     ($name:literal, $tenant:expr, $key:expr, $replica:expr, $packet:expr) => {
-        Row {
-            name: $name,
-            given: |w| hot_key(w, $tenant, $key, &[$replica], &[]),
-            steps: &[($packet, &[To($replica)], &["redirect", "forward"])],
-            loads: &[($replica, 1, 0)],
-        }
+        Row::of($name)
+            .given(|w| hot_key(w, $tenant, $key, &[$replica], &[]))
+            .steps(&[($packet, &[To($replica)], &["redirect", "forward"])])
+            .loads(&[($replica, 1, 0)])
     };
 }
 

@@ -158,9 +158,7 @@ pub fn confirms(holder: u16) -> Message {
 
 /// A store's word that it has none any more.
 pub fn drops(holder: u16) -> Message {
-    let mut drop = confirms(holder);
-    drop.header.op = Op::ReplicaDrop;
-    drop
+    confirms(holder).with(|drop| drop.header.op = Op::ReplicaDrop)
 }
 
 /// The same of another tenant's key.
@@ -202,14 +200,67 @@ pub enum Leaves {
 /// each time.
 pub type Step = (fn(&World) -> Message, &'static [Leaves], &'static [&'static str]);
 
+/// What a write of a key with as many replicas counts.
+pub const ALONE_HOME: &[&str] = &["write", "write_invalidated", "forward"];
+pub const WITH_TWO: &[&str] = &[
+    "write",
+    "write_invalidated",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+];
+pub const WITH_THREE: &[&str] = &[
+    "write",
+    "write_invalidated",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+    "replica_round",
+    "replica_update",
+    "forward",
+];
+
 /// A story.
 pub struct Row {
-    pub name: &'static str,
-    pub given: fn(&mut World),
-    pub steps: &'static [Step],
+    name: &'static str,
+    given: fn(&mut World),
+    steps: &'static [Step],
+    loads: &'static [(u16, u64, u64)],
+}
+
+impl Row {
+    /// A story of this name, on a switch that nothing has come to, and in which no store is sent
+    /// anything.
+    pub const fn of(name: &'static str) -> Row {
+        Row { name, given: |_| {}, steps: &[], loads: &[] }
+    }
+
+    /// What brings the switch into a state.
+    pub const fn given(mut self, given: fn(&mut World)) -> Row {
+        self.given = given;
+        self
+    }
+
+    /// What happens.
+    pub const fn steps(mut self, steps: &'static [Step]) -> Row {
+        self.steps = steps;
+        self
+    }
+
     /// By holder: requests and updates sent to it and replies that came from it; all others have
     /// none. Updates are those of the steps.
-    pub loads: &'static [(u16, u64, u64)],
+    pub const fn loads(mut self, loads: &'static [(u16, u64, u64)]) -> Row {
+        self.loads = loads;
+        self
+    }
 }
 
 impl Leaves {

@@ -4,46 +4,15 @@ use harness::switch::{in_this_process, on_roads};
 
 use super::world::{Leaves::*, *};
 
-/// What a write of a key with as many replicas counts.
-const ALONE_HOME: &[&str] = &["write", "write_invalidated", "forward"];
-const WITH_TWO: &[&str] = &[
-    "write",
-    "write_invalidated",
-    "forward",
-    "replica_round",
-    "replica_update",
-    "forward",
-    "replica_round",
-    "replica_update",
-    "forward",
-];
-const WITH_THREE: &[&str] = &[
-    "write",
-    "write_invalidated",
-    "forward",
-    "replica_round",
-    "replica_update",
-    "forward",
-    "replica_round",
-    "replica_update",
-    "forward",
-    "replica_round",
-    "replica_update",
-    "forward",
-];
 const GOES_HOME: Step = (|_| read(), &[AsItIs], &["redirect_invalid", "forward"]);
 
 const WRITES: &[Row] = &[
-    Row {
-        name: "a write of a key that is not hot goes home",
-        given: |_| {},
-        steps: &[(|_| write(), &[AsItIs], &["write", "forward"])],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a write goes home and to every replica once; none is read until it confirms",
-        given: |w| hot(w, &[A, B], &[A]),
-        steps: &[
+    Row::of("a write of a key that is not hot goes home")
+        .steps(&[(|_| write(), &[AsItIs], &["write", "forward"])])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a write goes home and to every replica once; none is read until it confirms")
+        .given(|w| hot(w, &[A, B], &[A]))
+        .steps(&[
             (|_| write(), &[ToAll, Update(A), Update(B)], WITH_TWO),
             GOES_HOME,
             GOES_HOME,
@@ -52,18 +21,16 @@ const WRITES: &[Row] = &[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-        ],
-        loads: &[(HOME, 4, 0), (A, 4, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "who has not confirmed leaves its turns to the next that has; the home keeps its own",
-        given: |w| {
+        ])
+        .loads(&[(HOME, 4, 0), (A, 4, 0), (B, 1, 0)]),
+    Row::of("who has not confirmed leaves its turns to the next that has; the home keeps its own")
+        .given(|w| {
             hot(w, &[A, B, C], &[HOME]);
             w.send(write());
             w.send(confirms(A));
             w.send(confirms(C));
-        },
-        steps: &[
+        })
+        .steps(&[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| read(), &[To(C)], &["redirect", "forward"]),
             (|_| read(), &[To(C)], &["redirect", "forward"]),
@@ -71,127 +38,87 @@ const WRITES: &[Row] = &[
             (|_| read(), &[To(A)], &["redirect", "forward"]),
             (|_| drops(C), &[AsItIs], &["replica_drop", "forward"]),
             (|_| read(), &[To(A)], &["redirect", "forward"]),
-        ],
-        loads: &[(HOME, 2, 0), (A, 3, 0), (C, 2, 0)],
-    },
-    Row {
-        name: "a delete too",
-        given: |w| hot(w, &[A, B], &[]),
-        steps: &[
+        ])
+        .loads(&[(HOME, 2, 0), (A, 3, 0), (C, 2, 0)]),
+    Row::of("a delete too")
+        .given(|w| hot(w, &[A, B], &[]))
+        .steps(&[
             (|_| Message::delete(SIGNED, KEY), &[ToAll, Update(A), Update(B)], WITH_TWO),
             GOES_HOME,
-        ],
-        loads: &[(HOME, 2, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a write with a condition too",
-        given: |w| hot(w, &[A, B], &[HOME]),
-        steps: &[(
+        ])
+        .loads(&[(HOME, 2, 0), (A, 1, 0), (B, 1, 0)]),
+    Row::of("a write with a condition too")
+        .given(|w| hot(w, &[A, B], &[HOME]))
+        .steps(&[(
             |_| write().flags(Flags::COMPARE).version(9),
             &[ToAll, Update(A), Update(B)],
             WITH_TWO,
-        )],
-        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a secret that is being changed signs updates as it signed the write",
-        given: |w| hot_key(w, ROTATING, KEY, &[A, B], &[]),
-        steps: &[(
+        )])
+        .loads(&[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)]),
+    Row::of("a secret that is being changed signs updates as it signed the write")
+        .given(|w| hot_key(w, ROTATING, KEY, &[A, B], &[]))
+        .steps(&[(
             |_| Message::write(ROTATING, KEY, b"v").signed_with(ALSO),
             &[ToAll, Update(A), Update(B)],
             WITH_TWO,
-        )],
-        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "without a checksum",
-        given: |w| hot(w, &[A, B], &[]),
-        steps: &[(|_| write().without_checksum(), &[ToAll, Update(A), Update(B)], WITH_TWO)],
-        loads: &[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "a part of a write is sent home alone",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[
+        )])
+        .loads(&[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)]),
+    Row::of("without a checksum")
+        .given(|w| hot(w, &[A, B], &[]))
+        .steps(&[(|_| write().without_checksum(), &[ToAll, Update(A), Update(B)], WITH_TWO)])
+        .loads(&[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)]),
+    Row::of("a part of a write is sent home alone")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[
             (
-                |_| {
-                    let mut write = write();
-                    (write.header.part, write.header.total) = (4, 5_000);
-                    write
-                },
+                |_| write().with(|write| (write.header.part, write.header.total) = (4, 5_000)),
                 &[AsItIs],
                 ALONE_HOME,
             ),
             GOES_HOME,
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "a write that another switch sent to replicas is sent home alone",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[
-            (
-                |_| {
-                    let mut write = write();
-                    write.header.node = NODE_ALL;
-                    write
-                },
-                &[AsItIs],
-                ALONE_HOME,
-            ),
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("a write that another switch sent to replicas is sent home alone")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[
+            (|_| write().with(|write| write.header.node = NODE_ALL), &[AsItIs], ALONE_HOME),
             GOES_HOME,
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "a tenant whose writes go home alone",
-        given: |w| hot_key(w, ALONE, KEY, &[A], &[]),
-        steps: &[
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("a tenant whose writes go home alone")
+        .given(|w| hot_key(w, ALONE, KEY, &[A], &[]))
+        .steps(&[
             (|_| Message::write(ALONE, KEY, b"v"), &[AsItIs], ALONE_HOME),
             (|_| Message::read(ALONE, KEY), &[AsItIs], &["redirect_invalid", "forward"]),
-        ],
-        loads: &[(HOME, 2, 0)],
-    },
-    Row {
-        name: "whoever has asked for as much as he may has his writes sent home alone",
-        given: |w| hot_key(w, SLOW, KEY, &[A], &[]),
-        steps: &[(|_| Message::write(SLOW, KEY, b"v"), &[AsItIs], ALONE_HOME)],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a home without a neighbour's address is the kernel's affair",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(
-            |_| {
-                let mut write = write();
-                write.to.set_ip([10, 0, 0, 9].into());
-                write
-            },
+        ])
+        .loads(&[(HOME, 2, 0)]),
+    Row::of("whoever has asked for as much as he may has his writes sent home alone")
+        .given(|w| hot_key(w, SLOW, KEY, &[A], &[]))
+        .steps(&[(|_| Message::write(SLOW, KEY, b"v"), &[AsItIs], ALONE_HOME)])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a home without a neighbour's address is the kernel's affair")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(
+            |_| write().with(|write| write.to.set_ip([10, 0, 0, 9].into())),
             &[Untouched],
             &["write", "write_invalidated", "pass_no_neighbour"],
-        )],
-        loads: &[(END, 1, 0)],
-    },
-    Row {
-        name: "over IPv6, every replica of several turns",
-        given: |w| hot(w, &[SIX, A, B], &[A]),
-        steps: &[(
+        )])
+        .loads(&[(END, 1, 0)]),
+    Row::of("over IPv6, every replica of several turns")
+        .given(|w| hot(w, &[SIX, A, B], &[A]))
+        .steps(&[(
             |_| write().over_ipv6(),
             &[ToAll, Update(SIX), Update(A), Update(B)],
             WITH_THREE,
-        )],
-        loads: &[(SIX, 1, 0), (A, 1, 0), (B, 1, 0)],
-    },
-    Row {
-        name: "replicas that have addresses of the other kind are left out: their home calls them",
-        given: |w| hot(w, &[SIX, A, B], &[]),
-        steps: &[(|_| write(), &[AsItIs], ALONE_HOME)],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a key that is hot no more while its write goes round",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(
+        )])
+        .loads(&[(SIX, 1, 0), (A, 1, 0), (B, 1, 0)]),
+    Row::of("replicas that have addresses of the other kind are left out: their home calls them")
+        .given(|w| hot(w, &[SIX, A, B], &[]))
+        .steps(&[(|_| write(), &[AsItIs], ALONE_HOME)])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a key that is hot no more while its write goes round")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(
             |w| {
                 let held = w.switch.table.scan().remove(0);
                 w.switch.table.evict(held.slot, held.place);
@@ -199,28 +126,24 @@ const WRITES: &[Row] = &[
             },
             &[AsItIs],
             &["write", "forward"],
-        )],
-        loads: &[(HOME, 1, 0)],
-    },
-    Row {
-        name: "a store that has no replica any more is not read",
-        given: |w| hot(w, &[A, B], &[A]),
-        steps: &[
+        )])
+        .loads(&[(HOME, 1, 0)]),
+    Row::of("a store that has no replica any more is not read")
+        .given(|w| hot(w, &[A, B], &[A]))
+        .steps(&[
             (|_| drops(A), &[AsItIs], &["replica_drop", "forward"]),
             (|_| read(), &[To(B)], &["redirect", "forward"]),
             (|_| read(), &[To(B)], &["redirect", "forward"]),
             (|_| drops(B), &[AsItIs], &["replica_drop", "forward"]),
             GOES_HOME,
-        ],
-        loads: &[(HOME, 1, 0), (B, 2, 0)],
-    },
-    Row {
-        name: "nobody confirms but a store of the key's, with the system's secret",
-        given: |w| {
+        ])
+        .loads(&[(HOME, 1, 0), (B, 2, 0)]),
+    Row::of("nobody confirms but a store of the key's, with the system's secret")
+        .given(|w| {
             hot(w, &[A, B], &[]);
             w.send(Message::write(SIGNED, KEY, b"v"));
-        },
-        steps: &[
+        })
+        .steps(&[
             (
                 |_| confirms(A).signed_with(harness::message::secret_of(SIGNED)),
                 &[AsItIs],
@@ -229,19 +152,15 @@ const WRITES: &[Row] = &[
             (|_| confirms(C), &[AsItIs], &["forward"]),
             GOES_HOME,
             GOES_HOME,
-        ],
-        loads: &[(HOME, 3, 0)],
-    },
-    Row {
-        name: "a client's update is not taken for a switch's word",
-        given: |w| hot(w, &[A], &[]),
-        steps: &[(
+        ])
+        .loads(&[(HOME, 3, 0)]),
+    Row::of("a client's update is not taken for a switch's word")
+        .given(|w| hot(w, &[A], &[]))
+        .steps(&[(
             |_| Message::from_client(Op::ReplicaUpdate, SIGNED, KEY).value(b"v"),
             &[AsItIs],
             &["forward"],
-        )],
-        loads: &[],
-    },
+        )]),
 ];
 
 #[test]

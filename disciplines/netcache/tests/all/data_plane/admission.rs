@@ -8,135 +8,82 @@ use super::world::*;
 #[test]
 fn admitted_or_not() {
     check(&[
-        Case {
-            name: "an unknown tenant",
-            given: |_| {},
-            packet: |_| Message::read(UNKNOWN, KEY),
-            then: Forwarded,
-            counts: &["bypass_unknown_tenant", "pass_local"],
-        },
-        Case {
-            name: "a tenant without a discipline here",
-            given: |_| {},
-            packet: |_| Message::read(PLAIN, KEY),
-            then: Forwarded,
-            counts: &["bypass_no_discipline", "pass_local"],
-        },
-        Case {
-            name: "a wrong tag, of a key that is cached",
-            given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |_| Message::read(SIGNED, KEY).with_a_wrong_tag(),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "tenant 0 has no tag to be wrong",
-            given: |w| w.cached(OPEN, KEY, b""),
-            packet: |_| {
+        Case::of("an unknown tenant")
+            .packet(|_| Message::read(UNKNOWN, KEY))
+            .then(Forwarded, &["bypass_unknown_tenant", "pass_local"]),
+        Case::of("a tenant without a discipline here")
+            .packet(|_| Message::read(PLAIN, KEY))
+            .then(Forwarded, &["bypass_no_discipline", "pass_local"]),
+        cached("a wrong tag, of a key that is cached")
+            .packet(|_| Message::read(SIGNED, KEY).with_a_wrong_tag())
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        Case::of("tenant 0 has no tag to be wrong")
+            .given(|w| w.cached(OPEN, KEY, b""))
+            .packet(|_| {
                 let mut read = Message::read(OPEN, KEY);
                 read.spoil = 0;
                 read
-            },
-            then: Answered(b""),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a tag under the secret that is accepted as well: answered under the same",
-            given: |w| w.cached(ROTATING, KEY, V128),
-            packet: |_| Message::read(ROTATING, KEY).signed_with(ALSO),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "while the tenant's own goes on to count",
-            given: |w| w.cached(ROTATING, KEY, V128),
-            packet: |_| Message::read(ROTATING, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a write under the other secret: stamped under it",
-            given: |w| w.cached(ROTATING, KEY, V128),
-            packet: |_| Message::write(ROTATING, KEY, b"new").signed_with(ALSO),
-            then: Stamped { grant: true },
-            counts: &["write", "write_invalidated", "pass_local"],
-        },
-        Case {
-            name: "a grant under the other secret",
-            given: |w| {
-                w.lease(TERM);
-                w.entry(ROTATING, KEY, 128);
-            },
-            packet: |w| {
+            })
+            .then(Answered(b""), &["hit"]),
+        Case::of("a tag under the secret that is accepted as well: answered under the same")
+            .given(|w| w.cached(ROTATING, KEY, V128))
+            .packet(|_| Message::read(ROTATING, KEY).signed_with(ALSO))
+            .then(Answered(V128), &["hit"]),
+        Case::of("while the tenant's own goes on to count")
+            .given(|w| w.cached(ROTATING, KEY, V128))
+            .packet(|_| Message::read(ROTATING, KEY))
+            .then(Answered(V128), &["hit"]),
+        Case::of("a write under the other secret: stamped under it")
+            .given(|w| w.cached(ROTATING, KEY, V128))
+            .packet(|_| Message::write(ROTATING, KEY, b"new").signed_with(ALSO))
+            .then(Stamped { grant: true }, &["write", "write_invalidated", "pass_local"]),
+        Case::of("a grant under the other secret")
+            .given(|w| w.lease(TERM))
+            .and(|w| w.entry(ROTATING, KEY, 128))
+            .packet(|w| {
                 Message::grant(Op::ReadReply, ROTATING, KEY, V128, w.epoch(ROTATING, KEY))
                     .signed_with(ALSO)
-            },
-            then: Forwarded,
-            counts: &["grant_installed", "pass_local"],
-        },
-        Case {
-            name: "neither secret",
-            given: |w| w.cached(ROTATING, KEY, V128),
-            packet: |_| Message::read(ROTATING, KEY).signed_with(wire::Secret([9; 16])),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "another tenant's second secret",
-            given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |_| Message::read(SIGNED, KEY).signed_with(ALSO),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "no second secret is not one of zeros",
-            given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |_| Message::read(SIGNED, KEY).signed_with(wire::Secret::NONE),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "the first request within the rate",
-            given: |_| {},
-            packet: |_| Message::read(LIMITED, KEY),
-            then: Forwarded,
-            counts: &["miss", "pass_local"],
-        },
-        Case {
-            name: "above the rate: past the cache",
-            given: |w| {
+            })
+            .then(Forwarded, &["grant_installed", "pass_local"]),
+        Case::of("neither secret")
+            .given(|w| w.cached(ROTATING, KEY, V128))
+            .packet(|_| Message::read(ROTATING, KEY).signed_with(wire::Secret([9; 16])))
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        cached("another tenant's second secret")
+            .packet(|_| Message::read(SIGNED, KEY).signed_with(ALSO))
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        cached("no second secret is not one of zeros")
+            .packet(|_| Message::read(SIGNED, KEY).signed_with(wire::Secret::NONE))
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        Case::of("the first request within the rate")
+            .packet(|_| Message::read(LIMITED, KEY))
+            .then(Forwarded, &["miss", "pass_local"]),
+        Case::of("above the rate: past the cache")
+            .given(|w| {
                 w.cached(LIMITED, KEY, V128);
                 w.send_as("hit", Message::read(LIMITED, KEY));
                 w.over_rate(LIMITED);
-            },
-            packet: |_| Message::read(LIMITED, KEY),
-            then: Forwarded,
-            counts: &["bypass_over_rate", "pass_local"],
-        },
-        Case {
-            name: "above the rate of a tenant that is set to drop",
-            given: |w| {
+            })
+            .packet(|_| Message::read(LIMITED, KEY))
+            .then(Forwarded, &["bypass_over_rate", "pass_local"]),
+        Case::of("above the rate of a tenant that is set to drop")
+            .given(|w| {
                 w.cached(STRICT, KEY, V128);
                 w.send_as("hit", Message::read(STRICT, KEY));
                 w.over_rate(STRICT);
-            },
-            packet: |_| Message::read(STRICT, KEY),
-            then: Dropped,
-            counts: &["drop_over_rate"],
-        },
-        Case {
-            name: "replies do not count against a rate",
-            given: |w| {
+            })
+            .packet(|_| Message::read(STRICT, KEY))
+            .then(Dropped, &["drop_over_rate"]),
+        Case::of("replies do not count against a rate")
+            .given(|w| {
                 w.lease(TERM);
                 w.entry(STRICT, KEY, 128);
                 w.send(Message::read(STRICT, KEY));
                 w.over_rate(STRICT);
                 w.send_as("drop_over_rate", Message::read(STRICT, KEY));
-            },
-            packet: |w| w.grant(STRICT, KEY, V128),
-            then: Dropped,
-            counts: &["grant_installed", "fetch_reply"],
-        },
+            })
+            .packet(|w| w.grant(STRICT, KEY, V128))
+            .then(Dropped, &["grant_installed", "fetch_reply"]),
     ]);
 }
 
@@ -144,17 +91,14 @@ fn admitted_or_not() {
 /// does the latter.
 #[test]
 fn a_write_above_the_rate_is_not_stamped() {
-    check(&[Case {
-        name: "the write goes on as it came; the store will invalidate",
-        given: |w| {
+    check(&[Case::of("the write goes on as it came; the store will invalidate")
+        .given(|w| {
             w.cached(LIMITED, KEY, V128);
             w.send_as("hit", Message::read(LIMITED, KEY));
             w.over_rate(LIMITED);
-        },
-        packet: |_| Message::write(LIMITED, KEY, b"new"),
-        then: Forwarded,
-        counts: &["bypass_over_rate", "pass_local"],
-    }]);
+        })
+        .packet(|_| Message::write(LIMITED, KEY, b"new"))
+        .then(Forwarded, &["bypass_over_rate", "pass_local"])]);
 }
 
 /// Whatever is not admitted leaves every table as it was, whether it reads, writes or claims to

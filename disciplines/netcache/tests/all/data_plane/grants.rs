@@ -11,11 +11,6 @@ use harness::{
 
 use super::world::*;
 
-fn entry(w: &mut World) {
-    w.lease(TERM);
-    w.entry(SIGNED, KEY, 128);
-}
-
 fn entry_of_an_ipv6_store(w: &mut World) {
     entry(w);
     let std::net::IpAddr::V6(store) = address(true, 2) else { unreachable!("asked for") };
@@ -30,101 +25,56 @@ fn grant(w: &World, op: Op) -> Message {
 #[test]
 fn installed() {
     check(&[
-        Case {
-            name: "a read reply is installed on its way to the client",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply),
-            then: Forwarded,
-            counts: &["grant_installed", "pass_local"],
-        },
-        Case {
-            name: "a write reply",
-            given: entry,
-            packet: |w| grant(w, Op::WriteReply),
-            then: Forwarded,
-            counts: &["grant_installed", "pass_local"],
-        },
-        Case {
-            name: "a fetch reply is the switch's own",
-            given: entry,
-            packet: |w| grant(w, Op::FetchReply),
-            then: Dropped,
-            counts: &["grant_installed", "fetch_reply"],
-        },
-        Case {
-            name: "a write reply's value is served from then on",
-            given: |w| {
-                entry(w);
-                w.send_as("grant_installed", grant(w, Op::WriteReply));
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a value of just the entry's room",
-            given: |w| {
-                w.lease(TERM);
-                w.entry(SIGNED, KEY, 128);
-            },
-            packet: |w| w.grant(SIGNED, KEY, &[b'f'; 128]),
-            then: Dropped,
-            counts: &["grant_installed", "fetch_reply"],
-        },
+        entered("a read reply is installed on its way to the client")
+            .packet(|w| grant(w, Op::ReadReply))
+            .then(Forwarded, &["grant_installed", "pass_local"]),
+        entered("a write reply")
+            .packet(|w| grant(w, Op::WriteReply))
+            .then(Forwarded, &["grant_installed", "pass_local"]),
+        entered("a fetch reply is the switch's own")
+            .packet(|w| grant(w, Op::FetchReply))
+            .then(Dropped, &["grant_installed", "fetch_reply"]),
+        entered("a write reply's value is served from then on")
+            .and(|w| w.send_as("grant_installed", grant(w, Op::WriteReply)))
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
+        entered("a value of just the entry's room")
+            .packet(|w| w.grant(SIGNED, KEY, &[b'f'; 128]))
+            .then(Dropped, &["grant_installed", "fetch_reply"]),
     ]);
 }
 
 #[test]
 fn not_for_this_epoch() {
     check(&[
-        Case {
-            name: "an old epoch",
-            given: entry,
-            packet: |w| {
+        entered("an old epoch")
+            .packet(|w| {
                 let epoch = w.epoch(SIGNED, KEY).number() - 1;
                 grant(w, Op::ReadReply).epoch(Epoch::new(Switch::ID, epoch))
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "an epoch that was never taken",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        entered("an epoch that was never taken")
+            .packet(|w| {
                 let epoch = w.epoch(SIGNED, KEY).number() + 1;
                 grant(w, Op::ReadReply).epoch(Epoch::new(Switch::ID, epoch))
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "a second grant for an epoch that has its value",
-            given: |w| w.cached(SIGNED, KEY, V128),
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        cached("a second grant for an epoch that has its value")
+            .packet(|w| {
                 let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
                 Message::grant(Op::ReadReply, SIGNED, KEY, b"another", taken)
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "a second write between the stamp and the grant",
-            given: |w| {
-                entry(w);
-                w.send(Message::write(SIGNED, KEY, b"first"));
-            },
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        entered("a second write between the stamp and the grant")
+            .and(|w| w.send(Message::write(SIGNED, KEY, b"first")))
+            .packet(|w| {
                 let first = grant(w, Op::WriteReply);
                 w.send(Message::write(SIGNED, KEY, b"second"));
                 first
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "an invalidation between the stamp and the grant",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        entered("an invalidation between the stamp and the grant")
+            .packet(|w| {
                 let first = grant(w, Op::ReadReply);
                 let epoch = first.header.epoch;
                 w.send_as(
@@ -132,25 +82,17 @@ fn not_for_this_epoch() {
                     Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(epoch),
                 );
                 first
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "a new term between the stamp and the grant",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        entered("a new term between the stamp and the grant")
+            .packet(|w| {
                 let first = grant(w, Op::ReadReply);
                 w.lease(TERM + 1);
                 first
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
-        Case {
-            name: "the entry was evicted and made anew meanwhile",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
+        entered("the entry was evicted and made anew meanwhile")
+            .packet(|w| {
                 let old = grant(w, Op::ReadReply);
                 let held = w.switch.table.scan().remove(0);
                 w.switch.table.evict(held.slot, held.place);
@@ -159,101 +101,57 @@ fn not_for_this_epoch() {
                 let table = &w.switch.table;
                 table.insert(SIGNED, hash, KEY, held.lease, held.place).expect("free again");
                 old
-            },
-            then: Forwarded,
-            counts: &["grant_stale", "pass_local"],
-        },
+            })
+            .then(Forwarded, &["grant_stale", "pass_local"]),
     ]);
 }
 
 #[test]
 fn refused() {
     check(&[
-        Case {
-            name: "from a host that is not the entry's store",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply).sent_by(address(false, 3)),
-            then: Forwarded,
-            counts: &["grant_refused", "pass_local"],
-        },
-        Case {
-            name: "from the same number in the other family",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply).over_ipv6(),
-            then: Forwarded,
-            counts: &["grant_refused", "pass_local"],
-        },
-        Case {
-            name: "with a wrong tag",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply).with_a_wrong_tag(),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "too large for the entry's cells",
-            given: entry,
-            packet: |w| {
+        entered("from a host that is not the entry's store")
+            .packet(|w| grant(w, Op::ReadReply).sent_by(address(false, 3)))
+            .then(Forwarded, &["grant_refused", "pass_local"]),
+        entered("from the same number in the other family")
+            .packet(|w| grant(w, Op::ReadReply).over_ipv6())
+            .then(Forwarded, &["grant_refused", "pass_local"]),
+        entered("with a wrong tag")
+            .packet(|w| grant(w, Op::ReadReply).with_a_wrong_tag())
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        entered("too large for the entry's cells")
+            .packet(|w| {
                 Message::grant(Op::ReadReply, SIGNED, KEY, &[b'x'; 129], w.epoch(SIGNED, KEY))
-            },
-            then: Forwarded,
-            counts: &["grant_too_large", "pass_local"],
-        },
-        Case {
-            name: "for a key without an entry",
-            given: entry,
-            packet: |w| Message::grant(Op::ReadReply, SIGNED, b"gone", V128, w.epoch(SIGNED, KEY)),
-            then: Forwarded,
-            counts: &["grant_no_entry", "pass_local"],
-        },
-        Case {
-            name: "for another switch",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["grant_too_large", "pass_local"]),
+        entered("for a key without an entry")
+            .packet(|w| Message::grant(Op::ReadReply, SIGNED, b"gone", V128, w.epoch(SIGNED, KEY)))
+            .then(Forwarded, &["grant_no_entry", "pass_local"]),
+        entered("for another switch")
+            .packet(|w| {
                 let epoch = Epoch::new(9, w.epoch(SIGNED, KEY).number());
                 grant(w, Op::ReadReply).epoch(epoch)
-            },
-            then: Forwarded,
-            counts: &["pass_local"],
-        },
-        Case {
-            name: "another switch's fetch reply goes on",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["pass_local"]),
+        entered("another switch's fetch reply goes on")
+            .packet(|w| {
                 let epoch = Epoch::new(9, w.epoch(SIGNED, KEY).number());
                 grant(w, Op::FetchReply).epoch(epoch)
-            },
-            then: Forwarded,
-            counts: &["pass_local"],
-        },
-        Case {
-            name: "a reply without GRANT is only a reply",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply).flags(Flags::NONE),
-            then: Forwarded,
-            counts: &["pass_local"],
-        },
-        Case {
-            name: "a fetch reply without GRANT: not found",
-            given: entry,
-            packet: |w| {
+            })
+            .then(Forwarded, &["pass_local"]),
+        entered("a reply without GRANT is only a reply")
+            .packet(|w| grant(w, Op::ReadReply).flags(Flags::NONE))
+            .then(Forwarded, &["pass_local"]),
+        entered("a fetch reply without GRANT: not found")
+            .packet(|w| {
                 let epoch = w.epoch(SIGNED, KEY);
                 let reply = Message::from_store(Op::FetchReply, SIGNED, KEY).epoch(epoch);
                 reply.status(wire::Status::NotFound)
-            },
-            then: Dropped,
-            counts: &["fetch_reply"],
-        },
-        Case {
-            name: "while another CPU is writing the item",
-            given: |w| {
-                entry(w);
-                w.poke_item(SIGNED, KEY, ItemField::Seq, &4_000_001u32.to_ne_bytes());
-            },
-            packet: |w| grant(w, Op::ReadReply),
-            then: Forwarded,
-            counts: &["grant_busy", "pass_local"],
-        },
+            })
+            .then(Dropped, &["fetch_reply"]),
+        entered("while another CPU is writing the item")
+            .and(|w| w.poke_item(SIGNED, KEY, ItemField::Seq, &4_000_001u32.to_ne_bytes()))
+            .packet(|w| grant(w, Op::ReadReply))
+            .then(Forwarded, &["grant_busy", "pass_local"]),
     ]);
 }
 
@@ -261,21 +159,17 @@ fn refused() {
 #[test]
 fn what_was_not_installed_leaves_no_trace() {
     check(&[
-        Case {
-            name: "a second grant for an epoch that has its value",
-            given: |w| {
+        Case::of("a second grant for an epoch that has its value")
+            .given(|w| {
                 w.cached(SIGNED, KEY, V128);
                 let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
                 let second = Message::grant(Op::ReadReply, SIGNED, KEY, b"another", taken);
                 w.send_as("grant_stale", second);
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a delayed grant for an epoch before",
-            given: |w| {
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
+        Case::of("a delayed grant for an epoch before")
+            .given(|w| {
                 w.lease(TERM);
                 w.entry(SIGNED, KEY, 128);
                 let delayed =
@@ -283,22 +177,17 @@ fn what_was_not_installed_leaves_no_trace() {
                 w.send(Message::write(SIGNED, KEY, V128));
                 w.send_as("grant_installed", grant(w, Op::WriteReply));
                 w.send_as("grant_stale", delayed);
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a grant that is too large",
-            given: |w| {
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
+        Case::of("a grant that is too large")
+            .given(|w| {
                 w.cached(SIGNED, KEY, V128);
                 let taken = Epoch::new(Switch::ID, w.switch.table.epoch());
                 w.send(Message::grant(Op::ReadReply, SIGNED, KEY, &[b'x'; 900], taken));
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
     ]);
 }
 
@@ -306,53 +195,32 @@ fn what_was_not_installed_leaves_no_trace() {
 #[test]
 fn grants_that_did_not_arrive_whole() {
     check(&[
-        Case {
-            name: "a flipped bit of the value: goes on to the client, whose kernel drops it",
-            given: entry,
-            packet: |w| grant(w, Op::ReadReply).with_a_flipped_bit(),
-            then: Forwarded,
-            counts: &["grant_spoiled", "pass_local"],
-        },
-        Case {
-            name: "likewise over IPv6, in a write's reply",
-            given: entry_of_an_ipv6_store,
-            packet: |w| grant(w, Op::WriteReply).over_ipv6().with_a_flipped_bit(),
-            then: Forwarded,
-            counts: &["grant_spoiled", "pass_local"],
-        },
-        Case {
-            name: "over IPv6 and whole",
-            given: entry_of_an_ipv6_store,
-            packet: |w| grant(w, Op::WriteReply).over_ipv6(),
-            then: Forwarded,
-            counts: &["grant_installed", "pass_local"],
-        },
-        Case {
-            name: "in a fetch's reply",
-            given: entry,
-            packet: |w| grant(w, Op::FetchReply).with_a_flipped_bit(),
-            then: Dropped,
-            counts: &["grant_spoiled", "fetch_reply"],
-        },
-        Case {
-            name: "without a checksum nobody knows",
-            given: entry,
-            packet: |w| grant(w, Op::FetchReply).without_checksum(),
-            then: Dropped,
-            counts: &["grant_spoiled", "fetch_reply"],
-        },
-        Case {
-            name: "the next one that is whole is installed, and served",
-            given: |w| {
+        entered("a flipped bit of the value: goes on to the client, whose kernel drops it")
+            .packet(|w| grant(w, Op::ReadReply).with_a_flipped_bit())
+            .then(Forwarded, &["grant_spoiled", "pass_local"]),
+        Case::of("likewise over IPv6, in a write's reply")
+            .given(entry_of_an_ipv6_store)
+            .packet(|w| grant(w, Op::WriteReply).over_ipv6().with_a_flipped_bit())
+            .then(Forwarded, &["grant_spoiled", "pass_local"]),
+        Case::of("over IPv6 and whole")
+            .given(entry_of_an_ipv6_store)
+            .packet(|w| grant(w, Op::WriteReply).over_ipv6())
+            .then(Forwarded, &["grant_installed", "pass_local"]),
+        entered("in a fetch's reply")
+            .packet(|w| grant(w, Op::FetchReply).with_a_flipped_bit())
+            .then(Dropped, &["grant_spoiled", "fetch_reply"]),
+        entered("without a checksum nobody knows")
+            .packet(|w| grant(w, Op::FetchReply).without_checksum())
+            .then(Dropped, &["grant_spoiled", "fetch_reply"]),
+        Case::of("the next one that is whole is installed, and served")
+            .given(|w| {
                 entry(w);
                 w.send_as("grant_spoiled", grant(w, Op::FetchReply).with_a_flipped_bit());
                 w.send_as("read_invalid", Message::read(SIGNED, KEY));
                 w.send_as("grant_installed", grant(w, Op::FetchReply));
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
     ]);
 }
 

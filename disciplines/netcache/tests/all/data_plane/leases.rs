@@ -11,168 +11,96 @@ use super::world::*;
 #[test]
 fn offers_and_replies() {
     check(&[
-        Case {
-            name: "an offer becomes the request, dated now, in its place",
-            given: |_| {},
-            packet: |w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)),
-            then: AsksForLease,
-            counts: &["lease_offer"],
-        },
-        Case {
-            name: "over IPv6, padded",
-            given: |_| {},
-            packet: |w| {
+        Case::of("an offer becomes the request, dated now, in its place")
+            .packet(|w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)))
+            .then(AsksForLease, &["lease_offer"]),
+        Case::of("over IPv6, padded")
+            .packet(|w| {
                 Message::lease(Op::LeaseOffer, Switch::ID, w.slot(true)).padded(9).over_ipv6()
-            },
-            then: AsksForLease,
-            counts: &["lease_offer"],
-        },
-        Case {
-            name: "after a packet with a key: nothing of it is in the tag",
-            given: |w| {
+            })
+            .then(AsksForLease, &["lease_offer"]),
+        Case::of("after a packet with a key: nothing of it is in the tag")
+            .given(|w| {
                 w.send(Message::read(SIGNED, KEY));
-            },
-            packet: |w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)),
-            then: AsksForLease,
-            counts: &["lease_offer"],
-        },
-        Case {
-            name: "an offer to another switch goes on",
-            given: |_| {},
-            packet: |w| Message::lease(Op::LeaseOffer, 9, w.slot(false)),
-            then: Forwarded,
-            counts: &["bypass_no_discipline", "pass_local"],
-        },
-        Case {
-            name: "a forged offer goes on",
-            given: |_| {},
-            packet: |w| {
+            })
+            .packet(|w| Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)))
+            .then(AsksForLease, &["lease_offer"]),
+        Case::of("an offer to another switch goes on")
+            .packet(|w| Message::lease(Op::LeaseOffer, 9, w.slot(false)))
+            .then(Forwarded, &["bypass_no_discipline", "pass_local"]),
+        Case::of("a forged offer goes on")
+            .packet(|w| {
                 Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)).with_a_wrong_tag()
-            },
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "a reply is taken",
-            given: |_| {},
-            packet: |w| w.lease_reply(TERM, 600_000, 0),
-            then: Dropped,
-            counts: &["lease_renewed"],
-        },
-        Case {
-            name: "a reply that was delayed past the lease's end",
-            given: |_| {},
-            packet: |w| w.lease_reply(TERM, 2000, 2000),
-            then: Dropped,
-            counts: &["lease_stale"],
-        },
-        Case {
-            name: "a reply to a request from the future",
-            given: |_| {},
-            packet: |w| {
-                let mut reply = w.lease_reply(TERM, 2000, 0);
-                reply.header.version += 60_000_000_000;
-                reply
-            },
-            then: Dropped,
-            counts: &["lease_stale"],
-        },
-        Case {
-            name: "a reply from another host than the slot's store",
-            given: |_| {},
-            packet: |w| w.lease_reply(TERM, 2000, 0).sent_by(address(false, 3)),
-            then: Dropped,
-            counts: &["lease_stale"],
-        },
-        Case {
-            name: "a reply for a slot that there is not",
-            given: |_| {},
-            packet: |w| {
-                let mut reply = w.lease_reply(TERM, 2000, 0);
-                reply.header.request = 1024;
-                reply
-            },
-            then: Dropped,
-            counts: &["lease_stale"],
-        },
+            })
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        Case::of("a reply is taken")
+            .packet(|w| w.lease_reply(TERM, 600_000, 0))
+            .then(Dropped, &["lease_renewed"]),
+        Case::of("a reply that was delayed past the lease's end")
+            .packet(|w| w.lease_reply(TERM, 2000, 2000))
+            .then(Dropped, &["lease_stale"]),
+        Case::of("a reply to a request from the future")
+            .packet(|w| {
+                w.lease_reply(TERM, 2000, 0).with(|reply| reply.header.version += 60_000_000_000)
+            })
+            .then(Dropped, &["lease_stale"]),
+        Case::of("a reply from another host than the slot's store")
+            .packet(|w| w.lease_reply(TERM, 2000, 0).sent_by(address(false, 3)))
+            .then(Dropped, &["lease_stale"]),
+        Case::of("a reply for a slot that there is not")
+            .packet(|w| w.lease_reply(TERM, 2000, 0).with(|reply| reply.header.request = 1024))
+            .then(Dropped, &["lease_stale"]),
     ]);
 }
 
 #[test]
 fn what_a_lease_is_worth() {
     check(&[
-        Case {
-            name: "renewed in the same term: served",
-            given: |w| {
-                w.cached(SIGNED, KEY, V128);
-                w.lease(TERM);
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "lapsed: not served",
-            given: |w| {
-                w.cached(SIGNED, KEY, V128);
-                w.outlive_lease();
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Forwarded,
-            counts: &["read_no_lease", "pass_local"],
-        },
-        Case {
-            name: "lapsed, and a delayed reply comes: still not served",
-            given: |w| {
+        cached("renewed in the same term: served")
+            .and(|w| w.lease(TERM))
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(V128), &["hit"]),
+        cached("lapsed: not served")
+            .and(|w| w.outlive_lease())
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Forwarded, &["read_no_lease", "pass_local"]),
+        Case::of("lapsed, and a delayed reply comes: still not served")
+            .given(|w| {
                 w.cached(SIGNED, KEY, V128);
                 w.outlive_lease();
                 w.send_as("lease_stale", w.lease_reply(TERM, 2000, 2000));
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Forwarded,
-            counts: &["read_no_lease", "pass_local"],
-        },
-        Case {
-            name: "a delayed reply does not shorten a lease",
-            given: |w| {
-                w.cached(SIGNED, KEY, V128);
-                w.send_as("lease_renewed", w.lease_reply(TERM, 90_000, 30_000));
-            },
-            packet: |w| {
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Forwarded, &["read_no_lease", "pass_local"]),
+        cached("a delayed reply does not shorten a lease")
+            .and(|w| w.send_as("lease_renewed", w.lease_reply(TERM, 90_000, 30_000)))
+            .packet(|w| {
                 let state = w.switch.leases.state(w.slot(false));
                 assert!(state.remaining_ms > 100_000, "{state:?}");
                 Message::read(SIGNED, KEY)
-            },
-            then: Answered(V128),
-            counts: &["hit"],
-        },
-        Case {
-            name: "a new term, then the value granted again: served",
-            given: |w| {
+            })
+            .then(Answered(V128), &["hit"]),
+        Case::of("a new term, then the value granted again: served")
+            .given(|w| {
                 w.cached(SIGNED, KEY, V128);
                 w.lease(TERM + 1);
                 w.send_as("read_invalid", Message::read(SIGNED, KEY));
                 w.send_as("grant_installed", w.grant(SIGNED, KEY, b"new"));
-            },
-            packet: |_| Message::read(SIGNED, KEY),
-            then: Answered(b"new"),
-            counts: &["hit"],
-        },
-        Case {
-            name: "counted from when it was asked for",
-            given: |w| {
+            })
+            .packet(|_| Message::read(SIGNED, KEY))
+            .then(Answered(b"new"), &["hit"]),
+        Case::of("counted from when it was asked for")
+            .given(|w| {
                 w.cached(SIGNED, KEY, V128);
                 w.outlive_lease();
                 w.send_as("lease_renewed", w.lease_reply(TERM, 60_000, 30_000));
-            },
-            packet: |w| {
+            })
+            .packet(|w| {
                 let state = w.switch.leases.state(w.slot(false));
                 assert!(state.remaining_ms <= 30_000 && state.term == TERM, "{state:?}");
                 Message::read(SIGNED, KEY)
-            },
-            then: Answered(V128),
-            counts: &["hit"],
-        },
+            })
+            .then(Answered(V128), &["hit"]),
     ]);
 }
 
@@ -195,48 +123,30 @@ fn without_a_system_secret_the_checksum_decides() {
         Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(granted).signed_with(Secret::NONE)
     }
     check(&[
-        Case {
-            name: "a lease reply that is whole",
-            given: without_system_secret,
-            packet: reply,
-            then: Dropped,
-            counts: &["lease_renewed"],
-        },
-        Case {
-            name: "a lease reply with a flipped bit",
-            given: without_system_secret,
-            packet: |w| reply(w).with_a_flipped_bit(),
-            then: Dropped,
-            counts: &["drop_spoiled"],
-        },
-        Case {
-            name: "a lease reply without a checksum",
-            given: without_system_secret,
-            packet: |w| reply(w).without_checksum(),
-            then: Dropped,
-            counts: &["drop_spoiled"],
-        },
-        Case {
-            name: "an invalidation that is whole",
-            given: without_system_secret,
-            packet: invalidate,
-            then: Acknowledged,
-            counts: &["invalidate"],
-        },
-        Case {
-            name: "likewise over IPv6",
-            given: without_system_secret,
-            packet: |w| invalidate(w).over_ipv6(),
-            then: Acknowledged,
-            counts: &["invalidate"],
-        },
-        Case {
-            name: "an invalidation with a flipped bit",
-            given: without_system_secret,
-            packet: |w| invalidate(w).with_a_flipped_bit(),
-            then: Dropped,
-            counts: &["drop_spoiled"],
-        },
+        Case::of("a lease reply that is whole")
+            .given(without_system_secret)
+            .packet(reply)
+            .then(Dropped, &["lease_renewed"]),
+        Case::of("a lease reply with a flipped bit")
+            .given(without_system_secret)
+            .packet(|w| reply(w).with_a_flipped_bit())
+            .then(Dropped, &["drop_spoiled"]),
+        Case::of("a lease reply without a checksum")
+            .given(without_system_secret)
+            .packet(|w| reply(w).without_checksum())
+            .then(Dropped, &["drop_spoiled"]),
+        Case::of("an invalidation that is whole")
+            .given(without_system_secret)
+            .packet(invalidate)
+            .then(Acknowledged, &["invalidate"]),
+        Case::of("likewise over IPv6")
+            .given(without_system_secret)
+            .packet(|w| invalidate(w).over_ipv6())
+            .then(Acknowledged, &["invalidate"]),
+        Case::of("an invalidation with a flipped bit")
+            .given(without_system_secret)
+            .packet(|w| invalidate(w).with_a_flipped_bit())
+            .then(Dropped, &["drop_spoiled"]),
     ]);
 }
 
@@ -268,46 +178,24 @@ fn a_late_clock_serves_nothing_past_its_end() {
 #[test]
 fn probes() {
     check(&[
-        Case {
-            name: "a probe is answered in its place, with its number",
-            given: |_| {},
-            packet: |_| probe_of(Switch::ID, 77),
-            then: Heard,
-            counts: &["probe"],
-        },
-        Case {
-            name: "over IPv6, padded",
-            given: |_| {},
-            packet: |_| probe_of(Switch::ID, 78).padded(9).over_ipv6(),
-            then: Heard,
-            counts: &["probe"],
-        },
-        Case {
-            name: "a probe of another switch goes on",
-            given: |_| {},
-            packet: |_| probe_of(9, 77),
-            then: Forwarded,
-            counts: &["bypass_no_discipline", "pass_local"],
-        },
-        Case {
-            name: "a forged probe goes on",
-            given: |_| {},
-            packet: |_| probe_of(Switch::ID, 77).with_a_wrong_tag(),
-            then: Forwarded,
-            counts: &["bypass_bad_tag", "pass_local"],
-        },
-        Case {
-            name: "an answer is for the agent's socket",
-            given: |_| {},
-            packet: |_| Message::lease(Op::ProbeReply, 9, 0),
-            then: Forwarded,
-            counts: &["pass_local"],
-        },
+        Case::of("a probe is answered in its place, with its number")
+            .packet(|_| probe_of(Switch::ID, 77))
+            .then(Heard, &["probe"]),
+        Case::of("over IPv6, padded")
+            .packet(|_| probe_of(Switch::ID, 78).padded(9).over_ipv6())
+            .then(Heard, &["probe"]),
+        Case::of("a probe of another switch goes on")
+            .packet(|_| probe_of(9, 77))
+            .then(Forwarded, &["bypass_no_discipline", "pass_local"]),
+        Case::of("a forged probe goes on")
+            .packet(|_| probe_of(Switch::ID, 77).with_a_wrong_tag())
+            .then(Forwarded, &["bypass_bad_tag", "pass_local"]),
+        Case::of("an answer is for the agent's socket")
+            .packet(|_| Message::lease(Op::ProbeReply, 9, 0))
+            .then(Forwarded, &["pass_local"]),
     ]);
 }
 
 fn probe_of(switch: u16, number: u64) -> Message {
-    let mut probe = Message::lease(Op::ProbeRequest, switch, 0);
-    probe.header.version = number;
-    probe
+    Message::lease(Op::ProbeRequest, switch, 0).with(|probe| probe.header.version = number)
 }

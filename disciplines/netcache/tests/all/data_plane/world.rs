@@ -62,6 +62,22 @@ pub fn world() -> World {
     World::new(&[netcache()], &tenants())
 }
 
+/// A lease, and an entry without a value.
+pub fn entry(w: &mut World) {
+    w.lease(TERM);
+    w.entry(SIGNED, KEY, 128);
+}
+
+/// A row of this name, with an entry whose value is to come.
+pub const fn entered(name: &'static str) -> Case {
+    Case::of(name).given(entry)
+}
+
+/// A row of this name, with a value that is cached.
+pub const fn cached(name: &'static str) -> Case {
+    Case::of(name).given(|w| w.cached(SIGNED, KEY, V128))
+}
+
 /// Runs every row, and fails with all that are wrong.
 pub fn check(cases: &[Case]) {
     harness::check(world, cases);

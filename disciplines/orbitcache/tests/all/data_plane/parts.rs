@@ -46,10 +46,8 @@ fn write(o: &mut Orbit) {
 const WRITE: &[&str] = &["write", "write_invalidated", "pass_local"];
 
 const SINGLE: &[Row] = &[
-    Row {
-        name: "a part that is kept is answered at once, another is asked of the store",
-        given: |_| {},
-        steps: &[
+    Row::of("a part that is kept is answered at once, another is asked of the store")
+        .steps(&[
             (|o| item(o, SIGNED), &[]),
             (|o| part(o, 0), KEPT),
             (|o| o.send(read_part(1, 0)), &["hit"]),
@@ -59,28 +57,20 @@ const SINGLE: &[Row] = &[
             (|o| o.send(read_part(3, 8)), &["hit"]),
             (|o| o.send(read_part(4, 4)), &["hit"]),
             (|o| o.send(read_part(5, 0)), &["hit"]),
-        ],
-        answered: &[(1, PARTS[0]), (3, PARTS[2]), (4, PARTS[1]), (5, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "after a write no part is answered; and of the new value only what was granted",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0]), (3, PARTS[2]), (4, PARTS[1]), (5, PARTS[0])]),
+    Row::of("after a write no part is answered; and of the new value only what was granted")
+        .steps(&[
             (whole, WHOLE),
             (write, WRITE),
             (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
             (|o| part(o, 0), KEPT),
             (|o| o.send(read_part(2, 0)), &["hit"]),
             (|o| o.send(read_part(3, 4)), &["read_part", "pass_local"]),
-        ],
-        answered: &[(2, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "a part of another version is not kept, and a read of one goes to the store",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(2, PARTS[0])]),
+    Row::of("a part of another version is not kept, and a read of one goes to the store")
+        .steps(&[
             (whole, WHOLE),
             (
                 |o| o.send(grant_part(newest(&o.w), 4, PARTS[2]).version(78)),
@@ -88,81 +78,52 @@ const SINGLE: &[Row] = &[
             ),
             (|o| o.send(read_part(1, 4).version(78)), &["bypass_part", "pass_local"]),
             (|o| o.send(read_part(2, 4)), &["hit"]),
-        ],
-        answered: &[(2, PARTS[1])],
-        left: 0,
-    },
-    Row {
-        name: "a part under an epoch that is over is not kept",
-        given: |_| {},
-        steps: &[
-            (whole, WHOLE),
-            (
-                |o| {
-                    let late = grant_part(newest(&o.w), 4, PARTS[1]);
-                    o.write(SIGNED);
-                    o.send(late);
-                },
-                &["write", "write_invalidated", "pass_local", "grant_stale", "fetch_reply"],
-            ),
-            (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
-        ],
-        answered: &[],
-        left: 0,
-    },
-    Row {
-        name: "the lease is over, and a new term",
-        given: |_| {},
-        steps: &[
-            (whole, WHOLE),
-            (|o| next_term(&o.w), &[]),
-            (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
-            (|o| o.w.outlive_lease(), &[]),
-            (|o| o.send(read_part(2, 4)), &["read_no_lease", "pass_local"]),
-        ],
-        answered: &[],
-        left: 0,
-    },
-    Row {
-        name: "a read of a part of a value that is whole here goes to the store",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[(|o| o.send(read_part(1, 4)), &["bypass_part", "pass_local"])],
-        answered: &[],
-        left: 0,
-    },
-    Row {
-        name: "the same part of two tenants' keys",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(2, PARTS[1])]),
+    Row::of("a part under an epoch that is over is not kept").steps(&[
+        (whole, WHOLE),
+        (
+            |o| {
+                let late = grant_part(newest(&o.w), 4, PARTS[1]);
+                o.write(SIGNED);
+                o.send(late);
+            },
+            &["write", "write_invalidated", "pass_local", "grant_stale", "fetch_reply"],
+        ),
+        (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
+    ]),
+    Row::of("the lease is over, and a new term").steps(&[
+        (whole, WHOLE),
+        (|o| next_term(&o.w), &[]),
+        (|o| o.send(read_part(1, 4)), &["read_invalid", "pass_local"]),
+        (|o| o.w.outlive_lease(), &[]),
+        (|o| o.send(read_part(2, 4)), &["read_no_lease", "pass_local"]),
+    ]),
+    cached("a read of a part of a value that is whole here goes to the store")
+        .steps(&[(|o| o.send(read_part(1, 4)), &["bypass_part", "pass_local"])]),
+    Row::of("the same part of two tenants' keys")
+        .steps(&[
             (whole, WHOLE),
             (|o| item(o, OTHER), &[]),
             (|o| part_to(o, OTHER, 0), KEPT),
             (|o| o.send(read_part(1, 4)), &["hit"]),
-        ],
-        answered: &[(1, PARTS[1])],
-        left: 0,
-    },
+        ])
+        .answered(&[(1, PARTS[1])]),
 ];
 
 const ALL: &[Row] = &[
-    Row {
-        name: "the first part at once, and each other as it comes round",
-        given: |_| {},
-        steps: &[
+    Row::of("the first part at once, and each other as it comes round")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &[]),
             (|o| assert_eq!(o.told(), [(0, true), (4, true), (8, false)]), &[]),
-        ],
-        answered: &[(1, PARTS[0]), (1, PARTS[1]), (1, PARTS[2])],
-        left: 0,
-    },
-    Row {
-        name: "by IPv6 and by a VLAN, from two clients, signed with two secrets",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0]), (1, PARTS[1]), (1, PARTS[2])]),
+    Row::of("by IPv6 and by a VLAN, from two clients, signed with two secrets")
+        .steps(&[
             (|o| item(o, ROTATING), &[]),
             (|o| part_to(o, ROTATING, 0), KEPT),
             (|o| part_to(o, ROTATING, 1), KEPT),
@@ -171,8 +132,8 @@ const ALL: &[Row] = &[
             (|o| o.send(read_all(ROTATING, 3).sent_by(address(false, 9))), &["wake"]),
             (|o| o.send(read_all(ROTATING, 4).signed_with(ALSO)), &["wake"]),
             (Orbit::turn, &["hit_round"; 4]),
-        ],
-        answered: &[
+        ])
+        .answered(&[
             (1, PARTS[0]),
             (2, PARTS[0]),
             (3, PARTS[0]),
@@ -181,13 +142,9 @@ const ALL: &[Row] = &[
             (2, PARTS[1]),
             (3, PARTS[1]),
             (4, PARTS[1]),
-        ],
-        left: 0,
-    },
-    Row {
-        name: "a part that is not kept ends it; the client asks for the rest",
-        given: |_| {},
-        steps: &[
+        ]),
+    Row::of("a part that is not kept ends it; the client asks for the rest")
+        .steps(&[
             (|o| item(o, SIGNED), &[]),
             (|o| part(o, 0), KEPT),
             (|o| part(o, 1), KEPT),
@@ -195,78 +152,55 @@ const ALL: &[Row] = &[
             (Orbit::turn, &["hit_round"]),
             (|o| assert_eq!(o.told(), [(0, true), (4, false)]), &[]),
             (|o| o.send(read_part(2, 8)), &["read_part", "pass_local"]),
-        ],
-        answered: &[(1, PARTS[0]), (1, PARTS[1])],
-        left: 0,
-    },
-    Row {
-        name: "a gap: nothing behind it is sent",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0]), (1, PARTS[1])]),
+    Row::of("a gap: nothing behind it is sent")
+        .steps(&[
             (|o| item(o, SIGNED), &[]),
             (|o| part(o, 0), KEPT),
             (|o| part(o, 2), KEPT),
             (|o| o.send(read_all(SIGNED, 1)), &["hit"]),
             (|o| assert_eq!(o.told(), [(0, false)]), &[]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "all of a value that is whole here is one packet",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0])]),
+    cached("all of a value that is whole here is one packet")
+        .steps(&[
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (|o| o.send(read_all(SIGNED, 2)), &["wait"]),
             (Orbit::turn, &["hit_round"]),
             (|o| assert_eq!(o.told(), [(0, false), (0, false)]), &[]),
-        ],
-        answered: &[(1, V), (2, V)],
-        left: 1,
-    },
-    Row {
-        name: "who could be anybody gets one packet",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, V), (2, V)])
+        .left(1),
+    Row::of("who could be anybody gets one packet")
+        .steps(&[
             (|o| item(o, OPEN), &[]),
             (|o| part_to(o, OPEN, 0), KEPT),
             (|o| part_to(o, OPEN, 1), KEPT),
             (|o| o.send(read_all(OPEN, 1)), &["hit"]),
             (|o| o.send(read_all(OPEN, 2).padded(1023)), &["bypass_no_room", "pass_local"]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "so does a read that is shorter than its answers",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("so does a read that is shorter than its answers")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1).padded(1023)), &["hit"]),
             (|o| assert_eq!(o.told(), [(0, false)]), &[]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
+        ])
+        .answered(&[(1, PARTS[0])]),
 ];
 
 const ALL_STALE: &[Row] = &[
-    Row {
-        name: "a write between two parts ends it",
-        given: |_| {},
-        steps: &[
+    Row::of("a write between two parts ends it")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (write, WRITE),
             (Orbit::turn, &["round_lapsed"]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "the value of a write between two parts is another version",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("the value of a write between two parts is another version")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (write, WRITE),
@@ -281,48 +215,34 @@ const ALL_STALE: &[Row] = &[
                 WHOLE,
             ),
             (Orbit::turn, &["round_stale"]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "of a value that was granted again only what was",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("of a value that was granted again only what was")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (write, WRITE),
             (|o| part(o, 0), KEPT),
             (Orbit::turn, &["round_stale"]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "a new term of the store",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("a new term of the store")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (|o| o.send(read_all(SIGNED, 2)), &["wake"]),
             (|o| next_term(&o.w), &[]),
             (Orbit::turn, &["round_lapsed"; 2]),
-        ],
-        answered: &[(1, PARTS[0]), (2, PARTS[0])],
-        left: 0,
-    },
-    Row {
-        name: "evicted",
-        given: |_| {},
-        steps: &[
+        ])
+        .answered(&[(1, PARTS[0]), (2, PARTS[0])]),
+    Row::of("evicted")
+        .steps(&[
             (whole, WHOLE),
             (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
             (|o| evict(&o.w), &[]),
             (Orbit::turn, &["round_gone"]),
-        ],
-        answered: &[(1, PARTS[0])],
-        left: 0,
-    },
+        ])
+        .answered(&[(1, PARTS[0])]),
 ];
 
 #[test]

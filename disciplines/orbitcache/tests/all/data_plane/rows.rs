@@ -10,10 +10,8 @@ const NEW: &[u8] = b"the new value";
 #[test]
 fn reads_wake_wait_and_are_answered() {
     check(&[
-        Row {
-            name: "the first read is answered at once, the others by the packet that it became",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+        cached("the first read is answered at once, the others by the packet that it became")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2)), &["wait"]),
                 (|o| o.send(read(SIGNED, 3)), &["wait"]),
@@ -22,90 +20,72 @@ fn reads_wake_wait_and_are_answered() {
                 (Orbit::turn, &["recirculate"]),
                 (|o| o.send(read(SIGNED, 4)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V), (3, V), (4, V)],
-            left: 1,
-        },
-        Row {
-            name: "a read that comes again is answered again",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V), (4, V)])
+            .left(1),
+        cached("a read that comes again is answered again")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 1)), &["wait"]),
                 (|o| o.send(read(SIGNED, 1)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (1, V), (1, V)],
-            left: 1,
-        },
-        Row {
-            name: "reads without a secret, from two clients, one without a checksum",
-            given: |w| w.cached(OPEN, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (1, V), (1, V)])
+            .left(1),
+        Row::of("reads without a secret, from two clients, one without a checksum")
+            .given(|w| w.cached(OPEN, KEY, V))
+            .steps(&[
                 (|o| o.send(read(OPEN, 1)), &["wake"]),
                 (
                     |o| o.send(read(OPEN, 2).sent_by(address(false, 9)).without_checksum()),
                     &["wait"],
                 ),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V)],
-            left: 1,
-        },
-        Row {
-            name: "a read that is too short for its answer, of whoever could be anybody",
-            given: |w| w.cached(OPEN, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V)])
+            .left(1),
+        Row::of("a read that is too short for its answer, of whoever could be anybody")
+            .given(|w| w.cached(OPEN, KEY, V))
+            .steps(&[
                 (|o| o.send(read(OPEN, 1)), &["wake"]),
                 (|o| o.send(read(OPEN, 2).padded(V.len() - 1)), &["bypass_no_room", "pass_local"]),
                 (Orbit::turn, &["recirculate"]),
-            ],
-            answered: &[(1, V)],
-            left: 1,
-        },
-        Row {
-            name: "with a secret it is answered",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V)])
+            .left(1),
+        cached("with a secret it is answered")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2).padded(0)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V)],
-            left: 1,
-        },
-        Row {
-            name: "each is answered under the secret that it was signed with",
-            given: |w| w.cached(ROTATING, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V)])
+            .left(1),
+        Row::of("each is answered under the secret that it was signed with")
+            .given(|w| w.cached(ROTATING, KEY, V))
+            .steps(&[
                 (|o| o.send(read(ROTATING, 1)), &["wake"]),
                 (|o| o.send(read(ROTATING, 2).signed_with(ALSO)), &["wait"]),
                 (|o| o.send(read(ROTATING, 3)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V), (3, V)],
-            left: 1,
-        },
-        Row {
-            name: "an answer has the kind of tag that its read had",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V)])
+            .left(1),
+        cached("an answer has the kind of tag that its read had")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1).vlan(5)), &["wake"]),
                 (|o| o.send_of_provider(read(SIGNED, 2).vlan(100)), &["wait"]),
                 (|o| o.send(read(SIGNED, 3).vlan(100)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
                 (Orbit::turn, &["hit_round"]),
                 (|o| o.tags_are(&[CUSTOMER_TAG, PROVIDER_TAG, CUSTOMER_TAG]), &[]),
-            ],
-            answered: &[(1, V), (2, V), (3, V)],
-            left: 1,
-        },
-        Row {
-            name: "IPv6, IPv4 and VLANs have packets of their own",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V)])
+            .left(1),
+        cached("IPv6, IPv4 and VLANs have packets of their own")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2).over_ipv6()), &["wake"]),
                 (|o| o.send(read(SIGNED, 3).vlan(5)), &["wake"]),
@@ -115,64 +95,54 @@ fn reads_wake_wait_and_are_answered() {
                 (|o| o.send(read(SIGNED, 7).vlan(0x6007)), &["wait"]),
                 (|o| o.send(read(SIGNED, 8).over_ipv6().vlan(8)), &["wait"]),
                 (Orbit::turn, &["hit_round", "hit_round", "hit_round", "hit_round"]),
-            ],
-            answered: &[(1, V), (2, V), (3, V), (4, V), (5, V), (6, V), (7, V), (8, V)],
-            left: 4,
-        },
-        Row {
-            name: "an empty value",
-            given: |w| w.cached(SIGNED, KEY, b""),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V), (4, V), (5, V), (6, V), (7, V), (8, V)])
+            .left(4),
+        Row::of("an empty value")
+            .given(|w| w.cached(SIGNED, KEY, b""))
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1).padded(0)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2).padded(0)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, b""), (2, b"")],
-            left: 1,
-        },
+            ])
+            .answered(&[(1, b""), (2, b"")])
+            .left(1),
     ]);
 }
 
 #[test]
 fn no_more_wait_than_may() {
     check(&[
-        Row {
-            name: "as many as fit, the next goes to the store",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+        cached("as many as fit, the next goes to the store")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| (2..10).for_each(|n| o.send(read(SIGNED, n))), &["wait"; 8]),
                 (|o| o.send(read(SIGNED, 10)), &["wait_full", "pass_local"]),
                 (Orbit::turn, &["hit_round"]),
                 (|o| o.send(read(SIGNED, 11)), &["wait"]),
                 (|o| o.send(read(SIGNED, 12)), &["wait_full", "pass_local"]),
-            ],
-            answered: &[(1, V), (2, V)],
-            left: 1,
-        },
-        Row {
-            name: "as many as the tenant has set",
-            given: |w| w.cached(NARROW, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V)])
+            .left(1),
+        Row::of("as many as the tenant has set")
+            .given(|w| w.cached(NARROW, KEY, V))
+            .steps(&[
                 (|o| o.send(read(NARROW, 1)), &["wake"]),
                 (|o| (2..4).for_each(|n| o.send(read(NARROW, n))), &["wait"; 2]),
                 (|o| o.send(read(NARROW, 4)), &["wait_full", "pass_local"]),
-            ],
-            answered: &[(1, V)],
-            left: 1,
-        },
-        Row {
-            name: "who waited for a second has asked again",
-            given: |w| w.cached(RESTLESS, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V)])
+            .left(1),
+        Row::of("who waited for a second has asked again")
+            .given(|w| w.cached(RESTLESS, KEY, V))
+            .steps(&[
                 (|o| o.send(read(RESTLESS, 1)), &["wake"]),
                 (|o| o.send(read(RESTLESS, 2)), &["wait"]),
                 (|o| o.wait(1100), &[]),
                 (Orbit::turn, &["wait_late", "recirculate"]),
-            ],
-            answered: &[(1, V)],
-            left: 1,
-        },
+            ])
+            .answered(&[(1, V)])
+            .left(1),
     ]);
 }
 
@@ -246,23 +216,17 @@ fn who_has_few_orbits_takes_one_of_whoever_has_many() {
 
 /// What a packet that goes round must not answer any more.
 const STALE: &[Row] = &[
-    Row {
-        name: "a write ends what goes round, and nobody who waits gets the old value",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+    cached("a write ends what goes round, and nobody who waits gets the old value")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (|o| o.send(read(SIGNED, 3)), &["read_invalid", "pass_local"]),
             (Orbit::turn, &["round_stale"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "with the new value the next read makes a new packet, which answers those that waited",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("with the new value the next read makes a new packet, which answers those that waited")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
@@ -270,25 +234,19 @@ const STALE: &[Row] = &[
             (|o| o.send(read(SIGNED, 3)), &["wake"]),
             (Orbit::turn, &["round_stale", "hit_round"]),
             (Orbit::turn, &["recirculate"]),
-        ],
-        answered: &[(1, V), (3, NEW), (2, NEW)],
-        left: 1,
-    },
-    Row {
-        name: "nobody waits: the old packet goes all the same, if nothing else at its next look",
-        given: |w| w.cached(RESTLESS, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V), (3, NEW), (2, NEW)])
+        .left(1),
+    Row::of("nobody waits: the old packet goes all the same, if nothing else at its next look")
+        .given(|w| w.cached(RESTLESS, KEY, V))
+        .steps(&[
             (|o| o.send(read(RESTLESS, 1)), &["wake"]),
             (|o| o.write(RESTLESS), &["write", "write_invalidated", "pass_local"]),
             (Orbit::turns, &["round_stale"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "an invalidation by the store",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("an invalidation by the store")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (
@@ -299,43 +257,32 @@ const STALE: &[Row] = &[
                 &["invalidate"],
             ),
             (Orbit::turn, &["round_stale"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "the lease is over",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("the lease is over")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.w.outlive_lease(), &[]),
             (Orbit::turn, &["round_lapsed"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "a new term of the store",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("a new term of the store")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| next_term(&o.w), &[]),
             (Orbit::turn, &["round_lapsed"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "its life is over",
-        given: |w| {
+        ])
+        .answered(&[(1, V)]),
+    Row::of("its life is over")
+        .given(|w| {
             w.lease(harness::world::TERM);
             w.entry(SIGNED, KEY, V.len());
             let grant = w.grant(SIGNED, KEY, V).expiry_ms(60_000);
             w.send_as("grant_installed", grant);
-        },
-        steps: &[
+        })
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (
@@ -347,55 +294,42 @@ const STALE: &[Row] = &[
                 &[],
             ),
             (Orbit::turn, &["round_lapsed"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "evicted",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("evicted")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| evict(&o.w), &[]),
             (Orbit::turn, &["round_gone"]),
             (|o| o.send(read(SIGNED, 3)), &["miss", "pass_local"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "another tenant's item of the same key and hash is another's",
-        given: |w| {
+        ])
+        .answered(&[(1, V)]),
+    Row::of("another tenant's item of the same key and hash is another's")
+        .given(|w| {
             w.cached(SIGNED, KEY, V);
             w.cached(OTHER, KEY, NEW);
-        },
-        steps: &[
+        })
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(OTHER, 2)), &["wake"]),
             (|o| o.send(read(SIGNED, 3)), &["wait"]),
             (|o| o.send(read(OTHER, 4)), &["wait"]),
             (Orbit::turn, &["hit_round", "hit_round"]),
-        ],
-        answered: &[(1, V), (2, NEW), (3, V), (4, NEW)],
-        left: 2,
-    },
-    Row {
-        name: "a hash that is made up finds nobody's packet, and harms nobody's",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V), (2, NEW), (3, V), (4, NEW)])
+        .left(2),
+    cached("a hash that is made up finds nobody's packet, and harms nobody's")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2).hash_of(b"another key")), &["miss", "pass_local"]),
             (|o| o.send(read(SIGNED, 3)), &["wait"]),
             (Orbit::turn, &["hit_round"]),
-        ],
-        answered: &[(1, V), (3, V)],
-        left: 1,
-    },
-    Row {
-        name: "a fetched value goes round at once where somebody waits for it",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V), (3, V)])
+        .left(1),
+    cached("a fetched value goes round at once where somebody waits for it")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
@@ -408,14 +342,11 @@ const STALE: &[Row] = &[
             (|o| o.send(read(SIGNED, 3)), &["wait"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &["hit_round"]),
-        ],
-        answered: &[(1, V), (2, NEW), (3, NEW)],
-        left: 1,
-    },
-    Row {
-        name: "it was invalid again when it came round",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V), (2, NEW), (3, NEW)])
+        .left(1),
+    cached("it was invalid again when it came round")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
@@ -425,14 +356,10 @@ const STALE: &[Row] = &[
             ),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
             (Orbit::turn, &["round_stale", "round_stale"]),
-        ],
-        answered: &[(1, V)],
-        left: 0,
-    },
-    Row {
-        name: "a read woke its value before: one packet stays",
-        given: |w| w.cached(SIGNED, KEY, V),
-        steps: &[
+        ])
+        .answered(&[(1, V)]),
+    cached("a read woke its value before: one packet stays")
+        .steps(&[
             (|o| o.send(read(SIGNED, 1)), &["wake"]),
             (|o| o.send(read(SIGNED, 2)), &["wait"]),
             (|o| o.write(SIGNED), &["write", "write_invalidated", "pass_local"]),
@@ -442,10 +369,9 @@ const STALE: &[Row] = &[
             ),
             (|o| o.send(read(SIGNED, 3)), &["wake"]),
             (Orbit::turn, &["round_stale", "round_stale", "hit_round"]),
-        ],
-        answered: &[(1, V), (3, NEW), (2, NEW)],
-        left: 1,
-    },
+        ])
+        .answered(&[(1, V), (3, NEW), (2, NEW)])
+        .left(1),
 ];
 
 #[test]
@@ -466,10 +392,8 @@ fn broken_rules_are_noticed() {
 #[test]
 fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
     check(&[
-        Row {
-            name: "a lost packet is found by the next read, which answers those that wait",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+        cached("a lost packet is found by the next read, which answers those that wait")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2)), &["wait"]),
                 (|o| o.round.clear(), &[]),
@@ -478,14 +402,11 @@ fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
                 (|o| o.send(read(SIGNED, 4)), &["wake", "round_lost"]),
                 (Orbit::turn, &["hit_round"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (4, V), (2, V), (3, V)],
-            left: 1,
-        },
-        Row {
-            name: "where none comes round ever reads are answered without, but for one a second",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (4, V), (2, V), (3, V)])
+            .left(1),
+        cached("where none comes round ever reads are answered without, but for one a second")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.lose(read(SIGNED, 2)), &["wake", "round_lost"]),
                 (|o| o.lose(read(SIGNED, 3)), &["wake", "round_lost"]),
@@ -498,8 +419,8 @@ fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
                 (|o| o.send(read(SIGNED, 9)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
                 (|o| o.lose(read(SIGNED, 10)), &["wake", "round_lost"]),
-            ],
-            answered: &[
+            ])
+            .answered(&[
                 (1, V),
                 (2, V),
                 (3, V),
@@ -510,59 +431,47 @@ fn what_is_lost_is_made_again_and_what_nobody_wants_parks() {
                 (8, V),
                 (9, V),
                 (10, V),
-            ],
-            left: 1,
-        },
-        Row {
-            name: "one that was only late is dropped when it comes",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .left(1),
+        cached("one that was only late is dropped when it comes")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.wait(45), &[]),
                 (|o| o.send(read(SIGNED, 2)), &["wake", "round_lost"]),
                 (|o| o.send(read(SIGNED, 3)), &["wait"]),
                 (Orbit::turn, &["round_stale", "hit_round"]),
-            ],
-            answered: &[(1, V), (2, V), (3, V)],
-            left: 1,
-        },
-        Row {
-            name: "after its time for nobody it parks, and the next read wakes it",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V)])
+            .left(1),
+        cached("after its time for nobody it parks, and the next read wakes it")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.wait(2), &[]),
                 (Orbit::turns, &["round_parked"]),
                 (|o| o.send(read(SIGNED, 2)), &["wake"]),
                 (|o| o.send(read(SIGNED, 3)), &["wait"]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V), (3, V)],
-            left: 1,
-        },
-        Row {
-            name: "whoever waits keeps it from parking",
-            given: |w| w.cached(SIGNED, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V), (3, V)])
+            .left(1),
+        cached("whoever waits keeps it from parking")
+            .steps(&[
                 (|o| o.send(read(SIGNED, 1)), &["wake"]),
                 (|o| o.send(read(SIGNED, 2)), &["wait"]),
                 (|o| o.wait(2), &[]),
                 (Orbit::turn, &["hit_round"]),
-            ],
-            answered: &[(1, V), (2, V)],
-            left: 1,
-        },
-        Row {
-            name: "where the tenant has set so it never parks",
-            given: |w| w.cached(RESTLESS, KEY, V),
-            steps: &[
+            ])
+            .answered(&[(1, V), (2, V)])
+            .left(1),
+        Row::of("where the tenant has set so it never parks")
+            .given(|w| w.cached(RESTLESS, KEY, V))
+            .steps(&[
                 (|o| o.send(read(RESTLESS, 1)), &["wake"]),
                 (|o| o.wait(5), &[]),
                 (Orbit::turns, &[]),
-            ],
-            answered: &[(1, V)],
-            left: 1,
-        },
+            ])
+            .answered(&[(1, V)])
+            .left(1),
     ]);
 }
 

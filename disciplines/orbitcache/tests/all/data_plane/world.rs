@@ -65,13 +65,48 @@ pub type Step = (fn(&mut Orbit), &'static [&'static str]);
 
 /// A story.
 pub struct Row {
-    pub name: &'static str,
-    pub given: fn(&mut World),
-    pub steps: &'static [Step],
+    name: &'static str,
+    given: fn(&mut World),
+    steps: &'static [Step],
+    answered: &'static [(u64, &'static [u8])],
+    left: usize,
+}
+
+impl Row {
+    /// A story of this name, on a switch that nothing has come to; nothing is answered in it, and
+    /// nothing goes round at its end.
+    pub const fn of(name: &'static str) -> Row {
+        Row { name, given: |_| {}, steps: &[], answered: &[], left: 0 }
+    }
+
+    /// What brings the switch into a state.
+    pub const fn given(mut self, given: fn(&mut World)) -> Row {
+        self.given = given;
+        self
+    }
+
+    /// What happens.
+    pub const fn steps(mut self, steps: &'static [Step]) -> Row {
+        self.steps = steps;
+        self
+    }
+
     /// Requests that are answered, with the value, in this order.
-    pub answered: &'static [(u64, &'static [u8])],
+    pub const fn answered(mut self, answered: &'static [(u64, &'static [u8])]) -> Row {
+        self.answered = answered;
+        self
+    }
+
     /// Values that go round at the end.
-    pub left: usize,
+    pub const fn left(mut self, left: usize) -> Row {
+        self.left = left;
+        self
+    }
+}
+
+/// A story of this name, with a value that is cached.
+pub const fn cached(name: &'static str) -> Row {
+    Row::of(name).given(|w| w.cached(SIGNED, KEY, V))
 }
 
 /// A switch whose recirculation port is played.
@@ -306,9 +341,10 @@ pub fn read_part_of(tenant: u32, number: u64, part: u16) -> Message {
 
 /// A read of all parts, as long as one of them.
 pub fn read_all(tenant: u32, number: u64) -> Message {
-    let mut read = Message::read(tenant, KEY).padded(1024).numbered(number);
-    read.header.flags = Flags::ALL;
-    read
+    Message::read(tenant, KEY)
+        .padded(1024)
+        .numbered(number)
+        .with(|read| read.header.flags = Flags::ALL)
 }
 
 /// A grant of a part, as the store answers a fetch.
@@ -318,9 +354,8 @@ pub fn grant_part(epoch: Epoch, part: u16, value: &[u8]) -> Message {
 
 /// As [`grant_part`], to that tenant.
 pub fn grant_part_to(tenant: u32, epoch: Epoch, part: u16, value: &[u8]) -> Message {
-    let mut reply = Message::grant(Op::FetchReply, tenant, KEY, value, epoch);
-    (reply.header.part, reply.header.total) = (part, LARGE);
-    reply
+    Message::grant(Op::FetchReply, tenant, KEY, value, epoch)
+        .with(|reply| (reply.header.part, reply.header.total) = (part, LARGE))
 }
 
 /// A grant of `value` under the epoch that the item has, in reply to a write.
