@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
-use crate::topology::{ProcessSpec, ReadinessProbe};
+use crate::topology::{Interface, ProcessSpec, ReadinessProbe};
 
 /// Where controllers listen.
 pub const CONTROL_PORT: u16 = 7118;
@@ -80,6 +80,13 @@ impl Role {
 /// Where the controller on this node is found, if it listens.
 pub fn control_url(node: &str) -> String {
     format!("http://{{address:{node}}}:{CONTROL_PORT}")
+}
+
+/// Likewise as a switch sees it, over the link of `ends` that the two have for themselves.
+pub fn control_url_from(switch: &str, control: &str, ends: &[[Interface; 2]]) -> String {
+    let own = ends.iter().find(|[a, b]| a.node == control && b.node == switch);
+    let address = own.map_or_else(String::new, |[control, _]| control.v4.to_string());
+    format!("http://{address}:{CONTROL_PORT}")
 }
 
 /// Where a store's data is, if it is not in a backend.

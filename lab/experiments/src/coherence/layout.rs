@@ -4,7 +4,7 @@
 
 use plan::{
     Plan, SeatedRole, Site,
-    roles::{CONTROL_PORT, Control, Redis, Role, Store, Switch},
+    roles::{Control, Redis, Role, Store, Switch, control_url_from},
     topology::{Fault, Interface, Link},
 };
 use wire::PORT;
@@ -82,13 +82,6 @@ fn link(number: u64, (a, b): (&str, &str), flip: f64, seed: u64) -> Link {
     }
 }
 
-/// The controller as seen from this switch: over the link that the two have for themselves.
-fn control_from(switch: &str, ends: &[[Interface; 2]]) -> String {
-    let own = ends.iter().find(|[a, b]| a.node == CONTROL && b.node == switch);
-    let address = own.map_or_else(String::new, |[control, _]| control.v4.to_string());
-    format!("http://{address}:{CONTROL_PORT}")
-}
-
 fn roles(node: &str, ends: &[[Interface; 2]], discipline: &str, items: usize) -> Vec<SeatedRole> {
     match node {
         // Data must outlive the store: a real server behind it, which loses nothing that it
@@ -106,7 +99,7 @@ fn roles(node: &str, ends: &[[Interface; 2]], discipline: &str, items: usize) ->
 }
 
 fn agent(id: u16, node: &str, ends: &[[Interface; 2]]) -> SeatedRole {
-    Role::Switch(Switch::of(id, node, control_from(node, ends))).into()
+    Role::Switch(Switch::of(id, node, control_url_from(node, CONTROL, ends))).into()
 }
 
 /// Where the Redis of a server listens.
@@ -124,7 +117,7 @@ fn store(host: &str, ends: &[[Interface; 2]]) -> SeatedRole {
     }
     SeatedRole::from(Role::Store(Store {
         // The switch beside the store leads to the controller.
-        control: Some(control_from(beside, ends)),
+        control: Some(control_url_from(beside, CONTROL, ends)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
         state: Some(format!("{{dir}}/{host}-state")),
         // One asks its Redis what others write; the others lend keys.

@@ -3,7 +3,7 @@
 
 use plan::{
     Plan, Site,
-    roles::{CONTROL_PORT, Control, Role, Store, Switch},
+    roles::{Control, Role, Store, Switch, control_url_from},
     shapes,
     topology::{Fault, Interface, Link},
 };
@@ -61,21 +61,14 @@ pub(super) fn plan(discipline: &str, probes: bool, seed: u64) -> Plan {
     plan
 }
 
-/// The controller as seen from this switch: over the link that the two have for themselves.
-fn control_from(switch: &str, ends: &[[Interface; 2]]) -> String {
-    let mut own = ends.iter().filter(|[a, b]| a.node == CONTROL && b.node == switch);
-    let address = own.next().map_or_else(String::new, |[control, _]| control.v4.to_string());
-    format!("http://{address}:{CONTROL_PORT}")
-}
-
 fn agent(id: u16, node: &str, ends: &[[Interface; 2]], probes: bool) -> Role {
-    let control = control_from(node, ends);
+    let control = control_url_from(node, CONTROL, ends);
     Role::Switch(Switch { no_probes: !probes, ..Switch::of(id, node, control) })
 }
 
 fn store(ends: &[[Interface; 2]]) -> Role {
     // The leaf beside the store leads to the controller.
-    let control = Some(control_from("leaf2", ends));
+    let control = Some(control_url_from("leaf2", CONTROL, ends));
     Role::Store(Store { control, ..Store::of(SERVER) })
 }
 
