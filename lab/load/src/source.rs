@@ -1,40 +1,36 @@
 //! Load without sockets, threads or clocks: what is asked when, and what the answers come to.
 
+mod answers;
+mod sending;
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 
 use anyhow::ensure;
-use rand::RngExt;
 use seed::{SeededRng, rng};
-use wire::{
-    Cluster, Epoch, Flags, HEADER_LEN, Header, NodeId, Op, Packet, Secret, Status, TENANT_OPEN,
-    store_at,
-};
+use wire::{Epoch, Flags, Header, Op, Packet, TENANT_OPEN};
 
 use super::{
     Arrivals, ChurnSchedule, Interval, Latency, LoadConfig, Phase, PhaseKind, PhaseResult,
     TenantResult,
     each_key::{AGAIN_NS, EachKey},
     forge::{self, Attacks},
-    lives::NamedLife,
     results::{Histograms, cdf},
     retries::Retries,
-    tenant::{Tenant, is_foreign, stamp},
+    tenant::Tenant,
     versions::POPULATED,
-    window::{SentRequest, Window},
+    window::Window,
     writes::{self, AnswerKind},
 };
-use crate::workload::{
-    Check, KEY_LEN, Key, Ranks, Stamp, check_value, populated_value, write_value,
-};
+use crate::workload::{Ranks, populated_value, write_value};
+use answers::{check, count_key, is_refusal, may_answer, take_answer};
+use sending::LONGEST;
 
 /// Requests that can be on their way at once.
 const WINDOW: usize = 1 << 17;
 /// Requests made at once, before answers are looked for again.
 pub(crate) const BURST: usize = 32;
-/// Shortest value in bytes that tells who wrote it.
-const STAMPED: usize = KEY_LEN + 16;
-/// Longest datagram in bytes.
-const LONGEST: usize = 2048;
 
 /// One generator of load: makes requests and checks every answer.
 ///
@@ -452,228 +448,6 @@ impl Source {
         run.result.changes_ms.push(after_ms);
         run.next_change_ns += change_every_ns(&churn);
     }
-
-    fn send_load(
-        &mut self,
-        run: &mut Run,
-        now_ns: u64,
-        send: &mut impl FnMut(usize, &[u8]),
-    ) -> usize {
-        let mut count = 0;
-        while count < BURST && !self.window.is_full() {
-            let mut due_ns = now_ns;
-            match run.phase.arrivals {
-                Arrivals::Open(rate) => {
-                    if run.arrival_ns > now_ns as f64 {
-                        break;
-                    }
-                    if count == 0 {
-                        let behind_ms = (now_ns as f64 - run.arrival_ns) / 1e6;
-                        run.result.behind_ms = run.result.behind_ms.max(behind_ms);
-                    }
-                    due_ns = run.arrival_ns as u64;
-                    let uniform: f64 = self.rng.random();
-                    run.arrival_ns += -(1.0 - uniform).ln() * 1e9 / rate;
-                }
-                Arrivals::Closed(outstanding) => {
-                    if self.window.open() >= outstanding {
-                        break;
-                    }
-                }
-            }
-            if run.attacks.is_empty() {
-                self.send_one(run, [due_ns, now_ns], send);
-            } else {
-                let sent = self.attack(run, send);
-                if let Arrivals::Open(rate) = run.phase.arrivals {
-                    // As many packets as honest load sends at this rate.
-                    run.arrival_ns += sent.saturating_sub(1) as f64 * 1e9 / rate;
-                }
-            }
-            count += 1;
-        }
-        count
-    }
-
-    /// Sends the next packets of an attack, in some tenant's name; returns how many.
-    fn attack(&mut self, run: &mut Run, send: &mut impl FnMut(usize, &[u8])) -> usize {
-        let at = self.rng.random_range(0..run.active);
-        let tenant = &self.tenants[at];
-        let packets = run.attacks[at].next(tenant, self.client, &mut self.rng);
-        for hostile in &packets {
-            hostile.write(tenant, &mut self.hostile);
-            send(hostile.store(tenant), &self.hostile);
-            run.result.sent += 1;
-            let name = hostile.attack.name();
-            *run.result.attacks.entry(name.into()).or_default() += 1;
-        }
-        packets.len()
-    }
-
-    fn send_one(
-        &mut self,
-        run: &mut Run,
-        [due_ns, now_ns]: [u64; 2],
-        send: &mut impl FnMut(usize, &[u8]),
-    ) {
-        let ratio = run.phase.write_ratio;
-        let is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
-        let ranks = if is_write { &run.writes } else { &run.reads };
-        let tenant = match run.active {
-            1 => 0,
-            several => self.rng.random_range(0..several),
-        };
-        let rank = match run.phase.kind {
-            PhaseKind::Scan { times } => run.next_of_scan(self.config.keys, times),
-            _ => ranks.draw(&mut self.rng),
-        };
-        let key = self.tenants[tenant].permutation.key(rank);
-        // A read is padded to the longest reply it may get; a write to the reply that grants
-        // it back.
-        let default = self.tenants[tenant].value_len(key);
-        let value_len = if is_write {
-            run.phase.values.draw(default, &mut self.rng)
-        } else {
-            run.phase.values.longest(default)
-        };
-        let interval = if now_ns < run.measured_from_ns {
-            SentRequest::UNCOUNTED
-        } else {
-            let interval_ns = self.config.interval_ms * 1_000_000;
-            ((now_ns - run.measured_from_ns) / interval_ns) as u32
-        };
-        if let Some(counts) = run.interval(interval) {
-            counts.sent += 1;
-            run.result.sent += 1;
-            run.result.writes_sent += u64::from(is_write);
-            run.result.tenants[tenant].sent += 1;
-        }
-        let forged = run.phase.kind == PhaseKind::Forge;
-        let what = NextRequest { tenant, key, is_write, value_len, interval, forged };
-        self.send(&what, [due_ns, now_ns], send);
-    }
-
-    /// Sends the keys that are to be asked for and may be.
-    fn send_keys(
-        &mut self,
-        run: &mut Run,
-        now_ns: u64,
-        send: &mut impl FnMut(usize, &[u8]),
-    ) -> usize {
-        let Some(each_key) = &mut run.each_key else {
-            return 0;
-        };
-        let mut count = 0;
-        while !self.window.is_full() {
-            let Some((tenant, key)) = each_key.next(self.window.open(), now_ns) else {
-                break;
-            };
-            let value_len = self.tenants[usize::from(tenant)].value_len(key);
-            let what = NextRequest {
-                tenant: tenant.into(),
-                key,
-                is_write: run.phase.kind == PhaseKind::Fill,
-                value_len,
-                interval: SentRequest::UNCOUNTED,
-                forged: false,
-            };
-            run.result.sent += 1;
-            run.result.tenants[what.tenant].sent += 1;
-            self.send(&what, [now_ns; 2], send);
-            count += 1;
-        }
-        count
-    }
-
-    /// Sends what was due then, now.
-    fn send(
-        &mut self,
-        what: &NextRequest,
-        [due_ns, now_ns]: [u64; 2],
-        send: &mut impl FnMut(usize, &[u8]),
-    ) {
-        let tenant = &self.tenants[what.tenant];
-        let (mut written, mut named) = (POPULATED, NamedLife::default());
-        if what.is_write {
-            self.written = self.written.wrapping_add(1);
-            written = stamp(tenant.id, self.written);
-            named = writes::named_by(tenant, what.key);
-        }
-        let request = self.window.push(SentRequest {
-            at_ns: now_ns,
-            due_ns,
-            floor: tenant.versions.floor(what.key),
-            stamp: written.0,
-            key: what.key,
-            tenant: what.tenant as u16,
-            value_len: what.value_len as u16,
-            named,
-            interval: what.interval,
-            ..SentRequest::default()
-        });
-        self.transmit(request, what.forged, send);
-    }
-
-    /// Sends a request that is open, for the first time or again.
-    fn transmit(&mut self, request: u64, forged: bool, send: &mut impl FnMut(usize, &[u8])) {
-        let Some(sent) = self.window.get(request) else {
-            return;
-        };
-        let tenant = &self.tenants[usize::from(sent.tenant)];
-        let key = tenant.keys.get(sent.key);
-        let op = match sent.is_write() {
-            true => Op::WriteRequest,
-            false => Op::ReadRequest,
-        };
-        let header = Header {
-            tenant: tenant.id,
-            client: self.client,
-            request,
-            key_hash: key.hash,
-            key_len: KEY_LEN as u8,
-            life: sent.named.life,
-            flags: sent.named.flags(),
-            ..Header::new(op)
-        };
-        let len = (HEADER_LEN + KEY_LEN + usize::from(sent.value_len)).min(LONGEST);
-        let bytes = &mut self.datagram[..len];
-        encode(bytes, header, &key, Stamp(sent.stamp), &tenant.secret);
-        if forged {
-            forge::spoil(bytes, &mut self.rng);
-        }
-        send(tenant.store_of(&key), bytes);
-    }
-}
-
-fn is_refusal(header: &Header) -> bool {
-    !matches!(header.status, Status::Ok | Status::NotFound)
-}
-
-/// Whether an answer may come from there, as clients see it: from its key's home, and of a read
-/// from the store that it names.
-fn may_answer(
-    cluster: &Cluster,
-    home: usize,
-    sent: &SentRequest,
-    node: NodeId,
-    from: SocketAddr,
-) -> bool {
-    let chosen = store_at(node).filter(|_| !sent.is_write());
-    let stores = [Some(home), chosen].into_iter().flatten();
-    let mut stores = stores.filter_map(|at| cluster.stores.get(at));
-    stores.any(|store| store.address == from)
-}
-
-/// One request to be made.
-struct NextRequest {
-    /// Index of the tenant.
-    tenant: usize,
-    key: u32,
-    is_write: bool,
-    /// Bytes of the value, or of room for one.
-    value_len: usize,
-    interval: u32,
-    forged: bool,
 }
 
 impl Run {
@@ -696,141 +470,3 @@ impl Run {
 fn change_every_ns(churn: &ChurnSchedule) -> u64 {
     (churn.every_s.max(0.01) * 1e9) as u64
 }
-
-/// Counts one answer in a phase through every key.
-fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &SentRequest) {
-    let cached = u64::from(packet.header.flags.has(Flags::CACHED));
-    if packet.header.status == Status::NotFound {
-        return;
-    }
-    result.answered += 1;
-    result.cached += cached;
-    let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
-    of_tenant.answered += 1;
-    of_tenant.cached += cached;
-}
-
-/// Writes a request into its bytes: header, key, then the value of a write or the padding of
-/// a read.
-fn encode(bytes: &mut [u8], mut header: Header, key: &Key, stamp: Stamp, secret: &Secret) {
-    let (head, rest) = bytes.split_at_mut(HEADER_LEN);
-    let (key_part, value_part) = rest.split_at_mut(KEY_LEN);
-    if stamp == POPULATED {
-        value_part.fill(0);
-    } else {
-        header.value_len = value_part.len() as u16;
-        write_value(&key.bytes, stamp, value_part);
-    }
-    let mut encoded = header.to_bytes();
-    if *secret != Secret::NONE {
-        let tag = secret.tag(&encoded, &key.bytes);
-        encoded[HEADER_LEN - 8..].copy_from_slice(&tag.to_be_bytes());
-    }
-    head.copy_from_slice(&encoded);
-    key_part.copy_from_slice(&key.bytes);
-}
-
-/// Counts one answer and checks it against everything that is known of its key.
-fn take_answer(run: &mut Run, tenant: &mut Tenant, packet: &Packet, sent: &SentRequest, now: u64) {
-    let header = &packet.header;
-    let refused = is_refusal(header);
-    // All keys are there: "no such key" is no answer.
-    let missing = header.status == Status::NotFound;
-    if !refused && !missing && (run.measured_from_ns..run.end_ns).contains(&now) {
-        run.result.returned += 1;
-    }
-    check(&mut run.result, tenant, packet, sent);
-    let Run { result, histograms, .. } = run;
-    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
-        return;
-    };
-    let index = usize::from(sent.tenant);
-    // Answers of a phase's tenants only are in its window: whatever else was asked was
-    // drained before.
-    let of_tenant = &mut result.tenants[index];
-    if refused || missing {
-        counts.lost += 1;
-        result.lost += 1;
-        result.refused += u64::from(refused);
-        of_tenant.lost += 1;
-        run.lost_of(tenant.store_of(&tenant.keys.get(sent.key)));
-        return;
-    }
-    let is_write = sent.is_write();
-    let latency = now.saturating_sub(sent.due_ns);
-    let cached = header.flags.has(Flags::CACHED);
-    counts.answered += 1;
-    counts.cached += u32::from(cached);
-    result.answered += 1;
-    result.cached += u64::from(cached);
-    result.writes_answered += u64::from(is_write);
-    of_tenant.answered += 1;
-    of_tenant.cached += u64::from(cached);
-    histograms.all.saturating_record(latency);
-    histograms.tenants[index].saturating_record(latency);
-    if !is_write {
-        histograms.read.saturating_record(latency);
-        let switch = if cached { header.epoch.switch() } else { 0 };
-        histograms.served(switch, latency);
-    }
-    let kind = match (is_write, cached) {
-        (true, _) => &mut histograms.write,
-        (false, true) => &mut histograms.hit,
-        (false, false) => &mut histograms.miss,
-    };
-    kind.saturating_record(latency);
-}
-
-/// Counts what must never be: another key, a value of nobody, of another tenant, or of the past.
-fn check(result: &mut PhaseResult, tenant: &mut Tenant, packet: &Packet, sent: &SentRequest) {
-    let header = &packet.header;
-    let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
-    let key = tenant.keys.get(sent.key);
-    let is_write = sent.is_write();
-    let expected = if is_write { Op::WriteReply } else { Op::ReadReply };
-    if packet.key != key.bytes || header.tenant != tenant.id {
-        result.wrong_keys += 1;
-        of_tenant.wrong += 1;
-    } else if header.op != expected {
-        result.strays += 1;
-    } else if header.status == Status::Ok {
-        let stamp = if is_write {
-            Some(Stamp(sent.stamp))
-        } else {
-            stamp_of(&key, packet.value).filter(|stamp| {
-                // A write of few bytes has no room for its stamp.
-                let len = packet.value.len();
-                *stamp != POPULATED || len < STAMPED || len == tenant.value_len(sent.key)
-            })
-        };
-        let foreign = stamp.is_some_and(|stamp| is_foreign(tenant.id, stamp));
-        // A write that only its keeper kept is answered under a version that is no value's.
-        let tells_version = !(is_write && writes::may_be_asked_for(tenant, sent, header));
-        let fits = stamp.is_some_and(|stamp| {
-            if !tells_version {
-                return true;
-            }
-            let versions = &mut tenant.versions;
-            versions.learn(sent.key, sent.floor, header.version, stamp)
-        });
-        result.foreign_values += u64::from(foreign);
-        of_tenant.foreign += u64::from(foreign);
-        result.wrong_values += u64::from(!fits || foreign);
-        of_tenant.wrong += u64::from(!fits || foreign);
-    } else if header.status == Status::NotFound {
-        result.not_found += 1;
-    }
-}
-
-/// The stamp of a read's value; none if the value is wrong.
-fn stamp_of(key: &Key, value: &[u8]) -> Option<Stamp> {
-    match check_value(&key.bytes, value) {
-        Check::Populated if value.is_empty() => None,
-        Check::Populated => Some(POPULATED),
-        Check::Written(stamp) => Some(stamp),
-        Check::Wrong => None,
-    }
-}
-
-#[cfg(test)]
-mod tests;

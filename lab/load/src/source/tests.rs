@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use wire::{Cluster, Lengths};
+use wire::{Cluster, HEADER_LEN, Lengths, Secret};
 
 use super::*;
-use crate::workload::{Churn, ChurnKind, Popularity, populated_value};
+use crate::workload::{Churn, ChurnKind, KEY_LEN, Popularity, populated_value};
 
 const MS: u64 = 1_000_000;
 
