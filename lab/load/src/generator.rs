@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     LoadConfig, Phase, PhaseKind, PhaseResult,
@@ -15,9 +16,9 @@ use super::{
 };
 
 /// Below this wait for the next arrival, looking again at once is cheaper than sleeping.
-const SPIN_NS: u64 = 15_000;
+pub const SPIN_NS: u64 = 15_000;
 /// Longest wait before looking again.
-const IDLE_NS: u64 = 2_000_000;
+pub const IDLE_NS: u64 = 2_000_000;
 
 /// A [`Source`] on sockets. One thread; all buffers are made once.
 pub struct Generator {
@@ -160,24 +161,34 @@ impl Generator {
 /// # Errors
 /// A socket that cannot be opened, a phase that cannot be read, an output that is gone.
 pub fn run(config: LoadConfig, input: impl BufRead, mut out: impl Write) -> anyhow::Result<()> {
-    let mut phases = config.phases.clone();
-    let interactive = phases.is_empty();
+    let phases = config.phases.clone();
     let mut generator = Generator::new(config)?;
-    let mut emit = |result: &PhaseResult| -> anyhow::Result<()> {
-        serde_json::to_writer(&mut out, result)?;
-        out.write_all(b"\n")?;
-        Ok(out.flush()?)
-    };
-    for phase in phases.drain(..) {
-        emit(&generator.run(&phase)?)?;
+    if phases.is_empty() {
+        return run_phases(input, out, |phase: &Phase| generator.run(phase));
     }
-    if interactive {
-        for line in input.lines() {
-            let line = line.context("reading a phase")?;
-            let phase: Phase = serde_json::from_str(&line)
-                .with_context(|| format!("a phase of the load generator: {line:?}"))?;
-            emit(&generator.run(&phase)?)?;
-        }
+    phases.iter().try_for_each(|phase| tell(&mut out, &generator.run(phase)?))
+}
+
+/// Runs phases from `input`, one JSON document per line; one JSON result per line goes to `out`.
+///
+/// # Errors
+/// A phase that cannot be read or run, an output that is gone.
+pub fn run_phases<P: DeserializeOwned, R: Serialize>(
+    input: impl BufRead,
+    mut out: impl Write,
+    mut run: impl FnMut(&P) -> anyhow::Result<R>,
+) -> anyhow::Result<()> {
+    for line in input.lines() {
+        let line = line.context("reading a phase")?;
+        let phase: P = serde_json::from_str(&line)
+            .with_context(|| format!("a phase of the load generator: {line:?}"))?;
+        tell(&mut out, &run(&phase)?)?;
     }
     Ok(())
+}
+
+fn tell(out: &mut impl Write, result: &impl Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, result)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
 }

@@ -39,6 +39,6 @@ mod writes;
 pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 pub use forge::Attack;
-pub use generator::{Generator, run};
+pub use generator::{Generator, IDLE_NS, SPIN_NS, run, run_phases};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};
 pub use source::Source;

@@ -51,7 +51,7 @@ struct Tally {
 ///
 /// # Errors
 /// A member that cannot be reached, a phase that cannot be read, an output that is gone.
-pub fn run(config: &Config, input: impl BufRead, mut out: impl Write) -> anyhow::Result<()> {
+pub fn run(config: &Config, input: impl BufRead, out: impl Write) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut clients = vec![];
     for number in 0..config.clients {
@@ -59,14 +59,9 @@ pub fn run(config: &Config, input: impl BufRead, mut out: impl Write) -> anyhow:
         let connected = runtime.block_on(Client::connect([member], None));
         clients.push(connected.with_context(|| format!("etcd at {member}"))?);
     }
-    for line in input.lines() {
-        let phase: Phase = serde_json::from_str(&line?).context("a phase of the load generator")?;
-        let result = LocalSet::new().block_on(&runtime, measure(config, &clients, &phase))?;
-        serde_json::to_writer(&mut out, &result)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
-    }
-    Ok(())
+    load::run_phases(input, out, |phase: &Phase| {
+        LocalSet::new().block_on(&runtime, measure(config, &clients, phase))
+    })
 }
 
 async fn measure(

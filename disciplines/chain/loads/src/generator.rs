@@ -3,14 +3,10 @@
 use std::io::{BufRead, Write};
 
 use anyhow::Context;
-use load::Lane;
+use client::kit::now_ns;
+use load::{IDLE_NS, Lane, SPIN_NS};
 
 use crate::{Config, Phase, PhaseResult, Source};
-
-/// Below this wait, looking again at once is cheaper than sleeping.
-const SPIN_NS: u64 = 15_000;
-/// Longest wait before looking again.
-const IDLE_NS: u64 = 2_000_000;
 
 /// A [`Source`] on one socket and one thread.
 struct Generator {
@@ -28,19 +24,10 @@ impl Generator {
         Ok(Generator { source: Source::new(config, rand::random())?, lane })
     }
 
-    /// Nanoseconds of the clock that all processes share, and that a suspended machine does not
-    /// stop.
-    fn now_ns(&self) -> u64 {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: writes one timespec; the clock exists.
-        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
-
     fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
-        self.source.begin(phase, self.now_ns())?;
+        self.source.begin(phase, now_ns())?;
         loop {
-            let now_ns = self.now_ns();
+            let now_ns = now_ns();
             let sent = self.send(now_ns)?;
             let received = self.receive()?;
             if let Some(result) = self.source.finished(now_ns)? {
@@ -80,7 +67,7 @@ impl Generator {
         loop {
             let got = self.lane.receive().context("receiving answers")?;
             // After what came was received, never before: see the client's module.
-            let now_ns = self.now_ns();
+            let now_ns = now_ns();
             for (i, from) in (0..got).filter_map(|i| Some((i, self.lane.sender(i)?))) {
                 self.source.take(self.lane.datagram(i), from, now_ns);
             }
@@ -97,16 +84,7 @@ impl Generator {
 ///
 /// # Errors
 /// A socket that cannot be opened, a phase that cannot be read, an output that is gone.
-pub fn run(config: Config, input: impl BufRead, mut out: impl Write) -> anyhow::Result<()> {
+pub fn run(config: Config, input: impl BufRead, out: impl Write) -> anyhow::Result<()> {
     let mut generator = Generator::new(config)?;
-    for line in input.lines() {
-        let line = line.context("reading a phase")?;
-        let phase: Phase = serde_json::from_str(&line)
-            .with_context(|| format!("a phase of the load generator: {line:?}"))?;
-        let result = generator.run(&phase)?;
-        serde_json::to_writer(&mut out, &result)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
-    }
-    Ok(())
+    load::run_phases(input, out, |phase: &Phase| generator.run(phase))
 }
