@@ -87,17 +87,7 @@ impl ServedCluster {
             }
         };
         let mut entries: Vec<TenantEntry> = self.tenants.iter().map(entry).collect();
-        entries.push(TenantEntry {
-            id: TENANT_SYSTEM,
-            secret: self.system_secret(),
-            also_secret: Secret::NONE,
-            rate: 0,
-            drop_over_rate: false,
-            measured: false,
-            write_back: false,
-            parameters: [0; PARAMETERS],
-            discipline: NO_DISCIPLINE,
-        });
+        entries.push(TenantEntry::new(TENANT_SYSTEM, self.system_secret(), NO_DISCIPLINE));
         debug_assert!(self.cluster.open_tenant || entries.iter().all(|e| e.id != TENANT_OPEN));
         entries
     }

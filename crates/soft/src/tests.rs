@@ -198,16 +198,9 @@ fn datagrams_that_come_as_one_are_divided() {
 
 /// The discipline for tests under a number, with a tenant of its own number.
 const TENANT: TenantEntry = TenantEntry {
-    id: 5,
-    secret: wire::Secret::NONE,
-    rate: 0,
-    drop_over_rate: false,
-    also_secret: wire::Secret::NONE,
-    measured: false,
-    write_back: false,
     // Rounds that a packet may go, and the group that it is copied to.
     parameters: [300, 1],
-    discipline: 3,
+    ..TenantEntry::new(5, wire::Secret::NONE, 3)
 };
 
 /// `struct port_name`.
@@ -218,17 +211,8 @@ fn named(port: &str) -> [u8; 16] {
 }
 
 fn trial() -> Object {
-    Object {
-        name: "trial",
-        maps_of: "trial",
-        number: TENANT.discipline,
-        elf: harness::TRIAL,
-        native: Some(harness::TRIAL_NATIVE),
-        steps: vec!["trial_first", "trial_round", "trial_counter"],
-        egress: Some("trial_egress"),
-        maps: vec![("trial_notes", 16), ("trial_hosts", 16)],
-        counters: "",
-    }
+    let maps = vec![("trial_notes", 16), ("trial_hosts", 16)];
+    Object { maps, ..harness::trial(TENANT.discipline) }
 }
 
 #[test]

@@ -218,17 +218,7 @@ impl Drop for Cache {
 
 /// A tenant of that secret without a limit.
 pub fn tenant(id: u32, secret: Secret) -> TenantEntry {
-    TenantEntry {
-        id,
-        secret,
-        rate: 0,
-        drop_over_rate: false,
-        also_secret: Secret::NONE,
-        measured: false,
-        write_back: false,
-        parameters: [HOT_THRESHOLD, 0],
-        discipline: DISCIPLINE,
-    }
+    TenantEntry { parameters: [HOT_THRESHOLD, 0], ..TenantEntry::new(id, secret, DISCIPLINE) }
 }
 
 /// A discipline's programs, on a switch of so many pages, under the number of the one that is

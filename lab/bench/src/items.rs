@@ -38,17 +38,7 @@ pub struct Items {
 /// # Errors
 /// The kernel refuses.
 pub fn set_tenants(at: &Backing, tenants: &[TenantEntry]) -> anyhow::Result<()> {
-    let system = TenantEntry {
-        id: wire::TENANT_SYSTEM,
-        secret: Secret::NONE,
-        discipline: NO_DISCIPLINE,
-        also_secret: Secret::NONE,
-        rate: 0,
-        drop_over_rate: false,
-        measured: false,
-        write_back: false,
-        parameters: [0; 2],
-    };
+    let system = TenantEntry::new(wire::TENANT_SYSTEM, Secret::NONE, NO_DISCIPLINE);
     let all: Vec<TenantEntry> = tenants.iter().copied().chain([system]).collect();
     Ok(TenantEntry::install(at, &all)?)
 }

@@ -28,6 +28,21 @@ pub use world::World;
 /// The object of a discipline for tests (`bpf/trial.bpf.c`).
 pub const TRIAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o.zlib"));
 
+/// That discipline under a number, its maps as large as its C says.
+pub fn trial(number: u32) -> dataplane::Object {
+    dataplane::Object {
+        name: "trial",
+        maps_of: "trial",
+        number,
+        elf: TRIAL,
+        native: Some(TRIAL_NATIVE),
+        steps: vec!["trial_first", "trial_round", "trial_counter"],
+        egress: Some("trial_egress"),
+        maps: vec![],
+        counters: "",
+    }
+}
+
 /// The object of a discipline that every kernel refuses (`bpf/refused.bpf.c`).
 pub const REFUSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/refused.bpf.o.zlib"));
 

@@ -220,23 +220,9 @@ mod tests {
     use wire::Op;
 
     use super::*;
-    use crate::{Message, TRIAL, World, switch::tenant};
+    use crate::{Message, World, switch::tenant, trial};
 
     const TENANT: u32 = 7;
-
-    fn trial() -> Object {
-        Object {
-            name: "trial",
-            maps_of: "trial",
-            number: 9,
-            elf: TRIAL,
-            native: None,
-            steps: vec!["trial_first", "trial_round", "trial_counter"],
-            egress: Some("trial_egress"),
-            maps: vec![],
-            counters: "",
-        }
-    }
 
     /// What the tables of the switch of that name hold.
     fn contents(name: &str) -> BTreeMap<String, Contents> {
@@ -248,7 +234,7 @@ mod tests {
     #[test]
     fn a_switch_that_begins_anew_has_the_tables_of_one_just_loaded() {
         let system = tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE);
-        let mut used = World::new(&[trial()], &[tenant(TENANT, 9), system]);
+        let mut used = World::new(&[trial(9)], &[tenant(TENANT, 9), system]);
         used.lease(1);
         used.switch.send_round();
         used.given(TENANT, b"c", &[0; 8], 8);
@@ -263,7 +249,7 @@ mod tests {
         let left = contents(&name);
         drop(used);
 
-        let again = LoadedPrograms::of(&[trial()], Sizes { pages: 4 }, || {
+        let again = LoadedPrograms::of(&[trial(9)], Sizes { pages: 4 }, || {
             panic!("its programs are not handed on")
         });
         assert_eq!(again.dataplane.home().name(), name);

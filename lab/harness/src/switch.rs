@@ -20,7 +20,6 @@ use dataplane::{
     native::{self, Clock, Cpu, Fib, Frame, Program, Route},
 };
 use libbpf_rs::{MapCore, MapHandle, ProgramMut, libbpf_sys};
-use wire::Secret;
 
 use crate::{
     message::{address, secret_of},
@@ -509,18 +508,8 @@ impl Drop for Switch {
 
 /// A tenant with the secret that the tests give it, without a limit.
 pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
-    let secret: Secret = secret_of(id);
-    TenantEntry {
-        id,
-        secret,
-        rate: 0,
-        drop_over_rate: false,
-        also_secret: Secret::NONE,
-        measured: false,
-        write_back: false,
-        parameters: [u32::MAX >> 8, 0],
-        discipline,
-    }
+    let entry = TenantEntry::new(id, secret_of(id), discipline);
+    TenantEntry { parameters: [u32::MAX >> 8, 0], ..entry }
 }
 
 /// Every packet is counted under exactly one counter at which its way ends; this is the verdict

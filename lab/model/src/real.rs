@@ -221,16 +221,9 @@ impl Real {
             switch.add_port(index, name).expect("room for ports");
         }
         let tenant = |id, discipline| TenantEntry {
-            id,
-            secret: Secret::NONE,
-            also_secret: Secret::NONE,
-            rate: 0,
-            drop_over_rate: false,
-            measured: false,
-            write_back: false,
             // Nothing is reported.
             parameters: [u32::MAX - 1, 0],
-            discipline,
+            ..TenantEntry::new(id, Secret::NONE, discipline)
         };
         let tenants = [
             tenant(TENANT_OPEN, discipline.number),

@@ -107,6 +107,21 @@ impl Entries {
 }
 
 impl TenantEntry {
+    /// A tenant without a limit, of which nothing is counted or lent.
+    pub const fn new(id: u32, secret: Secret, discipline: u32) -> TenantEntry {
+        TenantEntry {
+            id,
+            secret,
+            also_secret: Secret::NONE,
+            rate: 0,
+            drop_over_rate: false,
+            measured: false,
+            write_back: false,
+            parameters: [0; PARAMETERS],
+            discipline,
+        }
+    }
+
     /// Makes exactly `entries` the tenants of a switch: adds, changes and removes. A tenant that
     /// stays goes on where it is with its rate. Those with a discipline share out the reports of
     /// hot keys.

@@ -10,7 +10,7 @@ use std::{
 
 use dataplane::{Error, Loops, Mode, Object, Rows, TALLIES, Tallies, TenantEntry};
 use harness::{
-    Message, SeenFrame, Switch, TRIAL, TRIAL_NATIVE, Verdict, World,
+    Message, SeenFrame, Switch, Verdict, World,
     message::store,
     namespace::{ifindex, in_namespace, ip, sysctl, until, without_checksums},
     switch::{pin_to_cpu, tenant},
@@ -26,17 +26,7 @@ const GROUP: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn trial() -> Object {
-    Object {
-        name: "trial",
-        maps_of: "trial",
-        number: NUMBER,
-        elf: TRIAL,
-        native: Some(TRIAL_NATIVE),
-        steps: vec!["trial_first", "trial_round", "trial_counter"],
-        egress: Some("trial_egress"),
-        maps: vec![("trial_notes", NOTES)],
-        counters: "",
-    }
+    Object { maps: vec![("trial_notes", NOTES)], ..harness::trial(NUMBER) }
 }
 
 fn tenants() -> [TenantEntry; 1] {

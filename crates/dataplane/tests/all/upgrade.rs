@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 
 use dataplane::{Dataplane, Error, Mode, Object, Sizes};
 use harness::{
-    Message, Switch, TRIAL, TRIAL_NATIVE, Verdict,
+    Message, Switch, Verdict,
     namespace::{ifindex, in_namespace, ip},
     switch::tenant,
 };
@@ -15,17 +15,7 @@ pub const SIGNED: u32 = 7;
 pub const NUMBER: u32 = 4;
 
 pub fn trial() -> Object {
-    Object {
-        name: "trial",
-        maps_of: "trial",
-        number: NUMBER,
-        elf: TRIAL,
-        native: Some(TRIAL_NATIVE),
-        steps: vec!["trial_first", "trial_round", "trial_counter"],
-        egress: Some("trial_egress"),
-        maps: vec![],
-        counters: "",
-    }
+    harness::trial(NUMBER)
 }
 
 fn pins(switch: &Switch) -> PathBuf {
