@@ -11,126 +11,38 @@ use crate::{record::TURNS_MAX, servers};
 
 const TENANTS: u32 = 4096;
 const STAGES: [&str; 4] = ["pipe_1", "pipe_2", "pipe_3", "pipe_4"];
+const AFTER: [&[&str]; 4] = [&["lookup"], &["pipe_1"], &["pipe_2"], &["pipe_3"]];
 const STAGE_SLOTS: u32 = 4096;
 
 /// Its tables, for one tenant's stores: [`servers::EACH`].
 pub fn pipeline(items: Items) -> Vec<Table> {
     let mut tables = vec![
-        Table {
-            name: "tenant",
-            map: "tenants",
-            lookup: Lookup::Exact(32),
-            entries: TENANTS,
-            bits: 8 * 60,
-            ..Table::STATIC
-        },
-        Table {
-            name: "rate",
-            map: "tenants",
-            entries: TENANTS,
-            bits: 64,
-            after: &["tenant"],
-            ..Table::REGISTERS
-        },
-        Table {
-            name: "lookup",
-            map: "buckets",
-            lookup: Lookup::Exact(64),
-            entries: items.count,
-            bits: 32,
-            after: &["tenant"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "hits",
-            map: "hits",
-            entries: items.count,
-            bits: 32,
-            after: &["lookup"],
-            ..Table::REGISTERS
-        },
+        Table::fixed("tenant", "tenants", TENANTS, 8 * 60).by(Lookup::Exact(32)),
+        Table::registers("rate", "tenants", TENANTS, 64).after(&["tenant"]),
+        Table::fixed("lookup", "buckets", items.count, 32).by(Lookup::Exact(64)).after(&["tenant"]),
+        Table::registers("hits", "hits", items.count, 32).after(&["lookup"]),
         // Key length, tenant, and of the record: scale, turns, count, home with its place, whether
         // it is an entry, kind of addresses.
-        Table {
-            name: "head",
-            map: "pages",
-            entries: items.count,
-            bits: 8 + 32 + 32 + 8 + 8 + 16 + 16 + 16,
-            after: &["lookup"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "key",
-            map: "pages",
-            entries: items.count,
-            bits: 8 * items.key_bytes,
-            after: &["lookup"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "valid",
-            map: "pages",
-            entries: items.count,
-            bits: TURNS_MAX as u32,
-            after: &["head", "key", "hits"],
-            ..Table::REGISTERS
-        },
-        Table {
-            name: "turns",
-            map: "pages",
-            entries: items.count,
-            bits: 16 * TURNS_MAX as u32,
-            after: &["head", "key", "hits"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "server",
-            map: "pages",
-            lookup: Lookup::Exact(64),
-            entries: servers::EACH,
-            bits: 128 + 16,
-            after: &["turns", "valid"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "address",
-            map: servers::MAP,
-            lookup: Lookup::Exact(32 + 128),
-            entries: servers::EACH,
-            bits: 32,
-            after: &["tenant"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "racks",
-            map: "kvswitch_racks",
-            entries: servers::EACH,
-            bits: 32,
-            after: &["server", "address"],
-            ..Table::REGISTERS
-        },
-        Table {
-            name: "loads",
-            map: "tallies",
-            entries: servers::EACH,
-            bits: 64,
-            after: &["server", "address"],
-            ..Table::REGISTERS
-        },
+        Table::fixed("head", "pages", items.count, 8 + 32 + 32 + 8 + 8 + 16 + 16 + 16)
+            .after(&["lookup"]),
+        Table::fixed("key", "pages", items.count, 8 * items.key_bytes).after(&["lookup"]),
+        Table::registers("valid", "pages", items.count, TURNS_MAX as u32)
+            .after(&["head", "key", "hits"]),
+        Table::fixed("turns", "pages", items.count, 16 * TURNS_MAX as u32)
+            .after(&["head", "key", "hits"]),
+        Table::fixed("server", "pages", servers::EACH, 128 + 16)
+            .by(Lookup::Exact(64))
+            .after(&["turns", "valid"]),
+        Table::fixed("address", servers::MAP, servers::EACH, 32)
+            .by(Lookup::Exact(32 + 128))
+            .after(&["tenant"]),
+        Table::registers("racks", "kvswitch_racks", servers::EACH, 32)
+            .after(&["server", "address"]),
+        Table::registers("loads", "tallies", servers::EACH, 64).after(&["server", "address"]),
     ];
-    tables.extend(STAGES.iter().enumerate().map(|(i, name)| Table {
-        name,
-        map: "pipes",
-        entries: STAGE_SLOTS,
-        bits: 64 + 32 + 32,
-        after: match i {
-            0 => &["lookup"],
-            1 => &["pipe_1"],
-            2 => &["pipe_2"],
-            _ => &["pipe_3"],
-        },
-        ..Table::REGISTERS
-    }));
+    let stage =
+        |(name, after)| Table::registers(name, "pipes", STAGE_SLOTS, 64 + 32 + 32).after(after);
+    tables.extend(STAGES.into_iter().zip(AFTER).map(stage));
     tables
 }
 

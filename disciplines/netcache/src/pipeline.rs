@@ -21,135 +21,36 @@ const BURSTS: u32 = 8192;
 /// The discipline's tables.
 pub fn pipeline(items: Items) -> Vec<Table> {
     let mut tables = vec![
-        Table {
-            name: "tenant",
-            map: "tenants",
-            lookup: Lookup::Exact(32),
-            entries: 4096,
-            bits: 8 * 60,
-            ..Table::STATIC
-        },
-        Table {
-            name: "rate",
-            map: "tenants",
-            entries: 4096,
-            bits: 64,
-            after: &["tenant"],
-            ..Table::REGISTERS
-        },
+        Table::fixed("tenant", "tenants", 4096, 8 * 60).by(Lookup::Exact(32)),
+        Table::registers("rate", "tenants", 4096, 64).after(&["tenant"]),
         // Rule 1: before the table is searched.
-        Table {
-            name: "epoch",
-            map: "config",
-            entries: 1,
-            bits: 64,
-            after: &["tenant"],
-            ..Table::REGISTERS
-        },
-        Table {
-            name: "lookup",
-            map: "buckets",
-            lookup: Lookup::Exact(64),
-            entries: items.count,
-            bits: 32,
-            after: &["epoch"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "hits",
-            map: "hits",
-            entries: items.count,
-            bits: 32,
-            after: &["lookup"],
-            ..Table::REGISTERS
-        },
+        Table::registers("epoch", "config", 1, 64).after(&["tenant"]),
+        Table::fixed("lookup", "buckets", items.count, 32).by(Lookup::Exact(64)).after(&["epoch"]),
+        Table::registers("hits", "hits", items.count, 32).after(&["lookup"]),
         // Key length, tenant, lease and cells: what the agent writes of an item.
-        Table {
-            name: "head",
-            map: "pages",
-            entries: items.count,
-            bits: 8 + 32 + 16 + 6,
-            after: &["lookup"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "key",
-            map: "pages",
-            entries: items.count,
-            bits: 8 * items.key_bytes,
-            after: &["lookup"],
-            ..Table::STATIC
-        },
-        Table {
-            name: "lease",
-            map: "leases",
-            entries: 1024,
-            bits: 64 + 64 + 32,
-            after: &["head"],
-            ..Table::REGISTERS
-        },
+        Table::fixed("head", "pages", items.count, 8 + 32 + 16 + 6).after(&["lookup"]),
+        Table::fixed("key", "pages", items.count, 8 * items.key_bytes).after(&["lookup"]),
+        Table::registers("lease", "leases", 1024, 64 + 64 + 32).after(&["head"]),
         // Epoch and valid bit.
-        Table {
-            name: "word",
-            map: "pages",
-            entries: items.count,
-            bits: 64,
-            after: &["head", "key"],
-            ..Table::REGISTERS
-        },
+        Table::registers("word", "pages", items.count, 64).after(&["head", "key"]),
         // Version, expiry, when the epoch was taken, length, sum and flags.
-        Table {
-            name: "granted",
-            map: "pages",
-            entries: items.count,
-            bits: 3 * 64 + 16 + 16 + 2,
-            after: &["word", "lease"],
-            ..Table::REGISTERS
-        },
-        Table {
-            name: "value",
-            map: "pages",
-            entries: items.count,
-            bits: 8 * items.value_bytes,
-            carried: true,
-            after: &["word", "lease"],
-            ..Table::REGISTERS
-        },
+        Table::registers("granted", "pages", items.count, 3 * 64 + 16 + 16 + 2)
+            .after(&["word", "lease"]),
+        Table::registers("value", "pages", items.count, 8 * items.value_bytes)
+            .after(&["word", "lease"])
+            .carried(),
     ];
     let sketch = ["sketch_1", "sketch_2", "sketch_3", "sketch_4"];
-    tables.extend(sketch.map(|name| Table {
-        name,
-        map: "sketches",
-        entries: COLUMNS,
-        bits: 16,
-        after: &["lookup"],
-        ..Table::REGISTERS
-    }));
-    tables.push(Table {
-        name: "burst",
-        map: "sketches",
-        entries: BURSTS,
-        bits: 32,
-        after: &["lookup"],
-        ..Table::REGISTERS
-    });
+    tables.extend(
+        sketch.map(|name| Table::registers(name, "sketches", COLUMNS, 16).after(&["lookup"])),
+    );
+    tables.push(Table::registers("burst", "sketches", BURSTS, 32).after(&["lookup"]));
     let bloom = &["bloom_1", "bloom_2", "bloom_3"];
-    tables.extend(bloom.map(|name| Table {
-        name,
-        map: "sketches",
-        entries: PROBED,
-        bits: 8,
-        after: &["sketch_1", "sketch_2", "sketch_3", "sketch_4"],
-        ..Table::REGISTERS
+    tables.extend(bloom.map(|name| {
+        Table::registers(name, "sketches", PROBED, 8)
+            .after(&["sketch_1", "sketch_2", "sketch_3", "sketch_4"])
     }));
-    tables.push(Table {
-        name: "share",
-        map: "sketches",
-        entries: SHARES,
-        bits: 32,
-        after: bloom,
-        ..Table::REGISTERS
-    });
+    tables.push(Table::registers("share", "sketches", SHARES, 32).after(bloom));
     tables
 }
 

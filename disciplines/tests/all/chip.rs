@@ -2,16 +2,7 @@
 
 use rmt::{Chip, Error, HEADER_BITS, Lookup, Table, Usage, place};
 
-const TABLE: Table = Table {
-    name: "a",
-    map: "",
-    lookup: Lookup::Index,
-    entries: 1024,
-    bits: 32,
-    written: true,
-    carried: false,
-    after: &[],
-};
+const TABLE: Table = Table::registers("a", "", 1024, 32);
 
 fn placed(tables: &[Table]) -> Usage {
     place(tables, 128, &Chip::TOFINO).expect("no circle")

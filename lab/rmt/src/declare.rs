@@ -37,19 +37,37 @@ pub struct Table {
 }
 
 impl Table {
-    /// One that only the control plane writes, to be filled in.
-    pub const STATIC: Table = Table {
-        name: "",
-        map: "",
-        lookup: Lookup::Index,
-        entries: 0,
-        bits: 0,
-        written: false,
-        carried: false,
-        after: &[],
-    };
-    /// One that packets write, likewise.
-    pub const REGISTERS: Table = Table { written: true, ..Table::STATIC };
+    /// One that only the control plane writes, of that map of the C: so many entries of so many
+    /// bits, looked up by a number, after no other.
+    pub const fn fixed(name: &'static str, map: &'static str, entries: u32, bits: u32) -> Table {
+        let lookup = Lookup::Index;
+        Table { name, map, lookup, entries, bits, written: false, carried: false, after: &[] }
+    }
+
+    /// Likewise one that packets write.
+    pub const fn registers(
+        name: &'static str,
+        map: &'static str,
+        entries: u32,
+        bits: u32,
+    ) -> Table {
+        Table { written: true, ..Table::fixed(name, map, entries, bits) }
+    }
+
+    /// Looked up so.
+    pub const fn by(self, lookup: Lookup) -> Table {
+        Table { lookup, ..self }
+    }
+
+    /// Behind these.
+    pub const fn after(self, after: &'static [&'static str]) -> Table {
+        Table { after, ..self }
+    }
+
+    /// Its bits leave with the packet.
+    pub const fn carried(self) -> Table {
+        Table { carried: true, ..self }
+    }
 }
 
 /// The items that a switch is to hold.
