@@ -1,8 +1,8 @@
 //! SVG plots of the experiments, in one style.
 
 use load::PhaseResult;
-use plotters::coord::Shift;
 use plotters::{
+    coord::{Shift, types::RangedCoordf64},
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
@@ -22,6 +22,7 @@ const COLORS: [RGBColor; 6] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Bars in groups, a color per series, with optional marks above them.
@@ -160,11 +161,7 @@ pub fn grouped_bars(bars: &GroupedBars) -> String {
     })
 }
 
-fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> DrawResult
-where
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
+fn legend(chart: &mut Chart<'_>) -> DrawResult {
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
@@ -176,35 +173,62 @@ where
     Ok(())
 }
 
+/// From 0 on: what it measures, where it ends, and how its ticks are written.
+struct Axis<'a>(&'a str, f64, &'a dyn Fn(&f64) -> String);
+
+/// A chart over these axes, nothing in it yet.
+fn chart<'a>(
+    area: &Area<'a>,
+    title: &str,
+    [x, y]: [Axis<'_>; 2],
+) -> Result<Chart<'a>, Box<dyn std::error::Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, text_style(24))
+        .margin(18)
+        .x_label_area_size(48)
+        .y_label_area_size(72)
+        .build_cartesian_2d(0.0..x.1, 0.0..y.1)?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .x_label_formatter(x.2)
+        .y_label_formatter(y.2)
+        .x_desc(x.0)
+        .y_desc(y.0)
+        .label_style(text_style(15))
+        .draw()?;
+    Ok(chart)
+}
+
+/// A line of that width, with its name in the legend.
+fn line(
+    chart: &mut Chart<'_>,
+    name: &str,
+    points: impl IntoIterator<Item = (f64, f64)>,
+    style: ShapeStyle,
+) -> DrawResult {
+    let line = LineSeries::new(points, style);
+    chart
+        .draw_series(line)?
+        .label(name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    Ok(())
+}
+
 /// Draws lines through points.
 pub fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
     let points = || series.iter().flat_map(|(_, points)| points);
     let right = points().map(|p| p.0).fold(0.0, f64::max).max(1e-9);
     let highest = top(points().map(|p| p.1));
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, text_style(24))
-            .margin(18)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(0.0..right, 0.0..highest)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .x_label_formatter(&fine(right))
-            .y_label_formatter(&fine(highest))
-            .x_desc(x)
-            .y_desc(y)
-            .label_style(text_style(15))
-            .draw()?;
+        let (across, up) = (fine(right), fine(highest));
+        let axes = [Axis(x, right, &across), Axis(y, highest, &up)];
+        let mut chart = chart(area, title, axes)?;
         for (i, (name, points)) in series.iter().enumerate() {
             let color = COLORS[i % COLORS.len()];
-            let line = LineSeries::new(points.iter().copied(), color.stroke_width(3));
-            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3))
-            });
+            line(&mut chart, name, points.iter().copied(), color.stroke_width(3))?;
             let dots = points.iter().map(|p| Circle::new(*p, 4, color.filled()));
             chart.draw_series(dots)?;
         }
@@ -217,34 +241,17 @@ pub fn distribution(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, 
     let points = || series.iter().flat_map(|(_, points)| points);
     let right = points().map(|p| p.0).fold(0.0, f64::max).max(1e-9);
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, text_style(24))
-            .margin(18)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(0.0..right * 1.02, 0.0..1.02)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .x_label_formatter(&fine(right))
-            .y_label_formatter(&|part| format!("{part:.1}"))
-            .x_desc(x)
-            .y_desc(y)
-            .label_style(text_style(15))
-            .draw()?;
+        let (value, part) = (fine(right), |part: &f64| format!("{part:.1}"));
+        let axes = [Axis(x, right * 1.02, &value), Axis(y, 1.02, &part)];
+        let mut chart = chart(area, title, axes)?;
         for (i, (name, points)) in series.iter().enumerate() {
-            let color = COLORS[i % COLORS.len()];
             let steps = points.iter().scan(0.0, |last, (value, part)| {
                 let step = [(*value, *last), (*value, *part)];
                 *last = *part;
                 Some(step)
             });
-            let line = LineSeries::new(steps.flatten(), color.stroke_width(2));
-            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2))
-            });
+            let color = COLORS[i % COLORS.len()];
+            line(&mut chart, name, steps.flatten(), color.stroke_width(2))?;
         }
         legend(&mut chart)
     })
@@ -262,24 +269,12 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
     };
     let (answered, cached) = (rate(|i| i.answered), rate(|i| i.cached));
     let highest = top(answered.iter().map(|p| p.1));
+    let end = at(answered.len());
     svg(SIZE, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, text_style(24))
-            .margin(18)
-            .x_label_area_size(48)
-            .y_label_area_size(72)
-            .build_cartesian_2d(0.0..at(answered.len()).max(1e-9), 0.0..highest)?;
-        chart
-            .configure_mesh()
-            .light_line_style(WHITE)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .x_label_formatter(&fine(at(answered.len())))
-            .y_label_formatter(&short)
-            .x_desc("seconds")
-            .y_desc("answers per second")
-            .label_style(text_style(15))
-            .draw()?;
+        let seconds = fine(end);
+        let axes =
+            [Axis("seconds", end.max(1e-9), &seconds), Axis("answers per second", highest, &short)];
+        let mut chart = chart(area, title, axes)?;
         let changes = result.changes_ms.iter().map(|ms| {
             let x = ms / 1000.0;
             PathElement::new([(x, 0.0), (x, highest)], COLORS[2].mix(0.7).stroke_width(1))
@@ -288,14 +283,8 @@ pub fn over_time(title: &str, result: &PhaseResult) -> String {
             .draw_series(changes)?
             .label("popularity changes")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], COLORS[2].stroke_width(1)));
-        for (name, points, color) in
-            [("all answers", answered, COLORS[1]), ("answered by the switch", cached, COLORS[3])]
-        {
-            let line = LineSeries::new(points, color.stroke_width(2));
-            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2))
-            });
-        }
+        line(&mut chart, "all answers", answered, COLORS[1].stroke_width(2))?;
+        line(&mut chart, "answered by the switch", cached, COLORS[3].stroke_width(2))?;
         legend(&mut chart)
     })
 }
