@@ -2,6 +2,8 @@
 //! 4 rows of 65,536 counters, reset each window; reports in batches; counters of items. For the
 //! tests of disciplines.
 
+mod line;
+
 use std::{
     collections::{HashMap, HashSet},
     mem,
@@ -9,6 +11,8 @@ use std::{
 
 use decide::{Action, Change, Configuration, Key, Outcome};
 use rand::{RngExt, rngs::SmallRng};
+
+pub use line::Line;
 
 const ROWS: usize = 4;
 const WIDTH: usize = 1 << 16;

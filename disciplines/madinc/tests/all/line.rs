@@ -1,7 +1,7 @@
 //! A client and a store with switches in a line between them, modelled without a kernel: does the
 //! tenant's memory act as one cache? Everything is seeded.
 
-use crate::model::Line;
+use crate::model::{controller, line_of};
 use hot::testing::Zipf;
 
 const KEYS: usize = 1000;
@@ -15,7 +15,7 @@ fn even(switches: u32) -> Vec<u32> {
 fn every_item_is_cached_once_however_many_switches() {
     for switches in 1..=3 {
         for traffic in [Zipf::new(KEYS, 0.0), Zipf::new(KEYS, 0.9)] {
-            let mut line = Line::new(&even(switches), traffic, 0.0);
+            let mut line = line_of(&even(switches), traffic, 0.0);
             line.seconds(40, 10_000);
             assert_eq!(line.cached(), KEYS, "{switches} switches");
         }
@@ -26,7 +26,7 @@ fn every_item_is_cached_once_however_many_switches() {
 fn pages_are_filled_in_turn() {
     let shares = [vec![1000], vec![512, 488], vec![384, 360, 256]];
     for (switches, shares) in (1..=3).zip(shares) {
-        let mut line = Line::new(&even(switches), Zipf::new(KEYS, 0.0), 0.0);
+        let mut line = line_of(&even(switches), Zipf::new(KEYS, 0.0), 0.0);
         line.seconds(10, 10_000);
         assert_eq!(line.held(), shares);
     }
@@ -35,11 +35,11 @@ fn pages_are_filled_in_turn() {
 #[test]
 fn borrowed_memory_takes_what_guaranteed_pages_have_no_room_for() {
     for theta in [0.0, 0.99] {
-        let mut line = Line::new(&[1, 10, 1], Zipf::new(KEYS, theta), 0.0);
+        let mut line = line_of(&[1, 10, 1], Zipf::new(KEYS, theta), 0.0);
         line.lend(&[1, 0, 1]);
         line.seconds(20, 10_000);
         assert_eq!(line.held(), [0, 1000, 0]);
-        let mut line = Line::new(&[1, 3, 4, 3], Zipf::new(KEYS, theta), 0.0);
+        let mut line = line_of(&[1, 3, 4, 3], Zipf::new(KEYS, theta), 0.0);
         line.lend(&[1, 0, 4, 0]);
         line.seconds(20, 10_000);
         assert_eq!(line.held(), [128, 384, 104, 384]);
@@ -48,7 +48,7 @@ fn borrowed_memory_takes_what_guaranteed_pages_have_no_room_for() {
 
 #[test]
 fn borrowed_memory_does_not_win_by_reporting_first() {
-    let mut line = Line::new(&[1, 10], Zipf::new(KEYS, 0.0), 0.5);
+    let mut line = line_of(&[1, 10], Zipf::new(KEYS, 0.0), 0.5);
     line.lend(&[1, 0]);
     line.seconds(20, 40_000);
     assert!(line.held()[0] <= 60, "{:?}", line.held());
@@ -56,7 +56,7 @@ fn borrowed_memory_does_not_win_by_reporting_first() {
 
 #[test]
 fn borrowed_memory_alone_is_filled_in_turn() {
-    let mut line = Line::new(&even(3), Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&even(3), Zipf::new(KEYS, 0.0), 0.0);
     line.lend(&even(3));
     line.seconds(10, 10_000);
     assert_eq!(line.held(), [384, 360, 256]);
@@ -64,26 +64,26 @@ fn borrowed_memory_alone_is_filled_in_turn() {
 
 #[test]
 fn keys_that_are_asked_for_less_than_once_a_second_get_in_while_there_is_room() {
-    let mut line = Line::new(&even(3), Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&even(3), Zipf::new(KEYS, 0.0), 0.0);
     line.seconds(40, 500);
     assert_eq!(line.cached(), KEYS);
 }
 
 #[test]
 fn once_all_is_cached_nothing_changes() {
-    let mut line = Line::new(&even(3), Zipf::new(KEYS, 0.9), 0.0);
+    let mut line = line_of(&even(3), Zipf::new(KEYS, 0.9), 0.0);
     line.seconds(40, 10_000);
     let changes = line.changes;
     line.seconds(20, 10_000);
     assert_eq!(line.changes, changes);
-    assert_eq!(line.store_reads_in_second, 0);
+    assert_eq!(line.store_reads_in_window, 0);
 }
 
 #[test]
 fn lost_reports_cost_time_and_no_items() {
     for lost in [0.2, 0.7] {
         for traffic in [Zipf::new(KEYS, 0.0), Zipf::new(KEYS, 0.9)] {
-            let mut line = Line::new(&even(3), traffic, lost);
+            let mut line = line_of(&even(3), traffic, lost);
             line.seconds(80, 10_000);
             assert_eq!(line.cached(), KEYS, "{lost} of reports lost");
         }
@@ -93,7 +93,7 @@ fn lost_reports_cost_time_and_no_items() {
 #[test]
 fn little_memory_holds_the_hottest_whichever_switch_it_is_on() {
     for pages in [vec![1, 1, 1], vec![1, 2], vec![3]] {
-        let mut line = Line::new(&pages, Zipf::new(KEYS, 0.9), 0.0);
+        let mut line = line_of(&pages, Zipf::new(KEYS, 0.9), 0.0);
         line.seconds(60, 10_000);
         assert!(line.cached() >= 370, "{} items", line.cached());
         assert!(line.learned() >= 0.93, "{} {:?}", line.learned(), pages);
@@ -102,7 +102,7 @@ fn little_memory_holds_the_hottest_whichever_switch_it_is_on() {
 
 #[test]
 fn a_switch_that_loses_its_memory_is_filled_again() {
-    let mut line = Line::new(&even(3), Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&even(3), Zipf::new(KEYS, 0.0), 0.0);
     line.seconds(10, 10_000);
     line.restart(1, true);
     line.seconds(10, 10_000);
@@ -111,9 +111,9 @@ fn a_switch_that_loses_its_memory_is_filled_again() {
 
 #[test]
 fn a_controller_that_restarts_believes_the_switches_and_ends_doubles() {
-    let mut line = Line::new(&even(2), Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&even(2), Zipf::new(KEYS, 0.0), 0.0);
     line.seconds(10, 10_000);
-    line.forget_controller();
+    line.replace_controller(controller());
     line.double(7);
     line.seconds(10, 10_000);
     assert_eq!(line.cached(), KEYS);
@@ -122,7 +122,7 @@ fn a_controller_that_restarts_believes_the_switches_and_ends_doubles() {
 
 #[test]
 fn when_a_room_goes_its_items_find_a_place_in_the_others() {
-    let mut line = Line::new(&even(3), Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&even(3), Zipf::new(KEYS, 0.0), 0.0);
     line.seconds(10, 10_000);
     line.pages(&[10, 0, 10]);
     line.seconds(10, 10_000);
@@ -135,7 +135,7 @@ fn when_a_room_goes_its_items_find_a_place_in_the_others() {
 
 #[test]
 fn what_finds_no_room_anywhere_is_wanted_everywhere() {
-    let mut line = Line::new(&[1, 1], Zipf::new(KEYS, 0.0), 0.0);
+    let mut line = line_of(&[1, 1], Zipf::new(KEYS, 0.0), 0.0);
     line.seconds(20, 20_000);
     for switch in 0..2 {
         let wanted = line.wanted(switch);

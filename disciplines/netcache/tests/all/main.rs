@@ -4,6 +4,5 @@ mod answers;
 mod coherence;
 mod data_plane;
 mod learning;
-mod model;
 mod pipeline;
 mod tenants;
