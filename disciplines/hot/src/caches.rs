@@ -218,7 +218,11 @@ impl Caches {
     }
 }
 
-fn add<const N: usize>(sum: &mut BTreeMap<&'static str, u64>, counts: [(&'static str, u64); N]) {
+/// Adds counts to those of the same names.
+pub fn add<const N: usize>(
+    sum: &mut BTreeMap<&'static str, u64>,
+    counts: [(&'static str, u64); N],
+) {
     for (name, count) in counts {
         *sum.entry(name).or_default() += count;
     }

@@ -24,7 +24,7 @@ pub mod testing;
 mod threshold;
 mod upheaval;
 
-pub use caches::{Caches, beside_probation};
+pub use caches::{Caches, add, beside_probation};
 pub use capacity::Capacity;
 pub use permit::Permit;
 pub use switch::SwitchCache;

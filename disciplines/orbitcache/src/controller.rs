@@ -6,6 +6,7 @@ use decide::{
     Action, Answer, Discipline, Eviction, HotKeys, Inventory, Limits, Room, SwitchId, Tallies,
     WindowEnd,
 };
+use hot::add;
 
 use crate::{
     cache::Cache,
@@ -309,11 +310,5 @@ impl Discipline for Controller {
             );
         }
         sum
-    }
-}
-
-fn add<const N: usize>(sum: &mut BTreeMap<&'static str, u64>, counts: [(&'static str, u64); N]) {
-    for (name, count) in counts {
-        *sum.entry(name).or_default() += count;
     }
 }
