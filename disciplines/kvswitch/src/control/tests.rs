@@ -1,7 +1,10 @@
 //! Events in, actions out: the order of records and holds, stores and switches that go and come, a
 //! new leader.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use decide::{Change, Key, Outcome, Record, Settings};
 use wire::Secret;
@@ -13,16 +16,20 @@ use crate::{
     servers::LOADS,
 };
 
-const SWITCH: SwitchId = 3;
-const TENANT: u32 = 7;
-const STORES: usize = 4;
+pub(super) const SWITCH: SwitchId = 3;
+pub(super) const TENANT: u32 = 7;
+pub(super) const STORES: usize = 4;
 
 /// The controller's surroundings, which do what they are asked at once.
-struct Rig {
+pub(super) struct Rig {
     control: Box<dyn Discipline>,
-    now: Duration,
+    pub(super) now: Duration,
     /// Keys at the switch with their records.
-    items: BTreeMap<Key, bytes::Bytes>,
+    pub(super) items: BTreeMap<Key, Record>,
+    /// Those whose values the switch cannot have: it drops copies of them.
+    pub(super) unfit: BTreeSet<Key>,
+    /// Changes of items that were asked for.
+    pub(super) changes: usize,
     /// Keys at stores.
     held: BTreeMap<SocketAddr, BTreeMap<Key, bool>>,
     /// What is done to changes.
@@ -54,13 +61,19 @@ fn key_of(home: usize, number: usize) -> Key {
 
 impl Rig {
     fn new() -> Rig {
+        Rig::with(limits().settings)
+    }
+
+    pub(super) fn with(settings: Settings) -> Rig {
         let mut rig = Rig {
             control: controller(limits()),
             now: Duration::ZERO,
             items: BTreeMap::new(),
+            unfit: BTreeSet::new(),
+            changes: 0,
             held: BTreeMap::new(),
             outcome: Outcome::Done,
-            settings: limits().settings,
+            settings,
             slow: None,
             switches: SWITCH..=SWITCH,
             story: vec![],
@@ -104,7 +117,10 @@ impl Rig {
         self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
-    fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
+    pub(super) fn tell(
+        &mut self,
+        event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>),
+    ) {
         let mut out = vec![];
         event(&mut *self.control, self.now, &mut out);
         out.into_iter().for_each(|action| self.act(action));
@@ -112,24 +128,7 @@ impl Rig {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Change { key, change, .. } => {
-                if self.outcome == Outcome::Done {
-                    match &change {
-                        Change::Put(Record::Given(record)) => {
-                            self.story.push("put".into());
-                            self.items.insert(key.clone(), record.clone());
-                        }
-                        _ => {
-                            self.story.push("remove".into());
-                            self.items.remove(&key);
-                        }
-                    }
-                }
-                let outcome = self.outcome;
-                let answer =
-                    Answer { switch: SWITCH, tenant: TENANT, key: &key, change: &change, outcome };
-                self.tell(|to, now, out| to.answered(now, answer, out));
-            }
+            Action::Change { key, change, .. } => self.change(&key, &change),
             Action::Tell { store, message, .. } => {
                 let told = StoreMessage::decode(&message).expect("a message");
                 self.story.push(format!("{:?}", told.instruction).to_lowercase());
@@ -146,6 +145,33 @@ impl Rig {
             }
             Action::Configure { .. } => {}
             other => panic!("{other:?} is not asked for"),
+        }
+    }
+
+    fn change(&mut self, key: &Key, change: &Change) {
+        self.changes += 1;
+        let outcome = self.outcome;
+        let is_copy = *change == Change::Put(Record::Fetched);
+        if outcome == Outcome::Done {
+            let before = self.items.remove(key);
+            let is_copied = is_copy && matches!(before, Some(Record::Given(_)));
+            assert!(!is_copied, "its stores would not know");
+            let what = match change {
+                Change::Put(record) => {
+                    self.items.insert(key.clone(), record.clone());
+                    "put"
+                }
+                Change::Remove | Change::RemoveIf(_) => "remove",
+            };
+            self.story.push(what.into());
+        }
+        let answer = Answer { switch: SWITCH, tenant: TENANT, key, change, outcome };
+        self.tell(|to, now, out| to.answered(now, answer, out));
+        if is_copy && self.unfit.contains(key) {
+            self.items.remove(key);
+            let keys = std::slice::from_ref(key);
+            let eviction = Eviction { switch: SWITCH, tenant: TENANT, keys, unfit: true };
+            self.tell(|to, now, out| to.dropped(now, eviction, out));
         }
     }
 
@@ -179,7 +205,7 @@ impl Rig {
 
     /// The stores that the switch sends a key's reads to.
     fn places(&self, key: &Key) -> Vec<usize> {
-        let Some(record) = self.items.get(key) else {
+        let Some(Record::Given(record)) = self.items.get(key) else {
             return vec![stores().home_of(key)];
         };
         let turns = record[HEADER..].chunks(IPV4_TURN);
@@ -204,7 +230,7 @@ impl Rig {
     }
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     let all = crate::settings::ALL.iter().enumerate();
     let usual =
         |settings: Settings, (at, of): (usize, &decide::Setting)| settings.with(at, of.usual);
