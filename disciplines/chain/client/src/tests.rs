@@ -27,12 +27,16 @@ async fn get(client: &Virtual, key: &[u8]) -> Result<Option<(u64, Vec<u8>)>, Err
     Ok(found.map(|value| (value.version, value.bytes.to_vec())))
 }
 
-/// Runs one task to its end and returns what it gives.
-fn run<T: 'static>(world: &mut World, task: impl Future<Output = T> + 'static, on: &Virtual) -> T {
+/// Runs one task of a client to its end and returns what it gives.
+fn run<T: 'static>(
+    world: &mut World,
+    client: &Virtual,
+    task: impl AsyncFnOnce(Virtual) -> T + 'static,
+) -> T {
     let result = Rc::new(RefCell::new(None));
-    let out = result.clone();
-    on.spawn(async move {
-        let value = task.await;
+    let (out, its) = (result.clone(), client.clone());
+    client.spawn(async move {
+        let value = task(its).await;
         *out.borrow_mut() = Some(value);
     });
     let end_ns = world.now_ns + 60_000 * MS;
@@ -50,8 +54,7 @@ fn what_is_written_is_read_by_either_protocol() {
         let mut world = quiet(&[1, 2, 3]);
         world.chains.protocol = protocol;
         let client = world.client(options());
-        let c = client.clone();
-        let task = async move {
+        run(&mut world, &client, async move |c| {
             assert_eq!(get(&c, b"a").await.unwrap(), None);
             let first = put(&c, b"a", b"one", Condition::Absent).await.unwrap();
             assert_eq!(get(&c, b"a").await.unwrap(), Some((first, b"one".to_vec())));
@@ -67,8 +70,7 @@ fn what_is_written_is_read_by_either_protocol() {
             let gone = c.call(delete(Condition::Always)).await.unwrap();
             assert!(!gone.removed().unwrap());
             assert_eq!(get(&c, b"a").await.unwrap(), None);
-        };
-        run(&mut world, task, &client);
+        });
         if protocol == 2 {
             let asked = &world.chains.asked;
             assert!(asked[&3] >= 3 && !asked.contains_key(&2), "{asked:?}");
@@ -111,8 +113,7 @@ fn writes_take_place_once_whatever_the_network_does() {
 fn a_dead_head_is_got_around_within_one_wait_of_the_news() {
     let mut world = quiet(&[1, 2, 3]);
     let client = world.client(Options::new(vec![switch(1), switch(2), switch(3)]));
-    let c = client.clone();
-    run(&mut world, async move { put(&c, b"a", b"1", Condition::Always).await.unwrap() }, &client);
+    run(&mut world, &client, async |c| put(&c, b"a", b"1", Condition::Always).await.unwrap());
     world.chains.dead.insert(1);
     let (c, begun_ns) = (client.clone(), world.now_ns);
     client.spawn(async move {
@@ -132,43 +133,38 @@ fn where_only_who_was_asked_can_answer_one_time_out_finds_a_way() {
         let mut world = quiet(&[1, 2, 3]);
         (world.filters, world.chains.protocol) = (true, protocol);
         let client = world.client(Options::new(vec![switch(1), switch(2)]));
-        let c = client.clone();
         let begun_ns = world.now_ns;
-        let once = async move {
+        let ended_ns = run(&mut world, &client, async |c| {
             put(&c, b"a", b"1", Condition::Always).await.unwrap();
             get(&c, b"a").await.unwrap();
             c.now_ns()
-        };
-        let took_ns = run(&mut world, once, &client) - begun_ns;
+        });
+        let took_ns = ended_ns - begun_ns;
         assert!(took_ns < 40 * MS, "{took_ns}");
         let before = client.counts().retransmitted;
-        let c = client.clone();
-        let more = async move {
+        run(&mut world, &client, async move |c| {
             for n in 0..20u8 {
                 put(&c, &[b'k', n], b"1", Condition::Always).await.unwrap();
                 get(&c, &[b'k', n]).await.unwrap();
             }
-        };
-        run(&mut world, more, &client);
+        });
         assert_eq!(client.counts().retransmitted, before, "there is a way");
     }
 }
 
 #[test]
 fn reads_go_to_whom_the_options_say_and_past_the_dead() {
-    let mut world = quiet(&[1, 2, 3]);
-    let client = world.client(Options { reads: Reads::At(switch(2)), ..options() });
-    let c = client.clone();
-    let reads = async move |n: usize| {
+    async fn reads(c: Virtual, n: usize) {
         for _ in 0..n {
             get(&c, b"a").await.unwrap();
         }
-    };
-    let r = reads.clone();
-    run(&mut world, async move { r(50).await }, &client);
+    }
+    let mut world = quiet(&[1, 2, 3]);
+    let client = world.client(Options { reads: Reads::At(switch(2)), ..options() });
+    run(&mut world, &client, async |c| reads(c, 50).await);
     assert_eq!(world.chains.asked[&2], 50);
     world.chains.dead.insert(2);
-    run(&mut world, async move { reads(3).await }, &client);
+    run(&mut world, &client, async |c| reads(c, 3).await);
     assert!(world.chains.asked[&3] >= 3);
 }
 
@@ -176,63 +172,51 @@ fn reads_go_to_whom_the_options_say_and_past_the_dead() {
 fn errors_say_what_is_known() {
     let mut world = quiet(&[1]);
     let client = world.client(options());
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         let reserved = put(&c, b"\0x", b"", Condition::Always).await;
         assert!(matches!(reserved, Err(Error::ReservedKey)));
         let long = put(&c, b"k", &[0; 1472 - 80 - 1 - 40 + 1], Condition::Always).await;
         assert!(matches!(long, Err(Error::ValueLength { max: 1351, .. })), "{long:?}");
         put(&c, b"k", &[0; 1351], Condition::Always).await.unwrap();
-    };
-    run(&mut world, task, &client);
+    });
     world.chains.full = true;
-    let c = client.clone();
-    let full =
-        run(&mut world, async move { put(&c, b"new", b"", Condition::Always).await }, &client);
+    let full = run(&mut world, &client, async |c| put(&c, b"new", b"", Condition::Always).await);
     assert!(matches!(full, Err(Error::OutcomeUnknown { no_room: true, .. })), "{full:?}");
     world.chains.dead.insert(1);
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         let write = put(&c, b"k", b"", Condition::Always).await;
         assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
         let read = get(&c, b"k").await;
         assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
-    };
-    run(&mut world, task, &client);
+    });
 }
 
 #[test]
 fn a_path_that_carries_no_long_datagrams_is_named() {
     let mut world = quiet(&[1, 2, 3]);
     let client = world.client(options());
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         put(&c, b"long", &[7; 1300], Condition::Always).await.unwrap();
         assert_eq!(get(&c, b"long").await.unwrap().unwrap().1.len(), 1300);
-    };
-    run(&mut world, task, &client);
+    });
     // A tunnel from now on.
     world.carries = 1252;
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         put(&c, b"short", &[7; 1000], Condition::Always).await.unwrap();
         let write = put(&c, b"long", &[8; 1300], Condition::Always).await;
         assert!(matches!(write, Err(Error::OutcomeUnknown { short_path: true, .. })), "{write:?}");
         let read = get(&c, b"long").await;
         assert!(matches!(read, Err(Error::Timeout { short_path: true, .. })), "{read:?}");
         assert_eq!(get(&c, b"short").await.unwrap().unwrap().1.len(), 1000);
-    };
-    run(&mut world, task, &client);
+    });
     // Switches that are dead have no short path.
     world.chains.dead.extend([1, 2, 3]);
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         let write = put(&c, b"long", &[8; 1300], Condition::Always).await;
         assert!(matches!(write, Err(Error::OutcomeUnknown { short_path: false, .. })), "{write:?}");
         let read = get(&c, b"long").await;
         assert!(matches!(read, Err(Error::Timeout { short_path: false, .. })), "{read:?}");
-    };
-    run(&mut world, task, &client);
+    });
 }
 
 #[test]
@@ -294,12 +278,11 @@ fn whoever_goes_on_as_another_writes_anew_and_is_no_further_client() {
     for n in 0..140u64 {
         let identity = Some(Identity { client: 0xc11e, first: 1 + n * 1000 });
         let client = world.client(Options { identity, ..options() });
-        let c = client.clone();
         let value = n.to_be_bytes();
-        let task = async move { put(&c, b"key", &value, Condition::Always).await.unwrap() };
-        assert_eq!(run(&mut world, task, &client), n + 1);
-        let c = client.clone();
-        let read = run(&mut world, async move { get(&c, b"key").await.unwrap() }, &client);
+        let write =
+            async move |c: Virtual| put(&c, b"key", &value, Condition::Always).await.unwrap();
+        assert_eq!(run(&mut world, &client, write), n + 1);
+        let read = run(&mut world, &client, async |c| get(&c, b"key").await.unwrap());
         assert_eq!(read, Some((n + 1, value.to_vec())));
     }
     assert_eq!((world.chains.sessions(), world.chains.applied.len()), (1, 140));
@@ -310,8 +293,7 @@ fn sealed_keys_are_found_again() {
     let mut world = quiet(&[1, 2]);
     let seal = Some(Seal::new([5; 32]));
     let client = world.client(Options { seal, ..options() });
-    let c = client.clone();
-    let task = async move {
+    run(&mut world, &client, async move |c| {
         for n in 0..600u32 {
             let key = n.to_string();
             put(&c, key.as_bytes(), key.as_bytes(), Condition::Always).await.unwrap();
@@ -321,6 +303,5 @@ fn sealed_keys_are_found_again() {
             let (_, value) = get(&c, key.as_bytes()).await.unwrap().unwrap();
             assert_eq!(value, key.as_bytes());
         }
-    };
-    run(&mut world, task, &client);
+    });
 }

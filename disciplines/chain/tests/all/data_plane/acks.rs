@@ -150,18 +150,12 @@ fn only_the_tails_word_of_this_number_counts() {
 
 #[test]
 fn acks() {
-    in_both(&[
-        ("each member tells the one before it", each_member_tells_the_one_before_it),
-        (
-            "what a member lacks those before it are told",
-            what_a_member_lacks_those_before_it_are_told,
-        ),
-        ("an answer that passes is word enough", an_answer_that_passes_is_word_enough),
-        (
-            "an answer that goes another way now is found out",
-            an_answer_that_goes_another_way_now_is_found_out,
-        ),
-        ("whoever watches is told all the same", whoever_watches_is_told_all_the_same),
-        ("only the tail's word of this number counts", only_the_tails_word_of_this_number_counts),
-    ]);
+    in_both!(
+        each_member_tells_the_one_before_it,
+        what_a_member_lacks_those_before_it_are_told,
+        an_answer_that_passes_is_word_enough,
+        an_answer_that_goes_another_way_now_is_found_out,
+        whoever_watches_is_told_all_the_same,
+        only_the_tails_word_of_this_number_counts,
+    );
 }

@@ -283,32 +283,17 @@ fn in_netchain_the_head_hears_of_every_other_version() {
 
 #[test]
 fn members() {
-    in_both(&[
-        (
-            "nothing is passed on while an excluded member may answer",
-            nothing_is_passed_on_while_an_excluded_member_may_answer,
-        ),
-        ("whoever had a slot before is waited for", whoever_had_a_slot_before_is_waited_for),
-        ("another number counts for nothing", another_number_counts_for_nothing),
-        ("whoever has other tables is no member", whoever_has_other_tables_is_no_member),
-        ("a tail that is filled by copies", a_tail_that_is_filled_by_copies),
-        ("a tail that is filled by a write", a_tail_that_is_filled_by_a_write),
-        (
-            "a refusal is remembered by a tail without the key",
-            a_refusal_is_remembered_by_a_tail_without_the_key,
-        ),
-        (
-            "in netchain the head hears of every other version",
-            in_netchain_the_head_hears_of_every_other_version,
-        ),
-        ("a head that is alone is joined", a_head_that_is_alone_is_joined),
-        (
-            "what was committed before a tail began is known again",
-            what_was_committed_before_a_tail_began_is_known_again,
-        ),
-        (
-            "a write from before is answered by the member before a tail",
-            a_write_from_before_is_answered_by_the_member_before_a_tail,
-        ),
-    ]);
+    in_both!(
+        nothing_is_passed_on_while_an_excluded_member_may_answer,
+        whoever_had_a_slot_before_is_waited_for,
+        another_number_counts_for_nothing,
+        whoever_has_other_tables_is_no_member,
+        a_tail_that_is_filled_by_copies,
+        a_tail_that_is_filled_by_a_write,
+        a_refusal_is_remembered_by_a_tail_without_the_key,
+        in_netchain_the_head_hears_of_every_other_version,
+        a_head_that_is_alone_is_joined,
+        what_was_committed_before_a_tail_began_is_known_again,
+        a_write_from_before_is_answered_by_the_member_before_a_tail,
+    );
 }

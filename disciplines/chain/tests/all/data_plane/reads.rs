@@ -133,22 +133,13 @@ fn a_member_answers_what_passes_by_if_it_may() {
 
 #[test]
 fn reads() {
-    in_both(&[
-        ("a key without an item is not there", a_key_without_an_item_is_not_there),
-        (
-            "what may not be committed is the tails to answer",
-            what_may_not_be_committed_is_the_tails_to_answer,
-        ),
-        ("only the tail answers in netchain", only_the_tail_answers_in_netchain),
-        (
-            "a read that is sent on asks for word of what is dirty for long only",
-            a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only,
-        ),
-        (
-            "nobody answers without a lease of each other member",
-            nobody_answers_without_a_lease_of_each_other_member,
-        ),
-        ("whoever asks elsewhere is told where", whoever_asks_elsewhere_is_told_where),
-        ("a member answers what passes by if it may", a_member_answers_what_passes_by_if_it_may),
-    ]);
+    in_both!(
+        a_key_without_an_item_is_not_there,
+        what_may_not_be_committed_is_the_tails_to_answer,
+        only_the_tail_answers_in_netchain,
+        a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only,
+        nobody_answers_without_a_lease_of_each_other_member,
+        whoever_asks_elsewhere_is_told_where,
+        a_member_answers_what_passes_by_if_it_may,
+    );
 }

@@ -387,56 +387,23 @@ fn a_switch_that_is_alone_tells_too() {
 
 #[test]
 fn writes() {
-    in_both(&[
-        (
-            "a write goes down the chain and is committed",
-            a_write_goes_down_the_chain_and_is_committed,
-        ),
-        ("a chain of one answers by itself", a_chain_of_one_answers_by_itself),
-        ("over ipv6 too", over_ipv6_too),
-        (
-            "conditions hold or the refusal is remembered by all",
-            conditions_hold_or_the_refusal_is_remembered_by_all,
-        ),
-        (
-            "a write that comes again is not applied again",
-            a_write_that_comes_again_is_not_applied_again,
-        ),
-        ("what is lost on the way is repaired", what_is_lost_on_the_way_is_repaired),
-        (
-            "whoever repeats the last write repairs it too",
-            whoever_repeats_the_last_write_repairs_it_too,
-        ),
-        ("a full ring takes no more", a_full_ring_takes_no_more),
-        (
-            "what cannot be is refused and changes nothing",
-            what_cannot_be_is_refused_and_changes_nothing,
-        ),
-        (
-            "what there is no room for is told so and nobody else",
-            what_there_is_no_room_for_is_told_so_and_nobody_else,
-        ),
-        (
-            "values of every length in rings of every length",
-            values_of_every_length_in_rings_of_every_length,
-        ),
-        (
-            "what members do not have is reported and never applied",
-            what_members_do_not_have_is_reported_and_never_applied,
-        ),
-        (
-            "what the links of the head do not carry down the chain is refused for good",
-            what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good,
-        ),
-        ("whoever watches is told", whoever_watches_is_told),
-        (
-            "a tenant that watches much leaves others their share",
-            a_tenant_that_watches_much_leaves_others_their_share,
-        ),
-        (
-            "above its rate a tenants watchers are told nothing",
-            above_its_rate_a_tenants_watchers_are_told_nothing,
-        ),
-        ("a switch that is alone tells too", a_switch_that_is_alone_tells_too),
-    ]);
+    in_both!(
+        a_write_goes_down_the_chain_and_is_committed,
+        a_chain_of_one_answers_by_itself,
+        over_ipv6_too,
+        conditions_hold_or_the_refusal_is_remembered_by_all,
+        a_write_that_comes_again_is_not_applied_again,
+        what_is_lost_on_the_way_is_repaired,
+        whoever_repeats_the_last_write_repairs_it_too,
+        a_full_ring_takes_no_more,
+        what_cannot_be_is_refused_and_changes_nothing,
+        what_there_is_no_room_for_is_told_so_and_nobody_else,
+        values_of_every_length_in_rings_of_every_length,
+        what_members_do_not_have_is_reported_and_never_applied,
+        what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good,
+        whoever_watches_is_told,
+        a_tenant_that_watches_much_leaves_others_their_share,
+        above_its_rate_a_tenants_watchers_are_told_nothing,
+        a_switch_that_is_alone_tells_too,
+    );
 }

@@ -198,10 +198,16 @@ impl Rig {
     /// The longest that one of the switch's packets takes to be answered now, in milliseconds:
     /// reads and writes in turn.
     pub fn longest_ms(&mut self, rounds: usize) -> u64 {
+        self.in_turn(&["k"], rounds, 20_000)
+    }
+
+    /// Writes each of these keys in turn, and reads it; the longest that one took, in milliseconds.
+    fn in_turn(&mut self, keys: &[&'static str], rounds: usize, within_ms: u64) -> u64 {
+        let key = |n: usize| keys[n % keys.len()];
         let all: Vec<Command> = (0..rounds)
-            .flat_map(|n| [write("k", &n.to_string()), Command::Read("k", n % 3)])
+            .flat_map(|n| [write(key(n), &n.to_string()), Command::Read(key(n), n % 3)])
             .collect();
-        let done = self.ask(&all, 20_000);
+        let done = self.ask(&all, within_ms);
         assert_eq!(done.len(), all.len());
         for (n, pair) in done.chunks(2).enumerate() {
             let read = (pair[1].status, &*pair[1].value, pair[1].version);
@@ -273,16 +279,6 @@ impl Rig {
 
     /// Writes and reads keys of all chains in turn; the longest that one took, in milliseconds.
     pub fn keys(&mut self, rounds: usize) -> u64 {
-        let key = |n: usize| KEYS[n % KEYS.len()];
-        let all =
-            (0..rounds).flat_map(|n| [write(key(n), &n.to_string()), Command::Read(key(n), n % 3)]);
-        let all: Vec<Command> = all.collect();
-        let done = self.ask(&all, 60_000);
-        assert_eq!(done.len(), all.len());
-        for (n, pair) in done.chunks(2).enumerate() {
-            let read = (pair[1].status, &*pair[1].value, pair[1].version);
-            assert_eq!(read, (Status::Ok, &*n.to_string(), pair[0].version));
-        }
-        done.iter().map(|d| d.ns / MS).max().unwrap_or(0)
+        self.in_turn(&KEYS, rounds, 60_000)
     }
 }

@@ -23,9 +23,10 @@ pub use harness::Message;
 use harness::{Switch, World, message::address, switch::tenant};
 pub use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
+pub(crate) use self::places::in_both;
 pub use self::{
     messages::{session_hash, version},
-    places::in_both,
+    places::run_in_both,
 };
 
 pub const TENANT: u32 = 7;
