@@ -1,7 +1,7 @@
 //! Parameter words, rows and groups.
 
 use api::proto::{Configurations, TenantVersion};
-use dataplane::{Mode, PARAMETERS, Programs, Rows};
+use dataplane::{Mode, PARAMETERS, Rows};
 use decide::{Configuration, Group, Row};
 use harness::namespace::{in_namespace, ip};
 
@@ -62,12 +62,12 @@ impl Switch {
     }
 
     fn parameters(&self, tenant: u32) -> Option<[u32; PARAMETERS]> {
-        let mut all = TenantEntry::parameters(&self.home).unwrap().into_iter();
+        let mut all = TenantEntry::parameters(self.place.backing()).unwrap().into_iter();
         all.find(|(id, _)| *id == tenant).map(|(_, words)| words)
     }
 
     fn notes(&self) -> Rows {
-        Rows::open(&self.home, "trial", NOTES).unwrap()
+        Rows::open(self.place.backing(), "trial", NOTES).unwrap()
     }
 
     /// Tenant, letter and value of every note.
@@ -123,7 +123,7 @@ fn the_last_configuration_counts_and_is_told_again() {
 fn what_the_stream_had_no_room_for_is_told_later() {
     let mut switch = Switch::start();
     let words = Configuration::of([1, 2]);
-    while switch.out.len() < 64 {
+    while switch.out.len() < ROOM {
         switch.tables().tell_held();
     }
     switch.hear(to_switch::Body::Configurations(Configurations {
@@ -238,7 +238,8 @@ fn groups_are_one_tenants_and_go_with_its_configuration() {
 /// The groups that there are.
 fn groups(switch: &Switch) -> Vec<u32> {
     use libbpf_rs::{MapCore, MapFlags, MapHandle};
-    let path = format!("/sys/fs/bpf/shortstop/{}/{GROUPS}", switch.home.name());
+    let Place::Kernel(home) = &switch.place else { unreachable!("it was loaded into the kernel") };
+    let path = format!("/sys/fs/bpf/shortstop/{}/{GROUPS}", home.name());
     let map = MapHandle::from_pinned_path(path).unwrap();
     let is_there = |index: &u32| {
         let found = map.lookup(&index.to_ne_bytes(), MapFlags::ANY);

@@ -14,7 +14,7 @@ fn a_given_record_is_there_at_once_without_a_store() {
     assert_eq!(switch.record(COPIES, "b"), Some(vec![]));
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     assert_eq!(switch.record(COPIES, "c"), None);
-    let now = switch.start + Duration::from_secs(9);
+    let now = switch.now + Duration::from_secs(9);
     let tables = switch.tables();
     let wants = |name| {
         let key = key(COPIES, name);
@@ -33,7 +33,7 @@ fn stores_are_asked_when_the_time_that_is_told_has_come() {
     let mut switch = Switch::start();
     assert_eq!(switch.change(&key(COPIES, "c"), &FETCHED), Outcome::Done);
     let mut asked = |ms| {
-        let now = switch.start + Duration::from_millis(ms);
+        let now = switch.now + Duration::from_millis(ms);
         switch.tables().tick(now).unwrap();
         let sent = switch.sent.0.take().into_iter();
         let op = |(store, bytes): Datagram| {

@@ -12,14 +12,17 @@ use std::{
     cell::RefCell,
     net::SocketAddr,
     rc::Rc,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use api::proto::{
     Commands, FromSwitch, PageTable, PagesApplied, Setup, TenantPages, TenantSetup,
     from_switch::Body, to_switch,
 };
-use dataplane::{Dataplane, HeldItem, Home, Sizes, Table};
+use dataplane::{Backing, Dataplane, HeldItem, Home, Programs, Sizes, Table, native};
 use decide::{
     Change, ItemKey, Items, Key, NoDiscipline, Outcome, Program, Record, Registration, Role, Runs,
 };
@@ -86,16 +89,46 @@ impl Courier for RecordingCourier {
     fn receive(&mut self, _: &mut dyn FnMut(SocketAddr, &[u8])) {}
 }
 
+/// Where programs run.
+enum Place {
+    Kernel(Home),
+    Process(Arc<native::Switch>),
+}
+
+impl Place {
+    fn backing(&self) -> Backing {
+        match self {
+            Place::Kernel(home) => home.into(),
+            Place::Process(switch) => switch.into(),
+        }
+    }
+
+    /// As an agent that begins finds them.
+    fn programs(&self) -> Programs {
+        match self {
+            Place::Kernel(home) => {
+                let objects = registry::objects(&DISCIPLINES, SIZES);
+                Dataplane::load_used(home.clone(), &objects, SIZES).unwrap().into()
+            }
+            Place::Process(switch) => switch.clone().into(),
+        }
+    }
+}
+
 /// A switch with an agent's tables, stopped between two messages.
 struct Switch {
-    home: Home,
+    place: Place,
     sent: RecordingCourier,
-    /// When it began, by no clock.
-    start: Instant,
+    /// By no clock.
+    now: Instant,
     tables: Option<Tables>,
     out: Receiver<FromSwitch>,
     state: TempDir,
 }
+
+const SIZES: Sizes = Sizes { pages: 4 };
+/// Messages that wait until they are heard.
+const ROOM: usize = 256;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -143,33 +176,35 @@ impl Switch {
     fn start() -> Switch {
         let number = NUMBER.fetch_add(1, Relaxed);
         let home = Home::new(&format!("agent-{}-{number}", std::process::id())).unwrap();
-        let (_, out) = channel(1);
-        let mut switch = Switch {
-            home,
-            sent: RecordingCourier::default(),
-            start: Instant::now(),
-            tables: None,
-            out,
-            state: tempfile::tempdir().unwrap(),
-        };
-        switch.restart(1);
+        let mut switch = Switch::at(Place::Kernel(home));
         switch.set_up(&[(CHAIN, "trial"), (COPIES, "copies"), (OTHERS, "copies")]);
         switch.give_pages(1, &[(CHAIN, &[0]), (COPIES, &[1]), (OTHERS, &[2, 3])]);
         switch.heard();
         switch
     }
 
+    /// Of nobody yet.
+    fn at(place: Place) -> Switch {
+        let mut switch = Switch {
+            place,
+            sent: RecordingCourier::default(),
+            now: Instant::now(),
+            tables: None,
+            out: channel(1).1,
+            state: tempfile::tempdir().unwrap(),
+        };
+        switch.restart(1);
+        switch
+    }
+
     /// Another agent takes over.
     fn restart(&mut self, id: u16) {
         self.tables = None;
-        let sizes = Sizes { pages: 4 };
-        let objects = registry::objects(&DISCIPLINES, sizes);
-        let dataplane = Dataplane::load_used(self.home.clone(), &objects, sizes).unwrap();
-        let (to_session, out) = channel(64);
+        let programs = self.place.programs();
+        let (to_session, out) = channel(ROOM);
         let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
-        let (courier, now) = (Box::new(self.sent.clone()), self.start);
-        let tables =
-            Tables::open(dataplane.into(), id, &DISCIPLINES, epochs, courier, to_session, now);
+        let (courier, now) = (Box::new(self.sent.clone()), self.now);
+        let tables = Tables::open(programs, id, &DISCIPLINES, epochs, courier, to_session, now);
         (self.tables, self.out) = (Some(tables.unwrap()), out);
     }
 
@@ -179,7 +214,7 @@ impl Switch {
 
     fn hear(&mut self, body: to_switch::Body) {
         let message = ToSwitch { body: Some(body) };
-        let now = self.start;
+        let now = self.now;
         self.tables().take(message, now).unwrap();
     }
 
@@ -240,12 +275,12 @@ impl Switch {
 
     /// What programs find, but for what nobody may serve yet.
     fn held(&self) -> Vec<HeldItem> {
-        Table::open(&self.home).unwrap().scan()
+        Table::open(self.place.backing()).unwrap().scan()
     }
 
     /// The record that programs find behind a key.
     fn record(&self, tenant: u32, name: &str) -> Option<Vec<u8>> {
-        let table = Table::open(&self.home).unwrap();
+        let table = Table::open(self.place.backing()).unwrap();
         let mut held = table.scan().into_iter();
         let its = held.find(|held| held.tenant == tenant && held.key == name.as_bytes())?;
         let is_given = its.lease == dataplane::NO_LEASE && its.valid;
@@ -267,6 +302,8 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        let _ = dataplane::detach(&self.home);
+        if let Place::Kernel(home) = &self.place {
+            let _ = dataplane::detach(home);
+        }
     }
 }

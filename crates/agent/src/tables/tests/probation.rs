@@ -1,11 +1,11 @@
 //! Items on probation, with the programs in this process: what they make of blanks, and what the
 //! agent makes of it.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use dataplane::{
     Leases,
-    native::{self, Clock, Cpu, Frame, Program, Verdict},
+    native::{Clock, Cpu, Frame, Program, Verdict},
 };
 use harness::{Message, message::store};
 use wire::{Epoch, Op, Packet, Secret};
@@ -21,101 +21,53 @@ const BURST_NS: u64 = 1 << 26;
 const HEADERS: usize = 14 + 20 + 8;
 
 struct Rig {
-    switch: Arc<native::Switch>,
+    switch: Switch,
+    programs: Arc<native::Switch>,
     cpu: Cpu,
     clock: Arc<AtomicU64>,
-    tables: Option<Tables>,
-    out: Receiver<FromSwitch>,
-    start: Instant,
-    ticks: u32,
     version: u64,
-    state: TempDir,
 }
 
 impl Rig {
     /// The first tenant has two pages, of 16 blanks; the other the next one.
     fn start() -> Rig {
         let clock = Arc::new(AtomicU64::new(1_000_000_000));
-        let sizes = Sizes { pages: 4 };
-        let objects = registry::objects(&DISCIPLINES, sizes);
+        let objects = registry::objects(&DISCIPLINES, SIZES);
         let shown = Clock::Set(clock.clone());
-        let switch = native::Switch::new("probation", &objects, sizes, 1, shown).unwrap();
-        let (_, out) = channel(1);
+        let programs = native::Switch::new("probation", &objects, SIZES, 1, shown).unwrap();
         let mut rig = Rig {
-            cpu: Cpu::of(&switch, 0),
-            switch,
+            switch: Switch::at(Place::Process(programs.clone())),
+            cpu: Cpu::of(&programs, 0),
+            programs,
             clock,
-            tables: None,
-            out,
-            start: Instant::now(),
-            ticks: 0,
             version: 0,
-            state: tempfile::tempdir().unwrap(),
         };
-        rig.restart();
         rig.set_up(&[COPIES, OTHERS]);
         rig.give_pages(&[(COPIES, &[0, 1]), (OTHERS, &[2])]);
         rig.lease();
         rig
     }
 
-    fn restart(&mut self) {
-        self.tables = None;
-        let (to_session, out) = channel(256);
-        let epochs = Reservation::open(self.state.path(), Duration::ZERO).unwrap();
-        let programs = Programs::from(self.switch.clone());
-        let courier = Box::<RecordingCourier>::default();
-        let (at, now) = (&DISCIPLINES, self.now());
-        let tables = Tables::open(programs, 1, at, epochs, courier, to_session, now);
-        (self.tables, self.out) = (Some(tables.unwrap()), out);
-    }
-
-    fn now(&self) -> Instant {
-        self.start + super::super::super::TICK * self.ticks
-    }
-
-    fn tables(&mut self) -> &mut Tables {
-        self.tables.as_mut().unwrap()
-    }
-
-    fn hear(&mut self, body: to_switch::Body) {
-        let now = self.now();
-        let message = ToSwitch { body: Some(body) };
-        self.tables().take(message, now).unwrap();
-    }
-
     fn set_up(&mut self, tenants: &[u32]) {
         let tenants: Vec<_> = tenants.iter().map(|id| (*id, "trying")).collect();
         let secret = |id: &u32| format!("{id:02x}").repeat(16);
-        self.hear(setup(&store(false).to_string(), &tenants, secret));
+        self.switch.hear(setup(&store(false).to_string(), &tenants, secret));
     }
 
     fn give_pages(&mut self, owners: &[(u32, &[u32])]) {
         self.version += 1;
-        self.hear(page_table(self.version, owners));
+        self.switch.give_pages(self.version, owners);
     }
 
     fn change(&mut self, key: ItemKey, change: &Change) -> Outcome {
-        self.heard();
-        let commands = vec![convert::command(1, &key, change)];
-        self.hear(to_switch::Body::Commands(Commands { commands }));
-        let ack = self.heard().into_iter().find_map(|body| match body {
-            Body::Acks(acks) => Some(acks.acks[0].outcome().into()),
-            _ => None,
-        });
-        ack.expect("an answer")
-    }
-
-    fn heard(&mut self) -> Vec<Body> {
-        let next = || self.out.try_recv().ok()?.body;
-        std::iter::from_fn(next).collect()
+        self.switch.change_telling(&key, change).0
     }
 
     fn tick(&mut self) {
-        self.ticks += 1;
         self.clock.fetch_add(TICK_NS, Relaxed);
-        let now = self.now();
-        self.tables().tick(now).unwrap();
+        self.switch.now += crate::TICK;
+        let now = self.switch.now;
+        self.switch.tables().tick(now).unwrap();
     }
 
     fn run(&mut self, message: &Message) -> (Verdict, Option<Epoch>) {
@@ -128,7 +80,7 @@ impl Rig {
     }
 
     fn lease(&mut self) {
-        let leases = Leases::open(&self.switch).unwrap();
+        let leases = Leases::open(&self.programs).unwrap();
         let slot = leases.slot_of(store(false)).unwrap();
         let mut reply = Message::lease(Op::LeaseReply, 1, slot).signed_with(Secret::NONE);
         reply.header.version = self.clock.load(Relaxed);
@@ -158,18 +110,18 @@ impl Rig {
     }
 
     fn trials(&mut self) -> Vec<ItemKey> {
-        let keys = self.tables().memory.on_probation().cloned();
+        let keys = self.switch.tables().memory.on_probation().cloned();
         let mut keys: Vec<_> = keys.collect();
         keys.sort();
         keys
     }
 
     fn held(&mut self) -> Vec<ItemKey> {
-        self.tables().memory.keys().cloned().collect()
+        self.switch.tables().memory.keys().cloned().collect()
     }
 
     fn scan(&self) -> Vec<HeldItem> {
-        Table::open(&self.switch).unwrap().scan()
+        self.switch.held()
     }
 }
 
@@ -181,12 +133,12 @@ fn a_hot_key_is_answered_and_told_and_confirmed_where_it_lies() {
     rig.tick();
     let hot = key(COPIES, "hot");
     assert_eq!((rig.trials(), rig.held()), (vec![hot.clone()], vec![]));
-    rig.heard();
+    rig.switch.heard();
     for _ in 0..6 {
         (0..10).for_each(|_| assert!(rig.hits(COPIES, b"hot")));
         rig.tick();
     }
-    let told = rig.heard().into_iter().rev().find_map(|body| match body {
+    let told = rig.switch.heard().into_iter().rev().find_map(|body| match body {
         Body::Hot(report) => Some(report.keys[0].keys[0].count),
         _ => None,
     });
@@ -225,7 +177,7 @@ fn what_nobody_confirms_goes_and_may_come_again() {
         (0..WINDOW_TICKS).for_each(|_| rig.tick());
     }
     let told = |body| matches!(body, Body::Dropped(_));
-    assert!(!rig.heard().into_iter().any(told), "nobody counted it");
+    assert!(!rig.switch.heard().into_iter().any(told), "nobody counted it");
 }
 
 /// One that began is not judged before it could be read: it would make way before the store's
@@ -377,7 +329,7 @@ fn who_takes_the_place_of_a_tenant_that_left_gets_blanks_of_its_own() {
 fn the_next_agent_counts_what_it_finds() {
     let mut rig = Rig::start();
     rig.fill(COPIES, b"hot", &[1; 128]);
-    rig.restart();
+    rig.switch.restart(1);
     assert_eq!(rig.held(), [key(COPIES, "hot")]);
     assert_eq!(rig.begin(COPIES, b"h2"), None, "what was given is taken back");
     rig.set_up(&[COPIES, OTHERS]);
