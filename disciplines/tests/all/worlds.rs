@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 use disciplines_experiments::experiments;
-use experiments::{Backend, Experiment, Options, World};
+use experiments::{Backend, Experiment, Options};
 
 /// What takes longest is begun first, lest one thread ends alone.
 const LONGEST: [&str; 7] = [
@@ -25,15 +25,7 @@ const LONGEST: [&str; 7] = [
 ];
 
 fn options(seed: u64) -> Options {
-    Options {
-        quick: true,
-        seed,
-        seeds: 1,
-        backend: Backend::Embedded,
-        name: None,
-        world: World::Sim,
-        disciplines: disciplines::all(),
-    }
+    Options::simulated(seed, disciplines::all())
 }
 
 fn find(name: &str) -> Experiment {

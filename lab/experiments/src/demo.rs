@@ -8,7 +8,7 @@ use serde_json::json;
 use text::table::{Table, bars, micros, percent, thousands};
 
 use crate::{
-    Backend, Measure, Options, Report, Run,
+    Backend, Measure, Report, Run,
     params::exponent,
     plot,
     servers::{Rack, Saturation, Search, Servers},
@@ -34,14 +34,12 @@ pub struct Demo {
 }
 
 impl Measure for Demo {
+    const HAS_BACKEND: bool = true;
+
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         self.search.check()?;
         exponent(self.theta)
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

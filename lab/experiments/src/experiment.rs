@@ -256,7 +256,7 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
-    use crate::{Backend, Measure};
+    use crate::Measure;
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
@@ -371,15 +371,7 @@ mod tests {
 
     #[test]
     fn what_is_claimed_and_does_not_come_out_fails_the_run() {
-        let options = Options {
-            quick: true,
-            seed: 7,
-            seeds: 1,
-            backend: Backend::Embedded,
-            name: None,
-            world: World::Sim,
-            disciplines: &[],
-        };
+        let options = Options::simulated(7, &[]);
         let failure = |claim: &str| {
             let experiment = parse(&format!("keys = 5\n[claims]\n{claim}\n")).unwrap();
             experiment.run(&options).unwrap().failure
@@ -399,15 +391,7 @@ mod tests {
 
     #[test]
     fn a_run_has_its_parameters_in_the_report() {
-        let options = Options {
-            quick: true,
-            seed: 7,
-            seeds: 1,
-            backend: Backend::Embedded,
-            name: None,
-            world: World::Sim,
-            disciplines: &[],
-        };
+        let options = Options::simulated(7, &[]);
         let experiment = parse("keys = 5\n[quick]\nkeys = 4\n").unwrap();
         let report = experiment.run(&options).unwrap();
         assert_eq!((report.seed, &report.params["keys"]), (7, &4.into()));

@@ -20,6 +20,9 @@ pub trait Measure: Serialize + DeserializeOwned {
     /// world as well.
     const TOO_LARGE: Option<&'static str> = None;
 
+    /// Whether its data is in the backend that the options name.
+    const HAS_BACKEND: bool = false;
+
     /// Checks ranges.
     ///
     /// # Errors
@@ -27,8 +30,8 @@ pub trait Measure: Serialize + DeserializeOwned {
     fn check(&self) -> anyhow::Result<()>;
 
     /// What it needs and only the kernel's world has; none: it runs in the simulator as well.
-    fn needs(&self, _: &Options) -> Option<&'static str> {
-        None
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        Self::HAS_BACKEND.then(|| options.backend.needs()).flatten()
     }
 
     /// Runs it; adds what comes out to the report.

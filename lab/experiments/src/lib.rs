@@ -131,36 +131,3 @@ pub const MANY_CORES: Definition = Definition {
     toml: include_str!("many_cores.toml"),
     kind: &Kind::sweep::<many_cores::ManyCores>(),
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nobody;
-
-    impl tenants::Neighbours for Nobody {
-        fn all() -> Vec<&'static tenants::Neighbour> {
-            vec![]
-        }
-    }
-
-    #[test]
-    fn experiments_have_parameters_that_exist() {
-        let hostile = &Kind::of::<tenants::Hostile<Nobody>>("hostile");
-        for definition in [
-            DEMO,
-            OUTSIDE_WRITES,
-            LARGE_VALUES,
-            COHERENCE,
-            TENANT_ISOLATION,
-            WORK_CONSERVING,
-            CONTROLLER_FAILOVER,
-            SILENT_LINK,
-            Definition { toml: HOSTILE, kind: hostile },
-            WRITE_BACK,
-            MANY_CORES,
-        ] {
-            Experiment::of(&definition, "some").unwrap();
-        }
-    }
-}

@@ -9,7 +9,7 @@ use serde_json::json;
 use text::table::percent;
 
 use crate::{
-    Options, Run, params,
+    Run, params,
     servers::{Rack, Search, Servers},
     sweep::{Figures, Point, Points},
 };
@@ -53,6 +53,7 @@ impl ManyCores {
 }
 
 impl Point for ManyCores {
+    const HAS_BACKEND: bool = true;
     const TOO_LARGE: Option<&'static str> = Some("a switch of more cores than most machines have");
 
     type Bench<'a> = Servers<'a>;
@@ -63,10 +64,6 @@ impl Point for ManyCores {
         params::positive([("line_ns", self.hardware()?.line_ns)])?;
         ensure!((1..=256).contains(&self.cores), "cores = {}: 1 to 256", self.cores);
         params::ratio("write_ratio", self.write_ratio)
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Servers<'a>> {

@@ -25,6 +25,21 @@ pub struct Options {
     pub disciplines: &'static [Registration],
 }
 
+impl Options {
+    /// A quick run in the simulator, with what these disciplines can do.
+    pub fn simulated(seed: u64, disciplines: &'static [Registration]) -> Options {
+        Options {
+            quick: true,
+            seed,
+            seeds: 1,
+            backend: Backend::Embedded,
+            name: None,
+            world: World::Sim,
+            disciplines,
+        }
+    }
+}
+
 /// What holds the data behind the stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -86,7 +86,7 @@ pub struct OutsideWrites {
 impl Measure for OutsideWrites {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
-        positive([("step_s", self.step_s)])
+        positive!(self, step_s)
     }
 
     fn needs(&self, _: &Options) -> Option<&'static str> {

@@ -156,6 +156,15 @@ pub fn exponent(theta: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// As the function of this name, of fields of parameters under their own names.
+#[macro_export]
+macro_rules! positive {
+    ($of:expr, $($name:ident),+ $(,)?) => {
+        $crate::params::positive([$((stringify!($name), $of.$name)),+])
+    };
+}
+pub use crate::positive;
+
 /// Checks rates, times and factors, by name.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ impl Measure for Faults {
         one_beside(self.length, self.switches)?;
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
-        positive([("trouble_s", self.trouble_s)])?;
+        positive!(self, trouble_s)?;
         part([("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)])
     }
 

@@ -45,17 +45,3 @@ const EXPERIMENTS: &[Definition] = &[
         kind: &Kind::of::<etcd::BesideEtcd>("coord-vs-etcd"),
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use experiments::Experiment;
-
-    use super::*;
-
-    #[test]
-    fn experiments_have_parameters_that_exist() {
-        for definition in EXPERIMENTS {
-            Experiment::of(definition, "some").unwrap();
-        }
-    }
-}

@@ -3,9 +3,9 @@
 
 use anyhow::ensure;
 use experiments::{
-    Options, Report, Run, World,
+    Report, Run, World,
     params::{by_name, positive, ratio},
-    servers::{Rack, Search},
+    servers::{Mix, Rack, Search},
     sweep::{Figures, Point, Points},
 };
 use load::{Phase, model::imbalance, workload::Popularity};
@@ -141,9 +141,13 @@ impl Balancing {
         rack
     }
 
+    fn mix(&self) -> Mix {
+        Mix { popularity: self.popularity, write_ratio: self.write_ratio }
+    }
+
     /// The part of the hottest keys that the switch has, on average over the looks.
     fn accuracy(&self, bench: &mut Bench<'_>, looking: &Looking) -> anyhow::Result<f64> {
-        let rate = bench.rate(self.popularity, self.write_ratio);
+        let rate = bench.rate(self.mix());
         let window_s = f64::from(looking.window_ms) / 1000.0;
         let usual = Phase::reads(self.popularity, rate, 0.0, f64::from(BETWEEN) * window_s);
         let look = Phase {
@@ -170,7 +174,7 @@ impl Balancing {
             return Ok(None);
         }
         let what = format!("{}, {}", self.popularity.title(), self.system.name());
-        let point = bench.saturate(&what, &self.search, self.popularity, self.write_ratio)?;
+        let point = bench.saturate(&what, &self.search, self.mix())?;
         Ok(Some(point.rate))
     }
 
@@ -207,6 +211,7 @@ impl Balancing {
 }
 
 impl Point for Balancing {
+    const HAS_BACKEND: bool = true;
     type Bench<'a> = Bench<'a>;
 
     fn check(&self) -> anyhow::Result<()> {
@@ -223,10 +228,6 @@ impl Point for Balancing {
             ensure!(windows <= 0.5, "looking.windows = {windows}: at most 0.5");
         }
         Ok(())
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {
@@ -246,14 +247,13 @@ impl Point for Balancing {
         _: &Run<'_>,
         _: &Points,
     ) -> anyhow::Result<Vec<Figures>> {
-        let (popularity, write_ratio) = (self.popularity, self.write_ratio);
-        bench.learn(popularity, write_ratio)?;
+        bench.learn(self.mix())?;
         let accuracy = self.looking.iter().map(|looking| self.accuracy(bench, looking));
         let accuracy = accuracy.collect::<anyhow::Result<Vec<f64>>>()?;
-        let rate = self.at_rate_of_none.then(|| 0.9 * bench.bound_without(popularity, write_ratio));
-        let one = bench.measure(popularity, write_ratio, rate)?;
+        let rate = self.at_rate_of_none.then(|| 0.9 * bench.bound_without(self.mix()));
+        let one = bench.measure(self.mix(), rate)?;
         let mut figures = self.figures(&one);
-        if let (Some(accuracy), Popularity::Zipf(theta)) = (accuracy.first(), popularity) {
+        if let (Some(accuracy), Popularity::Zipf(theta)) = (accuracy.first(), self.popularity) {
             figures = figures.with("accuracy", *accuracy).with("theta", theta);
         }
         if !self.throughput_of.is_empty() {

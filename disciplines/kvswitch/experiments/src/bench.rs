@@ -6,9 +6,9 @@ use anyhow::ensure;
 use experiments::{
     Run,
     params::positive,
-    servers::{Counts, Rack, Saturation, Search, Servers},
+    servers::{Counts, Mix, Rack, Saturation, Search, Servers},
 };
-use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
+use load::{PhaseResult, model::imbalance};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -82,11 +82,7 @@ impl Balance {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self, rack: &Rack) -> anyhow::Result<()> {
-        positive([
-            ("load", self.load),
-            ("requests", self.requests),
-            ("longest_s", self.longest_s),
-        ])?;
+        positive!(self, load, requests, longest_s)?;
         ensure!(rack.apart, "apart = false: replicas need servers with addresses of their own");
         ensure!(rack.servers >= 2, "servers = {}: at least 2 can share a key", rack.servers);
         Ok(())
@@ -191,43 +187,41 @@ impl<'a> Bench<'a> {
 
     /// The rate at which balance is measured: what the first server without anything before it
     /// still takes, if nothing is.
-    pub fn rate(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+    pub fn rate(&self, mix: Mix) -> f64 {
+        let load = self.balance.load;
         match self.system {
-            System::None => 0.9 * self.bound_without(popularity, write_ratio),
-            System::InRacks => {
-                self.capacity
-                    * self.balance.load.min(0.9 * self.bound_in_racks(popularity, write_ratio))
-            }
+            System::None => 0.9 * self.bound_without(mix),
+            System::InRacks => self.capacity * load.min(0.9 * self.bound_in_racks(mix)),
             // Beyond what they carry nobody would see what replicas do.
-            _ => self.balance.load * self.expected(popularity, write_ratio),
+            _ => load * self.expected(mix),
         }
+    }
+
+    /// Shares of the servers without anything before them.
+    fn shares(&self, Mix { popularity, write_ratio }: Mix) -> Vec<f64> {
+        self.servers.shares(popularity, write_ratio, popularity, 0)
     }
 
     /// What the servers carry, as a part of all, if those of a rack share what it is asked, and
     /// racks nothing.
-    fn bound_in_racks(&self, popularity: Popularity, write_ratio: f64) -> f64 {
-        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
+    fn bound_in_racks(&self, mix: Mix) -> f64 {
+        let shares = self.shares(mix);
         let racks = shares.chunks(shares.len().div_ceil(self.racks as usize).max(1));
         let highest = racks.map(|rack| rack.iter().sum()).fold(0.0, f64::max);
         1.0 / (highest * f64::from(self.racks)).max(1.0)
     }
 
     /// What the servers carry without anything before them.
-    pub fn bound_without(&self, popularity: Popularity, write_ratio: f64) -> f64 {
-        let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
-        self.servers.bound(&shares).min(self.capacity)
+    pub fn bound_without(&self, mix: Mix) -> f64 {
+        self.servers.bound(&self.shares(mix)).min(self.capacity)
     }
 
     /// What the servers are expected to carry.
-    fn expected(&self, popularity: Popularity, write_ratio: f64) -> f64 {
+    fn expected(&self, mix: Mix) -> f64 {
         match self.system {
-            System::None => {
-                let shares = self.servers.shares(popularity, write_ratio, popularity, 0);
-                self.servers.bound(&shares)
-            }
+            System::None => self.servers.bound(&self.shares(mix)),
             // Reads are spread; writes go home, and to each replica.
-            _ => (self.capacity * (1.0 - write_ratio))
-                .max(self.bound_without(popularity, write_ratio)),
+            _ => (self.capacity * (1.0 - mix.write_ratio)).max(self.bound_without(mix)),
         }
     }
 
@@ -235,7 +229,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// As [`Servers::phase`].
-    pub fn learn(&mut self, popularity: Popularity, write_ratio: f64) -> anyhow::Result<()> {
+    pub fn learn(&mut self, mix: Mix) -> anyhow::Result<()> {
         if self.system == System::None {
             return Ok(());
         }
@@ -244,14 +238,14 @@ impl<'a> Bench<'a> {
         }
         self.servers.cache_on()?;
         // As much as the servers take at first; more when the keys have replicas.
-        let rate = self.rate(popularity, write_ratio);
+        let rate = self.rate(mix);
         for _ in 0..UNTIL_IT_BEGINS {
             if !self.has_replicas() || self.figures().get("threshold_millionths") > Some(&0.0) {
                 break;
             }
-            self.go_on(popularity, write_ratio, rate, 1)?;
+            self.go_on(mix, rate, 1)?;
         }
-        self.go_on(popularity, write_ratio, rate, self.balance.windows)
+        self.go_on(mix, rate, self.balance.windows)
     }
 
     /// Whether there is a control half that chooses servers.
@@ -268,16 +262,9 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// As [`Servers::phase`].
-    pub fn go_on(
-        &mut self,
-        popularity: Popularity,
-        write_ratio: f64,
-        rate: f64,
-        windows: u32,
-    ) -> anyhow::Result<()> {
+    pub fn go_on(&mut self, mix: Mix, rate: f64, windows: u32) -> anyhow::Result<()> {
         for window in 0..windows {
-            let phase = Phase { write_ratio, ..Phase::reads(popularity, rate, 0.0, self.window_s) };
-            let (result, counted) = self.servers.counting(&phase)?;
+            let (result, counted) = self.servers.counting(&mix.phase(rate, 0.0, self.window_s))?;
             let figures = self.figures();
             let figure = |name: &str| figures.get(name).copied().unwrap_or(0.0);
             tracing::info!(
@@ -308,11 +295,9 @@ impl<'a> Bench<'a> {
         &mut self,
         what: &str,
         search: &Search,
-        popularity: Popularity,
-        write_ratio: f64,
+        mix: Mix,
     ) -> anyhow::Result<Saturation> {
-        let expected = self.expected(popularity, write_ratio);
-        self.saturate_from(expected, what, search, popularity, write_ratio)
+        self.saturate_from(self.expected(mix), what, search, mix)
     }
 
     /// The same, from this rate on.
@@ -324,13 +309,9 @@ impl<'a> Bench<'a> {
         expected: f64,
         what: &str,
         search: &Search,
-        popularity: Popularity,
-        write_ratio: f64,
+        mix: Mix,
     ) -> anyhow::Result<Saturation> {
-        let phase = |rate, warmup, seconds| Phase {
-            write_ratio,
-            ..Phase::reads(popularity, rate, warmup, seconds)
-        };
+        let phase = |rate, warmup, seconds| mix.phase(rate, warmup, seconds);
         self.servers.saturate(expected, what, search, phase)
     }
 
@@ -338,21 +319,15 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// As [`Servers::counting`].
-    pub fn measure(
-        &mut self,
-        popularity: Popularity,
-        write_ratio: f64,
-        rate: Option<f64>,
-    ) -> anyhow::Result<Measurement> {
-        let rate = rate.unwrap_or_else(|| self.rate(popularity, write_ratio));
+    pub fn measure(&mut self, mix: Mix, rate: Option<f64>) -> anyhow::Result<Measurement> {
+        let rate = rate.unwrap_or_else(|| self.rate(mix));
         let requests = match self.system {
             // It is so far from balance that fewer show it.
             System::None => self.balance.requests / 4.0,
             _ => self.balance.requests,
         };
         let seconds = (requests / rate).min(self.balance.longest_s);
-        let phase = Phase { write_ratio, ..Phase::reads(popularity, rate, 0.0, seconds) };
-        let (result, counted) = self.servers.counting(&phase)?;
+        let (result, counted) = self.servers.counting(&mix.phase(rate, 0.0, seconds))?;
         Ok(Measurement {
             system: self.system,
             result,

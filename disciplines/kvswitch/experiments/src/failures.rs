@@ -3,13 +3,13 @@
 
 use anyhow::ensure;
 use experiments::{
-    Measure, Options, Report, Run,
+    Measure, Report, Run,
     params::{exponent, positive},
     plot,
-    servers::{Counts, Rack},
+    servers::{Counts, Mix, Rack},
     table::{Table, percent},
 };
-use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
+use load::{PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -101,6 +101,8 @@ impl Stage {
 }
 
 impl Measure for Failures {
+    const HAS_BACKEND: bool = true;
+
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         self.balance.check(&self.rack)?;
@@ -116,12 +118,8 @@ impl Measure for Failures {
         ])
     }
 
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
-    }
-
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
-        let popularity = Popularity::Zipf(self.theta);
+        let mix = Mix::reads(Popularity::Zipf(self.theta));
         let rack = Rack {
             window_ms: Some(self.window_ms),
             factor: self.factor,
@@ -130,8 +128,8 @@ impl Measure for Failures {
             ..self.rack.clone()
         };
         let mut bench = Bench::new(run, &rack, &self.balance, System::Replicas)?;
-        bench.learn(popularity, 0.0)?;
-        let stages = ServerEvent::ALL.map(|happened| self.watch(&mut bench, popularity, happened));
+        bench.learn(mix)?;
+        let stages = ServerEvent::ALL.map(|happened| self.watch(&mut bench, mix, happened));
         let stages = stages.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.tell(report, run, &stages);
         Ok(())
@@ -142,11 +140,10 @@ impl Failures {
     fn watch(
         &self,
         bench: &mut Bench<'_>,
-        popularity: Popularity,
+        mix: Mix,
         happened: ServerEvent,
     ) -> anyhow::Result<Stage> {
-        let rate = bench.rate(popularity, 0.0);
-        let phase = Phase::reads(popularity, rate, 0.0, self.seconds);
+        let phase = mix.phase(bench.rate(mix), 0.0, self.seconds);
         if happened == ServerEvent::CameBack {
             // Its first request comes at once: it is slow from the next stage on.
             let later = Some((self.seconds, self.slow));

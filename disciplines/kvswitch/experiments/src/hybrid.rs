@@ -2,9 +2,9 @@
 //! traces.
 
 use experiments::{
-    Options, Run,
+    Run,
     params::{self, by_name},
-    servers::{Rack, Search},
+    servers::{Mix, Rack, Search},
     sweep::{Figures, Point, Points},
 };
 use load::workload::Popularity;
@@ -59,6 +59,7 @@ impl Workload {
 }
 
 impl Point for Together {
+    const HAS_BACKEND: bool = true;
     type Bench<'a> = Bench<'a>;
 
     fn check(&self) -> anyhow::Result<()> {
@@ -66,14 +67,10 @@ impl Point for Together {
         self.search.check()?;
         self.balance.check(&self.rack)?;
         params::ratio("write_ratio", self.write_ratio)?;
-        params::positive([("slower", self.slower)])?;
+        params::positive!(self, slower)?;
         let name = format!("workload {}", self.workload.name);
         let parts = [self.workload.cacheable, self.workload.short];
         parts.iter().try_for_each(|part| params::ratio(&name, *part))
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {
@@ -95,16 +92,15 @@ impl Point for Together {
         _: &Run<'_>,
         _: &Points,
     ) -> anyhow::Result<Vec<Figures>> {
-        let (popularity, write_ratio) = (self.popularity, self.write_ratio);
-        bench.learn(popularity, write_ratio)?;
+        let mix = Mix { popularity: self.popularity, write_ratio: self.write_ratio };
+        bench.learn(mix)?;
         let what = format!("workload {}, {}", self.workload.name, self.system.name());
-        let mut point = bench.saturate(&what, &self.search, popularity, write_ratio)?;
+        let mut point = bench.saturate(&what, &self.search, mix)?;
         if self.windows_there > 0 {
             // What keys are to have depends on how busy servers are: it is learnt where it is to be
             // measured.
-            bench.go_on(popularity, write_ratio, point.rate, self.windows_there)?;
-            let from = point.rate;
-            let again = bench.saturate_from(from, &what, &self.search, popularity, write_ratio)?;
+            bench.go_on(mix, point.rate, self.windows_there)?;
+            let again = bench.saturate_from(point.rate, &what, &self.search, mix)?;
             if again.rate > point.rate {
                 point = again;
             }

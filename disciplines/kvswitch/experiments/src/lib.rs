@@ -44,17 +44,3 @@ const EXPERIMENTS: &[Definition] = &[
     },
     Definition { toml: on_the_rack!("../hybrid.toml"), kind: &Kind::sweep::<hybrid::Together>() },
 ];
-
-#[cfg(test)]
-mod tests {
-    use experiments::Experiment;
-
-    use super::*;
-
-    #[test]
-    fn experiments_have_parameters_that_exist() {
-        for definition in EXPERIMENTS {
-            Experiment::of(definition, "some").unwrap();
-        }
-    }
-}

@@ -44,11 +44,7 @@ impl Point for Hops {
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
         ensure!((0.0..=1000.0).contains(&self.delay_ms), "delay_ms = {}: 0 to 1000", self.delay_ms);
-        positive([
-            ("server_rate", self.server_rate),
-            ("rate", self.rate),
-            ("settle_s", self.settle_s),
-        ])
+        positive!(self, server_rate, rate, settle_s)
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<(Stage<'a>, u32)> {

@@ -38,13 +38,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn experiments_have_parameters_that_exist() {
-        for definition in EXPERIMENTS {
-            Experiment::of(definition, "some").unwrap();
-        }
-    }
-
-    #[test]
     fn a_parameter_of_another_kind_is_refused_by_name() {
         for (number, from, to, expected) in [
             (0, "[params]", "[params]\nusers = [1]", "users"),

@@ -45,12 +45,7 @@ impl Point for Policies {
 
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
-        positive([
-            ("server_rate", self.server_rate),
-            ("rate", self.rate),
-            ("settle_s", self.settle_s),
-            ("step_s", self.step_s),
-        ])
+        positive!(self, server_rate, rate, settle_s, step_s)
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<(Stage<'a>, u32)> {

@@ -67,16 +67,17 @@ impl Measure for Users {
         ensure!(*many <= 256, "many = {many}: at most 256");
         ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
         part([("loss", self.loss), ("load", self.load)])?;
-        positive([
-            ("server_rate", self.server_rate),
-            ("rate", self.rate),
-            ("settle_s", self.settle_s),
-            ("step_s", self.step_s),
-            ("lossy_rate", self.lossy_rate),
-            ("lossy_settle_s", self.lossy_settle_s),
-            ("round_s", self.round_s),
-            ("max_rate", self.max_rate),
-        ])
+        positive!(
+            self,
+            server_rate,
+            rate,
+            settle_s,
+            step_s,
+            lossy_rate,
+            lossy_settle_s,
+            round_s,
+            max_rate
+        )
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

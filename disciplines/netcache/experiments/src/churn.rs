@@ -3,7 +3,7 @@
 //! seconds; and everything that is cached replaced at once.
 
 use experiments::{
-    Measure, Options, Report, Run,
+    Measure, Report, Run,
     params::{self, exponent, positive},
     plot,
     recovery::{Criterion, Recoveries},
@@ -55,21 +55,13 @@ pub struct ThroughputUnderChurn {
 }
 
 impl Measure for ThroughputUnderChurn {
+    const HAS_BACKEND: bool = true;
+
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         exponent(self.theta)?;
         params::ratio("churn_write_ratio", self.churn_write_ratio)?;
-        positive([
-            ("churn_every_s", self.churn_every_s),
-            ("churn_load", self.churn_load),
-            ("replace_every_s", self.replace_every_s),
-            ("scan_rate", self.scan_rate),
-            ("scan_s", self.scan_s),
-        ])
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
+        positive!(self, churn_every_s, churn_load, replace_every_s, scan_rate, scan_s)
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

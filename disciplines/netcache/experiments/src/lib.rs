@@ -37,13 +37,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn experiments_have_parameters_that_exist() {
-        for definition in EXPERIMENTS {
-            Experiment::of(definition, "some").unwrap();
-        }
-    }
-
-    #[test]
     fn a_parameter_of_another_kind_is_refused_by_name() {
         let ratios = "write_ratio = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]";
         let theta = "[params]\ntheta = 0.99";

@@ -2,7 +2,7 @@
 //! cache of the same size would reach for the same map of keys to servers.
 
 use experiments::{
-    Options, Run,
+    Run,
     params::{self, by_name},
     servers::{Rack, Saturation as Found, Search, Servers},
     sweep::{Figures, Point, Points},
@@ -136,16 +136,13 @@ impl Saturation {
 }
 
 impl Point for Saturation {
+    const HAS_BACKEND: bool = true;
     type Bench<'a> = Bench<'a>;
 
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         self.search.check()?;
         params::ratio("write_ratio", self.write_ratio)
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {

@@ -2,11 +2,11 @@
 //! cached items overflow to servers meanwhile (figure 18).
 
 use experiments::{
-    Measure, Options, Report, Run,
+    Measure, Report, Run,
     params::{exponent, positive},
     plot,
     recovery::{Criterion, Recoveries},
-    servers::{Counts, Rack},
+    servers::{Counts, Mix, Rack},
     table::{Table, percent, thousands},
 };
 use load::{
@@ -16,7 +16,7 @@ use load::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::system::{Bench, Caches, Mix, System, overflow_ratio};
+use crate::system::{Bench, Caches, System, overflow_ratio};
 
 /// Throughput and requests that overflow over time, while the hottest and the coldest keys change
 /// places again and again (figure 18).
@@ -45,15 +45,13 @@ pub struct ThroughputUnderChurn {
 }
 
 impl Measure for ThroughputUnderChurn {
+    const HAS_BACKEND: bool = true;
+
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
         self.caches.check(&self.rack)?;
         exponent(self.theta)?;
-        positive([("every_s", self.every_s), ("load", self.load), ("stretch_s", self.stretch_s)])
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
+        positive!(self, every_s, load, stretch_s)
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

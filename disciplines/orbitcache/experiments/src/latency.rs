@@ -2,9 +2,9 @@
 
 use anyhow::ensure;
 use experiments::{
-    Options, Run,
+    Run,
     params::by_name,
-    servers::{Rack, Search},
+    servers::{Mix, Rack, Search},
     sweep::{Figures, Point, Points},
     table::thousands,
 };
@@ -12,7 +12,7 @@ use load::{PhaseResult, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::system::{Bench, Caches, Mix, System};
+use crate::system::{Bench, Caches, System};
 
 /// Each system at one load after the other. Times are given as the rack would have them that is not
 /// slowed by `rack.factor`.
@@ -41,6 +41,8 @@ pub struct LatencyOverLoad {
 }
 
 impl Point for LatencyOverLoad {
+    const HAS_BACKEND: bool = true;
+
     /// Each system, preloaded.
     type Bench<'a> = Vec<(System, Bench<'a>)>;
 
@@ -52,10 +54,6 @@ impl Point for LatencyOverLoad {
             ensure!(*part > 0.0 && *part < 2.0, "loads, equal_load: {part} is not within 0 to 2");
         }
         Ok(())
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Vec<(System, Bench<'a>)>> {

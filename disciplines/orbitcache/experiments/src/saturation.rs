@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use experiments::{
-    Options, Run, World,
+    Run, World,
     params::{self, by_name, value_len},
-    servers::{Rack, Search},
+    servers::{Mix, Rack, Search},
     sweep::{Figures, Point, Points},
     table::percent,
 };
@@ -13,7 +13,7 @@ use load::workload::Popularity;
 use serde::{Deserialize, Serialize};
 use wire::Lengths;
 
-use crate::system::{Bench, Caches, Mix, System};
+use crate::system::{Bench, Caches, System};
 
 /// Memory for values of all servers of the kernel's world, which are one process there; and what a
 /// key takes beside its value.
@@ -136,6 +136,7 @@ impl Saturation {
 }
 
 impl Point for Saturation {
+    const HAS_BACKEND: bool = true;
     type Bench<'a> = Bench<'a>;
 
     fn check(&self) -> anyhow::Result<()> {
@@ -150,10 +151,6 @@ impl Point for Saturation {
             let name = format!("workload {}", workload.name);
             parts.iter().try_for_each(|part| params::ratio(&name, *part))
         })
-    }
-
-    fn needs(&self, options: &Options) -> Option<&'static str> {
-        options.backend.needs()
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench<'a>> {

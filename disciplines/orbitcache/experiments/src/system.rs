@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 use experiments::{
     Run, World,
-    servers::{Counts, Rack, Saturation, Search, Servers},
+    servers::{Counts, Mix, Rack, Saturation, Search, Servers},
 };
 use load::{
-    Phase, PhaseResult,
-    workload::{KeySpace, Permutation, Popularity},
+    PhaseResult,
+    workload::{KeySpace, Permutation},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -143,30 +143,6 @@ impl Hot {
         let by_rank = Permutation::new(rack.keys, seed);
         let hash = |rank: u32| keys.get(by_rank.key(rank)).hash;
         Hot { hashes: (0..count.min(rack.keys) as u32).map(hash).collect() }
-    }
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Mix {
-    /// Which keys, read or written.
-    pub popularity: Popularity,
-    /// Part of the requests that write.
-    pub write_ratio: f64,
-}
-
-impl Mix {
-    /// Reads only.
-    pub fn reads(popularity: Popularity) -> Mix {
-        Mix { popularity, write_ratio: 0.0 }
-    }
-
-    /// A phase of it.
-    pub fn phase(self, rate: f64, warmup_s: f64, seconds: f64) -> Phase {
-        Phase {
-            write_ratio: self.write_ratio,
-            ..Phase::reads(self.popularity, rate, warmup_s, seconds)
-        }
     }
 }
 

@@ -119,7 +119,7 @@ struct Point {
 impl Measure for LargeValues {
     fn check(&self) -> anyhow::Result<()> {
         self.rack.check()?;
-        positive([("step_s", self.step_s)])?;
+        positive!(self, step_s)?;
         part([("writes", self.writes)])?;
         ensure!(
             (1..=64).contains(&self.clients) && (1..=1000).contains(&self.keys),

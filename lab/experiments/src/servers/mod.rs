@@ -2,9 +2,11 @@
 //! what an ideal cache of the same size would let it carry for the same map of keys to servers.
 
 mod layout;
+mod mix;
 mod rack;
 mod search;
 
+pub use mix::Mix;
 pub use rack::{Rack, Search};
 pub use search::Saturation;
 
@@ -429,11 +431,6 @@ impl<'a> Servers<'a> {
             }
         }
         Ok(sums)
-    }
-
-    /// The rig, to break something.
-    pub fn rig_mut(&mut self) -> &mut Rig {
-        &mut self.rig
     }
 
     /// The rig.

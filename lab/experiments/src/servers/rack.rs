@@ -108,12 +108,7 @@ impl Rack {
             "racks = {racks}: 1, or a part of the {servers} servers, which have to be apart"
         );
         ensure!(items <= keys, "items = {items}: more than there are keys ({keys})");
-        positive([
-            ("server_rate", self.server_rate),
-            ("learn_s", self.learn_s),
-            ("max_rate", self.max_rate),
-            ("factor", self.factor),
-        ])?;
+        positive!(self, server_rate, learn_s, max_rate, factor)?;
         if let Some(hardware) = &self.hardware {
             let rate = hardware.switch_rate / self.factor;
             positive([("switch_rate", rate)])?;
@@ -164,7 +159,7 @@ impl Search {
     /// # Errors
     /// The parameter, what it is, what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
-        positive([("step_s", self.step_s), ("search_s", self.search_s)])
+        positive!(self, step_s, search_s)
     }
 }
 

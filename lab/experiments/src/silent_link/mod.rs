@@ -59,7 +59,7 @@ impl Measure for SilentLink {
         keys(self.keys)?;
         ensure!(self.silences > 0, "silences = 0: at least one is needed");
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
-        positive([("silent_s", self.silent_s)])
+        positive!(self, silent_s)
     }
 
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -70,6 +70,9 @@ pub trait Point: Serialize + DeserializeOwned {
     /// world as well.
     const TOO_LARGE: Option<&'static str> = None;
 
+    /// Whether its data is in the backend that the options name.
+    const HAS_BACKEND: bool = false;
+
     /// What is built, and measured at one point or several.
     type Bench<'a>;
 
@@ -80,8 +83,8 @@ pub trait Point: Serialize + DeserializeOwned {
     fn check(&self) -> anyhow::Result<()>;
 
     /// What it needs and only the kernel's world has; none: it runs in the simulator as well.
-    fn needs(&self, _: &Options) -> Option<&'static str> {
-        None
+    fn needs(&self, options: &Options) -> Option<&'static str> {
+        Self::HAS_BACKEND.then(|| options.backend.needs()).flatten()
     }
 
     /// Builds what is measured, for the first of the points that share it.

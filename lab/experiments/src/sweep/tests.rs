@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::{Backend, Definition, Experiment, Kind, World};
+use crate::{Definition, Experiment, Kind};
 
 /// Some system at some load.
 #[derive(Serialize, Deserialize)]
@@ -97,15 +97,7 @@ fn experiment(params: &str, shape: &str) -> anyhow::Result<Experiment> {
 }
 
 fn report(params: &str, shape: &str) -> Report {
-    let options = Options {
-        quick: false,
-        seed: 7,
-        seeds: 1,
-        backend: Backend::Embedded,
-        name: None,
-        world: World::Sim,
-        disciplines: &[],
-    };
+    let options = Options { quick: false, ..Options::simulated(7, &[]) };
     experiment(params, shape).unwrap().run(&options).unwrap()
 }
 

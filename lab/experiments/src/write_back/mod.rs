@@ -84,11 +84,7 @@ impl Point for WriteBack {
         exponent(self.theta)?;
         self.search.check()?;
         part([("load", self.load)])?;
-        positive([
-            ("server_rate", self.server_rate),
-            ("settle_s", self.settle_s),
-            ("seconds", self.seconds),
-        ])?;
+        positive!(self, server_rate, settle_s, seconds)?;
         ensure!(
             (1..=16).contains(&self.clients),
             "clients = {}: 1 to 16 are possible",
