@@ -1,0 +1,40 @@
+//! What the engine is told of a command.
+
+use super::{Command, OnlyIf, Outcome, Verb};
+use crate::backend::{Change, Completion, Item, ReadOutcome};
+
+/// What a command has come to.
+pub(super) fn completion(command: Command, outcome: Outcome) -> Completion {
+    let Command { ticket, version, verb, .. } = command;
+    if let Verb::Get { .. } = verb {
+        return Completion::Get(
+            ticket,
+            match outcome {
+                Outcome::Value { value, expiry_ms } => {
+                    ReadOutcome::Item(Item { value, version, expiry_ms })
+                }
+                Outcome::Absent => ReadOutcome::Absent,
+                Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),
+                _ => ReadOutcome::Failed,
+            },
+        );
+    }
+    let change = match (outcome, &verb) {
+        (Outcome::Done, _) => Change::Done(version),
+        // It is there, with the version that this write has raised it to all the same.
+        (Outcome::NotStored, Verb::Put { only_if: OnlyIf::Absent, .. }) => {
+            Change::Mismatch(version)
+        }
+        (Outcome::NotStored, Verb::Delete { .. }) => Change::Mismatch(version),
+        (Outcome::NotStored, _) => Change::Mismatch(wire::VERSION_ABSENT),
+        (Outcome::Absent, Verb::Delete { only_if: OnlyIf::Present }) => {
+            Change::Mismatch(wire::VERSION_ABSENT)
+        }
+        (Outcome::Absent, _) => Change::NotFound,
+        (Outcome::TooLarge, _) => Change::TooLarge,
+        (Outcome::Full, _) => Change::Full,
+        (Outcome::Unreached, _) => Change::Unreached,
+        _ => Change::Failed,
+    };
+    Completion::Change(ticket, change)
+}
