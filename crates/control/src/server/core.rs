@@ -616,9 +616,4 @@ fn around<'a>(
 }
 
 #[cfg(test)]
-#[path = "core_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "core_remember_tests.rs"]
-mod remember_tests;

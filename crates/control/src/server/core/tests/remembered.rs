@@ -119,7 +119,7 @@ struct Stage {
 
 impl Stage {
     fn new(loaded: LoadedState) -> Stage {
-        let mut plan = tests::plan(1);
+        let mut plan = plan(1);
         plan.cluster.switches =
             vec![wire::SwitchPlace { name: "tor".into(), address: [10, 0, 0, 9].into() }];
         let noting = NotingDiscipline::default();
