@@ -62,8 +62,9 @@ impl<O: Clone> Clients<O> {
         self.shares.forget(tenant);
     }
 
-    /// A write has come from a client.
-    pub fn begin(&mut self, id: ClientId, request: u64, now_ns: Nanos) -> Verdict<O> {
+    /// A write that is whole has come. From a verdict of "new" on it counts as under way.
+    pub fn begin(&mut self, (client, request): RequestId, now_ns: Nanos) -> Verdict<O> {
+        let id = known_as(client);
         if !self.clients.contains_key(&id) {
             if !self.has_room(id.0, now_ns) {
                 return Verdict::Full;
@@ -79,26 +80,30 @@ impl<O: Clone> Clients<O> {
 
     /// What is known of a write of which a part has come: nothing, if it is new. Nothing is
     /// remembered either.
-    pub fn look(&self, id: ClientId, request: u64) -> Option<Verdict<O>> {
+    pub fn look(&self, (client, request): RequestId) -> Option<Verdict<O>> {
+        let id = known_as(client);
         self.clients.get(&id)?.window.known(request)
     }
 
-    /// A write's outcome.
-    pub fn finish(&mut self, id: ClientId, request: u64, outcome: O) {
+    /// A write was decided: to be answered so again.
+    pub fn finish(&mut self, (client, request): RequestId, outcome: O) {
+        let id = known_as(client);
         if let Some(client) = self.clients.get_mut(&id) {
             client.window.finish(request, outcome);
         }
     }
 
-    /// A write that others were to decide is decided here after all.
-    pub fn reopen(&mut self, id: ClientId, request: u64) {
+    /// A write that an owner was to decide is decided here after all.
+    pub fn reopen(&mut self, (client, request): RequestId) {
+        let id = known_as(client);
         if let Some(client) = self.clients.get_mut(&id) {
             client.window.reopen(request);
         }
     }
 
-    /// A write was refused and not carried out.
-    pub fn forget(&mut self, id: ClientId, request: u64) {
+    /// A write was refused and not carried out: it may come again, and is new then.
+    pub fn forget(&mut self, (client, request): RequestId) {
+        let id = known_as(client);
         if let Some(client) = self.clients.get_mut(&id) {
             client.window.forget(request);
         }
@@ -147,6 +152,12 @@ impl<O: Clone> Clients<O> {
     }
 }
 
+/// The client, as rule 7 tells clients apart.
+fn known_as((tenant, number): ClientId) -> ClientId {
+    let any = mutant(Mutant::ClientOfAnyTenant);
+    (if any { wire::TENANT_OPEN } else { tenant }, number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,25 +167,25 @@ mod tests {
         let mut clients = Clients::new(2, 1, 100);
         let id = |n: u8| (0, n.into());
         for n in 1..=2 {
-            assert_eq!(clients.begin(id(n), 7, 0), Verdict::New);
-            clients.finish(id(n), 7, n);
+            assert_eq!(clients.begin((id(n), 7), 0), Verdict::New);
+            clients.finish((id(n), 7), n);
         }
-        assert_eq!(clients.begin(id(3), 7, 50), Verdict::Full, "both wrote within 100");
-        assert_eq!(clients.begin(id(2), 7, 60), Verdict::Answered(2));
-        assert_eq!(clients.begin(id(3), 7, 120), Verdict::New, "client 1 has been silent");
-        assert_eq!(clients.begin(id(2), 7, 120), Verdict::Answered(2));
-        assert_eq!(clients.begin(id(1), 7, 130), Verdict::Full);
+        assert_eq!(clients.begin((id(3), 7), 50), Verdict::Full, "both wrote within 100");
+        assert_eq!(clients.begin((id(2), 7), 60), Verdict::Answered(2));
+        assert_eq!(clients.begin((id(3), 7), 120), Verdict::New, "client 1 has been silent");
+        assert_eq!(clients.begin((id(2), 7), 120), Verdict::Answered(2));
+        assert_eq!(clients.begin((id(1), 7), 130), Verdict::Full);
     }
 
     #[test]
     fn a_tenant_fills_its_own_share_only() {
         let mut clients: Clients<()> = Clients::new(4, 2, 100);
         let id = |tenant, n: u8| (tenant, n.into());
-        let verdicts: Vec<_> = (1..=9).map(|n| clients.begin(id(7, n), 1, 0)).collect();
+        let verdicts: Vec<_> = (1..=9).map(|n| clients.begin((id(7, n), 1), 0)).collect();
         let new = verdicts.iter().filter(|v| **v == Verdict::New).count();
         assert_eq!(new, 3, "and what is nobody's");
-        assert_eq!(clients.begin(id(8, 1), 1, 0), Verdict::New);
-        assert_eq!(clients.begin(id(8, 2), 1, 0), Verdict::Full);
+        assert_eq!(clients.begin((id(8, 1), 1), 0), Verdict::New);
+        assert_eq!(clients.begin((id(8, 2), 1), 0), Verdict::Full);
     }
 
     #[test]
@@ -182,13 +193,13 @@ mod tests {
         let mut clients: Clients<()> = Clients::new(4, 1, 100);
         let id = |tenant, n: u8| (tenant, n.into());
         for n in 1..=4 {
-            assert_eq!(clients.begin(id(7, n), 1, 0), Verdict::New);
-            clients.finish(id(7, n), 1, ());
+            assert_eq!(clients.begin((id(7, n), 1), 0), Verdict::New);
+            clients.finish((id(7, n), 1), ());
         }
         clients.share_among(2);
-        assert_eq!(clients.begin(id(7, 5), 1, 50), Verdict::Full);
-        assert_eq!(clients.begin(id(8, 1), 1, 50), Verdict::New);
-        assert_eq!(clients.begin(id(7, 5), 1, 101), Verdict::New);
+        assert_eq!(clients.begin((id(7, 5), 1), 50), Verdict::Full);
+        assert_eq!(clients.begin((id(8, 1), 1), 50), Verdict::New);
+        assert_eq!(clients.begin((id(7, 5), 1), 101), Verdict::New);
         let of = |clients: &Clients<()>, tenant| clients.order.get(&tenant).map(VecDeque::len);
         assert_eq!((of(&clients, 7), of(&clients, 8)), (Some(3), Some(1)), "no more than there is");
         clients.forget_tenant(7);
@@ -200,7 +211,7 @@ mod tests {
         let config = crate::Config::new(([127, 0, 0, 1], 7117).into());
         let mut clients: Clients<()> = Clients::new(config.client_limit, 1_000, 100);
         let mut writes = |tenant| {
-            let verdicts = (0..300).map(|n| clients.begin((tenant, n), 1, 0));
+            let verdicts = (0..300).map(|n| clients.begin(((tenant, n), 1), 0));
             verdicts.filter(|verdict| *verdict == Verdict::New).count()
         };
         assert_eq!(writes(0), 300, "300 processes of one tenant write");
@@ -212,15 +223,15 @@ mod tests {
     fn who_writes_no_more_makes_room_for_another_tenants_clients() {
         let mut clients: Clients<()> = Clients::new(40, 2, 100);
         let mut writes = |tenant, now_ns| {
-            let verdicts = (0..30).map(|n| clients.begin((tenant, n), 1, now_ns));
+            let verdicts = (0..30).map(|n| clients.begin(((tenant, n), 1), now_ns));
             verdicts.filter(|verdict| *verdict == Verdict::New).count()
         };
         assert_eq!(writes(7, 0), 30);
         assert_eq!(writes(8, 50), 10, "the others may still retransmit");
         for n in 0..30 {
-            clients.finish((7, n), 1, ());
+            clients.finish(((7, n), 1), ());
         }
-        let more = (10..30).map(|n| clients.begin((8, n), 1, 200));
+        let more = (10..30).map(|n| clients.begin(((8, n), 1), 200));
         assert_eq!(more.filter(|verdict| *verdict == Verdict::New).count(), 20);
     }
 }

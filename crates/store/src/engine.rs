@@ -43,7 +43,7 @@ use crate::{
 };
 use admission::Admitted;
 use backend_requests::BackendRequest;
-use context::{Context, Effect, Facts, named};
+use context::{Context, Effect, named};
 use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
@@ -66,7 +66,7 @@ const MAX_WAITING: usize = 65_536;
 
 /// A store's whole state.
 pub struct Engine {
-    facts: Facts,
+    facts: Context,
     keys: Keys,
     recalls: Recalls,
     reads: Reads,
@@ -86,7 +86,7 @@ impl Engine {
     ) -> Engine {
         let needs_journal = config.backend != crate::BackendConfig::Embedded;
         let seed = incarnation.first_term();
-        let facts = Facts::new(config.clone(), backend, now_ns, incarnation);
+        let facts = Context::new(config.clone(), backend, now_ns, incarnation);
         let tenants = facts.tenants.len();
         Engine {
             keys: Keys::default(),
@@ -100,26 +100,41 @@ impl Engine {
         }
     }
 
+    /// Handles an event of this time, with all that parts leave to each other for it. What it sends
+    /// goes into `out`.
+    fn at<R>(&mut self, now_ns: u64, out: &mut Outbox, event: impl FnOnce(&mut Engine) -> R) -> R {
+        self.facts.now_ns = now_ns;
+        std::mem::swap(&mut self.facts.out, out);
+        let result = event(self);
+        self.finish();
+        std::mem::swap(&mut self.facts.out, out);
+        result
+    }
+
     // ---- what comes from the network
 
     /// Handles one datagram that arrived at `now_ns`.
     pub fn receive(&mut self, datagram: &[u8], peer: Peer, now_ns: u64, out: &mut Outbox) {
+        self.at(now_ns, out, |engine| engine.received(datagram, peer));
+    }
+
+    fn received(&mut self, datagram: &[u8], peer: Peer) {
         let Ok(packet) = Packet::decode(datagram) else {
             self.facts.counters.dropped_malformed += 1;
             return;
         };
         let packet = &packet;
         let room = datagram.len();
-        let cx = &mut self.facts.at(now_ns, out);
+        let cx = &mut self.facts;
         if self.replicas.is_redirected(&packet.header) {
             if let Some(admitted) = cx.admit(packet, room, peer, true) {
-                self.redirected(admitted, packet, now_ns, out);
+                self.redirected(admitted, packet);
             }
         } else {
             match Handler::of(packet.header.op) {
                 Handler::Keyed => {
                     if let Some(admitted) = cx.admit(packet, room, peer, false) {
-                        self.keyed(admitted.origin, packet, now_ns, out);
+                        self.keyed(admitted.origin, packet);
                     }
                 }
                 Handler::Ack if !packet.tag_is_valid(&cx.system_secret()) => {
@@ -135,57 +150,43 @@ impl Engine {
                 Handler::Discipline => self.halves.operation(cx, packet, room, peer),
             }
         }
-        self.finish(now_ns, out);
     }
 
     /// A request that names a key of this store.
-    fn keyed(&mut self, origin: Origin, packet: &Packet<'_>, now_ns: u64, out: &mut Outbox) {
+    fn keyed(&mut self, origin: Origin, packet: &Packet<'_>) {
         let key = key_of(packet);
         if packet.header.op.is_write() {
-            return self.write(origin, key, packet, now_ns, out);
+            return self.write(origin, key, packet);
         }
         if packet.header.op == Op::ReadRequest {
-            self.halves.watch_read(&mut self.facts.at(now_ns, out), key);
-            self.finish(now_ns, out);
+            self.halves.watch_read(&mut self.facts, key);
+            self.finish();
         }
-        self.read(origin, key, now_ns, out);
+        self.read(origin, key);
     }
 
     /// A read that a switch has sent here in the place of its key's home.
-    fn redirected(
-        &mut self,
-        admitted: Admitted,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    fn redirected(&mut self, admitted: Admitted, packet: &Packet<'_>) {
         let key = key_of(packet);
         if admitted.is_owned {
-            return self.read(admitted.origin, key, now_ns, out);
+            return self.read(admitted.origin, key);
         }
-        let cx = &mut self.facts.at(now_ns, out);
+        let cx = &mut self.facts;
         self.replicas.read(cx, admitted.origin, key);
     }
 
-    fn read(&mut self, origin: Origin, key: Key<'_>, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
+    fn read(&mut self, origin: Origin, key: Key<'_>) {
+        let cx = &mut self.facts;
         if self.reads.begin(cx, &origin) && self.loans.may_read(cx, &origin, key) {
             self.reads.read(&mut self.keys, cx, origin, key);
         }
     }
 
     /// A write or delete whose key is verified.
-    fn write(
-        &mut self,
-        mut origin: Origin,
-        key: Key<'_>,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
+    fn write(&mut self, mut origin: Origin, key: Key<'_>, packet: &Packet<'_>) {
         let header = &packet.header;
         let is_part = header.is_part();
-        let cx = &mut self.facts.at(now_ns, out);
+        let cx = &mut self.facts;
         let counters = &mut cx.ledger.counters;
         *(match is_part {
             true => &mut counters.writes_parts,
@@ -206,12 +207,12 @@ impl Engine {
         if header.life > wire::LIFE_UNKNOWN {
             origin.key_life = header.life;
         }
-        if !cx.takes_writes() {
+        if !cx.takes_writes(cx.now_ns) {
             cx.ledger.counters.refused_starting += 1;
             return cx.refuse(&origin, key.bytes, Status::TryAgain);
         }
         if is_part {
-            return self.part(origin, key, packet, now_ns, out);
+            return self.part(origin, key, packet);
         }
         if packet.value.len() > cx.config.cluster.max_value as usize {
             cx.counters.refused_too_large += 1;
@@ -226,38 +227,31 @@ impl Engine {
             return;
         }
         if is_new {
-            self.submit(job, key, origin.epoch, now_ns, out);
+            self.submit(job, key, origin.epoch);
         }
-        let cx = &mut self.facts.at(now_ns, out);
+        let cx = &mut self.facts;
         self.loans.count_write(cx, key, packet);
     }
 
     /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on,
     /// with the epoch of the part that came last. Those of the others are proof for rule 4 when
     /// they come: each has taken another, maybe of another switch.
-    fn part(
-        &mut self,
-        mut origin: Origin,
-        key: Key<'_>,
-        packet: &Packet<'_>,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        let cx = &mut self.facts.at(now_ns, out);
-        if let Some(verdict) = cx.ledger.look(origin.request_id()) {
+    fn part(&mut self, mut origin: Origin, key: Key<'_>, packet: &Packet<'_>) {
+        let cx = &mut self.facts;
+        if let Some(verdict) = cx.ledger.clients.look(origin.request_id()) {
             return self.keys.repeat(cx, &origin, key, &[], verdict);
         }
         let epoch = origin.epoch;
         self.keys.part_passed(cx, (key.tenant, key.hash), epoch);
         // What that released goes before this write.
-        self.finish(now_ns, out);
-        let cx = &mut self.facts.at(now_ns, out);
+        self.finish();
+        let cx = &mut self.facts;
         let total = packet.header.total;
         if total > cx.config.cluster.max_value {
             cx.counters.refused_too_large += 1;
             return cx.refuse(&origin, key.bytes, Status::TooLarge);
         }
-        match cx.ledger.joins.take(&origin, packet, now_ns) {
+        match cx.ledger.joins.take(&origin, packet, cx.now_ns) {
             PartOutcome::Missing(part) => {
                 let answer = Answer { part, total, ..Answer::status(Status::Taken) };
                 cx.reply(&origin, key.bytes, &answer);
@@ -274,24 +268,17 @@ impl Engine {
                 if !self.keys.is_new(cx, &job, key, 0) {
                     return cx.ledger.give_room_back(&job);
                 }
-                self.submit(job, key, epoch, now_ns, out);
+                self.submit(job, key, epoch);
             }
         }
     }
 
     /// A write that this store is to decide, and that is new.
-    fn submit(
-        &mut self,
-        job: PendingWrite,
-        key: Key<'_>,
-        epoch: Epoch,
-        now_ns: u64,
-        out: &mut Outbox,
-    ) {
-        let cx = &mut self.facts.at(now_ns, out);
+    fn submit(&mut self, job: PendingWrite, key: Key<'_>, epoch: Epoch) {
+        let cx = &mut self.facts;
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
-        if !cx.ledger.has_room(key.tenant) {
+        if !cx.ledger.pending.has_room(key.tenant) {
             return put_off(cx, &job, key.bytes);
         }
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
@@ -305,20 +292,20 @@ impl Engine {
     // ---- what parts leave to each other
 
     /// Has everything done that parts have left to others.
-    fn finish(&mut self, now_ns: u64, out: &mut Outbox) {
+    fn finish(&mut self) {
         while let Some(effect) = self.facts.effects.pop_front() {
-            self.perform(effect, now_ns, out);
+            self.perform(effect);
         }
     }
 
-    fn perform(&mut self, effect: Effect, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
+    fn perform(&mut self, effect: Effect) {
+        let cx = &mut self.facts;
         match effect {
             Effect::Cleared(id) => self.loans.cleared(cx, id),
             Effect::Push(read) => {
                 let (origin, key) = *read;
                 let key = named((origin.tenant, origin.key_hash), &key);
-                self.read(origin, key, now_ns, out);
+                self.read(origin, key);
             }
             Effect::Pushed(at) => keys::settle(cx, at),
             Effect::Hold(id, key) => self.keys.hold(cx, id, &key),
@@ -332,7 +319,7 @@ impl Engine {
             Effect::Submit(write) => {
                 let (job, key, epoch) = *write;
                 let key = named((job.origin.tenant, job.origin.key_hash), &key);
-                self.submit(job, key, epoch, now_ns, out);
+                self.submit(job, key, epoch);
             }
             Effect::GrantLater(id, epoch) => self.keys.grant_later(cx, id, epoch),
             Effect::ReadForHalf(half, request) => {
@@ -362,7 +349,11 @@ impl Engine {
 
     /// The backend has answered a request that it was asked earlier.
     pub fn complete(&mut self, completion: Completion, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
+        self.at(now_ns, out, |engine| engine.completed(completion));
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let cx = &mut self.facts;
         match completion {
             Completion::Change(ticket, change) => match cx.waiting.remove(ticket) {
                 Some(BackendRequest::Write(id)) => self.keys.changed(cx, id, change),
@@ -382,13 +373,16 @@ impl Engine {
                 _ => {}
             },
         }
-        self.finish(now_ns, out);
     }
 
     /// Does what is due by `now_ns`: repeats invalidations, offers leases, releases
     /// delayed replies.
     pub fn tick(&mut self, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
+        self.at(now_ns, out, Engine::ticks);
+    }
+
+    fn ticks(&mut self) {
+        let cx = &mut self.facts;
         self.recalls.tick(&mut self.keys, cx);
         self.loans.tick(cx);
         self.replicas.tick(cx);
@@ -399,10 +393,9 @@ impl Engine {
             self.keys.sweep(cx);
         }
         self.halves.tick(cx);
-        cx.ledger.tick(now_ns);
-        cx.values.tick(now_ns);
-        cx.replies.delayed.release(now_ns, cx.out);
-        self.finish(now_ns, out);
+        cx.ledger.tick(cx.now_ns);
+        cx.values.tick(cx.now_ns);
+        cx.replies.delayed.release(cx.now_ns, &mut cx.out);
     }
 
     /// When [`Engine::tick`] has something to do next.
@@ -435,10 +428,7 @@ impl Engine {
         now_ns: u64,
         out: &mut Outbox,
     ) -> Result<(), TellError> {
-        let cx = &mut self.facts.at(now_ns, out);
-        self.halves.tell(cx, name, tenant, message)?;
-        self.finish(now_ns, out);
-        Ok(())
+        self.at(now_ns, out, |engine| engine.halves.tell(&mut engine.facts, name, tenant, message))
     }
 
     /// The controller has placed tenants on these switches, and nowhere else: pairs of a tenant and
@@ -466,36 +456,40 @@ impl Engine {
         now_ns: u64,
         out: &mut Outbox,
     ) -> Result<(), UpdateError> {
-        let facts = &mut self.facts;
+        let facts = &self.facts;
         let old = &facts.config.cluster;
         let before = Some((old, &facts.tenants));
         tenants::check(old, &new)?;
         let tenants = Tenants::new(&new, facts.config.identity, before);
-        let TenantChanges { gone, moved } = tenants.changed_from(&facts.tenants);
+        let changes = tenants.changed_from(&facts.tenants);
         let lent_nothing = self.lends_nothing().is_some();
         self.facts.tenants = tenants;
         Arc::make_mut(&mut self.facts.config).cluster = new;
-        if !gone.is_empty() {
-            self.forget_tenants(&gone, now_ns, out);
-        }
-        self.facts.share_anew();
-        let tenants = self.facts.tenants.len();
-        self.halves.share_among(tenants);
-        self.replicas.share_among(tenants);
-        self.loans.share_among(tenants);
-        let cx = &mut self.facts.at(now_ns, out);
-        self.recalls.moved(cx, &moved);
-        self.replicas.tenants_changed(cx);
-        self.loans.recall_unlendable(cx);
-        self.finish(now_ns, out);
+        self.at(now_ns, out, |engine| engine.follow(&changes));
         if let Some(why) = self.lends_nothing().filter(|_| !lent_nothing) {
             tracing::warn!("a tenant has write-back, but no key is lent: {why}");
         }
         Ok(())
     }
 
-    fn forget_tenants(&mut self, gone: &BTreeSet<u32>, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
+    /// Does what has to be done now that tenants are others.
+    fn follow(&mut self, TenantChanges { gone, moved }: &TenantChanges) {
+        if !gone.is_empty() {
+            self.forget_tenants(gone);
+        }
+        self.facts.share_anew();
+        let tenants = self.facts.tenants.len();
+        self.halves.share_among(tenants);
+        self.replicas.share_among(tenants);
+        self.loans.share_among(tenants);
+        let cx = &mut self.facts;
+        self.recalls.moved(cx, moved);
+        self.replicas.tenants_changed(cx);
+        self.loans.recall_unlendable(cx);
+    }
+
+    fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        let cx = &mut self.facts;
         cx.ledger.forget_tenants(gone);
         cx.waiting.forget_tenants(|id| gone.contains(&id));
         cx.values.forget_tenants(gone);
@@ -503,22 +497,19 @@ impl Engine {
         self.loans.forget_tenants(cx, gone);
         keys::forget_tenants(cx, gone);
         self.halves.tenants_left(cx, gone);
-        self.finish(now_ns, out);
+        self.finish();
     }
 
     // ---- loans, at the store's start and end
 
     /// Gives the store its journal of loans. What a former life lent is called back at once.
     pub fn keep_journal(&mut self, journal: Box<dyn Journal>, now_ns: u64, out: &mut Outbox) {
-        let cx = &mut self.facts.at(now_ns, out);
-        self.loans.keep_journal(cx, journal);
-        self.finish(now_ns, out);
+        self.at(now_ns, out, |engine| engine.loans.keep_journal(&mut engine.facts, journal));
     }
 
     /// The store is about to end: calls everything back that was lent, if what it has outlives it.
     pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
-        self.loans.stop(&mut self.facts.at(now_ns, out));
-        self.finish(now_ns, out);
+        self.at(now_ns, out, |engine| engine.loans.stop(&mut engine.facts));
     }
 
     /// Keys that are lent or about to be, and that a store which ends waits for.
@@ -577,7 +568,7 @@ impl Engine {
 
     /// What the store tells about itself; where it listens is left to the caller.
     pub fn status(&self, now_ns: u64) -> crate::Status {
-        let Facts { config, backend, .. } = &self.facts;
+        let Context { config, backend, .. } = &self.facts;
         // One that is another's may be held here for a tenant that may not use that store.
         let partitions = self.facts.partitions.iter().zip(0..);
         let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);
@@ -622,9 +613,9 @@ fn key_of<'a>(packet: &Packet<'a>) -> Key<'a> {
 }
 
 /// Too many writes wait: this one may come again, and counts as new then.
-fn put_off(cx: &mut Context<'_>, job: &PendingWrite, key: &[u8]) {
+fn put_off(cx: &mut Context, job: &PendingWrite, key: &[u8]) {
     cx.ledger.counters.refused_queue_full += 1;
     cx.ledger.give_room_back(job);
-    cx.ledger.forget(job.id());
+    cx.ledger.clients.forget(job.id());
     cx.refuse(&job.origin, key, Status::TryAgain);
 }

@@ -11,7 +11,7 @@ pub(super) struct Admitted {
     pub is_owned: bool,
 }
 
-impl Context<'_> {
+impl Context {
     /// Checks who asks and whether the key is ours, and takes the request if there is time for it.
     /// A key that is another store's is refused, unless `foreign` ones are taken too. What is not
     /// taken is answered or dropped here. `room` is the length of the request's payload in bytes.

@@ -79,8 +79,12 @@ impl Versions {
     }
 }
 
-/// The facts that parts share, as the engine keeps them between events.
-pub(super) struct Facts {
+/// The event that is being handled, and the facts that parts share.
+pub(super) struct Context {
+    /// The time of the event, on the store's clock.
+    pub now_ns: Nanos,
+    /// Where packets go. Between events it is empty: the engine's caller has what is sent.
+    pub out: Outbox,
     pub config: Arc<Config>,
     pub backend: Box<dyn Backend>,
     pub tenants: Tenants,
@@ -96,17 +100,18 @@ pub(super) struct Facts {
     pub versions: Versions,
     pub counters: RequestCounters,
     pub effects: VecDeque<Effect>,
+    /// When the store started.
     pub started_ns: Nanos,
 }
 
-impl Facts {
+impl Context {
     /// Of a store that starts at `now_ns`.
     pub fn new(
         config: Arc<Config>,
         mut backend: Box<dyn Backend>,
         now_ns: Nanos,
         incarnation: Incarnation,
-    ) -> Facts {
+    ) -> Context {
         backend.longest(config.cluster.max_value as usize);
         let cluster = &config.cluster;
         let owned = |partition: u32| {
@@ -118,7 +123,9 @@ impl Facts {
             })
         };
         let tenants = Tenants::new(cluster, config.identity, None);
-        Facts {
+        Context {
+            now_ns,
+            out: Outbox::default(),
             partitions: Partitions::new(cluster.partitions, owned),
             placements: Placements::default(),
             leases: Leases::new(config.lease_ns(), incarnation.first_term()),
@@ -138,35 +145,6 @@ impl Facts {
         }
     }
 
-    /// For one event, at `now_ns`, whose packets go out by `out`.
-    pub fn at<'a>(&'a mut self, now_ns: Nanos, out: &'a mut Outbox) -> Context<'a> {
-        Context {
-            now_ns,
-            out,
-            config: &self.config,
-            backend: &mut *self.backend,
-            tenants: &self.tenants,
-            partitions: &mut self.partitions,
-            placements: &self.placements,
-            leases: &mut self.leases,
-            outside: &mut self.outside,
-            directory: &mut self.directory,
-            ledger: &mut self.ledger,
-            values: &mut self.values,
-            waiting: &mut self.waiting,
-            replies: &mut self.replies,
-            versions: &mut self.versions,
-            counters: &mut self.counters,
-            effects: &mut self.effects,
-            started_ns: self.started_ns,
-        }
-    }
-
-    /// Whether the wait after a restart is over.
-    pub fn takes_writes(&self, now_ns: Nanos) -> bool {
-        takes_writes(&self.config, now_ns - self.started_ns)
-    }
-
     /// From now on the tenants share what they have a share of.
     pub fn share_anew(&mut self) {
         let tenants = self.tenants.len();
@@ -177,37 +155,10 @@ impl Facts {
         let longest = self.config.cluster.max_value as usize;
         self.backend.longest(longest);
     }
-}
 
-/// The facts for the time of one event.
-pub(super) struct Context<'a> {
-    /// The time of the event, on the store's clock.
-    pub now_ns: Nanos,
-    /// Where packets go.
-    pub out: &'a mut Outbox,
-    pub config: &'a Config,
-    pub backend: &'a mut dyn Backend,
-    pub tenants: &'a Tenants,
-    pub partitions: &'a mut Partitions,
-    pub placements: &'a Placements,
-    pub leases: &'a mut Leases<LeaseHolder>,
-    pub outside: &'a mut OutsideWatch<KeyId>,
-    pub directory: &'a mut Directory<PendingWrite>,
-    pub ledger: &'a mut Ledger,
-    pub values: &'a mut LargeValues,
-    pub waiting: &'a mut BackendRequests,
-    pub replies: &'a mut Replies,
-    pub versions: &'a mut Versions,
-    pub counters: &'a mut RequestCounters,
-    pub effects: &'a mut VecDeque<Effect>,
-    /// When the store started.
-    pub started_ns: Nanos,
-}
-
-impl Context<'_> {
     /// Answers a request.
     pub fn reply(&mut self, origin: &Origin, key: &[u8], answer: &Answer<'_>) {
-        self.replies.send(origin, key, answer, self.now_ns, self.out);
+        self.replies.send(origin, key, answer, self.now_ns, &mut self.out);
     }
 
     /// Answers a request with nothing but a status.
@@ -232,9 +183,11 @@ impl Context<'_> {
         self.tenants.tag_of(TENANT_SYSTEM)
     }
 
-    /// Whether the wait after a restart is over.
-    pub fn takes_writes(&self) -> bool {
-        takes_writes(self.config, self.now_ns - self.started_ns)
+    /// Whether the wait after a restart is over at `now_ns`: what a former life lent has ended, and
+    /// clients have given up what it may have applied.
+    pub fn takes_writes(&self, now_ns: Nanos) -> bool {
+        let waits_ns = counted_ns(self.config.longest_lease_ns());
+        now_ns - self.started_ns >= waits_ns || mutant(Mutant::NoWaitAfterRestart)
     }
 
     /// The time since the store started.
@@ -292,12 +245,6 @@ impl Context<'_> {
         self.backend.settle(id.0, id.1, version);
         self.values.end(id);
     }
-}
-
-/// Whether the wait after a restart is over, so long after the start: what a former life lent has
-/// ended, and clients have given up what it may have applied.
-fn takes_writes(config: &Config, waited_ns: Nanos) -> bool {
-    waited_ns >= counted_ns(config.longest_lease_ns()) || mutant(Mutant::NoWaitAfterRestart)
 }
 
 /// A key as the backend knows it.

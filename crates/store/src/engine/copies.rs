@@ -360,7 +360,7 @@ impl ForeignCopies {
 }
 
 /// Where a store is.
-fn peer_of(cx: &Context<'_>, node: NodeId) -> Option<Peer> {
+fn peer_of(cx: &Context, node: NodeId) -> Option<Peer> {
     let address = cx.config.cluster.store_numbered(node)?.address;
     // Others know us by our address in the cluster file.
     let any = cx.config.listen.ip().is_unspecified();
@@ -369,7 +369,7 @@ fn peer_of(cx: &Context<'_>, node: NodeId) -> Option<Peer> {
 }
 
 /// A packet that a server does something for: whether there is time for it.
-fn pays(cx: &mut Context<'_>, id: KeyId) -> bool {
+fn pays(cx: &mut Context, id: KeyId) -> bool {
     let payer = cx.partitions.in_place_of(cx.partitions.at(id.1));
     cx.take_time(payer).is_some()
 }

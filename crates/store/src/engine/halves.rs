@@ -122,13 +122,7 @@ impl Halves {
 
 impl Halves {
     /// A packet with an op that is not the store's own.
-    pub fn operation(
-        &mut self,
-        cx: &mut Context<'_>,
-        packet: &Packet<'_>,
-        room: usize,
-        peer: Peer,
-    ) {
+    pub fn operation(&mut self, cx: &mut Context, packet: &Packet<'_>, room: usize, peer: Peer) {
         let Some(half) = self.taking(packet.header.op) else {
             self.counters.dropped_op += 1;
             return;
@@ -161,7 +155,7 @@ impl Halves {
 
     /// A read of a key that is ours; a half may want to know. One look-up among the watched
     /// tenants, usually none.
-    pub fn watch_read(&mut self, cx: &mut Context<'_>, key: Key<'_>) {
+    pub fn watch_read(&mut self, cx: &mut Context, key: Key<'_>) {
         if let Some(&half) = self.watched.get(&key.tenant) {
             self.happened(cx, half, |to, now, out| {
                 to.read(now, key.tenant, key.bytes, key.hash, out);
@@ -175,7 +169,7 @@ impl Halves {
     /// [`TellError`]; the half is not told then.
     pub fn tell(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         name: &str,
         tenant: u32,
         message: &[u8],
@@ -190,7 +184,7 @@ impl Halves {
     }
 
     /// Forgets requests that were not answered, and lets the halves know that time passes.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
+    pub fn tick(&mut self, cx: &mut Context) {
         if self.next_ns().is_none_or(|due_ns| cx.now_ns < due_ns) {
             return;
         }
@@ -207,7 +201,7 @@ impl Halves {
     }
 
     /// Tenants are gone, and with them what halves have and do for them.
-    pub fn tenants_left(&mut self, cx: &mut Context<'_>, gone: &BTreeSet<u32>) {
+    pub fn tenants_left(&mut self, cx: &mut Context, gone: &BTreeSet<u32>) {
         let Halves { open, shares, .. } = self;
         open.retain(|_, open| {
             let stays = !gone.contains(&open.origin.tenant);
@@ -225,7 +219,7 @@ impl Halves {
 
     /// The backend has answered what was read for a half, later. If it failed the request
     /// ends here.
-    pub fn found(&mut self, cx: &mut Context<'_>, request: Request, found: ReadOutcome) {
+    pub fn found(&mut self, cx: &mut Context, request: Request, found: ReadOutcome) {
         let Some(half) = self.open.get(&request).map(|open| open.half) else {
             return;
         };
@@ -241,9 +235,7 @@ impl Halves {
         };
         let status = match value {
             Ok(value) => {
-                return self.happened(cx, half, |to, now, out| {
-                    to.value(now, request, value, out);
-                });
+                return self.happened(cx, half, |to, now, out| to.value(now, request, value, out));
             }
             Err(status) => status,
         };
@@ -251,7 +243,7 @@ impl Halves {
     }
 
     /// What a half wanted to read cannot be had: its request ends here.
-    fn refuse(&mut self, cx: &mut Context<'_>, half: usize, request: Request, status: Status) {
+    fn refuse(&mut self, cx: &mut Context, half: usize, request: Request, status: Status) {
         match status {
             Status::TooLarge => cx.counters.refused_too_large += 1,
             _ => cx.counters.backend_errors += 1,
@@ -264,7 +256,7 @@ impl Halves {
     /// Lets a half decide what happened, and does what it wants.
     fn happened(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         half: usize,
         event: impl FnOnce(&mut dyn StoreHalf, Duration, &mut Vec<StoreAction>),
     ) {
@@ -274,7 +266,7 @@ impl Halves {
         self.carry_out(cx, half, actions);
     }
 
-    fn carry_out(&mut self, cx: &mut Context<'_>, half: usize, actions: Vec<StoreAction>) {
+    fn carry_out(&mut self, cx: &mut Context, half: usize, actions: Vec<StoreAction>) {
         for action in actions {
             let done = match action {
                 StoreAction::Reply { request, header, value } => {
@@ -323,7 +315,7 @@ impl Halves {
 
     /// A half wants to be told of a tenant's reads, or no longer. False if another is told of them,
     /// or there is no such tenant.
-    fn watch(&mut self, cx: &Context<'_>, half: usize, tenant: u32, on: bool) -> bool {
+    fn watch(&mut self, cx: &Context, half: usize, tenant: u32, on: bool) -> bool {
         let watched = &mut self.watched;
         if watched.get(&tenant).is_some_and(|other| *other != half) {
             return false;
@@ -342,7 +334,7 @@ impl Halves {
     /// Answers a request for a half. False if there is none such, or the answer is no packet.
     fn reply_for(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         half: usize,
         request: Request,
         mut header: Header,
@@ -360,7 +352,7 @@ impl Halves {
             header.total = value.len() as u32;
             value = &[];
         }
-        let sent = cx.replies.send_as(header, &origin, &key, value, cx.now_ns, cx.out);
+        let sent = cx.replies.send_as(header, &origin, &key, value, cx.now_ns, &mut cx.out);
         self.counters.discipline_replies += u64::from(sent);
         sent
     }
@@ -372,7 +364,7 @@ impl Halves {
 
     /// The key that a half wants read for a request, if the request is still open and may wait for
     /// the backend.
-    pub fn key_to_read(&mut self, cx: &mut Context<'_>, request: Request) -> Option<KeyId> {
+    pub fn key_to_read(&mut self, cx: &mut Context, request: Request) -> Option<KeyId> {
         let origin = self.open.get(&request)?.origin;
         if !cx.waiting.has_room(origin.tenant) {
             cx.counters.dropped_backend_busy += 1;
@@ -383,12 +375,12 @@ impl Halves {
     }
 
     /// A key that a half wants read is lent: its client is to ask again.
-    pub fn key_is_lent(&mut self, cx: &mut Context<'_>, half: usize, request: Request) {
+    pub fn key_is_lent(&mut self, cx: &mut Context, half: usize, request: Request) {
         self.refuse(cx, half, request, Status::TryAgain);
     }
 
     /// Reads a request's key for its half; what is there at once is told at once.
-    pub fn read(&mut self, cx: &mut Context<'_>, half: usize, request: Request) {
+    pub fn read(&mut self, cx: &mut Context, half: usize, request: Request) {
         let Some(open) = self.open.get(&request) else {
             return;
         };
@@ -413,7 +405,7 @@ impl Halves {
     /// Sends a packet in a tenant's name. False if it is none.
     fn send_for(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         peer: Peer,
         mut header: Header,
         key: &[u8],

@@ -50,7 +50,7 @@ impl Keys {
     /// waits. Too many that wait already: it is given back.
     pub fn submit(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         job: PendingWrite,
         key: crate::backend::Key<'_>,
         epoch: Epoch,
@@ -68,12 +68,12 @@ impl Keys {
         match submitted? {
             Submission::Refused(job) => return Some(job),
             Submission::Started => {
-                cx.ledger.take(key.tenant);
+                cx.ledger.pending.take(key.tenant, 1);
                 let waits = self.drive(cx, at);
                 cx.ledger.counters.writes_waited += u64::from(waits);
             }
             Submission::Queued => {
-                cx.ledger.take(key.tenant);
+                cx.ledger.pending.take(key.tenant, 1);
                 cx.ledger.counters.writes_queued += 1;
                 self.drive(cx, at);
             }
@@ -82,7 +82,7 @@ impl Keys {
     }
 
     /// A part of a write passed a switch with this epoch (rule 4).
-    pub fn part_passed(&mut self, cx: &mut Context<'_>, id: KeyId, epoch: Epoch) {
+    pub fn part_passed(&mut self, cx: &mut Context, id: KeyId, epoch: Epoch) {
         if let Some(at) = cx.directory.find(&id) {
             let passed = cx.directory.update(at, |e| e.state.part_passed(epoch));
             if passed == Some(true) {
@@ -92,7 +92,7 @@ impl Keys {
     }
 
     /// An INVALIDATE_ACK has come (rule 4), and maybe asks for a push.
-    pub fn acknowledged(&mut self, cx: &mut Context<'_>, header: &Header) {
+    pub fn acknowledged(&mut self, cx: &mut Context, header: &Header) {
         let id = (header.tenant, header.key_hash);
         let (epoch, echoed) = (header.epoch, header.version);
         let ask = pushes::ask_in(cx, header);
@@ -115,14 +115,14 @@ impl Keys {
     }
 
     /// A key is going to be lent: its copies are called back, and no write of it is begun with.
-    pub fn hold(&mut self, cx: &mut Context<'_>, id: KeyId, key: &[u8]) {
+    pub fn hold(&mut self, cx: &mut Context, id: KeyId, key: &[u8]) {
         let at = cx.directory.enter(super::context::named(id, key));
         cx.directory.update(at, |e| e.state.hold());
         self.drive(cx, at);
     }
 
     /// A key is the store's again.
-    pub fn release(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub fn release(&mut self, cx: &mut Context, id: KeyId) {
         if let Some(at) = cx.directory.find(&id) {
             cx.directory.update(at, |e| e.state.release());
             self.drive(cx, at);
@@ -135,7 +135,7 @@ impl Keys {
     /// It could not, and they wait as before.
     pub fn take_movable(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
     ) -> Result<VecDeque<Write<PendingWrite>>, Unmovable> {
         let Some(at) = cx.directory.find(&id) else {
@@ -146,12 +146,12 @@ impl Keys {
             movable.then(|| e.state.take_queued()).ok_or(Unmovable)
         });
         let writes = taken.unwrap_or_else(|| Ok(VecDeque::new()))?;
-        cx.ledger.give_back(id.0, writes.len());
+        cx.ledger.pending.give_back(id.0, writes.len());
         Ok(writes)
     }
 
     /// The backend has answered a write of a key: tells it, and goes on.
-    pub fn changed(&mut self, cx: &mut Context<'_>, id: KeyId, change: Change) {
+    pub fn changed(&mut self, cx: &mut Context, id: KeyId, change: Change) {
         if let Some(at) = cx.directory.find(&id) {
             self.applied(cx, at, change);
             self.drive(cx, at);
@@ -159,14 +159,14 @@ impl Keys {
     }
 
     /// Moves a key on as far as it goes. True if it waits for switches now.
-    fn drive(&mut self, cx: &mut Context<'_>, at: Place) -> bool {
+    fn drive(&mut self, cx: &mut Context, at: Place) -> bool {
         loop {
             let mut invalidations = std::mem::take(&mut self.invalidations);
             let mut lapsed = 0;
             let polled = cx.directory.update(at, |entry| {
-                lapsed += entry.state.lapsed_waits(cx.leases, cx.now_ns);
+                lapsed += entry.state.lapsed_waits(&cx.leases, cx.now_ns);
                 let settles = entry.state.settle(cx.now_ns);
-                let step = entry.state.poll(cx.leases, cx.now_ns, &mut invalidations);
+                let step = entry.state.poll(&mut cx.leases, cx.now_ns, &mut invalidations);
                 (entry.id, step, settles)
             });
             self.counters.waits_lapsed += lapsed as u64;
@@ -206,7 +206,7 @@ impl Keys {
     }
 
     /// Sends an INVALIDATE for a key; `epoch` is (X, granted(X)).
-    fn invalidate(&mut self, cx: &mut Context<'_>, at: Place, epoch: Epoch) {
+    fn invalidate(&mut self, cx: &mut Context, at: Place, epoch: Epoch) {
         let home = cx.leases.address(epoch.switch());
         let (Some(home), Some(entry)) = (home, cx.directory.get(at)) else {
             return;
@@ -225,7 +225,7 @@ impl Keys {
 
     /// The backend has carried a write out, or not: remembers and tells it, with a grant if there
     /// may be one.
-    fn applied(&mut self, cx: &mut Context<'_>, at: Place, change: Change) {
+    fn applied(&mut self, cx: &mut Context, at: Place, change: Change) {
         // A write that failed may still be on its way inside the backend.
         let doubt_until_ns = match change {
             Change::Failed => cx.now_ns + cx.leases.length_ns(),
@@ -256,12 +256,12 @@ impl Keys {
             ..Answer::status(outcome.status)
         };
         if let Some(entry) = cx.directory.get(at) {
-            cx.replies.send(&job.origin, &entry.key, &answer, cx.now_ns, cx.out);
+            cx.replies.send(&job.origin, &entry.key, &answer, cx.now_ns, &mut cx.out);
         }
     }
 
     /// A key is to be moved on at this time.
-    fn set_timer(&mut self, cx: &mut Context<'_>, at: Place, at_ns: Nanos) {
+    fn set_timer(&mut self, cx: &mut Context, at: Place, at_ns: Nanos) {
         let sooner = cx.directory.update(at, |entry| {
             let sooner = entry.timer_ns == 0 || at_ns < entry.timer_ns;
             if sooner {
@@ -280,7 +280,7 @@ impl Keys {
     }
 
     /// Moves on what is due: invalidations are repeated, waits for leases end.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
+    pub fn tick(&mut self, cx: &mut Context) {
         while let Some(&Reverse((at_ns, at))) = self.timers.peek()
             && at_ns <= cx.now_ns
         {
@@ -295,15 +295,15 @@ impl Keys {
     }
 
     /// Looks at some keys for copies under leases that have lapsed.
-    pub fn sweep(&mut self, cx: &mut Context<'_>) {
-        for at in cx.directory.sweep(cx.leases, cx.now_ns, SWEEP_KEYS) {
+    pub fn sweep(&mut self, cx: &mut Context) {
+        for at in cx.directory.sweep(&cx.leases, cx.now_ns, SWEEP_KEYS) {
             self.drive(cx, at);
         }
     }
 
     /// A store asked for a grant while its key could not be granted: it is pushed one when no
     /// write waits.
-    pub fn grant_later(&mut self, cx: &mut Context<'_>, id: KeyId, epoch: Epoch) {
+    pub fn grant_later(&mut self, cx: &mut Context, id: KeyId, epoch: Epoch) {
         if let Some(at) = cx.directory.find(&id) {
             put_ask(cx, at, epoch);
         }
@@ -315,13 +315,13 @@ impl Keys {
 pub(super) struct Unmovable;
 
 /// Remembers that a store would take a grant.
-fn put_ask(cx: &mut Context<'_>, at: Place, epoch: Epoch) {
+fn put_ask(cx: &mut Context, at: Place, epoch: Epoch) {
     let ask = Ask { epoch, write: None, since_ns: cx.now_ns };
     cx.directory.update(at, |e| e.asks.put(ask));
 }
 
 /// Hands the key's current write to the backend.
-fn apply(cx: &mut Context<'_>, at: Place) -> Option<Reply<Change>> {
+fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
     let version = match mutant(Mutant::VersionNotRaised) {
         true => cx.versions.newest,
         false => cx.versions.next(),
@@ -344,7 +344,7 @@ fn apply(cx: &mut Context<'_>, at: Place) -> Option<Reply<Change>> {
 }
 
 /// A key at rest: what nobody holds a copy of may be evicted by the backend and forgotten here.
-pub(super) fn settle(cx: &mut Context<'_>, at: Place) {
+pub(super) fn settle(cx: &mut Context, at: Place) {
     let entry = cx.directory.get(at);
     if let Some(entry) = entry.filter(|entry| entry.state.copies().is_empty()) {
         cx.backend.pin(entry.named(), false);
@@ -353,17 +353,17 @@ pub(super) fn settle(cx: &mut Context<'_>, at: Place) {
 }
 
 /// Forgets the keys of tenants that are gone, with their copies and writes.
-pub(super) fn forget_tenants(cx: &mut Context<'_>, gone: &BTreeSet<u32>) {
+pub(super) fn forget_tenants(cx: &mut Context, gone: &BTreeSet<u32>) {
     for entry in cx.directory.remove_tenants(gone) {
-        cx.ledger.give_back(entry.id.0, entry.state.writes());
+        cx.ledger.pending.give_back(entry.id.0, entry.state.writes());
         cx.outside.closed(&entry.id);
         cx.backend.pin(entry.named(), false);
     }
 }
 
 /// A write is over: what it took is given back, and its outcome remembered.
-fn close(cx: &mut Context<'_>, job: &PendingWrite, change: Change, outcome: WriteOutcome) {
-    cx.ledger.give_back(job.origin.tenant, 1);
+fn close(cx: &mut Context, job: &PendingWrite, change: Change, outcome: WriteOutcome) {
+    cx.ledger.pending.give_back(job.origin.tenant, 1);
     cx.ledger.give_room_back(job);
     let counters = &mut cx.ledger.counters;
     match change {
@@ -375,8 +375,8 @@ fn close(cx: &mut Context<'_>, job: &PendingWrite, change: Change, outcome: Writ
         Change::NotFound => {}
     }
     if change == Change::Full {
-        cx.ledger.forget(job.id());
+        cx.ledger.clients.forget(job.id());
     } else {
-        cx.ledger.finish(job.id(), outcome);
+        cx.ledger.clients.finish(job.id(), outcome);
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Lessor {
 
 impl Lessor {
     /// Somebody asks for a lease.
-    pub fn asked(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
+    pub fn asked(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         let switch = header.epoch.switch();
         let known = header.tenant == TENANT_SYSTEM && switch != 0;
@@ -37,14 +37,14 @@ impl Lessor {
         // While it waits out the leases of its former self a store lends none: an answer of the
         // former self that comes late must not bring its term back. What that self still had on its
         // way to the backend has arrived by then, too.
-        if !cx.takes_writes() {
+        if !cx.takes_writes(cx.now_ns) {
             self.counters.leases_refused_starting += 1;
             return;
         }
         let home = LeaseHolder { peer, slot: header.request };
         // Where others write to the backend: no lease goes beyond what is known of that.
         let length_ns = cx.config.lease_ns();
-        let directory = &*cx.directory;
+        let directory = &cx.directory;
         let holds = |id: &KeyId| directory.holds(id, switch);
         let Some(lent_ns) = cx.outside.lendable_ns(length_ns, cx.now_ns, holds) else {
             self.counters.leases_refused_unwatched += 1;
@@ -78,7 +78,7 @@ impl Lessor {
 
     /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then
     /// asks by itself.
-    pub fn offer(&mut self, cx: &mut Context<'_>) -> bool {
+    pub fn offer(&mut self, cx: &mut Context) -> bool {
         if cx.now_ns < self.next_offer_ns {
             return false;
         }

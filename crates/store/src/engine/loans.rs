@@ -178,7 +178,7 @@ fn switch_of(number: u16, home: &LeaseHolder) -> Switch {
 
 impl Loans {
     /// Gives the store its journal of loans. What a former life lent is called back at once.
-    pub fn keep_journal(&mut self, cx: &mut Context<'_>, mut journal: Box<dyn Journal>) {
+    pub fn keep_journal(&mut self, cx: &mut Context, mut journal: Box<dyn Journal>) {
         let found = if mutant(Mutant::JournalForgotten) { vec![] } else { journal.found() };
         self.journal = Some(journal);
         let over_ns = cx.started_ns + counted_ns(cx.config.longest_lease_ns());
@@ -197,7 +197,7 @@ impl Loans {
     }
 
     /// Lends a key to X, with Y as its keeper.
-    fn lend(&mut self, cx: &mut Context<'_>, key: Key<'_>, owner: u16, keeper: u16) {
+    fn lend(&mut self, cx: &mut Context, key: Key<'_>, owner: u16, keeper: u16) {
         let id = (key.tenant, key.hash);
         let Some(term) = cx.leases.term(owner, cx.now_ns) else {
             return;
@@ -213,14 +213,14 @@ impl Loans {
         self.open_loan(cx, id, lent);
     }
 
-    fn open_loan(&mut self, cx: &mut Context<'_>, id: KeyId, lent: LentKey) {
+    fn open_loan(&mut self, cx: &mut Context, id: KeyId, lent: LentKey) {
         self.shares.take(id.0, 1);
         self.open.insert(id, lent);
         self.poll(cx, id);
     }
 
     /// A life that the key does not have, and has not had of late.
-    fn new_life(&mut self, cx: &Context<'_>, id: &KeyId) -> u16 {
+    fn new_life(&mut self, cx: &Context, id: &KeyId) -> u16 {
         let known = self.lives.get(id);
         let lent = self.open.get(id).map(|lent| lent.loan.terms().life);
         let had = known.map(|known| [known.life.life, known.life.before, known.life.ended.life]);
@@ -234,7 +234,7 @@ impl Loans {
     }
 
     /// Moves a loan on as far as it goes.
-    fn poll(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    fn poll(&mut self, cx: &mut Context, id: KeyId) {
         let mut acts = vec![];
         loop {
             let Some(lent) = self.open.get_mut(&id) else {
@@ -248,7 +248,7 @@ impl Loans {
                 self.recall_if_unlendable(cx, id);
                 continue;
             }
-            let next_ns = lent.loan.poll(cx.leases, cx.now_ns, &mut acts);
+            let next_ns = lent.loan.poll(&mut cx.leases, cx.now_ns, &mut acts);
             if acts.is_empty() {
                 if next_ns != Nanos::MAX && (lent.timer_ns <= cx.now_ns || next_ns < lent.timer_ns)
                 {
@@ -263,7 +263,7 @@ impl Loans {
         }
     }
 
-    fn perform(&mut self, cx: &mut Context<'_>, id: KeyId, act: Act<Bytes>) {
+    fn perform(&mut self, cx: &mut Context, id: KeyId, act: Act<Bytes>) {
         match act {
             Act::Prepare(role) => self.send_lend(cx, id, role, 0, None),
             Act::Begin(role, epoch, value) => self.send_lend(cx, id, role, epoch, value),
@@ -278,7 +278,7 @@ impl Loans {
     }
 
     /// A loan is over: its key is the store's again.
-    fn over(&mut self, cx: &mut Context<'_>, id: KeyId, end: End) {
+    fn over(&mut self, cx: &mut Context, id: KeyId, end: End) {
         let life = self.new_life(cx, &id);
         let Some(lent) = self.open.remove(&id) else {
             return;
@@ -324,7 +324,7 @@ impl Loans {
     }
 
     /// What is due of loans.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
+    pub fn tick(&mut self, cx: &mut Context) {
         while let Some(&Reverse((at_ns, id))) = self.timers.peek()
             && at_ns <= cx.now_ns
         {
@@ -344,7 +344,7 @@ impl Loans {
     }
 
     /// Calls a key back, if it is lent.
-    pub fn recall(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub fn recall(&mut self, cx: &mut Context, id: KeyId) {
         if let Some(lent) = self.open.get_mut(&id) {
             lent.loan.recall(cx.now_ns);
             self.poll(cx, id);
@@ -353,7 +353,7 @@ impl Loans {
 }
 
 /// Writes within a second by which a tenant's key is hot.
-fn hot_from(cx: &Context<'_>, tenant: u32) -> u64 {
+fn hot_from(cx: &Context, tenant: u32) -> u64 {
     let by_bound = || hot_keys::hot_from(cx.tenants.write_back_ns(tenant));
     cx.config.lend_from.map_or_else(by_bound, u64::from)
 }

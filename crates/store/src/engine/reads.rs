@@ -29,20 +29,14 @@ impl Reads {
     ///
     /// A write that is pending does not matter here: it has not been answered, so the old value
     /// is right.
-    pub fn read(
-        &mut self,
-        keys: &mut Keys,
-        cx: &mut Context<'_>,
-        mut origin: Origin,
-        key: Key<'_>,
-    ) {
+    pub fn read(&mut self, keys: &mut Keys, cx: &mut Context, mut origin: Origin, key: Key<'_>) {
         let id = (key.tenant, key.hash);
         let most = cx.config.cluster.max_value;
         if origin.wanted.goes_on() {
             if let Some((item, grantable)) = cx.values.get(id, origin.wanted.version, cx.now_ns) {
                 origin.wants_grant &= grantable && keys.grant(cx, &origin, key);
                 let item = Some(item.as_ref());
-                let answer = answer(&origin, key.bytes, item, most, cx.counters);
+                let answer = answer(&origin, key.bytes, item, most, &mut cx.counters);
                 return cx.reply(&origin, key.bytes, &answer);
             }
             if cx.values.is_missed(id) {
@@ -68,11 +62,11 @@ impl Reads {
         };
         match found {
             Reply::Now(found) => {
-                let answer = answer(&origin, key.bytes, found, most, cx.counters);
+                let answer = answer(&origin, key.bytes, found, most, &mut cx.counters);
                 // What the backend lends stays borrowed meanwhile.
                 let system = cx.tenants.tag_of(TENANT_SYSTEM);
-                let (now_ns, out) = (cx.now_ns, &mut *cx.out);
-                answer_read(cx.replies, &system, &origin, key.bytes, answer, now_ns, out);
+                let (now_ns, out) = (cx.now_ns, &mut cx.out);
+                answer_read(&mut cx.replies, &system, &origin, key.bytes, answer, now_ns, out);
             }
             Reply::Later => {
                 if origin.wanted.goes_on() {
@@ -85,7 +79,7 @@ impl Reads {
     }
 
     /// Counts a read that was taken. False: too many wait for the backend, and it is dropped.
-    pub fn begin(&mut self, cx: &mut Context<'_>, origin: &Origin) -> bool {
+    pub fn begin(&mut self, cx: &mut Context, origin: &Origin) -> bool {
         match origin.op {
             Op::FetchRequest => self.counters.fetches += 1,
             Op::ReplicaPush => {}
@@ -98,25 +92,25 @@ impl Reads {
     }
 
     /// The backend has answered a read that it was asked earlier.
-    pub fn found(&mut self, cx: &mut Context<'_>, origin: &Origin, key: &[u8], found: ReadOutcome) {
+    pub fn found(&mut self, cx: &mut Context, origin: &Origin, key: &[u8], found: ReadOutcome) {
         cx.values.answered((origin.tenant, origin.key_hash));
         let found = self.item_of(cx, origin, key, found);
         let most = cx.config.cluster.max_value;
         let answer = match &found {
             Ok(item) => {
                 let item = item.as_ref().map(Item::as_ref);
-                answer(origin, key, item, most, cx.counters)
+                answer(origin, key, item, most, &mut cx.counters)
             }
             Err(refusal) => *refusal,
         };
         let system = cx.tenants.tag_of(TENANT_SYSTEM);
-        answer_read(cx.replies, &system, origin, key, answer, cx.now_ns, cx.out);
+        answer_read(&mut cx.replies, &system, origin, key, answer, cx.now_ns, &mut cx.out);
     }
 
     /// What the backend has given later: the item, if there is one, or what to answer instead.
     fn item_of(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         origin: &Origin,
         key: &[u8],
         found: ReadOutcome,
@@ -149,7 +143,7 @@ impl Reads {
     /// Holds a value that is going to be read in parts, under a version that no other value of the
     /// key has had. False: none of it may be answered with now, because there is no room, or
     /// because it may not be the value of the version that it was asked under.
-    fn hold(&mut self, cx: &mut Context<'_>, origin: &Origin, item: &mut Item<Bytes>) -> bool {
+    fn hold(&mut self, cx: &mut Context, origin: &Origin, item: &mut Item<Bytes>) -> bool {
         let id = (origin.tenant, origin.key_hash);
         let (compared, forgotten) = cx.values.compare(id, item.version, &item.value);
         if let Some(ForgottenVersion { id, from }) = forgotten {

@@ -279,9 +279,9 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     let without = wire::Cluster { tenants: vec![], ..with.clone() };
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "and this for that");
-    assert_eq!(store.engine.facts.ledger.pending(), 2);
+    assert_eq!(store.engine.facts.ledger.pending.all(), 2);
     store.engine.update(without, LATER_NS, &mut store.out).unwrap();
-    assert_eq!(store.engine.facts.ledger.pending(), 0);
+    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     assert_eq!(store.engine.facts.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
@@ -367,7 +367,7 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
         ..Header::new(Op::InvalidateAck)
     };
     store.hand_in(ack, b"k");
-    assert_eq!(store.engine.facts.ledger.pending(), 0);
+    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     let reply = store.out.pop().expect("the write's answer").0;
     let packet = Packet::decode(&reply).unwrap();
     assert_eq!(packet.header.status, Status::Ok);

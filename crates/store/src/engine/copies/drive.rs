@@ -13,7 +13,7 @@ use crate::{
 
 impl ForeignCopies {
     /// Does what is due for copies.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
+    pub fn tick(&mut self, cx: &mut Context) {
         if self.next_ns().is_none_or(|due_ns| cx.now_ns < due_ns) {
             return;
         }
@@ -33,7 +33,7 @@ impl ForeignCopies {
     }
 
     /// Moves a key on as far as it goes.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn drive(&mut self, cx: &mut Context, id: KeyId) {
         match self.step(&id, cx.now_ns) {
             Step::Serve => {
                 self.answer_waiting(cx, id);
@@ -52,7 +52,7 @@ impl ForeignCopies {
     }
 
     /// Asks a key's home what it holds, for a grant if it is to be held here.
-    pub(super) fn ask_home(&mut self, cx: &mut Context<'_>, id: KeyId, pulls: bool) {
+    pub(super) fn ask_home(&mut self, cx: &mut Context, id: KeyId, pulls: bool) {
         let ForeignCopies { me: Some(me), client, newest, epochs, lenders, held, reads, .. } = self
         else {
             return;
@@ -102,7 +102,7 @@ impl ForeignCopies {
     }
 
     /// Sends a FetchRequest about a key to its home, with room for so long an answer.
-    pub(super) fn fetch(&mut self, cx: &mut Context<'_>, id: KeyId, header: Header, room: usize) {
+    pub(super) fn fetch(&mut self, cx: &mut Context, id: KeyId, header: Header, room: usize) {
         let Some(held) = self.held.get(&id) else {
             return;
         };
@@ -115,7 +115,7 @@ impl ForeignCopies {
     /// little would have much sent between stores.
     pub(super) fn fetch_of(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         home: NodeId,
         key: &[u8],
@@ -143,7 +143,7 @@ impl ForeignCopies {
     /// Tells switches on the way to its home, and nobody else, something of a key.
     pub(super) fn say_of(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         op: Op,
         epoch: Epoch,
@@ -160,7 +160,7 @@ impl ForeignCopies {
     }
 
     /// Confirms a copy that is valid, if that is due.
-    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn confirm(&mut self, cx: &mut Context, id: KeyId) {
         let Some(me) = self.me else { return };
         let Some(held) = self.held.get_mut(&id) else {
             return;

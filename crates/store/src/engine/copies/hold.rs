@@ -9,7 +9,7 @@ use crate::{directory::KeyId, engine::context::Context};
 
 impl ForeignCopies {
     /// A half wants a copy of a key of another store held. False if it cannot be.
-    pub fn hold(&mut self, cx: &mut Context<'_>, tenant: u32, key: &[u8]) -> bool {
+    pub fn hold(&mut self, cx: &mut Context, tenant: u32, key: &[u8]) -> bool {
         let Some((id, home)) = self.abroad(cx, tenant, key) else {
             return false;
         };
@@ -46,7 +46,7 @@ impl ForeignCopies {
     }
 
     /// A half wants it held no longer. False if it is no key that could be.
-    pub fn release(&mut self, cx: &mut Context<'_>, tenant: u32, key: &[u8]) -> bool {
+    pub fn release(&mut self, cx: &mut Context, tenant: u32, key: &[u8]) -> bool {
         let Some((id, _)) = self.abroad(cx, tenant, key) else {
             return false;
         };
@@ -63,7 +63,7 @@ impl ForeignCopies {
     }
 
     /// A key is held no longer: reads of it that wait are answered by its home.
-    pub(super) fn drop_copy(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn drop_copy(&mut self, cx: &mut Context, id: KeyId) {
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
@@ -77,7 +77,7 @@ impl ForeignCopies {
     }
 
     /// A half wants switches told again which copies of a tenant are valid.
-    pub fn confirm_all(&mut self, cx: &mut Context<'_>, tenant: u32) {
+    pub fn confirm_all(&mut self, cx: &mut Context, tenant: u32) {
         let mut all = vec![];
         for (id, held) in &mut self.held {
             if id.0 == tenant && held.wanted && held.replica.is_valid() {
@@ -92,7 +92,7 @@ impl ForeignCopies {
     /// A tenant's key by its hash, with its home, if that is another store.
     pub(super) fn abroad(
         &self,
-        cx: &Context<'_>,
+        cx: &Context,
         tenant: u32,
         key: &[u8],
     ) -> Option<(KeyId, (NodeId, SocketAddr))> {
@@ -111,7 +111,7 @@ impl ForeignCopies {
 
     /// Tenants have changed: a key whose home is another store now is held as a new one, a key
     /// whose home we are not at all.
-    pub fn tenants_changed(&mut self, cx: &mut Context<'_>) {
+    pub fn tenants_changed(&mut self, cx: &mut Context) {
         let held = self.held.iter();
         let all: Vec<_> =
             held.map(|(id, held)| (*id, held.key.clone(), held.home, held.wanted)).collect();

@@ -18,7 +18,7 @@ use crate::{
 
 impl ForeignCopies {
     /// A packet about copies of other stores' keys.
-    pub fn message(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
+    pub fn message(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         if header.op == Op::ReplicaUpdate {
             return self.updated(cx, packet);
@@ -45,7 +45,7 @@ impl ForeignCopies {
     // ---- leases (rule 6)
 
     /// Asks each home of which keys are held for a lease, if that is due.
-    pub(super) fn borrow_leases(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn borrow_leases(&mut self, cx: &mut Context) {
         if cx.now_ns < self.lease_due_ns {
             return;
         }
@@ -69,7 +69,7 @@ impl ForeignCopies {
         }
     }
 
-    fn ask_for_lease(&mut self, cx: &mut Context<'_>, home: wire::NodeId) {
+    fn ask_for_lease(&mut self, cx: &mut Context, home: wire::NodeId) {
         let (Some(me), Some(peer)) = (self.me, peer_of(cx, home)) else {
             return;
         };
@@ -83,7 +83,7 @@ impl ForeignCopies {
         cx.send(header, &[], &[], peer);
     }
 
-    fn lease_offered(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    fn lease_offered(&mut self, cx: &mut Context, peer: Peer) {
         let lenders = self.lenders.iter();
         let mut of_it = lenders.filter(|(_, l)| l.keys > 0 && peer.is_at(l.address));
         if let Some(home) = of_it.next().map(|(node, _)| *node) {
@@ -91,7 +91,7 @@ impl ForeignCopies {
         }
     }
 
-    fn lease_lent(&mut self, cx: &mut Context<'_>, header: &Header, peer: Peer) {
+    fn lease_lent(&mut self, cx: &mut Context, header: &Header, peer: Peer) {
         let asked_ns = self.date_in(header.version);
         let home = u16::try_from(header.request).unwrap_or(0);
         let lender = self.lenders.get_mut(&home);
@@ -126,7 +126,7 @@ impl ForeignCopies {
 
     // ---- invalidations and updates (rules 2 and 4)
 
-    fn invalidated(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
+    fn invalidated(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let id = (packet.header.tenant, packet.header.key_hash);
         let epoch = self.epochs.take();
         let (mut would_take, mut write) = (false, None);
@@ -162,7 +162,7 @@ impl ForeignCopies {
     }
 
     /// A switch has sent us a write that is on its way to the key's home.
-    fn updated(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+    fn updated(&mut self, cx: &mut Context, packet: &Packet<'_>) {
         let header = &packet.header;
         let me = self.me.filter(|me| *me == header.node);
         let known = cx.tenants.get(header.tenant);
@@ -214,7 +214,7 @@ impl ForeignCopies {
     /// may push.
     fn keep_candidate(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         packet: &Packet<'_>,
         epoch: u64,
@@ -245,7 +245,7 @@ impl ForeignCopies {
     // ---- grants (rule 5)
 
     /// A home answers what we asked.
-    fn fetched(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
+    fn fetched(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         let is_ours = header.client == self.client;
         if is_ours && self.answer_passed(cx, packet, peer) {
@@ -291,7 +291,7 @@ impl ForeignCopies {
     }
 
     /// A home pushes what was written.
-    fn pushed(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, peer: Peer) {
+    fn pushed(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         let id = (header.tenant, header.key_hash);
         let system = cx.system_secret();
@@ -324,7 +324,7 @@ impl ForeignCopies {
     }
 
     /// A grant of this value, or of its first part, has come.
-    fn granted(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>, value: &[u8]) {
+    fn granted(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>, value: &[u8]) {
         let header = &packet.header;
         let epoch = header.epoch.number();
         let Some(held) = self.held.get_mut(&id) else {
@@ -366,7 +366,7 @@ impl ForeignCopies {
     /// Rule 5: a whole value.
     pub(super) fn install(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         epoch: u64,
         value: Bytes,

@@ -22,7 +22,7 @@ pub(super) struct PartialCopy {
 
 impl ForeignCopies {
     /// The first part of a value was granted, and there is room for all of it.
-    pub(super) fn begin_join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) {
+    pub(super) fn begin_join(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>) {
         let header = &packet.header;
         let total = header.total as usize;
         if total > cx.config.cluster.max_value as usize || packet.value.len() > total {
@@ -46,7 +46,7 @@ impl ForeignCopies {
     }
 
     /// Asks for parts that are missing.
-    pub(super) fn ask_parts(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn ask_parts(&mut self, cx: &mut Context, id: KeyId) {
         let Some(held) = self.held.get(&id) else {
             return;
         };
@@ -68,7 +68,7 @@ impl ForeignCopies {
 
     /// Takes a part that was asked for; the value is installed when it is whole. False: it is none,
     /// or of another version.
-    pub(super) fn join(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) -> bool {
+    pub(super) fn join(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>) -> bool {
         let header = &packet.header;
         let Some(held) = self.held.get_mut(&id) else {
             return false;

@@ -25,7 +25,7 @@ impl ForeignCopies {
     }
 
     /// A read of another store's key that a switch has sent here.
-    pub fn read(&mut self, cx: &mut Context<'_>, mut origin: Origin, key: Key<'_>) {
+    pub fn read(&mut self, cx: &mut Context, mut origin: Origin, key: Key<'_>) {
         origin.wants_grant = false;
         self.counters.replica_reads += 1;
         let id = (key.tenant, key.hash);
@@ -47,12 +47,12 @@ impl ForeignCopies {
         held.confirm_ns = cx.now_ns + CONFIRM_MOST_NS;
         let most = cx.config.cluster.max_value;
         let item = Some(as_item(copy, cx.now_ns));
-        let answer = answer(&origin, key.bytes, item, most, cx.counters);
+        let answer = answer(&origin, key.bytes, item, most, &mut cx.counters);
         cx.reply(&origin, key.bytes, &answer);
     }
 
     /// Has a read answered by its key's home.
-    pub(super) fn pass_on(&mut self, cx: &mut Context<'_>, origin: Origin, key: &[u8]) {
+    pub(super) fn pass_on(&mut self, cx: &mut Context, origin: Origin, key: &[u8]) {
         self.counters.replica_reads_passed += 1;
         let Some((id, home)) = self.abroad(cx, origin.tenant, key) else {
             self.counters.replica_reads_lost += 1;
@@ -86,7 +86,7 @@ impl ForeignCopies {
     /// answer does.
     fn pass_part_on(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         home: wire::NodeId,
         read: PendingRead,
@@ -106,7 +106,7 @@ impl ForeignCopies {
     }
 
     /// Forgets reads of parts that were not answered.
-    pub(super) fn forget_passed(&mut self, cx: &Context<'_>) {
+    pub(super) fn forget_passed(&mut self, cx: &Context) {
         while let Some((&oldest, PartRead { read, .. })) = self.passed.first_key_value()
             && read.since_ns + PATIENCE_NS <= cx.now_ns
         {
@@ -119,7 +119,7 @@ impl ForeignCopies {
     /// Answers a read of a part that was passed on as this request. False if there is none.
     pub(super) fn answer_passed(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         packet: &Packet<'_>,
         peer: Peer,
     ) -> bool {
@@ -140,7 +140,7 @@ impl ForeignCopies {
     }
 
     /// The copy is valid: every read that waits is answered from it.
-    pub(super) fn answer_waiting(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn answer_waiting(&mut self, cx: &mut Context, id: KeyId) {
         let Some(held) = self.held.get_mut(&id) else {
             return;
         };
@@ -157,14 +157,14 @@ impl ForeignCopies {
         let most = cx.config.cluster.max_value;
         for PendingRead { origin, .. } in std::mem::take(&mut held.reads).into_values() {
             let item = Some(as_item(copy, cx.now_ns));
-            let answer = answer(&origin, &held.key, item, most, cx.counters);
+            let answer = answer(&origin, &held.key, item, most, &mut cx.counters);
             cx.reply(&origin, &held.key, &answer);
         }
     }
 
     /// A home has said what a key holds, in answer to this request: reads that came before it was
     /// asked are answered so.
-    pub(super) fn answer_older(&mut self, cx: &mut Context<'_>, id: KeyId, packet: &Packet<'_>) {
+    pub(super) fn answer_older(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>) {
         let asked = packet.header.request;
         let Some(held) = self.held.get_mut(&id) else {
             return;
@@ -180,7 +180,7 @@ impl ForeignCopies {
     }
 
     /// Answers a read with what its home has answered us.
-    fn relay(&mut self, cx: &mut Context<'_>, origin: &Origin, packet: &Packet<'_>) {
+    fn relay(&mut self, cx: &mut Context, origin: &Origin, packet: &Packet<'_>) {
         let header = &packet.header;
         let answer = match header.status {
             Status::Ok if !header.is_part() => {
@@ -190,7 +190,7 @@ impl ForeignCopies {
                     expiry_ms: header.expiry_ms,
                 };
                 let most = cx.config.cluster.max_value;
-                answer(origin, packet.key, Some(item), most, cx.counters)
+                answer(origin, packet.key, Some(item), most, &mut cx.counters)
             }
             // Ours are mistakes of the home and us, which its client cannot mend.
             Status::WrongPartition | Status::Denied => {

@@ -19,16 +19,16 @@ impl Keys {
     /// or ignored.
     pub fn is_new(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         job: &PendingWrite,
         key: Key<'_>,
         life: u16,
     ) -> bool {
-        match cx.ledger.begin(job.id(), cx.now_ns) {
+        match cx.ledger.clients.begin(job.id(), cx.now_ns) {
             Verdict::New => true,
             // It comes as it was told to.
             Verdict::Answered(outcome) if outcome.moved_to().is_some_and(|to| to == life) => {
-                cx.ledger.reopen(job.id());
+                cx.ledger.clients.reopen(job.id());
                 true
             }
             verdict => {
@@ -41,7 +41,7 @@ impl Keys {
     /// A write, or a part of one, that is not new: answers it as it was answered before, if it was.
     pub fn repeat(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         origin: &Origin,
         key: Key<'_>,
         value: &[u8],

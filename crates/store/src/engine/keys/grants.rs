@@ -12,7 +12,7 @@ use crate::{
 
 impl Keys {
     /// For a read or fetch: whether the reply may be a grant.
-    pub fn grant(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
+    pub fn grant(&mut self, cx: &mut Context, origin: &Origin, key: Key<'_>) -> bool {
         if !cx.outside.may_grant_reads() {
             self.counters.grants_unwatched += 1;
             return false;
@@ -30,7 +30,7 @@ impl Keys {
     }
 
     /// For a key that is in the directory.
-    pub(super) fn grant_known(&mut self, cx: &mut Context<'_>, at: Place, origin: &Origin) -> bool {
+    pub(super) fn grant_known(&mut self, cx: &mut Context, at: Place, origin: &Origin) -> bool {
         let switch = origin.epoch.switch();
         let is_store = switch & NODE_STORE != 0;
         // Its key may have moved to another store since it was asked for: what is called back for
@@ -49,7 +49,7 @@ impl Keys {
         }
         let room = cx.directory.has_room(origin.tenant);
         let granted =
-            cx.directory.update(at, |e| e.state.grant(origin.epoch, cx.leases, room, cx.now_ns));
+            cx.directory.update(at, |e| e.state.grant(origin.epoch, &cx.leases, room, cx.now_ns));
         match granted {
             Some(Ok(())) => {
                 self.counters.grants += 1;
@@ -76,7 +76,7 @@ impl Keys {
 
     /// The directory has no more room for a tenant: calls the copies of its oldest key back, or of
     /// whoever has the places that it lacks. `not` is being worked on.
-    fn recall_oldest(&mut self, cx: &mut Context<'_>, tenant: u32, not: Place) {
+    fn recall_oldest(&mut self, cx: &mut Context, tenant: u32, not: Place) {
         let oldest = cx.directory.oldest(cx.directory.who_gives(tenant));
         let Some(at) = oldest.filter(|at| *at != not) else {
             return;

@@ -22,7 +22,7 @@ pub(in crate::engine) fn digest_of(system: &Secret, tenant: u32, value: &[u8]) -
 }
 
 /// What an acknowledgement asks for, if it does.
-pub(super) fn ask_in(cx: &Context<'_>, header: &Header) -> Option<Ask> {
+pub(super) fn ask_in(cx: &Context, header: &Header) -> Option<Ask> {
     let node = header.epoch.switch();
     let asks = node & NODE_STORE != 0 && header.flags.has(Flags::GRANT);
     cx.leases.term(node, cx.now_ns).filter(|_| asks)?;
@@ -37,7 +37,7 @@ pub(super) fn ask_in(cx: &Context<'_>, header: &Header) -> Option<Ask> {
 impl Keys {
     /// No write waits: stores that have asked are granted the newest value, by a read in the name
     /// of each. Then the key may be at rest.
-    pub(super) fn push_asked(&mut self, cx: &mut Context<'_>, at: Place) {
+    pub(super) fn push_asked(&mut self, cx: &mut Context, at: Place) {
         let taken = cx.directory.update(at, |e| {
             if e.asks.is_empty() {
                 return None;

@@ -29,7 +29,7 @@ impl Recalls {
     }
 
     /// Calls back the copies of these tenants' keys that this store holds no longer.
-    pub fn moved(&mut self, cx: &Context<'_>, tenants: &BTreeSet<u32>) {
+    pub fn moved(&mut self, cx: &Context, tenants: &BTreeSet<u32>) {
         if tenants.is_empty() {
             return;
         }
@@ -44,7 +44,7 @@ impl Recalls {
     }
 
     /// The backend tells what others did, or that it would have.
-    pub fn happened(&mut self, keys: &mut Keys, cx: &mut Context<'_>, event: OutsideEvent) {
+    pub fn happened(&mut self, keys: &mut Keys, cx: &mut Context, event: OutsideEvent) {
         match event {
             OutsideEvent::Seen(asked) => {
                 let ago_ns = boot_ns().saturating_sub(asked);
@@ -70,7 +70,7 @@ impl Recalls {
     }
 
     /// Calls back what is still to be called back, as much as may be at once.
-    pub fn tick(&mut self, keys: &mut Keys, cx: &mut Context<'_>) {
+    pub fn tick(&mut self, keys: &mut Keys, cx: &mut Context) {
         let nothing = self.keys.is_empty() && cx.outside.may_grant_reads();
         if nothing || self.next_ns > cx.now_ns {
             return;
@@ -88,7 +88,7 @@ impl Recalls {
     /// way, or that waits for the backend, counts as a copy: granted(X) was raised before the
     /// backend was asked, so X's acknowledgement proves that it will not install it. If a write of
     /// ours or a recall goes on, the copies are going already.
-    fn recall_changed(&mut self, keys: &mut Keys, cx: &mut Context<'_>, id: KeyId) {
+    fn recall_changed(&mut self, keys: &mut Keys, cx: &mut Context, id: KeyId) {
         let Some(at) = cx.directory.find(&id) else {
             return;
         };

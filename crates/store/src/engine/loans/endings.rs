@@ -146,7 +146,7 @@ fn word((id, life, switch): EndingId, forgets: bool) -> Header {
 
 impl Loans {
     /// Tells switches of loans that are over.
-    pub(super) fn tick_endings(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn tick_endings(&mut self, cx: &mut Context) {
         while let Some((header, key, home)) = self.endings.take_due(cx.now_ns) {
             push_padded(cx, header, &key, home);
         }

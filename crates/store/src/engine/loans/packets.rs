@@ -19,7 +19,7 @@ pub(super) fn longest(key: &[u8]) -> usize {
 }
 
 /// Sends a question with room for the longest answer.
-pub(super) fn push_padded(cx: &mut Context<'_>, header: Header, key: &[u8], home: LeaseHolder) {
+pub(super) fn push_padded(cx: &mut Context, header: Header, key: &[u8], home: LeaseHolder) {
     let mut bytes = Vec::with_capacity(ROOM);
     let packet = Packet::new(header, key, &[]);
     if packet.encode(&cx.system_secret(), &mut bytes).is_ok() {
@@ -32,7 +32,7 @@ impl Loans {
     /// Asks a switch to prepare (epoch 0) or to begin.
     pub(super) fn send_lend(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         role: Role,
         epoch: u64,
@@ -61,7 +61,7 @@ impl Loans {
     /// Asks a switch for what it has: of this loan, or of another `life` that is in the way.
     pub(super) fn send_take(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         role: Role,
         life: Option<u16>,
@@ -86,7 +86,7 @@ impl Loans {
     }
 
     /// A switch says something about a loan.
-    pub fn message(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+    pub fn message(&mut self, cx: &mut Context, packet: &Packet<'_>) {
         let header = &packet.header;
         if !packet.tag_is_valid(&cx.system_secret()) {
             cx.counters.denied_tag += 1;
@@ -126,7 +126,7 @@ impl Loans {
             .find_map(|(number, role)| (number == switch).then_some(role))
     }
 
-    fn lend_reply(&mut self, cx: &mut Context<'_>, id: KeyId, role: Role, header: &Header) {
+    fn lend_reply(&mut self, cx: &mut Context, id: KeyId, role: Role, header: &Header) {
         let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
@@ -145,7 +145,7 @@ impl Loans {
         lent.loan.prepared(role, done.then_some(epoch), cx.now_ns);
     }
 
-    fn take_reply(&mut self, cx: &mut Context<'_>, id: KeyId, role: Role, packet: &Packet<'_>) {
+    fn take_reply(&mut self, cx: &mut Context, id: KeyId, role: Role, packet: &Packet<'_>) {
         let header = &packet.header;
         let hot_from = hot_from(cx, id.0);
         let Some(lent) = self.open.get_mut(&id) else {

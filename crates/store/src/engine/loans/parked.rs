@@ -45,7 +45,7 @@ impl Loans {
     /// for it.
     pub(in crate::engine) fn park(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         job: PendingWrite,
         key: Key<'_>,
         life: u16,
@@ -54,13 +54,14 @@ impl Loans {
         let id = (key.tenant, key.hash);
         let write = job.id();
         let is_open = self.open.contains_key(&id);
-        let full = !self.parked_shares.has_room(key.tenant) || !cx.ledger.has_room(key.tenant);
+        let full =
+            !self.parked_shares.has_room(key.tenant) || !cx.ledger.pending.has_room(key.tenant);
         if full || is_open && !self.wanted(cx, id) {
-            cx.ledger.forget(write);
+            cx.ledger.clients.forget(write);
             self.counters.dropped_lent += 1;
             return;
         }
-        cx.ledger.take(key.tenant);
+        cx.ledger.pending.take(key.tenant, 1);
         self.parked_shares.take(key.tenant, 1);
         let parked = ParkedWrite { id, key: key.bytes.into(), job, epoch, life, asking: None };
         self.parked.insert(write, parked);
@@ -70,7 +71,7 @@ impl Loans {
     }
 
     /// The loan of a key is over: its keeper is asked about the writes that wait for it.
-    pub(super) fn ask_parked(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn ask_parked(&mut self, cx: &mut Context, id: KeyId) {
         let waiting = self.parked.iter_mut();
         for (_, parked) in waiting.filter(|(_, parked)| parked.id == id) {
             parked.asking.get_or_insert((cx.now_ns, cx.now_ns));
@@ -80,7 +81,7 @@ impl Loans {
     }
 
     /// Asks what is due, and gives up what nobody tells.
-    pub(super) fn tick_parked(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn tick_parked(&mut self, cx: &mut Context) {
         if self.parked.is_empty() || cx.now_ns < self.next_ask_ns {
             return;
         }
@@ -101,7 +102,7 @@ impl Loans {
         }
     }
 
-    fn ask(&mut self, cx: &mut Context<'_>, write: RequestId, given_up: bool) {
+    fn ask(&mut self, cx: &mut Context, write: RequestId, given_up: bool) {
         let Some(parked) = self.parked.get(&write) else {
             return;
         };
@@ -118,12 +119,12 @@ impl Loans {
     }
 
     /// Nobody can tell whether a write was kept.
-    fn untold(&mut self, cx: &mut Context<'_>, write: RequestId) {
+    fn untold(&mut self, cx: &mut Context, write: RequestId) {
         let Some(parked) = self.unpark(cx, write) else {
             return;
         };
         self.counters.writes_untold += 1;
-        cx.ledger.forget(write);
+        cx.ledger.clients.forget(write);
         if let Some(known) = self.lives.get(&parked.id) {
             let KeyLife { life, since_ns, .. } = known.life;
             let origin = &parked.job.origin;
@@ -131,26 +132,26 @@ impl Loans {
         }
     }
 
-    fn unpark(&mut self, cx: &mut Context<'_>, write: RequestId) -> Option<ParkedWrite> {
+    fn unpark(&mut self, cx: &mut Context, write: RequestId) -> Option<ParkedWrite> {
         let parked = self.parked.remove(&write)?;
-        cx.ledger.give_back(parked.id.0, 1);
+        cx.ledger.pending.give_back(parked.id.0, 1);
         self.parked_shares.give_back(parked.id.0, 1);
         Some(parked)
     }
 
     /// Tenants are gone, and with them their writes.
-    pub fn forget_tenants(&mut self, cx: &mut Context<'_>, gone: &BTreeSet<u32>) {
+    pub fn forget_tenants(&mut self, cx: &mut Context, gone: &BTreeSet<u32>) {
         let shares = &mut self.parked_shares;
         self.parked.retain(|_, parked| {
             let stays = !gone.contains(&parked.id.0);
-            cx.ledger.give_back(parked.id.0, usize::from(!stays));
+            cx.ledger.pending.give_back(parked.id.0, usize::from(!stays));
             shares.give_back(parked.id.0, usize::from(!stays));
             stays
         });
     }
 
     /// A keeper has said whether it kept a write.
-    pub(super) fn told(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+    pub(super) fn told(&mut self, cx: &mut Context, packet: &Packet<'_>) {
         let header = &packet.header;
         let write = ((header.tenant, header.client), header.request);
         let id = (header.tenant, header.key_hash);
@@ -177,7 +178,7 @@ impl Loans {
         };
         if header.flags.has(Flags::CACHED) {
             self.counters.writes_kept += 1;
-            cx.ledger.finish(write, WriteOutcome::done(base));
+            cx.ledger.clients.finish(write, WriteOutcome::done(base));
             let answer = Answer { version: base, ..Answer::status(Status::Ok) };
             return cx.reply(&job.origin, &key, &answer);
         }
@@ -189,7 +190,7 @@ impl Loans {
     /// is known of it.
     pub(super) fn move_write(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         origin: &Origin,
         key: Key<'_>,
         life: u16,
@@ -202,17 +203,17 @@ impl Loans {
             self.counters.dropped_lent += 1;
             return None;
         }
-        match cx.ledger.begin(origin.request_id(), cx.now_ns) {
+        match cx.ledger.clients.begin(origin.request_id(), cx.now_ns) {
             Verdict::New => self.moved(cx, origin, key.bytes, life),
             verdict => return Some(verdict),
         }
         None
     }
 
-    fn moved(&mut self, cx: &mut Context<'_>, origin: &Origin, key: &[u8], life: u16) {
+    fn moved(&mut self, cx: &mut Context, origin: &Origin, key: &[u8], life: u16) {
         self.counters.writes_moved += 1;
         let outcome = WriteOutcome::moved(life);
-        cx.ledger.finish(origin.request_id(), outcome);
+        cx.ledger.clients.finish(origin.request_id(), outcome);
         cx.reply(origin, key, &outcome.answer());
     }
 
@@ -220,7 +221,7 @@ impl Loans {
     /// absorb them all, the key is called back.
     pub fn begun(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         id: KeyId,
         queued: Result<VecDeque<Write<PendingWrite>>, Unmovable>,
     ) {

@@ -9,7 +9,7 @@ use crate::{
 impl Loans {
     /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no
     /// write-back now, or another bound, and those that are another store's.
-    pub fn recall_unlendable(&mut self, cx: &mut Context<'_>) {
+    pub fn recall_unlendable(&mut self, cx: &mut Context) {
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             self.recall_if_unlendable(cx, id);
             self.poll(cx, id);
@@ -18,7 +18,7 @@ impl Loans {
 
     /// Calls a key back that is not to be lent any more; what follows from that is left to
     /// [`Loans::poll`].
-    pub(super) fn recall_if_unlendable(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn recall_if_unlendable(&mut self, cx: &mut Context, id: KeyId) {
         let bound_ns = cx.tenants.write_back_ns(id.0);
         let lendable = bound_ns > 0 && cx.is_home_of(id.0, id.1) && !self.stopping;
         if let Some(lent) = self.open.get_mut(&id)
@@ -29,7 +29,7 @@ impl Loans {
     }
 
     /// The store is about to end: calls everything back, if what it has outlives it.
-    pub fn stop(&mut self, cx: &mut Context<'_>) {
+    pub fn stop(&mut self, cx: &mut Context) {
         self.stopping = true;
         if !self.needs_journal {
             return;

@@ -36,7 +36,7 @@ fn is_moved_to(verdict: &Verdict<WriteOutcome>, life: u16) -> bool {
 impl Loans {
     /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again
     /// finds the owner, or the key here.
-    pub fn may_read(&mut self, cx: &mut Context<'_>, origin: &Origin, key: Key<'_>) -> bool {
+    pub fn may_read(&mut self, cx: &mut Context, origin: &Origin, key: Key<'_>) -> bool {
         let id = (key.tenant, key.hash);
         if self.proceeds(&id) != Whereabouts::Away || mutant(Mutant::ReadWhileLent) {
             return true;
@@ -61,7 +61,7 @@ impl Loans {
 
     /// Somebody wants a lent key here; unless that was on its way when it was lent, it is called
     /// back. Whether it is.
-    pub(super) fn wanted(&mut self, cx: &mut Context<'_>, id: KeyId) -> bool {
+    pub(super) fn wanted(&mut self, cx: &mut Context, id: KeyId) -> bool {
         let lent = self.open.get(&id);
         let is_new = |lent_ns: u64| cx.now_ns < lent_ns + GRACE_NS;
         let on_its_way =
@@ -75,7 +75,7 @@ impl Loans {
     /// What is done with a write that names a life. Where it is refused, it is answered here.
     pub fn judge_life(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         origin: &Origin,
         key: Key<'_>,
         header: &Header,
@@ -102,7 +102,7 @@ impl Loans {
             LifeVerdict::KeyHas(life, age_ns) => (life, age_ns),
         };
         // What this store has decided of it counts, whatever the key's life is by now.
-        let look = cx.ledger.look(origin.request_id());
+        let look = cx.ledger.clients.look(origin.request_id());
         if let Some(verdict @ (Verdict::Pending | Verdict::Answered(_))) = look
             && !is_moved_to(&verdict, header.life)
         {
@@ -123,7 +123,7 @@ impl Loans {
     /// Refuses a write that names another life than the key's, or the store's.
     pub(super) fn refuse_life(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context,
         origin: &Origin,
         key: &[u8],
         key_life: Option<u16>,
@@ -139,7 +139,7 @@ impl Loans {
     }
 
     /// A write has been taken: its key may be worth lending.
-    pub fn count_write(&mut self, cx: &mut Context<'_>, key: Key<'_>, packet: &Packet<'_>) {
+    pub fn count_write(&mut self, cx: &mut Context, key: Key<'_>, packet: &Packet<'_>) {
         let id = (key.tenant, key.hash);
         let header = &packet.header;
         if cx.tenants.write_back_ns(key.tenant) == 0
@@ -159,8 +159,8 @@ impl Loans {
         }
     }
 
-    fn may_lend(&mut self, cx: &mut Context<'_>, id: KeyId, owner: u16, keeper: u16) -> bool {
-        let nothing = self.none_because(cx.config, cx.backend.watch()).is_some();
+    fn may_lend(&mut self, cx: &mut Context, id: KeyId, owner: u16, keeper: u16) -> bool {
+        let nothing = self.none_because(&cx.config, cx.backend.watch()).is_some();
         if nothing || self.stopping || !cx.is_home_of(id.0, id.1) {
             self.counters.loans_refused_unsafe += 1;
             return false;

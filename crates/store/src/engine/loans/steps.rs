@@ -17,7 +17,7 @@ use crate::{
 
 impl Loans {
     /// Has the journal remember a loan, or forget it.
-    pub(super) fn record(&mut self, cx: &mut Context<'_>, id: KeyId, begins: bool) {
+    pub(super) fn record(&mut self, cx: &mut Context, id: KeyId, begins: bool) {
         let ticket = cx.waiting.ticket();
         let Loans { open, journal, .. } = self;
         let Some(lent) = open.get_mut(&id) else {
@@ -47,7 +47,7 @@ impl Loans {
         }
     }
 
-    fn recorded(&mut self, cx: &mut Context<'_>, id: KeyId, done: bool) {
+    fn recorded(&mut self, cx: &mut Context, id: KeyId, done: bool) {
         let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
@@ -57,7 +57,7 @@ impl Loans {
     }
 
     /// Holds the key and calls its copies back.
-    pub(super) fn clear(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub(super) fn clear(&mut self, cx: &mut Context, id: KeyId) {
         let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
@@ -67,7 +67,7 @@ impl Loans {
 
     /// No copy of a key that is held is left, and no write of it is under way: its value is what
     /// will be lent.
-    pub fn cleared(&mut self, cx: &mut Context<'_>, id: KeyId) {
+    pub fn cleared(&mut self, cx: &mut Context, id: KeyId) {
         let Some(lent) = self.open.get_mut(&id) else {
             return;
         };
@@ -87,7 +87,7 @@ impl Loans {
         }
     }
 
-    fn value_to_lend(&mut self, cx: &mut Context<'_>, id: KeyId, value: Option<(u64, Bytes)>) {
+    fn value_to_lend(&mut self, cx: &mut Context, id: KeyId, value: Option<(u64, Bytes)>) {
         if let Some(lent) = self.open.get_mut(&id) {
             lent.reading = None;
             let fits = |value: &Bytes| value.len() <= packets::longest(&lent.key);
@@ -101,7 +101,7 @@ impl Loans {
     }
 
     /// The backend has answered a question of a loan; maybe of one that is over.
-    pub fn read(&mut self, cx: &mut Context<'_>, id: KeyId, ticket: Ticket, found: ReadOutcome) {
+    pub fn read(&mut self, cx: &mut Context, id: KeyId, ticket: Ticket, found: ReadOutcome) {
         let lent = self.open.get(&id);
         if lent.is_none_or(|lent| lent.reading != Some(ticket)) {
             return;
@@ -116,13 +116,7 @@ impl Loans {
     }
 
     /// Writes what came back to the backend.
-    pub(super) fn put_back(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: KeyId,
-        version: u64,
-        value: &Bytes,
-    ) {
+    pub(super) fn put_back(&mut self, cx: &mut Context, id: KeyId, version: u64, value: &Bytes) {
         let Some(lent) = self.open.get(&id) else {
             return;
         };
@@ -137,7 +131,7 @@ impl Loans {
         }
     }
 
-    fn flushed(&mut self, cx: &mut Context<'_>, id: KeyId, change: Change) {
+    fn flushed(&mut self, cx: &mut Context, id: KeyId, change: Change) {
         let done = matches!(change, Change::Done(_));
         self.counters.loan_flush_errors += u64::from(!done);
         if let Some(lent) = self.open.get_mut(&id) {
@@ -147,13 +141,13 @@ impl Loans {
     }
 
     /// The backend has carried a write of a loan out, or not.
-    pub fn put(&mut self, cx: &mut Context<'_>, id: KeyId, change: Change) {
+    pub fn put(&mut self, cx: &mut Context, id: KeyId, change: Change) {
         self.flushed(cx, id, change);
         self.poll(cx, id);
     }
 
     /// The journal has answered later.
-    pub fn journaled(&mut self, cx: &mut Context<'_>, id: KeyId, done: bool) {
+    pub fn journaled(&mut self, cx: &mut Context, id: KeyId, done: bool) {
         self.recorded(cx, id, done);
         self.poll(cx, id);
     }

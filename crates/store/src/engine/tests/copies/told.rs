@@ -90,7 +90,9 @@ fn a_store_that_a_tenant_may_not_use_holds_nothing_of_it() {
     world.hold(1);
     let key = world.key.clone();
     let held = world.on(2, |engine, now_ns, out| {
-        engine.replicas.hold(&mut engine.facts.at(now_ns, out), super::super::KEYED, &key)
+        engine.at(now_ns, out, |engine| {
+            engine.replicas.hold(&mut engine.facts, super::super::KEYED, &key)
+        })
     });
     assert_eq!(held, Some(false));
     // Its home refuses, too, whatever another build of that store asks for.

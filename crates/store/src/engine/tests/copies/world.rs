@@ -297,14 +297,16 @@ impl World {
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            assert!(engine.replicas.hold(&mut engine.facts.at(now_ns, out), KEYED, &key));
+            engine.at(now_ns, out, |engine| {
+                assert!(engine.replicas.hold(&mut engine.facts, KEYED, &key));
+            });
         });
     }
 
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            engine.replicas.release(&mut engine.facts.at(now_ns, out), KEYED, &key)
+            engine.at(now_ns, out, |engine| engine.replicas.release(&mut engine.facts, KEYED, &key))
         });
     }
 
