@@ -55,15 +55,12 @@ impl Shares {
         self.all + self.kept.saturating_sub(own) + places <= self.limit
     }
 
-    /// Who is to give a place back if this tenant finds none: itself, unless it has less than its
-    /// share. Then whoever has most, which is more than a share: it took what nobody kept for a
-    /// tenant that came later.
+    /// Who is to give places back if this tenant finds too few: itself, unless it has less than its
+    /// share and somebody has more than one, who took what nobody kept for a tenant that
+    /// came later.
     pub fn who_gives(&self, tenant: u32) -> u32 {
-        if !self.is_owed(tenant) {
-            return tenant;
-        }
-        let most = self.taken.iter().max_by_key(|(_, taken)| **taken);
-        most.map_or(tenant, |(tenant, _)| *tenant)
+        let other = self.who_has_more(tenant).filter(|_| self.is_owed(tenant));
+        other.unwrap_or(tenant)
     }
 
     /// Who of the others has most, and more than a share.
@@ -174,6 +171,33 @@ mod tests {
                 prop_assert_eq!(shares.all(), taken.iter().sum::<usize>());
                 let kept: usize = taken.iter().map(|taken| shares.share.saturating_sub(*taken)).sum();
                 prop_assert_eq!(shares.kept, kept);
+            }
+        }
+
+        /// Who is within its share never gives anything back for another.
+        #[test]
+        fn who_is_owed_places_that_it_does_not_find_has_them_of_whoever_has_most(
+            steps in prop::collection::vec((0..5u32, 1..50usize, 0..3u8), 1..200),
+        ) {
+            let (mut shares, mut tenants) = (Shares::new(100, 1), 1);
+            for (tenant, places, what) in steps {
+                let tenant = tenant % tenants;
+                match what {
+                    0 => {
+                        tenants = 5;
+                        shares.share_among(5);
+                    }
+                    1 if shares.has_room_for(tenant, places) => shares.take(tenant, places),
+                    1 => {
+                        let most = shares.taken.iter().max_by_key(|(_, taken)| **taken);
+                        let (most, taken) = most.expect("somebody has what there is");
+                        let is_owed = shares.is_owed(tenant);
+                        prop_assert!(!is_owed || *taken > shares.share);
+                        let gives = if is_owed { *most } else { tenant };
+                        prop_assert_eq!(shares.who_gives(tenant), gives);
+                    }
+                    _ => shares.give_back(tenant, places.min(shares.of(tenant))),
+                }
             }
         }
     }
