@@ -219,19 +219,7 @@ impl Memcached {
         room: &mut usize,
     ) -> anyhow::Result<()> {
         for pause in 0..=PAUSES {
-            let (mut full, mut again) = (vec![], vec![]);
-            for (at, command) in commands.iter().enumerate() {
-                if let (Some(Outcome::Full), Verb::Put { value, ttl_ms, only_if }) =
-                    (&outcomes[at], &command.verb)
-                    && *only_if != OnlyIf::Absent
-                    && (pause == 0 || *only_if == OnlyIf::Present)
-                {
-                    let (value, ttl_ms) = (value.clone(), *ttl_ms);
-                    let verb = Verb::Put { value, ttl_ms, only_if: OnlyIf::Always };
-                    full.push(at);
-                    again.push(Command { verb, ..command.clone() });
-                }
-            }
+            let (full, again): (Vec<_>, Vec<_>) = full_puts(commands, outcomes, pause > 0).unzip();
             if again.is_empty() {
                 break;
             }
@@ -293,6 +281,30 @@ impl Protocol for Memcached {
     fn disconnect(&mut self) {
         self.stream = None;
     }
+}
+
+/// The writes that found no room, each with its place, as they are to be sent again: whatever the
+/// key has by now. With `was_there` only those whose key is known to have had a value.
+fn full_puts(
+    commands: &[Command],
+    outcomes: &[Option<Outcome>],
+    was_there: bool,
+) -> impl Iterator<Item = (usize, Command)> {
+    let again = move |(at, (command, outcome)): (usize, (&Command, &Option<Outcome>))| {
+        let (Some(Outcome::Full), Verb::Put { value, ttl_ms, only_if }) = (outcome, &command.verb)
+        else {
+            return None;
+        };
+        let is_due = match only_if {
+            OnlyIf::Always => !was_there,
+            OnlyIf::Absent => false,
+            OnlyIf::Present => true,
+        };
+        let (value, ttl_ms) = (value.clone(), *ttl_ms);
+        let verb = Verb::Put { value, ttl_ms, only_if: OnlyIf::Always };
+        is_due.then(|| (at, Command { verb, ..command.clone() }))
+    };
+    commands.iter().zip(outcomes).enumerate().filter_map(again)
 }
 
 /// Appends a command, or of a read the one for the length of its value; false if its key cannot be
