@@ -13,6 +13,7 @@ mod large_values;
 mod lives;
 mod loans;
 mod parts;
+mod remote;
 mod shares;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
@@ -99,6 +100,16 @@ fn reply(request: decide::Request) -> StoreAction {
     StoreAction::Reply { request, header: Header::new(Op::DisciplineReply), value: Bytes::new() }
 }
 
+/// Switch 1 says that the copy of the tenant's key is gone which it was granted under `of`.
+fn ack(epoch: u64, of: u64) -> Header {
+    Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, epoch),
+        version: of,
+        ..Header::new(Op::InvalidateAck)
+    }
+}
+
 impl Store {
     fn new() -> Store {
         Store::with(|_| {})
@@ -174,6 +185,17 @@ impl Store {
         self.out.pop().map(reply).filter(|reply| Some(reply.op) == header.op.reply())
     }
 
+    /// Switch 1 asks for a lease; the answer.
+    fn lease(&mut self) -> Option<Header> {
+        let epoch = Epoch::new(1, 0);
+        self.ask(Header { tenant: TENANT_SYSTEM, epoch, ..Header::new(Op::LeaseRequest) }, &[])
+    }
+
+    /// The packets that are sent, the newest first.
+    fn sent(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        std::iter::from_fn(move || Some(self.out.pop()?.0))
+    }
+
     /// Time passes until so many milliseconds after [`LATER_NS`].
     fn tick(&mut self, ms: u64) {
         self.engine.tick(LATER_NS + ms * 1_000_000, &mut self.out);
@@ -227,9 +249,7 @@ fn a_write_to_another_life_of_the_store_is_not_applied() {
 #[test]
 fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
     let mut store = Store::new();
-    let lease =
-        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
-    store.ask(lease, &[]);
+    store.lease();
     let (mut waiting, mut refused) = (0, 0);
     for n in 0..MAX_WAITING as u32 / 32 {
         let key = n.to_be_bytes();
@@ -257,9 +277,7 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
 /// The store, with a switch that holds a copy of the tenant's key `k`.
 fn with_a_copy() -> Store {
     let mut store = Store::new();
-    let lease =
-        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
-    store.ask(lease, &[]);
+    store.lease();
     assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
     let fetch = Header {
         tenant: KEYED,
@@ -285,8 +303,8 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert_eq!(store.engine.facts.directory.copies(), 0);
     store.out.clear();
     store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
-    let sent = std::iter::from_fn(|| store.out.pop());
-    let ops: Vec<Op> = sent.map(|(bytes, _)| Packet::decode(&bytes).unwrap().header.op).collect();
+    let ops: Vec<Op> =
+        store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header.op).collect();
     assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
     assert!(store.engine.facts.leases.holds(1, 0, LATER_NS));
@@ -330,8 +348,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     store.out.clear();
     store.engine.tick(LATER_NS, &mut store.out);
-    let sent = std::iter::from_fn(|| store.out.pop());
-    let invalidations = sent.filter(|(bytes, _)| {
+    let invalidations = store.sent().filter(|bytes| {
         let packet = Packet::decode(bytes).unwrap();
         packet.header.op == Op::Invalidate && packet.key == b"k" && packet.tag_is_valid(&SYSTEM)
     });
@@ -354,19 +371,12 @@ fn while_a_tenants_secret_changes_its_copies_are_called_back_as_ever() {
     store.out.clear();
     // Repeated: the first left with the write.
     store.engine.tick(LATER_NS + 50_000_000, &mut store.out);
-    let sent = std::iter::from_fn(|| store.out.pop());
-    let invalidations = sent.filter(|(bytes, _)| {
+    let invalidations = store.sent().filter(|bytes| {
         let packet = Packet::decode(bytes).unwrap();
         packet.header.op == Op::Invalidate && packet.tag_is_valid(&SYSTEM)
     });
     assert_eq!(invalidations.count(), 1);
-    let ack = Header {
-        tenant: KEYED,
-        epoch: Epoch::new(1, 11),
-        version: 10,
-        ..Header::new(Op::InvalidateAck)
-    };
-    store.hand_in(ack, b"k");
+    store.hand_in(ack(11, 10), b"k");
     assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     let reply = store.out.pop().expect("the write's answer").0;
     let packet = Packet::decode(&reply).unwrap();
@@ -396,8 +406,7 @@ fn a_request_that_its_half_does_not_answer_is_forgotten() {
     store.hand_in(operation(), b"x");
     assert_eq!(tell(&mut store), 0, "in time");
     assert_eq!(tell(&mut store), 1, "answered already");
-    let answers = std::iter::from_fn(|| store.out.pop());
-    assert_eq!(answers.count(), 1);
+    assert_eq!(store.sent().count(), 1);
 }
 
 #[test]
@@ -467,7 +476,6 @@ fn operations_keep_to_the_rate_limit_also_those_of_other_stores_keys() {
         assert_eq!(served.collect::<Vec<_>>()[owned as usize], 4);
         store.out.clear();
         store.tick(100 + 1000 * u64::from(owned));
-        let late = std::iter::from_fn(|| store.out.pop());
-        assert_eq!(late.count(), 4, "each answer at its time");
+        assert_eq!(store.sent().count(), 4, "each answer at its time");
     }
 }

@@ -1,74 +1,23 @@
 //! Writes of which a backend elsewhere has not said whether they took place.
 
-use std::sync::{Mutex, PoisonError};
-
-use wire::KeyHash;
-
-use super::*;
-use crate::backend::{
-    Answer as Reply, Backend, Change, Completion, Condition, Item, Key, Put, Ticket,
+use super::{
+    remote::{BackendCall, RemoteBackend},
+    *,
+};
+use crate::{
+    backend::{Change, Completion},
+    coherence::Watch,
 };
 
-/// What a backend was asked, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BackendCall {
-    Read(Ticket),
-    Write(Ticket, u64),
-    Settle(u64),
-}
-
-/// A backend that answers when the test does.
-#[derive(Clone, Default)]
-struct SlowBackend(Arc<Mutex<Vec<BackendCall>>>);
-
-impl SlowBackend {
-    fn note(&self, asked: BackendCall) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-    }
-
-    /// What it was asked since the last time.
-    fn asked(&self) -> Vec<BackendCall> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Backend for SlowBackend {
-    fn get(&mut self, _: Key<'_>, _: u64, ticket: Ticket) -> Reply<Option<Item<&[u8]>>> {
-        self.note(BackendCall::Read(ticket));
-        Reply::Later
-    }
-
-    fn put(&mut self, _: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Reply<Change> {
-        self.note(BackendCall::Write(ticket, put.version));
-        Reply::Later
-    }
-
-    fn delete(
-        &mut self,
-        _: Key<'_>,
-        _: Condition,
-        version: u64,
-        _: u64,
-        ticket: Ticket,
-    ) -> Reply<Change> {
-        self.note(BackendCall::Write(ticket, version));
-        Reply::Later
-    }
-
-    fn settle(&mut self, _: u32, _: KeyHash, version: u64) {
-        self.note(BackendCall::Settle(version));
-    }
-}
-
-/// A store before such a backend, which said of a first write that it failed, at [`LATER_NS`].
-fn in_doubt() -> (Store, SlowBackend) {
+/// A store before a backend elsewhere, which said of a first write that it failed, at [`LATER_NS`].
+fn in_doubt() -> (Store, RemoteBackend) {
     after(Change::Failed)
 }
 
 /// Likewise, or something else.
-fn after(change: Change) -> (Store, SlowBackend) {
+fn after(change: Change) -> (Store, RemoteBackend) {
     let mut store = Store::new();
-    let backend = SlowBackend::default();
+    let backend = RemoteBackend::new(Watch::Unneeded);
     store.engine.facts.backend = Box::new(backend.clone());
     assert_eq!(store.write(KEYED, 1, 1, b"k"), None);
     let [BackendCall::Write(ticket, _)] = backend.asked()[..] else {

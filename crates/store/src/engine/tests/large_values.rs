@@ -1,80 +1,20 @@
 //! Values that a backend elsewhere has given, and that are read in parts.
 
-use std::sync::{Mutex, PoisonError};
+use wire::{PART, PART_BYTES};
 
-use wire::{KeyHash, PART, PART_BYTES};
-
-use super::*;
+use super::{
+    remote::{BackendCall, RemoteBackend},
+    *,
+};
 use crate::{
-    backend::{
-        Answer as Reply, Backend, Change, Completion, Condition, Item, Key, OutsideEvent, Put,
-        ReadOutcome, Ticket,
-    },
+    backend::{Change, Completion, Item, OutsideEvent, ReadOutcome},
     coherence::Watch,
 };
-
-/// What a backend was asked, and the versions that it was told.
-#[derive(Default)]
-struct BackendQuestions {
-    reads: Vec<Ticket>,
-    writes: Vec<Ticket>,
-    raised: Vec<(u32, u64, u64)>,
-    /// The version of every key, if the test has one.
-    present: Option<u64>,
-}
-
-/// A backend that answers when the test does.
-struct RemoteBackend {
-    asked: Arc<Mutex<BackendQuestions>>,
-    watch: Watch,
-}
-
-impl Backend for RemoteBackend {
-    fn get(&mut self, _: Key<'_>, _: u64, ticket: Ticket) -> Reply<Option<Item<&[u8]>>> {
-        asked(&self.asked, |asked| asked.reads.push(ticket));
-        Reply::Later
-    }
-
-    fn put(&mut self, _: Key<'_>, _: Put<'_>, _: u64, ticket: Ticket) -> Reply<Change> {
-        asked(&self.asked, |asked| asked.writes.push(ticket));
-        Reply::Later
-    }
-
-    fn delete(
-        &mut self,
-        _: Key<'_>,
-        _: Condition,
-        _: u64,
-        _: u64,
-        ticket: Ticket,
-    ) -> Reply<Change> {
-        asked(&self.asked, |asked| asked.writes.push(ticket));
-        Reply::Later
-    }
-
-    fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) -> bool {
-        asked(&self.asked, |asked| {
-            let applies = asked.present.is_none_or(|present| present == from);
-            if applies {
-                asked.raised.push((tenant, from, to));
-            }
-            applies
-        })
-    }
-
-    fn watch(&self) -> Watch {
-        self.watch
-    }
-}
-
-fn asked<R>(all: &Mutex<BackendQuestions>, look: impl FnOnce(&mut BackendQuestions) -> R) -> R {
-    look(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
-}
 
 /// A store before a backend elsewhere.
 struct StoreBeforeBackend {
     store: Store,
-    asked: Arc<Mutex<BackendQuestions>>,
+    backend: RemoteBackend,
     now_ns: u64,
 }
 
@@ -85,15 +25,10 @@ impl StoreBeforeBackend {
 
     fn with(watch: Watch, change: impl FnOnce(&mut Config)) -> StoreBeforeBackend {
         let mut store = Store::with(change);
-        let all = Arc::new(Mutex::new(BackendQuestions::default()));
-        store.engine.facts.backend = Box::new(RemoteBackend { asked: all.clone(), watch });
-        let lease = Header {
-            tenant: TENANT_SYSTEM,
-            epoch: Epoch::new(1, 0),
-            ..Header::new(Op::LeaseRequest)
-        };
-        store.ask(lease, &[]);
-        StoreBeforeBackend { store, asked: all, now_ns: LATER_NS }
+        let backend = RemoteBackend::new(watch);
+        store.engine.facts.backend = Box::new(backend.clone());
+        store.lease();
+        StoreBeforeBackend { store, backend, now_ns: LATER_NS }
     }
 
     /// Asks; the answer, if there is one at once.
@@ -104,8 +39,7 @@ impl StoreBeforeBackend {
     }
 
     fn answer(&mut self) -> Option<(Header, Vec<u8>)> {
-        let sent = std::iter::from_fn(|| self.store.out.pop());
-        let packets = sent.map(|(bytes, _)| {
+        let packets = self.store.sent().map(|bytes| {
             let packet = Packet::decode(&bytes).unwrap();
             (packet.header, packet.value.to_vec())
         });
@@ -114,7 +48,7 @@ impl StoreBeforeBackend {
 
     /// The backend answers the read that it was asked first.
     fn gives(&mut self, value: &[u8], version: u64) -> Option<(Header, Vec<u8>)> {
-        let ticket = asked(&self.asked, |asked| asked.reads.remove(0));
+        let ticket = self.backend.take_read();
         let item = Item { value: value.to_vec(), version, expiry_ms: 0 };
         let get = Completion::Get(ticket, ReadOutcome::Item(item));
         let (engine, out) = (&mut self.store.engine, &mut self.store.out);
@@ -128,7 +62,7 @@ impl StoreBeforeBackend {
     }
 
     fn reads(&self) -> usize {
-        asked(&self.asked, |asked| asked.reads.len())
+        self.backend.count(|call| matches!(call, BackendCall::Read(_)))
     }
 }
 
@@ -152,15 +86,6 @@ fn part(index: usize, version: u64) -> Header {
 /// The same, through switch 1, which would like a copy.
 fn wanted(header: Header, epoch: u64) -> Header {
     Header { epoch: Epoch::new(1, epoch), flags: Flags::GRANT, ..header }
-}
-
-fn ack(epoch: u64, of: u64) -> Header {
-    Header {
-        tenant: KEYED,
-        epoch: Epoch::new(1, epoch),
-        version: of,
-        ..Header::new(Op::InvalidateAck)
-    }
 }
 
 /// A read that takes a part at most, of whatever is there.
@@ -262,7 +187,7 @@ fn a_write_ends_what_is_held_and_it_is_read_once_more_for_all_who_ask() {
     let (reply, _) = before.gives(&value(2), 60).unwrap();
     assert_eq!((reply.part, reply.version), (0, 60));
     assert_eq!(before.store.engine.facts.values.bytes(), 0);
-    let ticket = asked(&before.asked, |asked| asked.writes.remove(0));
+    let ticket = before.backend.take_write();
     let (engine, out) = (&mut before.store.engine, &mut before.store.out);
     engine.complete(Completion::Change(ticket, Change::Done(60)), LATER_NS, out);
     before.ask(part(1, 60), b"k");
@@ -281,7 +206,7 @@ fn another_value_under_the_same_version_gets_another_version() {
         let (reply, _) = before.gives(&value(byte), 50).unwrap();
         assert_eq!(reply.version, version);
     }
-    asked(&before.asked, |asked| assert_eq!(asked.raised, [(KEYED, 50, next)]));
+    assert_eq!(before.backend.asked(), [BackendCall::Raise(KEYED, 50, next)]);
     // From now on that is its version; a read that was asked before is not mixed with it.
     before.ask(read(), b"k");
     assert_eq!(before.gives(&value(2), next).unwrap().0.version, next);
@@ -317,7 +242,7 @@ fn a_value_that_others_wrote_before_a_write_of_ours_gets_no_version() {
     // Two begin to read before the key has the version of a write.
     before.ask(read(), b"k");
     before.ask(nth(1, read()), b"k");
-    asked(&before.asked, |asked| asked.present = Some(60));
+    before.backend.has_versions(60);
     for _ in 0..2 {
         let (reply, _) = before.gives(&value(2), 50).unwrap();
         assert_eq!(reply.status, Status::TryAgain);
@@ -354,7 +279,7 @@ fn nobody_asks_for_it_any_more() {
 fn what_is_held_dies_with_its_key() {
     let mut before = StoreBeforeBackend::new(Watch::Unneeded);
     before.ask(read(), b"k");
-    let ticket = asked(&before.asked, |asked| asked.reads.remove(0));
+    let ticket = before.backend.take_read();
     let item = Item { value: value(1), version: 50, expiry_ms: 700 };
     let get = Completion::Get(ticket, ReadOutcome::Item(item));
     let (engine, out) = (&mut before.store.engine, &mut before.store.out);

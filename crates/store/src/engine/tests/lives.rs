@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn lease_request() -> Header {
-    Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) }
-}
-
 /// The same data for two lives that begin at these times of the wall clock.
 const WALLS_S: [(u32, u32); 3] = [
     (1_700_000_000, 1_700_000_000),
@@ -22,7 +18,7 @@ fn no_life_lends_in_a_term_of_another_whatever_the_wall_clock_says() {
     for (before_s, after_s) in WALLS_S {
         let term = |wall_s, random| {
             let mut store = Store::born(wall_s, random);
-            store.ask(lease_request(), &[]).expect("a lease").client
+            store.lease().expect("a lease").client
         };
         assert_ne!(term(before_s, FIRST), term(after_s, SECOND), "{before_s}, {after_s}");
     }
@@ -47,7 +43,7 @@ fn a_store_started_with_shorter_leases_waits_for_the_long_ones_of_its_former_lif
             config.cluster.lease_ms = lease_ms;
             config.cluster.lease_max_ms = lease_max_ms;
         });
-        let lent = store.ask(lease_request(), &[]).map(|reply| reply.expiry_ms);
+        let lent = store.lease().map(|reply| reply.expiry_ms);
         (lent, store.write(TENANT_OPEN, 1, 1, b"k"))
     };
     // Three seconds after its start.

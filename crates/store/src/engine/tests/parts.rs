@@ -235,8 +235,7 @@ impl Store {
     fn part_at(&mut self, header: Header, key: &[u8], value: &[u8], at: u64) -> Option<Header> {
         let index = usize::from(header.part) * PART / PART_BYTES;
         self.hand_in_at(header, key, bytes_of(value, index), 0, at);
-        let answers = std::iter::from_fn(|| self.out.pop());
-        let answers = answers.map(|(bytes, _)| Packet::decode(&bytes).unwrap().header);
+        let answers = self.sent().map(|bytes| Packet::decode(&bytes).unwrap().header);
         answers.filter(|header| header.op == Op::WriteReply).last()
     }
 
@@ -327,13 +326,7 @@ fn parts_of_a_write_that_waits_for_a_switch_get_no_answer() {
     assert_eq!(store.part(part_of(KEYED, 7, 2, TOTAL), b"k", &large), None);
     assert_eq!(store.engine.counters().write.duplicates_pending, 1);
     assert!(store.engine.facts.ledger.joins.bytes() > TOTAL, "until it is over");
-    let ack = Header {
-        tenant: KEYED,
-        epoch: Epoch::new(1, 11),
-        version: 10,
-        ..Header::new(Op::InvalidateAck)
-    };
-    store.hand_in(ack, b"k");
+    store.hand_in(ack(11, 10), b"k");
     let reply = Packet::decode(&store.out.pop().unwrap().0).unwrap().header;
     assert_eq!((reply.op, reply.status), (Op::WriteReply, Status::Ok));
     assert_eq!((store.whole(KEYED), store.engine.facts.ledger.joins.bytes()), (large, 0));

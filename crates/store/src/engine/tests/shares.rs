@@ -7,12 +7,6 @@ fn asked_through_a_switch(tenant: u32) -> Header {
     Header { tenant, epoch: Epoch::new(1, 10), flags: Flags::GRANT, ..Header::new(Op::ReadRequest) }
 }
 
-fn lend(store: &mut Store) {
-    let lease =
-        Header { tenant: TENANT_SYSTEM, epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
-    store.ask(lease, &[]).expect("a lease");
-}
-
 fn is_granted(store: &mut Store, tenant: u32, key: &[u8]) -> bool {
     store.write(tenant, 1, u64::from(key[0]) << 8 | 1, key);
     let reply = store.ask(asked_through_a_switch(tenant), key);
@@ -22,15 +16,14 @@ fn is_granted(store: &mut Store, tenant: u32, key: &[u8]) -> bool {
 #[test]
 fn a_tenant_that_fills_the_directory_recalls_its_own_copies_only() {
     let mut store = Store::with(|config| config.directory_limit = 400);
-    lend(&mut store);
+    store.lease().expect("a lease");
     let mine: Vec<[u8; 2]> = (0..100).map(|n| [n, 1]).collect();
     for key in &mine[..50] {
         assert!(is_granted(&mut store, KEYED, key));
     }
     for n in 0..2000u32 {
         store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
-        let sent = std::iter::from_fn(|| store.out.pop());
-        for (bytes, _) in sent {
+        for bytes in store.sent() {
             let packet = Packet::decode(&bytes).unwrap();
             let recalled = packet.header.op == Op::Invalidate;
             assert!(!recalled || packet.header.tenant == TENANT_OPEN);
@@ -50,7 +43,7 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
         config.directory_limit = 400;
         tenants = std::mem::take(&mut config.cluster.tenants);
     });
-    lend(&mut store);
+    store.lease().expect("a lease");
     for n in 0..400u32 {
         store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
     }
@@ -62,7 +55,7 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
         let mut ask = || {
             store.hand_in(asked_through_a_switch(KEYED), &[n]);
             let mut granted = false;
-            for (bytes, _) in std::iter::from_fn(|| store.out.pop()).collect::<Vec<_>>() {
+            for bytes in store.sent().collect::<Vec<_>>() {
                 let Packet { header, key, .. } = Packet::decode(&bytes).unwrap();
                 granted |= header.flags.has(Flags::GRANT);
                 if header.op == Op::Invalidate {
@@ -81,7 +74,7 @@ fn a_tenant_that_comes_later_gets_its_share_from_whoever_took_all() {
 #[test]
 fn a_tenant_whose_writes_wait_leaves_room_for_the_others() {
     let mut store = Store::new();
-    lend(&mut store);
+    store.lease().expect("a lease");
     let mut last = None;
     for n in 0..=MAX_WAITING as u32 / 64 {
         store.hand_in(asked_through_a_switch(TENANT_OPEN), &n.to_be_bytes());
@@ -96,7 +89,7 @@ fn a_tenant_whose_writes_wait_leaves_room_for_the_others() {
 #[test]
 fn copies_are_granted_where_the_controller_has_placed_the_tenant_only() {
     let mut store = Store::new();
-    lend(&mut store);
+    store.lease().expect("a lease");
     store.engine.place([(TENANT_OPEN, 1), (KEYED, 2)]);
     assert!(is_granted(&mut store, TENANT_OPEN, b"a"));
     assert!(!is_granted(&mut store, KEYED, b"b"));
@@ -115,7 +108,7 @@ fn fetches_cost_what_reads_cost() {
     for op in [Op::ReadRequest, Op::FetchRequest] {
         let mut store = Store::with(|_| {});
         make_busy(&mut store.engine, 100, 3);
-        lend(&mut store);
+        store.lease().expect("a lease");
         for _ in 0..20 {
             store.hand_in(Header { op, ..asked_through_a_switch(KEYED) }, b"k");
         }
