@@ -1,9 +1,9 @@
 //! What holds the data. One trait; a backend in this process answers at once, one behind a
 //! connection later.
 //!
-//! The server loop never awaits a backend: `get`, `put` and `delete` either return [`Answer::Now`]
-//! or take the request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in
-//! the order in which they were handed over: the coherence rules rest on that.
+//! The server loop never awaits a backend: `get` and `put` either return [`Answer::Now`] or take
+//! the request's [`Ticket`] and deliver a [`Completion`] later. Requests are executed in the order
+//! in which they were handed over: the coherence rules rest on that.
 //!
 //! What goes away by itself: a key that expires takes its copies along, because a grant states what
 //! remains of its life, rounded down; a copy may outlive it by as long as the grant was on its way.
@@ -116,7 +116,7 @@ pub enum Answer<T> {
 pub enum Completion {
     /// To `get`.
     Get(Ticket, ReadOutcome),
-    /// To `put` or `delete`.
+    /// To `put`.
     Change(Ticket, Change),
     /// To nothing: something that others did in the backend.
     Outside(OutsideEvent),
@@ -144,26 +144,36 @@ pub enum OutsideEvent {
 /// A write's contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'a> {
-    /// The new value.
-    pub value: &'a Bytes,
+    /// The new value; none: the key is removed.
+    pub value: Option<&'a Bytes>,
     /// Time to live in milliseconds; 0: none.
     pub ttl_ms: u32,
     /// When to write.
     pub condition: Condition,
-    /// The version that the value gets.
+    /// The version that the value gets, or that its absence counts as.
     pub version: u64,
 }
 
-/// What holds the data.
-pub trait Backend: Send {
-    /// Takes a request for the keys of a partition: the time before which its answer must not leave
-    /// (0: at once), or `None` where there is no time for it, and it is dropped. A real server's
-    /// socket has decided that before a store sees the request; one that is emulated decides here.
-    fn admit(&mut self, partition: usize, now_ns: u64) -> Option<u64> {
-        let _ = (partition, now_ns);
-        Some(0)
+impl<'a> Put<'a> {
+    /// A value that lasts, whatever was there.
+    pub fn of(value: &'a Bytes, version: u64) -> Put<'a> {
+        Put { value: Some(value), ttl_ms: 0, condition: Condition::Always, version }
     }
 
+    /// Nothing, whatever was there.
+    pub fn removal(version: u64) -> Put<'static> {
+        Put { value: None, ttl_ms: 0, condition: Condition::Always, version }
+    }
+}
+
+/// Takes a request for the keys of a partition, at a time in nanoseconds: the time before which its
+/// answer must not leave (0: at once), or `None` where there is no time for it, and it is dropped.
+/// A real server's socket has decided that before a store sees the request; for one that is
+/// emulated this decides.
+pub type Admission = Box<dyn FnMut(usize, u64) -> Option<u64> + Send>;
+
+/// What holds the data.
+pub trait Backend: Send {
     /// The value of a key. Time is in nanoseconds of the store's clock.
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>>;
 
@@ -203,18 +213,8 @@ pub trait Backend: Send {
         Watch::Unneeded
     }
 
-    /// Writes a key.
+    /// Writes a key, or removes it.
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change>;
-
-    /// Removes a key; `version` is what its absence counts as.
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change>;
 
     /// Marks a key that switches hold copies of: a backend that evicts must leave it alone, because
     /// an eviction that no copy learns of would show readers a value after its absence.

@@ -33,7 +33,7 @@ use wire::{Cluster, Epoch, Op, Packet, Status};
 
 use crate::{
     Config, Incarnation,
-    backend::{Backend, Completion, Key},
+    backend::{Admission, Backend, Completion, Key},
     coherence::{LifeVerdict, Whereabouts},
     counters::Counters,
     journal::Journal,
@@ -98,6 +98,11 @@ impl Engine {
             halves: Halves::new(&config.halves, tenants),
             facts,
         }
+    }
+
+    /// From now on requests are taken as this says.
+    pub fn admit_by(&mut self, admission: Admission) {
+        self.facts.admission = Some(admission);
     }
 
     /// Handles an event of this time, with all that parts leave to each other for it. What it sends

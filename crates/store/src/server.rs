@@ -21,7 +21,7 @@ use wire::Cluster;
 
 use crate::{
     BackendConfig, Config, Incarnation,
-    backend::{Backend, Completion, embedded, memcached, redis},
+    backend::{Admission, Backend, Completion, embedded, memcached, redis},
     clock::boot_ns,
     engine::{Engine, TellError, UpdateError},
     journal::{FileJournal, Journal},
@@ -127,17 +127,17 @@ impl Server {
     /// # Errors
     /// As [`run`].
     pub async fn start(config: Config) -> anyhow::Result<Server> {
-        Server::start_around(config, |data, _, _| Ok(data)).await
+        Server::start_around(config, |_, _, _| Ok(None)).await
     }
 
-    /// Likewise, and puts something of the caller's between the store and its data, who is given
-    /// these, the configuration and the first version that a value may have.
+    /// Likewise. The caller is given the data, the configuration and the first version that a value
+    /// may have, before anybody else, and says what requests there is time for.
     ///
     /// # Errors
     /// As [`run`], and those of the caller.
     pub async fn start_around(
         config: Config,
-        wrap: impl FnOnce(Box<dyn Backend>, &Config, u64) -> anyhow::Result<Box<dyn Backend>>,
+        prepare: impl FnOnce(&mut dyn Backend, &Config, u64) -> anyhow::Result<Option<Admission>>,
     ) -> anyhow::Result<Server> {
         config.check()?;
         if !config.cluster.tenants.is_empty() && config.cluster.system_secret.is_none() {
@@ -151,13 +151,16 @@ impl Server {
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
         let incarnation =
             Incarnation::new(wall_s, rand::random()).later(ticks as u16).asking_as(rand::random());
-        let (data, completions) = open_backend(&config, incarnation).await?;
-        let backend = wrap(data, &config, incarnation.first_version())?;
+        let (mut backend, completions) = open_backend(&config, incarnation).await?;
+        let admission = prepare(&mut *backend, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let (journal, journaled) = open_journal(&config)?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
+        if let Some(admission) = admission {
+            engine.admit_by(admission);
+        }
         let mut outbox = Outbox::default();
         if let Some(journal) = journal {
             engine.keep_journal(journal, 0, &mut outbox);

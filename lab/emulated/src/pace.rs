@@ -6,6 +6,8 @@
 
 use std::str::FromStr;
 
+use store::backend::Admission;
+
 /// How fast a server is, and how many requests may wait for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -97,6 +99,11 @@ impl Pace {
             cost_ns: cost_ns(later.requests_per_s),
             first_ns: None,
         });
+    }
+
+    /// What has a store answer at this pace.
+    pub fn admission(mut self) -> Admission {
+        Box::new(move |partition, now_ns| self.admit(partition, now_ns))
     }
 
     /// Takes one request at `now_ns`: the time before which its answer must not leave (0: at once),

@@ -4,7 +4,7 @@ use std::{io::Write, str::FromStr};
 
 use anyhow::Context;
 use bytes::Bytes;
-use store::backend::{Answer, Backend, Change, Condition, Key, Put};
+use store::backend::{Answer, Backend, Change, Key, Put};
 use wire::{Cluster, KeyHash, Lengths, Secret};
 
 /// The keys that labs and benchmarks read: key `i` of `count` is `key` and thirteen digits, its
@@ -85,8 +85,8 @@ impl Populate {
             let len = self.value_len.of(hash);
             let value: Bytes = name.iter().copied().cycle().take(len).collect();
             let key = Key { tenant, hash, bytes: &name };
-            let put = Put { value: &value, ttl_ms: 0, condition: Condition::Always, version };
-            if !matches!(data.put(key, put, 0, 0), Answer::Now(Change::Done(_))) {
+            let put = data.put(key, Put::of(&value, version), 0, 0);
+            if !matches!(put, Answer::Now(Change::Done(_))) {
                 return false;
             }
         }

@@ -35,12 +35,11 @@ impl OwnKey {
 enum Verb {
     Get,
     Put {
-        value: Bytes,
+        value: Option<Bytes>,
         ttl_ms: u32,
         condition: Condition,
         version: u64,
     },
-    Delete(Condition, u64),
     /// Nobody says what became of it.
     LostGet,
     LostChange,
@@ -142,12 +141,9 @@ impl Server {
                 );
             }
             Verb::Put { value, ttl_ms, condition, version } => {
-                let put = Put { value, ttl_ms: *ttl_ms, condition: *condition, version: *version };
+                let (value, ttl_ms) = (value.as_ref(), *ttl_ms);
+                let put = Put { value, ttl_ms, condition: *condition, version: *version };
                 self.backend.put(key, put, now_ns, ticket)
-            }
-            Verb::Delete(condition, version) => {
-                let (condition, version) = (*condition, *version);
-                self.backend.delete(key, condition, version, now_ns, ticket)
             }
         };
         match change {
@@ -274,29 +270,11 @@ impl Backend for KeptBackend {
             return server.backend.put(key, put, now_ns, ticket);
         }
         let verb = Verb::Put {
-            value: put.value.clone(),
+            value: put.value.cloned(),
             ttl_ms: put.ttl_ms,
             condition: put.condition,
             version: put.version,
         };
-        server.queue(now_ns, self.way.asker, ticket, key, verb);
-        Answer::Later
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        let mut server = self.way.data.lock();
-        let now_ns = server.shows(now_ns + self.way.began_ns);
-        if !server.answers_later(now_ns) {
-            return server.backend.delete(key, condition, version, now_ns, ticket);
-        }
-        let verb = Verb::Delete(condition, version);
         server.queue(now_ns, self.way.asker, ticket, key, verb);
         Answer::Later
     }
@@ -339,12 +317,8 @@ mod tests {
             (2 * S, 0, false),
         ];
         let mut first = KeptBackend::new(Way::new(data.clone(), 0));
-        let put = Put {
-            value: &Bytes::from_static(b"v"),
-            ttl_ms: 10_000,
-            condition: Condition::Always,
-            version: 1,
-        };
+        let value = Bytes::from_static(b"v");
+        let put = Put { ttl_ms: 10_000, ..Put::of(&value, 1) };
         assert_eq!(first.put(KEY, put, S, 1), Answer::Now(Change::Done(1)));
         for (world_ns, now_ns, is_there) in lives {
             let mut kept = KeptBackend::new(Way::new(data.clone(), world_ns));

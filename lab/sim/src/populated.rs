@@ -6,9 +6,7 @@
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use store::backend::{
-    Answer, Backend, Change, Condition, Item, Key, Put, Ticket, embedded::EmbeddedBackend,
-};
+use store::backend::{Answer, Backend, Change, Item, Key, Put, Ticket, embedded::EmbeddedBackend};
 use wire::Lengths;
 
 const PREFIX: &[u8] = b"key";
@@ -72,12 +70,8 @@ impl PopulatedBackend {
             return true;
         };
         self.fill(key);
-        let put = Put {
-            value: &Bytes::copy_from_slice(&self.value),
-            ttl_ms: 0,
-            condition: Condition::Always,
-            version: self.version,
-        };
+        let value = Bytes::copy_from_slice(&self.value);
+        let put = Put::of(&value, self.version);
         let fits = matches!(self.written.put(key, put, now_ns, 0), Answer::Now(Change::Done(_)));
         fits && self.touched.insert(number)
     }
@@ -97,20 +91,6 @@ impl Backend for PopulatedBackend {
             return Answer::Now(Change::Full);
         }
         self.written.put(key, put, now_ns, ticket)
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        if !self.touch(key, now_ns) {
-            return Answer::Now(Change::Full);
-        }
-        self.written.delete(key, condition, version, now_ns, ticket)
     }
 
     fn pin(&mut self, key: Key<'_>, pinned: bool) {
@@ -138,6 +118,7 @@ mod tests {
     use emulated::Populate;
     use rand::RngExt;
     use seed::rng;
+    use store::backend::Condition;
     use wire::Secret;
 
     use super::*;
@@ -174,17 +155,17 @@ mod tests {
             match rng.random_range(0..10) {
                 0 => {
                     let put = Put {
-                        value: &Bytes::from_static(b"written"),
+                        value: Some(&Bytes::from_static(b"written")),
                         ttl_ms: rng.random_range(0..200),
                         condition,
                         version,
                     };
                     assert_eq!(real.put(key, put, now_ns, 0), made.put(key, put, now_ns, 0));
                 }
-                1 => assert_eq!(
-                    real.delete(key, condition, version, now_ns, 0),
-                    made.delete(key, condition, version, now_ns, 0)
-                ),
+                1 => {
+                    let put = Put { condition, ..Put::removal(version) };
+                    assert_eq!(real.put(key, put, now_ns, 0), made.put(key, put, now_ns, 0));
+                }
                 2 => {
                     real.pin(key, true);
                     made.pin(key, true);

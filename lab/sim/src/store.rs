@@ -6,7 +6,7 @@ use anyhow::ensure;
 use api::proto::{
     FromStore, HalfAck, HalfMessage, HalfReport, StoreHello, ToStore, from_store, to_store,
 };
-use emulated::{EmulatedBackend, Pace, Rate, RateChange};
+use emulated::{Pace, Rate, RateChange};
 use plan::roles::{self, Data};
 use store::{
     Half,
@@ -142,8 +142,8 @@ impl StoreHost {
         if let Some((after_s, requests_per_s)) = store.rate_later {
             pace.change_later(RateChange { after_s, requests_per_s });
         }
-        let backend = Box::new(EmulatedBackend::new(backend, pace));
         let mut engine = Engine::new(config.clone(), backend, 0, incarnation);
+        engine.admit_by(pace.admission());
         let mut outbox = Outbox::default();
         if let Some(journal) = &journal {
             engine.keep_journal(Box::new(journal.clone()), 0, &mut outbox);

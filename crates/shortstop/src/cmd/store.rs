@@ -12,7 +12,10 @@ use commands::{
     reach::Credentials,
     secrets,
 };
-use store::{BackendConfig, Config, OutsideWrites, OutsideWritesStatus, backend::Backend};
+use store::{
+    BackendConfig, Config, OutsideWrites, OutsideWritesStatus,
+    backend::{Admission, Backend},
+};
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
@@ -116,18 +119,18 @@ pub struct Serve {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Some(Command::Status(status)) => print_status(&status),
-        None => serve(args.serve, |data, _, _| Ok(data)),
+        None => serve(args.serve, |_, _, _| Ok(None)),
     }
 }
 
-/// Serves until it is told to stop, with what `wrap` makes of its data, as
+/// Serves until it is told to stop. `prepare` sees the data first, as
 /// [`store::Server::start_around`] has it.
 ///
 /// # Errors
 /// What is wrong with the options, or what the system refused; the message names it.
 pub fn serve(
     options: Serve,
-    wrap: impl FnOnce(Box<dyn Backend>, &Config, u64) -> anyhow::Result<Box<dyn Backend>>,
+    prepare: impl FnOnce(&mut dyn Backend, &Config, u64) -> anyhow::Result<Option<Admission>>,
 ) -> anyhow::Result<ExitCode> {
     let mut config = Config::new(options.listen);
     match &options.cluster {
@@ -152,7 +155,7 @@ pub fn serve(
         options.control.as_deref().map(|urls| options.credentials.endpoint(urls)).transpose()?;
     runtime.block_on(async {
         let name = config.identity.unwrap_or(options.listen).to_string();
-        let server = store::Server::start_around(config, wrap).await?;
+        let server = store::Server::start_around(config, prepare).await?;
         let handle = server.handle();
         let follow = async {
             match controllers {

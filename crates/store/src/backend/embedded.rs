@@ -151,8 +151,15 @@ impl EmbeddedBackend {
         }
     }
 
-    fn write(&mut self, key: Key<'_>, put: &Put<'_>, at: Option<u32>, now_ns: u64) -> Change {
-        let len = key.bytes.len() + put.value.len();
+    fn write(
+        &mut self,
+        key: Key<'_>,
+        value: &[u8],
+        put: &Put<'_>,
+        at: Option<u32>,
+        now_ns: u64,
+    ) -> Change {
+        let len = key.bytes.len() + value.len();
         if len as u64 + OVERHEAD > self.memory_limit {
             return Change::TooLarge;
         }
@@ -168,11 +175,11 @@ impl EmbeddedBackend {
         self.memory += len as u64;
         self.memory -= slot.bytes.len() as u64;
         if slot.bytes.len() == len {
-            slot.bytes[key.bytes.len()..].copy_from_slice(put.value);
+            slot.bytes[key.bytes.len()..].copy_from_slice(value);
         } else {
             let mut bytes = Vec::with_capacity(len);
             bytes.extend_from_slice(key.bytes);
-            bytes.extend_from_slice(put.value);
+            bytes.extend_from_slice(value);
             slot.bytes = bytes.into_boxed_slice();
         }
         slot.version = put.version;
@@ -229,29 +236,17 @@ impl Backend for EmbeddedBackend {
     }
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, _: Ticket) -> Answer<Change> {
-        self.sweep(now_ns);
+        if put.value.is_some() {
+            self.sweep(now_ns);
+        }
         let at = self.find_live(key, now_ns);
-        Answer::Now(match self.check(put.condition, at) {
-            Ok(()) => self.write(key, &put, at, now_ns),
-            Err(mismatch) => mismatch,
-        })
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        _: Ticket,
-    ) -> Answer<Change> {
-        let at = self.find_live(key, now_ns);
-        Answer::Now(match (self.check(condition, at), at) {
-            (Err(mismatch), _) => mismatch,
-            (Ok(()), None) => Change::NotFound,
-            (Ok(()), Some(at)) => {
+        Answer::Now(match (self.check(put.condition, at), put.value, at) {
+            (Err(mismatch), ..) => mismatch,
+            (Ok(()), Some(value), at) => self.write(key, value, &put, at, now_ns),
+            (Ok(()), None, None) => Change::NotFound,
+            (Ok(()), None, Some(at)) => {
                 self.remove(at);
-                Change::Done(version)
+                Change::Done(put.version)
             }
         })
     }

@@ -242,49 +242,29 @@ impl Backend for Remote {
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
         let Some(name) = name_of(key) else {
-            return Answer::Now(Change::TooLarge);
+            return Answer::Now(match put.value {
+                Some(_) => Change::TooLarge,
+                None => Change::NotFound,
+            });
         };
-        if name.len() + put.value.len() > self.takes {
+        if put.value.is_some_and(|value| name.len() + value.len() > self.takes) {
             return Answer::Now(Change::TooLarge);
         }
         let only_if = match self.condition(key, put.condition) {
             Ok(only_if) => only_if,
             Err(mismatch) => return Answer::Now(mismatch),
         };
-        self.versions.set(key, put.version);
-        let verb = Verb::Put { value: put.value.clone(), ttl_ms: put.ttl_ms, only_if };
-        self.send(Command { ticket, tenant: key.tenant, name, version: put.version, verb })
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        _: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        let Some(name) = name_of(key) else {
-            return Answer::Now(Change::NotFound);
+        let mut version = put.version;
+        let verb = match put.value.cloned() {
+            Some(value) => Verb::Put { value, ttl_ms: put.ttl_ms, only_if },
+            None => Verb::Delete { only_if },
         };
-        let only_if = match self.condition(key, condition) {
-            Ok(only_if) => only_if,
-            Err(mismatch) => return Answer::Now(mismatch),
-        };
-        let version = match only_if {
+        if matches!(verb, Verb::Delete { only_if: OnlyIf::Absent }) {
             // Nothing will change.
-            OnlyIf::Absent => self.versions.of(key),
-            OnlyIf::Always | OnlyIf::Present => {
-                self.versions.set(key, version);
-                version
-            }
-        };
-        self.send(Command {
-            ticket,
-            tenant: key.tenant,
-            name,
-            version,
-            verb: Verb::Delete { only_if },
-        })
+            version = self.versions.of(key);
+        } else {
+            self.versions.set(key, version);
+        }
+        self.send(Command { ticket, tenant: key.tenant, name, version, verb })
     }
 }

@@ -331,12 +331,9 @@ fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
     let job = &entry.state.applying()?.body;
     let key = entry.named();
     cx.values.end(entry.id);
-    let change = if job.origin.op == Op::DeleteRequest {
-        cx.backend.delete(key, job.condition, version, cx.now_ns, ticket)
-    } else {
-        let put = Put { value: &job.value, ttl_ms: job.ttl_ms, condition: job.condition, version };
-        cx.backend.put(key, put, cx.now_ns, ticket)
-    };
+    let value = (job.origin.op != Op::DeleteRequest).then_some(&job.value);
+    let put = Put { value, ttl_ms: job.ttl_ms, condition: job.condition, version };
+    let change = cx.backend.put(key, put, cx.now_ns, ticket);
     if change == Reply::Later {
         cx.waiting.insert(ticket, BackendRequest::Write(entry.id));
     }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use emulated::{EmulatedBackend, Pace, Populate, Rate, RateChange};
+use emulated::{Pace, Populate, Rate, RateChange};
 use shortstop::cmd::store::{Serve, serve};
 use store::{BackendConfig, Config, backend::Backend};
 
@@ -47,14 +47,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         pace.change_later(later);
     }
     let populate = args.populate;
-    serve(args.serve, |mut data: Box<dyn Backend>, config: &Config, version| {
+    serve(args.serve, |data: &mut dyn Backend, config: &Config, version| {
         if let Some(populate) = populate {
             ensure!(
                 config.backend == BackendConfig::Embedded,
                 "--populate fills the embedded backend only; load the others with their own tools"
             );
-            populate.fill(&mut *data, &config.cluster, config.identity, version)?;
+            populate.fill(data, &config.cluster, config.identity, version)?;
         }
-        Ok(Box::new(EmulatedBackend::new(data, pace)))
+        Ok(Some(pace.admission()))
     })
 }

@@ -38,7 +38,7 @@ async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
     assert_eq!(done.recv().await, Some(Completion::Get(1, ReadOutcome::Failed)));
     assert_eq!(remote.get(key(1), 0, 2), Answer::Later);
     assert_eq!(done.recv().await, Some(Completion::Get(2, ReadOutcome::Failed)));
-    let deleted = remote.delete(key(1), Condition::Always, 2, 0, 3);
+    let deleted = remote.put(key(1), Put::removal(2), 0, 3);
     assert_eq!(deleted, Answer::Later);
     let failed = Completion::Change(3, Change::Failed);
     assert_eq!(done.recv().await, Some(failed));
@@ -64,7 +64,7 @@ impl Protocol for MuteProtocol {
 
 fn put_under(version: u64, condition: Condition) -> Put<'static> {
     static VALUE: Bytes = Bytes::from_static(b"v");
-    Put { value: &VALUE, ttl_ms: 0, condition, version }
+    Put { condition, ..Put::of(&VALUE, version) }
 }
 
 #[tokio::test]
@@ -171,8 +171,7 @@ async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
     let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
     let value = Bytes::from(vec![1; 3 * MIB]);
     for ticket in 0..10 {
-        let put = Put { value: &value, ttl_ms: 0, condition: Condition::Always, version: 9 };
-        remote.put(named(7, b"l"), put, 0, ticket);
+        remote.put(named(7, b"l"), Put::of(&value, 9), 0, ticket);
     }
     for ticket in 0..10 {
         assert_eq!(done.recv().await, Some(Completion::Change(ticket, Change::Done(9))));
@@ -192,13 +191,7 @@ async fn a_large_write_and_what_stands_behind_it_do_not_wait_for_all_large_reads
     }
     let first = done.recv().await.unwrap();
     assert!(matches!(first, Completion::Get(0, ReadOutcome::Item(_))));
-    let put = Put {
-        value: &Bytes::from(vec![1; 2000]),
-        ttl_ms: 0,
-        condition: Condition::Always,
-        version: 9,
-    };
-    remote.put(named(8, b"w"), put, 0, 200);
+    remote.put(named(8, b"w"), Put::of(&vec![1; 2000].into(), 9), 0, 200);
     remote.get(named(8, b"s"), 0, 201);
     let mut before = 0;
     loop {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{Loans, packets, switch_of};
 use crate::{
-    backend::{Answer as Reply, Change, Condition, Put, ReadOutcome, Ticket},
+    backend::{Answer as Reply, Change, Put, ReadOutcome, Ticket},
     coherence::VERSIONS,
     directory::KeyId,
     engine::{
@@ -124,8 +124,7 @@ impl Loans {
         let ticket = cx.waiting.ticket();
         cx.values.end(id);
         let key = lent.named(id);
-        let put = Put { value, ttl_ms: 0, condition: Condition::Always, version };
-        match cx.backend.put(key, put, cx.now_ns, ticket) {
+        match cx.backend.put(key, Put::of(value, version), cx.now_ns, ticket) {
             Reply::Now(change) => self.flushed(cx, id, change),
             Reply::Later => cx.waiting.insert(ticket, BackendRequest::Loan(id)),
         }

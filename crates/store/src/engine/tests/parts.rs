@@ -3,7 +3,7 @@
 use wire::{PART, PART_BYTES, VERSION_NEVER, VERSION_PRESENT};
 
 use super::*;
-use crate::backend::{Answer as Reply, Change, Condition, Key, Put};
+use crate::backend::{Answer as Reply, Change, Key, Put};
 
 /// A value of which no two parts are alike.
 fn value(len: usize) -> Vec<u8> {
@@ -19,13 +19,8 @@ impl Store {
     fn holds(&mut self, tenant: u32, key: &[u8], value: &[u8], version: u64) {
         let secret = if tenant == KEYED { SECRET } else { Secret::NONE };
         let key = Key { tenant, hash: secret.key_hash(tenant, key), bytes: key };
-        let put = Put {
-            value: &Bytes::copy_from_slice(value),
-            ttl_ms: 0,
-            condition: Condition::Always,
-            version,
-        };
-        let put = self.engine.facts.backend.put(key, put, LATER_NS, 0);
+        let value = Bytes::copy_from_slice(value);
+        let put = self.engine.facts.backend.put(key, Put::of(&value, version), LATER_NS, 0);
         assert_eq!(put, Reply::Now(Change::Done(version)));
     }
 

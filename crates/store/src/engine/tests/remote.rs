@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::KeyHash;
 
 use crate::{
-    backend::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket},
+    backend::{Answer, Backend, Change, Item, Key, Put, Ticket},
     coherence::Watch,
 };
 
@@ -96,17 +96,6 @@ impl Backend for RemoteBackend {
 
     fn put(&mut self, _: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
         self.later(BackendCall::Write(ticket, put.version))
-    }
-
-    fn delete(
-        &mut self,
-        _: Key<'_>,
-        _: Condition,
-        version: u64,
-        _: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        self.later(BackendCall::Write(ticket, version))
     }
 
     fn raise(&mut self, tenant: u32, _: KeyHash, from: u64, to: u64) -> bool {

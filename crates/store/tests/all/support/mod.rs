@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use emulated::{EmulatedBackend, Pace, Populate, Rate};
+use emulated::{Pace, Populate, Rate};
 use store::{Config, Handle, Server, UpdateError};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
@@ -42,12 +42,12 @@ impl StoreThread {
         let thread = builder.spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
-                let server = Server::start_around(config, |mut data, config, version| {
+                let server = Server::start_around(config, |data, config, version| {
                     if let Some(populate) = populate {
                         let (cluster, identity) = (&config.cluster, config.identity);
-                        populate.fill(&mut *data, cluster, identity, version)?;
+                        populate.fill(data, cluster, identity, version)?;
                     }
-                    Ok(Box::new(EmulatedBackend::new(data, Pace::new(rate))))
+                    Ok(Some(Pace::new(rate).admission()))
                 });
                 let server = server.await?;
                 tell_address.send((server.local_address()?, server.handle()))?;

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::super::loans::world::LastingBackend;
-use crate::backend::{
-    Answer, Backend, Change, Completion, Condition, Item, Key, Put, ReadOutcome, Ticket,
-};
+use crate::backend::{Answer, Backend, Change, Completion, Item, Key, Put, ReadOutcome, Ticket};
 
 /// A backend in another process: it does what it is asked in order, and answers later.
 pub struct Slow {
@@ -35,20 +33,6 @@ impl Backend for Slow {
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         match self.inner.put(key, put, now_ns, ticket) {
-            Answer::Now(change) => self.later(Completion::Change(ticket, change)),
-            Answer::Later => Answer::Later,
-        }
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        match self.inner.delete(key, condition, version, now_ns, ticket) {
             Answer::Now(change) => self.later(Completion::Change(ticket, change)),
             Answer::Later => Answer::Later,
         }

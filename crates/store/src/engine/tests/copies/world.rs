@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Backend, Change, Completion, Condition, Key, Put},
+    backend::{Answer, Backend, Change, Completion, Key, Put},
 };
 
 /// The home, and two others.
@@ -469,7 +469,8 @@ impl World {
     /// Others put a value into a store's backend.
     pub fn put(&mut self, at: usize, value: Vec<u8>, ttl_ms: u32) {
         let (now_ns, key) = (self.clock_of(at), self.key.clone());
-        let put = Put { value: &value.into(), ttl_ms, condition: Condition::Always, version: 77 };
+        let value = value.into();
+        let put = Put { ttl_ms, ..Put::of(&value, 77) };
         let key = Key { tenant: KEYED, hash: SECRET.key_hash(KEYED, &key), bytes: &key };
         let done = self.stores[at].backend.put(key, put, now_ns, 0);
         assert_eq!(done, Answer::Now(Change::Done(77)));

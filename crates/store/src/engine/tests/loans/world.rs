@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Backend, Change, Condition, Key, Put, Ticket, embedded::EmbeddedBackend},
+    backend::{Answer, Backend, Change, Key, Put, Ticket, embedded::EmbeddedBackend},
     journal::{Entry, Journal},
 };
 
@@ -149,17 +149,6 @@ impl Backend for LastingBackend {
             return Answer::Now(Change::Unreached);
         }
         self.items.lock().unwrap().put(key, put, now_ns, ticket)
-    }
-
-    fn delete(
-        &mut self,
-        key: Key<'_>,
-        condition: Condition,
-        version: u64,
-        now_ns: u64,
-        ticket: Ticket,
-    ) -> Answer<Change> {
-        self.items.lock().unwrap().delete(key, condition, version, now_ns, ticket)
     }
 }
 
