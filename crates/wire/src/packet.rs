@@ -78,6 +78,16 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
+    /// The packet's bytes, as [`Packet::encode`] makes them.
+    ///
+    /// # Errors
+    /// Those of [`Packet::encode`].
+    pub fn to_bytes(&self, secret: &Secret) -> Result<Vec<u8>, EncodeError> {
+        let mut bytes = vec![];
+        self.encode(secret, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Whether the tag is the one that `secret` gives. Always true for [`Secret::NONE`].
     pub fn tag_is_valid(&self, secret: &Secret) -> bool {
         if *secret == Secret::NONE {

@@ -265,9 +265,9 @@ fn run(seed: u64, faults: Faults, until_ms: u64, mutant: bool) -> Outcome {
                         let packet = Packet::decode(&bytes).unwrap();
                         let try_again = rng.random_ratio(faults.try_again, 100);
                         let (header, value) = store.answer(&packet, bytes.len(), now, try_again);
-                        let mut reply = vec![];
-                        let packet = Packet::new(header, packet.key, &value);
-                        packet.encode(&Secret::NONE, &mut reply).unwrap();
+                        let reply = Packet::new(header, packet.key, &value)
+                            .to_bytes(&Secret::NONE)
+                            .unwrap();
                         let at = now + rng.random_range(50..=faults.longest_us.max(50)) * US;
                         number += 1;
                         if !rng.random_ratio(faults.lose + faults.lose_answers, 100) {
@@ -339,10 +339,8 @@ fn no_more_is_held_than_has_arrived() {
     let packet = Packet::decode(&datagram).unwrap();
     let first = |total| {
         let header = Header { op: wire::Op::ReadReply, version: 7, total, ..packet.header };
-        let mut bytes = vec![];
         let part = Packet::new(header, packet.key, &[1; PART_BYTES]);
-        part.encode(&Secret::NONE, &mut bytes).unwrap();
-        bytes
+        part.to_bytes(&Secret::NONE).unwrap()
     };
     machine.take(&first(1 << 20), address(), MS);
     assert_eq!(std::iter::from_fn(|| machine.next_datagram()).count(), 32);
@@ -356,9 +354,8 @@ fn no_more_is_held_than_has_arrived() {
     let packet = Packet::decode(&datagram).unwrap();
     let header =
         Header { op: wire::Op::ReadReply, version: 7, total: (1 << 20) + 1, ..packet.header };
-    let mut bytes = vec![];
     let part = Packet::new(header, packet.key, &[1; PART_BYTES]);
-    part.encode(&Secret::NONE, &mut bytes).unwrap();
+    let bytes = part.to_bytes(&Secret::NONE).unwrap();
     machine.take(&bytes, address(), 3 * MS);
     let (_, result) = machine.next_finished().unwrap();
     assert!(matches!(result, Err(Error::ValueLength { .. })), "{result:?}");
@@ -380,9 +377,7 @@ fn a_value_that_never_stays_is_a_timeout_that_says_so() {
             let packet = Packet::decode(&datagram).unwrap();
             let (header, value) = store.answer(&packet, datagram.len(), now, false);
             store.put(value_of(now), now);
-            let mut reply = vec![];
-            let packet = Packet::new(header, packet.key, &value);
-            packet.encode(&Secret::NONE, &mut reply).unwrap();
+            let reply = Packet::new(header, packet.key, &value).to_bytes(&Secret::NONE).unwrap();
             machine.take(&reply, address(), now);
         }
         if let Some(finished) = machine.next_finished() {
@@ -403,10 +398,7 @@ fn a_write_is_unknown_only_if_a_store_was_sent_all_of_it() {
     let answer = |datagram: &Bytes, life, status, part| {
         let packet = Packet::decode(datagram).unwrap();
         let header = Header { op: wire::Op::WriteReply, status, life, part, ..packet.header };
-        let mut bytes = vec![];
-        let reply = Packet::new(header, packet.key, b"");
-        reply.encode(&Secret::NONE, &mut bytes).unwrap();
-        bytes
+        Packet::new(header, packet.key, b"").to_bytes(&Secret::NONE).unwrap()
     };
     let sent = |machine: &mut Machine| -> Vec<Bytes> {
         std::iter::from_fn(|| machine.next_datagram().map(|(_, datagram)| datagram)).collect()
@@ -463,9 +455,7 @@ fn what_a_store_has_forgotten_is_sent_again() {
                 store.joins = parts::Joins::default();
             }
             let (header, value) = store.answer(&packet, datagram.len(), now, false);
-            let mut reply = vec![];
-            let packet = Packet::new(header, packet.key, &value);
-            packet.encode(&Secret::NONE, &mut reply).unwrap();
+            let reply = Packet::new(header, packet.key, &value).to_bytes(&Secret::NONE).unwrap();
             machine.take(&reply, address(), now + US);
         }
         now = machine.next_ns().unwrap_or(now);

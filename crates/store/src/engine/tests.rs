@@ -170,8 +170,7 @@ impl Store {
             header.key_hash = secret.key_hash(header.tenant, key);
         }
         let signs = if header.op.is_system() { SYSTEM } else { secret };
-        let mut bytes = vec![];
-        Packet::new(header, key, value).encode(&signs, &mut bytes).unwrap();
+        let mut bytes = Packet::new(header, key, value).to_bytes(&signs).unwrap();
         bytes.resize(bytes.len().max(padded_to), 0);
         let peer = Peer { address: self.client, local: None };
         self.out.clear();

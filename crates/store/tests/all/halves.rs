@@ -230,9 +230,7 @@ fn what_a_half_sends_is_signed_and_hashed_as_the_tenants_are() {
     let to = target.local_addr().unwrap().to_string();
     let header =
         Header { key_hash: SECRET.key_hash(TENANT, b"k"), ..of_tenant(Op::DisciplineRequest) };
-    let mut bytes = vec![];
-    let packet = Packet::new(header, b"k", to.as_bytes());
-    packet.encode(&SECRET, &mut bytes).unwrap();
+    let bytes = Packet::new(header, b"k", to.as_bytes()).to_bytes(&SECRET).unwrap();
     target.send_to(&bytes, store.address).unwrap();
     let mut buffer = [0; 2048];
     let (len, from) = target.recv_from(&mut buffer).unwrap();

@@ -58,12 +58,11 @@ impl Switch {
     }
 
     fn send(&self, header: Header, key: &[u8]) {
-        let mut bytes = vec![];
         let mut header = header;
         if !key.is_empty() {
             header.key_hash = Secret::NONE.key_hash(header.tenant, key);
         }
-        Packet::new(header, key, &[]).encode(&Secret::NONE, &mut bytes).unwrap();
+        let mut bytes = Packet::new(header, key, &[]).to_bytes(&Secret::NONE).unwrap();
         bytes.resize(bytes.len().max(512), 0);
         self.socket.send(&bytes).unwrap();
     }
@@ -239,8 +238,7 @@ fn a_tenants_key_is_found_by_its_name() {
         key_hash: secret.key_hash(7, b"k"),
         ..Header::new(Op::FetchRequest)
     };
-    let mut bytes = vec![];
-    Packet::new(header, b"k", &[]).encode(&secret, &mut bytes).unwrap();
+    let bytes = Packet::new(header, b"k", &[]).to_bytes(&secret).unwrap();
     switch.socket.send(&bytes).unwrap();
     switch.socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let (reply, _, value) = std::iter::repeat_with(|| switch.hear())

@@ -28,8 +28,8 @@ fn run(store: &StoreThread, name: &str, op: Op, value: &[u8]) {
             let key = format!("key{:013}", i.wrapping_mul(7919) % ITEMS);
             let mut header = Header::new(op);
             header.key_hash = Secret::NONE.key_hash(0, key.as_bytes());
-            let mut bytes = Vec::new();
-            Packet::new(header, key.as_bytes(), value).encode(&Secret::NONE, &mut bytes).unwrap();
+            let mut bytes =
+                Packet::new(header, key.as_bytes(), value).to_bytes(&Secret::NONE).unwrap();
             bytes.resize(64 + 16 + 128, 0);
             bytes
         })

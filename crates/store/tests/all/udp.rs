@@ -74,8 +74,7 @@ impl Switch {
 
     fn send(&self, mut header: Header, key: &[u8], value: &[u8]) {
         header.key_hash = Secret::NONE.key_hash(header.tenant, key);
-        let mut bytes = Vec::new();
-        Packet::new(header, key, value).encode(&Secret::NONE, &mut bytes).unwrap();
+        let mut bytes = Packet::new(header, key, value).to_bytes(&Secret::NONE).unwrap();
         bytes.resize(512, 0);
         self.socket.send(&bytes).unwrap();
     }
@@ -101,8 +100,7 @@ impl Switch {
             request: 7,
             ..Header::new(Op::LeaseRequest)
         };
-        let mut bytes = Vec::new();
-        Packet::new(header, &[], &[]).encode(&Secret::NONE, &mut bytes).unwrap();
+        let bytes = Packet::new(header, &[], &[]).to_bytes(&Secret::NONE).unwrap();
         self.socket.send(&bytes).unwrap();
         let (reply, _) = self.receive(Op::LeaseReply);
         assert_eq!((reply.epoch, reply.request, reply.version), (header.epoch, 7, 123_456));

@@ -29,12 +29,9 @@ fn part_of_all(read: &Bytes, part: usize, more: bool) -> Vec<u8> {
         total: 4 * PART_BYTES as u32,
         ..read.header
     };
-    let mut bytes = vec![];
     let secret = Secret([9; 16]);
     let value = [part as u8; PART_BYTES];
-    let packet = Packet::new(header, read.key, &value);
-    packet.encode(&secret, &mut bytes).unwrap();
-    bytes
+    Packet::new(header, read.key, &value).to_bytes(&secret).unwrap()
 }
 
 #[test]

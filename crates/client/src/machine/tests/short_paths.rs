@@ -114,9 +114,7 @@ impl World {
             false => wire::MAX_PAYLOAD,
         };
         let (header, value) = self.state.answer(&packet, room);
-        let mut reply = vec![];
-        let packet = Packet::new(header, packet.key, &value);
-        packet.encode(&self.secret, &mut reply).unwrap();
+        let reply = Packet::new(header, packet.key, &value).to_bytes(&self.secret).unwrap();
         if reply.len() > self.longest {
             self.lost += 1;
             return;

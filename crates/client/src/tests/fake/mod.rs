@@ -197,10 +197,8 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
             if link.loses(&mut state, request, true) { None } else { Some(reply) }
         };
         let Some(reply) = outgoing else { continue };
-        let mut bytes = vec![];
-        Packet::new(reply.header, &reply.key, &reply.value)
-            .encode(&reply.secret, &mut bytes)
-            .unwrap();
+        let bytes =
+            Packet::new(reply.header, &reply.key, &reply.value).to_bytes(&reply.secret).unwrap();
         if !link.carries(bytes.len()) {
             continue;
         }

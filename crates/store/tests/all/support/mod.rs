@@ -111,9 +111,7 @@ impl Client {
     fn encode(&self, header: &mut Header, key: &[u8], value: &[u8]) -> Vec<u8> {
         header.client = 77;
         header.key_hash = self.secrets.hash.key_hash(header.tenant, key);
-        let mut bytes = Vec::new();
-        Packet::new(*header, key, value).encode(&self.secrets.tag, &mut bytes).unwrap();
-        bytes
+        Packet::new(*header, key, value).to_bytes(&self.secrets.tag).unwrap()
     }
 
     pub fn ask(&mut self, mut header: Header, key: &[u8], value: &[u8], padded_to: usize) -> Reply {

@@ -69,9 +69,7 @@ impl World {
         if call.header.op.is_write() {
             call.header.life = caller.life;
         }
-        let mut bytes = vec![];
-        let packet = Packet::new(call.header, &key, &call.value);
-        packet.encode(&SECRET, &mut bytes).unwrap();
+        let bytes = Packet::new(call.header, &key, &call.value).to_bytes(&SECRET).unwrap();
         let (around, from) = (call.op == ClientOp::WriteAround, caller.address);
         match around {
             true => self.fly(bytes, from, address_of(0)),

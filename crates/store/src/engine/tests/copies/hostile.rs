@@ -120,9 +120,8 @@ fn asked_for_the_open(world: &mut World, room: usize) -> Vec<usize> {
                 key_hash: Secret::NONE.key_hash(wire::TENANT_OPEN, &[n]),
                 ..Header::new(Op::ReadRequest)
             };
-            let mut bytes = vec![];
-            let packet = Packet::new(read, std::slice::from_ref(&n), &[]);
-            packet.encode(&Secret::NONE, &mut bytes).unwrap();
+            let mut bytes =
+                Packet::new(read, std::slice::from_ref(&n), &[]).to_bytes(&Secret::NONE).unwrap();
             bytes.resize(room, 0);
             let peer = Peer { address: "10.0.1.9:5000".parse().unwrap(), local: None };
             engine.receive(&bytes, peer, now_ns, out);
@@ -269,9 +268,7 @@ fn who_is_denied_is_told_by_whom() {
     let mut world = holding(32, 1);
     let key = world.key.clone();
     let header = Header { tenant: KEYED, key_hash: SECRET.key_hash(KEYED, &key), ..read(1, 1) };
-    let mut bytes = vec![];
-    let packet = Packet::new(header, &key, &[]);
-    packet.encode(&Secret([77; 16]), &mut bytes).unwrap();
+    let bytes = Packet::new(header, &key, &[]).to_bytes(&Secret([77; 16])).unwrap();
     let reply = world.on(1, |engine, now_ns, out| {
         let peer = Peer { address: "10.0.1.9:5000".parse().unwrap(), local: None };
         engine.receive(&bytes, peer, now_ns, out);

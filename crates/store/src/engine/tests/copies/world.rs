@@ -352,10 +352,7 @@ impl World {
         let packet = Packet::decode(&bytes).expect("everybody sends packets");
         let header = packet.header;
         let signed = |header: Header, value: &[u8]| {
-            let mut bytes = vec![];
-            let packet = Packet::new(header, packet.key, value);
-            packet.encode(&SECRET, &mut bytes).unwrap();
-            bytes
+            Packet::new(header, packet.key, value).to_bytes(&SECRET).unwrap()
         };
         match header.op {
             Op::ReadRequest if store_at(from).is_none() && to == address_of(0) => {
@@ -491,9 +488,7 @@ impl World {
             header.key_hash = SECRET.key_hash(KEYED, &self.key);
         }
         let key = if header.op.has_key() { &self.key[..] } else { &[] };
-        let mut bytes = vec![];
-        let packet = Packet::new(header, key, value);
-        packet.encode(&secret, &mut bytes).unwrap();
+        let bytes = Packet::new(header, key, value).to_bytes(&secret).unwrap();
         let peer = Peer { address: from, local: None };
         let sent = self.on(at, |engine, now_ns, out| {
             engine.receive(&bytes, peer, now_ns, out);

@@ -61,15 +61,9 @@ pub enum Fate {
     Gone,
 }
 
-fn signed(header: Header, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let secret: Secret = if header.op.is_system() { SYSTEM } else { SECRET };
-    let mut bytes = vec![];
-    Packet::new(header, key, value).encode(&secret, &mut bytes).unwrap();
-    bytes
-}
-
 pub fn bytes_of(header: Header, key: &[u8], value: &[u8]) -> Vec<u8> {
-    signed(header, key, value)
+    let secret: Secret = if header.op.is_system() { SYSTEM } else { SECRET };
+    Packet::new(header, key, value).to_bytes(&secret).unwrap()
 }
 
 impl Switch {
