@@ -32,22 +32,24 @@ fn get(key: &[u8]) -> Operation<'_> {
 
 /// What an honest store answers, with this status.
 fn answer(datagram: &[u8], status: Status) -> Vec<u8> {
+    reply(datagram, |header| Header { status, ..header })
+}
+
+/// The answer to a request, changed so.
+fn reply(datagram: &[u8], change: impl Fn(Header) -> Header) -> Vec<u8> {
     let packet = Packet::decode(datagram).unwrap();
-    let header = Header {
+    let header = change(Header {
         op: packet.header.op.reply().unwrap(),
         flags: Flags::NONE,
-        status,
         version: 7,
         expiry_ms: 0,
         ..packet.header
-    };
-    let value: &[u8] = match (packet.header.op, status) {
+    });
+    let value: &[u8] = match (packet.header.op, header.status) {
         (Op::ReadRequest | Op::CorrectionRequest, Status::Ok) => b"value",
         _ => b"",
     };
-    let mut bytes = vec![];
-    Packet::new(header, packet.key, value).encode(&Secret::NONE, &mut bytes).unwrap();
-    bytes
+    Packet::new(header, packet.key, value).to_bytes(&Secret::NONE).unwrap()
 }
 
 fn sent(machine: &mut Machine) -> Vec<Bytes> {
@@ -379,10 +381,8 @@ fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_sto
     let named = |datagram: &[u8], node| {
         let answered = answer(datagram, Status::Ok);
         let packet = Packet::decode(&answered).unwrap();
-        let mut bytes = vec![];
         let header = Header { node, ..packet.header };
-        Packet::new(header, packet.key, packet.value).encode(&Secret::NONE, &mut bytes).unwrap();
-        bytes
+        Packet::new(header, packet.key, packet.value).to_bytes(&Secret::NONE).unwrap()
     };
     // (a read, the answer's node, its sender, whether it counts); the home is the first store.
     let (read, write) = (true, false);

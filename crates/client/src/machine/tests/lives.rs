@@ -20,21 +20,6 @@ fn refused(datagram: &[u8], life: u16, age_ms: u32, flags: Flags) -> Vec<u8> {
     reply(datagram, change)
 }
 
-/// The answer to a write, changed so.
-fn reply(datagram: &[u8], change: impl Fn(Header) -> Header) -> Vec<u8> {
-    let packet = Packet::decode(datagram).unwrap();
-    let header = change(Header {
-        op: packet.header.op.reply().unwrap(),
-        flags: Flags::NONE,
-        version: 7,
-        expiry_ms: 0,
-        ..packet.header
-    });
-    let mut bytes = vec![];
-    Packet::new(header, packet.key, b"").encode(&Secret::NONE, &mut bytes).unwrap();
-    bytes
-}
-
 fn header(datagram: &Bytes) -> Header {
     Packet::decode(datagram).unwrap().header
 }
@@ -56,6 +41,14 @@ fn one(machine: &mut Machine) -> Bytes {
     let mut sent = sent(machine);
     assert_eq!(sent.len(), 1);
     sent.remove(0)
+}
+
+/// Likewise, and its write of the key `k`, begun at 100 ms.
+fn writing() -> (Machine, Bytes) {
+    let mut machine = acquainted();
+    machine.begin(&set(b"k", b"1"), 100 * MS);
+    let first = one(&mut machine);
+    (machine, first)
 }
 
 #[test]
@@ -120,9 +113,7 @@ fn a_write_that_began_after_its_key_was_lent_goes_on_in_the_loans_life() {
 
 #[test]
 fn a_write_that_began_before_its_key_was_lent_passes_the_owner_and_never_names_the_loan() {
-    let mut machine = acquainted();
-    machine.begin(&set(b"k", b"1"), 100 * MS);
-    let first = one(&mut machine);
+    let (mut machine, first) = writing();
     machine.take(&lent(&first, 90, 5), store(), 105 * MS);
     let again = one(&mut machine);
     let past = |datagram: &Bytes| {
@@ -146,9 +137,7 @@ fn a_write_that_began_before_its_key_was_lent_passes_the_owner_and_never_names_t
 
 #[test]
 fn a_write_past_the_owner_ends_when_its_store_has_forgotten_it() {
-    let mut machine = acquainted();
-    machine.begin(&set(b"k", b"1"), 100 * MS);
-    let first = one(&mut machine);
+    let (mut machine, first) = writing();
     machine.take(&lent(&first, 90, 5), store(), 105 * MS);
     let again = one(&mut machine);
     machine.take(&other_life(&again, 78, 1000), store(), 110 * MS);
@@ -162,9 +151,7 @@ fn a_write_past_the_owner_ends_when_its_store_has_forgotten_it() {
 #[test]
 fn a_write_that_the_store_has_moved_goes_into_the_loan_whatever_it_did_before() {
     for past_owner in [false, true] {
-        let mut machine = acquainted();
-        machine.begin(&set(b"k", b"1"), 100 * MS);
-        let mut last = one(&mut machine);
+        let (mut machine, mut last) = writing();
         if past_owner {
             machine.take(&lent(&last, 90, 5), store(), 105 * MS);
             last = one(&mut machine);
@@ -194,9 +181,7 @@ fn a_compare_keeps_its_condition_past_the_owner() {
 
 #[test]
 fn a_refusal_that_comes_again_changes_nothing() {
-    let mut machine = acquainted();
-    machine.begin(&set(b"k", b"1"), 100 * MS);
-    let first = one(&mut machine);
+    let (mut machine, first) = writing();
     machine.take(&lent(&first, 90, 1000), store(), 101 * MS);
     let again = one(&mut machine);
     let next = machine.next_ns();
@@ -211,9 +196,7 @@ fn a_refusal_that_comes_again_changes_nothing() {
 
 #[test]
 fn a_write_whose_life_changes_twice_waits_before_it_goes_on() {
-    let mut machine = acquainted();
-    machine.begin(&set(b"k", b"1"), 100 * MS);
-    let first = one(&mut machine);
+    let (mut machine, first) = writing();
     machine.take(&lent(&first, 90, 1000), store(), 101 * MS);
     let second = one(&mut machine);
     machine.take(&lent(&second, 91, 1000), store(), 102 * MS);
@@ -227,9 +210,7 @@ fn a_write_whose_life_changes_twice_waits_before_it_goes_on() {
 #[test]
 fn the_owners_answer_counts_and_does_not_teach_the_stores_life() {
     for flags in [Flags::NONE, Flags::CACHED] {
-        let mut machine = acquainted();
-        machine.begin(&set(b"k", b"1"), 100 * MS);
-        let first = one(&mut machine);
+        let (mut machine, first) = writing();
         machine.take(&lent(&first, 90, 1000), store(), 101 * MS);
         let ok = reply(&one(&mut machine), |header| Header { flags, ..header });
         machine.take(&ok, store(), 102 * MS);
@@ -265,9 +246,7 @@ fn each_part_of_a_write_names_its_keys_life() {
 #[test]
 fn a_life_without_a_name_is_not_gone_into() {
     for life in [0, LIFE_UNKNOWN] {
-        let mut machine = acquainted();
-        machine.begin(&set(b"k", b"1"), 100 * MS);
-        let first = one(&mut machine);
+        let (mut machine, first) = writing();
         machine.take(&lent(&first, life, 1000), store(), 101 * MS);
         assert!(sent(&mut machine).is_empty());
         let ended = machine.next_finished().unwrap().1;
