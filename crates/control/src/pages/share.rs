@@ -63,21 +63,18 @@ impl Demand {
 
     /// Guaranteed pages that it keeps whatever others want.
     fn keep(&self) -> u32 {
-        let need = self.need();
-        let enough = need.saturating_add(OWN_SLACK);
-        let keep = if self.own > enough { need + 1 } else { self.own.max(need) };
-        keep.max(1).min(self.guaranteed)
+        self.keep_for(self.need()).max(1).min(self.guaranteed)
     }
 
     /// Guaranteed pages that it keeps though others could use them, whom they cost nothing.
     fn reserve(&self) -> u32 {
-        let could_use = self.could_use.max(self.need());
-        let reserve = if self.own > could_use.saturating_add(OWN_SLACK) {
-            could_use + 1
-        } else {
-            self.own.max(could_use)
-        };
-        reserve.min(self.guaranteed)
+        self.keep_for(self.could_use.max(self.need())).min(self.guaranteed)
+    }
+
+    /// Pages that it keeps where it has a use for so many.
+    fn keep_for(&self, used: u32) -> u32 {
+        let enough = used.saturating_add(OWN_SLACK);
+        if self.own > enough { used + 1 } else { self.own.max(used) }
     }
 }
 
@@ -111,7 +108,7 @@ pub fn share(total: u32, demands: &BTreeMap<u32, Demand>) -> BTreeMap<u32, Porti
     own = level(own, &reserve, &now, idle);
     idle -= (sum(&own) - before) as u32;
     let guests = guests(&tenants, &own, &lent);
-    let lent = lend_more(idle, lent, &guests);
+    let lent = lend_more(idle, &lent, &guests);
     let idle = total - (sum(&own) + sum(&lent)) as u32;
 
     let guaranteed: Vec<u32> = tenants.iter().map(|t| t.guaranteed).collect();
@@ -204,62 +201,48 @@ fn guests(tenants: &[&Demand], own: &[u32], lent: &[u32]) -> Vec<Borrower> {
 
 /// Lends what nobody wants, beside what was lent to those who want it: as it is now, if that is
 /// nearly fair; else fairly.
-fn lend_more(idle: u32, lent: Vec<u32>, guests: &[Borrower]) -> Vec<u32> {
-    let pool = idle + sum(&lent) as u32;
-    let wanted: Vec<u32> = guests.iter().map(|g| g.wanted).collect();
-    let has: Vec<u32> = guests.iter().map(|g| g.has).collect();
-    let stay = |keep: &dyn Fn(&Borrower) -> u32| {
-        let kept = lent.iter().zip(guests);
-        let kept: Vec<u32> = kept.map(|(lent, guest)| keep(guest).max(*lent)).collect();
-        let left = u64::from(pool).checked_sub(sum(&kept))? as u32;
-        let most: Vec<u32> = kept.iter().zip(&wanted).map(|(k, w)| *k.max(w)).collect();
-        Some(level(kept, &most, &has, left))
-    };
-    if let Some(all) = stay(&Borrower::at_ease)
-        && all.iter().zip(&wanted).all(|(all, wanted)| all >= wanted)
-    {
-        return all;
-    }
-    let fair = level(lent.clone(), &wanted, &has, idle);
-    for excess in [1, 0] {
-        if let Some(all) = stay(&|guest| guest.pressed(excess))
-            && !(0..all.len()).any(|i| guests[i].is_worth_it(fair[i], all[i]))
-        {
-            return all;
-        }
-    }
-    fair
+fn lend_more(idle: u32, lent: &[u32], guests: &[Borrower]) -> Vec<u32> {
+    let (wanted, has) = wishes(guests);
+    let fair = level(lent.to_vec(), &wanted, &has, idle);
+    as_it_is(idle + sum(lent) as u32, lent, &fair, guests).unwrap_or(fair)
 }
 
 /// Lends a pool of pages: as it is now and what is left to those with least, if that is nearly
 /// fair; else fairly.
 fn lend(pool: u32, borrowers: &[Borrower]) -> Vec<u32> {
-    let wanted: Vec<u32> = borrowers.iter().map(|b| b.wanted).collect();
-    let has: Vec<u32> = borrowers.iter().map(|b| b.has).collect();
-    let stay = |kept: Vec<u32>| {
-        let left = u64::from(pool).checked_sub(sum(&kept))? as u32;
-        let most: Vec<u32> = kept.iter().zip(&wanted).map(|(k, w)| *k.max(w)).collect();
-        Some(level(kept, &most, &has, left))
-    };
-    let at_ease = stay(borrowers.iter().map(Borrower::at_ease).collect());
-    if let Some(lent) = at_ease
-        && lent.iter().zip(&wanted).all(|(lent, wanted)| lent >= wanted)
-    {
+    let (wanted, has) = wishes(borrowers);
+    let nothing = vec![0; borrowers.len()];
+    let fair = level(nothing.clone(), &wanted, &has, pool);
+    if let Some(lent) = as_it_is(pool, &nothing, &fair, borrowers) {
         return lent;
-    }
-    let fair = level(vec![0; has.len()], &wanted, &has, pool);
-    for excess in [1, 0] {
-        let kept = borrowers.iter().map(|b| b.pressed(excess)).collect();
-        if let Some(lent) = stay(kept)
-            && !(0..lent.len()).any(|i| borrowers[i].is_worth_it(fair[i], lent[i]))
-        {
-            return lent;
-        }
     }
     let left = pool - sum(&fair) as u32;
     let excess: Vec<u32> = borrowers.iter().map(|b| b.pressed(1)).collect();
     let most: Vec<u32> = excess.iter().zip(&fair).map(|(e, f)| *e.max(f)).collect();
     level(fair, &most, &has, left)
+}
+
+/// What borrowers want, and what they have.
+fn wishes(borrowers: &[Borrower]) -> (Vec<u32>, Vec<u32>) {
+    borrowers.iter().map(|b| (b.wanted, b.has)).unzip()
+}
+
+/// A pool of pages as it is lent now, each with its `least`, and what is left to those with least:
+/// if that is nearly as fair as `fair`.
+fn as_it_is(pool: u32, least: &[u32], fair: &[u32], borrowers: &[Borrower]) -> Option<Vec<u32>> {
+    let (wanted, has) = wishes(borrowers);
+    let stay = |keep: &dyn Fn(&Borrower) -> u32| {
+        let kept = least.iter().zip(borrowers);
+        let kept: Vec<u32> = kept.map(|(least, borrower)| keep(borrower).max(*least)).collect();
+        let left = u64::from(pool).checked_sub(sum(&kept))? as u32;
+        let most: Vec<u32> = kept.iter().zip(&wanted).map(|(k, w)| *k.max(w)).collect();
+        Some(level(kept, &most, &has, left))
+    };
+    let has_all = |lent: &Vec<u32>| lent.iter().zip(&wanted).all(|(lent, wanted)| lent >= wanted);
+    let is_fair =
+        |lent: &Vec<u32>| !(0..lent.len()).any(|i| borrowers[i].is_worth_it(fair[i], lent[i]));
+    let pressed = |excess| stay(&|borrower| borrower.pressed(excess)).filter(is_fair);
+    stay(&Borrower::at_ease).filter(has_all).or_else(|| pressed(1)).or_else(|| pressed(0))
 }
 
 /// Raises the lowest of `from` first, each up to its `most`, by `pages` in all. Where not all of
