@@ -1,6 +1,6 @@
 //! Answers the admin API from the core.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use api::types::{
     AuditEntry, ClusterView, KeyList, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
@@ -20,19 +20,9 @@ fn fresh() -> Secret {
     Secret(rand::random())
 }
 
-/// The admin API of a controller.
-pub struct OnCore {
-    shared: Arc<SharedCore>,
-}
-
-impl OnCore {
-    /// Of the controller that this belongs to.
-    pub fn new(shared: Arc<SharedCore>) -> OnCore {
-        OnCore { shared }
-    }
-
+impl SharedCore {
     fn read<R>(&self, look: impl FnOnce(&View<'_>) -> Result<R, Refusal>) -> Result<R, Refusal> {
-        self.shared.leading(|core| look(&core.view()))?
+        self.leading(|core| look(&core.view()))?
     }
 
     /// Makes a change and returns when all of it is durable.
@@ -41,19 +31,19 @@ impl OnCore {
         who: &str,
         make: impl FnOnce(&mut Core, RequestOrigin<'_>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        self.shared.writes()?;
-        let (result, position) = self.shared.leading(|core| {
+        self.writes()?;
+        let (result, position) = self.leading(|core| {
             let at_ms = clock_ms();
             let result = make(core, RequestOrigin { who, at_ms })?;
             Ok::<_, Refusal>((result, core.journal().position()))
         })??;
-        self.shared.until_durable(position).await?;
+        self.until_durable(position).await?;
         Ok(result)
     }
 }
 
 #[tonic::async_trait]
-impl Admin for OnCore {
+impl Admin for SharedCore {
     async fn tenants(
         &self,
         after: Option<u32>,
@@ -153,20 +143,20 @@ impl Admin for OnCore {
     }
 
     async fn cluster(&self) -> Result<ClusterView, Refusal> {
-        let leader = self.shared.state.leader();
-        let term = *self.shared.term.borrow();
+        let leader = self.state.leader();
+        let term = *self.term.borrow();
         let switches = self.read(|view| Ok(view.switches())).unwrap_or_default();
         Ok(ClusterView {
             term: leader.as_ref().map_or(term, |l| l.term),
             leader: leader.map(|l| l.url),
             leading: term > 0,
-            uptime_ms: self.shared.now().as_millis() as u64,
+            uptime_ms: self.now().as_millis() as u64,
             switches,
         })
     }
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
-        let now = self.shared.now();
+        let now = self.now();
         self.read(|view| Ok(view.counters(now)))
     }
 }

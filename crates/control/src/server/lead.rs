@@ -253,7 +253,6 @@ mod tests {
     use super::*;
     use crate::{
         admin::{Admin, Refusal, RefusalKind},
-        server::admin::OnCore,
         state::{
             Candidate, State,
             faulty::{Fault, FaultyDisk},
@@ -275,7 +274,7 @@ mod tests {
         Beginning { plan, disciplines: &[], default_discipline: decide::NONE.name.into() }
     }
 
-    async fn create(admin: &OnCore, id: u32) -> Result<(), Refusal> {
+    async fn create(admin: &SharedCore, id: u32) -> Result<(), Refusal> {
         let spec = TenantSpec { id: Some(id), ..TenantSpec::default() };
         let made = tokio::time::timeout(PATIENCE, admin.create_tenant("test", spec)).await;
         made.expect("an answer").map(drop)
@@ -290,11 +289,11 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         let living = tokio::spawn(live(shared.clone(), beginning(), stopped));
         shared.term.subscribe().wait_for(|term| *term > 0).await.unwrap();
-        let admin = OnCore::new(shared.clone());
-        create(&admin, 1).await.unwrap();
+        let admin = &*shared;
+        create(admin, 1).await.unwrap();
 
         disk.fails_by(Some(Fault::Full));
-        let (first, second) = (create(&admin, 2).await, create(&admin, 3).await);
+        let (first, second) = (create(admin, 2).await, create(admin, 3).await);
         let (first, second) = (first.unwrap_err(), second.unwrap_err());
         for (refusal, kind) in
             [(&first, RefusalKind::OutcomeUnknown), (&second, RefusalKind::Unavailable)]
@@ -310,7 +309,7 @@ mod tests {
         let mut trouble = shared.trouble.subscribe();
         let over = trouble.wait_for(Option::is_none);
         drop(tokio::time::timeout(PATIENCE, over).await.expect("it is written again"));
-        create(&admin, 4).await.unwrap();
+        create(admin, 4).await.unwrap();
         let all = admin.tenants(None, 10, false).await.unwrap();
         let ids: Vec<u32> = all.iter().map(|tenant| tenant.id).filter(|id| *id > 0).collect();
         assert_eq!(ids, [1, 2, 4], "what was not safe is now, what was refused was not made");

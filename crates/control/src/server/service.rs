@@ -131,8 +131,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let service = ControlServer::new(Service { shared: shared.clone() })
             .max_decoding_message_size(MESSAGE_MAX);
-        let admin: Arc<dyn crate::admin::Admin> =
-            Arc::new(super::admin::OnCore::new(shared.clone()));
+        let admin: Arc<dyn crate::admin::Admin> = shared.clone();
         let grpc = tonic::service::Routes::new(service).into_axum_router();
         let serving =
             RunningServer::start(&options.listen, |access| crate::http::app(admin, access, grpc));
