@@ -16,25 +16,16 @@ use utoipa::{
 use crate::admin::{Refusal, RefusalKind};
 
 /// What a handler answers with.
-pub type Answer<T> = Result<Json<T>, Failure>;
-
-/// A refusal on its way to the client.
-pub struct Failure(pub Refusal);
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure(refusal)
-    }
-}
+pub type Answer<T> = Result<Json<T>, Refusal>;
 
 /// Where the leader is: [`redirect`] makes a `Location` of it, since only there the request's path
 /// is known.
 #[derive(Clone)]
 struct Leader(String);
 
-impl IntoResponse for Failure {
+impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Refusal { kind, message } = self.0;
+        let Refusal { kind, message } = self;
         let status = match &kind {
             RefusalKind::NotFound => StatusCode::NOT_FOUND,
             RefusalKind::Invalid => StatusCode::BAD_REQUEST,

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::{
     AdminState, Resource,
     input::{Body, Id, Params, limit},
-    reply::{Answer, Failure, Failures},
+    reply::{Answer, Failures},
 };
 use crate::{admin::Refusal, auth::Caller};
 
@@ -78,7 +78,7 @@ async fn create(
     State(admin): AdminState,
     caller: Caller,
     Body(spec): Body<TenantSpec>,
-) -> Result<(StatusCode, Json<TenantView>), Failure> {
+) -> Result<(StatusCode, Json<TenantView>), Refusal> {
     caller.administrates()?;
     let made = admin.create_tenant(caller.name(), spec).await?;
     Ok((StatusCode::CREATED, Json(made)))
@@ -123,7 +123,7 @@ async fn remove(
     State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, Refusal> {
     caller.administrates()?;
     admin.remove_tenant(caller.name(), id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -153,9 +153,9 @@ async fn credentials(
     State(admin): AdminState,
     caller: Caller,
     Id(id): Id,
-) -> Result<Response, Failure> {
+) -> Result<Response, Refusal> {
     caller.is_or_administrates(id)?;
-    let text: Result<String, Refusal> = admin.credentials(id).await;
+    let text = admin.credentials(id).await?;
     let headers = [(header::CONTENT_TYPE, "application/toml"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, text?).into_response())
+    Ok((headers, text).into_response())
 }
