@@ -13,12 +13,11 @@ use std::{
 };
 
 use api::{convert, proto};
-use bytes::Bytes;
 use decide::{Configuration, Group, PARAMETERS, Row, SwitchId};
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
-use crate::state::{ROW_MAX, StateError};
+use crate::state::ROW_MAX;
 
 /// Bytes of configurations in one message, but for the last one.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -47,17 +46,20 @@ impl FromStr for Place {
 pub struct ConfigurationRow {
     version: u64,
     parameters: [u32; PARAMETERS],
-    /// Map, key and value of each row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rows: Vec<(String, String, String)>,
+    rows: Vec<MapRow>,
     /// Map, index and ports of each group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<(String, u32, Vec<String>)>,
 }
 
+/// Map, key and value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct MapRow(String, #[serde(with = "hex")] Vec<u8>, #[serde(with = "hex")] Vec<u8>);
+
 impl ConfigurationRow {
     fn new(version: u64, of: &Configuration) -> ConfigurationRow {
-        let row = |r: &Row| (r.map.clone(), hex::encode(&r.key), hex::encode(&r.value));
+        let row = |r: &Row| MapRow(r.map.clone(), r.key.to_vec(), r.value.to_vec());
         let group = |g: &Group| (g.map.clone(), g.index, g.ports.clone());
         ConfigurationRow {
             version,
@@ -67,21 +69,14 @@ impl ConfigurationRow {
         }
     }
 
-    fn configuration(&self) -> Result<Configuration, hex::FromHexError> {
-        let bytes = |digits: &String| hex::decode(digits).map(Bytes::from);
-        let row = |(map, key, value): &(String, String, String)| {
-            Ok(Row { map: map.clone(), key: bytes(key)?, value: bytes(value)? })
-        };
-        let group = |(map, index, ports): &(String, u32, Vec<String>)| Group {
-            map: map.clone(),
-            index: *index,
-            ports: ports.clone(),
-        };
-        Ok(Configuration {
+    fn into_configuration(self) -> Configuration {
+        let row = |MapRow(map, key, value)| Row { map, key: key.into(), value: value.into() };
+        let group = |(map, index, ports)| Group { map, index, ports };
+        Configuration {
             parameters: self.parameters,
-            rows: self.rows.iter().map(row).collect::<Result<_, _>>()?,
-            groups: self.groups.iter().map(group).collect(),
-        })
+            rows: self.rows.into_iter().map(row).collect(),
+            groups: self.groups.into_iter().map(group).collect(),
+        }
     }
 }
 
@@ -109,25 +104,17 @@ fn row(Place { switch, tenant }: Place) -> String {
 
 impl Configurations {
     /// As remembered.
-    ///
-    /// # Errors
-    /// The row that makes no sense, and why.
-    pub fn restore(rows: Vec<(Place, ConfigurationRow)>) -> Result<Configurations, StateError> {
-        let mut by_place = BTreeMap::new();
-        for (place, remembered) in rows {
-            let configuration = remembered
-                .configuration()
-                .map_err(|e| StateError::Row { key: row(place), reason: e.to_string() })?;
-            let latest = LatestConfiguration {
-                version: remembered.version,
-                configuration,
-                safe_after: 0,
-                sent: None,
-            };
-            by_place.insert(place, latest);
-        }
+    pub fn new(rows: Vec<(Place, ConfigurationRow)>) -> Configurations {
+        let latest = |remembered: ConfigurationRow| LatestConfiguration {
+            version: remembered.version,
+            configuration: remembered.into_configuration(),
+            safe_after: 0,
+            sent: None,
+        };
+        let rows = rows.into_iter().map(|(place, remembered)| (place, latest(remembered)));
+        let by_place = BTreeMap::from_iter(rows);
         let waiting = by_place.keys().copied().collect();
-        Ok(Configurations { by_place, waiting })
+        Configurations { by_place, waiting }
     }
 
     /// The highest version there is.
@@ -269,6 +256,8 @@ fn size(configuration: &Configuration) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     const AT: Place = Place { switch: 3, tenant: 7 };
@@ -323,8 +312,7 @@ mod tests {
         let (key, json) = &batch.rows()[0];
         assert_eq!(key, "configuration/3/7");
         let remembered = serde_json::from_slice(json.as_ref().unwrap()).unwrap();
-        let mut again =
-            Configurations::restore(vec![("3/7".parse().unwrap(), remembered)]).unwrap();
+        let mut again = Configurations::new(vec![("3/7".parse().unwrap(), remembered)]);
         assert_eq!(again.by_place[&AT].configuration, some(1));
         assert_eq!((again.parameters(AT), again.highest_version()), (Some([1, 0]), 5));
         again.forget(7, &mut journal);

@@ -113,15 +113,15 @@ impl Core {
             let held = BelievedItems::new(loaded.items.remove(&id).unwrap_or_default());
             switches.restore(id, known, held, &plan);
         }
-        let configurations = Configurations::restore(remembered.configurations)?;
+        let configurations = Configurations::new(remembered.configurations);
         let stores = Stores::new(plan.cluster.stores.iter().map(|store| store.address));
-        let memories = Memories::restore(remembered.memories)?;
+        let memories = Memories::new(remembered.memories);
         let exchange = Exchange::new(
             disciplines,
             switches,
             configurations,
             stores,
-            (memories, KeptValues::restore(remembered.kept)?),
+            (memories, KeptValues::new(remembered.kept)),
             first_number,
         );
         let mut core = Core {

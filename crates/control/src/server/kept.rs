@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use wire::Secret;
 
 use super::{journal::Journal, memories::MemoryOwner};
-use crate::state::StateError;
 
 /// Where a row is: keys may be longer than rows' names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +40,10 @@ impl FromStr for KeptPlace {
 /// A key and what is kept of it, as hex digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptRow {
-    key: String,
-    bytes: String,
+    #[serde(with = "hex")]
+    key: Vec<u8>,
+    #[serde(with = "hex")]
+    bytes: Vec<u8>,
 }
 
 /// All that is kept.
@@ -53,21 +54,13 @@ pub struct KeptValues {
 
 impl KeptValues {
     /// As remembered.
-    ///
-    /// # Errors
-    /// The row that makes no sense, and why.
-    pub fn restore(rows: Vec<(KeptPlace, KeptRow)>) -> Result<KeptValues, StateError> {
+    pub fn new(rows: Vec<(KeptPlace, KeptRow)>) -> KeptValues {
         let mut kept = KeptValues::default();
-        for (at, row) in rows {
-            let read = |digits: &str| {
-                hex::decode(digits)
-                    .map_err(|e| StateError::Row { key: at.row(), reason: e.to_string() })
-            };
-            let (key, bytes) = (read(&row.key)?, read(&row.bytes)?);
+        for (at, KeptRow { key, bytes }) in rows {
             let of = kept.by_whose.entry(at.whose).or_default();
             of.insert(key.into(), bytes.into());
         }
-        Ok(kept)
+        kept
     }
 
     /// All of a tenant, by key.
@@ -105,7 +98,7 @@ impl KeptValues {
         if of.len() >= KEPT_MOST && !of.contains_key(&key) {
             return Err(format!("something is kept of {KEPT_MOST} keys already"));
         }
-        let row = KeptRow { key: hex::encode(&key), bytes: hex::encode(&bytes) };
+        let row = KeptRow { key: key.to_vec(), bytes: bytes.to_vec() };
         journal.put(at.row(), &row);
         of.insert(key, bytes);
         Ok(())

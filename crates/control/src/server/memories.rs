@@ -8,7 +8,6 @@ use decide::REMEMBERED_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
-use crate::state::StateError;
 
 /// A tenant, and the name of the first discipline that shares the programs of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +35,8 @@ fn row(whose: &MemoryOwner) -> String {
 /// The bytes as hex digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRow {
-    bytes: String,
+    #[serde(with = "hex")]
+    bytes: Vec<u8>,
 }
 
 /// All that is remembered.
@@ -49,19 +49,9 @@ pub struct Memories {
 
 impl Memories {
     /// As remembered.
-    ///
-    /// # Errors
-    /// The row that makes no sense, and why.
-    pub fn restore(rows: Vec<(MemoryOwner, MemoryRow)>) -> Result<Memories, StateError> {
-        let read = |(whose, remembered): (MemoryOwner, MemoryRow)| {
-            let bytes = hex::decode(&remembered.bytes)
-                .map_err(|e| StateError::Row { key: row(&whose), reason: e.to_string() })?;
-            Ok((whose, bytes.into()))
-        };
-        Ok(Memories {
-            by_whose: rows.into_iter().map(read).collect::<Result<_, _>>()?,
-            safe_after: 0,
-        })
+    pub fn new(rows: Vec<(MemoryOwner, MemoryRow)>) -> Memories {
+        let rows = rows.into_iter().map(|(whose, row)| (whose, row.bytes.into()));
+        Memories { by_whose: rows.collect(), safe_after: 0 }
     }
 
     /// What is remembered last; nothing if nothing is.
@@ -86,7 +76,7 @@ impl Memories {
         if self.by_whose.get(&whose) == Some(&bytes) {
             return Ok(());
         }
-        let remembered = MemoryRow { bytes: hex::encode(&bytes) };
+        let remembered = MemoryRow { bytes: bytes.to_vec() };
         journal.put(row(&whose), &remembered);
         self.safe_after = journal.position();
         self.by_whose.insert(whose, bytes);
