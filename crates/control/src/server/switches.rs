@@ -109,7 +109,7 @@ impl Switches {
     /// Forgets one.
     pub fn remove(&mut self, id: SwitchId) {
         if let Some(mut switch) = self.by_id.remove(&id) {
-            let changed = switch.take_changed().into_iter();
+            let changed = switch.held.take_changed().into_iter();
             let gone = changed.map(|(key, held)| (id, key, held));
             self.forgotten.extend(gone);
         }
@@ -154,7 +154,7 @@ impl Switches {
     /// Items that came or went since the last call.
     pub fn take_items(&mut self) -> Vec<(SwitchId, ItemKey, bool)> {
         let of = |(id, switch): (SwitchId, &mut Switch)| {
-            let changed = switch.take_changed();
+            let changed = switch.held.take_changed();
             changed.into_iter().map(move |(key, held)| (id, key, held))
         };
         let mut items = std::mem::take(&mut self.forgotten);
@@ -166,7 +166,7 @@ impl Switches {
     pub fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
         for (id, key, held) in items {
             match self.get_mut(id) {
-                Some(switch) => switch.put_back(key),
+                Some(switch) => switch.held.put_back(key),
                 None => self.forgotten.push((id, key, held)),
             }
         }

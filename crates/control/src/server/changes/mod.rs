@@ -80,11 +80,6 @@ fn conflict(message: String) -> Refusal {
     Refusal::new(RefusalKind::Conflict, message)
 }
 
-fn known<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
-    let tenant = view.around.tenants.get(id);
-    tenant.ok_or_else(|| Refusal::no_tenant(id))
-}
-
 /// Refuses a quota below the pages whose items are nowhere else.
 fn check_occupied(view: &View<'_>, id: u32, quota: u32) -> Result<(), Refusal> {
     if !view.around.disciplines.has_truth(id) {

@@ -2,7 +2,7 @@
 
 use api::types::{PageId, PageRequest, ReturnPages};
 
-use super::{Change, LeavingPages, check_occupied, conflict, invalid, known, shorten, unpin};
+use super::{Change, LeavingPages, check_occupied, conflict, invalid, shorten, unpin};
 use crate::{
     admin::{Refusal, RefusalKind},
     pages::ledger::{Kind, PageRow},
@@ -21,7 +21,7 @@ pub fn ask(
     own: bool,
     clock_s: u64,
 ) -> Result<Change, Refusal> {
-    let mut tenant = known(view, id)?.clone();
+    let mut tenant = view.known(id)?.clone();
     let pages = request.pages;
     if pages == 0 {
         return Err(invalid("pages = 0: at least 1 is expected".into()));
@@ -77,7 +77,7 @@ pub fn give_back(
     returned: &ReturnPages,
     own: bool,
 ) -> Result<Change, Refusal> {
-    let mut tenant = known(view, id)?.clone();
+    let mut tenant = view.known(id)?.clone();
     let count = match (returned.count, returned.pages.len()) {
         (Some(count), 0) if count > 0 => count,
         (None, pages) if pages > 0 => pages as u32,

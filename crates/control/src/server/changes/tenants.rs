@@ -6,7 +6,7 @@ use api::types::{NAME_MAX, NewSecret, TenantChange, TenantSpec};
 use decide::{Items, Runs, WRITE_BACK};
 use wire::{Secret, TENANT_OPEN, TENANT_SYSTEM};
 
-use super::{Change, LeavingPages, check_occupied, conflict, invalid, known, shorten};
+use super::{Change, LeavingPages, check_occupied, conflict, invalid, shorten};
 use crate::{
     admin::Refusal,
     server::{
@@ -74,7 +74,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
 /// # Errors
 /// As there.
 pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, Refusal> {
-    let before = known(view, id)?;
+    let before = view.known(id)?;
     let detail = serde_json::to_string(&change).unwrap_or_default();
     let after = changed(before, change);
     if id == TENANT_OPEN && !after.terms.stores.is_empty() {
@@ -168,7 +168,7 @@ fn check_may_leave(view: &View<'_>, id: u32) -> Result<(), Refusal> {
 /// # Errors
 /// As there.
 pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
-    let tenant = known(view, id)?;
+    let tenant = view.known(id)?;
     if tenant.declared.is_some() {
         return Err(conflict(format!(
             "tenant {id} is in the cluster file: take it out there and restart the controller"
@@ -231,7 +231,7 @@ pub fn new_secret(tenant: &Tenant) -> NewSecret {
 }
 
 fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
-    let tenant = known(view, id)?;
+    let tenant = view.known(id)?;
     if id == TENANT_OPEN {
         return Err(conflict("tenant 0 is open to everybody: it has no secret".into()));
     }

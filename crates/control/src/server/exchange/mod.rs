@@ -183,7 +183,7 @@ impl Exchange {
 
     /// A switch is gone for good, and with it what it held.
     pub fn forget_switch(&mut self, id: SwitchId, journal: &mut Journal) {
-        let lost = self.switches.get_mut(id).map(Switch::lose_all);
+        let lost = self.switches.get_mut(id).map(|switch| switch.held.replace(vec![]).1);
         let told = ItemsReport { greeting: false, held: vec![], lost: lost.unwrap_or_default() };
         self.holds(id, told, journal);
         self.configurations.forget_switch(id, journal);

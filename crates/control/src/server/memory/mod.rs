@@ -268,7 +268,8 @@ impl Memory {
         let told: u64 = pages.iter().map(|page| u64::from(items(page))).sum();
         let is_settled = self.usage(id).is_some_and(Usage::is_told)
             && around.switches.get(id).is_some_and(|switch| {
-                switch.is_ready() && !switch.is_busy(tenant) && switch.items_of(tenant) == told
+                let is_told = switch.held.of(tenant) as u64 == told;
+                switch.is_ready() && !switch.is_busy(tenant) && is_told
             });
         let occupied = pages.into_iter().filter(|p| !is_settled || items(p) > 0);
         let page = |page| PageId { switch: id, page };

@@ -10,7 +10,6 @@ mod stream;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    ops::Bound,
     time::Duration,
 };
 
@@ -80,7 +79,8 @@ pub struct Switch {
     address: Option<IpAddr>,
     refused: BTreeMap<String, String>,
     stream: Option<Stream>,
-    held: BelievedItems,
+    /// The items that it is believed to hold.
+    pub held: BelievedItems,
     outbox: Outbox,
     /// For the discipline's half in its agent.
     mail: Mail,
@@ -176,33 +176,9 @@ impl Switch {
         self.stream.as_ref().is_some_and(|s| s.greeted)
     }
 
-    /// How many items it is believed to hold.
-    pub fn items(&self) -> u64 {
-        self.held.len() as u64
-    }
-
     /// Where packets for it go, if it said so since this controller leads.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
-    }
-
-    /// Whether it told this controller what it holds, since this one leads.
-    pub fn is_heard(&self) -> bool {
-        self.held.is_told()
-    }
-
-    /// The keys of a tenant's items from one on, in their order.
-    pub fn keys_from(
-        &self,
-        tenant: u32,
-        first: Bound<&[u8]>,
-    ) -> impl Iterator<Item = &decide::Key> {
-        self.held.keys_from(tenant, first)
-    }
-
-    /// How many of a tenant.
-    pub fn items_of(&self, tenant: u32) -> u64 {
-        self.held.of(tenant) as u64
     }
 
     /// Whether items of a tenant are about to change, or did since they were counted.
@@ -359,7 +335,7 @@ impl Switch {
             name: self.known.name.clone(),
             attached: self.is_ready(),
             pages: self.known.pages,
-            items: self.items(),
+            items: self.held.len() as u64,
             commands_waiting: self.outbox.waiting() as u64,
             commands_in_flight: self.outbox.in_flight() as u64,
             updates_per_s: self.updates.per_s(now),
@@ -371,20 +347,5 @@ impl Switch {
     /// Whether it has a stream.
     pub fn is_attached(&self) -> bool {
         self.stream.is_some()
-    }
-
-    /// It is gone for good: what it held is lost, sorted.
-    pub fn lose_all(&mut self) -> Vec<ItemKey> {
-        self.held.replace(vec![]).1
-    }
-
-    /// Items that came or went since the last call.
-    pub fn take_changed(&mut self) -> Vec<(ItemKey, bool)> {
-        self.held.take_changed()
-    }
-
-    /// A change could not be written; it belongs to the next.
-    pub fn put_back(&mut self, key: ItemKey) {
-        self.held.put_back(key);
     }
 }

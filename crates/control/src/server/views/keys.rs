@@ -18,14 +18,14 @@ impl View<'_> {
         self.known(id)?;
         let with_pages: BTreeSet<SwitchId> =
             self.memory.ledger().held(id).map(|(page, _)| page.switch).collect();
-        let switches = self.around.switches;
-        let all = || switches.ids().filter_map(|id| Some((id, switches.get(id)?)));
-        let unheard = all().filter(|(id, switch)| with_pages.contains(id) && !switch.is_heard());
+        let all = || self.around.switches.iter();
+        let unheard =
+            all().filter(|(id, switch)| with_pages.contains(id) && !switch.held.is_told());
         // Of each switch as many as are asked for, and none of another tenant: all of them wait
         // meanwhile.
         let wanted: BTreeSet<&[u8]> = all()
             .flat_map(|(_, switch)| {
-                let keys = switch.keys_from(id, first_of(filter)).map(|key| &key[..]);
+                let keys = switch.held.keys_from(id, first_of(filter)).map(|key| &key[..]);
                 keys.take_while(|key| key.starts_with(&filter.prefix)).take(filter.limit)
             })
             .collect();

@@ -37,7 +37,7 @@ impl View<'_> {
             pages: switch.known().pages,
             free_pages: ledger.free(id),
             lent_pages: ledger.counts(id).values().map(|c| c.lent).sum(),
-            items: switch.items(),
+            items: switch.held.len() as u64,
             refused: switch.refused().clone(),
         };
         self.around.switches.iter().map(view).collect()

@@ -11,7 +11,7 @@ use crate::{
     server::tenants::{Tenant, TimedQuota},
 };
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// At most `limit` tenants with numbers above `after`, with their secrets if they are
     /// asked for.
     pub fn tenants(&self, after: Option<u32>, limit: usize, secrets: bool) -> Vec<TenantView> {
@@ -60,7 +60,11 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn known(&self, id: u32) -> Result<&Tenant, Refusal> {
+    /// One tenant as it is kept.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn known(&self, id: u32) -> Result<&'a Tenant, Refusal> {
         let tenant = self.around.tenants.get(id);
         tenant.ok_or_else(|| Refusal::no_tenant(id))
     }
@@ -131,7 +135,7 @@ impl View<'_> {
             own_pages: own,
             borrowed_pages: lent,
             leaving_pages: leaving,
-            items: switch.items_of(tenant),
+            items: switch.held.of(tenant) as u64,
             cells: seen.map(|seen| u64::from(seen.cells)).sum(),
             fragmentation: usage.map_or(0.0, |usage| usage.fragmentation(tenant)),
         })
