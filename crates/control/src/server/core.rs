@@ -561,9 +561,7 @@ impl Core {
         let (tenant, cluster) = (self.tenants.get(id), &self.plan.cluster);
         if let Some(stores) = self.homes.news(id, discipline, tenant, cluster) {
             let journal = &mut self.journal;
-            self.exchange.tell(id, journal, |to, now, out| {
-                to.stores(now, id, stores, out);
-            });
+            self.exchange.tell(id, journal, |to, now, out| to.stores(now, id, stores, out));
         }
     }
 
@@ -580,9 +578,7 @@ impl Core {
     fn rewired(&mut self, rewired: TopologyChange) {
         for (ends, up) in rewired.links {
             let journal = &mut self.journal;
-            self.exchange.tell_all(journal, |to, now, out| {
-                to.link(now, ends, up, out);
-            });
+            self.exchange.tell_all(journal, |to, now, out| to.link(now, ends, up, out));
         }
         self.make_setups(rewired.moved);
         self.memory.place_again();

@@ -102,14 +102,10 @@ impl Exchange {
         self.disciplines.choose(tenant, discipline);
         if self.disciplines.of(tenant).map(|r| r.name) != before {
             let bytes = self.memories.of(&self.whose(tenant));
-            self.tell(tenant, journal, |to, now, out| {
-                to.remembered(now, tenant, &bytes, out);
-            });
+            self.tell(tenant, journal, |to, now, out| to.remembered(now, tenant, &bytes, out));
             let kept = self.kept.of(&self.whose(tenant));
             if !kept.is_empty() {
-                self.tell(tenant, journal, |to, now, out| {
-                    to.kept(now, tenant, &kept, out);
-                });
+                self.tell(tenant, journal, |to, now, out| to.kept(now, tenant, &kept, out));
             }
         }
     }
@@ -123,9 +119,7 @@ impl Exchange {
     ) {
         if let Some(discipline) = self.disciplines.of(tenant) {
             let options = discipline.tenant_options(given);
-            self.tell(tenant, journal, |to, now, out| {
-                to.options(now, tenant, options, out);
-            });
+            self.tell(tenant, journal, |to, now, out| to.options(now, tenant, options, out));
         }
     }
 
@@ -315,9 +309,7 @@ impl Exchange {
             parameters: self.configurations.parameters(Place { switch, tenant }),
         };
         let rooms: Vec<Room> = rooms.iter().map(room).collect();
-        self.tell(tenant, journal, |to, now, out| {
-            to.room(now, tenant, &rooms, out);
-        });
+        self.tell(tenant, journal, |to, now, out| to.room(now, tenant, &rooms, out));
     }
 
     /// Tells a tenant's discipline what happened, and carries out what it wants.

@@ -37,9 +37,7 @@ impl Exchange {
                 held: held.get(&tenant).map_or(&[], Vec::as_slice),
                 lost: lost.get(&tenant).map_or(&[], Vec::as_slice),
             };
-            self.tell(tenant, journal, |to, now, out| {
-                to.holds(now, inventory, out);
-            });
+            self.tell(tenant, journal, |to, now, out| to.holds(now, inventory, out));
         }
     }
 
@@ -55,9 +53,7 @@ impl Exchange {
             for change in asked.replaced.iter().chain([&asked.change]) {
                 let answer =
                     Answer { switch: id, tenant: key.tenant, key: &key.key, change, outcome };
-                self.tell(key.tenant, journal, |to, now, out| {
-                    to.answered(now, answer, out);
-                });
+                self.tell(key.tenant, journal, |to, now, out| to.answered(now, answer, out));
             }
         }
     }
@@ -102,9 +98,7 @@ impl Exchange {
                 items: items.get(&tenant).map_or(&[], Vec::as_slice),
                 tallies: tallies.get(&tenant).unwrap_or(&[0; decide::TALLIES]),
             };
-            self.tell(tenant, journal, |to, now, out| {
-                to.window_end(now, end, out);
-            });
+            self.tell(tenant, journal, |to, now, out| to.window_end(now, end, out));
         }
     }
 
@@ -117,9 +111,7 @@ impl Exchange {
             }
             for (&tenant, keys) in &incoming::by_tenant(items) {
                 let eviction = Eviction { switch: id, tenant, keys, unfit };
-                self.tell(tenant, journal, |to, now, out| {
-                    to.dropped(now, eviction, out);
-                });
+                self.tell(tenant, journal, |to, now, out| to.dropped(now, eviction, out));
             }
         }
     }
@@ -136,9 +128,7 @@ impl Exchange {
                 let trouble = one_line(&said.trouble);
                 tracing::warn!(switch, tenant, "not all of the configuration: {trouble}");
             }
-            self.tell(tenant, journal, |to, now, out| {
-                to.configured(now, switch, tenant, out);
-            });
+            self.tell(tenant, journal, |to, now, out| to.configured(now, switch, tenant, out));
         }
     }
 
@@ -160,9 +150,7 @@ impl Exchange {
         match said.body {
             Some(Body::Ack(ack)) => {
                 for tenant in self.stores.acknowledged(stream, ack.seq) {
-                    self.tell(tenant, journal, |to, now, out| {
-                        to.told(now, store, tenant, out);
-                    });
+                    self.tell(tenant, journal, |to, now, out| to.told(now, store, tenant, out));
                 }
             }
             Some(Body::Report(said)) => {
