@@ -2,7 +2,6 @@
 
 use std::{
     net::SocketAddr,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -10,6 +9,8 @@ use std::{
 use etcd_client::Client;
 use lab::port::{self, HeldPort};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
+
+use crate::authority::Authority;
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
 pub struct Server {
@@ -19,8 +20,8 @@ pub struct Server {
     data: tempfile::TempDir,
     client: HeldPort,
     peer: HeldPort,
-    /// Whether it speaks TLS with those alone who have a certificate of ours.
-    tls: bool,
+    /// It speaks TLS, with those alone who have one of these certificates.
+    pub authority: Option<Authority>,
     process: Option<Child>,
 }
 
@@ -31,48 +32,21 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// take seconds.
 const MEMORY: &str = "/dev/shm";
 
-/// Files in a member's directory with [`Server::with_tls`].
-pub const CA: &str = "ca.pem";
-pub const CERT: &str = "cert.pem";
-pub const KEY: &str = "key.pem";
-
 impl Server {
     /// Starts a cluster of one, on free ports of 127.0.0.1.
     pub async fn start() -> Server {
         Server::cluster(1).await.remove(0)
     }
 
-    /// Starts one that speaks TLS with those alone who have the certificate that is among
-    /// its files.
+    /// Starts one that speaks TLS with those alone who have a certificate of its authority.
     pub async fn with_tls() -> Server {
         let mut server = Server::prepare(0);
-        server.tls = true;
-        server.make_certificates();
+        server.authority = Some(Authority::new());
         server.cluster = server.own_entry();
         server.spawn();
         let up = port::listens(server.client.number, PATIENCE, || server.runs());
         assert!(up, "etcd with TLS does not start on port {}", server.client.number);
         server
-    }
-
-    fn make_certificates(&self) {
-        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-        let mut ca = CertificateParams::new(vec![]).unwrap();
-        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let ca_key = KeyPair::generate().unwrap();
-        let ca_cert = ca.self_signed(&ca_key).unwrap();
-        let issuer = Issuer::new(ca, ca_key);
-        let key = KeyPair::generate().unwrap();
-        let own = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
-        let cert = own.signed_by(&key, &issuer).unwrap();
-        std::fs::write(self.file(CA), ca_cert.pem()).unwrap();
-        std::fs::write(self.file(CERT), cert.pem()).unwrap();
-        std::fs::write(self.file(KEY), key.serialize_pem()).unwrap();
-    }
-
-    /// A file in its directory.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.data.path().join(name)
     }
 
     fn own_entry(&self) -> String {
@@ -101,30 +75,30 @@ impl Server {
             data: tempfile::tempdir_in(MEMORY).unwrap(),
             client: port::held(),
             peer: port::held(),
-            tls: false,
+            authority: None,
             process: None,
         }
     }
 
     /// Starts the process on the data that is there.
     pub fn spawn(&mut self) {
-        let scheme = if self.tls { "https" } else { "http" };
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
         let client = format!("{scheme}://127.0.0.1:{}", self.client.number);
         let peer = format!("http://127.0.0.1:{}", self.peer.number);
         let mut command = Command::new("etcd");
-        if self.tls {
-            let file = |option: &str, name| format!("--{option}={}", self.file(name).display());
+        if let Some(authority) = &self.authority {
+            let file = |option, name| format!("--{option}={}", authority.path(name).display());
             command
                 .arg("--client-cert-auth")
-                .arg(file("trusted-ca-file", CA))
-                .arg(file("cert-file", CERT))
-                .arg(file("key-file", KEY));
+                .arg(file("trusted-ca-file", "ca.pem"))
+                .arg(file("cert-file", "server.pem"))
+                .arg(file("key-file", "server.key"));
         }
         let process = command
             .args(["--name", &self.name])
             .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
             .arg("--data-dir")
-            .arg(self.file("data"))
+            .arg(self.data.path())
             .args(["--listen-client-urls", &client])
             .args(["--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer])

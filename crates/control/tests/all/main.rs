@@ -2,6 +2,7 @@
 //! whole of it with pretended switches.
 
 mod admin;
+mod authority;
 mod end_to_end;
 mod etcd;
 mod repeat;

@@ -393,10 +393,11 @@ async fn a_short_outage_is_waited_for() {
 #[tokio::test]
 async fn etcd_with_tls() {
     let etcd = etcd::Server::with_tls().await;
-    let file = |name| etcd.file(name).display().to_string();
-    let (address, ca) = (etcd.address(), file(etcd::CA));
+    let authority = etcd.authority.as_ref().unwrap();
+    let file = |name| authority.path(name).display().to_string();
+    let (address, ca) = (etcd.address(), file("ca.pem"));
     let anybody = open_url("a", &format!("etcds://{address}?ca={ca}"), PATIENT).await;
-    let own = format!("cert={}&key={}", file(etcd::CERT), file(etcd::KEY));
+    let own = format!("cert={}&key={}", file("client.pem"), file("client.key"));
     let state = open_url("b", &format!("etcds://{address}?ca={ca}&{own}"), PATIENT).await;
     let lead = lead(&state).await;
     lead.write(&rows("page", 0..3)).await.unwrap();

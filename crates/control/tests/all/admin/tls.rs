@@ -1,46 +1,18 @@
 //! TLS and mutual TLS, for HTTP and gRPC.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use api::{
     ControlEndpoint,
     proto::{StatusRequest, control_client::ControlClient},
 };
 use control::serve::{Listen, RunningServer, TlsFiles};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::harness::{Site, TestRequest, TokenFile, agent, loopback, request};
-
-/// An authority with a server's and a client's certificate, as files.
-struct Authority {
-    directory: tempfile::TempDir,
-}
+use crate::authority::Authority;
 
 impl Authority {
-    fn new() -> Authority {
-        let directory = tempfile::tempdir().unwrap();
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let write =
-            |name: &str, text: String| fs::write(directory.path().join(name), text).unwrap();
-        write("ca.pem", issuer.pem());
-        for name in ["server", "client"] {
-            let key = KeyPair::generate().unwrap();
-            let params =
-                CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
-            let certificate = params.signed_by(&key, &issuer).unwrap();
-            write(&format!("{name}.pem"), certificate.pem());
-            write(&format!("{name}.key"), key.serialize_pem());
-        }
-        Authority { directory }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
     fn bytes(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap()
     }
