@@ -125,9 +125,7 @@ impl Direct {
 
     /// The value of a key.
     pub async fn get(&self, key: &[u8]) -> DataResult<Option<Bytes>> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
-        let backend = self.backend_of(&stored);
+        let (name, backend) = self.place(key)?;
         let len = match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
             Value::Int(len) => usize::try_from(len).unwrap_or(0),
             other => return Err(unexpected(&other)),
@@ -150,9 +148,7 @@ impl Direct {
 
     /// The same of what the backend holds, which may be sealed.
     async fn about_stored(&self, key: &[u8]) -> DataResult<Option<KeyInfo>> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
-        let backend = self.backend_of(&stored);
+        let (name, backend) = self.place(key)?;
         // An empty value and no value have the same length; the time to live tells them apart.
         let left = match backend.read(redis::cmd("PTTL").arg(&name)).await? {
             Value::Int(-2) => return Ok(None),
@@ -170,9 +166,7 @@ impl Direct {
 
     /// Writes a value as Redis's SET does.
     pub async fn set(&self, key: &[u8], value: &[u8], put: Put) -> DataResult<SetOutcome> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
-        let backend = self.backend_of(&stored);
+        let (name, backend) = self.place(key)?;
         let mut command = redis::cmd("SET");
         command.arg(&name).arg(&*self.sealed(key, value));
         match put.life {
@@ -208,31 +202,26 @@ impl Direct {
 
     /// Removes a key; whether it was there.
     pub async fn delete(&self, key: &[u8]) -> DataResult<bool> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
-        let command = redis::cmd("DEL").arg(&name).clone();
-        Ok(self.backend_of(&stored).write(&command).await? == Value::Int(1))
+        let (name, backend) = self.place(key)?;
+        Ok(backend.write(redis::cmd("DEL").arg(&name)).await? == Value::Int(1))
     }
 
     /// Removes a key and gives its value.
     pub async fn take(&self, key: &[u8]) -> DataResult<Option<Bytes>> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
+        let (name, backend) = self.place(key)?;
         let len = self.about_stored(key).await?.map_or(0, |about| about.len as usize);
         let reserved = self.reserve(len)?;
-        let command = redis::cmd("GETDEL").arg(&name).clone();
-        let value = self.backend_of(&stored).write(&command).await?;
+        let value = backend.write(redis::cmd("GETDEL").arg(&name)).await?;
         self.held(key, value, len, reserved).map_err(|why| why.after("removed"))
     }
 
     /// Gives a key this life if the one that it has is longer than `left_ms`: what the store gives
     /// at most. Changes no value.
     pub async fn prolong(&self, key: &[u8], left_ms: u64, life: Duration) -> DataResult<()> {
-        let stored = self.stored(key);
-        let name = self.name_of(&stored)?;
+        let (name, backend) = self.place(key)?;
         let mut command = redis::cmd("EVAL");
         command.arg(PROLONG).arg(1).arg(&name).arg(left_ms).arg(life.as_millis() as u64);
-        self.backend_of(&stored).write(&command).await.map(drop)
+        backend.write(&command).await.map(drop)
     }
 
     fn reserve(&self, len: usize) -> DataResult<Reservation> {
@@ -241,6 +230,12 @@ impl Direct {
                 "OOM a value of {len} bytes: the gateway's memory for large requests (--max-memory) is in use"
             ))
         })
+    }
+
+    /// A key's name, and the backend that it is in.
+    fn place(&self, key: &[u8]) -> DataResult<(Vec<u8>, &Backend)> {
+        let stored = self.stored(key);
+        Ok((self.name_of(&stored)?, self.backend_of(&stored)))
     }
 
     /// The key as stores know it.

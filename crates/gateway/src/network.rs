@@ -14,7 +14,7 @@ use bytes::Bytes;
 use client::{Client, Condition, Error, Value};
 
 use crate::{
-    counters::Counters,
+    counters::{Counter, Counters},
     data::{Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, SetOutcome},
     direct::Direct,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Network {
 
 impl Data for Network {
     async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
-        if let Some(direct) = self.reads_past_the_store(key)? {
+        if let Some(direct) = self.past_the_store(key, &self.counters.direct_reads)? {
             return self.counted(direct.get(key).await);
         }
         match self.client.get(key).await {
@@ -49,7 +49,7 @@ impl Data for Network {
     }
 
     async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
-        if let Some(direct) = self.reads_past_the_store(key)? {
+        if let Some(direct) = self.past_the_store(key, &self.counters.direct_reads)? {
             return self.counted(direct.about(key).await);
         }
         match self.client.about(key).await {
@@ -73,7 +73,7 @@ impl Data for Network {
     }
 
     async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
-        if let Some(direct) = self.writes_past_the_store(key)? {
+        if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.set(key, value, put).await;
         }
         let life = match put.life {
@@ -98,14 +98,14 @@ impl Data for Network {
     }
 
     async fn delete(&self, key: &Bytes) -> DataResult<bool> {
-        if let Some(direct) = self.writes_past_the_store(key)? {
+        if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.delete(key).await;
         }
         self.client.delete(key).await.map_err(|error| self.refused(error))
     }
 
     async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
-        if let Some(direct) = self.writes_past_the_store(key)? {
+        if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.take(key).await;
         }
         for attempt in 0..RETRIES {
@@ -224,31 +224,15 @@ impl Network {
         Ok(())
     }
 
-    fn reads_past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
-        let direct = self.past_the_store(key)?;
-        if direct.is_some() {
-            self.counters.direct_reads.add_one();
-        }
-        Ok(direct)
-    }
-
-    fn writes_past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
-        let direct = self.past_the_store(key)?;
-        if direct.is_some() {
-            self.counters.direct_writes.add_one();
-        }
-        Ok(direct)
-    }
-
-    /// The backends, for a key that no packet carries.
-    fn past_the_store(&self, key: &[u8]) -> DataResult<Option<&Direct>> {
+    /// The backends, for a key that no packet carries; what goes to them is counted there.
+    fn past_the_store(&self, key: &[u8], counter: &Counter) -> DataResult<Option<&Direct>> {
         if (1..=wire::MAX_KEY).contains(&key.len()) {
             return Ok(None);
         }
-        match &self.direct {
-            Some(direct) => Ok(Some(direct)),
-            None => Err(self.refused(Error::KeyLength(key.len()))),
-        }
+        let direct = self.direct.as_ref();
+        let direct = direct.ok_or_else(|| self.refused(Error::KeyLength(key.len())))?;
+        counter.add_one();
+        Ok(Some(direct))
     }
 
     /// The backends, if this error of a read says that they may know better: the value is longer
