@@ -228,46 +228,32 @@ pub fn configuration_to(
     version: u64,
     configuration: &Configuration,
 ) -> proto::Configuration {
-    let row = |row: &Row| proto::Row {
-        map: row.map.clone(),
-        key: row.key.clone(),
-        value: row.value.clone(),
-    };
-    let group = |group: &Group| proto::Group {
-        map: group.map.clone(),
-        index: group.index,
-        ports: group.ports.clone(),
-    };
+    let Configuration { parameters, rows, groups } = configuration.clone();
+    let row = |Row { map, key, value }| proto::Row { map, key, value };
+    let group = |Group { map, index, ports }| proto::Group { map, index, ports };
     proto::Configuration {
         tenant,
         version,
-        parameters: configuration.parameters.to_vec(),
-        rows: configuration.rows.iter().map(row).collect(),
-        groups: configuration.groups.iter().map(group).collect(),
+        parameters: parameters.to_vec(),
+        rows: rows.into_iter().map(row).collect(),
+        groups: groups.into_iter().map(group).collect(),
     }
 }
 
 /// What a message says of a tenant's configuration. Parameter words that it leaves out are 0, those
 /// beyond ours are of a later version and left out.
 pub fn configuration(message: &proto::Configuration) -> Configuration {
-    let row = |row: &proto::Row| Row {
-        map: row.map.clone(),
-        key: row.key.clone(),
-        value: row.value.clone(),
-    };
-    let group = |group: &proto::Group| Group {
-        map: group.map.clone(),
-        index: group.index,
-        ports: group.ports.clone(),
-    };
+    let proto::Configuration { parameters: said, rows, groups, .. } = message.clone();
+    let row = |proto::Row { map, key, value }| Row { map, key, value };
+    let group = |proto::Group { map, index, ports }| Group { map, index, ports };
     let mut parameters = [0; decide::PARAMETERS];
-    for (word, said) in parameters.iter_mut().zip(&message.parameters) {
-        *word = *said;
+    for (word, said) in parameters.iter_mut().zip(said) {
+        *word = said;
     }
     Configuration {
         parameters,
-        rows: message.rows.iter().map(row).collect(),
-        groups: message.groups.iter().map(group).collect(),
+        rows: rows.into_iter().map(row).collect(),
+        groups: groups.into_iter().map(group).collect(),
     }
 }
 
