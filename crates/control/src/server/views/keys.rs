@@ -39,7 +39,8 @@ impl View<'_> {
 
 /// Where a list begins: clients' keys begin after those that disciplines have for themselves.
 fn first_of(filter: &KeyFilter) -> Bound<&[u8]> {
-    let least = filter.prefix.as_slice().max(&[OWN_KEYS + 1]);
+    const FIRST: &[u8] = &[OWN_KEYS + 1];
+    let least = filter.prefix.as_slice().max(FIRST);
     match filter.after.as_slice() {
         after if after >= least => Bound::Excluded(after),
         _ => Bound::Included(least),
