@@ -26,13 +26,10 @@ INLINE bool is_awaited(const struct kept *record)
 	       (record->version || record->value_len != KEPT_NO_VALUE);
 }
 
-/*
- * Whether another loan may have this record. A store that lends the record's own key anew
- * (`same_key`) is no longer about to ask for what was sealed of it.
- */
-INLINE bool kept_is_over(const struct kept *record, bool same_key, __u64 now_ns)
+/* Whether a store that prepares for another key, or anew, may have this record. */
+INLINE bool kept_is_over(const struct kept *record, __u64 now_ns)
 {
-	bool is_held = record->state == KEPT_ACTIVE || (!same_key && is_awaited(record));
+	bool is_held = record->state == KEPT_ACTIVE || is_awaited(record);
 	__u64 rest_ns = is_held ? KEPT_LOST_NS : KEPT_REST_NS;
 	return record->state == KEPT_FREE || now_ns > record->seen_ns + rest_ns;
 }
@@ -54,10 +51,9 @@ OUTLINE int find_room(const struct work *work)
 		const struct kept *record = bpf_map_lookup_elem(&kept, &place);
 		if (!record)
 			break;
-		bool same_key = kept_key_equals(place, work);
-		if (record->state == KEPT_PREPARED && same_key)
+		if (record->state == KEPT_PREPARED && kept_key_equals(place, work))
 			return place;
-		if (!kept_is_over(record, same_key, work->now_ns)) {
+		if (!kept_is_over(record, work->now_ns)) {
 			own += record->tenant == bpf_ntohl(work->header.tenant);
 			continue;
 		}
@@ -82,9 +78,8 @@ INLINE bool take_record(struct work *work, __u32 place, __u64 epoch)
 	struct kept_tags *tags = bpf_map_lookup_elem(&kept_tags, &set);
 	if (!record || !tags || !lock_seq(&record->seq))
 		return false;
-	bool same_key = kept_key_equals(place, work);
-	bool ours = kept_is_over(record, same_key, work->now_ns) ||
-		    (record->state == KEPT_PREPARED && same_key);
+	bool ours = kept_is_over(record, work->now_ns) ||
+		    (record->state == KEPT_PREPARED && kept_key_equals(place, work));
 	if (ours) {
 		give_windows_back(record);
 		WRITE_ONCE(record->epoch, 0);

@@ -365,39 +365,34 @@ fn a_tenant_has_no_more_of_a_set_than_it_leaves() {
     });
 }
 
-/// The first of a set's keys is lent to this switch, and another tenant's loans have the other
-/// places. And the set's keys.
-fn a_full_set() -> (LoanInProgress, Vec<Vec<u8>>) {
-    let at = LoanInProgress::first();
-    let keys = keys_of_a_set(SIGNED);
-    let epoch = asks_for_room(&at, SIGNED, &keys[0], &["lend"]).epoch;
-    let begins = about(&keys[0], begin(&at.w, SIGNED, epoch, true, L));
-    send(&at.w, &begins, &["lend"]);
-    let tables = at.w.switch.backing();
-    let places = 0..tables.elements("kept").expect("a table");
-    let element = |place| tables.element("kept", place).expect("an element");
-    let place = places.into_iter().find(|place| element(*place)[4] != 0);
-    let place = place.expect("it is lent");
-    assert_eq!(place % 8, 0, "the first way of its set");
-    let mut others = element(place);
-    others[TENANT..TENANT + 4].copy_from_slice(&ROTATING.to_ne_bytes());
-    for way in 1..8 {
-        tables.set_element("kept", place + way, &others).expect("writable");
-    }
-    asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
-    (at, keys)
-}
-
 #[test]
 fn a_full_set_has_room_once_a_store_has_all_there_was_of_one() {
     in_both(|| {
-        let (at, keys) = a_full_set();
+        let at = LoanInProgress::first();
+        let keys = keys_of_a_set(SIGNED);
+        let epoch = asks_for_room(&at, SIGNED, &keys[0], &["lend"]).epoch;
+        let begins = about(&keys[0], begin(&at.w, SIGNED, epoch, true, L));
+        send(&at.w, &begins, &["lend"]);
+        // Another tenant's loans have the other places.
+        let tables = at.w.switch.backing();
+        let places = 0..tables.elements("kept").expect("a table");
+        let element = |place| tables.element("kept", place).expect("an element");
+        let place = places.into_iter().find(|place| element(*place)[4] != 0);
+        let place = place.expect("it is lent");
+        assert_eq!(place % 8, 0, "the first way of its set");
+        let mut others = element(place);
+        others[TENANT..TENANT + 4].copy_from_slice(&ROTATING.to_ne_bytes());
+        for way in 1..8 {
+            tables.set_element("kept", place + way, &others).expect("writable");
+        }
+        asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         // The store that sealed it may be down, and so may its backend.
         send(&at.w, &about(&keys[0], take(SIGNED, X, L, true, VERSION)), &["take"]);
         let at = at.ago(SEEN_NS, 11_000 * MS);
         asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         // Which writes were kept is known for ten seconds more.
         send(&at.w, &about(&keys[0], over(Flags::NONE)), &["take"]);
+        asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         let at = at.ago(SEEN_NS, 9_000 * MS);
         asks_for_room(&at, SIGNED, &keys[1], &["lend_refused"]);
         let at = at.ago(SEEN_NS, 11_000 * MS);
@@ -407,18 +402,5 @@ fn a_full_set_has_room_once_a_store_has_all_there_was_of_one() {
         let taken = about(&keys[0], take(SIGNED, X, L, true, VERSION));
         let (is, _) = send(&at.w, &taken, &["take"]).system();
         assert_eq!(is.status, Status::NotFound);
-    });
-}
-
-/// A store with its journal would ask for the first loan before it makes another.
-#[test]
-fn a_key_that_is_lent_anew_has_the_room_of_the_loan_that_nobody_knows_any_more() {
-    in_both(|| {
-        let (at, keys) = a_full_set();
-        send(&at.w, &about(&keys[0], take(SIGNED, X, L, true, VERSION)), &["take"]);
-        let anew = about(&keys[0], prepare(&at.w, SIGNED, X, true, L + 1));
-        send(&at.w, &anew, &["lend_refused"]);
-        let at = at.ago(SEEN_NS, 11_000 * MS);
-        send(&at.w, &anew, &["lend"]);
     });
 }

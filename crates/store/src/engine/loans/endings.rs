@@ -3,7 +3,7 @@
 //!
 //! Each switch is told two things, each until it answers: at once that the store has all there was,
 //! and, when nobody asks any more which writes were kept, that it may forget the loan. No rule
-//! rests on that: one that does not hear it keeps its record until another loan needs the place.
+//! rests on that: one that does not hear it keeps its record for a day.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -63,23 +63,28 @@ impl Endings {
 
     /// A loan of this key is over.
     pub fn begin(&mut self, id: KeyId, lent: &LentKey, now_ns: Nanos) {
-        let life = lent.loan.terms().life;
         for role in [Role::Owner, Role::Keeper] {
-            let (switch, home) = lent.party(role);
-            if self.open.len() >= MOST {
-                return;
-            }
-            let ending = Ending {
-                key: lent.key.clone(),
-                home,
-                since_ns: now_ns,
-                forgets: false,
-                tries: 0,
-                next_ns: now_ns,
-            };
-            self.open.insert((id, life, switch), ending);
-            self.timers.push(Reverse((now_ns, (id, life, switch))));
+            self.begin_at(id, lent, role, lent.loan.terms().life, now_ns);
         }
+    }
+
+    /// A loan of this key under that life is over, at the switch that has this part in the one that
+    /// is under way. If the switch answers under the life, it is first told to answer no more.
+    pub fn begin_at(&mut self, id: KeyId, lent: &LentKey, role: Role, life: u16, now_ns: Nanos) {
+        let (switch, home) = lent.party(role);
+        if self.open.len() >= MOST {
+            return;
+        }
+        let ending = Ending {
+            key: lent.key.clone(),
+            home,
+            since_ns: now_ns,
+            forgets: false,
+            tries: 0,
+            next_ns: now_ns,
+        };
+        self.open.insert((id, life, switch), ending);
+        self.timers.push(Reverse((now_ns, (id, life, switch))));
     }
 
     /// Takes what is to be said to a switch now, if there is something.

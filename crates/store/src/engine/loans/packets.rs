@@ -132,9 +132,10 @@ impl Loans {
         };
         let (life, epoch) = (lent.loan.terms().life, header.epoch.number());
         if header.status == Status::Mismatch && header.life != life {
-            // Of a loan that nobody knows any more: the next finds the place free.
+            // Of a loan that nobody knows any more: the next finds no other one active.
             lent.loan.prepared(role, None, cx.now_ns);
-            return self.send_take(cx, id, role, Some(header.life), true, 0);
+            self.endings.begin_at(id, lent, role, header.life, cx.now_ns);
+            return self.tick_endings(cx);
         }
         if header.life != life || header.node != lent.party(other(role)).0 {
             self.counters.dropped_loan += 1;

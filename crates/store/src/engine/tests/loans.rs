@@ -189,7 +189,11 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
 /// switches has what they answered.
 #[test]
 fn what_was_called_back_and_not_written_outlives_the_store_whatever_others_lend() {
-    let mut world = with_an_unflushed_write();
+    let mut world = World::new(1, 100);
+    world.outlives();
+    let mut world = lent_in(world);
+    world.op(0, ClientOp::Write);
+    world.run(2);
     world.reach_backend(false);
     let now_ns = world.now_ns();
     let (engine, out) = world.engine();
@@ -208,6 +212,28 @@ fn what_was_called_back_and_not_written_outlives_the_store_whatever_others_lend(
     // The store has said that it is over.
     world.fill_switches();
     assert_eq!(world.records(), 0);
+}
+
+/// A store whose data goes with it has no journal; its switches keep what its next life knows
+/// nothing of.
+#[test]
+fn a_loan_that_nobody_knows_any_more_is_over_once_its_key_is_lent_anew() {
+    let mut world = lent();
+    world.kill_store();
+    world.restore_journal(vec![]);
+    world.start();
+    world.run(3_000);
+    assert!(!world.is_owned());
+    let is_lent = (0..400).any(|_| {
+        if world.is_idle(1) {
+            world.op(1, ClientOp::Write);
+        }
+        world.run(50);
+        world.is_owned()
+    });
+    assert!(is_lent, "{:?}", world.counters());
+    world.run(500);
+    assert_eq!((world.owner().awaited(), world.keeper().awaited()), (0, 0));
 }
 
 #[test]

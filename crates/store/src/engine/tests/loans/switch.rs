@@ -37,6 +37,12 @@ pub struct Record {
     kept: HashSet<(u64, u64)>,
 }
 
+impl Record {
+    fn is_awaited(&self) -> bool {
+        self.state == State::Sealed && (self.version > 0 || self.value.is_some())
+    }
+}
+
 /// A switch.
 #[derive(Clone, Debug, Default)]
 pub struct Switch {
@@ -74,10 +80,14 @@ impl Switch {
     /// Other keys' loans have every record that they may have.
     pub fn fill(&mut self, now_ns: u64) {
         self.records.retain(|record| {
-            let is_over = record.version == 0 && record.value.is_none();
-            let rests = record.state == State::Prepared || is_over;
-            now_ns < record.sealed_ns + if rests { REST_NS } else { LOST_NS }
+            let is_held = record.state == State::Active || record.is_awaited();
+            now_ns < record.sealed_ns + if is_held { LOST_NS } else { REST_NS }
         });
+    }
+
+    /// Records that are sealed, and which no store has said to be over.
+    pub fn awaited(&self) -> usize {
+        self.records.iter().filter(|record| record.is_awaited()).count()
     }
 
     pub fn take_epoch(&mut self) -> u64 {
