@@ -3,6 +3,7 @@
 mod chip;
 mod follow;
 mod hunt;
+mod loans;
 mod mutants;
 mod numbers;
 mod racks;
