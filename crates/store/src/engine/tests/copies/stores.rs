@@ -151,7 +151,7 @@ impl Stores {
     pub fn hold(&mut self, at: usize) {
         let key = self.key.clone();
         let holds = self.on(at, |engine, now_ns, out| {
-            engine.replicas.hold(&mut engine.facts.at(now_ns, out), KEYED, &key)
+            engine.at(now_ns, out, |engine| engine.replicas.hold(&mut engine.facts, KEYED, &key))
         });
         assert!(holds);
     }
@@ -159,7 +159,7 @@ impl Stores {
     pub fn release(&mut self, at: usize) {
         let key = self.key.clone();
         self.on(at, |engine, now_ns, out| {
-            engine.replicas.release(&mut engine.facts.at(now_ns, out), KEYED, &key)
+            engine.at(now_ns, out, |engine| engine.replicas.release(&mut engine.facts, KEYED, &key))
         });
     }
 
