@@ -597,6 +597,4 @@ impl<W> Current<W> {
 }
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
