@@ -130,7 +130,7 @@ impl Mutant {
                 Some("`crates/store/src/engine/tests/loans.rs`")
             }
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
-                Some("`disciplines/tests/all/stood_still`")
+                Some("`disciplines/tests/all/stood_still.rs`")
             }
             Mutant::Store(mutant) if mutant.is_of_replicas() => {
                 Some("`crates/store/src/engine/tests/copies.rs`")

@@ -2,17 +2,10 @@
 //! values are read of their copies, and for how long. What `docs/coherence.md` says of them is held
 //! here, with what keeps it and without.
 
-mod asker;
-
-use plan::{
-    Plan,
-    roles::{Control, Role, Store, Switch, control_url},
-    shapes,
-};
-use sim::{MachineId, ProcessId, World};
+use plan::{Plan, shapes};
+use scenario::{Deed, Read, Scenario, seat};
+use sim::MachineId;
 use store::mutants::{Mutant, choose};
-
-use asker::{Asker, Read};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -25,114 +18,99 @@ const WAY: u64 = MS;
 /// The link of the switch to the router behind it, the first of the line.
 const BETWEEN_SWITCHES: usize = 0;
 
+/// From one read to the next.
+const READ: u64 = 2 * MS;
+const KEY: &str = "the only key";
+/// The one reads through the switch, the other writes past it.
+const READER: &str = "client1";
+const WRITER: &str = "friend";
+
 /// A client that reads through a switch, and a friend of its that writes past it.
 struct Rack {
-    world: World,
+    scenario: Scenario,
     switch: MachineId,
-    reader: ProcessId,
-    writer: ProcessId,
     /// The number that was written last.
     newest: u64,
 }
 
 impl Rack {
-    /// The switch has the key's value, which is 1.
+    /// The switch has the key's value.
     fn new(breaks: Option<Mutant>) -> Rack {
         choose(breaks);
         // The second switch is a router that knows of no cache.
         let mut plan = shapes::row(1, 2, 1);
-        plan.add_hosts("switch2", ["friend".to_owned()]);
-        let url = || control_url("control");
-        plan.seat(|name| match name {
-            "control" => Some(Role::Control(Control::of(name))),
-            "switch1" => {
-                let (pages, no_probes) = (Some(64), true);
-                Some(Role::Switch(Switch { pages, no_probes, ..Switch::of(1, name, url()) }))
-            }
-            "server1" => Some(Role::Store(Store { control: Some(url()), ..Store::of(name) })),
-            _ => None,
-        });
+        plan.add_hosts("switch2", [WRITER.to_owned()]);
+        seat(&mut plan, |_| ());
+        let router = plan.sites.iter_mut().find(|site| site.name == "switch2");
+        router.expect("the second of the row").roles.clear();
+        let lease_ms = (LEASE / MS) as u32;
         let plan = Plan {
             partitions: 8,
             is_open: true,
             is_signed: false,
-            lease_ms: (LEASE / MS) as u32,
-            lease_max_ms: (LEASE / MS) as u32,
+            lease_ms,
+            lease_max_ms: lease_ms,
             ..plan
         };
-        let mut world = World::new(&plan, disciplines::all(), 1).unwrap();
-        let store = world.cluster().stores[0].address;
-        let mut place = |name: &str| {
-            let machine = world.machine(name).unwrap();
-            let make = Box::new(move |birth| Ok(Box::new(Asker::new(&birth, store)) as _));
-            let process = world.place(machine, format!("{name}/asker"), make);
-            world.start(process).unwrap();
-            process
-        };
-        let [reader, writer] = ["client1", "friend"].map(&mut place);
-        let mut rack =
-            Rack { switch: world.machine("switch1").unwrap(), world, reader, writer, newest: 0 };
-        rack.run(3 * S);
+        let scenario = Scenario::of(&plan, disciplines::all());
+        let switch = scenario.machine("switch1");
+        let mut rack = Rack { scenario, switch, newest: 0 };
         rack.write();
-        rack.read(true);
-        rack.run(3 * S);
-        let last = *rack.seen().last().unwrap();
-        assert!(last.cached && last.number == 1, "{last:?}");
+        rack.read_for(3 * S);
+        rack.has_newest();
         rack
     }
 
+    fn now_ns(&self) -> u64 {
+        self.scenario.world.now_ns()
+    }
+
     fn run(&mut self, for_ns: u64) {
-        self.world.run_until(self.world.now_ns() + for_ns);
+        self.scenario.world.run_until(self.now_ns() + for_ns);
     }
 
-    fn seen(&self) -> &[Read] {
-        &self.world.get::<Asker>(self.reader).unwrap().seen
+    /// Reads again and again.
+    fn read_for(&mut self, for_ns: u64) {
+        let ends_ns = self.now_ns() + for_ns;
+        while self.now_ns() < ends_ns {
+            self.scenario.begin(READER, Deed::Read, KEY);
+            self.run(READ);
+        }
     }
 
-    fn read(&mut self, reads: bool) {
-        let reader = self.reader;
-        let set = self.world.with(reader, |asker: &mut Asker, io| {
-            asker.reads = reads;
-            sim::Process::wake(asker, io);
-        });
-        set.unwrap();
+    /// The switch answers what was written last.
+    fn has_newest(&self) {
+        let last = *self.scenario.reads(READER).last().unwrap();
+        assert!(last.cached && last.number == Some(self.newest), "{last:?}");
     }
 
-    /// Writes the next number, past the switch.
+    /// Writes the next number, past the switch; one that waits for a lease in vain is written again
+    /// as another.
     fn write(&mut self) {
-        let (writer, number) = (self.writer, self.newest + 1);
-        let until_ns = self.world.now_ns() + 10 * S;
-        let write = |asker: &mut Asker, io: &mut sim::Io<'_>| asker.write(number, io);
-        self.world.with(writer, write).unwrap();
-        self.world.run_while(MS, |world| {
-            assert!(world.now_ns() < until_ns, "a write without an answer");
-            !world.get::<Asker>(writer).unwrap().has_written()
-        });
-        self.newest = number;
+        let written = std::iter::repeat_with(|| self.scenario.ask(WRITER, Deed::Write(8), KEY));
+        let mut written = written.take(5).filter_map(Result::ok);
+        self.newest = written.next().flatten().expect("leases run out");
     }
 
     /// The switch stands still for so long, and nobody asks it anything; after `quiet_ns` of that
     /// the next number is written. What stores sent meanwhile waits at the switch, or is lost.
     fn pause(&mut self, for_ns: u64, quiet_ns: u64, waits: bool) {
-        let ends_ns = self.world.now_ns() + for_ns;
-        self.world.silence(BETWEEN_SWITCHES, [!waits; 2]);
-        self.world.halt(self.switch);
-        self.read(false);
+        let ends_ns = self.now_ns() + for_ns;
+        self.scenario.world.silence(BETWEEN_SWITCHES, [!waits; 2]);
+        self.scenario.world.halt(self.switch);
         self.run(quiet_ns);
         self.write();
-        self.world.run_until(ends_ns);
-        self.world.silence(BETWEEN_SWITCHES, [false; 2]);
-        self.world.resume(self.switch);
-        self.read(true);
+        self.scenario.world.run_until(ends_ns);
+        self.scenario.world.silence(BETWEEN_SWITCHES, [false; 2]);
+        self.scenario.world.resume(self.switch);
     }
 
-    /// Goes on for some leases, with a write in the end; what was read since `from_ns` that was old
-    /// already when it was asked for.
-    fn old_reads(mut self, from_ns: u64) -> OldReads {
-        let newest = self.newest;
-        self.run(5 * LEASE);
+    /// Reads from now on for some leases; what was read that was old already when it was asked for.
+    fn old_reads(mut self) -> OldReads {
+        let (from_ns, newest) = (self.now_ns(), Some(self.newest));
+        self.read_for(5 * LEASE);
         let since = |read: &&Read| read.asked_ns >= from_ns;
-        let all: Vec<Read> = self.seen().iter().filter(since).copied().collect();
+        let all: Vec<Read> = self.scenario.reads(READER).iter().filter(since).copied().collect();
         let old = all.iter().filter(|read| read.number < newest);
         let for_ns = old.clone().map(|read| read.told_ns - from_ns).max();
         let old = OldReads { reads: old.count(), of: all.len(), for_ns: for_ns.unwrap_or(0) };
@@ -167,8 +145,7 @@ fn after_a_pause(for_ns: u64, waits: bool, breaks: Option<Mutant>) -> OldReads {
     // Not within a lease: the store would ask for the copy, and the question would wait at
     // the switch.
     rack.pause(for_ns, 2 * LEASE, waits);
-    let from_ns = rack.world.now_ns();
-    rack.old_reads(from_ns)
+    rack.old_reads()
 }
 
 #[test]
@@ -191,8 +168,7 @@ fn without_a_new_term_a_paused_switch_serves_old_values_for_ever() {
 fn a_paused_switch_hears_what_waited_before_it_serves() {
     let mut rack = Rack::new(None);
     rack.pause(3 * LEASE, 0, true);
-    let from_ns = rack.world.now_ns();
-    assert_eq!(rack.old_reads(from_ns).reads, 0);
+    assert_eq!(rack.old_reads().reads, 0);
 }
 
 #[test]
@@ -200,8 +176,7 @@ fn a_pause_that_is_shorter_than_a_lease_makes_nothing_old() {
     for quiet_ns in [0, LEASE / 8] {
         let mut rack = Rack::new(None);
         rack.pause(LEASE / 4, quiet_ns, true);
-        let from_ns = rack.world.now_ns();
-        assert_eq!(rack.old_reads(from_ns).reads, 0);
+        assert_eq!(rack.old_reads().reads, 0);
     }
 }
 
@@ -209,33 +184,28 @@ fn a_pause_that_is_shorter_than_a_lease_makes_nothing_old() {
 fn a_paused_store_makes_nothing_old() {
     for for_ns in [LEASE / 4, LEASE, 5 * LEASE] {
         let mut rack = Rack::new(None);
-        let server = rack.world.machine("server1").unwrap();
-        rack.world.halt(server);
+        let server = rack.scenario.machine("server1");
+        rack.scenario.world.halt(server);
         rack.run(for_ns);
-        rack.world.resume(server);
+        rack.scenario.world.resume(server);
         rack.write();
-        let from_ns = rack.world.now_ns();
-        assert_eq!(rack.old_reads(from_ns).reads, 0);
+        assert_eq!(rack.old_reads().reads, 0);
     }
 }
 
-/// A switch with a copy of 1 goes back to a snapshot while it has a copy of 2, without an agent:
-/// what becomes of leases is the programs' affair.
+/// A switch with a copy goes back to a snapshot while it has a copy of a newer value, without an
+/// agent: what becomes of leases is the programs' affair.
 fn after_a_restore(age_ns: u64, breaks: Option<Mutant>) -> OldReads {
     let mut rack = Rack::new(breaks);
-    let agent = rack.world.process("switch1/agent").unwrap();
-    rack.world.kill(agent);
-    let snapshot = rack.world.snapshot(rack.switch).unwrap();
-    rack.read(false);
+    let agent = rack.scenario.process("switch1/agent");
+    rack.scenario.world.kill(agent);
+    let snapshot = rack.scenario.world.snapshot(rack.switch).unwrap();
     rack.run(age_ns);
     rack.write();
-    rack.read(true);
-    rack.run(LEASE / 2);
-    let last = *rack.seen().last().unwrap();
-    assert!(last.cached && last.number == 2, "{last:?}");
-    rack.world.restore(rack.switch, &snapshot);
-    let from_ns = rack.world.now_ns();
-    rack.old_reads(from_ns)
+    rack.read_for(LEASE / 2);
+    rack.has_newest();
+    rack.scenario.world.restore(rack.switch, &snapshot);
+    rack.old_reads()
 }
 
 #[test]
