@@ -281,5 +281,3 @@ impl Machine {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;

@@ -360,6 +360,7 @@ proptest! {
 
 mod all_parts;
 mod lives;
+mod parts;
 mod refused;
 mod short_paths;
 

@@ -2,7 +2,7 @@
 //! a seed, and that can be told to answer wrongly. It applies each (client, request) once, as a
 //! store must.
 
-pub mod parts;
+mod parts;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -211,6 +211,11 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
 }
 
 impl State {
+    /// Forgets writes of which not all parts have come.
+    pub fn forget_parts(&mut self) {
+        self.joins = parts::Joins::default();
+    }
+
     /// The answer to a request, which may be as long as this.
     pub fn answer(&mut self, packet: &Packet<'_>, len: usize) -> (Header, Vec<u8>) {
         let h = packet.header;
