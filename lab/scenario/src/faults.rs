@@ -1,15 +1,8 @@
 //! What goes wrong in a scenario because somebody wants it to.
 
-use sim::MachineId;
-
 use crate::Scenario;
 
 impl Scenario {
-    /// The machine of this name.
-    pub fn machine(&self, name: &str) -> MachineId {
-        self.world.machine(name).unwrap_or_else(|| panic!("{name}: no machine of the plan"))
-    }
-
     /// A switch loses its tables and its agent: it forwards, and answers nobody.
     pub fn lose_tables(&mut self, switch: &str) {
         let agent = self.process(&format!("{switch}/agent"));

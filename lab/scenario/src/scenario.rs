@@ -7,7 +7,7 @@ use dataplane::LoanCounts;
 use decide::Registration;
 use history::Verdict;
 use plan::Plan;
-use sim::{AgentHost, ControlHost, Process, ProcessId, StoreHost, World};
+use sim::{AgentHost, ControlHost, MachineId, Process, ProcessId, StoreHost, World};
 use wire::{Cluster, Header, Secret, TENANT_OPEN};
 
 use crate::client::{ClientHost, Deed, Outcome, Read};
@@ -187,6 +187,11 @@ impl Scenario {
     }
 
     // ---- what there is to see
+
+    /// The machine of this name.
+    pub fn machine(&self, name: &str) -> MachineId {
+        self.world.machine(name).unwrap_or_else(|| panic!("{name}: no machine of the plan"))
+    }
 
     /// The process of this name, `MACHINE/ROLE`.
     pub fn process(&self, name: &str) -> ProcessId {
