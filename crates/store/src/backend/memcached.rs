@@ -9,7 +9,9 @@
 //! many are asked for at once as a batch has bytes for, were they as long as can be; the others are
 //! asked for their length first.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod pauses;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -25,6 +27,7 @@ use super::{
     small::Small,
 };
 use crate::coherence::Watch;
+use pauses::{PAUSE, PAUSES, Pauses};
 
 /// Longest key on the line, in bytes.
 const MAX_NAME: usize = 250;
@@ -38,10 +41,6 @@ const MAX_VALUE: usize = 64 << 20;
 const ITEM_OVERHEAD: usize = 128;
 /// How long it may take at least to say what it is, when the store starts.
 const CHECKED_WITHIN: Duration = Duration::from_secs(5);
-/// How often a value that was dropped is waited for, and for how long each time: memcached's own
-/// thread comes round within some milliseconds.
-const PAUSES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Connects to `server` (HOST:PORT), which has so long for each answer.
 ///
@@ -76,6 +75,7 @@ struct Memcached {
     /// Bytes of the longest value that it may have.
     longest: usize,
     small: Small,
+    pauses: Pauses,
 }
 
 impl Memcached {
@@ -86,6 +86,7 @@ impl Memcached {
             request: Vec::new(),
             longest: MAX_VALUE,
             small: Small::new(),
+            pauses: Pauses::default(),
         }
     }
 
@@ -211,7 +212,8 @@ impl Memcached {
 
     /// Writes again what there was no room for. memcached has dropped the key's value, which may
     /// just be the room: at once, or, if it was read lately, when its own thread has let go of it.
-    /// That is waited for where the value is known to have been there.
+    /// That is waited for where the value is known to have been there, but not for long in all: the
+    /// others wait as well. Who finds no room then is refused, and his value is gone.
     async fn put_again(
         &mut self,
         commands: &[Command],
@@ -220,7 +222,7 @@ impl Memcached {
     ) -> anyhow::Result<()> {
         for pause in 0..=PAUSES {
             let (full, again): (Vec<_>, Vec<_>) = full_puts(commands, outcomes, pause > 0).unzip();
-            if again.is_empty() {
+            if again.is_empty() || pause > 0 && !self.pauses.take(Instant::now()) {
                 break;
             }
             if pause > 0 {
