@@ -4,9 +4,7 @@
 use wire::{Packet, Secret};
 
 pub fn decode(bytes: &[u8]) {
-    let Ok(packet) = Packet::decode(bytes) else {
-        return;
-    };
+    let Ok(packet) = Packet::decode(bytes) else { return };
     packet.tag_is_valid(&Secret([1; 16]));
     let mut again = vec![];
     packet.encode(&Secret::NONE, &mut again).expect("it was decoded");

@@ -35,18 +35,11 @@ fn commands(bytes: &[u8], step: usize) -> (Vec<Words>, Option<String>) {
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((step, stream)) = bytes.split_first() else {
-        return;
-    };
+    let Some((step, stream)) = bytes.split_first() else { return };
     let (whole, error) = commands(stream, stream.len().max(1));
     for command in &whole {
         assert!(!command.words.is_empty());
-        assert!(
-            command
-                .words
-                .iter()
-                .all(|word| word.len() <= LIMITS.bulk_bytes)
-        );
+        assert!(command.words.iter().all(|word| word.len() <= LIMITS.bulk_bytes));
     }
     // However the bytes arrive, they mean the same; a line may be found too long before its
     // end came.

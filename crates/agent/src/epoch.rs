@@ -193,9 +193,7 @@ fn holder(path: &Path) -> Option<Pid> {
         // `NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`; whoever waits has an
         // arrow before the kind.
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, of, ..] = words[..] else {
-            return None;
-        };
+        let [_, "FLOCK", _, _, pid, of, ..] = words[..] else { return None };
         let pid = pid.parse::<i32>().ok().filter(|pid| *pid > 0);
         pid.filter(|_| of == inode).map(Pid::from_raw)
     })
@@ -212,9 +210,7 @@ pub fn stop(name: &str) -> Result<bool, AgentError> {
 
 fn stop_holder(directory: &Path, name: &str) -> Result<bool, AgentError> {
     let path = lock_path(directory, name);
-    let Some(pid) = holder(&path) else {
-        return Ok(false);
-    };
+    let Some(pid) = holder(&path) else { return Ok(false) };
     let lives = |reason: String| AgentError::Lives { name: name.into(), pid: pid.as_raw(), reason };
     kill(pid, Signal::SIGTERM).map_err(|e| lives(e.to_string()))?;
     let until = Instant::now() + ENDS_WITHIN;

@@ -68,12 +68,8 @@ impl Fetches {
     ) -> FetchRound {
         let (mut due, mut again) = (FetchRound::default(), vec![]);
         for _ in 0..self.queue.len().min(PER_TICK) {
-            let Some(fetch) = self.queue.pop_front() else {
-                break;
-            };
-            let Some(epoch) = wants(&fetch.key, fetch.place) else {
-                continue;
-            };
+            let Some(fetch) = self.queue.pop_front() else { break };
+            let Some(epoch) = wants(&fetch.key, fetch.place) else { continue };
             if fetch.due > now {
                 again.push(fetch);
             } else if fetch.tries >= TRIES {

@@ -74,9 +74,7 @@ impl Filling {
         let FetchRound { send, without_value } =
             self.fetches.due(now, |key, place| memory.wants_value(key, place, &self.leases));
         for (key, epoch) in send {
-            let Some(hash) = served.hash_of(&key) else {
-                continue;
-            };
+            let Some(hash) = served.hash_of(&key) else { continue };
             let store = served.cluster.store_of(key.tenant, hash).address;
             requests.fetch(store, &key, hash, epoch, &served.system_secret());
         }

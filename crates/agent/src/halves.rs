@@ -77,12 +77,8 @@ impl Halves {
         for tenant in switch.served.tenants.keys().copied() {
             let half = self.half_of(switch.served, tenant);
             let configuration = switch.configurations.of(tenant);
-            let (Some(half), Some(configuration)) = (half, configuration) else {
-                continue;
-            };
-            let Some(place) = TenantEntry::place(&self.at, tenant)? else {
-                continue;
-            };
+            let (Some(half), Some(configuration)) = (half, configuration) else { continue };
+            let Some(place) = TenantEntry::place(&self.at, tenant)? else { continue };
             let before = self.known.insert(tenant, (half, place));
             if changed.contains(&tenant) || before != Some((half, place)) {
                 self.tell(half, switch, |to, now_ns, out| {
@@ -100,9 +96,7 @@ impl Halves {
         }
         let secret = switch.served.system_secret();
         for (from, datagram) in came {
-            let Ok(packet) = Packet::decode(datagram) else {
-                continue;
-            };
+            let Ok(packet) = Packet::decode(datagram) else { continue };
             let of = self.known.get(&packet.header.tenant);
             let half = of.map(|(half, _)| *half);
             if let Some(half) =
@@ -141,9 +135,7 @@ impl Halves {
         switch: &mut Switch<'_>,
         event: impl FnOnce(&mut dyn AgentHalf, u64, &mut Vec<AgentAction>),
     ) {
-        let Some(half) = self.all.get_mut(name) else {
-            return;
-        };
+        let Some(half) = self.all.get_mut(name) else { return };
         let now_ns = switch.memory.now_ns();
         let mut more = vec![];
         event(&mut **half, now_ns, &mut more);
@@ -178,9 +170,7 @@ fn walk(
     let (items, next) = switch.memory.walk(tenant, from, most);
     for (key, record) in items {
         let item = ItemKey { tenant, key };
-        let Some(hash) = switch.served.hash_of(&item) else {
-            continue;
-        };
+        let Some(hash) = switch.served.hash_of(&item) else { continue };
         let item = Item { tenant, key: &item.key, hash, record: record.as_deref() };
         half.item(now_ns, item, out);
     }

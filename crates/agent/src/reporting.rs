@@ -74,9 +74,7 @@ impl Reporting {
     fn take_tallies(&mut self) -> Result<Vec<TenantTallies>, AgentError> {
         let mut all = vec![];
         for (tenant, before) in &mut self.tallied {
-            let Some(now) = self.tallies.read(*tenant)? else {
-                continue;
-            };
+            let Some(now) = self.tallies.read(*tenant)? else { continue };
             let new = |(now, before): (&u64, &u64)| now.saturating_sub(*before);
             let words = now.iter().zip(before.iter()).map(new);
             let tallies = (0..).zip(words).filter(|(_, count)| *count > 0);

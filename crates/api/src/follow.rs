@@ -118,9 +118,7 @@ impl Uplink {
     /// Sends the first that waits once there is room for it; pending for ever when the stream has
     /// ended, which is noticed at its other end.
     async fn send(&mut self) {
-        let Ok(room) = self.sender.reserve().await else {
-            return std::future::pending().await;
-        };
+        let Ok(room) = self.sender.reserve().await else { return std::future::pending().await };
         room.send(FromStore { body: self.waiting.pop_front() });
     }
 }

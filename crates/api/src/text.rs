@@ -15,9 +15,7 @@ pub fn one_line(text: &str) -> String {
 /// own text.
 pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let message = one_line(error.message());
-    let Some(span) = error.span() else {
-        return message;
-    };
+    let Some(span) = error.span() else { return message };
     let before = text.get(..span.start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;

@@ -67,9 +67,7 @@ impl Envelope {
         store: SocketAddr,
         flags: Flags,
     ) -> Result<Bytes, Error> {
-        let Some(seal) = &self.0 else {
-            return Ok(value);
-        };
+        let Some(seal) = &self.0 else { return Ok(value) };
         let key = HiddenKey(name.try_into().expect("hidden keys have one length"));
         seal.open(&key, &value).map(Bytes::from).map_err(|why| Error::NotOpened {
             store,

@@ -217,9 +217,7 @@ impl Machine {
 
     /// Gives back all that a call has.
     fn end(&mut self, number: u64) {
-        let Some(running) = self.calls.remove(&number) else {
-            return;
-        };
+        let Some(running) = self.calls.remove(&number) else { return };
         let RunningCall { call, stage, .. } = running;
         self.free += usize::from(stage != Stage::Nothing);
         for request in running.requests {
@@ -261,9 +259,7 @@ impl Machine {
     fn enter(&mut self, window: usize, now_ns: u64) {
         while let Some(number) = self.windows[window].queue.front().copied() {
             if self.calls.contains_key(&number) {
-                let Some(place) = self.windows[window].writes.enter() else {
-                    return;
-                };
+                let Some(place) = self.windows[window].writes.enter() else { return };
                 self.start(number, Some(place), now_ns);
             }
             self.windows[window].queue.pop_front();

@@ -195,9 +195,7 @@ impl Inbox<'_> {
                 return Poll::Ready(reply);
             }
         }
-        let Some((_, receiver)) = &mut self.many else {
-            return Poll::Pending;
-        };
+        let Some((_, receiver)) = &mut self.many else { return Poll::Pending };
         let reply = receiver.poll_recv(context);
         reply.map(|reply| reply.expect("a sender is here"))
     }

@@ -118,9 +118,7 @@ impl Rules {
 
     /// Memory for a value that no packet holds; none: no bound is set.
     pub fn reserve(&self, len: usize) -> Result<Option<Reservation>, Error> {
-        let Some(memory) = &self.options.memory else {
-            return Ok(None);
-        };
+        let Some(memory) = &self.options.memory else { return Ok(None) };
         memory.reserve(len).map(Some).ok_or(Error::NoMemory { len })
     }
 

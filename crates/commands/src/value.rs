@@ -43,9 +43,7 @@ pub fn print(
     if json {
         writeln!(out, "{}", to_json(value, took))?;
     }
-    let Some(value) = value else {
-        return Ok(not_found());
-    };
+    let Some(value) = value else { return Ok(not_found()) };
     if !json {
         out.write_all(&value.bytes)?;
         if !raw {

@@ -110,9 +110,7 @@ impl Data for Network {
         }
         for attempt in 0..RETRIES {
             pause(attempt).await;
-            let Some(value) = self.read(key).await? else {
-                return Ok(None);
-            };
+            let Some(value) = self.read(key).await? else { return Ok(None) };
             match self.client.delete_if(key, Condition::Version(value.version)).await {
                 Ok(true) => return Ok(Some(value.bytes)),
                 Ok(false) | Err(Error::Mismatch { .. }) => self.counters.write_retries.add_one(),

@@ -15,9 +15,7 @@ pub fn divide(whole: &Frame, size: usize, mut spare: impl FnMut() -> Frame) -> V
     let bytes = whole.bytes();
     let is_ipv4 = bytes.get(ethernet).is_some_and(|byte| byte >> 4 == 4);
     let udp = ethernet + if is_ipv4 { IPV4_HEADER } else { IPV6_HEADER };
-    let Some((headers, payload)) = bytes.split_at_checked(udp + UDP_HEADER) else {
-        return vec![];
-    };
+    let Some((headers, payload)) = bytes.split_at_checked(udp + UDP_HEADER) else { return vec![] };
     let part = |(number, payload): (usize, &[u8])| {
         let mut frame = spare();
         let to = frame.resize(headers.len() + payload.len());

@@ -313,9 +313,7 @@ fn way(to: IpAddr, route: &RouteMessage, links: &Links, neighbours: &Neighbours)
         return (Route::None, 0);
     }
     // Of an interface without Ethernet.
-    let Some((from, own)) = links.get(&port).copied() else {
-        return (Route::None, 0);
-    };
+    let Some((from, own)) = links.get(&port).copied() else { return (Route::None, 0) };
     let mtu = mtu.unwrap_or(own);
     match neighbours.get(&(port, via)) {
         Some(to) => (Route::By { port, from, to: *to }, mtu),

@@ -130,13 +130,9 @@ impl<O: Clone> Clients<O> {
     /// Forgets a client of a tenant: the first of its oldest few that has been silent for
     /// long enough.
     fn forget_one(&mut self, tenant: u32, now_ns: Nanos) -> bool {
-        let Some(order) = self.order.get_mut(&tenant) else {
-            return false;
-        };
+        let Some(order) = self.order.get_mut(&tenant) else { return false };
         for _ in 0..8 {
-            let Some(id) = order.pop_front() else {
-                return false;
-            };
+            let Some(id) = order.pop_front() else { return false };
             let silent = self.clients.get(&id).is_none_or(|client| {
                 let is_silent = now_ns.saturating_sub(client.used_ns) > self.keep_ns;
                 is_silent && !client.window.is_busy() || mutant(Mutant::ClientForgotten)

@@ -557,9 +557,7 @@ impl<W> Current<W> {
     /// Stores that have to be asked after all: of the next write that comes by the same way they
     /// are asked at once.
     fn note_untold(&mut self, untold: &mut UntoldStores, now_ns: Nanos) {
-        let Task::Write(write) = &self.task else {
-            return;
-        };
+        let Task::Write(write) = &self.task else { return };
         let via = write.epoch.switch();
         for wait in &mut self.waits {
             if wait.is_told && wait.next_ns <= now_ns {

@@ -207,9 +207,7 @@ impl<W> Directory<W> {
         for _ in 0..budget.min(self.entries.capacity()) {
             let index = self.swept;
             self.swept = (index + 1) % self.entries.capacity();
-            let Some(serial) = self.entries.get(index).map(|entry| entry.serial) else {
-                continue;
-            };
+            let Some(serial) = self.entries.get(index).map(|entry| entry.serial) else { continue };
             let place = Place { index, serial };
             let is_empty = self.update(place, |entry| {
                 entry.state.drop_lapsed(leases, now_ns);
@@ -225,9 +223,7 @@ impl<W> Directory<W> {
     /// An entry of a tenant is gone. Drops its stale places, once they are the majority.
     fn forgotten(&mut self, tenant: u32) {
         let Directory { by_tenant, entries, .. } = self;
-        let Some(owned) = by_tenant.get_mut(&tenant) else {
-            return;
-        };
+        let Some(owned) = by_tenant.get_mut(&tenant) else { return };
         owned.entries -= 1;
         if owned.entries == 0 {
             by_tenant.remove(&tenant);

@@ -328,9 +328,7 @@ impl Engine {
             }
             Effect::GrantLater(id, epoch) => self.keys.grant_later(cx, id, epoch),
             Effect::ReadForHalf(half, request) => {
-                let Some(id) = self.halves.key_to_read(cx, request) else {
-                    return;
-                };
+                let Some(id) = self.halves.key_to_read(cx, request) else { return };
                 if self.loans.proceeds(&id) == Whereabouts::Away {
                     self.loans.recall(cx, id);
                     self.halves.key_is_lent(cx, half, request);

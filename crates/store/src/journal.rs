@@ -296,9 +296,7 @@ impl Slots {
     /// else's before that is on the disk. After a sync that failed nothing is known of what was
     /// written, and a second one may well report success: so it is written again.
     fn end(&mut self, id: (u32, KeyHash)) -> io::Result<()> {
-        let Some(&at) = self.taken.get(&id) else {
-            return Ok(());
-        };
+        let Some(&at) = self.taken.get(&id) else { return Ok(()) };
         let written = self.file.write_all_at(b" ", (at * SLOT) as u64);
         self.ending.insert(id, written.is_ok());
         written

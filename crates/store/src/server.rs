@@ -374,9 +374,7 @@ impl Drop for StatusSocket {
 }
 
 async fn accept(socket: Option<&StatusSocket>) -> UnixStream {
-    let Some(socket) = socket else {
-        return std::future::pending().await;
-    };
+    let Some(socket) = socket else { return std::future::pending().await };
     loop {
         if let Ok((stream, _)) = socket.listener.accept().await {
             return stream;

@@ -90,9 +90,7 @@ impl Shares {
 
     /// A tenant gives so many places back.
     pub fn give_back(&mut self, tenant: u32, places: usize) {
-        let Some(taken) = self.taken.get_mut(&tenant).filter(|_| places > 0) else {
-            return;
-        };
+        let Some(taken) = self.taken.get_mut(&tenant).filter(|_| places > 0) else { return };
         *taken -= places;
         self.all -= places;
         self.kept += self.share.saturating_sub(*taken).min(places);

@@ -49,9 +49,7 @@ mod tests {
         let mut held = vec![0; left.len()];
         for _ in 0..items {
             let active_full = left[ring.order(left.len()).next().unwrap()] == 0;
-            let Some(at) = ring.order(left.len()).find(|&at| left[at] > 0) else {
-                break;
-            };
+            let Some(at) = ring.order(left.len()).find(|&at| left[at] > 0) else { break };
             left[at] -= 1;
             held[at] += 1;
             ring.put(at, left.len(), per_page, active_full);

@@ -101,9 +101,7 @@ impl Tenant {
         keys: &[(Key, u64)],
         out: &mut Vec<Action>,
     ) -> u64 {
-        let Some(cache) = caches.get(switch, self.id) else {
-            return 0;
-        };
+        let Some(cache) = caches.get(switch, self.id) else { return 0 };
         let keys = keys.iter().map(|(key, _)| key);
         let missing: Vec<&Key> = keys.filter(|key| !cache.has(key)).collect();
         let mut elsewhere = 0;
@@ -231,9 +229,7 @@ impl Tenant {
         for key in held {
             for (position, at) in self.switches.iter().enumerate() {
                 let other = (*at != switch).then(|| caches.get_mut(*at, self.id));
-                let Some(other) = other.flatten().filter(|other| other.has(key)) else {
-                    continue;
-                };
+                let Some(other) = other.flatten().filter(|other| other.has(key)) else { continue };
                 let later = own.is_some_and(|own| position > own);
                 if !(later && other.release(key, out))
                     && let Some(cache) = caches.get_mut(switch, self.id)

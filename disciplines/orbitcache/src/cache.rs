@@ -309,9 +309,7 @@ impl Cache {
 
     /// A change was answered.
     pub fn answered(&mut self, now: Duration, key: &Key, change: &Change, outcome: Outcome) {
-        let Some(known) = self.keys.get_mut(key) else {
-            return;
-        };
+        let Some(known) = self.keys.get_mut(key) else { return };
         let pause = match (known.place, change, outcome) {
             (Place::Coming, Change::Put(_), Outcome::Done) => {
                 known.place = Place::In;
@@ -358,9 +356,7 @@ impl Cache {
         self.counts.dropped += keys.len() as u64;
         for key in keys {
             let known = self.keys.get_mut(key);
-            let Some(known) = known.filter(|known| known.place == Place::In) else {
-                continue;
-            };
+            let Some(known) = known.filter(|known| known.place == Place::In) else { continue };
             self.counts.unfit += u64::from(unfit);
             known.place = Place::Out;
             known.paused_until = now + if unfit { UNFIT } else { NO_ROOM };

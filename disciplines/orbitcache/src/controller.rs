@@ -112,9 +112,7 @@ impl Switch {
 
     /// A window ended, for all tenants.
     fn settle(&mut self, now: Duration, limits: &Limits, out: &mut Vec<Action>) {
-        let Some((reads, overflows)) = self.ended.take_if(|_| self.attached) else {
-            return;
-        };
+        let Some((reads, overflows)) = self.ended.take_if(|_| self.attached) else { return };
         self.reads += reads;
         self.overflows += overflows;
         let permille = (1000 * overflows).checked_div(reads);
@@ -255,9 +253,7 @@ impl Discipline for Controller {
         out: &mut Vec<Action>,
     ) {
         self.now = now;
-        let Some(report) = Report::decode(report) else {
-            return;
-        };
+        let Some(report) = Report::decode(report) else { return };
         let window_ms = f64::from(self.limits.window_ms.max(1));
         let windows = (report.counted.as_secs_f64() * 1000.0 / window_ms).max(0.1);
         for switch in self.switches.values_mut().filter(|switch| switch.attached) {
@@ -285,9 +281,7 @@ impl Discipline for Controller {
     }
 
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
-        let Some(switch) = self.switches.get(&switch) else {
-            return BTreeMap::new();
-        };
+        let Some(switch) = self.switches.get(&switch) else { return BTreeMap::new() };
         let mut sum = switch.gone.clone();
         let items: usize = switch.caches.values().map(Cache::items).sum();
         for cache in switch.caches.values() {

@@ -397,16 +397,12 @@ impl Reader {
                 return Ok(());
             }
             self.socket.set_read_timeout(Some(left))?;
-            let Ok(len) = self.socket.recv(&mut buffer) else {
-                continue;
-            };
+            let Ok(len) = self.socket.recv(&mut buffer) else { continue };
             let Ok(packet) = Packet::decode(&buffer[..len]) else {
                 self.reads.wrong_values += 1;
                 continue;
             };
-            let Some((key, asked)) = self.open.remove(&packet.header.request) else {
-                continue;
-            };
+            let Some((key, asked)) = self.open.remove(&packet.header.request) else { continue };
             if packet.header.status != Status::Ok {
                 self.reads.unanswered += 1;
                 continue;

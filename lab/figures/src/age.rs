@@ -18,9 +18,7 @@ pub enum Age {
 impl Age {
     /// Of a result, if what runs has these versions now.
     pub fn of(kept: Option<&RunResult>, now: &Versions) -> Age {
-        let Some(kept) = kept else {
-            return Age::Never;
-        };
+        let Some(kept) = kept else { return Age::Never };
         let then = &kept.code;
         let names = then.keys().chain(now.keys().filter(|name| !then.contains_key(*name)));
         let mut changed: Vec<String> =

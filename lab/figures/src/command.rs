@@ -150,9 +150,7 @@ fn figures(said: &Value) -> Map<String, Value> {
     }
     let mut figures = Map::new();
     for row in said["rows"].as_array().into_iter().flatten() {
-        let Some(key) = row["key"].as_str() else {
-            continue;
-        };
+        let Some(key) = row["key"].as_str() else { continue };
         let mut note = |name: String, spread: &Value| {
             if let Some(median) = spread.get("median") {
                 figures.insert(name, median.clone());

@@ -496,9 +496,7 @@ impl SwitchPlace {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        let SwitchPlace::Kernel(loaded) = &mut self.at else {
-            return;
-        };
+        let SwitchPlace::Kernel(loaded) = &mut self.at else { return };
         let loaded = loaded.take().expect("it is dropped once");
         if !self.spent.load(Relaxed) && !std::thread::panicking() {
             loaded.leave();

@@ -98,9 +98,7 @@ pub fn check_within(operations: &[Operation], most: usize) -> anyhow::Result<Ver
 /// The end of the value that this operation writes, as an operation.
 fn lapse_of(operation: &Operation) -> Option<Operation> {
     let Lapse { from_ns, until_ns } = operation.lapse?;
-    let Effect::Write(value) = operation.effect else {
-        return None;
-    };
+    let Effect::Write(value) = operation.effect else { return None };
     Some(Operation {
         call_ns: from_ns,
         return_ns: until_ns,

@@ -178,9 +178,7 @@ impl Recorder {
     /// What came of the operation that was asked last. Returns whether it is in the record now:
     /// whether it says anything.
     pub fn told(&mut self, result: Result<Answer, Error>, now_ns: u64) -> bool {
-        let Some(asked) = self.asked.take() else {
-            return false;
-        };
+        let Some(asked) = self.asked.take() else { return false };
         let said = match &asked.what {
             Action::Read => self.read(asked.number, result),
             Action::Delete => match result.and_then(Answer::removed) {
@@ -218,12 +216,8 @@ impl Recorder {
     }
 
     fn read(&mut self, number: u32, result: Result<Answer, Error>) -> Statement {
-        let Ok(found) = result.and_then(Answer::found) else {
-            return Statement::Nothing;
-        };
-        let Some(value) = found else {
-            return Statement::Certain(Need::Absent, Effect::Keep);
-        };
+        let Ok(found) = result.and_then(Answer::found) else { return Statement::Nothing };
+        let Some(value) = found else { return Statement::Certain(Need::Absent, Effect::Keep) };
         self.seen.cached += u64::from(value.from_switch);
         let decoded = decode(&value.bytes, self.longest_value).unwrap_or_else(|| {
             self.seen.torn += 1;

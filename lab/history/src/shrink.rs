@@ -7,9 +7,7 @@ use super::{Effect, Need, Operation, Verdict, check};
 /// that came after is left out, then whatever can be, in ever smaller pieces. A write goes only
 /// with everything that saw its value.
 pub fn shrink(operations: &[Operation], violation: usize) -> Vec<Operation> {
-    let Some(end_ns) = operations[violation].return_ns else {
-        return operations.to_vec();
-    };
+    let Some(end_ns) = operations[violation].return_ns else { return operations.to_vec() };
     let mut left: Vec<Operation> =
         operations.iter().copied().filter(|operation| operation.call_ns <= end_ns).collect();
     left.sort_unstable_by_key(|operation| operation.call_ns);

@@ -20,9 +20,7 @@ type Marks = &'static [&'static str];
 pub fn check(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for source in &tree.sources {
-        let Some(marks) = marks(source) else {
-            continue;
-        };
+        let Some(marks) = marks(source) else { continue };
         for (number, line) in (1..).zip(source.text.lines()) {
             let width = width(line);
             if width > COLUMNS && has_comment(line, marks) && can_be_wrapped(line) {

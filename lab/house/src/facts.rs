@@ -252,9 +252,7 @@ impl Reader {
     }
 
     fn own_methods(&mut self, item: &ItemImpl) {
-        let syn::Type::Path(of) = &*item.self_ty else {
-            return;
-        };
+        let syn::Type::Path(of) = &*item.self_ty else { return };
         if let (0, None, Some(last)) = (self.tests, &item.trait_, of.path.segments.last()) {
             self.facts.impls.push(Name {
                 name: last.ident.to_string(),
@@ -306,9 +304,7 @@ fn asks_for_tests(condition: TokenStream) -> bool {
 
 /// What `#[path = "..."]` says.
 fn path_attribute(attribute: &Attribute) -> Option<String> {
-    let Meta::NameValue(pair) = &attribute.meta else {
-        return None;
-    };
+    let Meta::NameValue(pair) = &attribute.meta else { return None };
     match (&pair.value, pair.path.is_ident("path")) {
         (syn::Expr::Lit(value), true) => match &value.lit {
             syn::Lit::Str(path) => Some(path.value()),

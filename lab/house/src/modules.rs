@@ -43,9 +43,7 @@ impl<'a> Modules<'a> {
     /// `folder`.
     fn add(&mut self, tree: &'a Tree, at: (usize, usize), parent: usize, folder: &str) {
         let (file, scope) = at;
-        let Some(facts) = &tree.sources[file].rust else {
-            return;
-        };
+        let Some(facts) = &tree.sources[file].rust else { return };
         let index = self.modules.len();
         let scope = &facts.scopes[scope];
         self.modules.push(Module { file, scope, parent, children: BTreeMap::new() });

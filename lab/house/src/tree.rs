@@ -59,9 +59,7 @@ impl Tree {
 
 /// Adds the files below this folder to `paths`; a folder that does not exist has none.
 fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Ok(());
-    };
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name();
@@ -105,9 +103,7 @@ fn read_all(root: &Path, paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
 /// Reads one file; nothing if it is not text.
 fn read(root: &Path, path: &Path) -> anyhow::Result<Option<Source>> {
     let bytes = fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
-    let Ok(text) = String::from_utf8(bytes) else {
-        return Ok(None);
-    };
+    let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
     let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
     let rust = match name.ends_with(".rs") {
         true => Some(Facts::read(&text).with_context(|| name.clone())?),

@@ -41,9 +41,7 @@ impl Plan {
         if !one_in(&mut rng, 4) {
             return;
         }
-        let Some(name) = names.choose(&mut rng) else {
-            return;
-        };
+        let Some(name) = names.choose(&mut rng) else { return };
         if !self.tenants.is_empty() || one_in(&mut rng, 2) {
             self.open = Some((*name).to_owned());
         }

@@ -30,9 +30,7 @@ pub(crate) fn gone_back(operations: &[Operation], lost: &[Range<u64>]) -> Option
         });
     }
     operations.iter().find_map(|read| {
-        let Need::Value(value) = read.need else {
-            return None;
-        };
+        let Need::Value(value) = read.need else { return None };
         let write = writes.get(&value)?;
         let ended = kept.partition_point(|o| o.return_ns < Some(read.call_ns));
         let after = latest.get(ended.checked_sub(1)?)?;

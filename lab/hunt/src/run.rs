@@ -381,9 +381,7 @@ impl PlanRun<'_> {
             };
             if let Verdict::Violation(at) = verdict {
                 if may_lose && self.is_lent(key) {
-                    let Some(history) = gone_back(&operations, &self.losses()) else {
-                        continue;
-                    };
+                    let Some(history) = gone_back(&operations, &self.losses()) else { continue };
                     let history = history.into();
                     violation = Some(Violation { key, history });
                     break;

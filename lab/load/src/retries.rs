@@ -32,9 +32,7 @@ impl Retries {
     /// Adds the ids of requests that are to be sent again now.
     pub fn due(&mut self, window: &Window, now_ns: u64, out: &mut Vec<u64>) {
         for (after_ns, from) in after_ns(self.first_ns).zip(&mut self.from) {
-            let Some(until_ns) = now_ns.checked_sub(after_ns) else {
-                continue;
-            };
+            let Some(until_ns) = now_ns.checked_sub(after_ns) else { continue };
             out.extend(std::iter::from_fn(|| window.overdue(from, until_ns)));
         }
     }

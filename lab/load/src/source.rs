@@ -264,9 +264,7 @@ impl Source {
     /// Makes the requests that are due, at most one burst, and hands each to `send` with the place
     /// of its store in the cluster's list. Returns how many.
     pub fn due(&mut self, now_ns: u64, send: &mut impl FnMut(usize, &[u8])) -> usize {
-        let Some(mut run) = self.run.take() else {
-            return 0;
-        };
+        let Some(mut run) = self.run.take() else { return 0 };
         if run.is_retried() {
             let lives = self.again.len();
             self.retries.due(&self.window, now_ns, &mut self.again);
@@ -290,9 +288,7 @@ impl Source {
 
     /// Takes a datagram that has arrived from this address.
     pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
-        let Some(run) = self.run.as_deref_mut() else {
-            return;
-        };
+        let Some(run) = self.run.as_deref_mut() else { return };
         let packet = match Packet::decode(datagram) {
             Ok(packet) if !run.attacks.is_empty() => return run.hear(&self.tenants, &packet),
             Ok(packet) if packet.header.client == self.client => packet,
@@ -324,9 +320,7 @@ impl Source {
             // Another try may be taken.
             return;
         }
-        let Some(sent) = self.window.take(request) else {
-            return;
-        };
+        let Some(sent) = self.window.take(request) else { return };
         let tenant = &mut self.tenants[usize::from(sent.tenant)];
         if let Some(each_key) = &mut run.each_key {
             if !each_key.is_refused(&packet, &sent, now_ns) {
@@ -375,9 +369,7 @@ impl Source {
 
     /// Gives up what was not answered in time. What has arrived must have been taken before.
     pub fn expire(&mut self, now_ns: u64) {
-        let Some(mut run) = self.run.take() else {
-            return;
-        };
+        let Some(mut run) = self.run.take() else { return };
         let deadline_ns = now_ns.saturating_sub(self.patience_ns(&run));
         while let Some(lost) = self.window.pop_lost(deadline_ns) {
             if let Some(each_key) = &mut run.each_key {
@@ -401,9 +393,7 @@ impl Source {
     /// A phase through every key was not over in time; the message says how many were not answered,
     /// and the last refusal.
     pub fn finished(&mut self, now_ns: u64) -> anyhow::Result<Option<PhaseResult>> {
-        let Some(run) = self.run.as_deref() else {
-            return Ok(None);
-        };
+        let Some(run) = self.run.as_deref() else { return Ok(None) };
         let open = self.window.open();
         let is_finished = match &run.each_key {
             None => now_ns >= run.end_ns && open == 0,
@@ -438,9 +428,7 @@ impl Source {
 
     fn change(&mut self, run: &mut Run, now_ns: u64) {
         let due = now_ns >= run.next_change_ns;
-        let Some(churn) = run.phase.churn.filter(|_| due) else {
-            return;
-        };
+        let Some(churn) = run.phase.churn.filter(|_| due) else { return };
         for tenant in &mut self.tenants[..run.active] {
             tenant.permutation.change(churn.change, &mut self.churn_rng);
         }

@@ -19,9 +19,7 @@ pub(super) enum AnswerKind {
 
 /// What a write of this key names.
 pub(super) fn named_by(tenant: &Tenant, key: u32) -> NamedLife {
-    let Some(lives) = &tenant.lives else {
-        return NamedLife::default();
-    };
+    let Some(lives) = &tenant.lives else { return NamedLife::default() };
     let own = lives.of_key(key);
     NamedLife::first(own.unwrap_or_else(|| lives.of_store(tenant.store_of(&tenant.keys.get(key)))))
 }
@@ -35,9 +33,7 @@ pub(super) fn hear(
 ) -> AnswerKind {
     let tenant = &mut tenants[usize::from(sent.tenant)];
     let store = tenant.store_of(&tenant.keys.get(sent.key));
-    let Some(lives) = &mut tenant.lives else {
-        return AnswerKind::Answer;
-    };
+    let Some(lives) = &mut tenant.lives else { return AnswerKind::Answer };
     if !sent.is_write() || reply.op != Op::WriteReply {
         return AnswerKind::Answer;
     }
@@ -58,9 +54,7 @@ pub(super) fn hear(
 /// Whether the store may have asked a keeper before it answered this write: the version of the
 /// answer is then no value's.
 pub(super) fn may_be_asked_for(tenant: &Tenant, sent: &SentRequest, reply: &Header) -> bool {
-    let Some(lives) = &tenant.lives else {
-        return false;
-    };
+    let Some(lives) = &tenant.lives else { return false };
     let store = lives.of_store(tenant.store_of(&tenant.keys.get(sent.key)));
     !reply.flags.has(Flags::CACHED) && sent.named.life != store
 }

@@ -126,9 +126,7 @@ impl Server {
     /// epoch in any case.
     fn joined(&mut self, request: Request, step: u8, out: &mut Vec<Message>) -> Option<Request> {
         let index = request.parts.iter().position(|is_here| !is_here);
-        let Some(index) = index.map(|missing| 1 - missing) else {
-            return Some(request);
-        };
+        let Some(index) = index.map(|missing| 1 - missing) else { return Some(request) };
         let known = self.windows[request.client].known(request.number);
         if let Some(verdict) = known {
             if let Verdict::Answered((said, version)) = verdict {
@@ -182,9 +180,7 @@ impl Server {
 
     /// Rule 5, broken: the answer to a retransmission is a grant of what it wrote.
     fn grants_again(&mut self, request: &Request, version: u64, step: u8) -> Option<Item> {
-        let Call::Write(value) = request.call.0 else {
-            return None;
-        };
+        let Call::Write(value) = request.call.0 else { return None };
         let again = mutant(Mutant::RepeatedAnswerGrants) && request.grant;
         (again && self.grant(request.epoch, step)).then_some(Item {
             value,
@@ -217,9 +213,7 @@ impl Server {
     pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
         while self.key.poll(&mut self.leases, now_ns(step), &mut invalidations) == Step::Apply {
-            let Some(write) = self.key.applied(0) else {
-                break;
-            };
+            let Some(write) = self.key.applied(0) else { break };
             self.apply(write, step, out);
         }
         let send =

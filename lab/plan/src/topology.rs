@@ -288,9 +288,7 @@ impl Topology {
         {
             return fail(format!("addresses {x} and {y} must differ within one /24"));
         }
-        let Some(fault) = link.fault else {
-            return Ok(());
-        };
+        let Some(fault) = link.fault else { return Ok(()) };
         for (name, chance) in [
             ("loss", fault.loss),
             ("duplicate", fault.duplicate),
@@ -366,9 +364,7 @@ impl Topology {
             let ways = ports.ways_from(machine, |_| true);
             for (link, way) in ways.into_iter().enumerate() {
                 let is_own = own.iter().any(|port| *port as usize / 2 == link);
-                let Some(index) = way.filter(|_| !is_own) else {
-                    continue;
-                };
+                let Some(index) = way.filter(|_| !is_own) else { continue };
                 let port = own[usize::from(index)] as usize;
                 let Interface { v4: via_v4, v6: via_v6, .. } = ends[port / 2][1 - port % 2];
                 routes.push(Route { node: node.name.clone(), link, via_v4, via_v6 });

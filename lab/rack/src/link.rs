@@ -209,9 +209,7 @@ fn pump(
     }
     let now = start.elapsed().as_nanos() as u64;
     while held.peek().is_some_and(|Reverse(first)| first.at_ns <= now) {
-        let Some(Reverse(first)) = held.pop() else {
-            break;
-        };
+        let Some(Reverse(first)) = held.pop() else { break };
         if send(&sockets[*to], &first.frame) {
             counts.sent += 1;
         } else {
@@ -295,9 +293,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         }
         (len as usize, tag)
     };
-    let Some((tpid, tci)) = tag.filter(|_| len >= 12) else {
-        return Ok(Some(len));
-    };
+    let Some((tpid, tci)) = tag.filter(|_| len >= 12) else { return Ok(Some(len)) };
     buffer.copy_within(12..len, 12 + TAG);
     buffer[12..14].copy_from_slice(&tpid.to_be_bytes());
     buffer[14..16].copy_from_slice(&tci.to_be_bytes());

@@ -111,9 +111,7 @@ impl State {
 
     /// All labs that have a state file.
     pub fn all() -> Vec<State> {
-        let Ok(entries) = fs::read_dir(ROOT) else {
-            return vec![];
-        };
+        let Ok(entries) = fs::read_dir(ROOT) else { return vec![] };
         entries
             .flatten()
             .filter_map(|entry| {

@@ -254,9 +254,7 @@ impl AgentHost {
         for (store, datagram) in self.post.sent.borrow_mut().drain(..) {
             io.send(self.port, store, &datagram);
         }
-        let Some(stream) = self.following.stream() else {
-            return;
-        };
+        let Some(stream) = self.following.stream() else { return };
         while io.has_room(stream)
             && let Ok(message) = self.to_session.try_recv()
         {

@@ -209,23 +209,15 @@ impl ControlHost {
 
     /// False: the stream must be closed.
     fn take(&mut self, stream: StreamId, message: Message, now: Duration) -> bool {
-        let Some(peer) = self.peers.get_mut(&stream) else {
-            return false;
-        };
+        let Some(peer) = self.peers.get_mut(&stream) else { return false };
         match (&*peer, message) {
             (Peer::New, Message::FromSwitch(message)) => {
-                let Some(from_switch::Body::Hello(hello)) = message.body else {
-                    return false;
-                };
-                let Ok(lane) = self.core.attach(now, &hello) else {
-                    return false;
-                };
+                let Some(from_switch::Body::Hello(hello)) = message.body else { return false };
+                let Ok(lane) = self.core.attach(now, &hello) else { return false };
                 *peer = Peer::Switch(lane);
             }
             (Peer::New, Message::FromStore(message)) => {
-                let Some(from_store::Body::Hello(hello)) = message.body else {
-                    return false;
-                };
+                let Some(from_store::Body::Hello(hello)) = message.body else { return false };
                 *peer = Peer::Store(self.core.store_came(&hello));
             }
             (Peer::Switch(lane), Message::FromSwitch(message)) => {

@@ -66,9 +66,7 @@ impl PopulatedBackend {
 
     /// Has a key answered for by the embedded backend. False: it has no room.
     fn touch(&mut self, key: Key<'_>, now_ns: u64) -> bool {
-        let Some(number) = self.untouched(key) else {
-            return true;
-        };
+        let Some(number) = self.untouched(key) else { return true };
         self.fill(key);
         let value = Bytes::copy_from_slice(&self.value);
         let put = Put::of(&value, self.version);

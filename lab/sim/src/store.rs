@@ -194,9 +194,7 @@ impl StoreHost {
     }
 
     fn report(&mut self, io: &mut Io<'_>) {
-        let Some(stream) = self.following.stream() else {
-            return;
-        };
+        let Some(stream) = self.following.stream() else { return };
         for report in self.engine.take_reports() {
             let body = from_store::Body::Report(HalfReport {
                 discipline: report.half.into(),

@@ -33,9 +33,7 @@ impl Memory {
             return Ok(Outcome::Done);
         }
         let here = served.and_then(|served| Some((served, served.tenants.get(&key.tenant)?)));
-        let Some((served, here)) = here else {
-            return Ok(Outcome::Refused);
-        };
+        let Some((served, here)) = here else { return Ok(Outcome::Refused) };
         if is_there {
             if !self.may_confirm(key.tenant)? {
                 return Ok(Outcome::NoRoom);
@@ -88,9 +86,7 @@ impl Memory {
         let (Some(cells), Some(hash)) = (cells, served.hash_of(key)) else {
             return Ok(Outcome::Refused);
         };
-        let Some(lease) = served.lease_for(key.tenant, hash) else {
-            return Ok(Outcome::Refused);
-        };
+        let Some(lease) = served.lease_for(key.tenant, hash) else { return Ok(Outcome::Refused) };
         self.replace(key, hash, cells, Content::Fetched { lease }, served)
     }
 
@@ -169,9 +165,7 @@ impl Memory {
                 (self.table.insert_given(tenant, hash, bytes, record, place), NO_LEASE)
             }
         };
-        let Ok(slot) = slot else {
-            return false;
-        };
+        let Ok(slot) = slot else { return false };
         let entry = Entry { slot, place, lease, requests: self.table.requests(place), trial };
         match entry.trial {
             Some(_) => self.trials.add(key),
@@ -197,9 +191,7 @@ impl Memory {
 
     /// Removes an item whose given record begins with these bytes. One that is not there is fine.
     pub fn remove_if(&mut self, key: &ItemKey, begins: &[u8]) -> Outcome {
-        let Some(entry) = self.index.get(key) else {
-            return Outcome::Done;
-        };
+        let Some(entry) = self.index.get(key) else { return Outcome::Done };
         let (slot, place) = (entry.slot, entry.place);
         if !entry.is_given() || self.table.remove_if(slot, place, begins) != Ok(true) {
             return Outcome::Changed;
@@ -235,9 +227,7 @@ impl Memory {
         wanted: &[(ItemKey, usize)],
         served: Option<&ServedCluster>,
     ) -> Result<(), AgentError> {
-        let Some(served) = served else {
-            return Ok(());
-        };
+        let Some(served) = served else { return Ok(()) };
         let mut back = vec![];
         for (key, value_len) in wanted {
             let entry = self.index.get(key).filter(|entry| !entry.is_given());

@@ -94,9 +94,7 @@ impl Memory {
     /// The controller wants the key's item; whether it was on probation.
     pub(super) fn confirm(&mut self, key: &ItemKey) -> bool {
         let entry = self.index.get_mut(key);
-        let Some(entry) = entry.filter(|entry| entry.trial.is_some()) else {
-            return false;
-        };
+        let Some(entry) = entry.filter(|entry| entry.trial.is_some()) else { return false };
         entry.trial = None;
         // What was read before was told with the reads that missed.
         entry.requests = self.table.requests(entry.place);
@@ -116,12 +114,8 @@ impl Memory {
         if has > self.share(tenant) / 2 {
             return Ok(true);
         }
-        let Some(cells) = self.blank_cells(tenant) else {
-            return Ok(true);
-        };
-        let Some(place) = self.free_place(tenant, cells)? else {
-            return Ok(false);
-        };
+        let Some(cells) = self.blank_cells(tenant) else { return Ok(true) };
+        let Some(place) = self.free_place(tenant, cells)? else { return Ok(false) };
         if !self.trials.rings.give(at, place, &self.table) {
             self.cells.give_back(place);
         }
@@ -197,9 +191,7 @@ impl Memory {
 
     /// Likewise of one tenant.
     pub(super) fn look_at_blanks(&mut self, tenant: u32, served: Option<&ServedCluster>) {
-        let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else {
-            return;
-        };
+        let Some(Tenant { at, .. }) = self.trials.tenants.get(&tenant).copied() else { return };
         for used in self.trials.rings.take_used(at) {
             match used {
                 BlankOutcome::Not(place) => self.cells.give_back(place),
@@ -290,13 +282,9 @@ impl Memory {
         let (window, round) = (self.table.window(), self.trials.round);
         let keys: Vec<ItemKey> = self.on_probation().cloned().collect();
         for key in keys {
-            let Some(entry) = self.index.get_mut(&key) else {
-                continue;
-            };
+            let Some(entry) = self.index.get_mut(&key) else { continue };
             let requests = self.table.requests(entry.place);
-            let Some(trial) = &mut entry.trial else {
-                continue;
-            };
+            let Some(trial) = &mut entry.trial else { continue };
             if window.wrapping_sub(trial.window) >= WINDOWS {
                 self.remove(&key);
                 continue;
@@ -348,9 +336,7 @@ impl Memory {
     ) -> Result<(), AgentError> {
         let mut is_new = false;
         for tenant in served.tenants.keys() {
-            let Some(reads) = threshold(served, *tenant) else {
-                continue;
-            };
+            let Some(reads) = threshold(served, *tenant) else { continue };
             if let Some(of) = self.trials.tenants.get_mut(tenant) {
                 of.threshold = reads;
                 continue;

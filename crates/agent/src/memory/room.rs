@@ -78,9 +78,7 @@ impl Memory {
         let mut share = BTreeMap::from([(tenant, 1)]);
         let mut may_go = vec![];
         for slot in self.table.neighbours(tenant, hash) {
-            let Some((key, entry)) = self.index.in_slot(slot) else {
-                continue;
-            };
+            let Some((key, entry)) = self.index.in_slot(slot) else { continue };
             *share.entry(key.tenant).or_default() += 1;
             if !self.is_kept(key, entry, Some(served)) {
                 let new = self.table.requests(entry.place).wrapping_sub(entry.requests);
@@ -106,9 +104,7 @@ impl Memory {
         cells: u8,
         served: &ServedCluster,
     ) -> Result<bool, AgentError> {
-        let Some(page) = self.cells.worst_page(tenant, cells) else {
-            return Ok(false);
-        };
+        let Some(page) = self.cells.worst_page(tenant, cells) else { return Ok(false) };
         let on_page = || self.index.iter().filter(|(_, e)| e.place.page == page);
         if on_page().any(|(_, entry)| entry.is_given()) || !self.compacted.insert(tenant) {
             return Ok(false);

@@ -264,9 +264,7 @@ fn has_lost(link: &LinkMessage, names: &HashSet<String>, down: &mut HashSet<Stri
         LinkAttribute::IfName(name) => Some(name),
         _ => None,
     });
-    let Some(name) = name.filter(|name| names.contains(*name)) else {
-        return false;
-    };
+    let Some(name) = name.filter(|name| names.contains(*name)) else { return false };
     if is_up(link) {
         down.remove(name);
         return false;

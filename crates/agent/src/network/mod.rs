@@ -128,9 +128,7 @@ async fn keep(
             () = changed(&mut interfaces) => false,
             () = sleep(RECONCILE) => false,
         };
-        let Some(asked) = wanted.borrow_and_update().clone() else {
-            continue;
-        };
+        let Some(asked) = wanted.borrow_and_update().clone() else { continue };
         let RouteChanges { installed, removed, failed } = apply(&mut routes, &names, &asked).await;
         if installed + removed > 0 {
             info!("routes: {installed} installed, {removed} removed");

@@ -176,9 +176,7 @@ impl Probes {
         let (Some(secret), Some(watch)) = (self.secret, self.watches.get_mut(&from)) else {
             return;
         };
-        let Ok(packet) = Packet::decode(datagram) else {
-            return;
-        };
+        let Ok(packet) = Packet::decode(datagram) else { return };
         let header = &packet.header;
         let age = watch.sent.checked_sub(header.version);
         let is_answer = header.op == Op::ProbeReply

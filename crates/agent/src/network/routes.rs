@@ -269,9 +269,7 @@ impl Table {
             _ => [0; 16].into(),
         };
         let len = route.header.destination_prefix_length;
-        let Ok(prefix) = IpNet::new(to.unwrap_or(any), len) else {
-            return;
-        };
+        let Ok(prefix) = IpNet::new(to.unwrap_or(any), len) else { return };
         let (protocol, tos) = (route.header.protocol, route.header.tos);
         if protocol == RouteProtocol::Other(PROTOCOL) {
             let is_plain = route.header.kind == RouteType::Unicast;

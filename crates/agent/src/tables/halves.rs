@@ -26,9 +26,7 @@ impl Tables {
     /// on it.
     pub(super) fn tell_halves(&mut self) -> Result<(), AgentError> {
         let changed = self.configurations.take_carried_out();
-        let Some((halves, mut switch)) = self.halves() else {
-            return Ok(());
-        };
+        let Some((halves, mut switch)) = self.halves() else { return Ok(()) };
         let relies = |tenant: &u32| halves.serve(switch.served, *tenant);
         if changed.iter().any(relies) {
             switch.memory.quiesce()?;

@@ -153,9 +153,7 @@ impl Call {
     /// Makes the request shorter than `len`, which the interface does not carry. False: it
     /// cannot be.
     fn shorten(&mut self, rules: &Rules, len: usize, now_ns: u64) -> Result<bool, Error> {
-        let Parts::None { .. } = self.parts else {
-            return Ok(false);
-        };
+        let Parts::None { .. } = self.parts else { return Ok(false) };
         if self.header.op.is_write() {
             if self.tries == 0 {
                 // Nothing has left.

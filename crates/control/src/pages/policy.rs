@@ -247,9 +247,7 @@ fn greedy(
             .filter(|id| pages.get(id).copied().unwrap_or(0) < room(**id))
             .map(|id| (gain(*id), *id));
         // Of equal ones the lower id.
-        let Some((_, id)) = open.reduce(|a, b| if b.0 > a.0 { b } else { a }) else {
-            break;
-        };
+        let Some((_, id)) = open.reduce(|a, b| if b.0 > a.0 { b } else { a }) else { break };
         let has = pages.entry(id).or_default();
         let n = step.min(left).min(room(id) - *has);
         *has += n;

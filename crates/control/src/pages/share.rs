@@ -250,9 +250,7 @@ fn as_it_is(pool: u32, least: &[u32], fair: &[u32], borrowers: &[Borrower]) -> O
 fn level(mut from: Vec<u32>, most: &[u32], now: &[u32], mut pages: u32) -> Vec<u32> {
     loop {
         let open = |i: &usize| from[*i] < most[*i];
-        let Some(low) = (0..from.len()).filter(open).map(|i| from[i]).min() else {
-            return from;
-        };
+        let Some(low) = (0..from.len()).filter(open).map(|i| from[i]).min() else { return from };
         let mut lowest: Vec<usize> =
             (0..from.len()).filter(open).filter(|&i| from[i] == low).collect();
         // Up to the next level at once: where one of them is full, or where others are.

@@ -249,9 +249,7 @@ impl Acceptor {
         let (places, stranger_for) = (self.places.clone(), self.stranger_for);
         let access = self.access.clone();
         async move {
-            let Ok((stranger, abort)) = entered.await else {
-                return;
-            };
+            let Ok((stranger, abort)) = entered.await else { return };
             let mut served = pin!(async {
                 if let Err(error) = connection(stream, tls, app, stopped).await {
                     tracing::debug!("a connection ended: {error}");

@@ -216,9 +216,7 @@ impl Configurations {
         let mut out = vec![];
         let mut bytes = 0;
         for place in self.waiting.range(all_on(switch)) {
-            let Some(latest) = self.by_place.get_mut(place) else {
-                continue;
-            };
+            let Some(latest) = self.by_place.get_mut(place) else { continue };
             let is_late = latest.sent.is_none_or(|at| at + SEND_AGAIN <= now);
             if !is_late || durable < latest.safe_after || !is_told_of(place.tenant) {
                 continue;

@@ -212,9 +212,7 @@ async fn write_changes(shared: &SharedCore, lead: &Lead) -> StateError {
 async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Result<(), StateError> {
     let taken = {
         let mut inner = shared.lock();
-        let Some(core) = &mut inner.core else {
-            return Ok(());
-        };
+        let Some(core) = &mut inner.core else { return Ok(()) };
         core.take_batch(with_items)
     };
     let (batch, position) = taken;
@@ -222,9 +220,7 @@ async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Resul
         let batch = Arc::new(batch);
         let written = lead.write(&batch).await;
         let mut inner = shared.lock();
-        let Some(core) = &mut inner.core else {
-            return Ok(());
-        };
+        let Some(core) = &mut inner.core else { return Ok(()) };
         if let Err(e) = written {
             let mut batch = Arc::unwrap_or_clone(batch);
             // A file, whose disk may be full for days.

@@ -122,9 +122,7 @@ impl Stores {
     /// A store took in every message up to this number. Of these tenants it has all that it
     /// was sent.
     pub fn acknowledged(&mut self, id: StoreStreamId, seq: u64) -> BTreeSet<u32> {
-        let Some(stream) = self.streams.get(&id) else {
-            return BTreeSet::new();
-        };
+        let Some(stream) = self.streams.get(&id) else { return BTreeSet::new() };
         let mail = stream.store.and_then(|store| self.mail.get_mut(&store));
         let seq = seq.min(stream.sent);
         mail.map_or_else(BTreeSet::new, |mail| mail.acknowledged(seq))

@@ -41,9 +41,7 @@ async fn take_in<T, M>(
             () = sender.closed() => return None,
             _ = leading.wait_for(|now| *now != term) => return Some(standing_by(shared)),
         };
-        let Some(Ok(message)) = message else {
-            return None;
-        };
+        let Some(Ok(message)) = message else { return None };
         if let Err(status) = take(message) {
             return Some(status);
         }

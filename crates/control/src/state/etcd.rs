@@ -265,9 +265,7 @@ impl Etcd {
         writes: &mut Writes,
         mut operations: Vec<TxnOp>,
     ) -> Result<(), StateError> {
-        let Some(fence) = tenure.fence() else {
-            return Err(StateError::Deposed);
-        };
+        let Some(fence) = tenure.fence() else { return Err(StateError::Deposed) };
         writes.used += 1;
         let number = writes.used;
         operations.push(TxnOp::put(self.key("written"), number.to_string(), None));

@@ -82,9 +82,7 @@ async fn beat(etcd: &Arc<Etcd>, tenure: &Tenure) -> String {
     let mut waiting = JoinSet::new();
     let mut last = "no answer".to_string();
     loop {
-        let Some(fence) = tenure.fence() else {
-            return "it was never elected".into();
-        };
+        let Some(fence) = tenure.fence() else { return "it was never elected".into() };
         if fence.is_out_of_reach(tenure.pace, Instant::now()) {
             return format!("{}: out of reach: {last}", etcd.place());
         }

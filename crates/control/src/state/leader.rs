@@ -179,12 +179,8 @@ async fn look(etcd: &Etcd) -> Result<View, Fault> {
     let answer = etcd.ask(REQUEST_WITHIN, get).await?;
     let mut view = View::default();
     for (name, got) in names.iter().zip(answer.op_responses()) {
-        let TxnOpResponse::Get(got) = got else {
-            continue;
-        };
-        let Some(row) = got.kvs().first() else {
-            continue;
-        };
+        let TxnOpResponse::Get(got) = got else { continue };
+        let Some(row) = got.kvs().first() else { continue };
         let text = String::from_utf8_lossy(row.value());
         let revision = row.mod_revision();
         match *name {

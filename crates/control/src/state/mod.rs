@@ -83,9 +83,7 @@ impl LoadedState {
     /// # Errors
     /// [`StateError::Row`] if it is not what is expected.
     pub fn row<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StateError> {
-        let Some(json) = self.rows.get(key) else {
-            return Ok(None);
-        };
+        let Some(json) = self.rows.get(key) else { return Ok(None) };
         parse(key, json).map(Some)
     }
 

@@ -114,9 +114,7 @@ impl TlsFiles {
 
 fn check_server(server: &str) -> Result<(), String> {
     let wrong = || Err(format!("{server:?} is not HOST:PORT"));
-    let Some((host, port)) = server.rsplit_once(':') else {
-        return wrong();
-    };
+    let Some((host, port)) = server.rsplit_once(':') else { return wrong() };
     let host_fits = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => {
@@ -143,9 +141,7 @@ impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
         write!(f, "{scheme}://{}{}", self.servers.join(","), self.prefix)?;
-        let Some(files) = &self.tls else {
-            return Ok(());
-        };
+        let Some(files) = &self.tls else { return Ok(()) };
         write!(f, "?ca={}", files.ca.display())?;
         match &files.own {
             Some((cert, key)) => write!(f, "&cert={}&key={}", cert.display(), key.display()),

@@ -82,9 +82,7 @@ impl Topology {
             for from in ports.iter().filter(|p| p.up) {
                 for to in ports.iter().filter(|p| p.up && learned::meet(from, p)) {
                     let pair = pair(NodeId::Switch(from.switch), NodeId::Switch(to.switch));
-                    let Some(link) = self.links.get(&pair).filter(|link| link.up) else {
-                        continue;
-                    };
+                    let Some(link) = self.links.get(&pair).filter(|link| link.up) else { continue };
                     let step = Step {
                         to: to.switch,
                         cost: link.weight(),

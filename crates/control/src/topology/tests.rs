@@ -281,9 +281,7 @@ proptest! {
             let mut at = from;
             let mut steps = 0;
             while at != to && steps < 9 {
-                let Some(route) = routes[&at].iter().find(|r| r.prefix == prefix) else {
-                    break;
-                };
+                let Some(route) = routes[&at].iter().find(|r| r.prefix == prefix) else { break };
                 let IpAddr::V4(via) = route.via else { unreachable!() };
                 at = u16::from(via.octets()[3]);
                 steps += 1;

@@ -201,9 +201,7 @@ impl Wire {
                 came.send_modify(|came| *came += 1);
                 let (state, count) = (state.clone(), count.clone());
                 tokio::spawn(async move {
-                    let Ok(far) = TcpStream::connect(server).await else {
-                        return;
-                    };
+                    let Ok(far) = TcpStream::connect(server).await else { return };
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
                     tokio::select! {

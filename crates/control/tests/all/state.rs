@@ -207,9 +207,7 @@ async fn a_leader_that_does_not_know_yet_that_it_is_deposed_writes_nothing() {
 /// What a leader in a process of its own does: see the test after it.
 #[tokio::test]
 async fn a_leader_in_a_process_of_its_own() {
-    let Ok(server) = std::env::var(STANDS_STILL) else {
-        return;
-    };
+    let Ok(server) = std::env::var(STANDS_STILL) else { return };
     let state = open_prompt("a", &[server.parse().unwrap()]).await;
     let lead = lead(&state).await;
     for number in 0.. {

@@ -96,9 +96,7 @@ fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result
 
 /// Puts `program` into the place of an earlier agent's on the same link. No packet sees a gap.
 pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
-    let Some(link) = open_pinned(path) else {
-        return Ok(false);
-    };
+    let Some(link) = open_pinned(path) else { return Ok(false) };
     if link_ifindex(&link) != Some(ifindex) {
         // The interface has gone, and its link with it.
         fs::remove_file(path).map_err(Error::file("removing", path))?;

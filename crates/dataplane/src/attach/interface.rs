@@ -12,9 +12,7 @@ use crate::Error;
 
 /// The names of the interfaces in this network namespace, but for loopback; sorted.
 pub fn interfaces() -> Vec<String> {
-    let Ok(all) = nix::net::if_::if_nameindex() else {
-        return vec![];
-    };
+    let Ok(all) = nix::net::if_::if_nameindex() else { return vec![] };
     let mut names: Vec<String> =
         all.iter().map(|i| i.name().to_string_lossy().into_owned()).collect();
     names.retain(|name| name != "lo");

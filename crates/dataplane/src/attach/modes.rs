@@ -38,9 +38,7 @@ impl Dataplane {
             // Drivers may tell only now.
             Ok(ports) if !generic => {
                 let mut new = ports.iter().filter(|port| !port.taken_over);
-                let Some(port) = new.find(|port| !transmits(port.ifindex)) else {
-                    return attached;
-                };
+                let Some(port) = new.find(|port| !transmits(port.ifindex)) else { return attached };
                 let name = &port.interface;
                 format!("the driver of {name} does not send what is redirected to it")
             }

@@ -206,9 +206,7 @@ pub(crate) fn close(home: &Home) -> Result<(), Error> {
 
 fn close_one(home: &Home, number: u32) -> Result<(), Error> {
     let path = home.recirculation(number);
-    let Some(link) = links::open_pinned(&path) else {
-        return Ok(());
-    };
+    let Some(link) = links::open_pinned(&path) else { return Ok(()) };
     let (_, far) = names(home, number);
     let here = interface::ifindex_of(&far).ok();
     // An index alone could be another interface's, in another namespace.

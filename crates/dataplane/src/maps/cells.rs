@@ -96,9 +96,7 @@ impl Cells {
     /// Gives a page to a tenant, or to nobody. Nothing may lie on a page that changes hands: evict,
     /// let the programs finish, give the places back first. A page that does not exist is ignored.
     pub fn set_owner(&mut self, page: u32, owner: Option<u32>) {
-        let Some(at) = self.pages.get(page as usize) else {
-            return;
-        };
+        let Some(at) = self.pages.get(page as usize) else { return };
         if at.owner == owner {
             return;
         }

@@ -36,13 +36,9 @@ impl Tallies {
     /// # Errors
     /// If the kernel refuses.
     pub fn read(&self, tenant: u32) -> Result<Option<[u64; layout::TALLIES]>, Error> {
-        let Some(place) = self.tenants.place(tenant)? else {
-            return Ok(None);
-        };
+        let Some(place) = self.tenants.place(tenant)? else { return Ok(None) };
         let mut sum = [0u64; layout::TALLIES];
-        let Some(map) = &self.map else {
-            return Ok(Some(sum));
-        };
+        let Some(map) = &self.map else { return Ok(Some(sum)) };
         let per_cpu = map.lookup_percpu(&place.to_ne_bytes());
         let per_cpu = per_cpu.map_err(Error::bpf("reading tallies"))?;
         for of_cpu in per_cpu.iter().flatten() {

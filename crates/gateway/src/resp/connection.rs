@@ -167,9 +167,7 @@ impl<D: Data> Connection<D> {
     fn start_commands(&mut self) {
         let limits = self.shared.limits;
         loop {
-            let Some(command) = self.next.take().or_else(|| self.take_command()) else {
-                return;
-            };
+            let Some(command) = self.next.take().or_else(|| self.take_command()) else { return };
             let room = self.answers.len() < limits.pipeline
                 && (self.working_bytes == 0
                     || self.working_bytes + command.bytes <= limits.connection_bytes)
@@ -241,9 +239,7 @@ impl<D: Data> Connection<D> {
     }
 
     fn names_busy_key(&self, command: &Command) -> bool {
-        let Some(spec) = command.spec.filter(|_| !self.busy.is_empty()) else {
-            return false;
-        };
+        let Some(spec) = command.spec.filter(|_| !self.busy.is_empty()) else { return false };
         let mut keys = spec.key_positions(command.words.len());
         keys.any(|at| self.busy.contains_key(&command.words[at]))
     }

@@ -81,9 +81,7 @@ impl Framer {
                     other => return Ok(other),
                 },
             }
-            let Some(len) = self.walk(buffer, limits)? else {
-                return Ok(None);
-            };
+            let Some(len) = self.walk(buffer, limits)? else { return Ok(None) };
             let empty = self.missing.is_none();
             *self = Framer::default();
             if empty {
@@ -124,9 +122,7 @@ impl Framer {
                 Some(other) => return Err(ProtocolError::ExpectedBulk(*other)),
             }
             let line = length_line(buffer, self.seen, ProtocolError::BulkLength)?;
-            let Some((len, end)) = line else {
-                return Ok(None);
-            };
+            let Some((len, end)) = line else { return Ok(None) };
             let len = usize::try_from(len)
                 .ok()
                 .filter(|len| *len <= limits.bulk_bytes)
@@ -212,9 +208,7 @@ fn is_foreign(words: &[Bytes]) -> bool {
         let start = word.get(..with.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(with))
     };
-    let Some(first) = words.first() else {
-        return false;
-    };
+    let Some(first) = words.first() else { return false };
     first.eq_ignore_ascii_case(b"post")
         || begins(first, b"host:")
         || (words.len() == 3 && begins(&words[2], b"http/"))
@@ -283,9 +277,7 @@ fn quoted(
 /// Two hex digits after `\x`; without them it is the letter x and what follows.
 fn escaped_hex(rest: &mut std::iter::Peekable<impl Iterator<Item = u8>>, word: &mut Vec<u8>) {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let Some(high) = rest.next_if(u8::is_ascii_hexdigit) else {
-        return word.push(b'x');
-    };
+    let Some(high) = rest.next_if(u8::is_ascii_hexdigit) else { return word.push(b'x') };
     match rest.next_if(u8::is_ascii_hexdigit) {
         Some(low) => word.extend(digit(high).zip(digit(low)).map(|(h, l)| h << 4 | l)),
         None => word.extend([b'x', high]),

@@ -225,9 +225,7 @@ impl EmbeddedBackend {
 
 impl Backend for EmbeddedBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, _: Ticket) -> Answer<Option<Item<&[u8]>>> {
-        let Some(at) = self.find_live(key, now_ns) else {
-            return Answer::Now(None);
-        };
+        let Some(at) = self.find_live(key, now_ns) else { return Answer::Now(None) };
         let slot = &mut self.slots[at as usize];
         if !slot.referenced {
             slot.referenced = true;

@@ -186,9 +186,7 @@ impl Remote {
     }
 
     fn read(&mut self, key: Key<'_>, ticket: Ticket, track: bool) -> Answer<Option<Item<&[u8]>>> {
-        let Some(name) = name_of(key) else {
-            return Answer::Now(None);
-        };
+        let Some(name) = name_of(key) else { return Answer::Now(None) };
         // Asked in order, so that a value written before is paired with its version, and
         // none later.
         let version = self.versions.of(key);

@@ -82,9 +82,7 @@ impl Asks {
 
     /// Takes what is due, and says when the next is.
     pub fn take_due(&mut self, now_ns: Nanos) -> (Vec<Ask>, Option<Nanos>) {
-        let Some(state) = &mut self.0 else {
-            return (vec![], None);
-        };
+        let Some(state) = &mut self.0 else { return (vec![], None) };
         if std::mem::take(&mut state.refuses) {
             state.asks.clear();
         }

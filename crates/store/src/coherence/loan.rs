@@ -293,9 +293,7 @@ impl<V: Clone> Loan<V> {
         if self.phase != Phase::Preparing(role) {
             return;
         }
-        let Some(epoch) = epoch else {
-            return self.enter(Phase::Over, now_ns);
-        };
+        let Some(epoch) = epoch else { return self.enter(Phase::Over, now_ns) };
         self.party(role).epoch = epoch;
         let next = match role {
             Role::Keeper => Phase::Preparing(Role::Owner),

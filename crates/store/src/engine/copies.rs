@@ -233,12 +233,8 @@ impl ForeignCopies {
 
     /// What is to be done about a key now.
     fn step(&self, id: &KeyId, now_ns: Nanos) -> Step {
-        let Some(held) = self.held.get(id) else {
-            return Step::Forget;
-        };
-        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
-            return Step::Forget;
-        };
+        let Some(held) = self.held.get(id) else { return Step::Forget };
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else { return Step::Forget };
         if held.replica.serve(lease, now_ns).is_some() {
             return Step::Serve;
         }
@@ -256,9 +252,7 @@ impl ForeignCopies {
     /// Takes so many bytes for a key in the place of those that it has. False: there is no room,
     /// and it has what it had.
     fn resize(&mut self, id: &KeyId, bytes: usize) -> bool {
-        let Some(held) = self.held.get_mut(id) else {
-            return false;
-        };
+        let Some(held) = self.held.get_mut(id) else { return false };
         self.room.give_back(id.0, held.cost);
         let fits = self.room.has_room_for(id.0, bytes);
         if fits {
@@ -299,9 +293,7 @@ impl ForeignCopies {
     }
 
     fn forget(&mut self, id: &KeyId) {
-        let Some(held) = self.held.remove(id) else {
-            return;
-        };
+        let Some(held) = self.held.remove(id) else { return };
         self.room.give_back(id.0, held.cost);
         self.reads.give_back(id.0, held.reads.len());
         if held.wanted {

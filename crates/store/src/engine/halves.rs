@@ -128,9 +128,7 @@ impl Halves {
             return;
         };
         let foreign = self.registered[half].maker.foreign_partitions;
-        let Some(admitted) = cx.admit(packet, room, peer, foreign) else {
-            return;
-        };
+        let Some(admitted) = cx.admit(packet, room, peer, foreign) else { return };
         let Admitted { origin, is_owned } = admitted;
         if !self.shares.has_room(origin.tenant) {
             self.counters.dropped_discipline_busy += 1;
@@ -220,9 +218,7 @@ impl Halves {
     /// The backend has answered what was read for a half, later. If it failed the request
     /// ends here.
     pub fn found(&mut self, cx: &mut Context, request: Request, found: ReadOutcome) {
-        let Some(half) = self.open.get(&request).map(|open| open.half) else {
-            return;
-        };
+        let Some(half) = self.open.get(&request).map(|open| open.half) else { return };
         let value = match &found {
             // Halves are told of values that go in one packet only.
             ReadOutcome::Item(item) if item.value.len() > wire::max_value(0) => {
@@ -340,9 +336,7 @@ impl Halves {
         mut header: Header,
         mut value: &[u8],
     ) -> bool {
-        let Some(OpenRequest { origin, key, .. }) = self.close(half, request) else {
-            return false;
-        };
+        let Some(OpenRequest { origin, key, .. }) = self.close(half, request) else { return false };
         if value.len() > wire::max_value(key.len()) {
             return false;
         }
@@ -381,9 +375,7 @@ impl Halves {
 
     /// Reads a request's key for its half; what is there at once is told at once.
     pub fn read(&mut self, cx: &mut Context, half: usize, request: Request) {
-        let Some(open) = self.open.get(&request) else {
-            return;
-        };
+        let Some(open) = self.open.get(&request) else { return };
         self.counters.discipline_reads += 1;
         let now = cx.since_start();
         let key = named((open.origin.tenant, open.origin.key_hash), &open.key);
@@ -412,9 +404,7 @@ impl Halves {
         value: &[u8],
     ) -> bool {
         let known = cx.tenants.get(header.tenant);
-        let Some(known) = known.filter(|_| header.tenant != TENANT_SYSTEM) else {
-            return false;
-        };
+        let Some(known) = known.filter(|_| header.tenant != TENANT_SYSTEM) else { return false };
         if value.len() > wire::max_value(key.len()) {
             return false;
         }

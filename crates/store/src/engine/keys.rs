@@ -138,9 +138,7 @@ impl Keys {
         cx: &mut Context,
         id: KeyId,
     ) -> Result<VecDeque<Write<PendingWrite>>, Unmovable> {
-        let Some(at) = cx.directory.find(&id) else {
-            return Ok(VecDeque::new());
-        };
+        let Some(at) = cx.directory.find(&id) else { return Ok(VecDeque::new()) };
         let taken = cx.directory.update(at, |e| {
             let movable = e.state.queued().all(|write| write.body.may_move);
             movable.then(|| e.state.take_queued()).ok_or(Unmovable)
@@ -174,9 +172,7 @@ impl Keys {
                 self.invalidate(cx, at, Epoch::new(switch, granted));
             }
             self.invalidations = invalidations;
-            let Some((id, step, settles)) = polled else {
-                return false;
-            };
+            let Some((id, step, settles)) = polled else { return false };
             if settles {
                 cx.settle(id);
             }
@@ -208,9 +204,7 @@ impl Keys {
     /// Sends an INVALIDATE for a key; `epoch` is (X, granted(X)).
     fn invalidate(&mut self, cx: &mut Context, at: Place, epoch: Epoch) {
         let home = cx.leases.address(epoch.switch());
-        let (Some(home), Some(entry)) = (home, cx.directory.get(at)) else {
-            return;
-        };
+        let (Some(home), Some(entry)) = (home, cx.directory.get(at)) else { return };
         let header = Header {
             tenant: entry.id.0,
             key_hash: entry.id.1,
@@ -240,9 +234,7 @@ impl Keys {
             }
             e.state.applied(doubt_until_ns)
         });
-        let Some(Some(Write { body: job, .. })) = finished else {
-            return;
-        };
+        let Some(Some(Write { body: job, .. })) = finished else { return };
         let outcome = WriteOutcome::of(change);
         close(cx, &job, change, outcome);
         let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));

@@ -199,13 +199,9 @@ impl Loans {
     /// Lends a key to X, with Y as its keeper.
     fn lend(&mut self, cx: &mut Context, key: Key<'_>, owner: u16, keeper: u16) {
         let id = (key.tenant, key.hash);
-        let Some(term) = cx.leases.term(owner, cx.now_ns) else {
-            return;
-        };
+        let Some(term) = cx.leases.term(owner, cx.now_ns) else { return };
         let homes = (cx.leases.address(owner), cx.leases.address(keeper));
-        let (Some(&x), Some(&y)) = homes else {
-            return;
-        };
+        let (Some(&x), Some(&y)) = homes else { return };
         let life = self.new_life(cx, &id);
         let base = cx.versions.next();
         let terms = Terms { life, base, owner, keeper, bound_ns: cx.tenants.write_back_ns(id.0) };
@@ -237,9 +233,7 @@ impl Loans {
     fn poll(&mut self, cx: &mut Context, id: KeyId) {
         let mut acts = vec![];
         loop {
-            let Some(lent) = self.open.get_mut(&id) else {
-                return;
-            };
+            let Some(lent) = self.open.get_mut(&id) else { return };
             if lent.loan.is_lent() && lent.lent_ns.is_none() {
                 lent.lent_ns = Some(cx.now_ns);
                 lent.pace = WritePace::new(lent.loan.terms().base, cx.now_ns);
@@ -280,9 +274,7 @@ impl Loans {
     /// A loan is over: its key is the store's again.
     fn over(&mut self, cx: &mut Context, id: KeyId, end: End) {
         let life = self.new_life(cx, &id);
-        let Some(lent) = self.open.remove(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.remove(&id) else { return };
         self.shares.give_back(id.0, 1);
         let lived_ns = lent.lent_ns.map_or(0, |lent_ns| cx.now_ns - lent_ns);
         self.hot.ended(id, lived_ns, cx.now_ns);

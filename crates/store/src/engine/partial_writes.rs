@@ -102,9 +102,7 @@ impl PartialWrites {
     /// A part of a write has come.
     pub fn take(&mut self, origin: &Origin, packet: &Packet<'_>, now_ns: Nanos) -> PartOutcome {
         let total = packet.header.total as usize;
-        let Some(index) = index_of(packet) else {
-            return PartOutcome::Unfit;
-        };
+        let Some(index) = index_of(packet) else { return PartOutcome::Unfit };
         let id = origin.request_id();
         let says = WriteTerms::of(&packet.header);
         let mut entry = match self.open.entry(id) {
@@ -152,9 +150,7 @@ impl PartialWrites {
             && until_ns <= now_ns
         {
             self.order.pop_front();
-            let Entry::Occupied(entry) = self.open.entry(id) else {
-                continue;
-            };
+            let Entry::Occupied(entry) = self.open.entry(id) else { continue };
             // One that was put off may have begun anew.
             if entry.get().until_ns == until_ns {
                 let PartialWrite { value, .. } = entry.remove();

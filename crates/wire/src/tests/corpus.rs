@@ -31,9 +31,7 @@ fn run(corpus: &str, check: fn(&[u8])) {
         for _ in 0..CHANGES {
             let mut changed = input.clone();
             for _ in 0..1 + noise.below(4) {
-                let Some(last) = changed.len().checked_sub(1) else {
-                    break;
-                };
+                let Some(last) = changed.len().checked_sub(1) else { break };
                 match noise.below(4) {
                     0 => changed.truncate(noise.below(last + 1)),
                     1 => changed.insert(noise.below(last + 1), noise.below(256) as u8),

@@ -120,9 +120,7 @@ impl Chains {
         bytes: &[u8],
         busy: bool,
     ) -> Vec<Datagram> {
-        let IpAddr::V4(ip) = to.ip() else {
-            return vec![];
-        };
+        let IpAddr::V4(ip) = to.ip() else { return vec![] };
         let at = ip.octets()[3];
         *self.asked.entry(at).or_default() += 1;
         let packet = Packet::decode(bytes).expect("clients send packets");

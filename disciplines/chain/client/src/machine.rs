@@ -244,9 +244,7 @@ impl Machine {
     fn admit(&mut self, now_ns: u64) {
         while let Some(number) = self.queue.front().copied() {
             if let Some(call) = self.calls.get_mut(&number) {
-                let Some(request) = self.slots.take() else {
-                    return;
-                };
+                let Some(request) = self.slots.take() else { return };
                 call.requests.push(request);
                 self.by_request.insert(request, number);
                 self.send(number, now_ns);
@@ -280,9 +278,7 @@ impl Machine {
     /// A switch says which chain the key has.
     fn moved(&mut self, number: u64, value: Bytes, from: SocketAddr, now_ns: u64) {
         self.counts.moved += 1;
-        let Some(route) = Route::decode(&value) else {
-            return;
-        };
+        let Some(route) = Route::decode(&value) else { return };
         match self.view.learn(&route) {
             // Whoever said so lags behind, another answer was faster, or it was asked for the chain
             // alone, which is short: the timer goes on.
@@ -326,9 +322,7 @@ impl Machine {
         now_ns: u64,
     ) {
         let random = self.rng.random();
-        let Some(call) = self.calls.get_mut(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.get_mut(&number) else { return };
         if let Some(sent_ns) = call.once_ns.filter(|_| call.to == from) {
             self.near.measured(from, now_ns.saturating_sub(sent_ns));
         }
@@ -373,9 +367,7 @@ impl Machine {
 
     /// A watch has heard of its key.
     fn tell(&mut self, number: u64, header: Header, value: Bytes, from: SocketAddr, now_ns: u64) {
-        let Some(call) = self.calls.get_mut(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.get_mut(&number) else { return };
         let newest = call.requests.last().copied().unwrap_or_default();
         let answer = call.answer(&self.names, header, value, from);
         let found = match answer.and_then(Answer::found) {
@@ -401,9 +393,7 @@ impl Machine {
 
     /// Sets a call's timer to when it has something to do.
     fn reset_timer(&mut self, number: u64) {
-        let Some(call) = self.calls.get_mut(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.get_mut(&number) else { return };
         self.timers.remove(&(call.timer_ns, number));
         call.timer_ns = call.until_ns.min(call.deadline_ns);
         self.timers.insert((call.timer_ns, number));
@@ -416,9 +406,7 @@ impl Machine {
 
     /// Gives back all that a call has.
     fn remove(&mut self, number: u64) {
-        let Some(call) = self.calls.remove(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.remove(&number) else { return };
         self.timers.remove(&(call.timer_ns, number));
         for request in &call.requests {
             self.by_request.remove(request);

@@ -335,18 +335,14 @@ async fn timers(shared: Arc<Endpoint>) {
 
 /// Hands what arrives to the machine.
 async fn receive(shared: Arc<Endpoint>, v6: bool) {
-    let Some(socket) = shared.socket(v6) else {
-        return;
-    };
+    let Some(socket) = shared.socket(v6) else { return };
     let mut buffer = [0; LONGEST];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((len, from)) => {
                 shared.with(|state, now_ns| state.machine.take(&buffer[..len], from, now_ns));
                 for _ in 0..BATCH {
-                    let Ok((len, from)) = socket.try_recv_from(&mut buffer) else {
-                        break;
-                    };
+                    let Ok((len, from)) = socket.try_recv_from(&mut buffer) else { break };
                     shared.with(|state, now_ns| state.machine.take(&buffer[..len], from, now_ns));
                 }
                 tokio::task::yield_now().await;

@@ -190,15 +190,11 @@ impl Source {
     /// A datagram has arrived.
     pub fn take(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
         let id = datagram.get(8..16).and_then(|bytes| bytes.first_chunk());
-        let Some(id) = id.map(|bytes| u64::from_be_bytes(*bytes)) else {
-            return;
-        };
+        let Some(id) = id.map(|bytes| u64::from_be_bytes(*bytes)) else { return };
         if let Some(contend) = &mut self.contend {
             return contend.take(id, datagram, from, now_ns);
         }
-        let Some(at) = self.by_id.get(&id).copied() else {
-            return;
-        };
+        let Some(at) = self.by_id.get(&id).copied() else { return };
         self.machines[at].take(datagram, from, now_ns);
         if self.machines[at].id() != id {
             self.name_machines();
@@ -241,9 +237,7 @@ impl Source {
             return Ok(result);
         }
         let sum = self.sum();
-        let Some(run) = &self.run else {
-            return Ok(None);
-        };
+        let Some(run) = &self.run else { return Ok(None) };
         let over = match run.phase.doing {
             Activity::Fill => run.left.is_empty() && self.under_way.is_empty(),
             Activity::Load | Activity::Lock | Activity::Attack => now_ns >= run.end_ns,
@@ -254,9 +248,7 @@ impl Source {
             self.run = None;
             bail!("coord load: {left} keys were not written in time; {error}");
         }
-        let Some(run) = self.run.take_if(|_| over) else {
-            return Ok(None);
-        };
+        let Some(run) = self.run.take_if(|_| over) else { return Ok(None) };
         let Run { before, .. } = run;
         Ok(Some(PhaseResult {
             reads: Latency::of(&run.reads),
@@ -326,9 +318,7 @@ impl Source {
     }
 
     fn ask(&mut self, at: usize, now_ns: u64) {
-        let Some(run) = &mut self.run else {
-            return;
-        };
+        let Some(run) = &mut self.run else { return };
         let is_attack = run.phase.doing == Activity::Attack;
         if is_attack && run.attack() == WATCHES {
             let name = name(WATCHED + run.begun);
@@ -468,12 +458,8 @@ fn value(name: &str, number: u64, len: usize) -> Vec<u8> {
 
 /// Whether every word after the name is the same.
 fn is_whole(value: &[u8]) -> bool {
-    let Some((_, words)) = value.split_at_checked(name(0).len()) else {
-        return false;
-    };
-    let Some(first) = words.get(..STAMP) else {
-        return false;
-    };
+    let Some((_, words)) = value.split_at_checked(name(0).len()) else { return false };
+    let Some(first) = words.get(..STAMP) else { return false };
     words.chunks(STAMP).all(|word| first.starts_with(word))
 }
 

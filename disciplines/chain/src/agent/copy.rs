@@ -120,9 +120,7 @@ impl Copier {
         }
         let session = wire::OWN_KEYS == item.key.first().copied().unwrap_or_default();
         for (filled, job) in &mut self.jobs {
-            let Some(chain) = view.chains.get(usize::from(filled.chain)) else {
-                continue;
-            };
+            let Some(chain) = view.chains.get(usize::from(filled.chain)) else { continue };
             let is_its = chain_of(view, item).is_some_and(|its| std::ptr::eq(its, chain));
             if !(session || is_its) || job.is_filled || job.done.contains(&item.hash) {
                 continue;

@@ -37,9 +37,7 @@ impl Garbage {
         }
         let record = item.record.and_then(KeyRecord::decode);
         let chain = chain_of(view, item);
-        let Some((record, chain)) = record.zip(chain) else {
-            return;
-        };
+        let Some((record, chain)) = record.zip(chain) else { return };
         // One that was never written has no version at all: it was asked for, and refused.
         let newest = record.version(record.last);
         let is_delete = match newest {

@@ -286,9 +286,7 @@ impl Member {
 
     /// Sends a packet to the member in a slot.
     fn send(&self, slot: u8, header: Header, key: &[u8], value: &[u8], out: &mut Vec<AgentAction>) {
-        let Some(member) = self.view.members[usize::from(slot)] else {
-            return;
-        };
+        let Some(member) = self.view.members[usize::from(slot)] else { return };
         out.push(AgentAction::Send {
             to: (member.address, PORT).into(),
             header: Header {

@@ -61,14 +61,10 @@ impl SnapshotSender {
     pub(super) fn item(&mut self, view: &View, own: u8, item: &Item<'_>) {
         let Some(round) = &mut self.round else { return };
         let record = item.record.and_then(KeyRecord::decode);
-        let Some((record, chain)) = record.zip(chain_of(view, item)) else {
-            return;
-        };
+        let Some((record, chain)) = record.zip(chain_of(view, item)) else { return };
         let full = chain.slots.len() - usize::from(chain.filling);
         let is_last = full > 0 && chain.slots[full - 1] == own;
-        let Some(version) = record.version(record.clean).filter(|_| is_last) else {
-            return;
-        };
+        let Some(version) = record.version(record.clean).filter(|_| is_last) else { return };
         round.told.insert(item.hash, version.seq);
         if self.told.get(&item.hash) == Some(&version.seq) {
             return;
@@ -86,9 +82,7 @@ impl SnapshotSender {
 
     /// Items were gone through, to the end or not: what is to be reported.
     pub fn walked(&mut self, is_end: bool) -> Vec<Part> {
-        let Some(mut round) = self.round.take() else {
-            return vec![];
-        };
+        let Some(mut round) = self.round.take() else { return vec![] };
         let mut parts = std::mem::take(&mut round.full);
         if is_end {
             round.part.is_last = true;

@@ -24,9 +24,7 @@ impl Configurations {
     /// members first, and those before that are none any longer.
     pub fn go_on(&mut self, cx: &mut Context<'_>) {
         let facts = &*cx.facts;
-        let Some(view) = facts.view() else {
-            return;
-        };
+        let Some(view) = facts.view() else { return };
         let life_of = |switch: &SwitchId| cx.switches.get(switch).map_or(0, |state| state.life);
         let members: BTreeSet<SwitchId> = facts.members().into_iter().collect();
         let others = facts.rooms.difference(&members);
@@ -38,9 +36,7 @@ impl Configurations {
         }
         (self.no_room, self.lives) = (no_room, lives);
         for switch in all {
-            let Some(row) = view_of(facts, view, (switch, cx.switches)).row() else {
-                continue;
-            };
+            let Some(row) = view_of(facts, view, (switch, cx.switches)).row() else { continue };
             let rows = [row].into_iter().chain(self.no_room.iter().cloned()).collect();
             let configuration = Configuration { rows, ..Configuration::default() };
             cx.out.push(Action::Configure { switch, tenant: facts.id, configuration });
@@ -58,9 +54,7 @@ fn view_of(facts: &Facts, view: &View, (switch, switches): (SwitchId, &Switches)
         (its.slot, its.life) = (Some(slot), member.map_or(0, |member| member.life));
         return its;
     }
-    let Some(state) = switches.get(&switch) else {
-        return its;
-    };
+    let Some(state) = switches.get(&switch) else { return its };
     its.life = state.life;
     let free = view.members.iter().position(Option::is_none);
     let is_ipv6 = view.members.iter().flatten().any(|m| m.address.is_ipv6());

@@ -134,9 +134,7 @@ impl Facts {
 
     /// A switch has made a change of its items.
     pub fn changed(&mut self, switch: SwitchId, key: &Key, change: &Change) {
-        let Some(held) = self.held.get_mut(&switch) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&switch) else { return };
         match change {
             Change::Put(_) => held.insert(key.clone()),
             Change::Remove | Change::RemoveIf(_) => held.remove(key),

@@ -91,9 +91,7 @@ impl Items {
     /// A change of an item was answered.
     pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) {
         let Answer { switch, key, change, outcome, .. } = answer;
-        let Some(making) = self.making.get_mut(key) else {
-            return;
-        };
+        let Some(making) = self.making.get_mut(key) else { return };
         making.asked.remove(&switch);
         let is_put = matches!(change, Change::Put(_));
         match outcome {

@@ -26,9 +26,7 @@ pub(super) fn go_on(cx: &mut Context<'_>, silence: &mut Reports) -> Option<View>
 /// Members that must leave: their tables are others by now or have lost something, they have no
 /// memory any longer, or others do not hear them.
 fn gone(cx: &Context<'_>, silence: &mut Reports) -> BTreeSet<u8> {
-    let Some(view) = cx.facts.view() else {
-        return BTreeSet::new();
-    };
+    let Some(view) = cx.facts.view() else { return BTreeSet::new() };
     let chains: Vec<Vec<u8>> = view.chains.iter().map(|c| c.slots.clone()).collect();
     let mute: Vec<bool> = (0..SLOTS as u8).map(|slot| silence.is_mute(cx.now, slot)).collect();
     let weight = |slot: u8| {

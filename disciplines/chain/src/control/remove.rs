@@ -59,9 +59,7 @@ impl Removals {
         for (key, last) in removable.keys {
             let members = cx.facts.chain_with(&key).map(|chain| cx.facts.members_of(chain));
             let members = members.filter(|members| members.last() == Some(&by));
-            let (Some(from), false) = (members, item::is_session(&key)) else {
-                continue;
-            };
+            let (Some(from), false) = (members, item::is_session(&key)) else { continue };
             let is_busy = items.is_making(&key) || self.has(&key);
             if is_busy || self.all.len() >= MOST {
                 continue;
@@ -86,9 +84,7 @@ impl Removals {
     /// Asks for what is next of each key.
     pub fn go_on(&mut self, cx: &mut Context<'_>) {
         for (key, removal) in &mut self.all {
-            let Some(switch) = removal.from.first().copied() else {
-                continue;
-            };
+            let Some(switch) = removal.from.first().copied() else { continue };
             if std::mem::replace(&mut removal.asked, true) {
                 continue;
             }
@@ -107,9 +103,7 @@ impl Removals {
         let Answer { switch, key, change: Change::RemoveIf(_), outcome, .. } = answer else {
             return;
         };
-        let Some(removal) = self.all.get_mut(key) else {
-            return;
-        };
+        let Some(removal) = self.all.get_mut(key) else { return };
         if removal.from.first() != Some(&switch) {
             return;
         }

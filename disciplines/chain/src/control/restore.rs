@@ -61,9 +61,7 @@ pub(super) struct Losses {
 
 /// Chains of which nobody has anything any longer.
 pub(super) fn lost_chains(cx: &Context<'_>) -> Vec<usize> {
-    let Some(view) = cx.facts.view() else {
-        return vec![];
-    };
+    let Some(view) = cx.facts.view() else { return vec![] };
     let is_lost = |slot: &u8| {
         let member = view.members[usize::from(*slot)];
         member.is_none_or(|m| cx.has_no_tables(&m))
@@ -130,9 +128,7 @@ impl Losses {
 
     /// A change of an item was answered, of a switch that is to be a member perhaps.
     pub fn answered(&mut self, answer: Answer<'_>) {
-        let Some(restore) = &mut self.restore else {
-            return;
-        };
+        let Some(restore) = &mut self.restore else { return };
         let place = restore.places.get_mut(&answer.switch);
         // The answer to another change is one from before.
         let is_asked = |place: &&mut Place| place.asked.get(answer.key) == Some(answer.change);

@@ -164,9 +164,7 @@ impl Tenant {
 
     /// A member says how it finds the others.
     fn says(&mut self, cx: &mut Context<'_>, by: SwitchId, state: State) {
-        let Some(slot) = cx.facts.slot_of(by) else {
-            return;
-        };
+        let Some(slot) = cx.facts.slot_of(by) else { return };
         self.silence.spoke(cx.now, slot);
         if state.number > cx.facts.memory.number {
             return self.overtaken(cx, state.number);

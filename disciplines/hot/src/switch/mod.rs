@@ -311,9 +311,7 @@ impl SwitchCache {
     pub fn offer(&mut self, now: Duration, key: &Key, out: &mut Vec<Action>) -> bool {
         let (room, elapsed) = (self.has_room(), self.elapsed(now));
         let is_upheaval = self.is_upheaval();
-        let Some(entry) = self.contenders.get_mut(key) else {
-            return false;
-        };
+        let Some(entry) = self.contenders.get_mut(key) else { return false };
         let proved = entry.pace;
         let pace = match is_upheaval {
             true => entry.count / elapsed,
@@ -486,9 +484,7 @@ impl SwitchCache {
     /// in window after window.
     pub fn bypassed(&mut self, key: &Key) -> bool {
         let ended = self.ended;
-        let Some(entry) = self.cached.get_mut(key) else {
-            return false;
-        };
+        let Some(entry) = self.cached.get_mut(key) else { return false };
         if entry.bypassed != ended {
             entry.bypassed = ended;
             entry.bypassed_windows = entry.bypassed_windows.saturating_add(1);
@@ -561,9 +557,7 @@ impl SwitchCache {
     /// Moves a key from cached to contenders, paused longer each time in a row; not if it is not to
     /// pause.
     fn give_up(&mut self, now: Duration, key: &Key, pause: Duration) {
-        let Some(mut entry) = self.cached.take(key) else {
-            return;
-        };
+        let Some(mut entry) = self.cached.take(key) else { return };
         entry.cached_in = None;
         entry.paused_until = now + (pause * (1 << entry.strikes.min(10))).min(PAUSE_MAX);
         entry.strikes = entry.strikes.saturating_add(u8::from(!pause.is_zero()));

@@ -180,9 +180,7 @@ impl Copies {
 
     /// `requests` reads of a copy went home in this window so far. False: the key is no copy.
     pub fn missed(&mut self, key: &Key, requests: u64) -> bool {
-        let Some(copied) = self.keys.get_mut(key) else {
-            return false;
-        };
+        let Some(copied) = self.keys.get_mut(key) else { return false };
         let missed = copied.missed.as_mut();
         if let Some(missed) = missed {
             *missed = missed.max(requests as f64);
@@ -305,9 +303,7 @@ impl Copies {
 
     /// A change was answered. False: none of these had been asked for.
     pub fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
-        let Some(copied) = self.keys.get_mut(key) else {
-            return false;
-        };
+        let Some(copied) = self.keys.get_mut(key) else { return false };
         match (copied.stage, outcome) {
             (Stage::There, _) => return false,
             (Stage::Asked, Outcome::Done) | (Stage::Leaving, Outcome::NotSent) => {

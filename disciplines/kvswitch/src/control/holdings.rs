@@ -67,12 +67,8 @@ impl Holdings {
 
     /// A switch redirects no reads of a key to this store any longer.
     pub fn release(&mut self, tenant: u32, store: SocketAddr, key: &Key) {
-        let Some(held) = self.held.get_mut(&(tenant, store)) else {
-            return;
-        };
-        let Some(switches) = held.keys.get_mut(key) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&(tenant, store)) else { return };
+        let Some(switches) = held.keys.get_mut(key) else { return };
         *switches -= 1;
         if *switches == 0 {
             held.keys.remove(key);

@@ -124,9 +124,7 @@ impl Discipline for Controller {
 
     /// A tenant's sides come, go, grow and shrink.
     fn room(&mut self, now: Duration, id: u32, rooms: &[Room], out: &mut Vec<Action>) {
-        let Some(tenant) = self.tenants.get_mut(&id) else {
-            return;
-        };
+        let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let Tenant { stores, sides } = tenant;
         sides.retain(|switch, side| {
             let stays = rooms.iter().any(|room| room.switch == *switch);
@@ -208,9 +206,7 @@ impl Discipline for Controller {
         self.holds.attached(store);
         for tenant in self.tenants.values_mut() {
             let stores = tenant.stores.addresses();
-            let Some(at) = stores.iter().position(|one| *one == store) else {
-                continue;
-            };
+            let Some(at) = stores.iter().position(|one| *one == store) else { continue };
             tenant.sides.values_mut().for_each(|side| side.began(at));
         }
     }
@@ -232,9 +228,7 @@ impl Discipline for Controller {
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
         for (id, tenant) in &self.tenants {
-            let Some(side) = tenant.sides.get(&switch) else {
-                continue;
-            };
+            let Some(side) = tenant.sides.get(&switch) else { continue };
             let own = side.own_stores(&tenant.stores);
             let told: usize = own.map(|store| self.holds.count(*id, store)).sum();
             let held = [("replicas_told", told as u64)];

@@ -99,9 +99,7 @@ impl Server {
             return;
         }
         let was_behind = std::mem::take(&mut self.is_behind);
-        let Some(part) = self.answered().filter(|_| self.has_answered) else {
-            return;
-        };
+        let Some(part) = self.answered().filter(|_| self.has_answered) else { return };
         if self.answers == 0.0 && self.is_new == 0 {
             self.is_mute = true;
             return self.wait(MUTE_FOR);

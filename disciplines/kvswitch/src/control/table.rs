@@ -223,9 +223,7 @@ impl Table {
                     if out.len() + 2 > situation.changes {
                         continue;
                     }
-                    let Some(mut gone) = leaving.next() else {
-                        continue;
-                    };
+                    let Some(mut gone) = leaving.next() else { continue };
                     gone.is_due = true;
                     out.push(gone);
                     free += 1;

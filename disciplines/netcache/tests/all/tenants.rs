@@ -243,9 +243,7 @@ fn a_burst_beyond_the_room_leaves_the_room_full() {
     rig.controller.hot(rig.now, hot, &mut out);
     let mut evicted = 0;
     for (n, action) in out.into_iter().enumerate() {
-        let Action::Change { key, change, .. } = action else {
-            continue;
-        };
+        let Action::Change { key, change, .. } = action else { continue };
         let outcome = if n < 128 { Outcome::Done } else { Outcome::NoRoom };
         let mut more = Vec::new();
         let answer = Answer { switch: SWITCH, tenant: 1, key: &key, change: &change, outcome };

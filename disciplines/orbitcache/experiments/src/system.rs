@@ -109,9 +109,7 @@ impl Caches {
     /// was asked for.
     fn chosen(&self, rack: &Rack, seed: u64) -> anyhow::Result<Lengths> {
         let lengths = &rack.value_len;
-        let Lengths::Mix { mix, .. } = lengths else {
-            return Ok(lengths.clone());
-        };
+        let Lengths::Mix { mix, .. } = lengths else { return Ok(lengths.clone()) };
         let fit = mix.iter().filter(|(len, _)| self.fits(*len)).count();
         if self.first_unfit == 0 || fit == 0 || fit == mix.len() {
             return Ok(lengths.clone());

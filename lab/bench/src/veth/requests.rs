@@ -48,9 +48,7 @@ pub fn is_from_store(answer: &[u8]) -> bool {
 /// A request that came back. The client looks at its room for a value as it does at a value.
 pub fn is_reflected(answer: &[u8]) -> bool {
     const ZEROS: [u8; KEY_LEN] = [0; KEY_LEN];
-    let Some(room) = answer.get(wire::HEADER_LEN + KEY_LEN..) else {
-        return false;
-    };
+    let Some(room) = answer.get(wire::HEADER_LEN + KEY_LEN..) else { return false };
     Packet::decode(answer).is_ok_and(|p| p.header.op == Op::ReadRequest)
         && room.len() == VALUE_LEN
         && room.chunks(KEY_LEN).all(|part| part == ZEROS)

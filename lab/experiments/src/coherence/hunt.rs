@@ -205,9 +205,7 @@ impl Hunt {
 
     /// Notes which pages have changed hands since the last look.
     pub fn look_at_pages(&mut self) {
-        let Ok(pages) = self.rig.pages() else {
-            return;
-        };
+        let Ok(pages) = self.rig.pages() else { return };
         if !self.pages.is_empty() {
             self.add("page_moves", moved(&self.pages, &pages));
         }

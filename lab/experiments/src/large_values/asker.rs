@@ -64,9 +64,7 @@ impl Asker {
     fn go_on(&mut self, now_ns: u64) {
         let now = Duration::from_nanos(now_ns);
         while let Some((number, result)) = self.machine.next_finished() {
-            let Some(ask) = self.under_way.remove(&number) else {
-                continue;
-            };
+            let Some(ask) = self.under_way.remove(&number) else { continue };
             match ask.write {
                 Some(_) => {
                     let is_done = result.and_then(Answer::written).is_ok();

@@ -111,9 +111,7 @@ impl Values {
 
     /// A read found this; none: nobody answered.
     pub fn read(&mut self, ask: &Ask, found: Option<(Option<&[u8]>, bool)>, now: Duration) {
-        let Some((found, from_switch)) = found else {
-            return self.answered(ask, false, now);
-        };
+        let Some((found, from_switch)) = found else { return self.answered(ask, false, now) };
         self.seen.reads += 1;
         self.seen.cached += u64::from(from_switch);
         let possible = ask.least..=self.keys[ask.key].begun;

@@ -19,19 +19,13 @@ impl Ownership {
     /// Compares what the controller that leads says with the memory of these switches, given by id
     /// and name. Where one of them does not answer, as between two leaders, it is no look.
     pub fn look(&mut self, rig: &Rig, switches: &[(u16, String)]) {
-        let Ok(before) = rig.pages() else {
-            return;
-        };
+        let Ok(before) = rig.pages() else { return };
         let mut memory = vec![];
         for (id, name) in switches {
-            let Ok(pages) = rig.switch_pages(name) else {
-                return;
-            };
+            let Ok(pages) = rig.switch_pages(name) else { return };
             memory.extend(pages.into_iter().map(|page| (*id, page)));
         }
-        let Ok(after) = rig.pages() else {
-            return;
-        };
+        let Ok(after) = rig.pages() else { return };
         self.looks += 1;
         self.foreign_items += memory.iter().map(|(_, page)| page.foreign_items).sum::<u64>();
         self.double_owned += double_owned(&before, &memory, &after);
@@ -70,9 +64,7 @@ fn double_owned(before: &[PageRow], memory: &[(u16, SwitchPage)], after: &[PageR
     let twice = before.values().filter(|h| h.len() > 1).count();
     let elsewhere = memory.iter().filter(|(switch, page)| {
         let place = (*switch, page.page);
-        let (Some(owner), Some(first)) = (page.tenant, before.get(&place)) else {
-            return false;
-        };
+        let (Some(owner), Some(first)) = (page.tenant, before.get(&place)) else { return false };
         first.len() == 1 && after.get(&place) == Some(first) && first[0] != owner
     });
     (twice + elsewhere.count()) as u64

@@ -88,9 +88,7 @@ impl Plot {
     pub fn draw(&self, name: &str, points: &Points, report: &mut Report) {
         let all: Vec<&MeasuredPoint> = points.at(&self.at).collect();
         for points_of in split(&all, self.each.as_deref()) {
-            let Some(first) = points_of.first() else {
-                continue;
-            };
+            let Some(first) = points_of.first() else { continue };
             let text = |text: &str| fill(text, |path| first.get(path)).unwrap_or_default();
             let svg = self.svg(&text(&self.title), &points_of, points);
             report.plot(format!("{name}{}", text(&self.file)), svg);
@@ -227,9 +225,7 @@ fn each<'p, T>(
 
 /// Points by their values of a figure; none: all together.
 fn split<'p>(points: &[&'p MeasuredPoint], by: Option<&str>) -> Vec<Vec<&'p MeasuredPoint>> {
-    let Some(by) = by else {
-        return vec![points.to_vec()];
-    };
+    let Some(by) = by else { return vec![points.to_vec()] };
     let of = |value: &Value| {
         let of = points.iter().copied();
         of.filter(|point| point.get(by) == Some(value)).collect()

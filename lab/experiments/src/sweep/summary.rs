@@ -93,9 +93,7 @@ impl Sum {
         if let Some(over) = &self.over {
             return Some(number / points.other(point, over)?.number(&self.of)?);
         }
-        let Some(axis) = &self.over_best else {
-            return Some(number);
-        };
+        let Some(axis) = &self.over_best else { return Some(number) };
         let others = points.along(point, axis);
         let best = others.filter_map(|other| other.number(&self.of));
         Some(number / best.max_by(f64::total_cmp)?)

@@ -138,13 +138,9 @@ impl<'a> Asker<'a> {
                 return Ok(());
             }
             self.socket.set_read_timeout(Some(left))?;
-            let Ok(len) = self.socket.recv(&mut buffer) else {
-                continue;
-            };
+            let Ok(len) = self.socket.recv(&mut buffer) else { continue };
             let now = Instant::now();
-            let Ok(packet) = Packet::decode(&buffer[..len]) else {
-                continue;
-            };
+            let Ok(packet) = Packet::decode(&buffer[..len]) else { continue };
             let header = packet.header;
             let is_hit = header.status == Status::Ok && header.flags.has(Flags::CACHED);
             if header.client != self.client || !is_hit {

@@ -39,9 +39,7 @@ impl Experiment {
             return Ok(None);
         }
         let file: File = super::read_toml(&project.join(path))?;
-        let (Some(name), Some(_)) = (file.name, file.kind) else {
-            return Ok(None);
-        };
+        let (Some(name), Some(_)) = (file.name, file.kind) else { return Ok(None) };
         Ok(Some(Experiment {
             name,
             of_crate: of_crate.into(),

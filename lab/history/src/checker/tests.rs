@@ -254,9 +254,7 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
         let mut busy_until = [Some(0u64); 4];
         let mut history = vec![];
         for (i, (client, call, long, need, effect, is_open)) in raw.into_iter().enumerate() {
-            let Some(free) = busy_until[client as usize] else {
-                continue;
-            };
+            let Some(free) = busy_until[client as usize] else { continue };
             let call_ns = 2 * (free + call % 4) + 1;
             let effect = match effect {
                 0 => Effect::Keep,

@@ -145,9 +145,7 @@ impl PlanRun<'_> {
 
     /// Kills a process and starts it with the copy of its files, once.
     fn put_back(&mut self, name: &str) -> anyhow::Result<()> {
-        let Some(backup) = self.backups.remove(name).flatten() else {
-            return Ok(());
-        };
+        let Some(backup) = self.backups.remove(name).flatten() else { return Ok(()) };
         let process = self.process(name)?;
         self.look_at_store(process)?;
         self.world.kill(process);

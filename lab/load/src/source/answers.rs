@@ -66,9 +66,7 @@ pub(super) fn take_answer(
     }
     check(&mut run.result, tenant, packet, sent);
     let Run { result, histograms, .. } = run;
-    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else {
-        return;
-    };
+    let Some(counts) = result.intervals.get_mut(sent.interval as usize) else { return };
     let index = usize::from(sent.tenant);
     // Answers of a phase's tenants only are in its window: whatever else was asked was
     // drained before.

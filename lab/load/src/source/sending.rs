@@ -137,14 +137,10 @@ impl Source {
         now_ns: u64,
         send: &mut impl FnMut(usize, &[u8]),
     ) -> usize {
-        let Some(each_key) = &mut run.each_key else {
-            return 0;
-        };
+        let Some(each_key) = &mut run.each_key else { return 0 };
         let mut count = 0;
         while !self.window.is_full() {
-            let Some((tenant, key)) = each_key.next(self.window.open(), now_ns) else {
-                break;
-            };
+            let Some((tenant, key)) = each_key.next(self.window.open(), now_ns) else { break };
             let value_len = self.tenants[usize::from(tenant)].value_len(key);
             let what = NextRequest {
                 tenant: tenant.into(),
@@ -198,9 +194,7 @@ impl Source {
         forged: bool,
         send: &mut impl FnMut(usize, &[u8]),
     ) {
-        let Some(sent) = self.window.get(request) else {
-            return;
-        };
+        let Some(sent) = self.window.get(request) else { return };
         let tenant = &self.tenants[usize::from(sent.tenant)];
         let key = tenant.keys.get(sent.key);
         let op = match sent.is_write() {

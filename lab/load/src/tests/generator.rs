@@ -138,9 +138,7 @@ fn measure_on_loopback(
         let mut buffer = [0; 2048];
         let mut count = 0;
         while !stopped.load(Ordering::Relaxed) {
-            let Ok((len, from)) = socket.recv_from(&mut buffer) else {
-                continue;
-            };
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
             count += 1;
             if let Some(bytes) = answer_to(&buffer[..len], count, &mut answer) {
                 socket.send_to(&bytes, from).unwrap();

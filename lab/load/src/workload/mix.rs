@@ -16,9 +16,7 @@ pub struct ValueMix {
 impl ValueMix {
     /// One length.
     pub fn draw(&self, default: usize, rng: &mut impl Rng) -> usize {
-        let [.., last] = self.lengths.as_slice() else {
-            return default;
-        };
+        let [.., last] = self.lengths.as_slice() else { return default };
         let sum: f64 = self.lengths.iter().map(|(_, weight)| weight).sum();
         let mut point = rng.random::<f64>() * sum;
         for (len, weight) in &self.lengths {

@@ -102,9 +102,7 @@ impl Home {
     }
 
     fn apply(&mut self, told: &mut Vec<Reply>) {
-        let Some(&Write { body: (id, call, known), .. }) = self.key.applying() else {
-            return;
-        };
+        let Some(&Write { body: (id, call, known), .. }) = self.key.applying() else { return };
         let stores: Vec<u16> = self.asks.told(id).collect();
         stores.into_iter().for_each(|store| self.key.told(store));
         self.key.applied(0);

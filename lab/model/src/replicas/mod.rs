@@ -259,9 +259,7 @@ impl Model for Shelf {
     fn actions(&self, state: &ShelfState, actions: &mut Vec<Deed>) {
         let left = &state.left;
         for (i, client) in state.clients.iter().enumerate() {
-            let Some(call) = self.scripts[i].get(client.begun as usize) else {
-                continue;
-            };
+            let Some(call) = self.scripts[i].get(client.begun as usize) else { continue };
             if !client.waits {
                 actions.push(Deed::Begin(i, None));
                 let holders = (0..HOLDERS).filter(|_| *call == Call::Read);

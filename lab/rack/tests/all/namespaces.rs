@@ -112,9 +112,7 @@ fn a_faulty_link_loses_and_duplicates_as_told() {
 }
 
 fn namespaces_of(lab: &str) -> usize {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else {
-        return 0;
-    };
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return 0 };
     let prefix = format!("ss-{lab}-");
     entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&prefix)).count()
 }

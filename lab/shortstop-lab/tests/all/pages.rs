@@ -195,9 +195,7 @@ fn every_command_of_every_page_is_one_that_the_programs_take() {
         let mentioned = shown.mentioned.iter().filter(is_whole);
         let mentioned = mentioned.flat_map(|span| commands(span)).map(|words| (words, false));
         for (words, whole) in typed.chain(mentioned) {
-            let Some((program, own)) = of_ours(&words) else {
-                continue;
-            };
+            let Some((program, own)) = of_ours(&words) else { continue };
             if checked.insert((words.clone(), whole)) {
                 let refused = refusal(program, own, whole);
                 assert_eq!(refused, None, "{}: {}", page.display(), words.join(" "));

@@ -86,9 +86,7 @@ impl Programs {
 
     fn count<R>(&mut self, run: impl FnOnce() -> R) -> R {
         self.runs += 1;
-        let Some(clock_ns) = self.clock_ns else {
-            return run();
-        };
+        let Some(clock_ns) = self.clock_ns else { return run() };
         let begun = Instant::now();
         let result = run();
         self.ns += (begun.elapsed().as_nanos() as f64 - clock_ns).max(0.0);
@@ -171,9 +169,7 @@ impl Routes {
 
 impl Fib for Routes {
     fn route(&self, _: IpAddr, to: IpAddr, len: u16, _: u32) -> Route {
-        let Some(index) = self.ways.to(to) else {
-            return Route::None;
-        };
+        let Some(index) = self.ways.to(to) else { return Route::None };
         let (own, [from, to_mac]) = &self.ports[usize::from(index)];
         // An own address of another port has that port's subnet, which leads out of it.
         if own.contains(&to) {
@@ -191,9 +187,7 @@ impl World {
     pub(super) fn attach(&mut self, machine: MachineId) {
         let loaded = self.loaded[machine.0 as usize].lock();
         let loaded = loaded.unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding else {
-            return;
-        };
+        let Some(forwarding) = &mut self.machines[machine.0 as usize].forwarding else { return };
         if forwarding.cpus.is_empty() == loaded.is_some() {
             let seed = self.seed ^ u64::from(machine.0) << 32 | 1;
             let cpu = |switch: &Arc<Switch>, number: u32| {
@@ -222,9 +216,7 @@ impl World {
     /// core had time for it.
     pub(super) fn forward(&mut self, machine: MachineId, port: PortId, frame: FrameId) {
         let at = &mut self.machines[machine.0 as usize];
-        let Some(forwarding) = &mut at.forwarding else {
-            return;
-        };
+        let Some(forwarding) = &mut at.forwarding else { return };
         let cores = forwarding.cores.len();
         let core = match forwarding.is_chip {
             true => usize::from(self.network.port(port).index).min(cores - 1),
@@ -264,9 +256,7 @@ impl World {
         self.packets += 1;
         let at = &mut self.machines[machine.0 as usize];
         let forwarding = at.forwarding.as_mut().filter(|_| !at.suspended);
-        let Some(forwarding) = forwarding else {
-            return self.frames.give(frame);
-        };
+        let Some(forwarding) = forwarding else { return self.frames.give(frame) };
         // The port carries it at its own pace; whoever shares cores has no other for what
         // comes back.
         let taken_ns = match forwarding.is_shared {
@@ -278,9 +268,7 @@ impl World {
             return self.frames.give(frame);
         };
         let leaves_ns = taken_ns + forwarding.transit_ns;
-        let Some(cpu) = forwarding.cpu_of_rounds() else {
-            return self.frames.give(frame);
-        };
+        let Some(cpu) = forwarding.cpu_of_rounds() else { return self.frames.give(frame) };
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
         let frame_at = self.frames.at(frame);
         let verdict =
@@ -328,9 +316,7 @@ impl World {
 
     fn send_round(&mut self, machine: MachineId, frame: FrameId, leaves_ns: u64) {
         let at = &mut self.machines[machine.0 as usize];
-        let Some(forwarding) = &mut at.forwarding else {
-            return;
-        };
+        let Some(forwarding) = &mut at.forwarding else { return };
         let len = self.frames.bytes(frame).len();
         match forwarding.round.take(leaves_ns, len) {
             Some(back_ns) => self.queue.put(back_ns, Event::Round(machine, frame)),
@@ -342,9 +328,7 @@ impl World {
     fn fan(&mut self, machine: MachineId, port: PortId, frame: FrameId, leaves_ns: u64) {
         let at = &mut self.machines[machine.0 as usize];
         let now_ns = at.clock.at(self.now_ns).boottime_ns;
-        let Some(forwarding) = &mut at.forwarding else {
-            return;
-        };
+        let Some(forwarding) = &mut at.forwarding else { return };
         let ingress = u32::from(self.network.port(port).index) + 1;
         let mut fan = std::mem::take(&mut forwarding.fan);
         if let Some(cpu) = forwarding.cpu() {

@@ -433,9 +433,7 @@ impl World {
     ) -> Result<Vec<(&'static str, u64)>, dataplane::Error> {
         let loaded = &self.loaded[machine.0 as usize];
         let loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(switch) = loaded.clone() else {
-            return Ok(vec![]);
-        };
+        let Some(switch) = loaded.clone() else { return Ok(vec![]) };
         let own = self.rack.disciplines.iter().map(|discipline| discipline.counters);
         let counters = Counters::open(&switch, own)?.read()?;
         let named = counters.into_iter().map(|(counter, count)| (counter.name, count));

@@ -47,17 +47,11 @@ impl World {
 
     /// Puts something on its way from a process to the other end.
     fn say(&mut self, id: StreamId, from: ProcessId, what: StreamEvent) {
-        let Some(stream) = self.streams.get(id) else {
-            return;
-        };
-        let Some(side) = stream.side(from) else {
-            return;
-        };
+        let Some(stream) = self.streams.get(id) else { return };
+        let Some(side) = stream.side(from) else { return };
         let to = stream.ends[1 - side];
         let way_ns = self.way_ns(from, to).unwrap_or(RETRY_NS);
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let way = &mut stream.ways[side];
         let at_ns = way.last_ns.max(self.now_ns + way_ns);
         way.last_ns = at_ns;
@@ -100,9 +94,7 @@ impl World {
     /// Something may have arrived at an end of a stream.
     pub(super) fn deliver(&mut self, id: StreamId, to_second: bool) {
         let side = usize::from(!to_second);
-        let Some(stream) = self.streams.get(id) else {
-            return;
-        };
+        let Some(stream) = self.streams.get(id) else { return };
         let (from, to) = (stream.ends[side], stream.ends[1 - side]);
         let first = stream.ways[side].under_way.front();
         if first.is_none_or(|(at_ns, _)| *at_ns > self.now_ns) {
@@ -115,14 +107,10 @@ impl World {
         if self.state(to) != State::Running {
             return;
         }
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let way = &mut stream.ways[side];
         way.cut_since_ns = None;
-        let Some((_, what)) = way.under_way.pop_front() else {
-            return;
-        };
+        let Some((_, what)) = way.under_way.pop_front() else { return };
         // What was kept waiting behind it has no event of its own any more.
         if let Some((at_ns, _)) = way.under_way.front() {
             let at_ns = (*at_ns).max(self.now_ns);
@@ -135,9 +123,7 @@ impl World {
     /// There is no way at the moment.
     fn keep_waiting(&mut self, id: StreamId, side: usize) {
         let now_ns = self.now_ns;
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let way = &mut stream.ways[side];
         let since_ns = *way.cut_since_ns.get_or_insert(now_ns);
         if now_ns - since_ns > PATIENCE_NS {
@@ -162,12 +148,8 @@ impl World {
 
     /// A process ends a stream, or is ended itself.
     fn end_stream(&mut self, id: StreamId, process: ProcessId) {
-        let Some(stream) = self.streams.end(id) else {
-            return;
-        };
-        let Some(side) = stream.side(process) else {
-            return;
-        };
+        let Some(stream) = self.streams.end(id) else { return };
+        let Some(side) = stream.side(process) else { return };
         let other = stream.ends[1 - side];
         let way_ns = self.way_ns(process, other).unwrap_or(PATIENCE_NS);
         let at_ns = stream.ways[side].last_ns.max(self.now_ns + way_ns);

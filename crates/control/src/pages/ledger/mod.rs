@@ -85,9 +85,7 @@ impl Ledger {
             ledger.tables.insert(id, Table { row, rows });
         }
         for (PageId { switch, page }, row) in pages {
-            let Some(table) = ledger.tables.get_mut(&switch) else {
-                continue;
-            };
+            let Some(table) = ledger.tables.get_mut(&switch) else { continue };
             if page >= table.row.pages {
                 continue;
             }
@@ -157,9 +155,7 @@ impl Ledger {
     /// The table to send to a switch, with its version. Of an unknown switch: version 0, nobody's.
     pub fn owners(&self, switch: SwitchId) -> (u64, Owners) {
         let mut owners = Owners::new();
-        let Some(table) = self.tables.get(&switch) else {
-            return (0, owners);
-        };
+        let Some(table) = self.tables.get(&switch) else { return (0, owners) };
         for (page, row) in &table.rows {
             if let PageRow::Held(hold) = row {
                 owners.entry(hold.tenant).or_default().push(*page);
@@ -170,9 +166,7 @@ impl Ledger {
 
     /// Gives a tenant `n` free pages of a switch, or as many as there are; the lowest first.
     pub fn give(&mut self, switch: SwitchId, n: u32, hold: Hold) -> Vec<PageId> {
-        let Some(table) = self.tables.get_mut(&switch) else {
-            return vec![];
-        };
+        let Some(table) = self.tables.get_mut(&switch) else { return vec![] };
         let free = (0..table.row.pages).filter(|page| !table.rows.contains_key(page));
         let pages: Vec<u32> = free.take(n as usize).collect();
         if pages.is_empty() {
@@ -244,9 +238,7 @@ impl Ledger {
     /// The switch has a table of this version in force: what left in it or before is free. Of a
     /// version that was never made: nothing happens.
     pub fn confirmed(&mut self, switch: SwitchId, version: u64) -> Vec<PageId> {
-        let Some(table) = self.tables.get_mut(&switch) else {
-            return vec![];
-        };
+        let Some(table) = self.tables.get_mut(&switch) else { return vec![] };
         if version > table.row.version {
             return vec![];
         }
@@ -357,9 +349,7 @@ impl Ledger {
         mut which: impl FnMut(u32, &Hold) -> bool,
     ) -> Vec<(PageId, Hold)> {
         let mut taken = Vec::new();
-        let Some(table) = self.tables.get_mut(&switch) else {
-            return taken;
-        };
+        let Some(table) = self.tables.get_mut(&switch) else { return taken };
         let version = table.row.version + 1;
         for (&page, row) in &mut table.rows {
             let PageRow::Held(hold) = *row else { continue };

@@ -136,9 +136,7 @@ fn check_fixed(view: &View<'_>, before: &Tenant, after: &Tenant) -> Result<(), R
     let disciplines = view.around.disciplines;
     let (id, discipline) = (after.id, disciplines.named(after.terms.discipline()));
     let (before, after) = (&before.terms.options, &after.terms.options);
-    let Some(name) = discipline.and_then(|d| d.changes_fixed(before, after)) else {
-        return Ok(());
-    };
+    let Some(name) = discipline.and_then(|d| d.changes_fixed(before, after)) else { return Ok(()) };
     let occupied = view.memory.occupied(id, &view.around).len();
     if occupied == 0 {
         return Ok(());

@@ -414,9 +414,7 @@ impl Exchange {
 
     fn tell_switch(&mut self, id: SwitchId, tenant: u32, message: Bytes) {
         let discipline = self.disciplines.name_of(tenant);
-        let Some(switch) = self.switches.get_mut(id) else {
-            return;
-        };
+        let Some(switch) = self.switches.get_mut(id) else { return };
         let told = switch.mail().tell(discipline, tenant, message, &mut self.next_number);
         if let Err(line) = told {
             tracing::warn!(switch = id, tenant, "a message was refused: {line}");

@@ -47,9 +47,7 @@ impl Exchange {
             let outcome = incoming::outcome(ack.outcome);
             let switch = self.switches.get_mut(id);
             let answered = switch.and_then(|switch| switch.acknowledged(ack.seq, outcome));
-            let Some((key, asked)) = answered else {
-                continue;
-            };
+            let Some((key, asked)) = answered else { continue };
             for change in asked.replaced.iter().chain([&asked.change]) {
                 let answer =
                     Answer { switch: id, tenant: key.tenant, key: &key.key, change, outcome };
@@ -144,9 +142,7 @@ impl Exchange {
 
     /// A store took messages in, or reports.
     pub fn store_said(&mut self, stream: StoreStreamId, said: FromStore, journal: &mut Journal) {
-        let Some(store) = self.stores.on(stream) else {
-            return;
-        };
+        let Some(store) = self.stores.on(stream) else { return };
         match said.body {
             Some(Body::Ack(ack)) => {
                 for tenant in self.stores.acknowledged(stream, ack.seq) {

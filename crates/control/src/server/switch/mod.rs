@@ -245,9 +245,7 @@ impl Switch {
         last: bool,
     ) -> Result<Option<ItemsReport>, CloseReason> {
         let stream = self.stream.as_mut().ok_or(CloseReason::Replaced)?;
-        let Some(all) = stream.take_told(keys, last)? else {
-            return Ok(None);
-        };
+        let Some(all) = stream.take_told(keys, last)? else { return Ok(None) };
         let greeting = !std::mem::replace(&mut stream.greeted, true);
         if greeting {
             self.outbox.reconnected();

@@ -48,9 +48,7 @@ impl Switch {
     /// Whether its page table of this version is to be sent now; it is taken to be.
     pub fn next_table(&mut self, now: Duration, durable: u64, version: u64) -> bool {
         let is_safe = durable >= self.table_safe_after;
-        let Some(stream) = &mut self.stream else {
-            return false;
-        };
+        let Some(stream) = &mut self.stream else { return false };
         let confirmed = stream.table_applied == Some(version);
         let is_new = |(sent, at)| sent != version || (!confirmed && at + SEND_AGAIN <= now);
         let send = is_safe && stream.table_sent.is_none_or(is_new);

@@ -151,9 +151,7 @@ impl Outbox {
             }
         }
         while out.len() < most && self.flying.len() < IN_FLIGHT_MAX {
-            let Some(key) = self.next_waiting() else {
-                break;
-            };
+            let Some(key) = self.next_waiting() else { break };
             let seq = *next_number;
             *next_number += 1;
             let changes = self.busy.get_mut(&key).expect("it waits");

@@ -57,9 +57,7 @@ impl Rate {
 
     /// Per second.
     pub fn per_s(&self, now: Duration) -> f64 {
-        let Some((at, total)) = self.samples.front() else {
-            return 0.0;
-        };
+        let Some((at, total)) = self.samples.front() else { return 0.0 };
         let passed = now.saturating_sub(*at).as_secs_f64();
         if passed < 0.1 { 0.0 } else { (self.total - total) as f64 / passed }
     }

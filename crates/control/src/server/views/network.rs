@@ -60,9 +60,7 @@ impl View<'_> {
         let network = self.around.network;
         let mut routes = vec![];
         for (id, planned) in network.topology().routes() {
-            let Some(switch) = self.around.switches.get(id) else {
-                continue;
-            };
+            let Some(switch) = self.around.switches.get(id) else { continue };
             for route in planned {
                 let prefix = route.prefix.to_string();
                 let failure = switch.route_failure(&prefix);

@@ -55,9 +55,7 @@ fn reads_meet_whole_values_and_none_that_is_older_than_the_last() {
             while reads < READS || last <= VERSION {
                 assert!(began.elapsed() < PATIENCE, "no value is installed");
                 reads += 1;
-                let Some((header, value)) = answer(&at.w.switch.runner, &read) else {
-                    continue;
-                };
+                let Some((header, value)) = answer(&at.w.switch.runner, &read) else { continue };
                 answered += 1;
                 if header.version != VERSION {
                     assert_eq!(value, value_of(header.version - BASE));

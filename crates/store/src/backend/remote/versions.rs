@@ -44,9 +44,7 @@ impl Versions {
         self.known.insert(id, version);
         self.order.push_back((id, version));
         while self.known.len() > self.limit || self.order.len() > 2 * self.limit {
-            let Some((id, version)) = self.order.pop_front() else {
-                break;
-            };
+            let Some((id, version)) = self.order.pop_front() else { break };
             // A key written again since stands further back with its newer version.
             if self.known.get(&id) == Some(&version) {
                 self.known.remove(&id);

@@ -57,12 +57,8 @@ impl ForeignCopies {
         else {
             return;
         };
-        let Some(held) = held.get_mut(&id) else {
-            return;
-        };
-        let Some(Lender { lease, .. }) = lenders.get(&held.home) else {
-            return;
-        };
+        let Some(held) = held.get_mut(&id) else { return };
+        let Some(Lender { lease, .. }) = lenders.get(&held.home) else { return };
         let before = held.reads.len();
         held.reads.retain(|_, read| cx.now_ns < read.since_ns + PATIENCE_NS);
         let lost = before - held.reads.len();
@@ -103,9 +99,7 @@ impl ForeignCopies {
 
     /// Sends a FetchRequest about a key to its home, with room for so long an answer.
     pub(super) fn fetch(&mut self, cx: &mut Context, id: KeyId, header: Header, room: usize) {
-        let Some(held) = self.held.get(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get(&id) else { return };
         let (home, key) = (held.home, held.key.clone());
         self.fetch_of(cx, id, home, &key, header, room);
     }
@@ -122,9 +116,7 @@ impl ForeignCopies {
         mut header: Header,
         room: usize,
     ) {
-        let Some(peer) = peer_of(cx, home) else {
-            return;
-        };
+        let Some(peer) = peer_of(cx, home) else { return };
         header.client = self.client;
         (header.tenant, header.key_hash) = id;
         let system = cx.system_secret();
@@ -149,12 +141,8 @@ impl ForeignCopies {
         epoch: Epoch,
         version: u64,
     ) {
-        let Some(held) = self.held.get(&id) else {
-            return;
-        };
-        let Some(peer) = peer_of(cx, held.home) else {
-            return;
-        };
+        let Some(held) = self.held.get(&id) else { return };
+        let Some(peer) = peer_of(cx, held.home) else { return };
         let header = Header { tenant: id.0, key_hash: id.1, epoch, version, ..Header::new(op) };
         cx.send(header, &held.key, &[], peer);
     }
@@ -162,9 +150,7 @@ impl ForeignCopies {
     /// Confirms a copy that is valid, if that is due.
     pub(super) fn confirm(&mut self, cx: &mut Context, id: KeyId) {
         let Some(me) = self.me else { return };
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         let is_due = cx.now_ns >= held.confirm_ns;
         if is_due {
             held.confirm_ns = cx.now_ns + held.confirm_backoff_ns;

@@ -10,9 +10,7 @@ use crate::{directory::KeyId, engine::context::Context};
 impl ForeignCopies {
     /// A half wants a copy of a key of another store held. False if it cannot be.
     pub fn hold(&mut self, cx: &mut Context, tenant: u32, key: &[u8]) -> bool {
-        let Some((id, home)) = self.abroad(cx, tenant, key) else {
-            return false;
-        };
+        let Some((id, home)) = self.abroad(cx, tenant, key) else { return false };
         // The home refuses it, too; a controller that knows other stores would have us ask
         // for ever.
         if !self.me.is_some_and(|me| cx.may_hold(me, tenant)) {
@@ -47,12 +45,8 @@ impl ForeignCopies {
 
     /// A half wants it held no longer. False if it is no key that could be.
     pub fn release(&mut self, cx: &mut Context, tenant: u32, key: &[u8]) -> bool {
-        let Some((id, _)) = self.abroad(cx, tenant, key) else {
-            return false;
-        };
-        let Some(me) = self.me else {
-            return false;
-        };
+        let Some((id, _)) = self.abroad(cx, tenant, key) else { return false };
+        let Some(me) = self.me else { return false };
         // It may have gone with the tenant's room.
         if !self.held.get(&id).is_some_and(|held| held.wanted) {
             return true;
@@ -64,9 +58,7 @@ impl ForeignCopies {
 
     /// A key is held no longer: reads of it that wait are answered by its home.
     pub(super) fn drop_copy(&mut self, cx: &mut Context, id: KeyId) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         let reads = std::mem::take(&mut held.reads);
         let key = held.key.clone();
         self.reads.give_back(id.0, reads.len());

@@ -70,9 +70,7 @@ impl ForeignCopies {
     }
 
     fn ask_for_lease(&mut self, cx: &mut Context, home: wire::NodeId) {
-        let (Some(me), Some(peer)) = (self.me, peer_of(cx, home)) else {
-            return;
-        };
+        let (Some(me), Some(peer)) = (self.me, peer_of(cx, home)) else { return };
         let header = Header {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(me, 0),
@@ -225,9 +223,7 @@ impl ForeignCopies {
         let fits = self.resize(&id, cost) && !is_delete;
         let write = (header.client, header.request);
         let value = fits.then(|| Bytes::copy_from_slice(packet.value));
-        let Some(held) = self.held.get_mut(&id) else {
-            return false;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return false };
         if !mutant(Mutant::UpdateLeavesValid) {
             held.replica.update(epoch, write, value, cx.now_ns);
         }
@@ -327,12 +323,8 @@ impl ForeignCopies {
     fn granted(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>, value: &[u8]) {
         let header = &packet.header;
         let epoch = header.epoch.number();
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
-        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else { return };
         let is_new = held.wanted && !held.replica.is_valid();
         if !is_new || header.status != Status::Ok || !held.replica.would_take(epoch, lease) {
             self.counters.replica_grants_stale += 1;
@@ -348,9 +340,7 @@ impl ForeignCopies {
             total => total as usize,
         };
         let fits = self.resize(&id, OVERHEAD + packet.key.len() + len);
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         held.no_room = !fits;
         if !fits {
             self.counters.replica_no_room += 1;
@@ -373,12 +363,8 @@ impl ForeignCopies {
         version: u64,
         expiry_ms: u32,
     ) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
-        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(Lender { lease, .. }) = self.lenders.get(&held.home) else { return };
         if !held.replica.install(epoch, lease, value, version, expiry_ms) {
             self.counters.replica_grants_stale += 1;
             return;

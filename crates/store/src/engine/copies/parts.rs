@@ -28,9 +28,7 @@ impl ForeignCopies {
         if total > cx.config.cluster.max_value as usize || packet.value.len() > total {
             return;
         }
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         let parts = (0..total).step_by(PART_BYTES).skip(1);
         held.joining = Some(PartialCopy {
             epoch: header.epoch.number(),
@@ -47,9 +45,7 @@ impl ForeignCopies {
 
     /// Asks for parts that are missing.
     pub(super) fn ask_parts(&mut self, cx: &mut Context, id: KeyId) {
-        let Some(held) = self.held.get(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get(&id) else { return };
         let Some(joining) = &held.joining else { return };
         let (total, version) = (joining.total as u32, joining.version);
         let parts: Vec<u16> = joining.missing.iter().take(WINDOW).copied().collect();
@@ -70,12 +66,8 @@ impl ForeignCopies {
     /// or of another version.
     pub(super) fn join(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>) -> bool {
         let header = &packet.header;
-        let Some(held) = self.held.get_mut(&id) else {
-            return false;
-        };
-        let Some(joining) = &mut held.joining else {
-            return false;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return false };
+        let Some(joining) = &mut held.joining else { return false };
         let is_of_it = header.status == Status::Ok
             && header.part > 0
             && header.version == joining.version
@@ -91,18 +83,12 @@ impl ForeignCopies {
         let from = usize::from(header.part) * PART;
         let len = PART_BYTES.min(joining.total.saturating_sub(from));
         let missing = joining.missing.iter().position(|part| *part == header.part);
-        let (Some(at), true) = (missing, packet.value.len() == len) else {
-            return true;
-        };
+        let (Some(at), true) = (missing, packet.value.len() == len) else { return true };
         if !pays(cx, id) {
             return true;
         }
-        let Some(held) = self.held.get_mut(&id) else {
-            return true;
-        };
-        let Some(joining) = &mut held.joining else {
-            return true;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return true };
+        let Some(joining) = &mut held.joining else { return true };
         if joining.bytes.len() < from + len {
             joining.bytes.resize(from + len, 0);
         }

@@ -67,13 +67,9 @@ impl ForeignCopies {
             return self.pass_part_on(cx, id, home.0, read, key);
         }
         self.enter(id, key, home, cx.now_ns);
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         let read_id = (origin.peer.address, origin.client, origin.request);
-        let btree_map::Entry::Vacant(place) = held.reads.entry(read_id) else {
-            return;
-        };
+        let btree_map::Entry::Vacant(place) = held.reads.entry(read_id) else { return };
         place.insert(read);
         if held.asked == 0 {
             held.next_ask_ns = cx.now_ns;
@@ -141,18 +137,12 @@ impl ForeignCopies {
 
     /// The copy is valid: every read that waits is answered from it.
     pub(super) fn answer_waiting(&mut self, cx: &mut Context, id: KeyId) {
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         if held.reads.is_empty() {
             return;
         }
-        let Some(lender) = self.lenders.get(&held.home) else {
-            return;
-        };
-        let Some(copy) = held.replica.serve(&lender.lease, cx.now_ns) else {
-            return;
-        };
+        let Some(lender) = self.lenders.get(&held.home) else { return };
+        let Some(copy) = held.replica.serve(&lender.lease, cx.now_ns) else { return };
         self.reads.give_back(id.0, held.reads.len());
         let most = cx.config.cluster.max_value;
         for PendingRead { origin, .. } in std::mem::take(&mut held.reads).into_values() {
@@ -166,9 +156,7 @@ impl ForeignCopies {
     /// asked are answered so.
     pub(super) fn answer_older(&mut self, cx: &mut Context, id: KeyId, packet: &Packet<'_>) {
         let asked = packet.header.request;
-        let Some(held) = self.held.get_mut(&id) else {
-            return;
-        };
+        let Some(held) = self.held.get_mut(&id) else { return };
         let reads = std::mem::take(&mut held.reads).into_iter();
         let (older, newer): (BTreeMap<_, _>, _) =
             reads.partition(|(_, read)| answers(asked, read.after));

@@ -78,9 +78,7 @@ impl Keys {
     /// whoever has the places that it lacks. `not` is being worked on.
     fn recall_oldest(&mut self, cx: &mut Context, tenant: u32, not: Place) {
         let oldest = cx.directory.oldest(cx.directory.who_gives(tenant));
-        let Some(at) = oldest.filter(|at| *at != not) else {
-            return;
-        };
+        let Some(at) = oldest.filter(|at| *at != not) else { return };
         let recalled = cx.directory.update(at, |e| {
             let recalled = e.state.recall(cx.now_ns);
             let mut copies = e.state.copies().iter();

@@ -57,9 +57,7 @@ impl Keys {
         }
         for ask in due {
             let is_other = ask.write.is_some() && mutant(Mutant::CandidateOfAnyWrite);
-            let Some(home) = cx.leases.address(ask.epoch.switch()) else {
-                continue;
-            };
+            let Some(home) = cx.leases.address(ask.epoch.switch()) else { continue };
             let (client, request) = last.unwrap_or_default();
             let origin = Origin {
                 op: Op::ReplicaPush,

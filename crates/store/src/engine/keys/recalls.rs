@@ -89,9 +89,7 @@ impl Recalls {
     /// backend was asked, so X's acknowledgement proves that it will not install it. If a write of
     /// ours or a recall goes on, the copies are going already.
     fn recall_changed(&mut self, keys: &mut Keys, cx: &mut Context, id: KeyId) {
-        let Some(at) = cx.directory.find(&id) else {
-            return;
-        };
+        let Some(at) = cx.directory.find(&id) else { return };
         let had_copies = cx.directory.update(at, |entry| {
             let had = !entry.state.copies().is_empty();
             if had {

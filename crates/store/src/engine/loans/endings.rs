@@ -117,9 +117,7 @@ impl Endings {
     pub fn answered(&mut self, header: &Header) -> bool {
         let id = (header.tenant, header.key_hash);
         let ending_id = (id, header.life, header.epoch.switch());
-        let Some(ending) = self.open.get_mut(&ending_id) else {
-            return false;
-        };
+        let Some(ending) = self.open.get_mut(&ending_id) else { return false };
         let is_done = header.status == Status::Ok && header.version == 0;
         match (is_done, ending.forgets) {
             (true, false) => {

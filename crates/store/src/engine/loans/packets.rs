@@ -38,9 +38,7 @@ impl Loans {
         epoch: u64,
         value: Option<(u64, Bytes)>,
     ) {
-        let Some(lent) = self.open.get(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get(&id) else { return };
         let terms = lent.loan.terms();
         let (switch, home) = lent.party(role);
         let mut header = Header::new(Op::LendRequest);
@@ -68,9 +66,7 @@ impl Loans {
         seal: bool,
         newest: u64,
     ) {
-        let Some(lent) = self.open.get(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get(&id) else { return };
         let terms = lent.loan.terms();
         let (switch, home) = lent.party(role);
         let mut header = Header::new(Op::TakeRequest);
@@ -127,9 +123,7 @@ impl Loans {
     }
 
     fn lend_reply(&mut self, cx: &mut Context, id: KeyId, role: Role, header: &Header) {
-        let Some(lent) = self.open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get_mut(&id) else { return };
         let (life, epoch) = (lent.loan.terms().life, header.epoch.number());
         if header.status == Status::Mismatch && header.life != life {
             // Of a loan that nobody knows any more: the next finds no other one active.
@@ -149,9 +143,7 @@ impl Loans {
     fn take_reply(&mut self, cx: &mut Context, id: KeyId, role: Role, packet: &Packet<'_>) {
         let header = &packet.header;
         let hot_from = hot_from(cx, id.0);
-        let Some(lent) = self.open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get_mut(&id) else { return };
         if header.life != lent.loan.terms().life {
             self.counters.dropped_loan += 1;
             return;

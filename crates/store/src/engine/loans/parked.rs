@@ -87,9 +87,7 @@ impl Loans {
         }
         let (mut due, mut next_ns) = (vec![], Nanos::MAX);
         for (write, parked) in &mut self.parked {
-            let Some((since_ns, at_ns)) = &mut parked.asking else {
-                continue;
-            };
+            let Some((since_ns, at_ns)) = &mut parked.asking else { continue };
             if *at_ns <= cx.now_ns {
                 due.push((*write, cx.now_ns >= *since_ns + PATIENCE_NS));
                 *at_ns = cx.now_ns + (cx.now_ns - *since_ns).max(ASK_NS);
@@ -103,9 +101,7 @@ impl Loans {
     }
 
     fn ask(&mut self, cx: &mut Context, write: RequestId, given_up: bool) {
-        let Some(parked) = self.parked.get(&write) else {
-            return;
-        };
+        let Some(parked) = self.parked.get(&write) else { return };
         let known = self.lives.get(&parked.id);
         let asked = known.filter(|known| known.life.ended.life == parked.life);
         match asked {
@@ -120,9 +116,7 @@ impl Loans {
 
     /// Nobody can tell whether a write was kept.
     fn untold(&mut self, cx: &mut Context, write: RequestId) {
-        let Some(parked) = self.unpark(cx, write) else {
-            return;
-        };
+        let Some(parked) = self.unpark(cx, write) else { return };
         self.counters.writes_untold += 1;
         cx.ledger.clients.forget(write);
         if let Some(known) = self.lives.get(&parked.id) {
@@ -173,9 +167,7 @@ impl Loans {
         if !sealed {
             return;
         }
-        let Some(ParkedWrite { job, key, epoch, .. }) = self.unpark(cx, write) else {
-            return;
-        };
+        let Some(ParkedWrite { job, key, epoch, .. }) = self.unpark(cx, write) else { return };
         if header.flags.has(Flags::CACHED) {
             self.counters.writes_kept += 1;
             cx.ledger.clients.finish(write, WriteOutcome::done(base));
@@ -225,9 +217,7 @@ impl Loans {
         id: KeyId,
         queued: Result<VecDeque<Write<PendingWrite>>, Unmovable>,
     ) {
-        let Some(lent) = self.open.get(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get(&id) else { return };
         let (life, key) = (lent.loan.terms().life, lent.key.clone());
         match queued {
             Err(Unmovable) => self.recall(cx, id),

@@ -20,9 +20,7 @@ impl Loans {
     pub(super) fn record(&mut self, cx: &mut Context, id: KeyId, begins: bool) {
         let ticket = cx.waiting.ticket();
         let Loans { open, journal, .. } = self;
-        let Some(lent) = open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = open.get_mut(&id) else { return };
         let answer = match journal {
             None => Reply::Now(true),
             Some(journal) if begins => {
@@ -48,9 +46,7 @@ impl Loans {
     }
 
     fn recorded(&mut self, cx: &mut Context, id: KeyId, done: bool) {
-        let Some(lent) = self.open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get_mut(&id) else { return };
         self.counters.loans_refused_unsafe += u64::from(!done);
         lent.loan.recorded(done, cx.now_ns);
         lent.loan.erased(done, cx.now_ns);
@@ -58,9 +54,7 @@ impl Loans {
 
     /// Holds the key and calls its copies back.
     pub(super) fn clear(&mut self, cx: &mut Context, id: KeyId) {
-        let Some(lent) = self.open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get_mut(&id) else { return };
         lent.clears = true;
         cx.leave(Effect::Hold(id, lent.key.clone()));
     }
@@ -68,9 +62,7 @@ impl Loans {
     /// No copy of a key that is held is left, and no write of it is under way: its value is what
     /// will be lent.
     pub fn cleared(&mut self, cx: &mut Context, id: KeyId) {
-        let Some(lent) = self.open.get_mut(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get_mut(&id) else { return };
         if !std::mem::take(&mut lent.clears) {
             return;
         }
@@ -117,9 +109,7 @@ impl Loans {
 
     /// Writes what came back to the backend.
     pub(super) fn put_back(&mut self, cx: &mut Context, id: KeyId, version: u64, value: &Bytes) {
-        let Some(lent) = self.open.get(&id) else {
-            return;
-        };
+        let Some(lent) = self.open.get(&id) else { return };
         self.counters.loan_flushes += 1;
         let ticket = cx.waiting.ticket();
         cx.values.end(id);

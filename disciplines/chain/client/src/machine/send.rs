@@ -18,9 +18,7 @@ const SILENT: u32 = 2;
 impl Machine {
     /// Sends a call's request, unless its time is over.
     pub(super) fn send(&mut self, number: u64, now_ns: u64) {
-        let Some(call) = self.calls.get(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.get(&number) else { return };
         if now_ns >= call.deadline_ns {
             let error = call.timed_out(&self.names, &self.options, &self.paths);
             return self.finish(number, Err(error));
@@ -39,9 +37,7 @@ impl Machine {
 
     /// Gives a read or a watch a new id, where it needs one.
     fn name(&mut self, number: u64) {
-        let Some(call) = self.calls.get_mut(&number) else {
-            return;
-        };
+        let Some(call) = self.calls.get_mut(&number) else { return };
         if call.needs_request() {
             call.requests.push(self.next_read);
             self.by_request.insert(self.next_read, number);
@@ -55,9 +51,7 @@ impl Machine {
     /// Asks the chain, if it is known; and others which chain it is, if it is not, or says nothing.
     fn ask(&mut self, number: u64, now_ns: u64) -> Result<(), Error> {
         let random: f64 = self.rng.random();
-        let Some(call) = self.calls.get_mut(&number) else {
-            return Ok(());
-        };
+        let Some(call) = self.calls.get_mut(&number) else { return Ok(()) };
         let chain = self.view.chain_of(call.hash);
         if let Some(chain) = chain {
             let anywhere = self.view.reads_anywhere;

@@ -194,9 +194,7 @@ impl Rig {
         let view = View::decode(&row.expect("a view").value).expect("possible");
         let memory = memory::Memory::decode(&self.remembered).unwrap();
         assert_eq!(memory.number, view.number, "remembered before it is told");
-        let Some(at) = self.switches.get_mut(&switch) else {
-            return;
-        };
+        let Some(at) = self.switches.get_mut(&switch) else { return };
         if let Some(before) = &at.view {
             assert!(before.number <= view.number);
         }

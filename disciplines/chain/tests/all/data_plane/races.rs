@@ -265,9 +265,7 @@ impl Crossing {
         let arena = Arena::of(self);
         for (at, first) in self.acts.iter().enumerate() {
             for second in &self.acts[at..] {
-                let (Act::Packet(one), Act::Packet(two)) = (&first.1, &second.1) else {
-                    continue;
-                };
+                let (Act::Packet(one), Act::Packet(two)) = (&first.1, &second.1) else { continue };
                 arena.check([first, second], &arena.at_once([one, two]))?;
             }
         }

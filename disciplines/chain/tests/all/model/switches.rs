@@ -261,9 +261,7 @@ impl Switches {
     }
 
     fn of_agent(&self, site: Site, action: AgentAction) -> Option<Vec<u8>> {
-        let AgentAction::Send { to, header, key, value } = action else {
-            return None;
-        };
+        let AgentAction::Send { to, header, key, value } = action else { return None };
         let to = (0..self.count).find(|switch| packets::host(*switch) == to.ip())?;
         let from = site.switch.into();
         Some(packets::of_agent(from, to, header, &key, &value))

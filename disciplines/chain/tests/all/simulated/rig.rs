@@ -149,9 +149,7 @@ impl Rig {
 
     pub fn show(&self) {
         for n in 1.. {
-            let Some(machine) = self.world.machine(&format!("switch{n}")) else {
-                break;
-            };
+            let Some(machine) = self.world.machine(&format!("switch{n}")) else { break };
             let counters = self.world.counters(machine).unwrap();
             let some: Vec<_> = counters.iter().filter(|(_, count)| *count > 0).collect();
             println!("switch{n}: {some:?}");

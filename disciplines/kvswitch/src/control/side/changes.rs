@@ -94,9 +94,7 @@ impl Side {
         if self.copies.answered(now, key, outcome) {
             return self.copy_answered(outcome);
         }
-        let Some(asked) = self.asked.remove(key) else {
-            return;
-        };
+        let Some(asked) = self.asked.remove(key) else { return };
         let servers = self.table.servers(key).cloned().unwrap_or_default();
         if outcome != Outcome::Done {
             return self.failed(now, key, outcome, asked, stores, holds);

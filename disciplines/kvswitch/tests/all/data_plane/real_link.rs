@@ -176,9 +176,7 @@ impl Rack {
             let begun = Instant::now();
             let mut all = vec![];
             while begun.elapsed() < patience && all.len() < enough {
-                let Ok((host, bytes)) = self.came.recv_timeout(PATIENCE / 4) else {
-                    continue;
-                };
+                let Ok((host, bytes)) = self.came.recv_timeout(PATIENCE / 4) else { continue };
                 let packet = Packet::decode(&bytes).expect("a packet of ours");
                 if packet.header.request == self.number {
                     assert!(packet.tag_is_valid(&message.secret));

@@ -52,9 +52,7 @@ fn ask(runner: &Runner, read: &Message, out: &mut Vec<u8>) -> Option<(u64, Vec<u
 /// Invalidates the entry and fills it again.
 fn refill(runner: &Runner, table: &Table, place: Place, key: &[u8], value: &[u8], version: u64) {
     send(runner, &Message::write(SIGNED, key, b""));
-    let Some(epoch) = table.wants_value(place, 0) else {
-        return;
-    };
+    let Some(epoch) = table.wants_value(place, 0) else { return };
     let grant = Message::grant(Op::FetchReply, SIGNED, key, value, epoch).version(version);
     send(runner, &grant);
 }
@@ -86,9 +84,7 @@ fn a_value_is_never_torn() {
         let begun = Instant::now();
         while goes_on(reads, READS, begun, || answered.iter().all(|count| *count > 0)) {
             reads += 1;
-            let Some((version, value)) = ask(&w.switch.runner, &read, &mut out) else {
-                continue;
-            };
+            let Some((version, value)) = ask(&w.switch.runner, &read, &mut out) else { continue };
             let (letter, len) = if version == 77 { (b'a', 1024) } else { (b'b', 1001) };
             assert!(value.len() == len && value.iter().all(|byte| *byte == letter));
             answered[usize::from(version != 77)] += 1;
@@ -152,9 +148,7 @@ fn a_value_is_never_torn_however_fast_it_changes() {
         let seen = |answered: &[u32; 2]| answered.iter().all(|count| *count > 0) && torn() > 0;
         while goes_on(reads, READS, begun, || seen(&answered)) {
             reads += 1;
-            let Some((version, value)) = ask(&w.switch.runner, &read, &mut out) else {
-                continue;
-            };
+            let Some((version, value)) = ask(&w.switch.runner, &read, &mut out) else { continue };
             let letter = if version == 77 { b'a' } else { b'b' };
             assert!(value.iter().all(|byte| *byte == letter), "{version}: {value:?}");
             answered[usize::from(version != 77)] += 1;
@@ -199,9 +193,7 @@ fn a_reply_carries_the_value_of_its_key_while_cells_change_hands() {
         let mut out = vec![];
         while !done.load(Relaxed) {
             for (read, count) in reads.iter().zip(&mut answered) {
-                let Some((_, value)) = ask(&w.switch.runner, read, &mut out) else {
-                    continue;
-                };
+                let Some((_, value)) = ask(&w.switch.runner, read, &mut out) else { continue };
                 assert_eq!(value, value_of(&read.key));
                 *count += 1;
                 served.store(true, Relaxed);

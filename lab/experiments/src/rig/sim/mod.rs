@@ -173,9 +173,7 @@ impl Machines for Sim {
     }
 
     fn signal(&self, node: &str, role: &str, signal: i32) {
-        let Ok(process) = self.process(node, role) else {
-            return;
-        };
+        let Ok(process) = self.process(node, role) else { return };
         let mut world = self.world.borrow_mut();
         match signal {
             libc::SIGSTOP => world.stop(process),

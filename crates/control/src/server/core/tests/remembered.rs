@@ -75,9 +75,7 @@ impl Discipline for NotingDiscipline {
     }
 
     fn room(&mut self, _: Duration, tenant: u32, rooms: &[Room], out: &mut Vec<Action>) {
-        let Some(Room { switch, .. }) = rooms.first() else {
-            return self.note("no room".into());
-        };
+        let Some(Room { switch, .. }) = rooms.first() else { return self.note("no room".into()) };
         self.note("room".into());
         let bytes = Bytes::from_static(b"\x07");
         let (switch, message) = (*switch, Bytes::from_static(b"m"));

@@ -139,9 +139,7 @@ fn a_read_of_the_open_tenant_is_passed_on_with_the_room_that_it_has() {
 fn what_is_asked_over_ipv6_fits_a_packet() {
     let mut stores = Stores::with_config(|config| {
         let moved = |address: &mut std::net::SocketAddr| {
-            let std::net::IpAddr::V4(ip) = address.ip() else {
-                return;
-            };
+            let std::net::IpAddr::V4(ip) = address.ip() else { return };
             let [.., last] = ip.octets();
             *address = format!("[fd00::{last}]:7117").parse().unwrap();
         };

@@ -221,9 +221,7 @@ impl Switch {
                 && r.life == header.life
                 && r.node == header.epoch.switch()
         });
-        let Some(record) = record else {
-            return Fate::On(header, value);
-        };
+        let Some(record) = record else { return Fate::On(header, value) };
         let is_new = record.kept.insert((header.client, header.request));
         if is_new && header.version > record.version {
             record.version = header.version;
@@ -245,9 +243,7 @@ impl Switch {
                 && r.life == header.life
                 && r.epoch == header.epoch.number()
         });
-        let Some(record) = record else {
-            return Fate::Gone;
-        };
+        let Some(record) = record else { return Fate::Gone };
         if header.version > record.version {
             record.version = header.version;
             record.value = Some(value);

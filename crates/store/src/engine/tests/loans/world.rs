@@ -495,9 +495,7 @@ impl World {
     fn send_due(&mut self) {
         for number in 0..self.clients.len() {
             let now_ns = self.now_ns;
-            let Some(call) = &mut self.clients[number].call else {
-                continue;
-            };
+            let Some(call) = &mut self.clients[number].call else { continue };
             if now_ns >= call.call_ns + DEADLINE_NS {
                 self.end(number, None);
                 continue;
@@ -524,9 +522,7 @@ impl World {
 
     fn end(&mut self, number: usize, told: Option<(Header, Vec<u8>)>) {
         let client = &mut self.clients[number];
-        let Some(call) = client.call.take() else {
-            return;
-        };
+        let Some(call) = client.call.take() else { return };
         let answered = told.is_some();
         self.unanswered += u32::from(!answered);
         let (need, effect) = match call.op {
