@@ -68,11 +68,6 @@ impl<T: Recipient> RequestTable<T> {
         });
     }
 
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     pub fn remove(&mut self, request: u64) {
         self.requests.remove(&request);
     }

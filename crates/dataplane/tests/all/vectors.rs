@@ -32,8 +32,17 @@ fn frames(vector: &Value) -> Vec<(String, Vec<u8>)> {
     let frame = |ipv6| {
         let (from, to) = (client(ipv6), store(ipv6));
         let payload = payload.clone();
-        Frame { vlan: None, from, to, hop_limit: 64, checksum: true, flipped: false, payload }
-            .bytes()
+        let frame = Frame {
+            vlan: None,
+            from,
+            to,
+            hop_limit: 64,
+            checksum: true,
+            flipped: false,
+            unfinished: false,
+            payload,
+        };
+        frame.bytes()
     };
     let name = vector["name"].as_str().expect("a name");
     vec![(format!("{name}, IPv4"), frame(false)), (format!("{name}, IPv6"), frame(true))]

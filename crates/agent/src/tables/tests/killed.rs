@@ -174,7 +174,7 @@ impl Site {
     fn open(&mut self, id: u16) {
         self.tables = None;
         let (to_session, out) = channel(256);
-        let epochs = Reservation::in_memory(self.kept.clone(), Duration::ZERO);
+        let epochs = Reservation::in_memory(self.kept.clone(), Arc::default(), Duration::ZERO);
         let programs = dataplane::Programs::from(self.switch.clone());
         let courier = Box::<RecordingCourier>::default();
         let tables =

@@ -369,7 +369,7 @@ impl Rig {
 
     /// Names that are looked for in this bucket.
     fn names_in(&self, tenant: u32, bucket: u32, many: usize) -> Vec<Vec<u8>> {
-        let table = Table::open(&self.switch).unwrap();
+        let table = Table::open(&self.programs).unwrap();
         let is_there = |name: &Vec<u8>| {
             let hash = harness::message::secret_of(tenant).key_hash(tenant, name);
             table.neighbours(tenant, hash).any(|slot| slot / 8 == bucket)
@@ -380,7 +380,7 @@ impl Rig {
 
     /// The next agent, with the same setup.
     fn begin_anew(&mut self) {
-        self.restart();
+        self.switch.restart(1);
         self.set_up(&[COPIES, OTHERS]);
     }
 }

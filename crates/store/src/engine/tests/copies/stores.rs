@@ -194,7 +194,8 @@ impl Stores {
     pub fn put(&mut self, value: Vec<u8>, ttl_ms: u32) {
         let key = self.key.clone();
         let key = Key { tenant: KEYED, hash: SECRET.key_hash(KEYED, &key), bytes: &key };
-        let put = Put { value: &value.into(), ttl_ms, condition: Condition::Always, version: 77 };
+        let put =
+            Put { value: Some(&value.into()), ttl_ms, condition: Condition::Always, version: 77 };
         let (now_ns, backend) = (self.now_ns, &mut self.engines[0].facts.backend);
         assert_eq!(backend.put(key, put, now_ns, 0), Answer::Now(Change::Done(77)));
     }
