@@ -117,8 +117,7 @@ fn another_tenant_under_a_number_that_is_known_takes_the_place_of_the_first() {
     assert_eq!(ask(&mut new, Op::WriteRequest, b"k", b"w").header.status, Status::Ok);
     assert_eq!(read(&mut new), (Status::Ok, true));
 
-    let rotated =
-        Tenant { hash_secret: Some(hex(OLD)), ..Tenant::new(TENANT + 1, hex(THIRD)) };
+    let rotated = Tenant { hash_secret: Some(hex(OLD)), ..Tenant::new(TENANT + 1, hex(THIRD)) };
     store.update(with(second, rotated)).unwrap();
     let secrets = Secrets { tag: THIRD, ..Secrets::one(OLD) };
     let mut other = Client { secrets, ..Client::to(store.address) };

@@ -107,7 +107,7 @@ mod tests {
     fn a_table_without_room_is_gone_through_once_a_second() {
         let mut lives = KnownLives::new(1);
         let mut places = 0;
-        while lives.has_room(&id(places), 0, |_| unreachable!("there is room")) {
+        while lives.has_room(&id(places), 0, |_| false) {
             lives.insert(id(places), known());
             places += 1;
         }

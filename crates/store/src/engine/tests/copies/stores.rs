@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Config, Counters,
-    backend::{Answer, Change, Condition, Key, Put, embedded::EmbeddedBackend},
+    backend::{Answer, Change, Key, Put, embedded::EmbeddedBackend},
 };
 
 /// The home, and two others.
@@ -192,10 +192,9 @@ impl Stores {
 
     /// Others put a value into the home's backend.
     pub fn put(&mut self, value: Vec<u8>, ttl_ms: u32) {
-        let key = self.key.clone();
+        let (key, value) = (self.key.clone(), bytes::Bytes::from(value));
         let key = Key { tenant: KEYED, hash: SECRET.key_hash(KEYED, &key), bytes: &key };
-        let put =
-            Put { value: Some(&value.into()), ttl_ms, condition: Condition::Always, version: 77 };
+        let put = Put { ttl_ms, ..Put::of(&value, 77) };
         let (now_ns, backend) = (self.now_ns, &mut self.engines[0].facts.backend);
         assert_eq!(backend.put(key, put, now_ns, 0), Answer::Now(Change::Done(77)));
     }
