@@ -488,7 +488,7 @@ impl Engine {
         let cx = &mut self.facts;
         self.recalls.moved(cx, moved);
         self.replicas.tenants_changed(cx);
-        self.loans.recall_unlendable(cx);
+        self.loans.recall_unlendable(cx, gone);
     }
 
     fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {

@@ -1,18 +1,25 @@
 //! What is lent no more: because a tenant changes, or the store ends; and what the status says
 //! of loans.
 
+use std::collections::BTreeSet;
+
 use super::Loans;
 use crate::{
     Config, coherence::Watch, directory::KeyId, engine::context::Context, status::LoansStatus,
 };
 
 impl Loans {
-    /// Calls back the keys that are not to be lent any more: of tenants that are gone or have no
-    /// write-back now, or another bound, and those that are another store's.
-    pub fn recall_unlendable(&mut self, cx: &mut Context) {
+    /// Calls back the keys that are not to be lent any more: of tenants that are gone, whoever has
+    /// their numbers now, or that have no write-back now, or another bound, and those that are
+    /// another store's.
+    pub fn recall_unlendable(&mut self, cx: &mut Context, gone: &BTreeSet<u32>) {
         for id in self.open.keys().copied().collect::<Vec<_>>() {
-            self.recall_if_unlendable(cx, id);
-            self.poll(cx, id);
+            if gone.contains(&id.0) {
+                self.recall(cx, id);
+            } else {
+                self.recall_if_unlendable(cx, id);
+                self.poll(cx, id);
+            }
         }
     }
 

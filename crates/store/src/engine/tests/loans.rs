@@ -149,8 +149,12 @@ fn if_both_lose_their_memory_what_was_flushed_last_is_there_and_the_loss_is_coun
 
 #[test]
 fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
-    let changes: [fn(&mut wire::Cluster); 2] =
-        [|cluster| cluster.tenants[0].write_back_ms = 0, |cluster| cluster.tenants.clear()];
+    let changes: [fn(&mut wire::Cluster); 3] = [
+        |cluster| cluster.tenants[0].write_back_ms = 0,
+        |cluster| cluster.tenants.clear(),
+        // Another tenant has its number.
+        |cluster| cluster.tenants[0].secret = "08".repeat(16),
+    ];
     for change in changes {
         let mut world = with_an_unflushed_write();
         let now_ns = world.now_ns();
