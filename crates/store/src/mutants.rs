@@ -107,8 +107,8 @@ impl Mutant {
         matches!(self, Mutant::ClientForgotten | Mutant::ClientOfAnyTenant)
     }
 
-    /// Whether it breaks what keeps copies in stores right: found where a discipline has some held,
-    /// and by the store's own tests of them.
+    /// Whether it breaks what keeps copies in stores right: found by the model, and where a
+    /// discipline has some held.
     pub fn is_of_replicas(self) -> bool {
         use Mutant::*;
         matches!(

@@ -132,9 +132,6 @@ impl Mutant {
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
                 Some("`disciplines/tests/all/stood_still.rs`")
             }
-            Mutant::Store(mutant) if mutant.is_of_replicas() => {
-                Some("`crates/store/src/engine/tests/copies.rs`")
-            }
             _ => None,
         };
         let by: Vec<&str> = by.into_iter().chain(rows).collect();
