@@ -27,7 +27,8 @@ impl<A: Asks> Barrier<A> {
     /// as come all the same.
     ///
     /// # Errors
-    /// As for [`Counter::add`].
+    /// As for [`Counter::add`]; or the others could not be waited for, and then this one counts
+    /// as come.
     pub async fn enter(&self, until_ns: u64) -> Result<bool, Error> {
         let counter = Counter::new(self.asks.clone(), &self.key);
         let place = counter.add(1).await?;
