@@ -355,6 +355,7 @@ proptest! {
         prop_assert_eq!(ended.len() as u64, calls);
         prop_assert!(now <= 2500 * MS);
         prop_assert_eq!(machine.free, 150);
+        prop_assert!(machine.waiting.is_empty() && machine.calls.is_empty());
     }
 }
 
