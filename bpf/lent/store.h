@@ -125,7 +125,8 @@ INLINE bool may_be_lent(struct xdp_md *ctx, const struct work *work, const struc
 
 /*
  * Prepared twice under one epoch, so that both answers say the same; never over what is active
- * under another life.
+ * under another life. The store that lent that hears which one it is, and says that it is over if
+ * it knows of none; another store must not, and waits.
  */
 INLINE int prepare_loan(struct xdp_md *ctx, struct work *work, struct config *config)
 {
@@ -133,6 +134,8 @@ INLINE int prepare_loan(struct xdp_md *ctx, struct work *work, struct config *co
 	__u16 life = bpf_ntohs(work->header.life);
 	__u8 role = work->header.flags & FLAG_GRANT;
 	if (find_kept(work, WHILE_ACTIVE, 0, 0, &lent) && lent.record->life != life) {
+		if (lent.record->lease != bpf_be64_to_cpu(work->header.request))
+			return answer_loan(ctx, work, config, 0, role | STATUS_TRY_AGAIN);
 		work->header.life = bpf_htons(lent.record->life);
 		hash_shared(work);
 		return answer_loan(ctx, work, config, lent.epoch, role | STATUS_MISMATCH);

@@ -42,6 +42,12 @@ pub const PREPARED: &[Row] = &[
     to_owner("beside one that is active: it says which")
         .packet(|at| prepare(&at.w, SIGNED, X, true, L + 1))
         .then(Lends(Status::Mismatch), &["lend_refused"]),
+    to_owner("beside one that is active and another store's")
+        .packet(|at| {
+            let lend = prepare(&at.w, SIGNED, X, true, L + 1);
+            lend.with(|lend| lend.header.request += 1)
+        })
+        .then(Lends(Status::TryAgain), &["lend_refused"]),
     Row::of("the sealed one's word comes late")
         .given(|| LoanInProgress::owner().sealed())
         .packet(|at| prepare(&at.w, SIGNED, X, true, L))
