@@ -327,7 +327,7 @@ mod tests {
 
     /// What was seen of the packets of one kind.
     #[derive(Default)]
-    struct Seen {
+    struct PacketCounts {
         sent: usize,
         stamped: usize,
         written: usize,
@@ -342,7 +342,7 @@ mod tests {
         let tenant = tenant();
         let mut attacks = Attacks::new(&tenant, 0, 2, 3, None);
         let mut rng = seed::rng(1, "hostile");
-        let mut seen: BTreeMap<Attack, Seen> = BTreeMap::new();
+        let mut seen: BTreeMap<Attack, PacketCounts> = BTreeMap::new();
         let (mut ids, mut bytes) = (BTreeSet::new(), vec![]);
         for _ in 0..TURNS * Attack::ALL.len() {
             for hostile in attacks.next(&tenant, 5, &mut rng) {
@@ -364,7 +364,7 @@ mod tests {
             }
         }
         assert_eq!(seen.len(), Attack::ALL.len());
-        let count = |of: fn(&Seen) -> usize| {
+        let count = |of: fn(&PacketCounts) -> usize| {
             let counted = seen.iter().filter(|(_, seen)| of(seen) > 0);
             counted.map(|(attack, seen)| (*attack, of(seen))).collect::<Vec<_>>()
         };
