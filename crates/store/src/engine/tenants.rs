@@ -87,9 +87,9 @@ impl Tenants {
         self.get(id).map_or(Secret::NONE, |known| known.secrets.tag)
     }
 
-    /// What is different from how it was before. A tenant keeps the seed of its key hashes for good:
-    /// with another one it is another tenant, and the removal of the one that had its number was
-    /// not heard.
+    /// What is different from how it was before. A tenant keeps the seed of its key hashes for
+    /// good: with another one it is another tenant, and the removal of the one that had its number
+    /// was not heard.
     pub fn changed_from(&self, before: &Tenants) -> TenantChanges {
         let mut changed = TenantChanges::default();
         for (&id, known) in &before.known {
