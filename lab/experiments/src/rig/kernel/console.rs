@@ -131,7 +131,7 @@ fn options(terms: &TenantChange) -> Vec<String> {
         OverRate::Forward => "forward".into(),
         OverRate::Drop => "drop".into(),
     };
-    let places = terms.clients.iter().filter(|places| !places.is_empty());
+    let places = terms.clients.as_ref().filter(|places| !places.is_empty());
     let places =
         places.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     say("quota", terms.quota.map(|pages| pages.to_string()));
@@ -139,7 +139,7 @@ fn options(terms: &TenantChange) -> Vec<String> {
     say("rate", terms.rate.map(|rate| rate.to_string()));
     say("over-rate", terms.over_rate.map(over_rate));
     say("discipline", terms.discipline.clone());
-    say("clients", places.last());
+    say("clients", places);
     say("borrow", terms.borrow.map(|borrows| borrows.to_string()));
     say(
         "write-back",
