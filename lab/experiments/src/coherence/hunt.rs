@@ -356,6 +356,7 @@ impl Ground for Hunt {
 
     fn carry_out(&mut self, deed: &Deed) -> anyhow::Result<bool> {
         let begun = Instant::now();
+        let mut is_done = true;
         match &deed.act {
             Act::Kill { process } => {
                 let (node, role) = names(process)?;
@@ -375,11 +376,11 @@ impl Ground for Hunt {
                 self.rig.console()?.ask(&["tenant", "rotate", &tenant.to_string()])?;
             }
             Act::Cut { link } => self.cut(*link)?,
-            Act::Move { .. } => return self.change(deed),
+            Act::Move { .. } => is_done = self.change(deed)?,
             _ => bail!("{}: namespaces have nothing like it", deed.name()),
         }
         self.turn_began += begun.elapsed();
-        Ok(true)
+        Ok(is_done)
     }
 
     fn undo(&mut self, deed: &Deed) -> anyhow::Result<()> {
