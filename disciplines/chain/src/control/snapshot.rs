@@ -130,23 +130,32 @@ impl Snapshot {
         };
         (round.parts, round.heard) = (round.parts + 1, cx.now);
         round.is_over = part.is_last;
+        let mut news = vec![];
         for (key, saved) in part.keys {
             let chain = cx.facts.chain_with(&key);
-            if chain.and_then(|chain| cx.facts.last_full(chain)) == Some(by) {
-                self.save(cx, key, saved);
+            let is_its = chain.and_then(|chain| cx.facts.last_full(chain)) == Some(by);
+            if is_its && self.save(cx, &key, saved) {
+                news.push(key);
             }
         }
+        // In the end: of what is told at once some may go, which makes room for others.
+        news.into_iter().for_each(|key| self.keep(cx, key));
     }
 
-    fn save(&mut self, cx: &mut Context<'_>, key: Key, saved: SavedVersion) {
-        let before = self.saved.get(&key).map(|before| before.seq);
-        match saved.encode() {
-            _ if before.is_some_and(|before| before >= saved.seq) => {}
-            None if before.is_none() => {}
-            None => self.forget(cx, &key),
-            Some(_) => {
+    /// Takes note of a version that was told; whether its key is to be kept with it.
+    fn save(&mut self, cx: &mut Context<'_>, key: &Key, saved: SavedVersion) -> bool {
+        let before = self.saved.get(key).map(|before| before.seq);
+        match saved.value.is_some() {
+            _ if before.is_some_and(|before| before >= saved.seq) => false,
+            true => {
                 self.saved.insert(key.clone(), saved);
-                self.keep(cx, key);
+                true
+            }
+            false => {
+                if before.is_some() {
+                    self.forget(cx, key);
+                }
+                false
             }
         }
     }

@@ -8,6 +8,16 @@ fn saved(seq: u64) -> SavedVersion {
 }
 
 impl Rig {
+    /// A chain of three whose keys are kept, of so many at most.
+    fn keeping(most: usize) -> Rig {
+        let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+        let options = rig.options.with(3, 1);
+        rig.tell(|to, now, out| to.options(now, TENANT, options, out));
+        rig.kept_most = most;
+        rig.run(1);
+        rig
+    }
+
     /// The tail tells what was committed, in one part.
     fn tells(&mut self, keys: &[(&'static str, SavedVersion)]) {
         let tail = *self.chain(0).last().unwrap();
@@ -56,11 +66,7 @@ fn what_was_kept_waits_for_other_switches() {
 
 #[test]
 fn a_key_that_there_is_no_room_for_is_not_counted_as_kept_and_is_kept_once_there_is_some() {
-    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
-    let options = rig.options.with(3, 1);
-    rig.tell(|to, now, out| to.options(now, TENANT, options, out));
-    rig.kept_most = 2;
-    rig.run(1);
+    let mut rig = Rig::keeping(2);
     rig.tells(&[("a", saved(1)), ("b", saved(1)), ("c", saved(1)), ("d", saved(1))]);
     assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"a"[..], b"b"], (2, 2)));
     rig.run(10);
@@ -71,4 +77,13 @@ fn a_key_that_there_is_no_room_for_is_not_counted_as_kept_and_is_kept_once_there
     rig.tells(&[("b", deleted)]);
     assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"a"[..], b"c"], (2, 0)));
     assert_eq!(rig.kept[&b"c"[..]], saved(2).encode().unwrap(), "as it is now");
+}
+
+#[test]
+fn a_key_is_kept_in_the_place_of_one_that_goes_with_the_same_report() {
+    let mut rig = Rig::keeping(1);
+    rig.tells(&[("a", saved(1))]);
+    rig.run(10);
+    rig.tells(&[("b", saved(1)), ("a", SavedVersion { seq: 2, value: None })]);
+    assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"b"[..]], (1, 0)));
 }
