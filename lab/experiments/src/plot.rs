@@ -1,8 +1,8 @@
 //! SVG plots of the experiments, in one style.
 
 use load::PhaseResult;
+use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::{
-    coord::{Shift, types::RangedCoordf64},
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
