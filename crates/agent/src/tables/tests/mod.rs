@@ -1,5 +1,5 @@
-//! The tables with a switch in the kernel, which no interface leads to. What the controller would
-//! say is handed in, what it would hear comes out; what the programs would find is read from
+//! The tables with a switch in the kernel, which no interface leads to, or in this process. What the
+//! controller would say is handed in, what it would hear comes out; what the programs would find is read from
 //! the tables.
 
 mod configurations;
