@@ -72,6 +72,11 @@ impl<T: Recipient> RequestTable<T> {
         self.requests.remove(&request);
     }
 
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// Whether somebody who cannot sign in this tenant's name denied the request: a store that has
     /// another secret, or a forger.
     pub fn was_denied(&self, request: u64) -> bool {
