@@ -73,7 +73,33 @@ struct Arena<'a> {
 /// What was said of two packets, and what the switch was then.
 type Outcome = ([Verdict; 2], Memory);
 
+impl Act {
+    /// Whether it goes on to the member before this one although this one was busy: that one may
+    /// have what this one has not, and this one asks again.
+    fn is_handed_on(&self) -> bool {
+        matches!(self, Act::Packet(packet) if packet.header.op == Op::ChainAck)
+    }
+}
+
 impl Memory {
+    /// Where bytes are others, each with what is here and there.
+    fn difference(&self, other: &Memory) -> Vec<(&'static str, usize, u8, u8)> {
+        let parts = |memory: &Memory| {
+            [
+                ("page", memory.page.clone()),
+                ("state", memory.state.clone()),
+                ("bucket", memory.buckets.concat()),
+            ]
+        };
+        let both = parts(self).into_iter().zip(parts(other));
+        both.flat_map(|((name, here), (_, there))| {
+            let pairs = here.into_iter().zip(there).enumerate();
+            let others = pairs.filter(|(_, (here, there))| here != there);
+            others.map(|(at, (here, there))| (name, at, here, there)).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
     /// Whether a slot leads to the item there.
     fn leads_to(&self, at: usize) -> bool {
         let slots = self.buckets.iter().flat_map(|bucket| bucket.chunks_exact(8));
@@ -242,11 +268,15 @@ impl Arena<'_> {
         let both = [self.in_turn(&[one, two]), self.in_turn(&[two, one])];
         let alone = [self.in_turn(&[one]), self.in_turn(&[two])];
         for (number, (verdicts, memory)) in outcomes.iter().enumerate() {
-            let is_alone = |at: usize| verdicts[1 - at] == Verdict::Drop && *memory == alone[at];
+            let is_lost =
+                |at: usize| verdicts[at] == Verdict::Drop || [one, two][at].is_handed_on();
+            let is_alone = |at: usize| is_lost(1 - at) && *memory == alone[at];
             if !both.contains(memory) && !is_alone(0) && !is_alone(1) {
                 let [first, second] = [first.0, second.0];
+                let near = both.iter().chain(&alone).map(|other| other.difference(memory));
+                let near: Vec<_> = near.collect();
                 return Err(format!(
-                    "{first} and {second}, {number}: {verdicts:?}, not as in turn"
+                    "{first} and {second}, {number}: {verdicts:?}, not as in turn: {near:?}"
                 ));
             }
         }
