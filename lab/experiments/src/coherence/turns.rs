@@ -24,7 +24,7 @@ pub(super) fn turn(number: u32, at_ms: u64) -> Vec<Deed> {
     let time = (number / KINDS) as usize;
     let store = time % SERVERS.len();
     // Every other time around, the other one of two.
-    let [one, other] = if time % 2 == 0 { [FIRST, SECOND] } else { [SECOND, FIRST] };
+    let [one, other] = if time.is_multiple_of(2) { [FIRST, SECOND] } else { [SECOND, FIRST] };
     let once = |act| Deed { at_ms, for_ms: 0, act };
     let kill = |process: String| once(Act::Kill { process });
     let stop = |process| Deed { at_ms, for_ms: STAND_STILL_MS, act: Act::Stop { process } };

@@ -221,7 +221,7 @@ impl Attacks {
 
     fn all_parts(&self, turn: &Turn<'_>) -> Vec<Hostile> {
         let key = self.alike.long(turn.number / (1 + READS));
-        if turn.number % (1 + READS) == 0 {
+        if turn.number.is_multiple_of(1 + READS) {
             return turn.write_parts(key, PARTS);
         }
         let mut read = turn.read_part(key);

@@ -1,6 +1,6 @@
-//! The tables with a switch in the kernel, which no interface leads to, or in this process. What the
-//! controller would say is handed in, what it would hear comes out; what the programs would find is
-//! read from the tables.
+//! The tables with a switch in the kernel, which no interface leads to, or in this process. What
+//! the controller would say is handed in, what it would hear comes out; what the programs would
+//! find is read from the tables.
 
 mod configurations;
 mod halves;

@@ -46,7 +46,7 @@ struct Crossing {
 }
 
 enum Act {
-    Packet(Message),
+    Packet(Box<Message>),
     /// The agent removes the key as it was before.
     Removal,
 }
@@ -286,7 +286,7 @@ impl Arena<'_> {
 
 impl Crossing {
     fn new(net: Net, slot: usize, packets: Vec<(&'static str, Message)>) -> Crossing {
-        let acts = packets.into_iter().map(|(name, packet)| (name, Act::Packet(packet)));
+        let acts = packets.into_iter().map(|(name, packet)| (name, Act::Packet(Box::new(packet))));
         Crossing { net, slot, acts: acts.collect() }
     }
 
@@ -448,7 +448,10 @@ fn ack(net: &Net, from: usize, to: usize, seq: u64) -> Message {
     ack
 }
 
-const CROSSINGS: [(&str, fn() -> Crossing); 6] = [
+/// A crossing, and where it is.
+type NamedCrossing = (&'static str, fn() -> Crossing);
+
+const CROSSINGS: [NamedCrossing; 6] = [
     ("at a head", at_a_head),
     ("at one that is alone", at_one_that_is_alone),
     ("at the middle", at_the_middle),
