@@ -148,20 +148,25 @@ impl Real {
 
     /// The tables' bytes, without what only says how often and when they were changed.
     pub fn save(&self) -> Vec<u8> {
-        self.plain(self.switch.save(), false)
+        self.plain(self.switch.save(), None)
     }
 
-    /// The bytes of tables without what only says how often and when they were changed. While a
-    /// run has stopped in their midst, it says whether that run still finds what it found.
-    fn plain(&self, mut bytes: Vec<u8>, has_stopped: bool) -> Vec<u8> {
-        if !has_stopped {
-            bytes[STATE_LOCK..STATE_LOCK + 4].fill(0);
+    /// The bytes of tables without what only says how often and when they were changed. A run that
+    /// stopped when they were `stopped` has to find whether they were since, and no more.
+    fn plain(&self, mut bytes: Vec<u8>, stopped: Option<&[u8]>) -> Vec<u8> {
+        let items = self.starts();
+        for at in items.iter().copied().chain([STATE_LOCK]) {
+            let count = |bytes: &[u8]| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4"));
+            let now = count(&bytes);
+            let plain = match stopped.map(count) {
+                Some(was) if was == now => was,
+                Some(was) => was + 2,
+                None => 0,
+            };
+            assert_eq!(now & 1, plain & 1, "it is left locked");
+            bytes[at..at + 4].copy_from_slice(&plain.to_ne_bytes());
         }
-        for (number, at) in self.starts().into_iter().enumerate() {
-            if !has_stopped {
-                assert_eq!(bytes[at] & 1, 0, "an item is left locked");
-                bytes[at..at + 4].fill(0);
-            }
+        for (number, at) in items.into_iter().enumerate() {
             if number == 0 {
                 // Always long ago: so what waits for that may happen, and where it does not, that
                 // is as a loss.
@@ -211,17 +216,18 @@ impl Real {
         bytes
     }
 
-    /// What leaves a switch when a packet comes in, and what its tables are then.
+    /// What leaves a switch when a packet comes in, and what its tables are then. Another packet's
+    /// run may have `stopped` there, when they were these.
     pub fn run(
         &mut self,
         scene: Scene<'_>,
         packet: &[u8],
-        has_stopped: bool,
+        stopped: Option<&[u8]>,
     ) -> (Vec<u8>, Vec<Vec<u8>>) {
         self.row.write(scene.switch, scene.view);
         self.switch.restore(scene.bytes);
         let leaves = self.switch.run(packet, scene.now_ns);
-        (self.plain(self.switch.save(), has_stopped), leaves)
+        (self.plain(self.switch.save(), stopped), leaves)
     }
 
     /// Every moment of that at which another CPU could come in, and all that leaves.
@@ -233,7 +239,10 @@ impl Real {
         let mut seen = vec![];
         let moment = |parts: &SavedParts, left| seen.push((parts.save(), left));
         let leaves = self.switch.run_with(packet, scene.now_ns, moment);
-        let moment = |(bytes, left)| Moment { bytes: self.plain(bytes, true), left };
+        let moment = |(bytes, left): (Vec<u8>, _)| {
+            let bytes = self.plain(bytes.clone(), Some(&bytes));
+            Moment { bytes, left }
+        };
         (seen.into_iter().map(moment).collect(), leaves)
     }
 

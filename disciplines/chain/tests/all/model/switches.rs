@@ -35,6 +35,8 @@ pub struct StoppedRun {
     tables: u32,
     packet: u32,
     moment: u16,
+    /// The tables at that moment.
+    at_stop: u32,
 }
 
 /// A moment of a run: the tables, and what had left.
@@ -140,7 +142,8 @@ impl Switches {
         }
         let (tables, frame) = (self.tables.bytes(site.tables), self.frame(packet));
         let scene = scene(&self.views, site.switch, view, &tables, now_ns);
-        let (bytes, leaves) = self.real.run(scene, &frame, site.stopped.is_some());
+        let stopped = site.stopped.map(|stopped| self.tables.bytes(stopped.at_stop));
+        let (bytes, leaves) = self.real.run(scene, &frame, stopped.as_deref());
         site.tables = self.tables.number(&bytes).0;
         let leaves = self.packets(&leaves);
         self.ran.insert(known, (site.tables, leaves.clone()));
@@ -178,7 +181,7 @@ impl Switches {
         self.moments(site, packet, now_ns);
         let point = &self.moments[&(*site, packet, now_ns)][usize::from(moment)];
         let (tables, left) = (point.tables, point.left.clone());
-        site.stopped = Some(StoppedRun { view, tables: site.tables, packet, moment });
+        site.stopped = Some(StoppedRun { view, tables: site.tables, packet, moment, at_stop: tables });
         site.tables = tables;
         left
     }

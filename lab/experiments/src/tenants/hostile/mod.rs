@@ -15,8 +15,9 @@
 //! there is one.
 //!
 //! What they get is compared with what they get in a second run beside *harmless* neighbours: the
-//! same tenants on the same hosts, which send as many packets, all of them honest. Until caches are
-//! warm both runs are the same. So what packets cost whoever shares a machine's cores with them is
+//! same tenants on the same hosts, which send as many packets, all of them honest, and have hot
+//! keys as the well-behaved have: what everybody has an equal share of, everybody uses. Until
+//! caches are warm both runs are the same. So what packets cost whoever shares a machine's cores with them is
 //! no effect of the attack. In the simulator every node has its own cores, and the answer is the
 //! attack's alone.
 
@@ -102,6 +103,12 @@ impl<N: Neighbours> Measure for Hostile<N> {
         let neighbours = N::all();
         let beside = |conduct| self.parameters.beside(run, &neighbours, conduct);
         let harmless = beside(Conduct::Honest)?;
+        ensure!(
+            harmless.reader.cached > 0 && harmless.writer.cached > 0,
+            "beside harmless neighbours no switch answered a read or a write for tenants of {}, so there is nothing that \
+             others could take from them: choose a discipline whose switches keep values",
+            run.discipline
+        );
         let hostile = beside(Conduct::Hostile)?;
         tell::tell(report, &neighbours, &harmless, &hostile);
         Ok(())
@@ -175,7 +182,7 @@ impl Parameters {
                     Conduct::Honest => PhaseKind::Load,
                 },
                 write_ratio: HARMLESS_WRITES,
-                ..Phase::reads(Popularity::Uniform, self.attack_rate, 0.0, all_s)
+                ..Phase::reads(Popularity::Zipf(self.theta), self.attack_rate, 0.0, all_s)
             },
             own_attackers: own(neighbours, OWN_PART * self.attack_rate, 0.0, all_s),
         }
