@@ -181,7 +181,8 @@ impl Switches {
         self.moments(site, packet, now_ns);
         let point = &self.moments[&(*site, packet, now_ns)][usize::from(moment)];
         let (tables, left) = (point.tables, point.left.clone());
-        site.stopped = Some(StoppedRun { view, tables: site.tables, packet, moment, at_stop: tables });
+        site.stopped =
+            Some(StoppedRun { view, tables: site.tables, packet, moment, at_stop: tables });
         site.tables = tables;
         left
     }
