@@ -17,9 +17,9 @@
 //! What they get is compared with what they get in a second run beside *harmless* neighbours: the
 //! same tenants on the same hosts, which send as many packets, all of them honest, and have hot
 //! keys as the well-behaved have: what everybody has an equal share of, everybody uses. Until
-//! caches are warm both runs are the same. So what packets cost whoever shares a machine's cores with them is
-//! no effect of the attack. In the simulator every node has its own cores, and the answer is the
-//! attack's alone.
+//! caches are warm both runs are the same. So what packets cost whoever shares a machine's cores
+//! with them is no effect of the attack. In the simulator every node has its own cores, and the
+//! answer is the attack's alone.
 
 mod cast;
 mod tell;
