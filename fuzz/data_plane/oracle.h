@@ -139,8 +139,8 @@ static bool is_authentic(const struct frame *frame, const struct view *view)
 	return view->tag == right_tag(frame->bytes + view->kv);
 }
 
-/* The entry of the key that a packet is about; -1: none. */
-static int place_for(const struct view *view)
+/* The entry that the programs find for a packet: by half of its hash, and its key; -1: none. */
+static int place_found(const struct view *view)
 {
 	for (int i = 0; i < PLACES; i++) {
 		__u64 hash[2];
@@ -149,11 +149,21 @@ static int place_for(const struct view *view)
 			continue;
 		key_hash(entries[i].key, hash);
 		key_bytes(entries[i].key, key);
-		if (view->key_len == key_lens[entries[i].key] && hash[0] == view->hash[0] &&
-		    hash[1] == view->hash[1] && !memcmp(key, view->key, view->key_len))
+		if (view->key_len == key_lens[entries[i].key] && hash[1] == view->hash[1] &&
+		    !memcmp(key, view->key, view->key_len))
 			return i;
 	}
 	return -1;
+}
+
+/* Likewise, of a packet that says its whole hash. */
+static int place_for(const struct view *view)
+{
+	__u64 hash[2];
+	int place = place_found(view);
+	if (place >= 0)
+		key_hash(entries[place].key, hash);
+	return place >= 0 && hash[0] == view->hash[0] ? place : -1;
 }
 
 /* Counters of the CPU that it ran on, before and after. */

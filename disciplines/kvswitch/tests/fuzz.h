@@ -73,7 +73,7 @@ static __u32 own_record(__u8 *to, __u8 (*next)(void))
 /* The record of the packet's key; NULL: it has none. */
 static struct replicas *record_for(const struct view *view)
 {
-	int place = view->is_whole ? place_for(view) : -1;
+	int place = view->is_whole ? place_found(view) : -1;
 	return place >= 0 && entries[place].is_given ? (void *)record_in(place) : NULL;
 }
 
