@@ -287,6 +287,12 @@ fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::At
     (socket, far, attached.to_vec())
 }
 
+/// What the kernel counts of each link here.
+fn link_counts() -> String {
+    let shown = std::process::Command::new("ip").args(["-s", "link", "show"]).output();
+    String::from_utf8_lossy(&shown.expect("iproute2").stdout).into_owned()
+}
+
 fn copies(mode: Mode) {
     in_namespace(move || {
         let switch = switch();
@@ -308,7 +314,11 @@ fn copies(mode: Mode) {
         switch.dataplane().set_group("trial_groups", GROUP, &ports).expect("a group");
         let receive = |receiver: &UdpSocket| {
             let mut bytes = [0; 2048];
-            let len = receiver.recv(&mut bytes).expect("a copy");
+            let len = receiver.recv(&mut bytes).unwrap_or_else(|e| {
+                let counted = switch.counters.read().expect("counters");
+                let counted: Vec<_> = counted.iter().filter(|(_, count)| *count > 0).collect();
+                panic!("no copy: {e}; the switch counted {counted:?}, and links {}", link_counts())
+            });
             bytes[..len].to_vec()
         };
         let send = |number: u64| {
