@@ -2,8 +2,14 @@
 //! friend of theirs on another path.
 
 use api::types::{TenantChange, TenantSpec};
-use plan::{Plan, Site, roles::Role, shapes};
+use dataplane::LoanCounts;
+use plan::{
+    Plan, Site,
+    roles::{Data, Role},
+    shapes,
+};
 use scenario::{Deed, Scenario, seat};
+use sim::StoreHost;
 use store::mutants::{Mutant, choose};
 use wire::{Flags, Header, LIFE_MOVED, LIFE_UNKNOWN, Op, Status};
 
@@ -12,10 +18,18 @@ const KEY: &str = "k";
 const OWNER: &str = "switch1";
 const KEEPER: &str = "switch2";
 const STORE: &str = "server1";
+/// The backend is down for so long each time that it dies.
+const DOWN_NS: u64 = 2_000_000_000;
+const NO_LOANS: LoanCounts = LoanCounts { owns: 0, keeps: 0, sealed: 0 };
 
 /// Switches in a line from `client1` to the store, of which the last is a router, and `friend` at a
 /// third switch beside them.
 fn world() -> Scenario {
+    with_data(Data::Kept)
+}
+
+/// Likewise, where the store's data is there.
+fn with_data(data: Data) -> Scenario {
     let switches = [OWNER, KEEPER, "switch3", "router"].map(|name| Site::switch(name, vec![]));
     let mut plan = Plan { sites: switches.into(), partitions: 8, ..Plan::default() };
     plan.links = shapes::line(&[OWNER, KEEPER, "router", "switch3"]);
@@ -25,6 +39,7 @@ fn world() -> Scenario {
     seat(&mut plan, |role| {
         if let Role::Store(store) = role {
             store.lend_from = Some(8);
+            store.data = data;
         }
     });
     // More pages than two switches have, so that each looks at the tenant's packets.
@@ -37,7 +52,11 @@ fn world() -> Scenario {
 
 /// The key is lent.
 fn lent() -> Scenario {
-    let mut s = world();
+    lent_in(world())
+}
+
+/// In this world, too.
+fn lent_in(mut s: Scenario) -> Scenario {
     for _ in 0..10 {
         s.write("client1", KEY);
         s.pass(5);
@@ -208,6 +227,85 @@ fn what_a_restored_journal_knows_of_is_not_put_over_what_came_after_it() {
 }
 
 #[test]
+fn what_is_back_is_read_although_its_journal_does_not_forget_it() {
+    let (mut s, newest) = with_an_unflushed_write();
+    let store = s.process("server1/store");
+    s.world.fail_disk(store, true);
+    assert_eq!(s.read("friend", KEY), Some(newest));
+    let write = s.begin("friend", Deed::Write(0), KEY);
+    s.pass(50);
+    assert_eq!(s.outcome("friend", write), None, "a crash would bring back what was before");
+    assert_eq!(s.status(STORE).loans.returning, 1);
+    s.world.fail_disk(store, false);
+    s.pass(2_000);
+    assert_eq!(s.status(STORE).loans.returning, 0);
+    let newest = s.write("friend", KEY);
+    s.restart("server1/store");
+    s.pass(2_000);
+    assert_eq!(s.store(STORE).loans.loans_found, 0, "the journal has forgotten it");
+    assert_eq!(s.read("client1", KEY), Some(newest));
+    s.judge();
+}
+
+/// The store has ended while its backend was down, with what it had called back: nobody but the
+/// switches has what they answered.
+#[test]
+fn what_was_called_back_and_not_written_outlives_the_store() {
+    let (mut s, newest) = with_an_unflushed_write();
+    let store = s.process("server1/store");
+    let down = |s: &mut Scenario| {
+        let dies = |store: &mut StoreHost, io: &mut sim::Io<'_>| store.restart_data(DOWN_NS, io);
+        s.world.with(store, dies).expect("it runs");
+    };
+    down(&mut s);
+    s.begin("friend", Deed::Read, KEY);
+    for _ in 0..5 {
+        s.pass(1_000);
+        // What was asked meanwhile has failed.
+        down(&mut s);
+    }
+    assert!(s.store(STORE).loans.loan_flush_errors > 1);
+    assert_eq!((s.status(STORE).loans.returning, s.store(STORE).loans.loans_returned), (1, 0));
+    assert_eq!((s.loans(OWNER).sealed, s.loans(KEEPER).sealed), (1, 1));
+    s.world.kill(store);
+    s.pass(15_000);
+    s.world.start(store).expect("it was killed");
+    s.pass(4_000);
+    let (loans, counted) = (s.status(STORE).loans, s.store(STORE).loans);
+    assert_eq!((loans.lent, loans.returning), (0, 0));
+    assert_eq!((counted.loans_found, counted.loans_lost), (1, 0));
+    assert_eq!(s.read("friend", KEY), Some(newest));
+    // The store has said that it is over.
+    s.pass(12_000);
+    assert_eq!((s.loans(OWNER), s.loans(KEEPER)), (NO_LOANS, NO_LOANS));
+    s.judge();
+}
+
+/// A store whose data goes with it has no journal; its switches keep what its next life knows
+/// nothing of.
+#[test]
+fn a_loan_that_nobody_knows_any_more_is_over_once_its_key_is_lent_anew() {
+    let mut s = lent_in(with_data(Data::Own));
+    s.restart("server1/store");
+    s.pass(3_000);
+    assert_eq!((s.loans(OWNER).owns, s.loans(KEEPER).keeps), (1, 1), "nobody has told them");
+    for _ in 0..400 {
+        s.write("client1", KEY);
+        s.pass(50);
+        if s.store(STORE).loans.loans == 1 {
+            break;
+        }
+    }
+    let newest = s.write("client1", KEY);
+    let loans = s.store(STORE).loans;
+    assert_eq!((loans.loans_found, loans.loans), (0, 1));
+    assert_eq!(s.read("friend", KEY), Some(newest));
+    s.pass(12_000);
+    assert_eq!((s.loans(OWNER), s.loans(KEEPER)), (NO_LOANS, NO_LOANS));
+    s.judge();
+}
+
+#[test]
 fn a_switch_that_was_not_reached_is_told_again_that_a_loan_is_over() {
     let (mut s, _) = with_an_unflushed_write();
     s.begin("friend", Deed::Read, KEY);
@@ -219,8 +317,7 @@ fn a_switch_that_was_not_reached_is_told_again_that_a_loan_is_over() {
         s.pass(1_000);
     }
     s.pass(12_000);
-    let none = dataplane::LoanCounts::default();
-    assert_eq!((s.loans(OWNER), s.loans(KEEPER)), (none, none));
+    assert_eq!((s.loans(OWNER), s.loans(KEEPER)), (NO_LOANS, NO_LOANS));
     assert_eq!(s.store(STORE).loans.dropped_loan, 0);
 }
 
