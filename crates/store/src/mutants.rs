@@ -76,7 +76,7 @@ mutants! {
 }
 
 impl Mutant {
-    /// Whether it breaks what keeps lent keys right: found by the store's own tests of loans.
+    /// Whether it breaks what keeps lent keys right: found where tenants have write-back.
     pub fn is_of_loans(self) -> bool {
         use Mutant::*;
         matches!(

@@ -32,9 +32,9 @@ const NOT_ATOMIC: [&str; 5] = [
 ];
 
 /// What needs several rare things in one order; the model goes through all orders, and finds them
-/// (`disciplines/netcache/tests/all/coherence`), and rows of a switch's programs and of the store
-/// have what is about loans (`crates/dataplane/tests/all/lent`,
-/// `crates/store/src/engine/tests/loans.rs`).
+/// (`disciplines/netcache/tests/all/coherence`), and what is about loans is noticed by rows of a
+/// switch's programs (`crates/dataplane/tests/all/lent`) and by tests of the store's decisions
+/// (`crates/store/src/coherence/tests.rs`).
 const RARE: [&str; 12] = [
     "expiry_from_arrival",
     "lease_from_arrival",
@@ -126,8 +126,8 @@ impl Mutant {
             Mutant::Switch(mutant) if mutant.is_of_loans() => {
                 Some("rows of `crates/dataplane/tests/all/lent`")
             }
-            Mutant::Store(mutant) if mutant.is_of_loans() => {
-                Some("`crates/store/src/engine/tests/loans.rs`")
+            Mutant::Store(mutant) if mutant.is_of_loans() && RARE.contains(&mutant.name()) => {
+                Some("`crates/store/src/coherence/tests.rs`")
             }
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
                 Some("`disciplines/tests/all/stood_still.rs`")

@@ -105,7 +105,7 @@ pub fn judge(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use LifeVerdict::{Ask, Decide, KeyHas, StoreHas};
 
     use super::*;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_a_write_that_names_a_life() {
+    pub fn what_is_done_with_a_write_that_names_a_life() {
         let lent = Some((LOAN, 5 * MS));
         let rows = [
             // A key that was never lent.

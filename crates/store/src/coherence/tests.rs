@@ -427,3 +427,34 @@ fn a_recall_frees_the_key_and_writes_nothing() {
     assert_eq!(s.poll(0), Step::Idle);
     assert!(s.key.is_forgettable());
 }
+
+#[test]
+fn rule_4_a_key_is_lent_only_when_its_copies_are_called_back() {
+    let mut s = Story::with_leases(&[1, 2]).granted(&[(1, 4), (2, 2)]);
+    s.key.hold();
+    assert!(matches!(s.poll(0), Step::Wait(_)));
+    assert_eq!(s.sent_to(), [(1, 4), (2, 2)]);
+    s.key.prove_invalid(Epoch::new(1, 5));
+    assert!(matches!(s.poll(0), Step::Wait(_)));
+    s.key.prove_invalid(Epoch::new(2, 3));
+    assert_eq!(s.poll(0), Step::Held);
+}
+
+/// What takes too many rare things in one order for the hunt: a test above, of the one decision,
+/// fails.
+#[cfg(debug_assertions)]
+#[test]
+fn rare_mutants_are_noticed() {
+    use crate::mutants::choose;
+    let rare: [(Mutant, fn()); 3] = [
+        (Mutant::LentWithCopies, rule_4_a_key_is_lent_only_when_its_copies_are_called_back),
+        (Mutant::LifeKept, lives::tests::what_is_done_with_a_write_that_names_a_life),
+        (Mutant::MovedForgotten, rule_7_a_write_that_others_may_have_decided_is_never_new_again),
+    ];
+    for (mutant, test) in rare {
+        choose(Some(mutant));
+        let result = std::panic::catch_unwind(test);
+        choose(None);
+        assert!(result.is_err(), "{}: nobody noticed", mutant.name());
+    }
+}

@@ -36,39 +36,6 @@ struct Store {
     client: std::net::SocketAddr,
 }
 
-/// Each of these ways to break the rules makes one of so many runs fail.
-#[cfg(debug_assertions)]
-fn all_are_found(
-    which: impl Fn(crate::mutants::Mutant) -> bool,
-    seeds: u64,
-    fails: impl Fn(u64) -> bool,
-) {
-    use crate::mutants::{Mutant, choose};
-    let mut unfound = vec![];
-    for mutant in Mutant::ALL.iter().copied().filter(|mutant| which(*mutant)) {
-        choose(Some(mutant));
-        let found = (0..seeds).find(|seed| fails(*seed));
-        choose(None);
-        println!("{}: {found:?}", mutant.name());
-        if found.is_none() {
-            unfound.push(mutant);
-        }
-    }
-    assert!(unfound.is_empty(), "{unfound:?}");
-}
-
-/// Whether one copy of each key could have said what clients were told.
-fn judge(history: &[history::Operation]) -> Result<(), String> {
-    match history::check(history) {
-        Ok(history::Verdict::Linearizable) => Ok(()),
-        Ok(history::Verdict::Violation(at)) => {
-            let cut = history::shrink(history, at);
-            Err(format!("not linearizable: {cut:#?}"))
-        }
-        Err(_) => Err("undecided".into()),
-    }
-}
-
 /// Answers nothing but the key `k`; reports about itself what time it is, at each tick, and which
 /// tenant left.
 struct Slow;
