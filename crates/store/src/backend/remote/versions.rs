@@ -1,29 +1,48 @@
 //! The versions of the keys that this store wrote, which no backend of another process remembers.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, hash::BuildHasher};
 
 use hashbrown::HashMap;
-use wire::KeyHash;
+use wire::{KeyHash, maps::Hashing};
 
 use crate::backend::Key;
 
-/// The versions of keys written here, as many as may be remembered. The rest report the floor,
-/// which is at least every version forgotten: a version once reported never comes to stand for
-/// another value.
+/// Keys that are not known share this many floors, 32 MiB of them; pages that nothing was forgotten
+/// into are never touched.
+const FLOORS: usize = 1 << 22;
+
+type KeyId = (u32, KeyHash);
+
+/// The versions of keys written here, as many as may be remembered. Any other key has the version
+/// of its floor, which is at least every version forgotten of the keys that share it: a version
+/// once reported never comes to stand for another value. There are many floors, so that the
+/// version of a key stays what it is while others are written: one of theirs that is forgotten
+/// moves it once in [`FLOORS`] times.
 pub(super) struct Versions {
-    known: HashMap<(u32, KeyHash), u64>,
-    order: VecDeque<((u32, KeyHash), u64)>,
-    floor: u64,
+    known: HashMap<KeyId, u64>,
+    order: VecDeque<(KeyId, u64)>,
+    /// Those that something was forgotten into; 0: nothing yet.
+    floors: Vec<u64>,
+    hashing: Hashing,
+    /// Of a key that was never written.
+    first: u64,
     limit: usize,
 }
 
 impl Versions {
-    pub fn new(floor: u64, limit: usize) -> Versions {
-        Versions { known: HashMap::new(), order: VecDeque::new(), floor, limit }
+    pub fn new(first: u64, limit: usize) -> Versions {
+        Versions {
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            floors: vec![0; FLOORS],
+            hashing: Hashing::default(),
+            first,
+            limit,
+        }
     }
 
     pub fn of(&self, key: Key<'_>) -> u64 {
-        self.known.get(&(key.tenant, key.hash)).copied().unwrap_or(self.floor)
+        self.of_id((key.tenant, key.hash))
     }
 
     pub fn set(&mut self, key: Key<'_>, version: u64) {
@@ -31,16 +50,15 @@ impl Versions {
     }
 
     /// A key has another version, if it still has this one; whether it had.
-    pub fn raise(&mut self, id: (u32, KeyHash), from: u64, to: u64) -> bool {
-        let present = self.known.get(&id).copied().unwrap_or(self.floor);
-        let applies = present == from;
+    pub fn raise(&mut self, id: KeyId, from: u64, to: u64) -> bool {
+        let applies = self.of_id(id) == from;
         if applies {
             self.put(id, to);
         }
         applies
     }
 
-    pub fn put(&mut self, id: (u32, KeyHash), version: u64) {
+    pub fn put(&mut self, id: KeyId, version: u64) {
         self.known.insert(id, version);
         self.order.push_back((id, version));
         while self.known.len() > self.limit || self.order.len() > 2 * self.limit {
@@ -48,9 +66,19 @@ impl Versions {
             // A key written again since stands further back with its newer version.
             if self.known.get(&id) == Some(&version) {
                 self.known.remove(&id);
-                self.floor = self.floor.max(version);
+                let at = self.floor_of(&id);
+                self.floors[at] = self.floors[at].max(version);
             }
         }
+    }
+
+    fn of_id(&self, id: KeyId) -> u64 {
+        let known = self.known.get(&id).copied();
+        known.unwrap_or_else(|| self.floors[self.floor_of(&id)].max(self.first))
+    }
+
+    fn floor_of(&self, id: &KeyId) -> usize {
+        self.hashing.hash_one(id) as usize % FLOORS
     }
 }
 
@@ -62,22 +90,42 @@ mod tests {
         Key { tenant: 0, hash: KeyHash([n; 16]), bytes: b"k" }
     }
 
+    /// The test's own, so that its keys share no floor by chance.
+    fn versions(limit: usize) -> Versions {
+        wire::maps::seed_for_simulation(1);
+        Versions::new(10, limit)
+    }
+
     #[test]
-    fn forgetting_a_version_raises_what_unknown_keys_report() {
-        let mut versions = Versions::new(10, 2);
+    fn a_forgotten_version_is_what_its_key_reports() {
+        let mut versions = versions(2);
         assert_eq!(versions.of(key(1)), 10);
         versions.set(key(1), 11);
         versions.set(key(2), 12);
         versions.set(key(1), 13);
         versions.set(key(3), 14);
         assert_eq!(versions.of(key(1)), 13, "written again since: kept");
-        assert_eq!(versions.of(key(2)), 12, "forgotten: the floor is its version");
-        assert_eq!(versions.of(key(9)), 12);
+        assert_eq!(versions.of(key(2)), 12, "forgotten: its floor is its version");
+    }
+
+    #[test]
+    fn writes_of_others_do_not_move_a_version_that_nobody_remembers() {
+        let mut versions = versions(2);
+        versions.set(key(1), 11);
+        let other = |n: u64| {
+            let mut hash = [7; 16];
+            hash[..8].copy_from_slice(&n.to_be_bytes());
+            (0, KeyHash(hash))
+        };
+        (0..10_000).for_each(|n| versions.put(other(n), 12 + n));
+        assert_eq!(versions.of(key(1)), 11, "written long ago");
+        assert_eq!(versions.of(key(9)), 10, "never written");
+        assert!((0..10_000).all(|n| versions.of_id(other(n)) >= 12 + n), "none goes back");
     }
 
     #[test]
     fn a_version_is_raised_unless_the_key_was_written_since() {
-        let mut versions = Versions::new(10, 5);
+        let mut versions = versions(5);
         let id = (0, key(1).hash);
         assert!(versions.raise(id, 10, 11));
         assert!(!versions.raise(id, 10, 12));
