@@ -121,9 +121,21 @@ impl Answer {
             Status::Mismatch if write => Error::Mismatch { current: self.header.version },
             Status::WrongPartition => Error::WrongPartition { store },
             Status::TooLarge => Error::TooLarge { store, len, write },
+            Status::BackendError if self.header.version == wire::BACKEND_REFUSED => {
+                Error::Refused { store, words: one_line(&self.value), write }
+            }
             Status::BackendError => Error::Backend { store, write },
             Status::Denied => Error::Denied { store, tenant },
             _ => Error::BadReply { store, what: "a status that does not belong to it" },
         }
     }
+}
+
+/// What a backend said, as it may stand in a message.
+fn one_line(words: &[u8]) -> String {
+    if words.is_empty() {
+        return "ERR why, this answer does not say: the store's log does".into();
+    }
+    let words = String::from_utf8_lossy(words);
+    words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -177,6 +177,17 @@ pub enum Error {
         /// Whether the call was a write.
         write: bool,
     },
+    /// The store's backend refused the request, or could not be asked. Nothing was done.
+    #[error("the backend of {store} refuses, and nothing was {}: {words}", if *.write { "written" } else { "read" })]
+    Refused {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// What the backend said, or the store of it: one line, which begins with a word in
+        /// capitals as Redis's errors do.
+        words: String,
+        /// Whether the call was a write.
+        write: bool,
+    },
     /// The store does not know the tenant, or the secrets differ.
     #[error("{store} denies the request: tenant {tenant} is {}", not_there(.tenant))]
     Denied {

@@ -81,11 +81,12 @@ impl Fit {
     /// Gives the request that it is about to be sent as what this call asks for by now, and says
     /// how long its datagram is to be at least.
     pub fn prepare(&mut self, rules: &Rules, header: &mut Header, now_ns: u64) -> usize {
-        if header.op.is_write() {
-            return 0;
-        }
         let (most, short) = (max_payload(self.store), short_payload(self.store));
         let beside = HEADER_LEN + usize::from(header.key_len);
+        if header.op.is_write() {
+            // Room for why it was refused, if it was.
+            return if self.need > 0 { (beside + self.need).min(short) } else { 0 };
+        }
         let known = rules.sizes.of_key(&header.key_hash);
         let one_packet = most - beside;
         // Of what no packet holds an answer brings a part.

@@ -183,13 +183,7 @@ impl Network {
                 self.count_read(&found);
                 Ok(found)
             }
-            Err(error) => {
-                // The backend itself says best why it cannot be read.
-                if let (Error::Backend { .. }, Some(direct)) = (&error, &self.direct) {
-                    direct.about(key).await?;
-                }
-                Err(self.refused(error))
-            }
+            Err(error) => Err(self.refused(error)),
         }
     }
 
@@ -233,11 +227,11 @@ impl Network {
         Ok(Some(direct))
     }
 
-    /// The backends, if this error of a read says that they may know better: the value is longer
-    /// than the store hands out, or no string.
+    /// The backends, if the store says in this error of a read that they know better: the value is
+    /// longer than it hands out, or no string.
     fn direct_read(&self, error: Error) -> DataResult<&Direct> {
         match (&self.direct, &error) {
-            (Some(direct), Error::TooLarge { .. } | Error::Backend { .. }) => {
+            (Some(direct), error) if is_past_the_store(error) => {
                 self.counters.direct_reads.add_one();
                 Ok(direct)
             }
@@ -281,6 +275,7 @@ impl Network {
                 format!("{OUTCOME_UNKNOWN}: {error}")
             }
             Error::Timeout { .. }
+            | Error::Backend { write: false, .. }
             | Error::NotWhole { .. }
             | Error::TooManyInFlight { .. }
             | Error::Socket { .. } => {
@@ -291,8 +286,30 @@ impl Network {
                 format!("OOM {error} (--max-memory)")
             }
             Error::Denied { .. } => format!("NOPERM {error}"),
+            Error::Refused { words, .. } => passed_on(words),
             _ => format!("ERR {error}"),
         })
+    }
+}
+
+fn is_past_the_store(error: &Error) -> bool {
+    match error {
+        Error::TooLarge { .. } => true,
+        Error::Refused { words, .. } => words.starts_with("WRONGTYPE "),
+        _ => false,
+    }
+}
+
+/// Codes of a backend that mean the store's connection, and that a client would take for its own:
+/// it would give a password again, or follow to another server.
+const OF_THE_STORE: [&str; 6] = ["ASK", "DENIED", "MOVED", "NOAUTH", "NOPERM", "WRONGPASS"];
+
+/// What the backend said, as a client may hear it.
+fn passed_on(words: &str) -> String {
+    let code = words.split(' ').next().unwrap_or_default();
+    match OF_THE_STORE.contains(&code) {
+        true => format!("ERR the backend refuses the store: {words}"),
+        false => words.into(),
     }
 }
 
@@ -316,6 +333,25 @@ fn contended() -> ErrorLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_backend_says_is_passed_on_unless_it_is_meant_for_the_store() {
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(passed_on(oom), oom);
+        let moved = passed_on("MOVED 866 10.0.0.1:7001");
+        assert_eq!(moved, "ERR the backend refuses the store: MOVED 866 10.0.0.1:7001");
+        assert_eq!(passed_on(""), "");
+    }
+
+    #[test]
+    fn past_the_store_goes_only_what_the_store_says() {
+        let store = "127.0.0.1:7117".parse().unwrap();
+        let refused = |words: &str| Error::Refused { store, words: words.into(), write: false };
+        assert!(is_past_the_store(&Error::TooLarge { store, len: 0, write: false }));
+        assert!(is_past_the_store(&refused("WRONGTYPE Operation against a key")));
+        assert!(!is_past_the_store(&refused("LOADING Redis is loading")));
+        assert!(!is_past_the_store(&Error::Backend { store, write: false }), "it may be lent");
+    }
 
     #[test]
     fn what_was_carried_out_is_not_refused() {

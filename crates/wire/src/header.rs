@@ -65,7 +65,7 @@ pub enum Status {
     /// was written.
     Mismatch = 2,
     /// The value needs a larger reply than the request allowed; `total` holds its length in bytes.
-    /// Ask again with more padding.
+    /// Ask again with more padding. To a write: the backend refused it, and its words need room.
     NeedPadding = 3,
     /// The store takes no writes yet (it waits out a lease) or is full; ask again later.
     TryAgain = 4,
@@ -73,7 +73,9 @@ pub enum Status {
     TooLarge = 5,
     /// The store does not own this key's partition.
     WrongPartition = 6,
-    /// The backend failed; whether a write took place is unknown.
+    /// The backend failed, and whether a write took place is unknown; or, with
+    /// [`BACKEND_REFUSED`](crate::BACKEND_REFUSED) for a version, it was not done, and the value
+    /// says why.
     BackendError = 7,
     /// The tenant is unknown to the store, or the tag is wrong.
     Denied = 8,

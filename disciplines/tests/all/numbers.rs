@@ -13,7 +13,7 @@ const OPS: &[(u8, &str, bool, bool)] = &[
     (0x03, "WriteRequest", true, true),
     (0x04, "WriteReply", true, true),
     (0x05, "DeleteRequest", true, false),
-    (0x06, "DeleteReply", true, false),
+    (0x06, "DeleteReply", true, true),
     (0x07, "CorrectionRequest", true, false),
     (0x10, "FetchRequest", true, false),
     (0x11, "FetchReply", true, true),

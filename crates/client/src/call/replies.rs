@@ -70,6 +70,14 @@ impl Call {
                 self.fit.needs(header.total as usize);
                 self.begin(rules, now_ns)
             }
+            // It was refused, and why has no room. The id stays: it is answered so again.
+            Status::NeedPadding if write && self.paddings < MAX_PADDINGS => {
+                rules.counters.padded.add_one();
+                self.paddings += 1;
+                self.fit.needs(header.total as usize);
+                self.sign_again(rules, now_ns);
+                self.ask(rules, now_ns)
+            }
             // The id stays: a late copy of this request must count as the same write.
             Status::TryAgain => {
                 rules.counters.put_off.add_one();

@@ -282,6 +282,41 @@ async fn refusals_are_named() {
 }
 
 #[tokio::test]
+async fn what_the_backend_refuses_is_told_in_its_words() {
+    const WORDS: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+    let store = FakeStore::start(Faults::default()).await;
+    let client = connect(&store).await;
+    let mut asked = 0;
+    store.twist(move |_, reply| {
+        asked += 1;
+        reply.value = vec![];
+        // Every other time there is no room for it.
+        if asked % 2 == 1 {
+            reply.header.status = Status::NeedPadding;
+            reply.header.total = WORDS.len() as u32;
+        } else {
+            reply.header.status = Status::BackendError;
+            reply.header.version = wire::BACKEND_REFUSED;
+            reply.value = WORDS.into();
+        }
+    });
+    let errors = [
+        (client.set("k", "v", None).await.unwrap_err(), "nothing was written"),
+        (client.delete("k").await.unwrap_err(), "nothing was written"),
+        (client.get("k").await.unwrap_err(), "nothing was read"),
+    ];
+    for (error, text) in errors {
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(matches!(error, Error::Refused { words, .. } if words == WORDS));
+    }
+    for asked in store.state().seen[..4].chunks(2) {
+        let [(_, first, _), (_, again, len)] = *asked else { panic!("in twos") };
+        assert_eq!(first, again, "a write keeps its id");
+        assert!(len >= wire::HEADER_LEN + 1 + WORDS.len(), "{len}");
+    }
+}
+
+#[tokio::test]
 async fn what_no_packet_carries_is_refused_before_it_is_sent() {
     let store = FakeStore::start(Faults::default()).await;
     let client = connect(&store).await;
