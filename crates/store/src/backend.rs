@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod memcached;
 mod outage;
 pub mod redis;
+mod refusal;
 mod remote;
 mod small;
 
@@ -23,6 +24,7 @@ use bytes::Bytes;
 use wire::KeyHash;
 
 pub use crate::coherence::Watch;
+pub use refusal::Refusal;
 
 /// Names a request whose answer comes later.
 pub type Ticket = u64;
@@ -71,7 +73,7 @@ pub enum Condition {
 }
 
 /// How a write ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Written or removed; the key's version is this one now.
     Done(u64),
@@ -85,8 +87,8 @@ pub enum Change {
     Full,
     /// The backend failed; whether the write took place is unknown.
     Failed,
-    /// The backend could not be reached, and was not told of the write.
-    Unreached,
+    /// The backend has refused it, or could not be told of it: it did not take place.
+    Refused(Refusal),
 }
 
 /// How a read ended that was answered later.
@@ -98,6 +100,8 @@ pub enum ReadOutcome {
     TooLarge(u64),
     /// There is no such key.
     Absent,
+    /// The backend has refused to say, or could not be asked.
+    Refused(Refusal),
     /// The backend failed.
     Failed,
 }
@@ -137,6 +141,8 @@ pub enum OutsideEvent {
     },
     /// Any key may have been changed.
     Everything,
+    /// From now on it tells of changes, or cannot.
+    Watch(Watch),
     /// Everything that happened before this time, in nanoseconds of CLOCK_BOOTTIME, has been told.
     Seen(u64),
 }
@@ -200,6 +206,12 @@ pub trait Backend: Send {
     fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         let _ = (tenant, hash, from, to);
         true
+    }
+
+    /// Any key may have another value than under its version before: each has this version from now
+    /// on, which is higher than all of them, until it is written.
+    fn forget_versions(&mut self, version: u64) {
+        let _ = version;
     }
 
     /// A write of a key that [failed](Change::Failed) can no longer take place. Whichever value is

@@ -11,7 +11,7 @@ pub enum BackendConfig {
     /// In this process.
     Embedded,
     /// A Redis or Valkey server: `redis://...` or `redis+unix:///...`, as the `redis` crate
-    /// reads it.
+    /// reads it; several, separated by commas, of which one is the master.
     Redis(String),
     /// A memcached server, HOST:PORT.
     Memcached(String),

@@ -59,6 +59,9 @@ pub struct RequestCounters {
     pub refused_too_large: u64,
     /// Requests that the backend failed.
     pub backend_errors: u64,
+    /// Requests that the backend refused, or could not be asked: nothing was done, and the answer
+    /// says why.
+    pub backend_refusals: u64,
     /// Requests dropped: the partition's queue was full.
     pub dropped_rate_limit: u64,
     /// Requests dropped: too many wait for the backend.

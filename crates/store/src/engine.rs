@@ -21,6 +21,7 @@ mod ops;
 mod partial_writes;
 mod pending_write;
 mod reads;
+mod refusals;
 mod replies;
 mod tenants;
 #[cfg(test)]

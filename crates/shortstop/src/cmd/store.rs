@@ -77,7 +77,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
     partitions: u32,
     /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH,
-    /// memcached://HOST:PORT.
+    /// memcached://HOST:PORT. Several of Redis, separated by commas: where the one master may be.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
     /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A

@@ -280,6 +280,10 @@ impl Protocol for Memcached {
         Ok(outcomes)
     }
 
+    fn name(&self) -> String {
+        format!("memcached at {}", self.server)
+    }
+
     fn disconnect(&mut self) {
         self.stream = None;
     }

@@ -1,38 +1,39 @@
-//! What the log says of a backend that fails: that it does, now and then that it still does, and
-//! that it answers again. Requests fail by the thousand each second; the log has one line for all.
+//! What the log says of a backend that fails: that it does, and that it answers again. Requests fail
+//! by the thousand each second, and connections come and go; the log has few lines for all.
 
 use std::time::Duration;
 
-/// That it still fails is said so often.
-const AGAIN_NS: u64 = 10_000_000_000;
+/// Nothing more is said of failures so long after the last that was said.
+const QUIET_NS: u64 = 10_000_000_000;
 
 /// The failures that go on, if there are any. Times are nanoseconds of a clock that does not
 /// go back.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     began_ns: Option<u64>,
-    said_ns: u64,
-    unsaid: u64,
+    /// Of those that go on something was said: this reason.
+    said: Option<String>,
+    said_ns: Option<u64>,
 }
 
 impl Outage {
-    /// A batch has failed: whether that is to be said, and of how many before it was not.
-    pub fn failed(&mut self, now_ns: u64) -> Option<u64> {
-        let is_first = self.began_ns.is_none();
+    /// Something has failed: whether that is to be said. It is once, and again when it fails for
+    /// another reason.
+    pub fn failed(&mut self, why: &str, now_ns: u64) -> bool {
         self.began_ns.get_or_insert(now_ns);
-        if !is_first && now_ns < self.said_ns + AGAIN_NS {
-            self.unsaid += 1;
-            return None;
+        let is_quiet = self.said_ns.is_some_and(|said_ns| now_ns < said_ns + QUIET_NS);
+        if is_quiet || self.said.as_deref() == Some(why) {
+            return false;
         }
-        self.said_ns = now_ns;
-        Some(std::mem::take(&mut self.unsaid))
+        self.said = Some(why.into());
+        self.said_ns = Some(now_ns);
+        true
     }
 
-    /// A batch was answered: for how long none was, if that is over now.
+    /// Nothing fails any more: for how long something did, if that was said and is over now.
     pub fn answered(&mut self, now_ns: u64) -> Option<Duration> {
         let began_ns = self.began_ns.take()?;
-        self.unsaid = 0;
-        Some(Duration::from_nanos(now_ns - began_ns))
+        self.said.take().map(|_| Duration::from_nanos(now_ns - began_ns))
     }
 }
 
@@ -43,13 +44,32 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn an_outage_is_said_when_it_begins_every_ten_seconds_and_when_it_is_over() {
+    fn an_outage_is_said_when_it_begins_and_when_it_is_over() {
         let mut outage = Outage::default();
         assert_eq!(outage.answered(0), None);
-        let said: Vec<_> = (0..25_000).filter_map(|ms| outage.failed((7 + ms) * MS)).collect();
-        assert_eq!(said, [0, 9_999, 9_999]);
+        let said = (0..25_000).filter(|ms| outage.failed("gone", (7 + ms) * MS)).count();
+        assert_eq!(said, 1);
         assert_eq!(outage.answered(25_007 * MS), Some(Duration::from_secs(25)));
         assert_eq!(outage.answered(25_008 * MS), None);
-        assert_eq!(outage.failed(25_009 * MS), Some(0), "another one is said at once");
+        assert!(outage.failed("gone", 25_009 * MS), "another one");
+    }
+
+    #[test]
+    fn another_reason_is_said_and_reasons_that_take_turns_are_not() {
+        let mut outage = Outage::default();
+        let why = |ms: u64| if ms.is_multiple_of(2) { "gone" } else { "no answer" };
+        let said: Vec<_> = (0..25_000).filter(|ms| outage.failed(why(*ms), ms * MS)).collect();
+        assert_eq!(said, [0, 10_001, 20_002]);
+    }
+
+    #[test]
+    fn of_outages_that_come_and_go_few_are_said() {
+        let mut outage = Outage::default();
+        let mut lines = 0;
+        for ms in 0..25_000 {
+            lines += usize::from(outage.failed("gone", 2 * ms * MS));
+            lines += usize::from(outage.answered((2 * ms + 1) * MS).is_some());
+        }
+        assert_eq!(lines, 10, "five times that it began, and as often that it was over");
     }
 }

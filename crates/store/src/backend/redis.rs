@@ -25,31 +25,47 @@
 //!   command of ours.
 //! - A write ends the tracking of its key and does not begin it anew: so a write is never answered
 //!   with a grant.
+//!
+//! A Redis that is a replica is left, and its master looked for: it is asked for its role (`ROLE`)
+//! when it is connected to, and from then on as often as [`HEARTBEAT`](super::remote) says, after a
+//! batch: of that batch nothing counts if it is a replica. What its answers mean says [`answers`].
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+mod answers;
+mod link;
+mod role;
+
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use redis::{
-    AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    ConnectionInfo, IntoConnectionInfo, Pipeline, PushInfo, PushKind, Value,
+    aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    Backend, Completion, OutsideEvent,
+    Backend, Completion, OutsideEvent, Refusal,
+    outage::Outage,
     remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
+use answers::{Class, class_of, is_of_server, refusal, words_of};
+use link::{Link, Opened};
+use role::{Role, role_of};
+
+/// Servers that are asked for the master, each named by the one before, before that is given up.
+const HOPS: usize = 8;
+/// A server that has refused nothing for so long is said to refuse nothing any more.
+const CALM: Duration = Duration::from_secs(10);
 
 /// Connects to the server at `url`, with this password or the one in there; it has so long for each
-/// answer. Where outside writes are to be tracked and the server cannot, the backend says so
-/// ([`Backend::watch`]), and a warning tells why.
+/// answer. Several addresses, separated by commas, are those at which one master may be. A server
+/// that is not there is connected to when it is: until then requests are refused. Where outside
+/// writes are to be tracked and the server cannot, the backend says so ([`OutsideEvent::Watch`]),
+/// and a warning tells why.
 ///
 /// # Errors
-/// The address is not one, or nobody answers there.
+/// The address is not one.
 pub async fn connect(
     url: &str,
     password: Option<&str>,
@@ -58,32 +74,26 @@ pub async fn connect(
     within: Duration,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
-    let mut redis = Redis {
-        client: client(url, password)
-            .map_err(|error| anyhow!("the address of the Redis server: {error}"))?,
-        told: None,
-        within,
-        connection: None,
+    let given = addresses(url, password)
+        .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
+    let (told, watch) = match outside_writes {
+        OutsideWrites::Track => (Some(completions.clone()), Watch::Tracked),
+        OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
-    redis.connection().await?;
-    let mut watch = Watch::Unneeded;
-    if outside_writes == OutsideWrites::Track {
-        match redis.tracked(completions.clone()).await {
-            Ok(tracked) => (redis, watch) = (tracked, Watch::Tracked),
-            Err(error) => {
-                watch = Watch::Impossible;
-                tracing::warn!(
-                    "outside writes cannot be tracked, so switches are granted no copies: {error:#}. CLIENT TRACKING \
-                     needs Redis 6; if nobody else writes to this Redis, say --outside-writes ignore"
-                );
-            }
-        }
-    }
-    let remote = Remote::start(redis, watch, base_version, completions, within);
+    let redis = Redis::new(given, told, within);
+    let mut remote = Remote::start(redis, watch, base_version, completions, within);
+    remote.has_tried().await;
     Ok((Box::new(remote), done))
 }
 
-fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
+/// The servers that are named, with the password.
+fn addresses(url: &str, password: Option<&str>) -> redis::RedisResult<Vec<ConnectionInfo>> {
+    // A comma may stand in a URL, too.
+    let urls = url.replace(",redis", "\nredis");
+    urls.split('\n').map(|url| address(url, password)).collect()
+}
+
+fn address(url: &str, password: Option<&str>) -> redis::RedisResult<ConnectionInfo> {
     // Given up, a connection takes along what has not arrived: behind a partition the system would
     // deliver a write much later, over those that were acknowledged since.
     let reset = TcpSettings::default().set_linger_time(Duration::ZERO);
@@ -94,68 +104,149 @@ fn client(url: &str, password: Option<&str>) -> redis::RedisResult<Client> {
                 "the password in --backend can be read by every user of this machine: use --backend-password-file"
             );
         }
-        return Client::open(info);
+        return Ok(info);
     };
     let settings = info.redis_settings().clone().set_password(password);
-    Client::open(info.set_redis_settings(settings))
+    Ok(info.set_redis_settings(settings))
 }
 
 struct Redis {
-    client: Client,
+    /// Where the master may be.
+    given: Vec<ConnectionInfo>,
+    /// Where it was last.
+    at: ConnectionInfo,
     /// Where Redis's messages go, if outside writes are tracked.
     told: Option<Completions>,
+    /// Whether they were, when that was told last.
+    watch: Watch,
     /// How long it has for an answer.
     within: Duration,
-    connection: Option<MultiplexedConnection>,
+    link: Option<Link>,
+    /// Why the link is of no use any more.
+    over: Option<String>,
+    /// That it refuses requests because of how it is.
+    refuses: Outage,
+    refused_ns: u64,
 }
 
 impl Redis {
-    /// The same server, on a connection on which it tells of outside writes.
-    async fn tracked(&self, told: Completions) -> anyhow::Result<Redis> {
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let info = info.set_redis_settings(settings).into_connection_info()?;
-        let mut redis = Redis {
-            client: Client::open(info)?,
-            told: Some(told),
-            within: self.within,
-            connection: None,
-        };
-        redis.connection().await?;
-        Ok(redis)
+    fn new(given: Vec<ConnectionInfo>, told: Option<Completions>, within: Duration) -> Redis {
+        Redis {
+            at: given[0].clone(),
+            given,
+            told,
+            watch: Watch::Tracked,
+            within,
+            link: None,
+            over: None,
+            refuses: Outage::default(),
+            refused_ns: 0,
+        }
     }
 
-    async fn connection(&mut self) -> anyhow::Result<&mut MultiplexedConnection> {
-        if self.connection.is_none() {
-            self.connection = Some(self.open().await?);
+    /// Connects to the master: where it was last, where it may be, or where a replica says
+    /// that it is.
+    async fn find(&mut self) -> anyhow::Result<Link> {
+        let mut next: Vec<ConnectionInfo> = self.given.iter().rev().cloned().collect();
+        next.push(self.at.clone());
+        let (mut asked, mut failed) = (vec![], vec![]);
+        while let Some(info) = next.pop() {
+            if asked.len() == HOPS {
+                break;
+            }
+            if asked.contains(info.addr()) {
+                continue;
+            }
+            asked.push(info.addr().clone());
+            match link::open(&info, self.told.as_ref(), self.within).await {
+                Ok(Opened::Master(link)) => {
+                    self.at = info;
+                    return Ok(link);
+                }
+                Ok(Opened::ReplicaOf(master)) => {
+                    failed.push(format!("Redis at {} is a replica of {master}", info.addr()));
+                    next.push(info.set_addr(master));
+                }
+                Err(error) => failed.push(format!("{error:#}")),
+            }
         }
-        Ok(self.connection.as_mut().expect("connected above"))
+        Err(anyhow!(failed.join("; ")))
     }
 
-    async fn open(&self) -> anyhow::Result<MultiplexedConnection> {
-        // A batch begins before its commands, and so ends no later; this is for what is said before
-        // there are any.
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.within))
-            .set_response_timeout(Some(self.within));
-        if let Some(told) = self.told.clone() {
-            config = config.set_push_sender(move |message| tell(message, &told));
+    /// Tells whether this Redis tells of outside writes: while it does not, nothing is granted, and
+    /// what was granted before is called back.
+    fn watches(&mut self, untracked: Option<&str>) {
+        let Some(told) = &self.told else { return };
+        let watch = if untracked.is_some() { Watch::Impossible } else { Watch::Tracked };
+        if watch == self.watch {
+            return;
         }
-        let client = &self.client;
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        // The error's text holds its cause already.
-        let mut connection = connecting.await.map_err(|error| {
-            let address = client.get_connection_info().addr();
-            anyhow!("cannot connect to Redis at {address}: {error}")
-        })?;
-        if self.told.is_some() {
-            let mut track = redis::cmd("CLIENT");
-            track.arg("TRACKING").arg("ON").arg("OPTIN");
-            let done: redis::RedisResult<()> = track.query_async(&mut connection).await;
-            done.map_err(|error| anyhow!("Redis: CLIENT TRACKING: {error}"))?;
+        self.watch = watch;
+        // In this order: what is granted before the first is called back by the second.
+        let _ = told.send(Completion::Outside(OutsideEvent::Watch(watch)));
+        match untracked {
+            None => tracing::warn!("backend: outside writes are tracked: copies are granted"),
+            Some(why) => {
+                let _ = told.send(Completion::Outside(OutsideEvent::Everything));
+                tracing::warn!(
+                    "outside writes cannot be tracked, so switches are granted no copies: {why}. CLIENT TRACKING needs \
+                     Redis 6; if nobody else writes to this Redis, say --outside-writes ignore"
+                );
+            }
         }
-        Ok(connection)
     }
+
+    /// What the log says of refusals: that there are some, and that there are none any more.
+    fn note(&mut self, refused: Option<&str>) {
+        let now_ns = boot_ns();
+        let at = self.at.addr();
+        if let Some(why) = refused {
+            self.refused_ns = now_ns;
+            if self.refuses.failed(why, now_ns) {
+                tracing::warn!("backend: Redis at {at} refuses requests: {why}");
+            }
+        } else if now_ns >= self.refused_ns + CALM.as_nanos() as u64
+            && self.refuses.answered(now_ns).is_some()
+        {
+            tracing::warn!("backend: Redis at {at} has refused nothing for {CALM:?}");
+        }
+    }
+
+    /// These are answers of a Redis that was no master any more when it gave them, or soon after:
+    /// what it read may be old, and what it wrote may be lost.
+    fn disown(&self, commands: &[Command], outcomes: &mut [Outcome]) {
+        let why = self.over.as_deref().unwrap_or_default();
+        let refusal = Refusal::new(&format!("TRYAGAIN {why}"));
+        for (command, outcome) in commands.iter().zip(outcomes) {
+            *outcome = match (&command.verb, &*outcome) {
+                (_, Outcome::Refused(_)) => continue,
+                (Verb::Get { .. }, _) => Outcome::Refused(refusal.clone()),
+                (Verb::Put { .. } | Verb::Delete { .. }, _) => Outcome::Failed,
+            };
+        }
+    }
+
+    /// Asks whether it is a master still, and if it could not track outside writes whether it can
+    /// by now. True: it is a replica.
+    async fn is_demoted(&mut self) -> anyhow::Result<bool> {
+        let now_ns = boot_ns();
+        let link = self.link.as_mut().context("not connected")?;
+        let role = role_of(&mut link.connection).await.map_err(lost)?;
+        link.asked(now_ns);
+        if let Role::Replica(host, port) = role {
+            let at = self.at.addr();
+            self.over = Some(format!("Redis at {at} has become a replica of {host}:{port}"));
+            return Ok(true);
+        }
+        if link.may_track_now(now_ns) && link.track().await? {
+            self.watches(None);
+        }
+        Ok(false)
+    }
+}
+
+fn lost(error: redis::RedisError) -> anyhow::Error {
+    anyhow!("{}", words_of(&error))
 }
 
 /// Passes a message of Redis on. Called in the order of the connection, before any later answer
@@ -186,36 +277,97 @@ fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
 
 impl Protocol for Redis {
     async fn connect(&mut self) -> anyhow::Result<()> {
-        self.connection().await.map(drop)
+        if self.link.is_none() {
+            let link = self.find().await?;
+            self.watches(link.untracked.as_deref());
+            self.link = Some(link);
+        }
+        Ok(())
     }
 
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
-        let connection = self.connection().await?;
+        let link = self.link.as_mut().context("not connected")?;
         if commands.is_empty() {
-            let pong: redis::RedisResult<()> = redis::cmd("PING").query_async(connection).await;
-            pong.map_err(|error| anyhow!("Redis: {error}"))?;
+            self.note(None);
+            self.is_demoted().await?;
             return Ok(vec![]);
         }
-        let mut outcomes = ask(connection, commands, Bytes::Some).await?;
-        let unclear: Vec<usize> =
-            (0..commands.len()).filter(|at| outcomes[*at].is_none()).collect();
-        if !unclear.is_empty() {
-            let again: Vec<Command> = unclear.iter().map(|at| commands[*at].clone()).collect();
-            let clear = ask(connection, &again, Bytes::All).await?;
-            for (at, outcome) in unclear.into_iter().zip(clear) {
-                outcomes[at] = outcome;
+        let mut faults = Faults::default();
+        let tracks = link.untracked.is_none();
+        let mut outcomes = carry_out(&mut link.connection, commands, tracks, &mut faults).await?;
+        let is_due = link.is_due(boot_ns());
+        self.note(faults.of_server.as_deref());
+        if let Some(why) = faults.over {
+            self.over = Some(format!("Redis at {}: {why}", self.at.addr()));
+        } else if is_due {
+            match self.is_demoted().await {
+                Ok(false) => {}
+                Ok(true) => self.disown(commands, &mut outcomes),
+                // What was answered stands.
+                Err(error) => self.over = Some(format!("Redis at {}: {error:#}", self.at.addr())),
             }
         }
-        let clear = |outcome: Option<Outcome>| outcome.context("Redis: neither a value nor none");
-        let mut outcomes: Vec<Outcome> =
-            outcomes.into_iter().map(clear).collect::<Result<_, _>>()?;
-        measure(connection, commands, &mut outcomes).await?;
         Ok(outcomes)
     }
 
-    fn disconnect(&mut self) {
-        self.connection = None;
+    fn over(&mut self) -> Option<String> {
+        let is_gone = self.link.as_ref().is_some_and(Link::is_gone);
+        let gone = || format!("Redis at {} has closed the connection", self.at.addr());
+        self.over.take().or_else(|| is_gone.then(gone))
     }
+
+    fn disconnect(&mut self) {
+        self.link = None;
+        self.over = None;
+    }
+
+    fn name(&self) -> String {
+        format!("Redis at {}", self.at.addr())
+    }
+}
+
+/// What answers say beside the outcomes.
+#[derive(Default)]
+struct Faults {
+    /// The words of one that says how the server is.
+    of_server: Option<String>,
+    /// Those of one after which the connection is of no use.
+    over: Option<String>,
+}
+
+impl Faults {
+    /// An answer has come.
+    fn see(&mut self, answer: &redis::RedisResult<Value>) {
+        let Err(error) = answer else { return };
+        if is_of_server(error) {
+            self.of_server.get_or_insert_with(|| words_of(error));
+        }
+        if matches!(class_of(answer), Class::Demoted | Class::Gone) {
+            self.over.get_or_insert_with(|| words_of(error));
+        }
+    }
+}
+
+/// Carries commands out in order, and finds one outcome for each.
+async fn carry_out(
+    connection: &mut MultiplexedConnection,
+    commands: &[Command],
+    tracks: bool,
+    faults: &mut Faults,
+) -> anyhow::Result<Vec<Outcome>> {
+    let mut outcomes = ask(connection, commands, Bytes::Some, tracks, faults).await?;
+    let unclear: Vec<usize> = (0..commands.len()).filter(|at| outcomes[*at].is_none()).collect();
+    if !unclear.is_empty() {
+        let again: Vec<Command> = unclear.iter().map(|at| commands[*at].clone()).collect();
+        let clear = ask(connection, &again, Bytes::All, tracks, faults).await?;
+        for (at, outcome) in unclear.into_iter().zip(clear) {
+            outcomes[at] = outcome;
+        }
+    }
+    let clear = |outcome: Option<Outcome>| outcome.context("neither a value nor none");
+    let mut outcomes: Vec<Outcome> = outcomes.into_iter().map(clear).collect::<Result<_, _>>()?;
+    measure(connection, commands, &mut outcomes).await?;
+    Ok(outcomes)
 }
 
 /// Asks how long the values are that were cut short, and puts that in their place; what is longer
@@ -244,10 +396,13 @@ async fn measure(
     if cut.is_empty() {
         return Ok(());
     }
-    let lengths: Vec<redis::RedisResult<usize>> =
-        pipeline.query_async(connection).await.map_err(|error| anyhow!("Redis: {error}"))?;
+    let lengths: Vec<redis::RedisResult<Value>> =
+        pipeline.query_async(connection).await.map_err(lost)?;
     for (outcome, len) in cut.into_iter().zip(lengths) {
-        *outcome = len.map_or(Outcome::Failed, Outcome::Large);
+        *outcome = match len {
+            Ok(Value::Int(len)) => Outcome::Large(usize::try_from(len).unwrap_or(usize::MAX)),
+            other => unfit("STRLEN", &other),
+        };
     }
     Ok(())
 }
@@ -267,31 +422,36 @@ async fn ask(
     connection: &mut MultiplexedConnection,
     commands: &[Command],
     bytes: Bytes,
+    tracks: bool,
+    faults: &mut Faults,
 ) -> anyhow::Result<Vec<Option<Outcome>>> {
     let mut pipeline = Pipeline::with_capacity(3 * commands.len());
     // One command that fails must not hide the answers to the others.
     pipeline.ignore_errors();
     for command in commands {
-        add(command, bytes, &mut pipeline);
+        add(command, bytes, tracks, &mut pipeline);
     }
     let asked_ns = boot_ns();
     let values: Vec<redis::RedisResult<Value>> =
-        pipeline.query_async(connection).await.map_err(|error| anyhow!("Redis: {error}"))?;
+        pipeline.query_async(connection).await.map_err(lost)?;
+    values.iter().for_each(|value| faults.see(value));
     // The time to live was read at the other end, and has gone on since.
     let elapsed_ms = ((boot_ns() - asked_ns) / 1_000_000) as i64 + 1;
     let mut values = values.into_iter();
-    let mut next = || values.next().context("Redis: an answer is missing");
+    let mut next = || values.next().context("an answer is missing");
     let mut outcomes = Vec::with_capacity(commands.len());
     for command in commands {
         outcomes.push(match command.verb {
             Verb::Get { track, .. } => {
-                let tracked = if track { next()? } else { Ok(Value::Okay) };
+                let tracked = if track && tracks { next()? } else { Ok(Value::Okay) };
                 let outcome = found(next()?, next()?, bytes, elapsed_ms);
                 match tracked {
                     Ok(Value::Okay) => outcome,
+                    // A new connection shows whether it can be had again.
                     other => {
-                        tracing::warn!("Redis: CLIENT CACHING answered {other:?}");
-                        Some(Outcome::Failed)
+                        let why = other.as_ref().err().map(words_of).unwrap_or_default();
+                        faults.over.get_or_insert_with(|| format!("CLIENT CACHING: {why}"));
+                        Some(unfit("CLIENT CACHING", &other))
                     }
                 }
             }
@@ -302,13 +462,13 @@ async fn ask(
     Ok(outcomes)
 }
 
-fn add(command: &Command, bytes: Bytes, pipeline: &mut Pipeline) {
+fn add(command: &Command, bytes: Bytes, tracks: bool, pipeline: &mut Pipeline) {
     let name = &command.name[..];
     match &command.verb {
         Verb::Get { track, most, large } => {
             // One byte more than is of use, so that what has grown is known to be too long.
             let last = large.map_or(SMALL - 1, |_| *most);
-            if *track {
+            if *track && tracks {
                 pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             }
             match bytes {
@@ -350,33 +510,16 @@ fn found(
             let left = if left_ms == -1 { 0 } else { (left_ms - elapsed_ms).max(1) };
             Outcome::Value { value, expiry_ms: u32::try_from(left).unwrap_or(u32::MAX) }
         }
-        (value, left_ms) => {
-            // The value itself is nobody's business.
-            let value = value.map(|_| "a value");
-            say(|| format!("Redis: the value was answered with {value:?}, PTTL with {left_ms:?}"));
-            Outcome::Failed
-        }
+        (Err(error), _) | (Ok(_), Err(error)) => unfit("GETRANGE", &Err(error)),
+        (Ok(_), Ok(_)) => Outcome::Failed,
     })
-}
-
-/// At most once a second: any client can make Redis answer so, with each request.
-fn say(what: impl FnOnce() -> String) {
-    static SAID_S: AtomicU64 = AtomicU64::new(0);
-    let now_s = boot_ns() / 1_000_000_000;
-    if SAID_S.swap(now_s, Relaxed) != now_s {
-        tracing::warn!("{}", what());
-    }
 }
 
 fn stored(value: redis::RedisResult<Value>) -> Outcome {
     match value {
         Ok(Value::Okay) => Outcome::Done,
         Ok(Value::Nil) => Outcome::NotStored,
-        Err(error) if error.code() == Some("OOM") => Outcome::Full,
-        other => {
-            say(|| format!("Redis: SET answered {other:?}"));
-            Outcome::Failed
-        }
+        other => unfit("SET", &other),
     }
 }
 
@@ -385,8 +528,18 @@ fn removed(value: redis::RedisResult<Value>, only_if: OnlyIf) -> Outcome {
         Ok(Value::Int(0)) => Outcome::Absent,
         Ok(Value::Int(_)) if only_if == OnlyIf::Absent => Outcome::NotStored,
         Ok(Value::Int(_)) => Outcome::Done,
-        other => {
-            say(|| format!("Redis: DEL answered {other:?}"));
+        other => unfit("DEL", &other),
+    }
+}
+
+/// What comes of a command whose answer is none that belongs to it: a refusal, or a doubt.
+fn unfit(command: &str, answer: &redis::RedisResult<Value>) -> Outcome {
+    match refusal(answer) {
+        Some(refusal) => Outcome::Refused(refusal),
+        None => {
+            // A value is nobody's business.
+            let answer = answer.as_ref().map(|_| "something else");
+            tracing::debug!("Redis: {command} answered {answer:?}");
             Outcome::Failed
         }
     }
@@ -422,12 +575,8 @@ mod tests {
     async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
-        let mut redis = Redis {
-            client: client(&url, None).unwrap(),
-            told: None,
-            within: Duration::from_secs(90),
-            connection: None,
-        };
+        let given = addresses(&url, None).unwrap();
+        let mut redis = Redis::new(given, None, Duration::from_secs(90));
         let (mut server, greeted) = {
             let accept = async {
                 let (mut server, _) = listener.accept().await.unwrap();
@@ -439,7 +588,7 @@ mod tests {
                 server.write_all(answers.as_bytes()).await.unwrap();
                 server
             };
-            let (server, greeted) = tokio::join!(accept, redis.connection());
+            let (server, greeted) = tokio::join!(accept, redis.connect());
             (server, greeted.is_ok())
         };
         assert!(greeted);
@@ -447,5 +596,36 @@ mod tests {
         let read = server.read(&mut [0]).await;
         let kind = read.map_err(|error| error.kind());
         assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
+    }
+
+    /// Whether a server is connected to, and why it does not tell of outside writes, that closes the
+    /// connection on which it is told HELLO, and on the next one answers ROLE so.
+    async fn hangs_up_and_says(role: &[u8]) -> Result<Option<String>, String> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let (told, _events) = tokio::sync::mpsc::unbounded_channel();
+        let given = addresses(&url, None).unwrap();
+        let mut redis = Redis::new(given, Some(told), Duration::from_secs(90));
+        let serves = async {
+            let mut said = [0; 4096];
+            let (mut first, _) = listener.accept().await.unwrap();
+            assert!(first.read(&mut said).await.unwrap() > 0);
+            drop(first);
+            let (mut second, _) = listener.accept().await.unwrap();
+            assert!(second.read(&mut said).await.unwrap() > 0);
+            second.write_all(role).await.unwrap();
+            second
+        };
+        let (_second, made) = tokio::join!(serves, redis.connect());
+        let untracked = |()| redis.link.as_ref().and_then(|link| link.untracked.clone());
+        made.map(untracked).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_hangs_up_on_hello_is_served_from_and_a_redis_is_asked_again() {
+        let proxy = hangs_up_and_says(b"-ERR unknown command\r\n").await.unwrap();
+        assert!(proxy.is_some_and(|why| why.starts_with("HELLO 3: ")));
+        let redis = hangs_up_and_says(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n").await;
+        assert!(redis.unwrap_err().contains("has closed the connection"));
     }
 }

@@ -21,16 +21,18 @@ mod versions;
 use std::{future::Future, time::Duration};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use wire::KeyHash;
 
-use super::{Answer, Backend, Change, Completion, Condition, Item, Key, Put, Ticket};
+use super::{
+    Answer, Backend, Change, Completion, Condition, Item, Key, Put, Refusal, Ticket, outage::Outage,
+};
 use crate::coherence::Watch;
 use completion::completion;
 pub(super) use names::key_of;
 use names::name_of;
 use queue::Queue;
-use task::serve;
+use task::Task;
 use versions::Versions;
 
 /// Bytes of large values that are read and written in one batch, if there are several.
@@ -38,6 +40,8 @@ pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of a value that are read at first: more than fits beside any key. One that is as long is
 /// large, and read later.
 pub(super) const SMALL: usize = wire::MAX_PAYLOAD;
+/// A question is asked at least this often, also where there is nothing to ask.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
 
@@ -110,9 +114,9 @@ pub(super) enum Outcome {
     NotStored,
     TooLarge,
     Full,
+    /// The backend refused it, or was not asked because there is no connection.
+    Refused(Refusal),
     Failed,
-    /// There was no connection, and none could be made: it was not asked.
-    Unreached,
 }
 
 /// How a kind of server is spoken to.
@@ -126,6 +130,15 @@ pub(super) trait Protocol: Send + 'static {
         &mut self,
         commands: &[Command],
     ) -> impl Future<Output = anyhow::Result<Vec<Outcome>>> + Send;
+
+    /// Why the connection is of no use any more, though all commands were answered on it: it is
+    /// given up then, and nothing more is sent on it.
+    fn over(&mut self) -> Option<String> {
+        None
+    }
+
+    /// The server, as messages name it.
+    fn name(&self) -> String;
 
     /// Gives the connection up. If outside writes are tracked, whatever happens until it connects
     /// again goes unseen.
@@ -142,6 +155,8 @@ pub(super) struct Remote {
     /// For what the task cannot answer any more.
     completions: Completions,
     versions: Versions,
+    /// Says when the first attempt to connect is over.
+    tried: Option<oneshot::Receiver<()>>,
     /// Longest value that is of use, and longest that the backend takes.
     most: usize,
     takes: usize,
@@ -161,14 +176,32 @@ impl Remote {
         // the backend.
         let (commands, queue) = mpsc::unbounded_channel();
         let queue = Queue::new(queue, completions.clone());
-        tokio::spawn(serve(protocol, watch == Watch::Tracked, within, queue));
+        let (ends, tried) = oneshot::channel();
+        let task = Task {
+            protocol,
+            watched: watch == Watch::Tracked,
+            within,
+            queue,
+            outage: Outage::default(),
+            why: "the backend is not connected".into(),
+            tried: Some(ends),
+        };
+        tokio::spawn(task.run());
         Remote {
+            tried: Some(tried),
             watch,
             commands,
             completions,
             versions: Versions::new(base_version, VERSIONS),
             most: wire::MAX_VALUE_DEFAULT as usize,
             takes: usize::MAX,
+        }
+    }
+
+    /// Waits until the first attempt to connect is over.
+    pub async fn has_tried(&mut self) {
+        if let Some(tried) = self.tried.take() {
+            let _ = tried.await;
         }
     }
 
@@ -228,6 +261,10 @@ impl Backend for Remote {
 
     fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
         self.versions.raise((tenant, hash), from, to)
+    }
+
+    fn forget_versions(&mut self, version: u64) {
+        self.versions.forget_all(version);
     }
 
     fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {

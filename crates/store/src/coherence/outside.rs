@@ -51,6 +51,12 @@ impl<K: Hash + Eq> OutsideWatch<K> {
         }
     }
 
+    /// The backend has come to tell, or has ceased to. What was granted before it ceased is called
+    /// back after this: [`OutsideWatch::all_changed`].
+    pub fn watches(&mut self, watch: Watch) {
+        self.watch = watch;
+    }
+
     /// What the backend can tell.
     pub fn watch(&self) -> Watch {
         self.watch
@@ -114,10 +120,13 @@ impl<K: Hash + Eq> OutsideWatch<K> {
         now_ns: Nanos,
         holds: impl Fn(&K) -> bool,
     ) -> Option<Nanos> {
-        if self.watch != Watch::Tracked {
-            return Some(length_ns);
-        }
-        let since_ns = self.seen_ns.min(self.all_since_ns.unwrap_or(Nanos::MAX));
+        let seen_ns = match self.watch {
+            Watch::Unneeded => return Some(length_ns),
+            Watch::Tracked => self.seen_ns,
+            // There are no copies but those that are being called back.
+            Watch::Impossible => now_ns,
+        };
+        let since_ns = seen_ns.min(self.all_since_ns.unwrap_or(Nanos::MAX));
         let open_ns = if self.open.len() > LOOKED_AT {
             self.open_since_ns
         } else {

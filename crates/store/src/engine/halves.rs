@@ -227,7 +227,7 @@ impl Halves {
             ReadOutcome::Item(item) => Ok(Some((&item.value[..], item.version))),
             ReadOutcome::TooLarge(_) => Err(Status::TooLarge),
             ReadOutcome::Absent => Ok(None),
-            ReadOutcome::Failed => Err(Status::BackendError),
+            ReadOutcome::Refused(_) | ReadOutcome::Failed => Err(Status::BackendError),
         };
         let status = match value {
             Ok(value) => {

@@ -22,6 +22,7 @@ use super::{
     backend_requests::BackendRequest,
     context::{Context, Effect},
     pending_write::{PendingWrite, WriteOutcome},
+    refusals::refused,
     replies::Answer,
 };
 use crate::{
@@ -235,9 +236,15 @@ impl Keys {
             e.state.applied(doubt_until_ns)
         });
         let Some(Some(Write { body: job, .. })) = finished else { return };
-        let outcome = WriteOutcome::of(change);
-        close(cx, &job, change, outcome);
-        let written = job.origin.op == Op::WriteRequest && matches!(change, Change::Done(_));
+        let outcome = WriteOutcome::of(&change, &mut cx.ledger.refusals);
+        let is_done = matches!(change, Change::Done(_));
+        close(cx, &job, &change, outcome);
+        let key = cx.directory.get(at).map(|entry| &entry.key[..]).unwrap_or_default();
+        if let Change::Refused(refusal) = &change {
+            let answer = refused(&job.origin, key, refusal.words());
+            return cx.replies.send(&job.origin, key, &answer, cx.now_ns, &mut cx.out);
+        }
+        let written = job.origin.op == Op::WriteRequest && is_done;
         let may = job.origin.wants_grant && cx.outside.may_grant_writes();
         let grant = written && may && self.grant_known(cx, at, &job.origin);
         let answer = Answer {
@@ -351,7 +358,7 @@ pub(super) fn forget_tenants(cx: &mut Context, gone: &BTreeSet<u32>) {
 }
 
 /// A write is over: what it took is given back, and its outcome remembered.
-fn close(cx: &mut Context, job: &PendingWrite, change: Change, outcome: WriteOutcome) {
+fn close(cx: &mut Context, job: &PendingWrite, change: &Change, outcome: WriteOutcome) {
     cx.ledger.pending.give_back(job.origin.tenant, 1);
     cx.ledger.give_room_back(job);
     let counters = &mut cx.ledger.counters;
@@ -360,10 +367,11 @@ fn close(cx: &mut Context, job: &PendingWrite, change: Change, outcome: WriteOut
         Change::Mismatch(_) => counters.writes_mismatch += 1,
         Change::Full => counters.refused_memory_full += 1,
         Change::TooLarge => cx.counters.refused_too_large += 1,
-        Change::Failed | Change::Unreached => cx.counters.backend_errors += 1,
+        Change::Failed => cx.counters.backend_errors += 1,
+        Change::Refused(_) => cx.counters.backend_refusals += 1,
         Change::NotFound => {}
     }
-    if change == Change::Full {
+    if *change == Change::Full {
         cx.ledger.clients.forget(job.id());
     } else {
         cx.ledger.clients.finish(job.id(), outcome);

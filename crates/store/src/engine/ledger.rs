@@ -7,6 +7,7 @@ use super::{
     MAX_WAITING,
     partial_writes::PartialWrites,
     pending_write::{PendingWrite, WriteOutcome},
+    refusals::Refusals,
 };
 use crate::{
     Config,
@@ -22,6 +23,8 @@ pub(super) struct Ledger {
     pub clients: Clients<WriteOutcome>,
     /// Writes of which parts are missing, and the room that those take which are whole.
     pub joins: PartialWrites,
+    /// What the backend said of those that it refused.
+    pub refusals: Refusals,
     /// Writes taken and not yet over.
     pub pending: Shares,
     pub counters: WriteCounters,
@@ -35,6 +38,7 @@ impl Ledger {
         Ledger {
             clients: Clients::new(config.client_limit, tenants, kept_ns),
             joins: PartialWrites::new(config.parts_limit, tenants, patience_ns),
+            refusals: Refusals::default(),
             pending: Shares::new(MAX_WAITING, tenants),
             counters: WriteCounters::default(),
         }

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use wire::{Flags, Header, Op, Status};
 
-use super::replies::{Answer, Origin};
+use super::{
+    refusals::Refusals,
+    replies::{Answer, Origin},
+};
 use crate::{
     backend::{Change, Condition},
     clients::RequestId,
@@ -62,19 +65,21 @@ pub(super) fn absorbable(header: &Header) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WriteOutcome {
     pub status: Status,
+    /// Of one that the backend refused the number of what it said, and 0 of one in doubt.
     pub version: u64,
 }
 
 impl WriteOutcome {
-    /// Of what the backend did.
-    pub fn of(change: Change) -> WriteOutcome {
+    /// Of what the backend did; what it said is among `refusals` from now on.
+    pub fn of(change: &Change, refusals: &mut Refusals) -> WriteOutcome {
         let (status, version) = match change {
-            Change::Done(version) => (Status::Ok, version),
+            Change::Done(version) => (Status::Ok, *version),
             Change::NotFound => (Status::NotFound, 0),
-            Change::Mismatch(version) => (Status::Mismatch, version),
+            Change::Mismatch(version) => (Status::Mismatch, *version),
             Change::TooLarge => (Status::TooLarge, 0),
             Change::Full => (Status::TryAgain, 0),
-            Change::Failed | Change::Unreached => (Status::BackendError, 0),
+            Change::Failed => (Status::BackendError, 0),
+            Change::Refused(refusal) => (Status::BackendError, refusals.number(refusal)),
         };
         WriteOutcome { status, version }
     }
@@ -95,7 +100,12 @@ impl WriteOutcome {
         (self.status == Status::OtherLife).then_some(self.version as u16)
     }
 
-    /// What its client is told.
+    /// The number of what the backend said, if it refused the write.
+    pub fn refusal(&self) -> Option<u64> {
+        (self.status == Status::BackendError && self.version > 0).then_some(self.version)
+    }
+
+    /// What its client is told, if the backend did not refuse it.
     pub fn answer(&self) -> Answer<'static> {
         let Some(life) = self.moved_to() else {
             return Answer { version: self.version, ..Answer::status(self.status) };

@@ -8,6 +8,7 @@ use super::{
     context::Context,
     keys::{Keys, digest_of},
     large_values::{Comparison, ForgottenVersion},
+    refusals::refused,
     replies::{Answer, NamedPart, Origin, Replies},
 };
 use crate::{
@@ -94,6 +95,13 @@ impl Reads {
     /// The backend has answered a read that it was asked earlier.
     pub fn found(&mut self, cx: &mut Context, origin: &Origin, key: &[u8], found: ReadOutcome) {
         cx.values.answered((origin.tenant, origin.key_hash));
+        if let ReadOutcome::Refused(refusal) = &found {
+            cx.counters.backend_refusals += 1;
+            if origin.op != Op::ReplicaPush {
+                cx.reply(origin, key, &refused(origin, key, refusal.words()));
+            }
+            return;
+        }
         let found = self.item_of(cx, origin, key, found);
         let most = cx.config.cluster.max_value;
         let answer = match &found {
@@ -126,7 +134,7 @@ impl Reads {
                 cx.counters.refused_too_large += 1;
                 return Err(Answer { version, ..Answer::status(Status::TooLarge) });
             }
-            ReadOutcome::Failed => {
+            ReadOutcome::Refused(_) | ReadOutcome::Failed => {
                 cx.counters.backend_errors += 1;
                 return Err(Answer::status(Status::BackendError));
             }
@@ -172,7 +180,7 @@ impl Reads {
             return true;
         }
         let is_settled = entry.is_none_or(|entry| entry.state.is_settled());
-        let is_told = match cx.backend.watch() {
+        let is_told = match cx.outside.watch() {
             Watch::Tracked => {
                 let stands = entry.is_some_and(|entry| entry.state.stands(origin.epoch));
                 origin.wants_grant && stands

@@ -5,6 +5,7 @@ mod backends;
 mod halves;
 mod outside;
 mod pace;
+mod refusals;
 mod replicas;
 mod speed;
 mod support;

@@ -22,17 +22,17 @@ const SWITCH: u16 = 3;
 const NOBODY: u32 = 5;
 
 /// Another client of the Redis, in its plain protocol.
-struct Outsider(TcpStream);
+pub struct Outsider(TcpStream);
 
 impl Outsider {
-    fn of(server: &Process) -> Outsider {
+    pub fn of(server: &Process) -> Outsider {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Outsider(stream)
     }
 
     /// Carries one command out; the answer's beginning.
-    fn command(&mut self, line: &str) -> String {
+    pub fn command(&mut self, line: &str) -> String {
         self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
         let mut buffer = [0; 4096];
         let len = self.0.read(&mut buffer).unwrap();
@@ -41,7 +41,7 @@ impl Outsider {
 }
 
 /// A switch with one socket.
-struct Switch {
+pub struct Switch {
     socket: UdpSocket,
     epoch: u64,
     /// Leases that were asked for.
@@ -49,7 +49,7 @@ struct Switch {
 }
 
 impl Switch {
-    fn to(store: SocketAddr) -> Switch {
+    pub fn to(store: SocketAddr) -> Switch {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(store).unwrap();
         let wait = Duration::from_millis(20);
@@ -77,7 +77,7 @@ impl Switch {
     }
 
     /// Asks for a lease; its length in milliseconds and its term, if one is lent.
-    fn lease(&mut self) -> Option<(u32, u64)> {
+    pub fn lease(&mut self) -> Option<(u32, u64)> {
         self.asked += 1;
         let header = Header {
             tenant: TENANT_SYSTEM,
@@ -115,7 +115,7 @@ impl Switch {
     }
 
     /// Fetches a key for a copy, under a new epoch.
-    fn fetch(&mut self, key: &[u8]) -> (Header, Vec<u8>) {
+    pub fn fetch(&mut self, key: &[u8]) -> (Header, Vec<u8>) {
         self.epoch += 1;
         let header = Header {
             epoch: Epoch::new(SWITCH, self.epoch),
@@ -134,7 +134,7 @@ impl Switch {
     }
 
     /// Fetches until there is a grant.
-    fn copy(&mut self, key: &[u8]) -> Vec<u8> {
+    pub fn copy(&mut self, key: &[u8]) -> Vec<u8> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             self.lease();
@@ -157,7 +157,7 @@ impl Switch {
         self.send(header, key);
     }
 
-    fn acknowledge_all(&mut self) {
+    pub fn acknowledge_all(&mut self) {
         while let Some((header, key, _)) = self.hear() {
             if header.op == Op::Invalidate {
                 self.acknowledge(&header, &key);
@@ -166,7 +166,7 @@ impl Switch {
     }
 
     /// Waits until a key is called back, and acknowledges it.
-    fn loses(&mut self, wanted: &[u8], why: &str) {
+    pub fn loses(&mut self, wanted: &[u8], why: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((header, key, _)) = self.hear()

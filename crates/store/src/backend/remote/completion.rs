@@ -15,6 +15,7 @@ pub(super) fn completion(command: Command, outcome: Outcome) -> Completion {
                 }
                 Outcome::Absent => ReadOutcome::Absent,
                 Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),
+                Outcome::Refused(refusal) => ReadOutcome::Refused(refusal),
                 _ => ReadOutcome::Failed,
             },
         );
@@ -33,7 +34,7 @@ pub(super) fn completion(command: Command, outcome: Outcome) -> Completion {
         (Outcome::Absent, _) => Change::NotFound,
         (Outcome::TooLarge, _) => Change::TooLarge,
         (Outcome::Full, _) => Change::Full,
-        (Outcome::Unreached, _) => Change::Unreached,
+        (Outcome::Refused(refusal), _) => Change::Refused(refusal),
         _ => Change::Failed,
     };
     Completion::Change(ticket, change)

@@ -1,80 +1,187 @@
-//! The task beside the connection: one batch at a time, and what the log says of it.
+//! The task beside the connection: one batch at a time, and what is answered, and said in the log,
+//! while there is none.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use super::{Outcome, Protocol, queue::Queue};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::{HEARTBEAT, Outcome, Protocol, queue::Queue};
 use crate::{
-    backend::{Completion, OutsideEvent, outage::Outage},
+    backend::{Completion, OutsideEvent, Refusal, outage::Outage},
     clock::boot_ns,
 };
 
-/// Where outside writes are tracked, a question is asked at least this often.
-const HEARTBEAT: Duration = Duration::from_millis(100);
+/// From one attempt to connect to the next.
+const RETRY: Duration = Duration::from_millis(100);
+/// The part of the time for an answer for which requests wait for a connection that was lost.
+const GRACE: u32 = 5;
+/// Times the time for an answer that an attempt to connect may take: it may ask several servers.
+const ATTEMPT: u32 = 4;
 
 /// The half beside the connection. A batch that takes longer than `within` has failed, and its
-/// connection is given up.
-pub(super) async fn serve(
-    mut protocol: impl Protocol,
-    watched: bool,
-    within: Duration,
-    mut queue: Queue,
-) {
-    let mut connected = true;
-    let mut outage = Outage::default();
-    loop {
-        let gathered = queue.gather();
-        if watched {
-            // An empty batch is a question, too: its answer proves that nothing has gone unseen.
-            if let Ok(false) = tokio::time::timeout(HEARTBEAT, gathered).await {
-                return;
+/// connection is given up. While there is no connection, what comes is refused.
+pub(super) struct Task<P> {
+    pub protocol: P,
+    /// Outside writes are tracked.
+    pub watched: bool,
+    pub within: Duration,
+    pub queue: Queue,
+    pub outage: Outage,
+    /// Why there is no connection.
+    pub why: String,
+    /// Is told when the first attempt to connect is over.
+    pub tried: Option<oneshot::Sender<()>>,
+}
+
+impl<P: Protocol> Task<P> {
+    /// Runs until nobody sends commands any more.
+    pub async fn run(mut self) {
+        while self.reaches().await && self.serves().await {}
+    }
+
+    /// Connects, and refuses what comes meanwhile; for a moment it waits, because a connection may
+    /// be there again at once. False: nobody sends any more.
+    async fn reaches(&mut self) -> bool {
+        let mut patience = Some(Instant::now() + self.within / GRACE);
+        loop {
+            let Some(attempt) = self.attempt(&mut patience).await else { return false };
+            if let Some(tried) = self.tried.take() {
+                let _ = tried.send(());
+                if attempt.is_ok() {
+                    tracing::info!("backend: {} is connected", self.protocol.name());
+                }
             }
-        } else if !gathered.await {
-            return;
+            let Err(why) = attempt else {
+                if let Some(after) = self.outage.answered(boot_ns()) {
+                    let (name, after_s) = (self.protocol.name(), after.as_secs_f64());
+                    tracing::warn!("backend: {name} is connected, after {after_s:.1} s");
+                }
+                return true;
+            };
+            self.lost(why);
+            if !refuse_until(&mut self.queue, &self.why, sleep(RETRY)).await {
+                return false;
+            }
         }
-        let asked = boot_ns();
-        let batch = &queue.batch;
-        let mut is_reached = false;
-        let carried_out = tokio::time::timeout(within, async {
-            protocol.connect().await?;
-            is_reached = true;
-            protocol.execute(batch).await
-        });
-        let outcomes = match carried_out.await {
-            Ok(Ok(outcomes)) if outcomes.len() == batch.len() => {
-                connected = true;
-                if let Some(after) = outage.answered(boot_ns()) {
-                    tracing::warn!("backend: answers again, after {:.1} s", after.as_secs_f64());
-                }
-                if watched {
-                    let seen = OutsideEvent::Seen(asked);
-                    let _ = queue.completions.send(Completion::Outside(seen));
-                }
-                outcomes
-            }
-            failed => {
-                if let Some(unsaid) = outage.failed(boot_ns()) {
-                    let why = match failed {
-                        Ok(Err(error)) => format!("{error:#}"),
-                        Ok(Ok(_)) => "an answer is missing".into(),
-                        Err(_) => format!("no answer within {within:?}"),
-                    };
-                    match unsaid {
-                        0 => tracing::warn!("backend: {why}"),
-                        _ => tracing::warn!("backend: {why} (and {unsaid} failures before)"),
+    }
+
+    /// Tries once to connect. Until `patience` is over, if there is some, what comes waits. None:
+    /// nobody sends any more.
+    async fn attempt(&mut self, patience: &mut Option<Instant>) -> Option<Result<(), String>> {
+        let within = self.within * ATTEMPT;
+        let result = {
+            let attempt = timeout(within, self.protocol.connect());
+            let mut attempt = std::pin::pin!(attempt);
+            let early = match patience.take() {
+                Some(until) => timeout_at(until, &mut attempt).await.ok(),
+                None => None,
+            };
+            match early {
+                Some(result) => result,
+                None => {
+                    let mut result = None;
+                    let ends = async { result = Some(attempt.await) };
+                    if !refuse_until(&mut self.queue, &self.why, ends).await {
+                        return None;
                     }
+                    result?
                 }
-                protocol.disconnect();
-                if watched && connected {
-                    let lost = Completion::Outside(OutsideEvent::Everything);
-                    let _ = queue.completions.send(lost);
-                }
-                connected = false;
-                let outcome = if is_reached { Outcome::Failed } else { Outcome::Unreached };
-                vec![outcome; batch.len()]
             }
         };
-        if !queue.answer(outcomes) {
-            return;
+        Some(match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(format!("{error:#}")),
+            Err(_) => Err(format!("{}: no answer within {within:?}", self.protocol.name())),
+        })
+    }
+
+    /// There is no connection, for this reason: says so in the log, once.
+    fn lost(&mut self, why: String) {
+        self.why = why;
+        if self.outage.failed(&self.why, boot_ns()) {
+            tracing::warn!("backend: {}; requests are refused until it answers", self.why);
+        }
+    }
+
+    /// Carries commands out while there is a connection. False: nobody sends any more.
+    async fn serves(&mut self) -> bool {
+        loop {
+            // An empty batch is a question, too: its answer shows whether the connection is still
+            // there, and proves that no outside write has gone unseen.
+            if let Ok(false) = timeout(HEARTBEAT, self.queue.gather()).await {
+                return false;
+            }
+            // What is not sent is not in doubt: the batch waits for another connection.
+            if let Some(why) = self.protocol.over() {
+                self.give_up(why, self.watched);
+                return true;
+            }
+            let asked = boot_ns();
+            let commands = self.queue.batch.len();
+            let carried_out = timeout(self.within, self.protocol.execute(&self.queue.batch)).await;
+            let name = self.protocol.name();
+            let answered = match carried_out {
+                Ok(Ok(outcomes)) if outcomes.len() == commands => Ok(outcomes),
+                Ok(Ok(_)) => Err(format!("{name}: an answer is missing")),
+                Ok(Err(error)) => Err(format!("{name}: {error:#}")),
+                Err(_) => Err(format!("{name}: no answer within {:?}", self.within)),
+            };
+            let (outcomes, over) = match answered {
+                Ok(outcomes) => (outcomes, self.protocol.over()),
+                Err(why) => {
+                    // Before the answers: what they grant is called back with the rest.
+                    self.give_up(why, self.watched);
+                    self.queue.answer(vec![Outcome::Failed; commands]);
+                    return true;
+                }
+            };
+            let is_over = over.is_some();
+            match over {
+                // Maybe there is another server: its values are not what copies are of.
+                Some(why) => self.give_up(why, true),
+                None if self.watched => {
+                    let seen = OutsideEvent::Seen(asked);
+                    let _ = self.queue.completions.send(Completion::Outside(seen));
+                }
+                None => {}
+            }
+            if !self.queue.answer(outcomes) {
+                return false;
+            }
+            if is_over {
+                return true;
+            }
+        }
+    }
+
+    /// Gives the connection up. `changes`: copies may be of other values than there are.
+    fn give_up(&mut self, why: String, changes: bool) {
+        if changes {
+            let everything = Completion::Outside(OutsideEvent::Everything);
+            let _ = self.queue.completions.send(everything);
+        }
+        self.protocol.disconnect();
+        self.lost(why);
+    }
+}
+
+/// Refuses what comes, until something is over. False: nobody sends any more.
+async fn refuse_until(queue: &mut Queue, why: &str, over: impl Future<Output = ()>) -> bool {
+    let refusal = Refusal::new(&format!("TRYAGAIN {why}"));
+    let mut over = std::pin::pin!(over);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut over => return true,
+            is_open = queue.gather() => {
+                let refused = vec![Outcome::Refused(refusal.clone()); queue.batch.len()];
+                if !is_open || !queue.answer(refused) {
+                    return false;
+                }
+            }
         }
     }
 }

@@ -22,6 +22,10 @@ impl Protocol for PanickingProtocol {
         panic!("the test's own panic");
     }
 
+    fn name(&self) -> String {
+        "the test".into()
+    }
+
     fn disconnect(&mut self) {}
 }
 
@@ -59,6 +63,10 @@ impl Protocol for MuteProtocol {
         anyhow::bail!("the test's own error")
     }
 
+    fn name(&self) -> String {
+        "the test".into()
+    }
+
     fn disconnect(&mut self) {}
 }
 
@@ -69,14 +77,19 @@ fn put_under(version: u64, condition: Condition) -> Put<'static> {
 
 #[tokio::test]
 async fn only_a_write_of_which_the_backend_was_told_is_in_doubt() {
-    for (is_reached, change) in [(true, Change::Failed), (false, Change::Unreached)] {
+    let why = Refusal::new("TRYAGAIN the test's own error");
+    let rows = [
+        (true, Change::Failed, ReadOutcome::Failed),
+        (false, Change::Refused(why.clone()), ReadOutcome::Refused(why)),
+    ];
+    for (is_reached, change, outcome) in rows {
         let (completions, mut done) = mpsc::unbounded_channel();
         let protocol = MuteProtocol { is_reached };
         let mut remote = Remote::start(protocol, Watch::Unneeded, 1, completions, PATIENCE);
         remote.put(key(1), put_under(2, Condition::Always), 0, 7);
         assert_eq!(done.recv().await, Some(Completion::Change(7, change)));
         remote.get(key(1), 0, 8);
-        assert_eq!(done.recv().await, Some(Completion::Get(8, ReadOutcome::Failed)));
+        assert_eq!(done.recv().await, Some(Completion::Get(8, outcome)));
     }
 }
 
@@ -123,6 +136,10 @@ impl Protocol for Long {
             _ => Outcome::Done,
         };
         Ok(commands.iter().map(outcome).collect())
+    }
+
+    fn name(&self) -> String {
+        "the test".into()
     }
 
     fn disconnect(&mut self) {}

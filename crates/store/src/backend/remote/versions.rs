@@ -24,7 +24,7 @@ pub(super) struct Versions {
     /// Those that something was forgotten into; 0: nothing yet.
     floors: Vec<u64>,
     hashing: Hashing,
-    /// Of a key that was never written.
+    /// At least this: that of a key which was never written.
     first: u64,
     limit: usize,
 }
@@ -56,6 +56,13 @@ impl Versions {
             self.put(id, to);
         }
         applies
+    }
+
+    /// Every key has this version now, which is higher than all before.
+    pub fn forget_all(&mut self, version: u64) {
+        self.known.clear();
+        self.order.clear();
+        self.first = version;
     }
 
     pub fn put(&mut self, id: KeyId, version: u64) {
@@ -121,6 +128,16 @@ mod tests {
         assert_eq!(versions.of(key(1)), 11, "written long ago");
         assert_eq!(versions.of(key(9)), 10, "never written");
         assert!((0..10_000).all(|n| versions.of_id(other(n)) >= 12 + n), "none goes back");
+    }
+
+    #[test]
+    fn when_all_are_forgotten_no_version_of_before_comes_again() {
+        let mut versions = versions(2);
+        (1..=5).for_each(|n| versions.set(key(n), 10 + u64::from(n)));
+        versions.forget_all(20);
+        assert!((1..=9).all(|n| versions.of(key(n)) == 20));
+        versions.set(key(1), 21);
+        assert_eq!((versions.of(key(1)), versions.of(key(2))), (21, 20));
     }
 
     #[test]

@@ -4,11 +4,12 @@ use wire::Status;
 
 use super::Keys;
 use crate::{
-    backend::Key,
+    backend::{Key, Refusal},
     coherence::Verdict,
     engine::{
         context::Context,
         pending_write::{PendingWrite, WriteOutcome},
+        refusals::refused,
         replies::{Answer, Origin},
     },
     mutants::{Mutant, mutant},
@@ -54,6 +55,11 @@ impl Keys {
             Verdict::TooOld => counters.duplicates_too_old += 1,
             Verdict::Answered(outcome) => {
                 counters.duplicates_answered += 1;
+                if let Some(number) = outcome.refusal() {
+                    let refusal = cx.ledger.refusals.get(number).cloned();
+                    let words = refusal.as_ref().map(Refusal::words).unwrap_or_default();
+                    return cx.reply(origin, key.bytes, &refused(origin, key.bytes, words));
+                }
                 let grant = mutant(Mutant::RepeatedAnswerGrants)
                     && origin.wants_grant
                     && self.grant(cx, origin, key);

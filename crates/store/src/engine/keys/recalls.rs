@@ -46,6 +46,7 @@ impl Recalls {
     /// The backend tells what others did, or that it would have.
     pub fn happened(&mut self, keys: &mut Keys, cx: &mut Context, event: OutsideEvent) {
         match event {
+            OutsideEvent::Watch(watch) => cx.outside.watches(watch),
             OutsideEvent::Seen(asked) => {
                 let ago_ns = boot_ns().saturating_sub(asked);
                 cx.outside.seen(cx.now_ns.saturating_sub(ago_ns));
@@ -62,6 +63,8 @@ impl Recalls {
                 self.counters.outside_losses += 1;
                 cx.outside.all_changed();
                 cx.values.end_all();
+                let version = cx.versions.next();
+                cx.backend.forget_versions(version);
                 self.keys = cx.directory.with_copies().collect();
                 self.next_ns = cx.now_ns;
                 self.tick(keys, cx);

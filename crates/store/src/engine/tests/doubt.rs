@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    backend::{Change, Completion},
+    backend::{Change, Completion, Refusal},
     coherence::Watch,
 };
 
@@ -74,8 +74,8 @@ fn what_is_there_after_a_doubt_has_a_version_of_its_own_though_nobody_writes() {
 }
 
 #[test]
-fn a_write_of_which_the_backend_was_not_told_leaves_no_doubt() {
-    let (mut store, backend) = after(Change::Unreached);
+fn a_write_that_the_backend_refused_leaves_no_doubt() {
+    let (mut store, backend) = after(Change::Refused(Refusal::new("OOM no room")));
     assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
     assert!(matches!(backend.asked()[..], [BackendCall::Write(..)]));
 }

@@ -28,6 +28,7 @@ impl StoreBeforeBackend {
         let backend = RemoteBackend::new(watch);
         store.engine.facts.backend = Box::new(backend.clone());
         store.lease();
+        store.engine.facts.outside.watches(watch);
         StoreBeforeBackend { store, backend, now_ns: LATER_NS }
     }
 

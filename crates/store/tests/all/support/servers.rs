@@ -29,6 +29,12 @@ impl Process {
         }
     }
 
+    /// Makes it go on.
+    pub fn thaw(&self) {
+        let status = Command::new("kill").args(["-CONT", &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
     /// Ends it; its port stays taken.
     pub fn stop(mut self) -> HeldPort {
         self.held.take().expect("taken once")
@@ -66,6 +72,15 @@ pub fn start_at(held: HeldPort, command: impl Fn(u16, &std::path::Path) -> Comma
 
 pub fn redis() -> Process {
     start_at(port::held(), redis_command)
+}
+
+/// With further arguments.
+pub fn redis_with(arguments: &[&str]) -> Process {
+    start_at(port::held(), |port, directory| {
+        let mut command = redis_command(port, directory);
+        command.args(arguments);
+        command
+    })
 }
 
 pub fn redis_command(port: u16, directory: &std::path::Path) -> Command {
