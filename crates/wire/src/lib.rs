@@ -71,9 +71,8 @@ pub const PORT: u16 = 7117;
 pub const MAGIC_VERSION: u8 = 0xA2;
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 80;
-/// What a reply with [`Status::BackendError`] says as the version where the backend has refused the
-/// request, or was not asked: nothing was done, and the value is its words, as much of them as there
-/// was room for.
+/// What a reply with [`Status::BackendError`] says as the version where the backend has refused
+/// the request, or was not asked: nothing was done, and the value is its words.
 pub const BACKEND_REFUSED: u64 = 1;
 /// Bytes of the header, from its first, that a reply repeats of its request.
 pub const SHARED_LEN: usize = 40;

@@ -37,8 +37,8 @@ ops! {
     ReadReply = 0x02, key: true, value: true;
     /// Client to store: write a value, with `COMPARE` only if the version matches.
     WriteRequest = 0x03, key: true, value: true;
-    /// Store to client: done or refused; with `GRANT` it carries the newest value for the switch, and
-    /// where the backend refused it its words.
+    /// Store to client: done or refused; with `GRANT` it carries the newest value for the switch,
+    /// and where the backend refused it its words.
     WriteReply = 0x04, key: true, value: true;
     /// Client to store: remove a key, with `COMPARE` only if the version matches.
     DeleteRequest = 0x05, key: true, value: false;

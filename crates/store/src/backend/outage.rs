@@ -1,5 +1,5 @@
-//! What the log says of a backend that fails: that it does, and that it answers again. Requests fail
-//! by the thousand each second, and connections come and go; the log has few lines for all.
+//! What the log says of a backend that fails: that it does, and that it answers again. Requests
+//! fail by the thousand each second, and connections come and go; the log has few lines for all.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ use super::{
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
-use link::{Link, Opened};
+use link::{Contact, Link};
 use role::{Role, role_of};
 
 /// Servers that are asked for the master, each named by the one before, before that is given up.
@@ -159,11 +159,11 @@ impl Redis {
             }
             asked.push(info.addr().clone());
             match link::open(&info, self.told.as_ref(), self.within).await {
-                Ok(Opened::Master(link)) => {
+                Ok(Contact::Master(link)) => {
                     self.at = info;
                     return Ok(link);
                 }
-                Ok(Opened::ReplicaOf(master)) => {
+                Ok(Contact::ReplicaOf(master)) => {
                     failed.push(format!("Redis at {} is a replica of {master}", info.addr()));
                     next.push(info.set_addr(master));
                 }
@@ -598,8 +598,8 @@ mod tests {
         assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
     }
 
-    /// Whether a server is connected to, and why it does not tell of outside writes, that closes the
-    /// connection on which it is told HELLO, and on the next one answers ROLE so.
+    /// Whether a server is connected to that closes the connection on which it is told HELLO, and
+    /// on the next one answers ROLE so; and why it does not tell of outside writes.
     async fn hangs_up_and_says(role: &[u8]) -> Result<Option<String>, String> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! One connection to a Redis that is a master: how it is made, and what is asked on it now and then.
+//! One connection to a Redis that is a master: how it is made, and what is asked on it now and
+//! then.
 
 use std::{
     sync::{
@@ -29,7 +30,7 @@ use crate::{
 const TRACK_AGAIN: Duration = Duration::from_secs(10);
 
 /// A server that was connected to.
-pub(super) enum Opened {
+pub(super) enum Contact {
     Master(Link),
     /// Not for us: its master is there.
     ReplicaOf(ConnectionAddr),
@@ -106,7 +107,7 @@ pub(super) async fn open(
     info: &ConnectionInfo,
     told: Option<&Completions>,
     within: Duration,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<Contact> {
     let at = info.addr();
     let failed = |error: RedisError| {
         // The error's text holds its cause already.
@@ -144,7 +145,7 @@ pub(super) async fn open(
     };
     match (role_of(&mut connection).await.map_err(failed)?, &untracked) {
         (Role::Replica(host, port), _) => {
-            return Ok(Opened::ReplicaOf(ConnectionAddr::Tcp(host, port)));
+            return Ok(Contact::ReplicaOf(ConnectionAddr::Tcp(host, port)));
         }
         (Role::Sentinel, _) => {
             return Err(anyhow!("at {at} is a Sentinel: name the Redis itself in --backend"));
@@ -161,7 +162,7 @@ pub(super) async fn open(
     if tells {
         link.track().await.with_context(|| format!("Redis at {at}"))?;
     }
-    Ok(Opened::Master(link))
+    Ok(Contact::Master(link))
 }
 
 /// Whether this answer to HELLO 3 may be that of a server which is too old to tell of anything, or
