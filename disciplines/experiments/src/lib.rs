@@ -21,6 +21,7 @@ pub const PAPERS: &[Paper] = &[
 pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::DEMO, "netcache"),
     (experiments::OUTSIDE_WRITES, "netcache"),
+    (experiments::BACKENDS, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),
     (experiments::COHERENCE, "netcache"),
     (experiments::TENANT_ISOLATION, "madinc"),

@@ -31,6 +31,7 @@
 
 #![deny(unsafe_code)]
 
+mod backends;
 mod claim;
 mod coherence;
 mod compare;
@@ -77,6 +78,12 @@ pub const DEMO: Definition =
 pub const OUTSIDE_WRITES: Definition = Definition {
     toml: include_str!("outside_writes.toml"),
     kind: &Kind::of::<outside_writes::OutsideWrites>("outside-writes"),
+};
+
+/// What clients are told while the Redis behind a store fails, in each way that one can.
+pub const BACKENDS: Definition = Definition {
+    toml: include_str!("backends.toml"),
+    kind: &Kind::of::<backends::Backends>("backends"),
 };
 
 /// Values longer than a packet, by each way that leads to them.

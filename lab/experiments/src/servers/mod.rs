@@ -156,6 +156,24 @@ impl<'a> Servers<'a> {
         self.rig.file(&format!("{host}-data"))
     }
 
+    /// Tells the Redis of a server, counted from 0, to end.
+    ///
+    /// # Errors
+    /// As [`Rig::stop`].
+    pub fn stop_data(&mut self, number: usize) -> anyhow::Result<()> {
+        let host = self.rig.stores()[number].clone();
+        self.rig.stop(&host, "redis", libc::SIGTERM)
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_data(&mut self, number: usize) -> anyhow::Result<()> {
+        let host = self.rig.stores()[number].clone();
+        self.rig.start(&host, "redis")
+    }
+
     /// Kills a server, counted from 0. Servers have to be apart.
     ///
     /// # Errors
