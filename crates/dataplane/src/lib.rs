@@ -43,7 +43,7 @@ pub use load::{
 };
 pub use maps::{
     backing::Backing,
-    bpffs::{Home, switches},
+    bpffs::{Home, is_seen_by_all, switches},
     cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given},
     counters::{Counter, Counters},
     events::{Event, Events},

@@ -1,10 +1,11 @@
 //! The loop: datagrams in, replies out, timers, the status socket. One thread, no task per request.
 
 use std::{
+    fs::DirBuilder,
     future::Future,
     io,
     net::SocketAddr,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{DirBuilderExt, FileTypeExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -347,8 +348,15 @@ struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Binds it, in place of a socket that a store which was killed left behind.
+    /// Binds it, in place of a socket that a store which was killed left behind. Its folder is made
+    /// for this user alone, if there is none: below /run there is nothing after a boot.
     fn bind(path: &Path) -> anyhow::Result<StatusSocket> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.with_context(|| {
+                format!("cannot make {}, for the status socket", folder.display())
+            })?;
+        }
         if let Ok(found) = std::fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
                 anyhow::bail!(
@@ -433,6 +441,8 @@ async fn open_backend(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[tokio::test]
@@ -450,5 +460,17 @@ mod tests {
         assert!(error().contains("another process"), "{}", error());
         drop(bound);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn the_folder_of_a_status_socket_is_made_for_its_user_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("run");
+        StatusSocket::bind(&folder.join("status")).unwrap();
+        assert_eq!(std::fs::metadata(folder).unwrap().mode() & 0o777, 0o700);
+        let file = home.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = StatusSocket::bind(&file.join("status")).err().expect("an error");
+        assert!(error.to_string().contains("cannot make"), "{error}");
     }
 }

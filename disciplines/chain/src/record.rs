@@ -255,6 +255,39 @@ mod tests {
         }
     }
 
+    /// What docs/operations/sizing.md says that a key and a client take, and how many a page has.
+    #[test]
+    fn the_page_about_sizing_has_these_numbers() {
+        let page = include_str!("../../../docs/operations/sizing.md");
+        let cells =
+            |key_len, len| usize::from(dataplane::cells_needed_given(key_len, len).unwrap());
+        // Cells of a page, and those in which an item may start.
+        let on_a_page = |cells| (415 / cells).min((decide::PAGE_START_CELLS - 1) / cells + 1);
+        let of_keys = |key_len| {
+            let rings = (0..STRIDES.len()).map(|shift| HEADER + (STRIDES[shift] << shift));
+            let all: Vec<usize> = rings.map(|len| cells(key_len, len)).collect();
+            let (least, most) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
+            assert_eq!(on_a_page(least), on_a_page(most));
+            (least, most)
+        };
+        assert_eq!((of_keys(1), of_keys(64)), ((28, 29), (29, 29)));
+        let (short, (long, longest)) = (on_a_page(29), of_keys(250));
+        assert_eq!((long, longest), (32, 32));
+        let client = cells(10, SESSION);
+        let rows = [
+            format!("| a key of up to 64 bytes, whatever its value | 28 or 29 | {short} |"),
+            format!("| a key of 250 bytes | {long} | {} |", on_a_page(long)),
+            format!(
+                "| a client that wrote within some twelve minutes | {client} | {} |",
+                on_a_page(client)
+            ),
+            format!("{} keys and {} clients", 3 * short, on_a_page(client)),
+        ];
+        for row in rows {
+            assert!(page.contains(&row), "docs/operations/sizing.md does not have: {row}");
+        }
+    }
+
     #[test]
     fn a_new_key_has_no_version() {
         for shift in 0..5 {

@@ -64,3 +64,68 @@ pub(crate) fn give(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cells_needed,
+        layout::{
+            Bucket, CELL_BYTES, LentKey, MAX_TENANTS, PAGE_BYTES, PAGE_CELLS, PageHits, Pipe,
+            Sketch, TALLIES,
+        },
+    };
+
+    const PAGE: &str = include_str!("../../../../docs/operations/sizing.md");
+
+    fn with_commas(number: usize) -> String {
+        let digits = number.to_string();
+        let groups = digits.as_bytes().rchunks(3).rev();
+        let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+        groups.join(",")
+    }
+
+    /// Items of so many cells that lie side by side on a page.
+    fn on_a_page(cells: usize) -> usize {
+        (PAGE_CELLS / cells).min((PAGE_START_CELLS - 1) / cells + 1)
+    }
+
+    #[test]
+    fn the_page_about_sizing_has_these_numbers() {
+        let mut rows = vec![];
+        for (key, value) in [(16, 64), (16, 128), (16, 1024)] {
+            let cells = usize::from(cells_needed(key, value).expect("an item"));
+            let bytes = cells * CELL_BYTES;
+            rows.push(format!("| {key}, {value} | {cells} | {bytes} | {} |", on_a_page(cells)));
+        }
+        let usual = Sizes { pages: 96 };
+        let items = with_commas(96 * on_a_page(3));
+        rows.push(format!("96 pages hold {items} items of the second row"));
+        let [page, hits] = [PAGE_BYTES, size_of::<PageHits>()].map(with_commas);
+        rows.push(format!(
+            "| pages | {page} each, and {hits} for each page and CPU to count hits |"
+        ));
+        let lookup = with_commas(usual.buckets() as usize * size_of::<Bucket>());
+        rows.push(format!("| lookup table | {lookup} for 96 pages;"));
+        let tallies = MAX_TENANTS * TALLIES * 8;
+        let [sketch, pipe, tallies] =
+            [size_of::<Sketch>(), size_of::<Pipe>(), tallies].map(with_commas);
+        rows.push(format!("| {sketch}, {pipe} and {tallies} |"));
+        // KEPT_RECORDS, and WINDOWS of `struct window`.
+        let lent = with_commas(1024 * size_of::<LentKey>() + 8192 * 64);
+        rows.push(format!("| records and windows of lent keys | {lent} |"));
+        for row in rows {
+            assert!(PAGE.contains(&row), "docs/operations/sizing.md does not have: {row}");
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_slots_as_the_page_about_sizing_says() {
+        for pages in 1..=2048 {
+            let slots = Sizes { pages }.buckets() as f64 * BUCKET_SLOTS as f64;
+            let items = f64::from(pages) * on_a_page(3) as f64;
+            // The smallest table has 64 buckets.
+            assert!((2.5..=5.0).contains(&(slots / items)) || slots == 512.0, "{pages} pages");
+        }
+    }
+}

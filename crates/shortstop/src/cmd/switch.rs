@@ -108,6 +108,12 @@ struct Serve {
 const SOFT: &str = "serving; soft: in this process, at microseconds a packet in the place of XDP's hundreds of nanoseconds; \
                     when it ends, the kernel forwards alone";
 
+/// What becomes of programs that are pinned where nobody else looks.
+const OF_ITS_OWN: &str = "serving; /sys/fs/bpf is this mount namespace's own: the programs end with its last process, and \
+                          `switch status` and `detach` from elsewhere find nothing. Start it with `nsenter --net=` in the \
+                          place of `ip netns exec`, or give the container the machine's /sys/fs/bpf: \
+                          docs/operations/containers.md";
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ModeArg {
     Auto,
@@ -196,9 +202,10 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             say(&format!("{what}: not here: {refusal}; its packets are forwarded"));
         }
         match at {
-            ProgramPlace::Kernel(_) => {
+            ProgramPlace::Kernel(_) if dataplane::is_seen_by_all() => {
                 say("serving; the programs stay attached when this process ends")
             }
+            ProgramPlace::Kernel(_) => say(OF_ITS_OWN),
             ProgramPlace::Soft => say(SOFT),
         }
         agent.run(stopped()).await?;

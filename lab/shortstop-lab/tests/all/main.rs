@@ -3,6 +3,7 @@
 
 mod bench;
 mod command_line;
+mod guides;
 mod pages;
 mod programs;
 mod rack;

@@ -1,0 +1,42 @@
+# The first process of a machine of its own: the kernel, the disk's read-only part and /tmp are this
+# machine's, all else is new. Arguments: the folder of whoever types, the folder of the programs, the
+# machine's name. Prints its process id, as the world outside knows it, when the machine is up.
+set -e
+home=$1 programs=$2 name=$3
+# Of the /proc outside.
+read -r pid rest </proc/self/stat
+mount -t tmpfs guide /mnt
+mkdir /mnt/home /mnt/bin /mnt/etc
+mount --bind "$home" /mnt/home
+for program in shortstop shortstop-lab; do
+	touch /mnt/bin/$program
+	mount --bind "$programs/$program" /mnt/bin/$program
+done
+mount --bind /etc /mnt/etc
+mount -t tmpfs -o mode=755 guide /etc
+for file in /mnt/etc/*; do
+	ln -s "$file" /etc/
+done
+mkdir /etc/shortstop
+mount -t tmpfs -o mode=755 guide /usr/local
+mkdir /usr/local/bin
+for program in shortstop shortstop-lab; do
+	touch /usr/local/bin/$program
+	mount --bind /mnt/bin/$program /usr/local/bin/$program
+done
+# Whoever types is root already.
+printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
+chmod 755 /usr/local/bin/sudo
+mount -t tmpfs -o mode=755 guide /var/lib
+mount -t tmpfs -o mode=755 guide /run
+mount -t proc proc /proc
+# As after a boot: without a file system of BPF, which a switch mounts for itself.
+mount -t sysfs sysfs /sys
+echo "$name" >/proc/sys/kernel/hostname
+ip link set lo up
+echo "$pid"
+# Collects what its children leave.
+while :; do
+	sleep 1000000 &
+	wait || :
+done
