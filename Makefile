@@ -36,7 +36,7 @@ help:
 	@echo
 	@echo 'Needed: Rust (at least the rust-version of Cargo.toml), clang 15 or newer (we use 19), gcc, make, pkg-config, libelf'
 	@echo 'and zlib with headers, protoc with its standard .proto files (for the etcd client); for the tests and the demo'
-	@echo 'iproute2, ethtool, ping, redis-server, memcached, etcd. What is missing is installed where apt-get is there.'
+	@echo 'iproute2, ethtool, ping, openssl, curl, redis-server, memcached, etcd. What is missing is installed where apt-get is there.'
 
 build:
 	@tools/setup build

@@ -100,7 +100,7 @@ impl Machine {
         let mut command = bound_to_this_thread("nsenter");
         let pid = self.pid.to_string();
         command.args(["--target", &pid, "--net", "--mount", "--uts", "--pid", "--"]);
-        command.args(["/bin/sh", "-c", &format!("cd /mnt/home && {shell}")]);
+        command.args(["/bin/sh", "-c", &format!("cd /mnt/home || exit\n{shell}")]);
         command.env_remove("SHORTSTOP_LOG").env("HOME", "/mnt/home");
         command.env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command

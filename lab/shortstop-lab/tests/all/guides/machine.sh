@@ -6,25 +6,31 @@ home=$1 programs=$2 name=$3
 # Of the /proc outside.
 read -r pid rest </proc/self/stat
 mount -t tmpfs guide /mnt
-mkdir /mnt/home /mnt/bin /mnt/etc
+mkdir /mnt/home /mnt/bin /mnt/etc /mnt/local
 mount --bind "$home" /mnt/home
 for program in shortstop shortstop-lab; do
 	touch /mnt/bin/$program
 	mount --bind "$programs/$program" /mnt/bin/$program
 done
-mount --bind /etc /mnt/etc
-mount -t tmpfs -o mode=755 guide /etc
-for file in /mnt/etc/*; do
-	ln -s "$file" /etc/
-done
+# Has the entries of a folder and can be written to.
+open() {
+	mount --bind "$1" "$2"
+	mount -t tmpfs -o mode=755 guide "$1"
+	for file in "$2"/*; do
+		ln -sf "$file" "$1/"
+	done
+}
+open /etc /mnt/etc
+rm -rf /etc/shortstop
 mkdir /etc/shortstop
-mount -t tmpfs -o mode=755 guide /usr/local
-mkdir /usr/local/bin
+open /usr/local/bin /mnt/local
 for program in shortstop shortstop-lab; do
+	rm -f /usr/local/bin/$program
 	touch /usr/local/bin/$program
 	mount --bind /mnt/bin/$program /usr/local/bin/$program
 done
 # Whoever types is root already.
+rm -f /usr/local/bin/sudo
 printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
 chmod 755 /usr/local/bin/sudo
 mount -t tmpfs -o mode=755 guide /var/lib
