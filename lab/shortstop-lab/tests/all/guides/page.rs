@@ -4,8 +4,8 @@
 //!   `.toml`.
 //! - Each line of an `sh` block is typed; one that ends in a backslash goes on in the next. A
 //!   comment line that begins with one of the [`PLACES`] says where the lines below it are typed.
-//! - In a `console` block lines behind `$ ` are typed, and those below are what the command prints;
-//!   `...` stands for anything.
+//! - In a `console` block lines behind `$ ` or `# ` are typed, and those below are what the command
+//!   prints; `...` stands for anything.
 //! - A `text` block, or one of another kind, is only looked at.
 
 use std::{fs, path::Path};
@@ -100,11 +100,10 @@ fn commands(block: &[&str]) -> Vec<Step> {
 fn dialogue(block: &[&str]) -> Vec<Step> {
     let (mut steps, mut place) = (vec![], None);
     for line in block {
-        if let Some(typed) = line.strip_prefix("$ ") {
+        if let Some((_, machine)) = PLACES.iter().find(|(begin, _)| line.starts_with(begin)) {
+            place = Some(*machine);
+        } else if let Some(typed) = line.strip_prefix("$ ").or(line.strip_prefix("# ")) {
             steps.push(Step::Line { place, text: typed.into(), shown: None });
-        } else if line.starts_with('#') {
-            let named = PLACES.iter().find(|(begin, _)| line.starts_with(begin));
-            place = named.map_or(place, |(_, machine)| Some(*machine));
         } else if let Some(Step::Line { shown, .. }) = steps.last_mut() {
             *shown.get_or_insert_default() += &format!("{line}\n");
         }
@@ -142,7 +141,8 @@ fn line_matches(said: &str, pattern: &str) -> bool {
 #[test]
 fn a_page_is_read_as_its_reader_would() {
     let page = "Give `a.toml`, as in `b.toml`:\n\n```toml\nx = 1\n```\n\nThen\n\n```sh\n\
-        # On the switch, say\na \\\n    b\n# of no place\nc\n```\n\n```console\n$ d\n1\n$ e\n```\n\n\
+        # On the switch, say\na \\\n    b\n# of no place\nc\n```\n\n```console\n# From a client\n\
+        $ d\n1\n# e\n```\n\n\
         Without a name:\n\n```toml\ny = 2\n```\n\n```text\nnothing\n```\n";
     let line = |place, text: &str, shown: Option<&str>| Step::Line {
         place,
@@ -153,8 +153,8 @@ fn a_page_is_read_as_its_reader_would() {
         Step::File { name: "b.toml".into(), text: "x = 1\n".into() },
         line(Some("switch"), "a b", None),
         line(Some("switch"), "c", None),
-        line(None, "d", Some("1\n")),
-        line(None, "e", None),
+        line(Some("client"), "d", Some("1\n")),
+        line(Some("client"), "e", None),
     ];
     assert_eq!(steps(page), expected);
 }
