@@ -55,6 +55,9 @@ pub fn to_text(status: &StatusReply) -> String {
         return out;
     }
     let (known, seconds) = (status.switches.len(), status.uptime_ms / 1000);
+    if !status.leader.is_empty() {
+        let _ = writeln!(out, "{} leads, term {}", status.leader, status.term);
+    }
     let _ = writeln!(
         out,
         "discipline {}, up {seconds} s, {attached} of {known} known switches attached",

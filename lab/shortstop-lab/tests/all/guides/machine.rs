@@ -160,7 +160,7 @@ impl Machine {
             let said = || std::fs::read_to_string(&log).unwrap_or_default();
             let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "{name}: {line}\nended ({ended:?}):\n{}", said());
-            role.is_ready(self.pid, &said()).then_some(())
+            role.is_ready(self.pid, &said(), |command| self.script(command)).then_some(())
         });
         self.roles.push(RunningRole { role, child, log });
     }

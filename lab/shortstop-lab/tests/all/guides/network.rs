@@ -183,6 +183,16 @@ impl Network {
     }
 }
 
+impl Drop for Network {
+    /// Takes the folder away, unless somebody wants to look into it.
+    fn drop(&mut self) {
+        self.machines.clear();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.home);
+        }
+    }
+}
+
 /// Nothing is special in this page.
 pub fn as_it_stands(_: &mut Network, _: &Step) -> bool {
     false

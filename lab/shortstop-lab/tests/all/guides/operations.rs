@@ -162,7 +162,8 @@ fn the_example_of_a_cluster_file_is_one() {
     network.typed("switch", "sysctl net.ipv4.ip_forward=1");
     network.typed("switch", &format!("shortstop control {cluster}"));
     for store in ["1", "2"] {
-        let line = format!("shortstop store --listen 10.0.2.{store}:7117 {cluster}");
+        let socket = "--status-socket /run/shortstop/store.sock";
+        let line = format!("shortstop store --listen 10.0.2.{store}:7117 {cluster} {socket}");
         network.typed(&format!("store{store}"), &line);
     }
     network.typed("client", &format!("shortstop set {cluster} --tenant 7 user:42 Ada"));

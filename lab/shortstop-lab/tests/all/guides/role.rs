@@ -10,6 +10,8 @@ pub struct Role {
     pub kind: String,
     /// The port that it listens on; 0 if it listens on none.
     port: u16,
+    /// The status socket of a store, if it has one.
+    socket: Option<String>,
 }
 
 impl Role {
@@ -31,18 +33,27 @@ impl Role {
             ["shortstop", "coord", kind @ ("watch" | "elect"), ..] => (kind, 0),
             _ => return None,
         };
-        let listen = words.iter().skip_while(|word| **word != "--listen").nth(1);
-        let port = listen.and_then(|listen| listen.rsplit_once(':')?.1.parse().ok());
-        Some(Role { kind: kind.into(), port: port.unwrap_or(usual_port) })
+        let option = |name: &str| {
+            let value = words.iter().skip_while(|word| **word != name).nth(1);
+            value.map(|value| (*value).to_owned())
+        };
+        let port = option("--listen").and_then(|listen| listen.rsplit_once(':')?.1.parse().ok());
+        let port = port.unwrap_or(usual_port);
+        Some(Role { kind: kind.into(), port, socket: option("--status-socket") })
     }
 
-    /// Whether it does its work: it listens, or its programs are attached. `said` is what it has
-    /// printed, `pid` a process of its machine.
-    pub fn is_ready(&self, pid: u32, said: &str) -> bool {
-        match self.kind.as_str() {
-            "switch" => said.contains("serving"),
-            "watch" | "elect" => !said.is_empty(),
-            "store" => self.is_open(pid, "udp", "07"),
+    /// Whether it does its work on its machine: it listens, and a store takes writes, which it does
+    /// some seconds after its start; or its programs are attached. `said` is what it has printed,
+    /// `pid` a process of its machine, and `ask` runs a command there.
+    pub fn is_ready(&self, pid: u32, said: &str, ask: impl Fn(&str) -> String) -> bool {
+        match (self.kind.as_str(), &self.socket) {
+            ("switch", _) => said.contains("serving"),
+            ("watch" | "elect", _) => !said.is_empty(),
+            ("store", Some(socket)) => {
+                let status = format!("shortstop store status --socket {socket} || :");
+                ask(&status).contains("takes writes yes")
+            }
+            ("store", None) => self.is_open(pid, "udp", "07"),
             _ => self.is_open(pid, "tcp", "0A"),
         }
     }
