@@ -26,8 +26,10 @@ const NOT_TYPED: &[(&str, &str)] = &[
 ];
 
 /// Pages of which no line is typed here, and why.
-const NOT_WALKED: &[(&str, &str)] =
-    &[("docs/disciplines.md", "its steps are carried out by disciplines/tests/all/follow.rs")];
+const NOT_WALKED: &[(&str, &str)] = &[(
+    "docs/disciplines.md",
+    "its steps are carried out by disciplines/tests/all/follow.rs; its console is of another build",
+)];
 
 /// Pages that are typed by the tests of this folder.
 const WALKED: &[&str] = &[
