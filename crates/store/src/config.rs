@@ -193,3 +193,25 @@ impl Config {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_sizing_has_a_stores_limits() {
+        let page = include_str!("../../../docs/operations/sizing.md");
+        let usual = Config::new("127.0.0.1:0".parse().expect("an address"));
+        assert_eq!((usual.directory_limit, usual.client_limit), (1_000_000, 32_768));
+        assert_eq!((usual.parts_limit, usual.replica_memory), (256 << 20, 64 << 20));
+        for said in [
+            "remembers 1,000,000 copies",
+            "remembers 32,768 clients",
+            "16,384 / T writing",
+            "`--parts-limit` (256 MiB)",
+            "`--replica-memory` (64 MiB)",
+        ] {
+            assert!(page.contains(said), "docs/operations/sizing.md does not say: {said}");
+        }
+    }
+}
