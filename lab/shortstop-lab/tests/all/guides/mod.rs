@@ -1,6 +1,6 @@
 //! README and the pages of docs, typed literally: each file written, each command typed by a shell
-//! in the page's order, on machines of their own. [`page`] says how a page is read, [`machine`] what
-//! they are typed on.
+//! in the page's order, on machines of their own. [`page`] says how a page is read, [`machine`]
+//! what commands are typed on, and [`role`] which of them run until they are ended.
 
 mod beyond;
 mod machine;
