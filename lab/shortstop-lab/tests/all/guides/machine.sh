@@ -1,6 +1,7 @@
-# The first process of a machine of its own: the kernel, the disk's read-only part and /tmp are this
-# machine's, all else is new. Arguments: the folder of whoever types, the folder of the programs, the
-# machine's name. Prints its process id, as the world outside knows it, when the machine is up.
+# The first process of a machine of its own: the kernel, the disk's read-only part and /tmp are
+# those of this machine, all else is new. Arguments: the folder of whoever types, the folder of the
+# programs, the machine's name. Prints its process id, as the world outside knows it, when the
+# machine is up.
 set -e
 home=$1 programs=$2 name=$3
 # Of the /proc outside.
