@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, NodeId, Packet, STORES_MOST, SWITCH_MOST, Secret,
-    TENANT_OPEN, TENANT_SYSTEM, partition_of, store_at, store_node,
+    TENANT_OPEN, TENANT_SYSTEM, address, partition_of, store_at, store_node,
 };
 
 /// The cluster file (TOML): partitions, stores, tenants.
@@ -69,6 +69,7 @@ pub struct SwitchPlace {
     /// Its name, as its agent has it.
     pub name: String,
     /// Where packets for the switch itself go, at the port [`crate::PORT`].
+    #[serde(deserialize_with = "address::one")]
     pub address: IpAddr,
 }
 
@@ -96,6 +97,7 @@ fn usual_max_value() -> u32 {
 #[serde(deny_unknown_fields)]
 pub struct Store {
     /// Where it listens.
+    #[serde(deserialize_with = "address::one")]
     pub address: SocketAddr,
     /// First partition.
     pub first: u32,
@@ -129,7 +131,7 @@ pub struct Tenant {
     #[serde(default)]
     pub over_rate: OverRate,
     /// The stores that hold this tenant's keys; empty: all of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "address::list")]
     pub stores: Vec<SocketAddr>,
     /// Write-back: a switch may answer writes of hot keys, and the store has them so many
     /// milliseconds later at most; 0: the store answers every write.
@@ -540,6 +542,18 @@ mod tests {
             ("partitions = 1\nstore = [", "line 2, column"),
             ("partitions = \"many\"\n", "line 1, column 14: invalid type"),
             ("partitions = 1\npartition = 2\n", "line 2, column 1: unknown field"),
+            (
+                "partitions = 1\n[[store]]\naddress = \"redis1:7117\"\nfirst = 0\nlast = 0\n",
+                "line 3, column 11: \"redis1:7117\": expected IP:PORT, such as \"10.0.2.1:7117\"",
+            ),
+            (
+                "partitions = 1\n[[switch]]\nname = \"a\"\naddress = \"tor1\"\n",
+                "\"tor1\": expected an IP address",
+            ),
+            (
+                "partitions = 1\n[[tenant]]\nid = 7\nsecret = \"\"\nstores = [\"redis1\"]\n",
+                "\"redis1\": expected IP:PORT",
+            ),
         ];
         for (text, says) in rows {
             let error = Cluster::parse(text).unwrap_err().to_string();

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod address;
 mod cluster;
 mod error;
 mod hash;
