@@ -88,7 +88,7 @@ impl ControlEndpoint {
         meanwhile: &str,
         mut stream: impl AsyncFnMut(Link, &str) -> Result<ControlFlow<T, String>, String>,
     ) -> T {
-        let (mut pauses, mut first, mut complained) = (Pauses::default(), 0, false);
+        let (mut pauses, mut first, mut absence) = (Pauses::default(), 0, Absence::default());
         loop {
             let ended = self.leader(first, async |link, url| {
                 let began = Instant::now();
@@ -102,20 +102,57 @@ impl ControlEndpoint {
                 Ok(((ControlFlow::Continue(reason), lasted), which)) => {
                     warn!("controller: {reason}; {meanwhile}");
                     pauses.lasted(lasted);
-                    complained = true;
+                    absence = Absence::default();
                     // The next one may lead already.
                     first = which + 1;
                     if first < self.urls.len() {
                         continue;
                     }
                 }
-                Err(reason) if !complained => {
-                    warn!("controller: {reason}; trying again, {meanwhile}");
-                    complained = true;
+                Err(reason) => {
+                    if absence.is_news(&reason) {
+                        warn!("controller: {reason}; trying again, {meanwhile}");
+                    }
                 }
-                Err(_) => {}
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
+    }
+}
+
+/// Why there has been no stream since the last one: each reason is said once, though it is found
+/// again several times a second.
+#[derive(Debug, Default)]
+struct Absence {
+    said: Vec<String>,
+}
+
+impl Absence {
+    /// Reasons that are said; what tells itself anew each time is said no more after that.
+    const MOST: usize = 8;
+
+    /// Whether that was not said yet.
+    fn is_news(&mut self, reason: &str) -> bool {
+        let is_news = self.said.len() < Absence::MOST && !self.said.iter().any(|it| it == reason);
+        if is_news {
+            self.said.push(reason.into());
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_of_an_absence_is_said_once() {
+        let mut absence = Absence::default();
+        assert!(absence.is_news("refused"));
+        assert!(!absence.is_news("refused"));
+        assert!(absence.is_news("its certificate has expired"));
+        assert!(!absence.is_news("refused"), "it was said before");
+        let told = (0..100).filter(|n| absence.is_news(&n.to_string())).count();
+        assert_eq!(told, Absence::MOST - 2);
     }
 }

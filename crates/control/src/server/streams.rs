@@ -25,25 +25,56 @@ async fn first<T>(incoming: &mut Streaming<T>) -> Option<T> {
     first.ok()??.ok()
 }
 
-/// Takes messages in until the stream or the lead ends; then why the stream is closed, if not by
-/// the peer.
+/// How a stream ended.
+enum StreamEnd {
+    /// This controller closes it, and says this.
+    Closed(Status),
+    /// The peer closed it, or cannot be heard any more.
+    Gone(String),
+}
+
+impl StreamEnd {
+    /// For the log.
+    fn why(&self) -> String {
+        match self {
+            StreamEnd::Closed(status) => api::said(status),
+            StreamEnd::Gone(why) => why.clone(),
+        }
+    }
+
+    /// Says it to the peer, if it is this controller that ends it. Not waited for: a peer that
+    /// takes nothing must not hold the end of its stream up.
+    fn say<M>(self, sender: &Outgoing<M>) {
+        if let StreamEnd::Closed(status) = self {
+            let _ = sender.try_send(Err(status));
+        }
+    }
+}
+
+/// Takes messages in until the stream or the lead ends.
 async fn take_in<T, M>(
     shared: &SharedCore,
     term: u64,
     incoming: &mut Streaming<T>,
     sender: &Outgoing<M>,
     mut take: impl FnMut(T) -> Result<(), Status>,
-) -> Option<Status> {
+) -> StreamEnd {
     let mut leading = shared.term.subscribe();
     loop {
         let message = tokio::select! {
             message = incoming.next() => message,
-            () = sender.closed() => return None,
-            _ = leading.wait_for(|now| *now != term) => return Some(standing_by(shared)),
+            () = sender.closed() => return StreamEnd::Gone("its connection has ended".into()),
+            _ = leading.wait_for(|now| *now != term) => {
+                return StreamEnd::Closed(standing_by(shared));
+            }
         };
-        let Some(Ok(message)) = message else { return None };
+        let message = match message {
+            Some(Ok(message)) => message,
+            Some(Err(status)) => return StreamEnd::Gone(api::said(&status)),
+            None => return StreamEnd::Gone("it closed the stream".into()),
+        };
         if let Err(status) = take(message) {
-            return Some(status);
+            return StreamEnd::Closed(status);
         }
     }
 }
@@ -94,11 +125,8 @@ pub async fn serve_switch(
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().switch_went(shared.now(), stream);
-    tracing::info!(switch, "switch detached");
-    if let Some(status) = end {
-        // Not waited for: a peer that takes nothing must not hold the end of its stream up.
-        let _ = sender.try_send(Err(status));
-    }
+    tracing::info!(switch, name, "switch detached: {}", end.why());
+    end.say(&sender);
 }
 
 /// One store's stream.
@@ -130,9 +158,8 @@ pub async fn serve_store(
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().store_went(stream);
-    if let Some(status) = end {
-        let _ = sender.try_send(Err(status));
-    }
+    tracing::info!(name, address, "a store follows no longer: {}", end.why());
+    end.say(&sender);
 }
 
 fn status_of(closed: &CloseReason) -> Status {
