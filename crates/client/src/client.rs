@@ -111,7 +111,8 @@ impl Client {
         self.set_if(key, value, ttl, Condition::Always).await
     }
 
-    /// Writes a value if the key has exactly this version, and returns the new version.
+    /// Writes a value if the key has exactly this version, and returns the new version. What others
+    /// write directly in the store's backend is no new version, and may be overwritten unread.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the current version if it is another; [`Error::OutcomeUnknown`] as

@@ -260,7 +260,12 @@ fn without_room(no_room: &bool) -> &'static str {
 }
 
 fn put_off(try_again: &bool) -> &'static str {
-    if *try_again { "; the store puts requests off for now" } else { "" }
+    match try_again {
+        true => {
+            "; it puts requests off for now, as a store does that has just started or is overloaded, and a switch whose controller is away"
+        }
+        false => "",
+    }
 }
 
 fn reason(tenant: &Option<u32>) -> String {
@@ -288,7 +293,9 @@ fn not_here(tenant: &u32) -> &'static str {
 fn not_there(tenant: &u32) -> &'static str {
     match *tenant {
         wire::TENANT_OPEN => "switched off there (open_tenant = false)",
-        _ => "unknown there or its secret differs",
+        _ => {
+            "unknown there or its secret differs (stores know tenants by --control, or by a cluster file like the one here)"
+        }
     }
 }
 

@@ -32,6 +32,11 @@ impl Call {
                 denied,
                 short_path,
             },
+            // A store that does not know the secret cannot sign that it denies the write: whoever
+            // said so, no life of it was named that could have done the write.
+            _ if self.header.op.is_write() && self.denied && self.risked_ns.is_none() => {
+                Error::Denied { store, tenant: self.header.tenant }
+            }
             _ if self.header.op.is_write() => {
                 let no_room = false;
                 Error::OutcomeUnknown {

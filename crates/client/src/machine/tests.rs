@@ -360,6 +360,7 @@ proptest! {
 }
 
 mod all_parts;
+mod denied;
 mod lives;
 mod parts;
 mod refused;
