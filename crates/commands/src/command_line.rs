@@ -13,6 +13,8 @@ const USAGE: u8 = 2;
 pub trait CommandLine: Parser {
     /// The program's name, before each of its errors.
     const NAME: &'static str;
+    /// What is logged unless the command line says otherwise; on a terminal it is `info`.
+    const LOG: &'static str;
 
     /// The log's filter, if one was given.
     fn log(&self) -> Option<&str>;
@@ -43,10 +45,10 @@ pub fn main<C: CommandLine>(words: impl IntoIterator<Item = std::ffi::OsString>)
         }
     };
     let failure = line.failure();
-    match log_to_stderr(line.log()).and_then(|()| line.run()) {
+    match log_to_stderr(line.log(), C::LOG).and_then(|()| line.run()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("{}: {error:#}", C::NAME);
+            eprintln!("{}: {}", C::NAME, with_causes(&error));
             failure
         }
     }
@@ -60,9 +62,9 @@ pub fn end_when_unread() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
+fn log_to_stderr(filter: Option<&str>, unattended: &str) -> anyhow::Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
-    let filter = filter.unwrap_or(if on_terminal { "info" } else { "warn" });
+    let filter = filter.unwrap_or(if on_terminal { "info" } else { unattended });
     let targets: Targets = filter
         .parse()
         .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
@@ -78,6 +80,19 @@ fn is_help(error: &clap::Error) -> bool {
     error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
+/// An error with its causes, each said once: many errors have their cause in their text.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match line.is_empty() {
+            true => line = cause,
+            false if line.contains(&cause) => {}
+            false => line = format!("{line}: {cause}"),
+        }
+    }
+    line
+}
+
 /// What is wrong, and what is possible instead, without usage and advice, which `--help` has.
 fn one_line(error: &str) -> String {
     let parts: Vec<&str> = error
@@ -86,12 +101,22 @@ fn one_line(error: &str) -> String {
         .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
         .take_while(|line| !line.starts_with("Usage:"))
         .collect();
-    let line = parts.join(" ");
+    let line = parts.join(" ").replace("invalid digit found in string", "expected a whole number");
     line.strip_prefix("error: ").unwrap_or(&line).to_string() + "; see --help"
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_cause_is_said_once() {
+        let refused = std::io::Error::other("refused");
+        let error = anyhow::Error::from(refused).context("cannot connect: refused; is it up?");
+        let error = error.context("--backend x");
+        assert_eq!(super::with_causes(&error), "--backend x: cannot connect: refused; is it up?");
+        let error = anyhow::Error::msg("refused").context("--backend x");
+        assert_eq!(super::with_causes(&error), "--backend x: refused");
+    }
+
     #[test]
     fn a_wrong_option_is_one_line() {
         let error = "error: invalid value 'x' for '--kind <KIND>'\n  [possible values: own, lent]\n\n\
@@ -99,6 +124,11 @@ mod tests {
         assert_eq!(
             super::one_line(error),
             "invalid value 'x' for '--kind <KIND>' [possible values: own, lent]; see --help"
+        );
+        let error = "error: invalid value 'x' for '<ID>': invalid digit found in string\n";
+        assert_eq!(
+            super::one_line(error),
+            "invalid value 'x' for '<ID>': expected a whole number; see --help"
         );
         let error =
             "error: the following required arguments were not provided:\n  <KEY>\n\nUsage: x\n";

@@ -1,6 +1,6 @@
 //! What several commands share.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// Done at SIGINT or SIGTERM.
 pub async fn stopped() {
@@ -23,6 +23,16 @@ pub async fn stopped() {
 pub fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| {
         format!("{text:?}: expected a number and a unit, such as 500ms, 30s, 5m, 2h, 7d")
+    })
+}
+
+/// An address with its port, of a process that is known by it.
+///
+/// # Errors
+/// Says what was expected.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected IP:PORT, such as 10.0.2.1:7117 or [fd00::1]:7117; names are not looked up here".into()
     })
 }
 

@@ -55,6 +55,9 @@ impl Credentials {
     /// As [`Reach::endpoint`].
     pub fn endpoint(&self, urls: &str) -> anyhow::Result<ControlEndpoint> {
         let endpoint = ControlEndpoint::new(urls).map_err(|line| anyhow!("--control: {line}"))?;
+        if let Some(key) = &self.key {
+            secrets::warn_of_key(key, "--key");
+        }
         Ok(ControlEndpoint {
             ca: self.ca.clone(),
             cert: self.cert.clone(),

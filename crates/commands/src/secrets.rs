@@ -71,6 +71,18 @@ pub fn backend_password(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     word(file, "password", "--backend-password-file", "SHORTSTOP_BACKEND_PASSWORD")
 }
 
+/// Warns of a private key that others may read. It is used all the same: secrets that a cluster
+/// mounts into a container have that mode.
+pub fn warn_of_key(path: &Path, option: &str) {
+    let mode = std::fs::metadata(path).map_or(0, |file| file.mode() & 0o777);
+    if mode & OTHERS != 0 {
+        tracing::warn!(
+            "{option} {0}: its mode is {mode:04o}, so others may read this private key; do `chmod 600 {0}`",
+            path.display()
+        );
+    }
+}
+
 fn check_mode(file: &Metadata, path: &Path, name: &str) -> anyhow::Result<()> {
     let mode = file.mode() & 0o777;
     if mode & OTHERS != 0 {

@@ -8,7 +8,12 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use api::status;
 use clap::Subcommand;
-use commands::{command_line::end_when_unread, common::stopped, reach::Reach, secrets};
+use commands::{
+    command_line::end_when_unread,
+    common::{socket_address, stopped},
+    reach::Reach,
+    secrets,
+};
 use control::{
     Options, Server, ServerError,
     serve::{Listen, TlsFiles},
@@ -55,7 +60,7 @@ struct Serve {
     cluster: Option<PathBuf>,
     /// Where to listen, for switches, stores and people. Beyond loopback --tls-cert, --tls-key and
     /// --tokens are needed.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7118")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7118", value_parser = socket_address)]
     listen: SocketAddr,
     /// Certificate chain (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -153,6 +158,9 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         ..Limits::default()
     };
     let default = args.discipline.unwrap_or_else(|| disciplines::default().name.into());
+    if let Some(key) = &args.tls_key {
+        secrets::warn_of_key(key, "--tls-key");
+    }
     let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
         cert,
         key,
@@ -177,7 +185,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         state: args.state,
         cluster,
         disciplines: disciplines::all(),
-        default_discipline: default.clone(),
+        default_discipline: default,
         limits,
         settings: args.settings.into_iter().collect(),
         updates_per_s: args.updates_per_s,
@@ -193,7 +201,6 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    eprintln!("controller listens on {}, discipline {default}", server.address());
     tokio::select! {
         () = stopped() => {}
         error = server.failed() => return Err(error.into()),

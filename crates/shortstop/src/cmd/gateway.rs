@@ -3,20 +3,16 @@
 //! Here options become what the crate `gateway` is started with, and what can be said of them
 //! before a socket is opened is said.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use commands::{
-    common::{size, stopped},
+    common::{size, socket_address, stopped},
     secrets,
-    target::read_seal,
+    target::{read_seal, resolve},
 };
 use gateway::{BackendAddress, Config, Limits};
-use wire::{Cluster, PORT, TENANT_OPEN};
+use wire::{Cluster, TENANT_OPEN};
 
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]
@@ -31,10 +27,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "server")]
     cluster: Option<PathBuf>,
     /// The one store to ask, in place of a cluster file.
-    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster", value_parser = address)]
-    server: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "cluster")]
+    server: Option<String>,
     /// Address and port for Redis clients. They need no password: let only those reach it who may.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6380")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6380", value_parser = socket_address)]
     listen: SocketAddr,
     /// The tenant whose keys these are; its secret is read from the cluster file. 0 needs none.
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
@@ -63,9 +59,11 @@ pub struct Args {
 
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let cluster = match (&args.cluster, args.server) {
+    let cluster = match (&args.cluster, &args.server) {
         (Some(file), _) => secrets::cluster(file)?.1,
-        (None, Some(server)) if args.tenant == TENANT_OPEN => Cluster::single(server, 1),
+        (None, Some(server)) if args.tenant == TENANT_OPEN => {
+            Cluster::single(resolve("--server", server)?, 1)
+        }
         (None, _) => {
             bail!("--tenant {}: its secret is needed: use --cluster FILE", args.tenant)
         }
@@ -86,14 +84,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(gateway::run(config, |_| {}, stopped()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// An address, with a port or with ours.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok((ip, PORT).into());
-    }
-    text.parse().map_err(|_| format!("{text:?}: expected ADDR[:PORT], for example 10.0.2.1:{PORT}"))
 }
 
 /// At least 1 MiB.

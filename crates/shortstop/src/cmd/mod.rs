@@ -26,7 +26,8 @@ use commands::command_line::CommandLine;
 #[derive(Parser)]
 #[command(name = "shortstop", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to log to standard error: error, warn, info, debug, or a filter such as `store=debug`.
+    /// What to log to standard error: error, warn, info, debug, or a filter such as `store=debug`
+    /// [default: info].
     #[arg(long, global = true, env = "SHORTSTOP_LOG", value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
@@ -60,6 +61,8 @@ enum Command {
 
 impl CommandLine for Cli {
     const NAME: &'static str = "shortstop";
+    /// Journals keep when a role lost its controller or backend, and when it had it again.
+    const LOG: &'static str = "info";
 
     fn log(&self) -> Option<&str> {
         self.log.as_deref()

@@ -31,7 +31,8 @@ pub struct Args {
 #[derive(clap::Args)]
 #[group(multiple = false)]
 struct OnlyIf {
-    /// Write only if the key has this version.
+    /// Write only if the key has this version. What others write directly in the store's backend is
+    /// no new version, and may be overwritten unread.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..u64::MAX))]
     if_version: Option<u64>,
     /// Write only if there is no such key.

@@ -8,7 +8,7 @@ use api::{
 };
 use commands::{
     command_line::end_when_unread,
-    common::{size, stopped},
+    common::{size, socket_address, stopped},
     reach::Credentials,
     secrets,
 };
@@ -59,7 +59,7 @@ struct Status {
 #[derive(clap::Args)]
 pub struct Serve {
     /// Address and port to listen on.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7117")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7117", value_parser = socket_address)]
     listen: SocketAddr,
     /// Cluster file: partitions, stores, tenants.
     #[arg(long, value_name = "FILE")]
@@ -71,7 +71,7 @@ pub struct Serve {
     #[command(flatten)]
     credentials: Credentials,
     /// This store's address in the cluster file, where it is not the one listened on.
-    #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster")]
+    #[arg(long = "as", value_name = "ADDR:PORT", requires = "cluster", value_parser = socket_address)]
     identity: Option<SocketAddr>,
     /// Number of partitions, without a cluster file.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]

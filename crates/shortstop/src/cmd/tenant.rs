@@ -5,7 +5,11 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use api::types::{NewSecret, OverRate, Policy, TenantChange, TenantSpec, TenantView, Terms};
 use clap::Subcommand;
-use commands::{api::Api, command_line::end_when_unread, common::time};
+use commands::{
+    api::Api,
+    command_line::end_when_unread,
+    common::{socket_address, time},
+};
 
 use super::table::{table, yes};
 
@@ -46,7 +50,9 @@ enum Command {
         /// Number [default: the lowest that is free].
         #[arg(long)]
         id: Option<u32>,
-        /// Take the number of a tenant that was removed, with what that one left in the stores.
+        /// Take the number of a tenant that was removed, with what that one left in the stores: all
+        /// of it with --secret and that one's first secret, else what lies where its keys hash to
+        /// now.
         #[arg(long)]
         reuse: bool,
         /// Its secret, 32 hex digits [default: a random one, which is safer: other users of this
@@ -121,7 +127,7 @@ struct TermOptions {
     #[arg(long, value_name = "NAME")]
     discipline: Option<String>,
     /// The stores that may hold its keys, separated by commas.
-    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', value_parser = socket_address)]
     stores: Option<Vec<SocketAddr>>,
     /// Where its clients are: addresses or prefixes, separated by commas.
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]

@@ -73,6 +73,8 @@ enum Command {
 
 impl CommandLine for Cli {
     const NAME: &'static str = "shortstop-lab";
+    /// Whole racks run in its process.
+    const LOG: &'static str = "warn";
 
     fn log(&self) -> Option<&str> {
         self.log.as_deref()

@@ -45,7 +45,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
     if tenants.is_retired(id) && !spec.reuse {
         return Err(conflict(format!(
             "tenant {id} was removed, and the stores may still have its values: choose another number, or say that it \
-             is to be reused"
+             is to be reused (--reuse)"
         )));
     }
     if tenants.len() >= TENANTS_MAX {
