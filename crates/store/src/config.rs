@@ -148,6 +148,19 @@ impl Config {
         }
     }
 
+    /// What it serves, for the log's first line.
+    pub(crate) fn serves(&self) -> String {
+        let wire::Cluster { partitions, stores, tenants, open_tenant, .. } = &self.cluster;
+        let own = stores.iter().filter(|s| self.identity.is_none_or(|own| s.address == own));
+        let own: u32 = own.map(|s| s.last.saturating_sub(s.first) + 1).sum();
+        let open = if *open_tenant { "tenant 0" } else { "no tenant 0" };
+        let (tenants, backend) = (tenants.len(), &self.backend);
+        format!(
+            "{own} of {partitions} partitions, {open} and {tenants} more of the cluster file, data in {backend}; takes writes in {} ms",
+            self.cluster.lease_max_ms
+        )
+    }
+
     /// Length of the leases that it lends, in nanoseconds.
     pub(crate) fn lease_ns(&self) -> u64 {
         u64::from(self.cluster.lease_ms) * 1_000_000

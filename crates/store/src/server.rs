@@ -53,6 +53,8 @@ pub struct Server {
     /// CLOCK_BOOTTIME when the engine's clock was at 0.
     began_ns: u64,
     status: Option<StatusSocket>,
+    /// What it serves, for the log.
+    serves: String,
     orders: mpsc::Receiver<Order>,
     /// Makes handles, and keeps `orders` from ending.
     handle: Handle,
@@ -158,6 +160,7 @@ impl Server {
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let (journal, journaled) = open_journal(&config)?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
+        let serves = config.serves();
         let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
         if let Some(admission) = admission {
             engine.admit_by(admission);
@@ -180,6 +183,7 @@ impl Server {
             outbox,
             began_ns,
             status,
+            serves,
         })
     }
 
@@ -202,7 +206,7 @@ impl Server {
     /// # Errors
     /// The socket failed for good.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        tracing::info!("store listens on {}", self.local_address()?);
+        tracing::info!("store listens on {}: {}", self.local_address()?, self.serves);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {

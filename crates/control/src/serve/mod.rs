@@ -87,12 +87,20 @@ impl Listen {
     fn check(&self) -> Result<(), ServeError> {
         let missing = match (&self.tls, &self.tokens) {
             (Some(_), Some(_)) => return Ok(()),
-            _ if self.insecure || self.address.ip().is_loopback() => return Ok(()),
+            _ if self.address.ip().is_loopback() => return Ok(()),
             (None, None) => "a certificate (--tls-cert, --tls-key) and tokens (--tokens)",
             (None, Some(_)) => "a certificate (--tls-cert, --tls-key)",
             (Some(_), None) => "tokens (--tokens)",
         };
-        Err(ServeError::Unprotected { address: self.address, missing })
+        if !self.insecure {
+            return Err(ServeError::Unprotected { address: self.address, missing });
+        }
+        tracing::warn!(
+            "--insecure: {} can be reached from other machines without {missing}: whoever is in that network may read \
+             tenants' secrets and change everything",
+            self.address
+        );
+        Ok(())
     }
 }
 

@@ -111,6 +111,13 @@ impl Server {
             .map_err(ServerError::Setting)?;
         let scheme = if options.listen.tls.is_some() { "https" } else { "http" };
         let url = options.url.unwrap_or_else(|| format!("{scheme}://{}", options.listen.address));
+        let serves = format!(
+            "{} stores, {} tenants of the cluster file, discipline {}, state in {}",
+            cluster.stores.len(),
+            cluster.tenants.len(),
+            options.default_discipline,
+            options.state
+        );
         let candidate = Candidate { name: options.name, url };
         let alone = matches!(options.state, Location::Directory(_));
         let state = State::open(&options.state, candidate).await?;
@@ -136,7 +143,7 @@ impl Server {
         let serving =
             RunningServer::start(&options.listen, |access| crate::http::app(admin, access, grpc));
         let serving = serving.await?;
-        tracing::info!(address = %serving.address(), "controller starts");
+        tracing::info!("controller listens on {scheme}://{}: {serves}", serving.address());
         let mut term = shared.term.subscribe();
         let mut living = tokio::spawn(live(shared, beginning, stopped));
         if alone {

@@ -46,7 +46,7 @@ impl File {
         let path = directory.join("control.redb");
         let io = |path: &Path, e: &dyn std::fmt::Display| StateError::Io {
             path: path.into(),
-            reason: e.to_string(),
+            reason: format!("{e}; name a directory that this user may write to with --state"),
         };
         DirBuilder::new()
             .recursive(true)
