@@ -4,14 +4,14 @@ use std::{borrow::Cow, str::FromStr, time::Duration};
 
 use bytes::Bytes;
 use client::{Memory, Reservation, Seal, TenantSeal};
-use redis::{AsyncConnectionConfig, Cmd, IntoConnectionInfo, Value, aio::MultiplexedConnection};
-use tokio::sync::Mutex;
+use redis::Value;
 use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
 
-use crate::data::{DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, SetOutcome};
+use crate::{
+    backend::Backend,
+    data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, SetOutcome},
+};
 
-/// How long a backend may take for one command, large values included.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a
 /// colon: as stores do it.
 const PREFIX: &str = "shortstop:";
@@ -60,7 +60,7 @@ impl FromStr for BackendAddress {
 
 /// One tenant's view of the backends of a cluster.
 pub(crate) struct Direct {
-    backends: Vec<Backend>,
+    backends: Vec<Range>,
     cluster: Cluster,
     tenant: u32,
     /// Seeds key hashes.
@@ -70,11 +70,11 @@ pub(crate) struct Direct {
     memory: Memory,
 }
 
-struct Backend {
+/// The backend of the partitions from `first` to `last`.
+struct Range {
     first: u32,
     last: u32,
-    client: redis::Client,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    backend: Backend,
 }
 
 impl Direct {
@@ -94,9 +94,10 @@ impl Direct {
         let mut backends = Vec::new();
         for BackendAddress { partitions, url } in addresses {
             let (first, last) = partitions.unwrap_or((0, end));
-            let client = client(url, password)
-                .map_err(|error| anyhow::anyhow!("backend address: {error}"))?;
-            backends.push(Backend { first, last, client, connection: Mutex::new(None) });
+            let backend = Backend::new(url, password).map_err(|error| {
+                anyhow::anyhow!("--backend: its address after redis:// cannot be read: {error}")
+            })?;
+            backends.push(Range { first, last, backend });
         }
         backends.sort_by_key(|backend| backend.first);
         let mut next = 0;
@@ -121,6 +122,12 @@ impl Direct {
             seal,
             memory,
         })
+    }
+
+    /// Says in the log which of the backends cannot be used now.
+    pub async fn check(&self) {
+        let checks = self.backends.iter().map(|range| range.backend.check());
+        futures_util::future::join_all(checks).await;
     }
 
     /// The value of a key.
@@ -295,8 +302,8 @@ impl Direct {
         // own partitions.
         let partition =
             if (store.first..=store.last).contains(&partition) { partition } else { store.first };
-        let at = self.backends.partition_point(|backend| backend.last < partition);
-        &self.backends[at]
+        let at = self.backends.partition_point(|range| range.last < partition);
+        &self.backends[at].backend
     }
 
     /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other
@@ -316,21 +323,6 @@ impl Direct {
     }
 }
 
-/// With this password, or the one in the address.
-fn client(url: &str, password: Option<&str>) -> redis::RedisResult<redis::Client> {
-    let info = url.into_connection_info()?;
-    let Some(password) = password else {
-        if info.redis_settings().password().is_some() {
-            tracing::warn!(
-                "the password in --backend can be read by every user of this machine: use --backend-password-file"
-            );
-        }
-        return redis::Client::open(info);
-    };
-    let settings = info.redis_settings().clone().set_password(password);
-    redis::Client::open(info.set_redis_settings(settings))
-}
-
 fn unexpected(value: &Value) -> ErrorLine {
     let kind = match value {
         Value::Nil => "nil",
@@ -339,54 +331,6 @@ fn unexpected(value: &Value) -> ErrorLine {
         _ => "something else",
     };
     ErrorLine(format!("ERR the backend answered with {kind}, which makes no sense"))
-}
-
-impl Backend {
-    async fn read(&self, command: &Cmd) -> DataResult<Value> {
-        self.execute(command).await.map_err(|error| match server_error(&error) {
-            Some(line) => ErrorLine(line),
-            None => ErrorLine(format!("TRYAGAIN no answer from the backend: {error}")),
-        })
-    }
-
-    async fn write(&self, command: &Cmd) -> DataResult<Value> {
-        self.execute(command).await.map_err(|error| match server_error(&error) {
-            Some(line) => ErrorLine(line),
-            None if error.is_connection_refusal() => {
-                ErrorLine(format!("TRYAGAIN nothing was written: no backend: {error}"))
-            }
-            None => ErrorLine(format!("{OUTCOME_UNKNOWN}: no answer from the backend: {error}")),
-        })
-    }
-
-    async fn execute(&self, command: &Cmd) -> redis::RedisResult<Value> {
-        let mut connection = self.connect().await?;
-        let answer = command.query_async(&mut connection).await;
-        if let Err(error) = &answer
-            && server_error(error).is_none()
-        {
-            *self.connection.lock().await = None;
-        }
-        answer
-    }
-
-    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        let mut connection = self.connection.lock().await;
-        if let Some(connection) = &*connection {
-            return Ok(connection.clone());
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT));
-        let new = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(connection.insert(new).clone())
-    }
-}
-
-/// The line that the server answered, if it answered with an error.
-fn server_error(error: &redis::RedisError) -> Option<String> {
-    let code = error.code()?;
-    Some(format!("{code} {}", error.detail().unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 #![deny(unsafe_code)]
 
+mod backend;
 mod counters;
 mod data;
 mod direct;

@@ -44,6 +44,13 @@ async fn serve(
     server::serve(listener, network, shared, stop).await;
 }
 
+/// Says in the log which backends cannot be used.
+async fn check(network: Arc<Network>) {
+    if let Some(direct) = &network.direct {
+        direct.check().await;
+    }
+}
+
 /// Serves until `stop` is done. `ready` is told the address once connections are taken.
 ///
 /// # Errors
@@ -60,6 +67,10 @@ pub async fn run(
     let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
     let options = Options { seal, memory: Some(memory.clone()), ..Options::default() };
     let client = Client::connect(&cluster, tenant, options).await?;
+    let serves = match cluster.stores.as_slice() {
+        [one] => format!("tenant {tenant} at store {}", one.address),
+        several => format!("tenant {tenant} at {} stores", several.len()),
+    };
     let direct = (!backends.is_empty())
         .then(|| {
             let password = backend_password.as_deref();
@@ -73,7 +84,14 @@ pub async fn run(
     let listen = listener.local_addr()?;
     let network = Arc::new(Network { client, direct, counters: counters.clone() });
     let shared = Arc::new(GatewayState::new(limits, memory, counters, listen));
-    tracing::info!(%listen, "Redis clients are welcome");
+    tracing::info!("gateway listens on {listen}: {serves}");
+    if !listen.ip().is_loopback() {
+        tracing::warn!(
+            "--listen {listen} can be reached from other machines, and the gateway asks for no password: whoever reaches it \
+             acts as tenant {tenant}; listen on 127.0.0.1 beside the application, or let a firewall say who may"
+        );
+    }
+    tokio::spawn(check(network.clone()));
     ready(listen);
     serve(listener, network, shared, std::pin::pin!(stop)).await;
     Ok(())
