@@ -199,6 +199,11 @@ fn holder(path: &Path) -> Option<Pid> {
     })
 }
 
+/// The process that serves the switch of this name on this machine, if one does.
+pub(super) fn agent_of(name: &str) -> Option<i32> {
+    holder(&lock_path(Path::new(LOCKS), name)).map(Pid::as_raw)
+}
+
 /// Ends the agent that serves the switch of this name, as `kill` would, and waits until it has
 /// ended; false: there is none.
 ///

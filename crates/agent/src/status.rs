@@ -21,7 +21,7 @@ use soft::{LossCounts, Soft};
 use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
 use tracing::warn;
 
-use crate::{AgentError, LOCKS, lock_directories};
+use crate::{AgentError, LOCKS, epoch, lock_directories};
 
 /// A switch's status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct Status {
     pub id: u16,
     /// Where its programs run.
     pub mode: Mode,
+    /// The process of its agent; none: it has ended, and programs in the kernel serve on without.
+    #[serde(default)]
+    pub agent: Option<i32>,
     /// The interfaces that it serves.
     pub interfaces: Vec<String>,
     /// Items that it holds.
@@ -156,6 +159,7 @@ pub fn read(name: &str, disciplines: &[Registration]) -> Result<Status, AgentErr
     let attached = dataplane::attached(&home).into_iter().map(|(name, _)| name);
     let refused = fs::read(noted(name)).unwrap_or_default();
     Ok(Status {
+        agent: epoch::agent_of(name),
         refused: serde_json::from_slice(&refused).unwrap_or_default(),
         ..of(&Backing::from(&home), disciplines, Mode::Kernel, attached.collect(), None)?
     })
@@ -237,8 +241,11 @@ impl StatusServer {
                     Ok(Err(e)) => Err(e.into()),
                     Err(e) => Err(io::Error::other(e)),
                 };
-                if let Err(e) = told {
-                    warn!("status: {e}");
+                match told {
+                    // Whoever only looked whether there is a switch, or has read enough.
+                    Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+                    Err(e) => warn!("status: {e}"),
+                    Ok(()) => {}
                 }
             }
         });
@@ -287,6 +294,7 @@ fn of(
         name: at.name().into(),
         id: table.switch_id(),
         mode,
+        agent: i32::try_from(std::process::id()).ok(),
         interfaces,
         items: held.len(),
         valid_items: held.iter().filter(|held| held.valid).count(),

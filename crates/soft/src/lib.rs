@@ -77,7 +77,9 @@ pub enum Error {
     #[error("nftables, which keep the kernel from handling what the switch takes: {0}")]
     Claim(io::Error),
     /// No way to give packets back.
-    #[error("a tun device, for what the switch leaves to the kernel: {0} (it needs /dev/net/tun)")]
+    #[error(
+        "a tun device, for what the switch leaves to the kernel: {0}; it needs /dev/net/tun, which this user must be allowed to read and write (mode 0666 is usual)"
+    )]
     Door(io::Error),
     /// Any other system call.
     #[error("{what}: {source}")]

@@ -104,12 +104,14 @@ struct Serve {
     no_probes: bool,
 }
 
+/// What becomes of a switch in the kernel.
+const KERNEL: &str = "the programs stay attached when this process ends";
 /// What a soft switch costs.
-const SOFT: &str = "serving; soft: in this process, at microseconds a packet in the place of XDP's hundreds of nanoseconds; \
+const SOFT: &str = "soft: in this process, at microseconds a packet in the place of XDP's hundreds of nanoseconds; \
                     when it ends, the kernel forwards alone";
 
 /// What becomes of programs that are pinned where nobody else looks.
-const OF_ITS_OWN: &str = "serving; /sys/fs/bpf is this mount namespace's own: the programs end with its last process, and \
+const OF_ITS_OWN: &str = "/sys/fs/bpf is this mount namespace's own: the programs end with its last process, and \
                           `switch status` and `detach` from elsewhere find nothing. Start it with `nsenter --net=` in the \
                           place of `ip netns exec`, or give the container the machine's /sys/fs/bpf: \
                           docs/operations/containers.md";
@@ -191,6 +193,9 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         address: args.address,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let on = options.interfaces.join(", ");
+    let who = format!("switch {} (id {}) on {on}", options.name, options.id);
+    let controllers = options.control.urls.join(", ");
     runtime.block_on(async {
         let agent = Agent::start(options).await?;
         for attached in agent.attached() {
@@ -201,13 +206,12 @@ fn serve(args: Serve) -> anyhow::Result<()> {
         for (what, refusal) in agent.refused() {
             say(&format!("{what}: not here: {refusal}; its packets are forwarded"));
         }
-        match at {
-            ProgramPlace::Kernel(_) if dataplane::is_seen_by_all() => {
-                say("serving; the programs stay attached when this process ends")
-            }
-            ProgramPlace::Kernel(_) => say(OF_ITS_OWN),
-            ProgramPlace::Soft => say(SOFT),
-        }
+        let until = match at {
+            ProgramPlace::Kernel(_) if dataplane::is_seen_by_all() => KERNEL,
+            ProgramPlace::Kernel(_) => OF_ITS_OWN,
+            ProgramPlace::Soft => SOFT,
+        };
+        say(&format!("{who}, controller {controllers}: serving; {until}"));
         agent.run(stopped()).await?;
         Ok(())
     })
@@ -286,6 +290,13 @@ fn print(report: &agent::status::Status) {
         Mode::Soft => ", soft",
     };
     println!("switch {} (id {}{soft}) on {}", report.name, report.id, report.interfaces.join(", "));
+    match report.agent {
+        Some(process) => println!("  agent      process {process}"),
+        None => println!(
+            "  agent      none runs: the programs serve what they have, and nothing else is cached; start it again, as \
+             `systemctl start shortstop-switch` does"
+        ),
+    }
     println!(
         "  items      {} ({} with a valid value) in {} of {} pages, {} slots, {:.1} MB",
         report.items,

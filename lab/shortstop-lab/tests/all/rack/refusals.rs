@@ -96,7 +96,7 @@ fn an_id_that_is_taken_is_reported_and_harms_nobody() {
     let mut twin = twin.stdout(Stdio::null()).stderr(out).spawn().unwrap();
     let said = until("the twin's complaint", || {
         let text = std::fs::read_to_string(&log).unwrap();
-        text.lines().find(|line| line.contains("controller")).map(String::from)
+        text.lines().find(|line| line.contains("controller: ")).map(String::from)
     });
     let _ = twin.kill();
     let _ = twin.wait();
@@ -148,7 +148,9 @@ fn a_soft_switch_takes_two_capabilities_and_no_more() {
 fn a_switch_in_the_kernel_is_not_soft_as_well() {
     needs_root();
     let mut rack = Rack::up(Kind::Kernel);
+    assert!(rack.status()["agent"].is_i64(), "it runs");
     rack.kill("switch", "agent");
+    assert!(rack.status()["agent"].is_null(), "it was killed");
     let same = rack.switch();
     let words = ["shortstop", "switch", "--soft", "--interface", "eth0", "--name", &same];
     let said = rack.refused("switch", &words);
