@@ -28,6 +28,7 @@ use plan::{
 
 lab::on_both!(
     every_command_of_coord_does_what_it_says,
+    many_commands_take_no_more_room_than_one,
     what_is_written_stays_whichever_member_dies,
     chains_of_two_tenants_lose_different_members_at_once,
     what_was_kept_is_there_again_after_all_have_died,
@@ -323,7 +324,7 @@ fn every_command_of_coord_does_what_it_says(kind: Kind) {
     // What the commands do is the same for all; a kernel takes its time to load programs.
     let all = if kind == Kind::Kernel { 1 } else { 2 };
     for discipline in names().take(all) {
-        let chains = Chains::up(kind, discipline);
+        let mut chains = Chains::up(kind, discipline);
         let ok = |said: &str| (said.to_string(), 0);
         assert_eq!(chains.coord("put a 1"), ok("version 1"));
         assert_eq!(chains.coord("get a"), ok("1"));
@@ -349,7 +350,22 @@ fn every_command_of_coord_does_what_it_says(kind: Kind) {
         assert_eq!((&*said, status), ("token 1\n1", 0));
         let (said, status) = chains.coord("elect --name me chief -- /bin/true");
         assert_eq!((&*said, status), ("token 1", 0));
+        // Nobody makes a key's items now: that is not known to be held by others.
+        chains.ends("control", libc::SIGKILL);
+        let (said, status) = chains.coord("lock --wait 1s --timeout 1s fresh -- /bin/echo done");
+        assert_eq!((&*said, status), ("", 2));
     }
+}
+
+/// Each is a client, which the switches remember: some 140 would fill the tenant's pages.
+fn many_commands_take_no_more_room_than_one(kind: Kind) {
+    needs_root();
+    let discipline = names().next().expect("there is one");
+    let chains = Chains::up(kind, discipline);
+    let put = format!("shortstop coord put --cluster config-{TENANT}.toml --tenant {TENANT}");
+    let many = format!("for n in $(seq 300); do {put} --state-dir ids counted $n; done");
+    let said = chains.done("client", &many);
+    assert_eq!(said.lines().last(), Some("version 300"));
 }
 
 fn what_is_written_stays_whichever_member_dies(kind: Kind) {

@@ -1,5 +1,6 @@
 //! `shortstop coord` as people use it, with the switches that it is about.
 
+mod bad_input;
 mod coordination;
 mod help;
 
