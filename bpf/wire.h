@@ -48,6 +48,8 @@ enum kv_op {
 	OP_LEND_REPLY = 0x1c,
 	OP_TAKE_REQUEST = 0x1d,
 	OP_TAKE_REPLY = 0x1e,
+	OP_LEASE_RETURN = 0x1f,
+	OP_LEASE_RETURNED = 0x20,
 	OP_REPLICA_CONFIRM = 0x30,
 	OP_REPLICA_PUSH = 0x31,
 	OP_REPLICA_DROP = 0x32,
@@ -131,7 +133,7 @@ INLINE bool is_part(const struct kv_header *header)
 INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
-	       (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
+	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_RETURNED) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
@@ -142,7 +144,7 @@ INLINE bool op_is_known(__u8 op)
  */
 INLINE bool op_is_system(__u8 op)
 {
-	return (op >= OP_FETCH_REQUEST && op <= OP_TAKE_REPLY) ||
+	return (op >= OP_FETCH_REQUEST && op <= OP_LEASE_RETURNED) ||
 	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP) || op == OP_CHAIN_ACK ||
 	       op == OP_PEER_MESSAGE || op == OP_PEER_SIGNAL;
 }
@@ -150,7 +152,8 @@ INLINE bool op_is_system(__u8 op)
 /* Lease and probe messages and switches' signals have no key; every other packet has one. */
 INLINE bool op_has_key(__u8 op)
 {
-	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != OP_PEER_SIGNAL;
+	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != OP_LEASE_RETURN &&
+	       op != OP_LEASE_RETURNED && op != OP_PEER_SIGNAL;
 }
 
 /* As crates/wire/src/op.rs says for each op. */

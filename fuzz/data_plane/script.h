@@ -84,7 +84,7 @@ static __u32 make_message(__u8 *kv, __u32 *store)
 	__u8 which = next();
 	if (choice == 0xff)
 		op = OP_PROBE_REQUEST;
-	bool is_lease = op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY;
+	bool is_lease = !op_has_key(op) && op != OP_PEER_SIGNAL;
 	__u32 tenant = which & 1 ? tenant_ids[(which >> 1) % TENANTS] : focus.tenant;
 	__u32 key = which & 1 ? (which >> 1) / TENANTS % KEYS : focus.key;
 	__u8 how = next();

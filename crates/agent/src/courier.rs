@@ -16,6 +16,17 @@ pub trait Courier {
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &[u8]));
 }
 
+/// A lease that a store gets back.
+pub(super) struct ReturnedLease {
+    pub store: SocketAddr,
+    pub slot: u16,
+    pub term: u64,
+    /// The switch asks for no lease before this time of its clock.
+    pub before_ns: u64,
+    /// For how long it serves under the lease still.
+    pub serves_ms: u32,
+}
+
 /// What stores are asked, and other switches told.
 pub(super) struct Requests {
     courier: Box<dyn Courier>,
@@ -81,6 +92,20 @@ impl Requests {
             ..Header::new(Op::LeaseRequest)
         };
         self.send(store, &Packet::new(header, &[], &[]), 0, secret);
+    }
+
+    /// Gives a store its lease back, or says that it is going to have it.
+    pub fn give_back(&mut self, lease: &ReturnedLease, switch: u16, secret: &Secret) {
+        let header = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(switch, 0),
+            request: lease.slot.into(),
+            client: lease.term,
+            version: lease.before_ns,
+            expiry_ms: lease.serves_ms,
+            ..Header::new(Op::LeaseReturn)
+        };
+        self.send(lease.store, &Packet::new(header, &[], &[]), 0, secret);
     }
 
     fn send(&mut self, store: SocketAddr, packet: &Packet<'_>, padded_to: usize, secret: &Secret) {

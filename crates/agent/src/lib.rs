@@ -26,6 +26,7 @@ mod fetches;
 mod filling;
 mod halves;
 mod hot;
+mod leaving;
 mod memory;
 pub mod network;
 mod registry;
@@ -61,6 +62,7 @@ use tokio::sync::mpsc as async_mpsc;
 pub use self::{
     courier::Courier,
     epoch::{Reservation, stop},
+    leaving::Leaving,
     registry::objects,
     session::{Greeting, Introduction, hello},
     tables::Tables,
@@ -277,7 +279,7 @@ impl Agent {
             term: 0,
         };
         let epochs = self.epochs;
-        let (programs, _soft): (Programs, _) = match self.plane {
+        let (programs, soft): (Programs, _) = match self.plane {
             Plane::Kernel(dataplane, _) => (dataplane.into(), None),
             Plane::Soft(soft) => {
                 let told = status::StatusServer::open(
@@ -306,8 +308,45 @@ impl Agent {
         }
         // The session's end of the queue is gone; the thread sees that and ends.
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        // A soft switch ends with this process, so it leaves.
+        if let Some((soft, _)) = &soft {
+            let at: Backing = soft.switch().into();
+            let left = tokio::task::spawn_blocking(move || leave(at)).await;
+            for store in left.map_err(|e| AgentError::Tables(e.to_string()))??.mute {
+                warn_of_mute(store);
+            }
+        }
         Ok(())
     }
+}
+
+/// What came of a switch's leaving.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    /// Stores that had lent it a lease.
+    pub stores: usize,
+    /// Those that did not answer: the leases that they lent lapse by themselves.
+    pub mute: Vec<IpAddr>,
+}
+
+/// Gives the leases of a switch back that no agent serves any more, so that no write waits for it:
+/// from here on it serves nothing, and only forwards. Returns when every store has heard of it, or
+/// does not answer.
+///
+/// # Errors
+/// If its tables cannot be reached.
+pub fn leave(at: impl Into<Backing>) -> Result<Left, AgentError> {
+    let mut leaving = Leaving::begin(at, Box::<Sockets>::default(), Instant::now())?;
+    while !leaving.tick(Instant::now())? {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(Left { stores: leaving.stores(), mute: leaving.mute().collect() })
+}
+
+fn warn_of_mute(store: IpAddr) {
+    tracing::warn!(
+        "store {store} did not answer: its writes of keys that were cached here wait for up to a lease"
+    );
 }
 
 /// Loads the programs into the kernel and attaches them.

@@ -182,6 +182,8 @@ pub struct LeaseCounters {
     /// Renewals refused: what others wrote to the backend is not known, or its copies have not
     /// gone yet.
     pub leases_refused_unwatched: u64,
+    /// Leases that were given back by a switch or store that leaves.
+    pub leases_given_back: u64,
     /// Lease offers sent.
     pub lease_offers: u64,
     /// Lease messages dropped: wrong tag or tenant.

@@ -172,6 +172,12 @@ impl<W> Directory<W> {
         held.map(|entry| entry.id)
     }
 
+    /// The keys for which something goes on.
+    pub fn busy(&self) -> Vec<Place> {
+        let busy = self.entries.iter().filter(|(_, entry)| entry.state.is_busy());
+        busy.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
+    }
+
     /// Whether a switch may hold a copy of a key.
     pub fn holds(&self, id: &KeyId, switch: SwitchId) -> bool {
         let entry = self.find(id).and_then(|place| self.get(place));

@@ -49,7 +49,7 @@ use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
 use keys::{Keys, recalls::Recalls};
-use leases::Lessor;
+use leases::{Departure, Lessor};
 use loans::{LifeCheck, Loans};
 use ops::Handler;
 pub(crate) use ops::is_own;
@@ -151,11 +151,27 @@ impl Engine {
                 }
                 Handler::Ack => self.replicas.counters.dropped_replica += 1,
                 Handler::Lease => self.lessor.asked(cx, packet, peer),
+                Handler::LeaseReturn => self.leaves(packet, peer),
                 Handler::Loan => self.loans.message(cx, packet),
                 Handler::Replica => self.replicas.message(cx, packet, peer),
                 Handler::Discipline => self.halves.operation(cx, packet, room, peer),
             }
         }
+    }
+
+    /// A switch, or a store that holds copies, gives its lease back: first it is rid of what is
+    /// lent to it; then no write waits for its copies any more.
+    fn leaves(&mut self, packet: &Packet<'_>, peer: Peer) {
+        let cx = &mut self.facts;
+        let lent = match self.lessor.returned(cx, packet, peer) {
+            None => return,
+            Some(Departure::Announced(switch)) => self.loans.leaves(cx, switch),
+            Some(Departure::Over(switch)) => {
+                self.keys.lease_is_over(cx);
+                self.loans.leaves(cx, switch)
+            }
+        };
+        self.lessor.acknowledge(&mut self.facts, &packet.header, lent, peer);
     }
 
     /// A request that names a key of this store.

@@ -82,6 +82,12 @@ ops! {
     TakeRequest = 0x1d, key: true, value: false;
     /// Answers it.
     TakeReply = 0x1e, key: true, value: true;
+    /// Switch to store: I leave; under your lease of term `client`, and under any that I asked for
+    /// before `version` by my clock, I serve for `expiry_ms` more; 0: nothing any more.
+    LeaseReturn = 0x1f, key: false, value: false;
+    /// Store to switch: heard, `client` and `version` echoed; `expiry_ms` is the number of keys
+    /// that are lent to the switch still.
+    LeaseReturned = 0x20, key: false, value: false;
 
     /// KVSwitch confirm: replica to home, past the switches that send it reads: its copy is valid.
     ReplicaConfirm = 0x30, key: true, value: false;
@@ -130,6 +136,7 @@ impl Op {
             Op::Invalidate => Op::InvalidateAck,
             Op::LeaseOffer => Op::LeaseRequest,
             Op::LeaseRequest => Op::LeaseReply,
+            Op::LeaseReturn => Op::LeaseReturned,
             Op::ProbeRequest => Op::ProbeReply,
             Op::KeepRequest => Op::KeepReply,
             Op::LendRequest => Op::LendReply,
@@ -145,7 +152,7 @@ impl Op {
     /// whosever key it is about.
     pub const fn is_system(self) -> bool {
         const FIRST: u8 = Op::FetchRequest as u8;
-        const LAST: u8 = Op::TakeReply as u8;
+        const LAST: u8 = Op::LeaseReturned as u8;
         let of_replicas = matches!(self, Op::ReplicaConfirm | Op::ReplicaPush | Op::ReplicaDrop);
         let of_peers = matches!(self, Op::ChainAck | Op::PeerMessage | Op::PeerSignal);
         (self as u8 >= FIRST && self as u8 <= LAST) || of_replicas || of_peers

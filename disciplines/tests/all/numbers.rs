@@ -30,6 +30,8 @@ const OPS: &[(u8, &str, bool, bool)] = &[
     (0x1c, "LendReply", true, false),
     (0x1d, "TakeRequest", true, false),
     (0x1e, "TakeReply", true, true),
+    (0x1f, "LeaseReturn", false, false),
+    (0x20, "LeaseReturned", false, false),
     (0x30, "ReplicaConfirm", true, false),
     (0x31, "ReplicaPush", true, true),
     (0x32, "ReplicaDrop", true, false),

@@ -117,6 +117,27 @@ impl Leases {
         Ok(())
     }
 
+    /// Ends every lease for good: once this returns, nothing is served under any of them, and no
+    /// answer that is still on its way makes one hold again. Returns what they were.
+    ///
+    /// # Errors
+    /// Running programs cannot be waited for.
+    pub fn give_up(&self) -> Result<Vec<LeaseState>, Error> {
+        let slots: Vec<LeaseState> = self.all();
+        let leases = || slots.iter().map(|lease| self.slots.at(lease.slot.into()));
+        // An answer for a store that has left finds nobody; one that was looked at before may still
+        // be taken, and change the term.
+        leases().flat_map(|lease| &lease.store).for_each(|word| word.store(0, Release));
+        self.grace.wait()?;
+        let term = |lease: &LeaseState| self.slots.at(lease.slot.into()).term.load(Acquire);
+        let given_up = slots.iter().map(|lease| LeaseState { term: term(lease), ..lease.clone() });
+        let given_up = given_up.collect();
+        leases().for_each(Lease::end);
+        // Who saw it hold may still be about to answer.
+        self.grace.wait()?;
+        Ok(given_up)
+    }
+
     /// The clock that requests are dated with: CLOCK_BOOTTIME in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
@@ -179,6 +200,29 @@ mod tests {
         let LeaseState { remaining_ms, term, .. } = leases.state(slot);
         assert_eq!((remaining_ms, term), (0, 0), "not the one that has left");
         assert!((2..=most).all(|n| slots.contains(&leases.slot_of(store(n)).unwrap())));
+    }
+
+    #[test]
+    fn leases_that_were_given_up_hold_no_longer_and_have_no_slot() {
+        let clock = Clock::Set(Arc::new(AtomicU64::new(0)));
+        let switch = Switch::new("test", &[], Sizes { pages: 4 }, 1, clock).unwrap();
+        let leases = Leases::open(&switch).unwrap();
+        let stores: [SocketAddr; 2] =
+            ["10.0.2.1:7117", "[fd00::1]:7117"].map(|s| s.parse().unwrap());
+        let slots = stores.map(|store| leases.slot_of(store).unwrap());
+        for (slot, term) in slots.into_iter().zip([5, 6]) {
+            let lease = leases.slots.at(slot.into());
+            lease.term.store(term, Relaxed);
+            lease.until_ns.store(1_000_000, Relaxed);
+        }
+        let mut given_up = leases.give_up().unwrap();
+        given_up.sort_by_key(|lease| lease.term);
+        let told = given_up.iter().map(|lease| (lease.store, lease.slot, lease.term));
+        let had = [0, 1].map(|n| (stores[n].ip(), slots[n], [5, 6][n]));
+        assert!(told.eq(had));
+        assert!(slots.iter().all(|slot| leases.state(*slot).remaining_ms == 0));
+        assert_eq!(leases.all(), [], "no answer finds its slot");
+        assert_eq!(leases.give_up().unwrap(), []);
     }
 
     /// An agent was killed when it had let go of a store and not yet of its lease: the next store

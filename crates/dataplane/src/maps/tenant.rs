@@ -210,6 +210,14 @@ impl TenantEntry {
         Ok(all)
     }
 
+    /// What a tenant's packets are signed with; none: the switch does not know it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn secret_of(at: impl Into<Backing>, id: u32) -> Result<Option<Secret>, Error> {
+        Ok(Entries::open(&at.into())?.get(id)?.map(|tenant| Secret(tenant.secret)))
+    }
+
     /// Every tenant of the switch with its parameters, in order of their numbers.
     ///
     /// # Errors

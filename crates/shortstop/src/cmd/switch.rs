@@ -38,7 +38,13 @@ enum Command {
     /// Shows tables, hit ratio, leases, and every drop and bypass counter by name.
     #[command(after_help = "Example:\n  shortstop switch status --json")]
     Status(Status),
-    /// Detaches the programs and removes the tables: the kernel forwards everything again.
+    /// Ends the agent, gives the stores what they have lent back, detaches the programs and removes
+    /// the tables: the kernel forwards everything again, and no write waits for this switch.
+    ///
+    /// It stays so until `shortstop switch` is started again: the agent ends with status 0, which
+    /// a unit with `Restart=on-failure` (as docs/systemd has it) leaves at that. A unit that is
+    /// enabled is started at the next boot; `systemctl disable` it for longer. To stop or upgrade
+    /// the agent alone and have the programs go on serving, end its process (`systemctl stop`).
     #[command(after_help = "Example:\n  shortstop switch detach --name tor1")]
     Detach(Detach),
 }
@@ -371,11 +377,31 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     }
     // Or it would go on with tables that nobody reads, or attach again.
     let had_agent = home.exists() && agent::stop(&args.name)?;
+    let left = match home.exists() {
+        true => agent::leave(&home),
+        false => Ok(agent::Left::default()),
+    };
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);
     end_when_unread();
     if had_agent {
         println!("switch {}: its agent was stopped", args.name);
+    }
+    match left {
+        Ok(left) => {
+            let told = left.stores - left.mute.len();
+            println!(
+                "switch {}: {told} of {} stores have their leases back",
+                args.name, left.stores
+            );
+            for store in left.mute {
+                eprintln!(
+                    "store {store} did not answer: its writes of keys that were cached here wait for up to a lease"
+                );
+            }
+        }
+        // What cannot be given back lapses; detaching is what was asked for.
+        Err(error) => eprintln!("leases were not given back, and lapse: {error}"),
     }
     for (interface, _) in interfaces {
         println!("{interface}: detached");

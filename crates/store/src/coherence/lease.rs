@@ -24,6 +24,10 @@ pub struct Lease<A> {
     pub address: A,
     /// The switch leaves invalidations unanswered: this lease is left to lapse.
     renewal_stopped: bool,
+    /// The switch goes: it is lent nothing besides.
+    leaves: bool,
+    /// The lease was given back: it asks for none that its clock dates before this.
+    given_back: Option<LeaseRequest>,
 }
 
 /// One moment on two clocks, as far as a packet can tell.
@@ -82,6 +86,8 @@ pub enum LeaseAnswer {
     Refused,
     /// No answer: a later request was answered already.
     Overtaken,
+    /// No answer: it was sent before the switch gave its lease back.
+    GivenBack,
     /// No answer, for its clock or ours jumped since it last asked: it must lapse first, or what
     /// was granted and served before the jump would go on in the same term.
     OtherClock,
@@ -105,6 +111,21 @@ impl<A> Lease<A> {
             ElapsedTimes::Ahead => Some(LeaseAnswer::OtherClock),
             _ => self.went_back.then_some(LeaseAnswer::OtherClock),
         }
+    }
+
+    /// Whether this request comes from before the lease was given back. When the lease would have
+    /// lapsed by itself nothing of that kind is on its way any more, and a clock that is behind is
+    /// one that was started anew.
+    fn gave_back_since(&self, asked: LeaseRequest, length_ns: Nanos) -> bool {
+        self.given_back.is_some_and(|back| {
+            let earlier_ns = back.theirs_ns.wrapping_sub(asked.theirs_ns).cast_signed();
+            earlier_ns > 0 && asked.ours_ns < back.ours_ns + length_ns
+        })
+    }
+
+    /// Whether it was given back.
+    pub fn is_given_back(&self) -> bool {
+        self.given_back.is_some()
     }
 }
 
@@ -164,17 +185,28 @@ impl<A> Leases<A> {
             lease.address = address;
             return LeaseAnswer::Lent { term: lease.term, new_term: false };
         }
-        let last = self.by_switch.get(&switch).map(|lease| lease.term);
+        let last = self.by_switch.get(&switch);
+        if last.is_some_and(|lease| lease.gave_back_since(asked, length_ns)) {
+            return LeaseAnswer::GivenBack;
+        }
+        let last = last.map(|lease| lease.term);
         let raised = u64::from(!mutant(Mutant::TermNotRaised));
         // The switch's clock goes in: were it we who went back to a snapshot, a count alone would
         // come to the same terms again.
         let their_clock = u64::from((asked_ns >> 20) as u32);
         let term = last.map_or(self.first_term, |term| term.wrapping_add(raised));
         let term = term.wrapping_add(raised * their_clock);
-        self.by_switch.insert(
-            switch,
-            Lease { term, until_ns, asked, went_back: false, address, renewal_stopped: false },
-        );
+        let lease = Lease {
+            term,
+            until_ns,
+            asked,
+            went_back: false,
+            address,
+            renewal_stopped: false,
+            leaves: false,
+            given_back: None,
+        };
+        self.by_switch.insert(switch, lease);
         LeaseAnswer::Lent { term, new_term: true }
     }
 
@@ -204,6 +236,37 @@ impl<A> Leases<A> {
         if let Some(lease) = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term) {
             lease.renewal_stopped = true;
         }
+    }
+
+    /// A switch is going to give its lease of this term back.
+    pub fn leaves(&mut self, switch: SwitchId, term: u64) {
+        if let Some(lease) = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term) {
+            lease.leaves = true;
+        }
+    }
+
+    /// Whether a switch has said that it goes, and has not come again.
+    pub fn is_leaving(&self, switch: SwitchId) -> bool {
+        self.by_switch.get(&switch).is_some_and(|lease| lease.leaves)
+    }
+
+    /// A switch serves nothing any more under its lease of this term, for good, nor under one that
+    /// it asked for before `before_ns` by its own clock: the lease is over now. False, and nothing
+    /// is changed, if its lease is of another term: what was said of an earlier one comes late.
+    pub fn give_back(
+        &mut self,
+        switch: SwitchId,
+        term: u64,
+        before_ns: Nanos,
+        now_ns: Nanos,
+    ) -> bool {
+        let lease = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term);
+        let Some(lease) = lease else { return false };
+        lease.until_ns = lease.until_ns.min(now_ns);
+        if lease.given_back.is_none() {
+            lease.given_back = Some(LeaseRequest { theirs_ns: before_ns, ours_ns: now_ns });
+        }
+        true
     }
 
     /// Every switch that ever asked, with its lease.

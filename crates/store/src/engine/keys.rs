@@ -115,6 +115,13 @@ impl Keys {
         }
     }
 
+    /// A lease is over before its time: writes that wait for its copies go on.
+    pub fn lease_is_over(&mut self, cx: &mut Context) {
+        for at in cx.directory.busy() {
+            self.drive(cx, at);
+        }
+    }
+
     /// A key is going to be lent: its copies are called back, and no write of it is begun with.
     pub fn hold(&mut self, cx: &mut Context, id: KeyId, key: &[u8]) {
         let at = cx.directory.enter(super::context::named(id, key));

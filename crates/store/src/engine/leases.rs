@@ -1,6 +1,6 @@
 //! Leases (rule 6): asked for by switches and by stores that hold copies, offered by this one.
 
-use wire::{Epoch, Header, Op, Packet, Secret, TENANT_SYSTEM};
+use wire::{Epoch, Header, NodeId, Op, Packet, Secret, TENANT_SYSTEM};
 
 use super::{context::Context, lease_holder::LeaseHolder};
 use crate::{
@@ -16,6 +16,14 @@ const OFFER_LAPSED: u64 = 30;
 /// somebody else.
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
 
+/// How far a switch, or a store that holds copies, has gone.
+pub(super) enum Departure {
+    /// It still serves; what is lent to it is to come back.
+    Announced(NodeId),
+    /// It serves nothing any more.
+    Over(NodeId),
+}
+
 /// What lends leases out.
 #[derive(Default)]
 pub(super) struct Lessor {
@@ -24,14 +32,21 @@ pub(super) struct Lessor {
 }
 
 impl Lessor {
+    /// Whether who speaks of a lease may speak for that switch or store.
+    fn is_trusted(&mut self, cx: &Context, packet: &Packet<'_>, peer: Peer) -> bool {
+        let header = &packet.header;
+        let known = header.tenant == TENANT_SYSTEM && header.epoch.switch() != 0;
+        let signed = known && packet.tag_is_valid(&cx.system_secret());
+        let is_trusted = signed && cx.may_speak(header.epoch, peer);
+        self.counters.dropped_lease_auth += u64::from(!is_trusted);
+        is_trusted
+    }
+
     /// Somebody asks for a lease.
     pub fn asked(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let header = &packet.header;
         let switch = header.epoch.switch();
-        let known = header.tenant == TENANT_SYSTEM && switch != 0;
-        let signed = known && packet.tag_is_valid(&cx.system_secret());
-        if !signed || !cx.may_speak(header.epoch, peer) {
-            self.counters.dropped_lease_auth += 1;
+        if !self.is_trusted(cx, packet, peer) {
             return;
         }
         // While it waits out the leases of its former self a store lends none: an answer of the
@@ -52,7 +67,7 @@ impl Lessor {
         };
         match cx.leases.request(switch, home, header.version, cx.now_ns) {
             LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
-            LeaseAnswer::Overtaken => {}
+            LeaseAnswer::Overtaken | LeaseAnswer::GivenBack => {}
             LeaseAnswer::OtherClock => self.counters.leases_refused_clock += 1,
             LeaseAnswer::Lent { term, new_term } => {
                 self.counters.leases_granted += 1;
@@ -71,6 +86,42 @@ impl Lessor {
         }
     }
 
+    /// Somebody gives a lease back, or says that it is going to: what is told of that.
+    pub fn returned(
+        &mut self,
+        cx: &mut Context,
+        packet: &Packet<'_>,
+        peer: Peer,
+    ) -> Option<Departure> {
+        if !self.is_trusted(cx, packet, peer) {
+            return None;
+        }
+        let header = &packet.header;
+        let (switch, term) = (header.epoch.switch(), header.client);
+        if header.expiry_ms > 0 {
+            cx.leases.leaves(switch, term);
+            return Some(Departure::Announced(switch));
+        }
+        let held = cx.leases.holds(switch, term, cx.now_ns);
+        cx.leases.give_back(switch, term, header.version, cx.now_ns);
+        self.counters.leases_given_back += u64::from(held);
+        Some(Departure::Over(switch))
+    }
+
+    /// Answers who gives a lease back, to whom so many keys are lent.
+    pub fn acknowledge(&self, cx: &mut Context, asked: &Header, lent: usize, peer: Peer) {
+        let reply = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: asked.epoch,
+            request: asked.request,
+            version: asked.version,
+            client: asked.client,
+            expiry_ms: lent.try_into().unwrap_or(u32::MAX),
+            ..Header::new(Op::LeaseReturned)
+        };
+        cx.send(reply, &[], &[], peer);
+    }
+
     /// When leases are to be offered next.
     pub fn next_ns(&self) -> Nanos {
         self.next_offer_ns
@@ -87,7 +138,7 @@ impl Lessor {
         let lengths = if secret == Secret::NONE { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
         let patience_ns = lengths * cx.leases.length_ns();
         for (switch, lease) in cx.leases.iter() {
-            if cx.now_ns > lease.until_ns + patience_ns {
+            if cx.now_ns > lease.until_ns + patience_ns || lease.is_given_back() {
                 continue;
             }
             let offer = Header {

@@ -200,6 +200,9 @@ impl Loans {
     fn lend(&mut self, cx: &mut Context, key: Key<'_>, owner: u16, keeper: u16) {
         let id = (key.tenant, key.hash);
         let Some(term) = cx.leases.term(owner, cx.now_ns) else { return };
+        if [owner, keeper].iter().any(|switch| cx.leases.is_leaving(*switch)) {
+            return;
+        }
         let homes = (cx.leases.address(owner), cx.leases.address(keeper));
         let (Some(&x), Some(&y)) = homes else { return };
         let life = self.new_life(cx, &id);

@@ -11,6 +11,8 @@ pub(super) enum Handler {
     Ack,
     /// Requests for leases.
     Lease,
+    /// Leases that are given back.
+    LeaseReturn,
     /// What switches say of keys that are lent to them.
     Loan,
     /// What homes and switches say of copies that this store holds.
@@ -30,10 +32,12 @@ impl Handler {
             | Op::FetchRequest => Handler::Keyed,
             Op::InvalidateAck => Handler::Ack,
             Op::LeaseRequest => Handler::Lease,
+            Op::LeaseReturn => Handler::LeaseReturn,
             Op::KeepRequest | Op::LendReply | Op::TakeReply => Handler::Loan,
             Op::Invalidate
             | Op::LeaseOffer
             | Op::LeaseReply
+            | Op::LeaseReturned
             | Op::FetchReply
             | Op::ReplicaConfirm
             | Op::ReplicaPush

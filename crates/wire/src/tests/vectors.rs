@@ -499,6 +499,31 @@ fn cases() -> Vec<Case> {
             0,
         ),
         (
+            "lease that is given back",
+            Header {
+                op: Op::LeaseReturn,
+                version: 123_456_789_012_345,
+                client: 0x6543_2101_0708_090A,
+                ..lease
+            },
+            b"",
+            b"",
+            0,
+        ),
+        (
+            "lease that is taken back",
+            Header {
+                op: Op::LeaseReturned,
+                version: 123_456_789_012_345,
+                client: 0x6543_2101_0708_090A,
+                expiry_ms: 2,
+                ..lease
+            },
+            b"",
+            b"",
+            0,
+        ),
+        (
             "chain read",
             Header {
                 request: READ_BIT | 3,

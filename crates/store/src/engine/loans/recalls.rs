@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Loans;
+use wire::NodeId;
+
+use super::{LentKey, Loans};
 use crate::{
     Config, coherence::Watch, directory::KeyId, engine::context::Context, status::LoansStatus,
 };
@@ -33,6 +35,21 @@ impl Loans {
         {
             lent.loan.recall(cx.now_ns);
         }
+    }
+
+    /// A switch is going, or has gone: calls everything back that it answers or keeps. Returns how
+    /// many keys that still are.
+    pub fn leaves(&mut self, cx: &mut Context, switch: NodeId) -> usize {
+        let is_party = |lent: &LentKey| {
+            let terms = lent.loan.terms();
+            [terms.owner, terms.keeper].contains(&switch)
+        };
+        let of_it = |loans: &Loans| -> Vec<KeyId> {
+            let open = loans.open.iter().filter(|(_, lent)| is_party(lent));
+            open.map(|(id, _)| *id).collect()
+        };
+        of_it(self).into_iter().for_each(|id| self.recall(cx, id));
+        of_it(self).len()
     }
 
     /// The store is about to end: calls everything back, if what it has outlives it.
