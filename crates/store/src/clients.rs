@@ -109,6 +109,20 @@ impl<O: Clone> Clients<O> {
         }
     }
 
+    /// Every client with when it wrote last and its window, if nothing of it is pending.
+    pub fn all(&self) -> impl Iterator<Item = (ClientId, Nanos, &Window<O>)> {
+        self.clients.iter().map(|(id, client)| (*id, client.used_ns, &client.window))
+    }
+
+    /// A client of a former life that goes on.
+    pub fn restore(&mut self, id: ClientId, used_ns: Nanos, window: Window<O>) {
+        let client = Client { window, used_ns };
+        if self.clients.insert(id, client).is_none() {
+            self.shares.take(id.0, 1);
+            self.order.entry(id.0).or_default().push_back(id);
+        }
+    }
+
     /// Whether a tenant may have one more client. If there is no room, one goes that has been
     /// silent for long enough: of this tenant, or else of the one of the others that has most, and
     /// more than its share.

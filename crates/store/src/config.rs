@@ -98,8 +98,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// Unix socket that tells the store's status.
     pub status_socket: Option<PathBuf>,
-    /// Directory of the journal of loans; without it a backend in another process has no
-    /// write-back.
+    /// Directory of the journal of loans, and of what the store leaves to the next one; without it
+    /// a backend in another process has no write-back, and the next store waits.
     pub state: Option<PathBuf>,
     /// Writes of a key within a second from which on it is lent, and below half of which it is
     /// called back; `None`: as many as make it worth it under its tenant's bound.

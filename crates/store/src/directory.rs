@@ -172,6 +172,11 @@ impl<W> Directory<W> {
         held.map(|entry| entry.id)
     }
 
+    /// Whether no write of any key goes on, or may still take place.
+    pub fn is_settled(&self) -> bool {
+        self.entries.iter().all(|(_, entry)| entry.state.is_settled())
+    }
+
     /// The keys for which something goes on.
     pub fn busy(&self) -> Vec<Place> {
         let busy = self.entries.iter().filter(|(_, entry)| entry.state.is_busy());

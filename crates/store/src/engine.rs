@@ -37,6 +37,7 @@ use crate::{
     backend::{Admission, Backend, Completion, Key},
     coherence::{LifeVerdict, Whereabouts},
     counters::Counters,
+    handover::Handover,
     journal::Journal,
     net::{Outbox, Peer},
     reports::{Report, Reports},
@@ -421,7 +422,7 @@ impl Engine {
     /// When [`Engine::tick`] has something to do next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         [
-            Some(self.lessor.next_ns()),
+            self.lessor.next_ns(&self.facts),
             self.keys.next_ns(),
             self.recalls.next_ns(),
             self.halves.next_ns(),
@@ -527,14 +528,73 @@ impl Engine {
         self.at(now_ns, out, |engine| engine.loans.keep_journal(&mut engine.facts, journal));
     }
 
-    /// The store is about to end: calls everything back that was lent, if what it has outlives it.
-    pub fn stop_lending(&mut self, now_ns: u64, out: &mut Outbox) {
-        self.at(now_ns, out, |engine| engine.loans.stop(&mut engine.facts));
+    /// The store is about to end, and serves on: from here on it grants and lends nothing; calls
+    /// back what was lent, and every copy, if what it has outlives it; and gives back what other
+    /// stores have lent it.
+    pub fn leave(&mut self, now_ns: u64, out: &mut Outbox) {
+        self.at(now_ns, out, |engine| {
+            let cx = &mut engine.facts;
+            engine.loans.stop(cx);
+            engine.replicas.leave(cx);
+            if cx.outlives() {
+                cx.leaves = true;
+                engine.recalls.everything(cx);
+                engine.recalls.tick(&mut engine.keys, cx);
+            }
+        });
     }
 
     /// Keys that are lent or about to be, and that a store which ends waits for.
     pub fn loans(&self) -> usize {
         self.loans.awaited()
+    }
+
+    /// What a store that ends waits for: keys that are lent, copies, and stores that have not heard
+    /// that it gives their leases back.
+    pub fn owed(&self) -> usize {
+        let copies = if self.facts.leaves { self.facts.directory.copies() } else { 0 };
+        self.loans() + copies + self.replicas.owed()
+    }
+
+    /// Whether requests that were taken are still to be answered.
+    pub fn is_at_work(&self) -> bool {
+        let facts = &self.facts;
+        let waits = !facts.waiting.is_empty() || facts.ledger.pending.all() > 0;
+        waits || facts.replies.delayed.next_ns().is_some()
+    }
+
+    /// What the next life needs to go on with this one, which has [left](Engine::leave) and takes
+    /// nothing any more. None: it must wait as after a crash, for copies may be left, a write may
+    /// still take place, a former life's wait is not over, or keys were lent of late, whose lives
+    /// only this one knows.
+    pub fn hand_over(&self, now_ns: u64) -> Option<Handover> {
+        let facts = &self.facts;
+        let is_over = facts.leaves
+            && facts.takes_writes(now_ns)
+            && self.owed() == 0
+            && !self.is_at_work()
+            && facts.directory.is_settled()
+            && self.loans.is_unused();
+        if !is_over {
+            return None;
+        }
+        let clients: Option<Vec<_>> = facts.ledger.client_records().collect();
+        Some(Handover {
+            life: facts.replies.life,
+            newest_version: facts.versions.newest,
+            clients: clients?,
+        })
+    }
+
+    /// What the store was told when it started, and the cluster as it is now.
+    pub fn config(&self) -> &Config {
+        &self.facts.config
+    }
+
+    /// Goes on with a life that ended in order: this engine began when that one did, and has its
+    /// name ([`Incarnation::going_on`]).
+    pub fn go_on(&mut self, handover: Handover) {
+        self.facts.ledger.restore(handover.clients);
     }
 
     /// How long it takes at most until all are back, whatever has become of the switches, if the

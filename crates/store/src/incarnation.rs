@@ -39,6 +39,14 @@ impl Incarnation {
         Incarnation { client, ..self }
     }
 
+    /// The same life under the name of one that ended in order, which it goes on with; its versions
+    /// are above that one's last.
+    #[must_use]
+    pub fn going_on(self, name: u16, newest_version: u64) -> Incarnation {
+        let first_version = self.first_version.max(newest_version + 1);
+        Incarnation { name, first_version, ..self }
+    }
+
     /// Whose its requests to other stores are.
     pub fn client(self) -> u64 {
         self.client

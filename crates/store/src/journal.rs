@@ -338,7 +338,7 @@ fn parse(slot: &[u8]) -> Option<Entry> {
 }
 
 /// Tells a line that was written whole from one that was not.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     wire::Secret([0x4c; 16]).key_hash(0, bytes).low()
 }
 

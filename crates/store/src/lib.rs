@@ -18,6 +18,7 @@ mod config;
 mod counters;
 mod directory;
 pub mod engine;
+pub mod handover;
 mod incarnation;
 pub mod journal;
 pub mod mutants;

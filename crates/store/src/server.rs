@@ -25,6 +25,7 @@ use crate::{
     backend::{Admission, Backend, Completion, embedded, memcached, redis},
     clock::boot_ns,
     engine::{Engine, TellError, UpdateError},
+    handover,
     journal::{FileJournal, Journal},
     net::{Endpoint, Outbox},
     reports::{Report, Reports},
@@ -32,6 +33,11 @@ use crate::{
 
 /// Batches taken from the socket before timers and the backend get their turn.
 const ROUNDS: usize = 8;
+/// A store that ends waits so long for copies: longer than most leases last, of which a switch that
+/// does not answer is rid then.
+const COPIES_WITHIN: Duration = Duration::from_secs(3);
+/// A store that ends waits so long for what its backend is still to answer.
+const FINISHES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runs a store until `shutdown` is done.
 ///
@@ -55,6 +61,8 @@ pub struct Server {
     status: Option<StatusSocket>,
     /// What it serves, for the log.
     serves: String,
+    /// Where the next store finds what this one leaves.
+    state: Option<PathBuf>,
     orders: mpsc::Receiver<Order>,
     /// Makes handles, and keeps `orders` from ending.
     handle: Handle,
@@ -154,16 +162,28 @@ impl Server {
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
         let incarnation =
             Incarnation::new(wall_s, rand::random()).later(ticks as u16).asking_as(rand::random());
+        let (journal, journaled) = open_journal(&config)?;
+        let former = config.state.as_deref().filter(|_| journal.is_some());
+        let former = former.and_then(|directory| handover::take(directory, &config));
+        let incarnation = match &former {
+            Some((_, left)) => incarnation.going_on(left.life, left.newest_version),
+            None => incarnation,
+        };
         let (mut backend, completions) = open_backend(&config, incarnation).await?;
         let admission = prepare(&mut *backend, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
-        let (journal, journaled) = open_journal(&config)?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let serves = config.serves();
+        let (began_ns, former) = former.map_or((began_ns, None), |(ns, left)| (ns, Some(left)));
+        let state = config.state.clone().filter(|_| journal.is_some());
         let mut engine = Engine::new(Arc::new(config), backend, 0, incarnation);
         if let Some(admission) = admission {
             engine.admit_by(admission);
+        }
+        if let Some(former) = former {
+            tracing::info!("the former store ended in order: its life goes on, no write waits");
+            engine.go_on(former);
         }
         let mut outbox = Outbox::default();
         if let Some(journal) = journal {
@@ -184,6 +204,7 @@ impl Server {
             began_ns,
             status,
             serves,
+            state,
         })
     }
 
@@ -200,8 +221,9 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Serves until `shutdown` is done, and what is lent has come back, if its backend outlives
-    /// the store.
+    /// Serves until `shutdown` is done, and what is lent and every copy has come back, if its
+    /// backend outlives the store. Then it answers what it has taken, and leaves the next store
+    /// what that needs to go on at once.
     ///
     /// # Errors
     /// The socket failed for good.
@@ -218,26 +240,59 @@ impl Server {
         self.end().await
     }
 
-    /// Calls back what is lent, and serves meanwhile. What does not come back in time is in
-    /// the journal.
+    /// Calls back what is lent and granted, and serves meanwhile. What does not come back in time
+    /// is in the journal, or waited for by the next store.
     async fn end(mut self) -> anyhow::Result<()> {
         let now_ns = self.now_ns();
         let Server { engine, outbox, .. } = &mut self;
-        engine.stop_lending(now_ns, outbox);
+        engine.leave(now_ns, outbox);
         self.flush();
         let patience = tokio::time::sleep(self.engine.returns_within());
         let mut patience = std::pin::pin!(patience);
-        while self.engine.loans() > 0 {
+        let mut for_copies = std::pin::pin!(tokio::time::sleep(COPIES_WITHIN));
+        let mut waits_for_copies = true;
+        while self.engine.loans() > 0 || (waits_for_copies && self.engine.owed() > 0) {
             tokio::select! {
                 () = &mut patience => {
                     tracing::warn!("{} keys have not come back from switches", self.engine.loans());
                     break;
                 }
+                () = &mut for_copies, if waits_for_copies => waits_for_copies = false,
                 ready = self.happens() => ready?,
             }
             self.turn();
         }
+        self.finish_taken().await;
+        self.hand_over();
         Ok(())
+    }
+
+    /// Answers what it has taken. What comes now stays unread: who sent it sends it again, to the
+    /// next store.
+    async fn finish_taken(&mut self) {
+        let patience = tokio::time::sleep(FINISHES_WITHIN);
+        let mut patience = std::pin::pin!(patience);
+        while self.engine.is_at_work() {
+            tokio::select! {
+                () = &mut patience => return,
+                done = next(self.completions.as_mut()) => self.complete(done),
+                done = next(self.journaled.as_mut()) => self.complete(done),
+                () = until(self.began_ns, self.engine.next_deadline_ns()) => {
+                    let now_ns = self.now_ns();
+                    self.engine.tick(now_ns, &mut self.outbox);
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    /// Leaves the next store what it needs, if this one ended so that there is no more to it.
+    fn hand_over(&self) {
+        let Some(directory) = self.state.as_deref() else { return };
+        let Some(left) = self.engine.hand_over(self.now_ns()) else { return };
+        if let Err(error) = handover::leave(directory, self.engine.config(), self.began_ns, left) {
+            tracing::warn!("{error:#}: the next store takes no writes for a lease");
+        }
     }
 
     /// Waits until something is to be done, and does what is not for [`Server::turn`].

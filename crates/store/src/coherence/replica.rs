@@ -77,6 +77,13 @@ impl BorrowedLease {
         true
     }
 
+    /// Gives it up: nothing is served under it from here on. Its term, if it holds.
+    pub fn give_up(&mut self, now_ns: Nanos) -> Option<u64> {
+        let held = self.holds(now_ns);
+        self.until_ns = 0;
+        self.term.filter(|_| held)
+    }
+
     /// Whether it holds.
     pub fn holds(&self, now_ns: Nanos) -> bool {
         now_ns < self.until_ns

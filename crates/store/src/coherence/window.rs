@@ -132,6 +132,22 @@ impl<O: Clone> Window<O> {
         }
     }
 
+    /// What is known, if nothing is pending: the newest id that was forgotten, and the writes.
+    pub fn known_writes(&self) -> Option<(Option<u64>, Vec<(u64, O)>)> {
+        let answered = |(id, known): &(u64, WriteRecord<O>)| match known {
+            WriteRecord::Answered(outcome) => Some((*id, outcome.clone())),
+            WriteRecord::Pending(_) => None,
+        };
+        let writes: Option<Vec<_>> = self.writes.iter().map(answered).collect();
+        Some((self.forgotten, writes?))
+    }
+
+    /// A window of which this is known; the ids rise.
+    pub fn of(forgotten: Option<u64>, writes: impl IntoIterator<Item = (u64, O)>) -> Window<O> {
+        let known = writes.into_iter().map(|(id, outcome)| (id, WriteRecord::Answered(outcome)));
+        Window { writes: known.collect(), forgotten }
+    }
+
     /// Whether a write is pending.
     pub fn is_busy(&self) -> bool {
         self.writes.iter().any(|(_, known)| known.is_pending())

@@ -91,6 +91,11 @@ impl BackendRequests {
             && self.reads.contains(&read_id(origin))
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
     pub fn insert(&mut self, ticket: Ticket, asked: BackendRequest) {
         self.shares.take(asked.tenant(), 1);
         self.reads.extend(asked.read_id());

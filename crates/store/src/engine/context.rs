@@ -104,6 +104,8 @@ pub(super) struct Context {
     pub effects: VecDeque<Effect>,
     /// When the store started.
     pub started_ns: Nanos,
+    /// The store is about to end: it grants and lends nothing any more.
+    pub leaves: bool,
 }
 
 impl Context {
@@ -141,6 +143,7 @@ impl Context {
             counters: RequestCounters::default(),
             effects: VecDeque::new(),
             started_ns: now_ns,
+            leaves: false,
             tenants,
             backend,
             admission: None,
@@ -191,6 +194,11 @@ impl Context {
     pub fn takes_writes(&self, now_ns: Nanos) -> bool {
         let waits_ns = counted_ns(self.config.longest_lease_ns());
         now_ns - self.started_ns >= waits_ns || mutant(Mutant::NoWaitAfterRestart)
+    }
+
+    /// Whether what the store has is still there when its process has ended.
+    pub fn outlives(&self) -> bool {
+        self.config.backend != crate::BackendConfig::Embedded
     }
 
     /// The time since the store started.

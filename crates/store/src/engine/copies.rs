@@ -10,6 +10,7 @@
 
 mod drive;
 mod hold;
+mod leaving;
 mod packets;
 mod parts;
 mod reads;
@@ -36,6 +37,7 @@ use crate::{
     shares::Shares,
     status::ReplicasStatus,
 };
+use leaving::LeaseReturns;
 use parts::PartialCopy;
 
 /// Keys of other stores that may be held at once.
@@ -161,6 +163,7 @@ pub(super) struct ForeignCopies {
     timers: BinaryHeap<Reverse<(Nanos, KeyId)>>,
     /// When one more of many keys may be asked for first.
     next_first_ns: Nanos,
+    leaving: Option<LeaseReturns>,
     pub counters: ReplicaCounters,
 }
 
@@ -186,6 +189,7 @@ impl ForeignCopies {
             passed: BTreeMap::new(),
             timers: BinaryHeap::new(),
             next_first_ns: 0,
+            leaving: None,
             counters: ReplicaCounters::default(),
         }
     }
@@ -214,7 +218,8 @@ impl ForeignCopies {
         let lease = (self.lease_due_ns < Nanos::MAX).then_some(self.lease_due_ns);
         let passed = self.passed.first_key_value();
         let forgotten = passed.map(|(_, passed)| passed.read.since_ns + PATIENCE_NS);
-        [timer, lease, forgotten].into_iter().flatten().min()
+        let says = self.leaving.as_ref().and_then(LeaseReturns::next_ns);
+        [timer, lease, forgotten, says].into_iter().flatten().min()
     }
 
     /// What is held.

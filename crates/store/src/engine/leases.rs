@@ -49,6 +49,9 @@ impl Lessor {
         if !self.is_trusted(cx, packet, peer) {
             return;
         }
+        if cx.leaves {
+            return;
+        }
         // While it waits out the leases of its former self a store lends none: an answer of the
         // former self that comes late must not bring its term back. What that self still had on its
         // way to the backend has arrived by then, too.
@@ -123,14 +126,14 @@ impl Lessor {
     }
 
     /// When leases are to be offered next.
-    pub fn next_ns(&self) -> Nanos {
-        self.next_offer_ns
+    pub fn next_ns(&self, cx: &Context) -> Option<Nanos> {
+        (!cx.leaves).then_some(self.next_offer_ns)
     }
 
     /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then
     /// asks by itself.
     pub fn offer(&mut self, cx: &mut Context) -> bool {
-        if cx.now_ns < self.next_offer_ns {
+        if cx.now_ns < self.next_offer_ns || cx.leaves {
             return false;
         }
         self.next_offer_ns = cx.now_ns + cx.config.lease_ns() / 3;

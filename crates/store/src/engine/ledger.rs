@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use wire::Status;
+
 use super::{
     MAX_WAITING,
     partial_writes::PartialWrites,
@@ -12,8 +14,9 @@ use super::{
 use crate::{
     Config,
     clients::Clients,
-    coherence::{Nanos, counted_ns},
+    coherence::{Nanos, Window, counted_ns},
     counters::WriteCounters,
+    handover::ClientRecord,
     shares::Shares,
 };
 
@@ -41,6 +44,31 @@ impl Ledger {
             refusals: Refusals::default(),
             pending: Shares::new(MAX_WAITING, tenants),
             counters: WriteCounters::default(),
+        }
+    }
+
+    /// What each client's last writes were answered; none, of one of which a write is pending.
+    pub fn client_records(&self) -> impl Iterator<Item = Option<ClientRecord>> {
+        self.clients.all().map(|(id, used_ns, window)| {
+            let (forgotten, writes) = window.known_writes()?;
+            let record = |(request, outcome): (u64, WriteOutcome)| {
+                (request, outcome.status as u8, outcome.version)
+            };
+            let writes = writes.into_iter().map(record).collect();
+            Some(ClientRecord { id, used_ns, forgotten, writes })
+        })
+    }
+
+    /// Remembers what a former life answered.
+    pub fn restore(&mut self, clients: Vec<ClientRecord>) {
+        for ClientRecord { id, used_ns, forgotten, writes } in clients {
+            // A status that nobody knows is one of a write whose outcome is not known.
+            let status = |number| Status::from_bits(number).unwrap_or(Status::BackendError);
+            let outcome = |(request, number, version)| {
+                (request, WriteOutcome { status: status(number), version })
+            };
+            let window = Window::of(forgotten, writes.into_iter().map(outcome));
+            self.clients.restore(id, used_ns, window);
         }
     }
 

@@ -10,6 +10,7 @@ mod busy;
 mod copies;
 mod doubt;
 mod large_values;
+mod leaving;
 mod lives;
 mod loans;
 mod parts;

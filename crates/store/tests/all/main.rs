@@ -7,6 +7,7 @@ mod outside;
 mod pace;
 mod refusals;
 mod replicas;
+mod restart;
 mod speed;
 mod support;
 mod tenants;

@@ -18,6 +18,7 @@ impl ForeignCopies {
             return;
         }
         self.borrow_leases(cx);
+        self.tell_homes(cx);
         while let Some(&Reverse((at_ns, id))) = self.timers.peek()
             && at_ns <= cx.now_ns
         {

@@ -38,6 +38,7 @@ impl ForeignCopies {
             Op::Invalidate => self.invalidated(cx, packet, peer),
             Op::LeaseOffer => self.lease_offered(cx, peer),
             Op::LeaseReply => self.lease_lent(cx, header, peer),
+            Op::LeaseReturned => self.taken_back(header, peer),
             _ => self.pushed(cx, packet, peer),
         }
     }
@@ -70,6 +71,9 @@ impl ForeignCopies {
     }
 
     fn ask_for_lease(&mut self, cx: &mut Context, home: wire::NodeId) {
+        if self.is_leaving() {
+            return;
+        }
         let (Some(me), Some(peer)) = (self.me, peer_of(cx, home)) else { return };
         let header = Header {
             tenant: TENANT_SYSTEM,
@@ -90,6 +94,9 @@ impl ForeignCopies {
     }
 
     fn lease_lent(&mut self, cx: &mut Context, header: &Header, peer: Peer) {
+        if self.is_leaving() {
+            return;
+        }
         let asked_ns = self.date_in(header.version);
         let home = u16::try_from(header.request).unwrap_or(0);
         let lender = self.lenders.get_mut(&home);

@@ -33,6 +33,10 @@ impl Keys {
     pub(super) fn grant_known(&mut self, cx: &mut Context, at: Place, origin: &Origin) -> bool {
         let switch = origin.epoch.switch();
         let is_store = switch & NODE_STORE != 0;
+        // Every copy is called back, once.
+        if cx.leaves {
+            return false;
+        }
         // Its key may have moved to another store since it was asked for: what is called back for
         // that is not granted again.
         if !cx.is_home_of(origin.tenant, origin.key_hash) {

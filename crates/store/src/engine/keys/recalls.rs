@@ -38,6 +38,11 @@ impl Recalls {
         self.also(cx.directory.with_copies().filter(moved), cx.now_ns);
     }
 
+    /// Calls back every copy that there is.
+    pub fn everything(&mut self, cx: &Context) {
+        self.also(cx.directory.with_copies(), cx.now_ns);
+    }
+
     /// When the next are to be called back.
     pub fn next_ns(&self) -> Option<Nanos> {
         (!self.keys.is_empty()).then_some(self.next_ns)

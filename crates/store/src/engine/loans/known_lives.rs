@@ -44,6 +44,11 @@ impl KnownLives {
         self.shares.share_among(tenants);
     }
 
+    /// Whether no key has a life of its own.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     pub fn get(&self, id: &KeyId) -> Option<&KnownLife> {
         self.known.get(id)
     }

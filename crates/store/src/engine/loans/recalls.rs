@@ -70,6 +70,11 @@ impl Loans {
         if wait { self.open.len() } else { 0 }
     }
 
+    /// Whether no key was lent of late, so that nothing need be remembered of loans.
+    pub fn is_unused(&self) -> bool {
+        self.open.is_empty() && self.parked.is_empty() && self.lives.is_empty()
+    }
+
     /// Why no key is lent, where a tenant has write-back. `watch`: what becomes of others' writes
     /// to the backend.
     pub fn none_because(&self, config: &Config, watch: Watch) -> Option<&'static str> {

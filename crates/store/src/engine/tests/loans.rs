@@ -161,7 +161,7 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
     store.outlived_by(&SureJournal::default());
     switches.newest = Some(b"newer");
     store.out.clear();
-    store.engine.stop_lending(LATER_NS, &mut store.out);
+    store.engine.leave(LATER_NS, &mut store.out);
     assert_eq!(store.engine.loans(), 1);
     switches.obey(&mut store, 0);
     assert_eq!(store.engine.loans(), 0);
@@ -185,7 +185,7 @@ fn a_store_that_ends_forgets_no_loan_whose_value_its_backend_does_not_take() {
     switches.newest = Some(b"newer");
     let backend = RemoteBackend::new(Watch::Unneeded);
     store.engine.facts.backend = Box::new(backend.clone());
-    store.engine.stop_lending(LATER_NS, &mut store.out);
+    store.engine.leave(LATER_NS, &mut store.out);
     switches.obey(&mut store, 0);
     let lease_ms = store.engine.facts.leases.length_ns().div_ceil(1_000_000);
     let put = |store: &mut Store, ms: u64, change| {

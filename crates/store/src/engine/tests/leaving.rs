@@ -1,0 +1,202 @@
+//! Switches that give their leases back, and stores that end in order.
+
+use super::*;
+
+/// When the wait after the start has long been over, in nanoseconds.
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// Switch 1 gives its lease of this term back, or says that it is going to; what it hears.
+fn gives_back(store: &mut Store, term: u64, before_ns: u64, serves_ms: u32) -> Option<Header> {
+    let header = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        client: term,
+        version: before_ns,
+        expiry_ms: serves_ms,
+        ..Header::new(Op::LeaseReturn)
+    };
+    store.hand_in(header, &[]);
+    let headers: Vec<Header> =
+        store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header).collect();
+    headers.into_iter().find(|header| header.op == Op::LeaseReturned)
+}
+
+/// The term of switch 1's lease; it asks by a clock that shows `asked_ns`.
+fn lease_at(store: &mut Store, asked_ns: u64) -> Option<u64> {
+    let header = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        version: asked_ns,
+        ..Header::new(Op::LeaseRequest)
+    };
+    store.ask(header, &[]).map(|reply| reply.client)
+}
+
+fn writes_applied(store: &Store) -> u64 {
+    store.engine.counters().write.writes_applied
+}
+
+#[test]
+fn no_write_waits_for_a_switch_that_gave_its_lease_back() {
+    let mut store = with_a_copy();
+    let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+    assert_eq!(writes_applied(&store), 1);
+    let heard = gives_back(&mut store, term, 1, 0).unwrap();
+    assert_eq!((heard.client, heard.version, heard.expiry_ms), (term, 1, 0));
+    assert_eq!(writes_applied(&store), 2, "at once");
+    assert_eq!(store.engine.counters().leases.leases_given_back, 1);
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS), None);
+    // And what comes later does not either.
+    assert_eq!(store.write(KEYED, 1, 3, b"k"), Some(Status::Ok));
+    // The answer was lost: it is said again.
+    assert!(gives_back(&mut store, term, 1, 0).is_some());
+    assert_eq!(store.engine.counters().leases.leases_given_back, 1);
+}
+
+#[test]
+fn who_only_says_that_it_goes_is_waited_for() {
+    let mut store = with_a_copy();
+    let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
+    assert_eq!(gives_back(&mut store, term, 0, 5_000).unwrap().expiry_ms, 0, "nothing is lent");
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "it serves still");
+    assert!(store.engine.facts.leases.is_leaving(1));
+}
+
+/// A lease that was given back is not brought back by what was on its way, nor ended by what was
+/// said of an earlier one.
+#[test]
+fn a_term_that_was_given_back_does_not_come_again() {
+    let mut store = Store::new();
+    let first = lease_at(&mut store, 100).unwrap();
+    assert!(gives_back(&mut store, first, 1_000, 0).is_some());
+    assert_eq!(lease_at(&mut store, 999), None, "it was on its way");
+    let second = lease_at(&mut store, 1_000).unwrap();
+    assert_ne!(second, first);
+    // The first message again, late.
+    assert!(gives_back(&mut store, first, 1_000, 0).is_some());
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS), Some(second));
+    // A switch that was started anew since, whose clock begins again.
+    assert!(gives_back(&mut store, second, 5_000, 0).is_some());
+    assert_eq!(lease_at(&mut store, 10), None);
+    let over_ns = LATER_NS + store.engine.facts.leases.length_ns();
+    let header = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        version: 10,
+        ..Header::new(Op::LeaseRequest)
+    };
+    store.hand_in_at(header, &[], &[], 0, over_ns);
+    assert!(store.engine.facts.leases.term(1, over_ns).is_some());
+}
+
+#[test]
+fn a_lease_is_given_back_with_the_systems_secret_only() {
+    let mut store = with_a_copy();
+    let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
+    let header = Header {
+        tenant: TENANT_SYSTEM,
+        epoch: Epoch::new(1, 0),
+        client: term,
+        ..Header::new(Op::LeaseReturn)
+    };
+    let forged = Packet::new(header, &[], &[]).to_bytes(&SECRET).unwrap();
+    let peer = Peer { address: store.client, local: None };
+    store.engine.receive(&forged, peer, LATER_NS, &mut store.out);
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS), Some(term));
+    assert_eq!(store.engine.counters().leases.dropped_lease_auth, 1);
+}
+
+/// A store whose data outlives it, though it has it itself here.
+fn beside_redis() -> Store {
+    Store::with(|config| config.backend = "redis://127.0.0.1:6379".parse().unwrap())
+}
+
+fn granted(store: &mut Store) {
+    store.lease();
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
+    let fetch = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, 10),
+        flags: Flags::GRANT,
+        ..Header::new(Op::FetchRequest)
+    };
+    assert!(store.ask(fetch, b"k").unwrap().flags.has(Flags::GRANT));
+}
+
+#[test]
+fn a_store_that_ends_calls_every_copy_back_and_grants_none() {
+    let mut store = beside_redis();
+    granted(&mut store);
+    assert_eq!(store.engine.owed(), 0, "it stays");
+    store.engine.leave(LATER_NS, &mut store.out);
+    let ops: Vec<Op> =
+        store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header.op).collect();
+    assert!(ops.contains(&Op::Invalidate), "{ops:?}");
+    assert_eq!(store.engine.owed(), 1);
+    assert_eq!(store.engine.hand_over(LATER_NS), None, "a copy is left");
+    store.hand_in(ack(11, 10), b"k");
+    assert_eq!(store.engine.owed(), 0);
+    let fetch = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, 12),
+        flags: Flags::GRANT,
+        ..Header::new(Op::FetchRequest)
+    };
+    assert!(!store.ask(fetch, b"k").unwrap().flags.has(Flags::GRANT));
+    assert_eq!(lease_at(&mut store, 5), None, "nothing is lent");
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), Some(Status::Ok), "writes are taken");
+}
+
+#[test]
+fn a_life_goes_on_in_the_next_store_without_a_wait() {
+    let mut store = beside_redis();
+    granted(&mut store);
+    let life = store.engine.facts.replies.life;
+    let last = store.engine.facts.versions.newest;
+    store.engine.leave(LATER_NS, &mut store.out);
+    store.hand_in(ack(11, 10), b"k");
+    let left = store.engine.hand_over(LATER_NS).expect("it ended in order");
+    let born = Incarnation::new(1_700_000_000, 77).going_on(left.life, left.newest_version);
+    assert!(born.first_version() > last);
+    let mut config = (*store.engine.facts.config).clone();
+    config.client_limit = 100;
+    let backend = Box::new(EmbeddedBackend::new(config.memory_limit));
+    let mut next = Store {
+        engine: Engine::new(Arc::new(config), backend, 0, born),
+        out: Outbox::default(),
+        client: store.client,
+    };
+    next.engine.go_on(left);
+    assert_eq!(next.engine.facts.replies.life, life);
+    // What the former store answered is answered again, not applied.
+    assert_eq!(next.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
+    assert_eq!(writes_applied(&next), 0);
+    // A write that names the life is new, and needs no wait; a lease is lent at once.
+    let header =
+        Header { tenant: KEYED, client: 1, request: 2, life, ..Header::new(Op::WriteRequest) };
+    assert_eq!(next.ask(header, b"k").map(|reply| reply.status), Some(Status::Ok));
+    assert_eq!(writes_applied(&next), 1);
+    assert!(lease_at(&mut next, 7).is_some());
+}
+
+#[test]
+fn nothing_is_handed_over_where_the_next_store_could_not_tell() {
+    // Its own data ends with it.
+    let mut embedded = Store::new();
+    embedded.engine.leave(LATER_NS, &mut embedded.out);
+    assert_eq!(embedded.engine.hand_over(LATER_NS), None);
+    // It waits itself for what a former one lent.
+    let mut young = beside_redis();
+    young.engine.leave(1, &mut young.out);
+    assert_eq!(young.engine.hand_over(1), None);
+    assert!(young.engine.hand_over(DAY_NS).is_some());
+    // A write waits for a switch.
+    let mut busy = beside_redis();
+    granted(&mut busy);
+    assert_eq!(busy.write(KEYED, 1, 2, b"k"), None);
+    busy.engine.leave(LATER_NS, &mut busy.out);
+    assert_eq!(busy.engine.hand_over(LATER_NS), None);
+    // It did not leave.
+    assert_eq!(beside_redis().engine.hand_over(DAY_NS), None);
+}
