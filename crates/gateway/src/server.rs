@@ -5,7 +5,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
+    time::timeout,
 };
 
 use crate::{
@@ -17,7 +19,11 @@ use crate::{
 /// After an error of accept (no file descriptor is free) it is tried again so much later.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// Serves until `stop` is done; connections end with it.
+/// When it stops, connections may take so long to end.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Serves until `stop` is done. Then it takes no connection any more, answers what it has been sent,
+/// and ends the connections.
 pub(crate) async fn serve<D: Data>(
     listener: TcpListener,
     data: Arc<D>,
@@ -26,6 +32,7 @@ pub(crate) async fn serve<D: Data>(
 ) {
     tokio::pin!(stop);
     let mut connections = JoinSet::new();
+    let (leave, leaves) = watch::channel(false);
     let mut id = 0;
     loop {
         let accepted = tokio::select! {
@@ -34,7 +41,7 @@ pub(crate) async fn serve<D: Data>(
                 shared.set_connected(connections.len());
                 continue;
             }
-            () = &mut stop => return,
+            () = &mut stop => break,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -53,15 +60,22 @@ pub(crate) async fn serve<D: Data>(
         id += 1;
         let session = Session::new(id, peer);
         let connection = Connection::new(session, data.clone(), shared.clone());
+        let leaves = leaves.clone();
         connections.spawn(async move {
             let mut stream = stream;
             let _ = stream.set_nodelay(true);
             let (read, write) = stream.split();
-            if let Err(error) = connection.serve(read, write).await {
+            if let Err(error) = connection.serve(read, write, leaves).await {
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });
         shared.set_connected(connections.len());
+    }
+    drop(listener);
+    let _ = leave.send(true);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(STOPS_WITHIN, all).await.is_err() {
+        tracing::warn!("{} connections did not end in time", connections.len());
     }
 }
 

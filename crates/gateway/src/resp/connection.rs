@@ -17,12 +17,17 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
 use hashbrown::HashMap;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::watch,
+    time::timeout,
+};
 
 use super::{
     frame::{Framer, ProtocolError, Words},
@@ -38,6 +43,8 @@ use client::Reservation;
 const READ_BYTES: usize = 16 << 10;
 /// A buffer of answers that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 << 10;
+/// How long a client may take to close its half after ours.
+const LINGERS: Duration = Duration::from_secs(1);
 
 const NO_MEMORY: &str =
     "OOM command not allowed: the gateway's memory for large requests (--max-memory) is in use";
@@ -123,27 +130,38 @@ impl<D: Data> Connection<D> {
         }
     }
 
-    /// Runs until the client goes, or is sent away.
+    /// Runs until the client goes, or is sent away; or until `leaves`: then what the client has sent
+    /// is answered, and nothing more is taken from it.
     pub async fn serve(
         mut self,
         mut read: impl AsyncRead + Unpin,
         mut write: impl AsyncWrite + Unpin,
+        mut leaves: watch::Receiver<bool>,
     ) -> io::Result<()> {
+        let mut leaving = false;
         loop {
             self.start_commands();
             let done = self.answers.is_empty() && self.output.is_empty();
             if self.session.closing && done {
                 return write.shutdown().await;
             }
+            if leaving && done && self.next.is_none() {
+                write.shutdown().await?;
+                return until_gone(read).await;
+            }
             let may_answer =
                 !self.answers.is_empty() && self.output.len() < self.shared.limits.output_bytes;
-            let may_read = !self.session.closing && self.next.is_none();
+            let may_read = !self.session.closing && self.next.is_none() && !leaving;
             if may_read {
                 self.input.reserve(READ_BYTES);
             }
             tokio::select! {
                 // In this order: answers gather as long as more are ready.
                 biased;
+                _ = leaves.changed(), if !leaving => {
+                    leaving = true;
+                    self.read_what_came(&mut read);
+                }
                 Some(answer) = self.answers.next(), if may_answer => {
                     self.give(answer);
                     self.give_ready();
@@ -159,6 +177,19 @@ impl<D: Data> Connection<D> {
                     // half first.
                     self.session.closing |= len == 0;
                 }
+            }
+        }
+    }
+
+    /// Reads what the client has sent by now, as far as there is room for it.
+    fn read_what_came(&mut self, read: &mut (impl AsyncRead + Unpin)) {
+        while !self.session.closing && self.input.len() < self.shared.limits.connection_bytes {
+            self.input.reserve(READ_BYTES);
+            match read.read_buf(&mut self.input).now_or_never() {
+                Some(Ok(len)) if len > 0 => {
+                    self.shared.counters.total_net_input_bytes.add(len as u64);
+                }
+                _ => return,
             }
         }
     }
@@ -361,6 +392,18 @@ impl<D: Data> Connection<D> {
             }
         }
     }
+}
+
+/// Waits until the client has closed its half, too, for a second at most. What it has sent
+/// meanwhile is not carried out; a socket that is closed before it is read would take answers with
+/// it that are still on their way.
+async fn until_gone(mut read: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut unread = [0; 4096];
+    let gone = async {
+        while read.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    timeout(LINGERS, gone).await.unwrap_or(Ok(()))
 }
 
 #[cfg(test)]

@@ -28,11 +28,27 @@ fn connect_to(
     pipe: usize,
     shared: &Arc<GatewayState>,
 ) -> (DuplexStream, JoinHandle<io::Result<()>>) {
+    let (stays, leaves) = watch::channel(false);
+    let (ours, serves) = serve(data, pipe, shared, leaves);
+    let serves = async move {
+        let _stays = stays;
+        serves.await
+    };
+    (ours, tokio::spawn(serves))
+}
+
+/// Likewise, in a gateway that may stop.
+fn serve(
+    data: Arc<Fake>,
+    pipe: usize,
+    shared: &Arc<GatewayState>,
+    leaves: watch::Receiver<bool>,
+) -> (DuplexStream, impl Future<Output = io::Result<()>> + use<>) {
     let (ours, theirs) = duplex(pipe);
     let session = Session::new(7, ([127, 0, 0, 1], 9).into());
     let connection = Connection::new(session, data, shared.clone());
     let (read, write) = tokio::io::split(theirs);
-    (ours, tokio::spawn(connection.serve(read, write)))
+    (ours, connection.serve(read, write, leaves))
 }
 
 /// Everything that is answered to these bytes, until the connection ends.
@@ -342,6 +358,29 @@ async fn answers_that_wait_for_their_turn_are_held_back() {
         "{} answers of some kilobytes wait",
         connection.answers.len()
     );
+}
+
+/// A gateway that stops answers what it was sent, and not what comes after that; it closes its half
+/// of the connection first, so that no answer is lost.
+#[tokio::test]
+async fn who_is_in_the_middle_of_something_is_answered_when_the_gateway_stops() {
+    let shared = shared(Limits::default());
+    let (stop, leaves) = watch::channel(false);
+    let (mut stream, serves) = serve(Arc::default(), 1 << 20, &shared, leaves);
+    // It is there before the connection is looked at, so it is what came.
+    stream.write_all(b"set a 1\r\nget a\r\nget").await.unwrap();
+    stop.send(true).unwrap();
+    let serves = tokio::spawn(serves);
+    let mut answers = [0; 12];
+    stream.read_exact(&mut answers).await.unwrap();
+    assert_eq!(&answers, b"+OK\r\n$1\r\n1\r\n");
+    // What comes now is not carried out.
+    stream.write_all(b" a\r\n").await.unwrap();
+    let mut more = vec![];
+    stream.read_to_end(&mut more).await.unwrap();
+    assert_eq!(more, b"", "the connection has ended");
+    drop(stream);
+    serves.await.unwrap().unwrap();
 }
 
 /// A connection that is dropped with commands at work gives everything back.
