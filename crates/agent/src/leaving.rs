@@ -46,8 +46,7 @@ enum Stage {
 }
 
 /// A switch that leaves.
-pub struct Leaving {
-    at: Backing,
+pub struct SwitchDeparture {
     leases: Leases,
     switch: u16,
     secret: Secret,
@@ -59,7 +58,7 @@ pub struct Leaving {
     before_ns: u64,
 }
 
-impl Leaving {
+impl SwitchDeparture {
     /// A switch with these tables leaves. What it says goes by `courier`.
     ///
     /// # Errors
@@ -68,7 +67,7 @@ impl Leaving {
         at: impl Into<Backing>,
         courier: Box<dyn Courier>,
         now: Instant,
-    ) -> Result<Leaving, Error> {
+    ) -> Result<SwitchDeparture, Error> {
         let at = at.into();
         let leases = Leases::open(&at)?;
         let secret = TenantEntry::secret_of(&at, TENANT_SYSTEM)?.unwrap_or(Secret::NONE);
@@ -79,7 +78,17 @@ impl Leaving {
         let requests = Requests::new(courier);
         let stage = Stage::Announcing;
         let (since, next, before_ns) = (now, now, 0);
-        Ok(Leaving { at, leases, switch, secret, requests, lenders, stage, since, next, before_ns })
+        Ok(SwitchDeparture {
+            leases,
+            switch,
+            secret,
+            requests,
+            lenders,
+            stage,
+            since,
+            next,
+            before_ns,
+        })
     }
 
     /// Says what is due and hears what was answered; due every millisecond or so. True once every

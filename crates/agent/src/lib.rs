@@ -52,7 +52,7 @@ use std::{
 
 use api::ControlEndpoint;
 use dataplane::{
-    Attachment, Backing, Dataplane, Home, Loops, Mode, Object, Programs, Refusal, Sizes,
+    Attachment, Backing, Dataplane, Home, KeptPorts, Loops, Mode, Object, Programs, Refusal, Sizes,
     SourceCheck, Table,
 };
 use decide::Registration;
@@ -62,7 +62,7 @@ use tokio::sync::mpsc as async_mpsc;
 pub use self::{
     courier::Courier,
     epoch::{Reservation, stop},
-    leaving::Leaving,
+    leaving::SwitchDeparture,
     registry::objects,
     session::{Greeting, Introduction, hello},
     tables::Tables,
@@ -279,8 +279,12 @@ impl Agent {
             term: 0,
         };
         let epochs = self.epochs;
+        let mut ports = None;
         let (programs, soft): (Programs, _) = match self.plane {
-            Plane::Kernel(dataplane, _) => (dataplane.into(), None),
+            Plane::Kernel(dataplane, attached) => {
+                ports = Some(KeptPorts::new(&attached, self.options.loops));
+                (dataplane.into(), None)
+            }
             Plane::Soft(soft) => {
                 let told = status::StatusServer::open(
                     self.lock.directory(),
@@ -296,7 +300,10 @@ impl Agent {
             let courier = Box::<Sockets>::default();
             let now = Instant::now();
             let tables = Tables::open(programs, id, disciplines, epochs, courier, to_session, now);
-            let result = tables.and_then(|tables| thread::serve(tables, &from_session));
+            let result = tables.and_then(|mut tables| {
+                ports.into_iter().for_each(|ports| tables.keep_attached(ports));
+                thread::serve(tables, &from_session)
+            });
             let _ = ended_tx.send(result);
         });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
@@ -322,7 +329,7 @@ impl Agent {
 
 /// What came of a switch's leaving.
 #[derive(Clone, Debug, Default)]
-pub struct Left {
+pub struct DepartureReport {
     /// Stores that had lent it a lease.
     pub stores: usize,
     /// Those that did not answer: the leases that they lent lapse by themselves.
@@ -335,12 +342,12 @@ pub struct Left {
 ///
 /// # Errors
 /// If its tables cannot be reached.
-pub fn leave(at: impl Into<Backing>) -> Result<Left, AgentError> {
-    let mut leaving = Leaving::begin(at, Box::<Sockets>::default(), Instant::now())?;
+pub fn leave(at: impl Into<Backing>) -> Result<DepartureReport, AgentError> {
+    let mut leaving = SwitchDeparture::begin(at, Box::<Sockets>::default(), Instant::now())?;
     while !leaving.tick(Instant::now())? {
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(Left { stores: leaving.stores(), mute: leaving.mute().collect() })
+    Ok(DepartureReport { stores: leaving.stores(), mute: leaving.mute().collect() })
 }
 
 fn warn_of_mute(store: IpAddr) {

@@ -15,7 +15,7 @@ use api::{
         to_switch,
     },
 };
-use dataplane::{Event, Programs, Table, TenantEntry};
+use dataplane::{Event, KeptPorts, PortNews, Programs, Table, TenantEntry};
 use decide::{Change, ItemKey, Outcome, Registration};
 use tokio::sync::mpsc::Sender;
 use tracing::{info, warn};
@@ -54,6 +54,8 @@ pub struct Tables {
     halves: Halves,
     reporting: Reporting,
     epochs: Reservation,
+    /// Interfaces that are attached again when they are made anew.
+    ports: Option<KeptPorts>,
     /// The highest term heard of.
     term: u64,
     /// Length of a statistics window.
@@ -103,6 +105,7 @@ impl Tables {
             halves: Halves::new(disciplines, at.clone()),
             reporting,
             epochs,
+            ports: None,
             term: 0,
             window,
             now,
@@ -114,6 +117,21 @@ impl Tables {
         };
         tables.pass_on_news();
         Ok(tables)
+    }
+
+    /// From here on these interfaces are attached again whenever they were made anew.
+    pub fn keep_attached(&mut self, ports: KeptPorts) {
+        self.ports = Some(ports);
+    }
+
+    fn look_at_ports(&mut self) {
+        let Some(ports) = &mut self.ports else { return };
+        for news in self.configurations.programs().keep_attached(ports) {
+            match news {
+                PortNews::Back(_) => info!("{news}"),
+                PortNews::Gone(_) | PortNews::Refused(..) => warn!("{news}"),
+            }
+        }
     }
 
     /// The highest term that a controller's message had; 0: none had one yet.
@@ -138,6 +156,7 @@ impl Tables {
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
+            self.look_at_ports();
             self.configurations.programs().note_interfaces()?;
             self.end_window()?;
         }

@@ -25,6 +25,7 @@ pub use attach::{
     attachment::{Attachment, Mode, check_interface},
     detach::detach,
     interface::{interfaces, longest_frame},
+    kept::{KeptPorts, PortNews},
     links::attached,
     recirculation::{Loops, RecirculationPorts},
 };

@@ -3,7 +3,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{Error, Refusal, load::dataplane::Dataplane, maps::backing::Backing, native::Switch};
+use crate::{
+    Error, Refusal,
+    attach::kept::{KeptPorts, PortNews},
+    load::dataplane::Dataplane,
+    maps::backing::Backing,
+    native::Switch,
+};
 
 /// The programs of a switch, wherever they run.
 pub enum Programs {
@@ -58,6 +64,14 @@ impl Programs {
         match self {
             Programs::Kernel(dataplane) => dataplane.note_interfaces(),
             Programs::Native(_) => Ok(()),
+        }
+    }
+
+    /// Attaches interfaces again that were made anew. A switch in this process has none.
+    pub fn keep_attached(&self, ports: &mut KeptPorts) -> Vec<PortNews> {
+        match self {
+            Programs::Kernel(dataplane) => ports.look(dataplane),
+            Programs::Native(_) => vec![],
         }
     }
 

@@ -3,6 +3,7 @@
 mod chip;
 mod follow;
 mod hunt;
+mod leaving;
 mod loans;
 mod mutants;
 mod numbers;

@@ -1,6 +1,11 @@
 //! What goes wrong in a scenario because somebody wants it to.
 
+use sim::AgentHost;
+
 use crate::Scenario;
+
+/// A switch takes no longer to leave, whatever stores do.
+const LEAVES_MS: u64 = 10_000;
 
 impl Scenario {
     /// A switch loses its tables and its agent: it forwards, and answers nobody.
@@ -8,6 +13,15 @@ impl Scenario {
         let agent = self.process(&format!("{switch}/agent"));
         self.world.kill(agent);
         self.world.forget_tables(self.machine(switch));
+    }
+
+    /// A switch is detached in order, as `switch detach` does: it forwards from then on.
+    pub fn detach(&mut self, switch: &str) {
+        let name = format!("{switch}/agent");
+        let agent = self.process(&name);
+        self.world.with(agent, |host: &mut AgentHost, io| host.leave(io)).expect("its agent runs");
+        self.until(LEAVES_MS, |scenario| scenario.host::<AgentHost>(&name).has_left());
+        self.lose_tables(switch);
     }
 
     /// A switch loses its tables, and its agent begins anew.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use agent::{
-    Courier, Greeting, Introduction, LISTEN, Reservation, TICK, Tables,
+    Courier, Greeting, Introduction, LISTEN, Reservation, SwitchDeparture, TICK, Tables,
     network::{Interface, Probes, check, is_old, told},
 };
 use anyhow::Context;
@@ -173,9 +173,15 @@ pub struct AgentHost {
     told: Option<u64>,
     wanted: Option<Routes>,
     applied: Option<RoutesApplied>,
+    /// It leaves, and serves its tables no longer; and whether it has left.
+    leaving: Option<SwitchDeparture>,
+    has_left: bool,
     /// Why it cannot go on.
     failed: Option<String>,
 }
+
+/// From one look of an agent that leaves at what it heard to the next.
+const LEAVES_NS: u64 = 1_000_000;
 
 impl AgentHost {
     fn new(
@@ -217,6 +223,8 @@ impl AgentHost {
             told: None,
             wanted: None,
             applied: None,
+            leaving: None,
+            has_left: false,
             failed: None,
         })
     }
@@ -229,6 +237,34 @@ impl AgentHost {
     /// Why it could not go on, if it could not.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
+    }
+
+    /// The switch is detached in order: from here on it gives its leases back.
+    pub fn leave(&mut self, io: &mut Io<'_>) {
+        let now = self.now(io);
+        match SwitchDeparture::begin(&self.switch, Box::new(self.post.clone()), now) {
+            Ok(leaving) => self.leaving = Some(leaving),
+            Err(error) => self.failed = Some(error.to_string()),
+        }
+        self.go_on_leaving(io);
+    }
+
+    /// Whether every store has its lease back, or is not waited for.
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    fn go_on_leaving(&mut self, io: &mut Io<'_>) {
+        let now = self.now(io);
+        let Some(leaving) = &mut self.leaving else { return };
+        match leaving.tick(now) {
+            Ok(has_left) => self.has_left = has_left,
+            Err(error) => self.failed = Some(error.to_string()),
+        }
+        self.tick_ns = io.now_ns() + LEAVES_NS;
+        for (store, datagram) in self.post.sent.borrow_mut().drain(..) {
+            io.send(self.port, store, &datagram);
+        }
     }
 
     fn now(&self, io: &Io<'_>) -> Instant {
@@ -388,6 +424,9 @@ impl Process for AgentHost {
     }
 
     fn wake(&mut self, io: &mut Io<'_>) {
+        if self.leaving.is_some() {
+            return self.go_on_leaving(io);
+        }
         self.following.wake(io);
         if self.failed.is_none() && io.now_ns() >= self.tick_ns {
             self.tick_ns = io.now_ns() + TICK.as_nanos() as u64;
@@ -405,6 +444,9 @@ impl Process for AgentHost {
     }
 
     fn next_wake_ns(&self) -> Option<u64> {
+        if self.leaving.is_some() {
+            return (!self.has_left).then_some(self.tick_ns);
+        }
         let follow = self.following.next_wake_ns().unwrap_or(u64::MAX);
         let probe = self.probes.next().map(|next| (next - self.zero).as_nanos() as u64);
         Some(self.tick_ns.min(self.listen_ns).min(follow).min(probe.unwrap_or(u64::MAX)))

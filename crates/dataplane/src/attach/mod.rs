@@ -4,11 +4,13 @@
 //! [`modes`] chooses one mode for all interfaces of a switch, [`ports`] admits each, [`attachment`]
 //! makes the link that holds the program there. [`interface`] and [`offloads`] are what the kernel
 //! tells of an interface and takes, [`links`] what is attached already, [`neighbour`] who else is.
-//! [`recirculation`] makes ports of the switch's own, [`pin`] says who does their work.
+//! [`kept`] attaches those again that are made anew. [`recirculation`] makes ports of the switch's
+//! own, [`pin`] says who does their work.
 
 pub(crate) mod attachment;
 pub(crate) mod detach;
 pub(crate) mod interface;
+pub(crate) mod kept;
 pub(crate) mod links;
 pub(crate) mod modes;
 pub(crate) mod neighbour;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{object::Object, sizes::Sizes};
-use crate::maps::bpffs::ROOT;
+use crate::maps::mount::ROOT;
 
 /// Directory of empty ones, each named after an object that this kernel has accepted: what is in
 /// bpffs ends with the kernel that said so.

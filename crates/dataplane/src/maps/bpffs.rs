@@ -8,15 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::{
-    mount::{MsFlags, mount},
-    sys::statfs::{BPF_FS_MAGIC, statfs},
-};
-
+use super::mount::{self, ROOT};
 use crate::Error;
 
-/// Where bpffs is mounted.
-pub(crate) const ROOT: &str = "/sys/fs/bpf";
 /// Directories of what programs of earlier loadings still use.
 const ASIDE: &str = "aside-";
 /// Where a switch's maps and links are pinned: `/sys/fs/bpf/shortstop/NAME`.
@@ -38,6 +32,7 @@ impl Home {
         if !usable {
             return Err(Error::BadName(name.into()));
         }
+        mount::reach();
         let path = Path::new(ROOT).join("shortstop").join(name);
         Ok(Home { name: name.into(), path })
     }
@@ -123,11 +118,7 @@ impl Home {
     /// Mounts bpffs if it is not, and makes the directories.
     pub(crate) fn create(&self) -> Result<(), Error> {
         let root = Path::new(ROOT);
-        let mounted = statfs(root).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC);
-        if !mounted {
-            mount(Some("bpf"), root, Some("bpf"), MsFlags::empty(), Some("mode=0700"))
-                .map_err(|e| Error::file("mounting bpffs on", root)(e.into()))?;
-        }
+        mount::make_sure()?;
         // Where everybody may make directories somebody else's could be in the way, and what is
         // pinned there his.
         for path in [&root.join("shortstop"), &self.path, &self.links()] {
@@ -178,6 +169,7 @@ pub fn is_seen_by_all() -> bool {
 /// # Errors
 /// [`Error::NotSeen`] if they may not be looked at.
 pub fn switches() -> Result<Vec<String>, Error> {
+    mount::reach();
     let path = Path::new(ROOT).join("shortstop");
     let entries = match fs::read_dir(&path) {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => return Err(Error::NotSeen(path)),

@@ -1,6 +1,6 @@
 //! All interfaces of a switch are in one mode, or what one redirects another loses. Needs root.
 
-use dataplane::{Attachment, Mode};
+use dataplane::{Attachment, KeptPorts, Loops, Mode, PortNews};
 use harness::{
     Switch,
     namespace::{in_namespace, ip},
@@ -54,6 +54,40 @@ fn auto_is_generic_everywhere_where_one_driver_refuses() {
         let attached = all_are(Mode::Generic, switch, &["t0", "b0"]);
         assert!(attached[0].reason.contains("driver of b0 refuses"), "{attached:?}");
         assert!(attached.iter().all(|attached| !attached.taken_over), "{attached:?}");
+    });
+}
+
+/// As that of a guest that restarts: under its name there is another.
+#[test]
+fn an_interface_that_is_made_anew_is_attached_again() {
+    beside_interfaces(|switch| {
+        let attached = attach(switch, &["t0", "v0"], Mode::Auto);
+        let mut kept = KeptPorts::new(&attached, Loops::default());
+        let mut news = || -> Vec<String> {
+            kept.look(switch.dataplane()).iter().map(PortNews::to_string).collect()
+        };
+        assert_eq!(news(), [""; 0]);
+        ip("link del v0");
+        assert_eq!(news(), ["interface v0 is gone: attached again as soon as there is one"]);
+        assert_eq!(news(), [""; 0], "said once");
+        ip("link add v0 type veth peer name v1");
+        assert_eq!(news(), ["interface v0 is there again: attached, generic mode"]);
+        assert_eq!(news(), [""; 0]);
+        // Between two looks.
+        ip("link del v0");
+        ip("link add v0 type veth peer name v1");
+        assert_eq!(news(), ["interface v0 is there again: attached, generic mode"]);
+        // It is too small, then it is not.
+        ip("link del v0");
+        ip("link add v0 mtu 1000 type veth peer name v1");
+        let refused = news();
+        assert!(refused[0].contains("v0 is there again, and cannot be attached"), "{refused:?}");
+        assert_eq!(news(), [""; 0], "said once");
+        ip("link set v0 mtu 1500");
+        assert_eq!(news(), ["interface v0 is there again: attached, generic mode"]);
+        let attached = dataplane::attached(switch.dataplane().home());
+        let names: Vec<String> = attached.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["t0", "v0"]);
     });
 }
 

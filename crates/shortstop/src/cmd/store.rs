@@ -106,8 +106,10 @@ pub struct Serve {
     /// tenant's bound, and 8 at least.
     #[arg(long, value_name = "WRITES")]
     lend_from: Option<u32>,
-    /// Directory to remember in which keys are lent to switches (write-back): without it none is
-    /// whose data is in Redis or memcached. It is made if there is none; each store needs its own.
+    /// Directory of what outlives the store, where its data is in Redis or memcached: what the next
+    /// store needs to take writes at once after this one was stopped, and which keys are lent to
+    /// switches (write-back; without it none is). It is made if there is none; each store needs its
+    /// own.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Unix socket that tells the store's status as JSON to whoever connects.

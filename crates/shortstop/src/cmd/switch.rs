@@ -379,7 +379,7 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     let had_agent = home.exists() && agent::stop(&args.name)?;
     let left = match home.exists() {
         true => agent::leave(&home),
-        false => Ok(agent::Left::default()),
+        false => Ok(agent::DepartureReport::default()),
     };
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);
@@ -390,10 +390,12 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     match left {
         Ok(left) => {
             let told = left.stores - left.mute.len();
-            println!(
-                "switch {}: {told} of {} stores have their leases back",
-                args.name, left.stores
-            );
+            if left.stores > 0 {
+                println!(
+                    "switch {}: {told} of {} stores have their leases back",
+                    args.name, left.stores
+                );
+            }
             for store in left.mute {
                 eprintln!(
                     "store {store} did not answer: its writes of keys that were cached here wait for up to a lease"

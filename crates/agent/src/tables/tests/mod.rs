@@ -6,6 +6,7 @@ mod configurations;
 mod halves;
 mod items;
 mod killed;
+mod leaving;
 mod probation;
 
 use std::{

@@ -20,7 +20,7 @@ const BURST_NS: u64 = 1 << 26;
 /// Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
 
-struct Rig {
+pub(super) struct Rig {
     switch: Switch,
     programs: Arc<native::Switch>,
     cpu: Cpu,
@@ -30,7 +30,7 @@ struct Rig {
 
 impl Rig {
     /// The first tenant has two pages, of 16 blanks; the other the next one.
-    fn start() -> Rig {
+    pub fn start() -> Rig {
         let clock = Arc::new(AtomicU64::new(1_000_000_000));
         let objects = registry::objects(&DISCIPLINES, SIZES);
         let shown = Clock::Set(clock.clone());
@@ -82,16 +82,26 @@ impl Rig {
     fn lease(&mut self) {
         let leases = Leases::open(&self.programs).unwrap();
         let slot = leases.slot_of(store(false)).unwrap();
+        self.renew(slot);
+        assert!(leases.state(slot).remaining_ms > 0);
+    }
+
+    /// Where its tables are.
+    pub fn backing(&self) -> Backing {
+        (&self.programs).into()
+    }
+
+    /// The store's answer comes, for the lease in this slot.
+    pub fn renew(&mut self, slot: u16) {
         let mut reply = Message::lease(Op::LeaseReply, 1, slot).signed_with(Secret::NONE);
         reply.header.version = self.clock.load(Relaxed);
         reply.header.expiry_ms = 600_000;
         reply.header.client = 1;
         self.run(&reply);
-        assert!(leases.state(slot).remaining_ms > 0);
     }
 
     /// Whether a read is answered by the switch.
-    fn hits(&mut self, tenant: u32, name: &[u8]) -> bool {
+    pub fn hits(&mut self, tenant: u32, name: &[u8]) -> bool {
         self.run(&Message::read(tenant, name).padded(600)).0 == Verdict::Back
     }
 
@@ -104,7 +114,7 @@ impl Rig {
     }
 
     /// Likewise, and the store's answer comes.
-    fn fill(&mut self, tenant: u32, name: &[u8], value: &[u8]) {
+    pub fn fill(&mut self, tenant: u32, name: &[u8], value: &[u8]) {
         let epoch = self.begin(tenant, name).expect("a blank");
         self.run(&Message::grant(Op::ReadReply, tenant, name, value, epoch));
     }
