@@ -61,6 +61,8 @@ pub struct Bounds {
     pub fetches: u8,
     /// Lease requests.
     pub renewals: u8,
+    /// Switches that leave in order; one that asks for a lease afterwards has come back.
+    pub leaves: u8,
     /// Steps of time of 0.6 leases; two let a holder's lease lapse, and the granter's too.
     pub steps: u8,
     /// Restarts of the store.
@@ -88,6 +90,7 @@ impl Bounds {
             blanks: 0,
             fetches: 0,
             renewals: 0,
+            leaves: 0,
             steps: 0,
             restarts: 0,
             life: None,

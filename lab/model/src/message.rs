@@ -38,6 +38,8 @@ pub enum Message {
     Ack(Epoch, u64),
     /// To the store; the time at which it was sent.
     LeaseRequest { switch: u16, sent_ns: u64 },
+    /// To the store: of this term nothing is served any more, nor of what was asked for before.
+    LeaseReturn { switch: u16, term: u64, before_ns: u64 },
     /// To the switch.
     LeaseReply { switch: u16, sent_ns: u64, term: u64 },
 }

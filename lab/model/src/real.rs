@@ -94,12 +94,39 @@ pub struct State {
     pub entry: Option<Entry>,
     /// Whether its agent has given it a blank, so that a read makes an entry where there is none.
     pub blank: bool,
+    /// Whether it has left: the store's lease has no slot here.
+    gone: bool,
 }
 
 impl State {
     /// A switch that knows of nothing and has given out so many numbers.
     pub fn new(id: u16, epoch: u64) -> State {
-        State { id, epoch, until_and_floor: [0; 2], term: 0, entry: None, blank: false }
+        State {
+            id,
+            epoch,
+            until_and_floor: [0; 2],
+            term: 0,
+            entry: None,
+            blank: false,
+            gone: false,
+        }
+    }
+
+    /// Whether it has left.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Its lease ends, and no answer of the store makes one hold; its term.
+    pub fn give_up(&mut self) -> u64 {
+        self.gone = true;
+        self.until_and_floor[0] = 0;
+        u64::from(std::mem::take(&mut self.term))
+    }
+
+    /// The lease has a slot again.
+    pub fn come_back(&mut self) {
+        self.gone = false;
     }
 }
 

@@ -208,6 +208,19 @@ impl Server {
         }
     }
 
+    /// A switch has left, and says so.
+    pub fn give_back(
+        &mut self,
+        switch: u16,
+        term: u64,
+        before_ns: u64,
+        step: u8,
+        out: &mut Vec<Message>,
+    ) {
+        self.leases.give_back(switch, term, before_ns, now_ns(step));
+        self.drive(step, out);
+    }
+
     /// Moves the key on as far as it goes, as the engine does after every event and when time
     /// has passed.
     pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {

@@ -169,8 +169,20 @@ impl Switch {
         }
     }
 
-    /// The store's offer, which becomes the request: the time with which it is dated.
+    /// Whether it has a lease to give back.
+    pub fn may_leave(&self) -> bool {
+        !self.0.is_gone()
+    }
+
+    /// It leaves: serves nothing any more. The term of the lease that it gives back.
+    pub fn leave(&mut self) -> u64 {
+        self.0.give_up()
+    }
+
+    /// The store's offer, which becomes the request: the time with which it is dated. One that had
+    /// left has come back, and its agent asks.
     pub fn offered(&mut self, step: u8) -> Option<u64> {
+        self.0.come_back();
         let header = real::lease_header(Op::LeaseOffer, self.id());
         match real::run(&mut self.0, header, &[], true, now_ns(step)) {
             PacketOutcome::Back(header, _) => Some(header.version),
@@ -180,6 +192,9 @@ impl Switch {
 
     /// A lease, asked for at `sent_ns`.
     pub fn take_lease(&mut self, sent_ns: u64, term: u64, step: u8) {
+        if self.0.is_gone() {
+            return;
+        }
         let mut header = real::lease_header(Op::LeaseReply, self.id());
         header.version = sent_ns;
         header.client = term;

@@ -57,6 +57,7 @@ struct RemainingBounds {
     blanks: u8,
     fetches: u8,
     renewals: u8,
+    leaves: u8,
     steps: u8,
     restarts: u8,
     together: u8,
@@ -100,6 +101,8 @@ pub enum Action {
     Fetch(usize),
     /// The store offers a switch its lease, and it asks for it.
     Renew(usize),
+    /// A switch gives its lease back, and serves nothing under it.
+    Leave(usize),
     /// 0.6 leases pass.
     Pass,
     /// The store is killed and starts again.
@@ -255,6 +258,9 @@ impl World {
             Message::LeaseRequest { switch, sent_ns } => {
                 state.server.lease(switch, sent_ns, step, &mut out);
             }
+            Message::LeaseReturn { switch, term, before_ns } => {
+                state.server.give_back(switch, term, before_ns, step, &mut out);
+            }
             Message::LeaseReply { switch, sent_ns, term } => {
                 state.switch(switch).take_lease(sent_ns, term, step);
             }
@@ -329,6 +335,7 @@ impl Model for World {
                 blanks: bounds.blanks,
                 fetches: bounds.fetches,
                 renewals: bounds.renewals,
+                leaves: bounds.leaves,
                 steps: bounds.steps,
                 restarts: bounds.restarts,
                 together: bounds.together,
@@ -382,6 +389,9 @@ impl Model for World {
             }
             if left.renewals > 0 {
                 actions.push(Action::Renew(i));
+            }
+            if switch.may_leave() && left.leaves > 0 {
+                actions.push(Action::Leave(i));
             }
         }
         if left.steps > 0 {
@@ -447,6 +457,13 @@ impl Model for World {
                 let switch = &mut state.switches[i];
                 let (id, sent_ns) = (switch.id(), switch.offered(step)?);
                 state.fly(Message::LeaseRequest { switch: id, sent_ns });
+            }
+            Action::Leave(i) => {
+                state.left.leaves -= 1;
+                state.left.together -= 1;
+                let switch = &mut state.switches[i];
+                let (id, term, before_ns) = (switch.id(), switch.leave(), now_ns(step));
+                state.fly(Message::LeaseReturn { switch: id, term, before_ns });
             }
             Action::Pass => {
                 state.left.steps -= 1;
