@@ -28,6 +28,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
+    (experiments::RESTARTS, "netcache"),
     (HOSTILE, "netcache"),
     (experiments::WRITE_BACK, "netcache"),
     (experiments::MANY_CORES, "netcache"),

@@ -17,6 +17,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
             "work-conserving",
             "controller-failover",
             "silent-link",
+            "restarts",
             "hostile",
             "write-back",
             "many-cores",

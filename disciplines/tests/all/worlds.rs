@@ -59,7 +59,12 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
     });
     assert_eq!(
         needs.collect::<Vec<_>>(),
-        [("outside-writes", "Redis"), ("controller-failover", "etcd"), ("coord-vs-etcd", "etcd"),]
+        [
+            ("outside-writes", "Redis"),
+            ("controller-failover", "etcd"),
+            ("restarts", "Redis and etcd"),
+            ("coord-vs-etcd", "etcd"),
+        ]
     );
     let real = Options { backend: Backend::Memcached, ..options(1) };
     assert_eq!(find("demo").needs(&real).unwrap(), Some("memcached"));

@@ -50,6 +50,7 @@ pub mod plot;
 pub mod recovery;
 mod report;
 mod resp;
+mod restarts;
 pub mod rig;
 mod run;
 pub mod servers;
@@ -125,6 +126,12 @@ pub const HOSTILE: &str = include_str!("tenants/hostile/hostile.toml");
 pub const SILENT_LINK: Definition = Definition {
     toml: include_str!("silent_link/silent_link.toml"),
     kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
+};
+
+/// Every role that leaves in order and comes back, under load.
+pub const RESTARTS: Definition = Definition {
+    toml: include_str!("restarts/restarts.toml"),
+    kind: &Kind::of::<restarts::Restarts>("restarts"),
 };
 
 /// What write-back gains over the part of the requests that writes.
