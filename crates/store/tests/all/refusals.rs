@@ -12,8 +12,8 @@ use store::Config;
 use wire::{Flags, Header, Op, Status};
 
 use super::{
-    outside::{Outsider, Switch},
     support::{
+        others::{Outsider, Switch},
         self, Client, PATIENCE, Reply, StoreThread,
         servers::{Process, redis, redis_command, redis_with, start_at},
     },

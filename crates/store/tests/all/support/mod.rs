@@ -1,5 +1,6 @@
 //! A store in a thread and a client that asks it.
 
+pub mod others;
 pub mod servers;
 
 use std::{
