@@ -54,6 +54,7 @@ enum kv_op {
 	OP_REPLICA_PUSH = 0x31,
 	OP_REPLICA_DROP = 0x32,
 	OP_REPLICA_UPDATE = 0x33,
+	OP_READ_COUNTS = 0x34,
 	OP_CHAIN_READ = 0x40,
 	OP_CHAIN_READ_REPLY = 0x41,
 	OP_CHAIN_WRITE = 0x42,
@@ -134,7 +135,7 @@ INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
 	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_RETURNED) ||
-	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_UPDATE) ||
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_READ_COUNTS) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
 }
@@ -145,15 +146,18 @@ INLINE bool op_is_known(__u8 op)
 INLINE bool op_is_system(__u8 op)
 {
 	return (op >= OP_FETCH_REQUEST && op <= OP_LEASE_RETURNED) ||
-	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP) || op == OP_CHAIN_ACK ||
-	       op == OP_PEER_MESSAGE || op == OP_PEER_SIGNAL;
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_REPLICA_DROP) || op == OP_READ_COUNTS ||
+	       op == OP_CHAIN_ACK || op == OP_PEER_MESSAGE || op == OP_PEER_SIGNAL;
 }
 
-/* Lease and probe messages and switches' signals have no key; every other packet has one. */
+/*
+ * Lease and probe messages, counts of reads and switches' signals have no key; every other packet
+ * has one.
+ */
 INLINE bool op_has_key(__u8 op)
 {
 	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != OP_LEASE_RETURN &&
-	       op != OP_LEASE_RETURNED && op != OP_PEER_SIGNAL;
+	       op != OP_LEASE_RETURNED && op != OP_READ_COUNTS && op != OP_PEER_SIGNAL;
 }
 
 /* As crates/wire/src/op.rs says for each op. */
@@ -163,7 +167,8 @@ INLINE bool op_may_have_value(__u8 op)
 			  1ULL << OP_WRITE_REPLY | 1ULL << OP_DELETE_REPLY |
 			  1ULL << OP_FETCH_REPLY | 1ULL << OP_KEEP_REQUEST | 1ULL << OP_KEEP_REPLY |
 			  1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY |
-			  1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE;
+			  1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE |
+			  1ULL << OP_READ_COUNTS;
 	if (op < 64)
 		return low >> op & 1;
 	return op >= OP_CHAIN_READ;

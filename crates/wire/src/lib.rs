@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod backend_name;
 mod cluster;
 mod error;
 mod hash;
@@ -19,6 +20,7 @@ pub mod maps;
 mod mixed;
 mod op;
 mod packet;
+mod read_count;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,7 @@ mod tests;
 #[cfg(test)]
 extern crate self as wire;
 
+pub use backend_name::{backend_name, key_of_backend_name};
 pub use cluster::{
     Cluster, ClusterError, OverRate, Secrets, Store, SwitchPlace, Tenant, WRITE_BACK_MS,
     check_write_back,
@@ -38,6 +41,7 @@ pub use life::{GoesOn, goes_on, life_of_key, life_of_store};
 pub use mixed::mixed;
 pub use op::Op;
 pub use packet::Packet;
+pub use read_count::ReadCount;
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;

@@ -100,6 +100,9 @@ ops! {
     /// KVSwitch update: switch to replica, a copy of a write that is on its way to the key's home.
     /// Signed as the write is.
     ReplicaUpdate = 0x33, key: true, value: true;
+    /// Switch to store: how often keys of the store were read at the switch, and not at the store.
+    /// Its value is rows of [`crate::ReadCount`].
+    ReadCounts = 0x34, key: false, value: true;
 
     /// NetChain and NetCRAQ read, of any member of a chain; may carry the chain's addresses, and
     /// be padded.
@@ -155,7 +158,8 @@ impl Op {
         const LAST: u8 = Op::LeaseReturned as u8;
         let of_replicas = matches!(self, Op::ReplicaConfirm | Op::ReplicaPush | Op::ReplicaDrop);
         let of_peers = matches!(self, Op::ChainAck | Op::PeerMessage | Op::PeerSignal);
-        (self as u8 >= FIRST && self as u8 <= LAST) || of_replicas || of_peers
+        let in_range = self as u8 >= FIRST && self as u8 <= LAST;
+        in_range || of_replicas || of_peers || matches!(self, Op::ReadCounts)
     }
 
     /// Whether this op changes the value of its key.

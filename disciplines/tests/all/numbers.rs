@@ -36,6 +36,7 @@ const OPS: &[(u8, &str, bool, bool)] = &[
     (0x31, "ReplicaPush", true, true),
     (0x32, "ReplicaDrop", true, false),
     (0x33, "ReplicaUpdate", true, true),
+    (0x34, "ReadCounts", false, true),
     (0x40, "ChainRead", true, true),
     (0x41, "ChainReadReply", true, true),
     (0x42, "ChainWrite", true, true),

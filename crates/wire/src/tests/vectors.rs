@@ -19,6 +19,10 @@ fn secret() -> Secret {
     Secret(std::array::from_fn(|i| i as u8))
 }
 
+/// Tenant 7's key with the hash 1, 2, 3 and so on was read 1,000 times.
+const COUNTED: [u8; 24] =
+    [0, 0, 0, 7, 0, 0, 3, 0xe8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+
 /// A header with a different number in each field, so that a swapped pair is noticed.
 fn header(op: Op) -> Header {
     Header {
@@ -45,6 +49,8 @@ fn replicas() -> Vec<Case> {
         ..of_copy(Op::ReplicaPush)
     };
     let update = |flags| Header { flags, node, ..header(Op::ReplicaUpdate) };
+    let counts =
+        Header { tenant: u32::MAX, epoch: Epoch::new(0x0102, 0), ..Header::new(Op::ReadCounts) };
     vec![
         (
             "read that a switch sent to a store",
@@ -84,6 +90,7 @@ fn replicas() -> Vec<Case> {
             0,
         ),
         ("replica update, of a delete", update(Flags::ALL), key, b"", 0),
+        ("read counts of one key", counts, b"", &COUNTED, 0),
         (
             "invalidate ack of a store that was told of a write",
             Header {
