@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use decide::ItemKey;
-use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, TENANT_SYSTEM};
+use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, ReadCount, Secret, TENANT_SYSTEM};
 
 /// Carries packets to stores and switches.
 pub trait Courier {
@@ -106,6 +106,26 @@ impl Requests {
             ..Header::new(Op::LeaseReturn)
         };
         self.send(lease.store, &Packet::new(header, &[], &[]), 0, secret);
+    }
+
+    /// Tells a store how often keys of it were read here.
+    pub fn tell_reads(
+        &mut self,
+        store: SocketAddr,
+        switch: u16,
+        counts: &[ReadCount],
+        secret: &Secret,
+    ) {
+        let header = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(switch, 0),
+            ..Header::new(Op::ReadCounts)
+        };
+        for counts in counts.chunks(ReadCount::MOST) {
+            let mut value = vec![];
+            counts.iter().for_each(|count| count.encode(&mut value));
+            self.send(store, &Packet::new(header, &[], &value), 0, secret);
+        }
     }
 
     fn send(&mut self, store: SocketAddr, packet: &Packet<'_>, padded_to: usize, secret: &Secret) {

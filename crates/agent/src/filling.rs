@@ -1,12 +1,13 @@
 //! Fills items that are copies with their stores' values: keeps the leases, sends fetches. The
-//! answers are the programs' affair.
+//! answers are the programs' affair. And tells the stores how often the copies were read, which
+//! they see nothing of.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
 use dataplane::{Backing, Leases, Place};
-use decide::ItemKey;
+use decide::{ItemKey, Items};
 use tracing::warn;
-use wire::Cluster;
+use wire::{Cluster, ReadCount};
 
 use super::{
     AgentError,
@@ -21,11 +22,18 @@ const LEASE_LOW_MS: u64 = 700;
 pub(super) struct Filling {
     leases: Leases,
     fetches: Fetches,
+    /// One read in 2^this is counted.
+    sample_shift: u32,
 }
 
 impl Filling {
     pub fn open(at: &Backing) -> Result<Filling, AgentError> {
-        Ok(Filling { leases: Leases::open(at)?, fetches: Fetches::default() })
+        Ok(Filling { leases: Leases::open(at)?, fetches: Fetches::default(), sample_shift: 0 })
+    }
+
+    /// From now on one read in 2^`sample_shift` is counted.
+    pub fn set_sampling(&mut self, sample_shift: u32) {
+        self.sample_shift = sample_shift.min(31);
     }
 
     /// The slots of the stores' leases, taken where there are none yet.
@@ -79,6 +87,31 @@ impl Filling {
             requests.fetch(store, &key, hash, epoch, &served.system_secret());
         }
         without_value
+    }
+
+    /// Tells stores how often their keys were read here in a window. Keys of which no store has the
+    /// data are nobody's business.
+    pub fn tell_reads(
+        &self,
+        read: &[(ItemKey, u64)],
+        switch: u16,
+        served: &ServedCluster,
+        requests: &mut Requests,
+    ) {
+        let mut by_store = BTreeMap::<SocketAddr, Vec<ReadCount>>::new();
+        for (key, reads) in read {
+            let here = served.tenants.get(&key.tenant);
+            let are_copies = here.is_some_and(|here| here.items() == Some(Items::Copies));
+            let Some(hash) = served.hash_of(key).filter(|_| are_copies) else { continue };
+            let reads = u32::try_from(*reads << self.sample_shift).unwrap_or(u32::MAX);
+            let store = served.cluster.store_of(key.tenant, hash).address;
+            let counts = by_store.entry(store).or_default();
+            counts.push(ReadCount { tenant: key.tenant, hash, reads });
+        }
+        let secret = served.system_secret();
+        for (store, counts) in by_store {
+            requests.tell_reads(store, switch, &counts, &secret);
+        }
     }
 
     /// Asks for leases that run out. The data plane renews them itself when stores offer to.

@@ -225,6 +225,7 @@ impl Tables {
         self.window = Duration::from_millis(u64::from(setup.window_ms.clamp(100, 60_000)));
         self.term = setup.term;
         self.memory.set_sampling(setup.sample_shift);
+        self.filling.set_sampling(setup.sample_shift);
         let slots = self.filling.slots(&cluster);
         let served = ServedCluster::new(cluster, &setup.tenants, slots, &self.disciplines);
         let before = self.served.as_ref();
@@ -406,6 +407,10 @@ impl Tables {
         self.reporting.tell_risen(ReportMoment::AtEnd, window, hits, &self.out);
         let seen = self.memory.end_window();
         self.filling.fetch_missing(&seen.requests, &self.memory, self.now);
+        if let Some(served) = &self.served {
+            let switch = self.memory.switch_id();
+            self.filling.tell_reads(&seen.requests, switch, served, &mut self.requests);
+        }
         let window_ms = self.window.as_millis() as u32;
         self.reporting.tell_window(window, window_ms, seen, &self.out)?;
         self.memory.apply_pages(self.served.as_ref())?;

@@ -1,7 +1,7 @@
 //! Given records, and items that nobody but their discipline may remove.
 
 use dataplane::GIVEN_MAX;
-use wire::Op;
+use wire::{Op, ReadCount};
 
 use super::*;
 
@@ -52,6 +52,52 @@ fn stores_are_asked_when_the_time_that_is_told_has_come() {
     assert_eq!(asked(200), [lease()]);
     assert_eq!(asked(239), []);
     assert_eq!(asked(240), [fetch()]);
+}
+
+/// Programs have counted so many reads of an item.
+fn read(switch: &mut Switch, key: &ItemKey, reads: u32) {
+    let tables = switch.tables();
+    let place = tables.memory.place_of(key).unwrap();
+    let at = tables.configurations.backing();
+    let mut page = at.element("hits", place.page).unwrap();
+    let cell = usize::from(place.cell) * 4;
+    page[cell..cell + 4].copy_from_slice(&reads.to_ne_bytes());
+    at.set_element("hits", place.page, &page).unwrap();
+}
+
+#[test]
+fn a_store_hears_in_each_window_how_often_copies_of_its_keys_were_read() {
+    let mut switch = Switch::start();
+    let (copy, list, data) = (key(COPIES, "a"), key(COPIES, "b"), key(CHAIN, "c"));
+    assert_eq!(switch.change(&copy, &FETCHED), Outcome::Done);
+    assert_eq!(switch.change(&list, &given(b"r")), Outcome::Done);
+    assert_eq!(switch.change(&data, &given(b"r")), Outcome::Done);
+    let hash = |switch: &mut Switch, key| switch.tables().served.as_ref().unwrap().hash_of(key);
+    let (of_copy, of_list) = (hash(&mut switch, &copy), hash(&mut switch, &list));
+    let told = |switch: &mut Switch, window: u64| {
+        let now = switch.now + Duration::from_secs(window);
+        switch.tables().tick(now).unwrap();
+        let mut counts = vec![];
+        for (store, bytes) in switch.sent.0.take() {
+            let packet = wire::Packet::decode(&bytes).unwrap();
+            if packet.header.op == Op::ReadCounts {
+                assert_eq!(store, "10.0.2.1:7117".parse().unwrap());
+                assert_eq!(packet.header.epoch.switch(), 1);
+                let rows = ReadCount::decode(packet.value);
+                counts.extend(rows.map(|row| (row.tenant, Some(row.hash), row.reads)));
+            }
+        }
+        counts.sort_by_key(|(_, _, reads)| *reads);
+        counts
+    };
+    assert_eq!(told(&mut switch, 1), []);
+    for (key, reads) in [(&copy, 1000), (&list, 5), (&data, 7)] {
+        read(&mut switch, key, reads);
+    }
+    assert_eq!(told(&mut switch, 2), [(COPIES, of_list, 5), (COPIES, of_copy, 1000)]);
+    assert_eq!(told(&mut switch, 3), [], "once");
+    read(&mut switch, &copy, 1001);
+    assert_eq!(told(&mut switch, 4), [(COPIES, of_copy, 1)]);
 }
 
 #[test]
