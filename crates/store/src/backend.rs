@@ -11,6 +11,8 @@
 //! tells of what it evicts, and of what its other clients change, afterwards ([`OutsideEvent`]).
 //! memcached does not: the copies live on until their expiry or the next write here. Run it with
 //! `-M` where that matters: it then refuses what there is no room for, and drops what the key had.
+//! Both are told of keys that are read elsewhere ([`Backend::mark_read`]), so that they do not
+//! evict first what is read most.
 
 pub mod embedded;
 pub mod memcached;
@@ -83,6 +85,8 @@ pub enum Change {
     Mismatch(u64),
     /// Longer than this backend holds.
     TooLarge,
+    /// The key is longer than this backend takes: so many bytes, were the others like these.
+    KeyTooLong(u8),
     /// No room, and nothing that may be evicted. Nothing was written.
     Full,
     /// The backend failed; whether the write took place is unknown.
@@ -232,6 +236,18 @@ pub trait Backend: Send {
     /// an eviction that no copy learns of would show readers a value after its absence.
     fn pin(&mut self, key: Key<'_>, pinned: bool) {
         let _ = (key, pinned);
+    }
+
+    /// How many keys one command to the backend can mark as read; 0: it needs none of that, for it
+    /// sees all reads, or evicts nothing that switches hold copies of, or nothing at all.
+    fn marks_at_once(&self) -> usize {
+        0
+    }
+
+    /// These keys were read so often where copies of them lie, and not here: they are no less in
+    /// use than what is read here. No answer follows. At most [`Backend::marks_at_once`] of them.
+    fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {
+        let _ = keys;
     }
 
     /// Keys held, where the backend knows.

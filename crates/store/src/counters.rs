@@ -19,6 +19,9 @@ pub struct Counters {
     /// Copies: granted, invalidated, called back.
     #[serde(flatten)]
     pub keys: KeyCounters,
+    /// Reads that others answered from copies.
+    #[serde(flatten)]
+    pub elsewhere: ElsewhereCounters,
     /// Leases lent.
     #[serde(flatten)]
     pub leases: LeaseCounters,
@@ -160,6 +163,20 @@ pub struct KeyCounters {
     pub directory_evictions: u64,
     /// Newest values pushed to stores that hold copies.
     pub pushes: u64,
+}
+
+/// Reads that others answered from copies, and the backend sees nothing of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ElsewhereCounters {
+    /// Reads of keys with copies of which switches told.
+    pub reads_elsewhere: u64,
+    /// Keys that the backend was told are read, again and again.
+    pub marks: u64,
+    /// Commands to the backend that this took.
+    pub mark_commands: u64,
+    /// Counts of switches dropped: wrong tag or tenant.
+    pub dropped_read_counts: u64,
 }
 
 /// Leases lent.

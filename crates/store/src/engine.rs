@@ -20,6 +20,7 @@ mod loans;
 mod ops;
 mod partial_writes;
 mod pending_write;
+mod read_elsewhere;
 mod reads;
 mod refusals;
 mod replies;
@@ -56,6 +57,7 @@ use ops::Handler;
 pub(crate) use ops::is_own;
 use partial_writes::PartOutcome;
 use pending_write::PendingWrite;
+use read_elsewhere::ReadElsewhere;
 use reads::Reads;
 use replies::{Answer, Origin};
 pub use tenants::UpdateError;
@@ -72,6 +74,7 @@ pub struct Engine {
     keys: Keys,
     recalls: Recalls,
     reads: Reads,
+    elsewhere: ReadElsewhere,
     lessor: Lessor,
     loans: Loans,
     replicas: ForeignCopies,
@@ -94,6 +97,7 @@ impl Engine {
             keys: Keys::default(),
             recalls: Recalls::default(),
             reads: Reads::default(),
+            elsewhere: ReadElsewhere::default(),
             lessor: Lessor::default(),
             loans: Loans::new(tenants, needs_journal, seed),
             replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),
@@ -153,6 +157,7 @@ impl Engine {
                 Handler::Ack => self.replicas.counters.dropped_replica += 1,
                 Handler::Lease => self.lessor.asked(cx, packet, peer),
                 Handler::LeaseReturn => self.leaves(packet, peer),
+                Handler::ReadCounts => self.elsewhere.told(cx, packet),
                 Handler::Loan => self.loans.message(cx, packet),
                 Handler::Replica => self.replicas.message(cx, packet, peer),
                 Handler::Discipline => self.halves.operation(cx, packet, room, peer),
@@ -414,6 +419,7 @@ impl Engine {
             self.keys.sweep(cx);
         }
         self.halves.tick(cx);
+        self.elsewhere.tick(cx);
         cx.ledger.tick(cx.now_ns);
         cx.values.tick(cx.now_ns);
         cx.replies.delayed.release(cx.now_ns, &mut cx.out);
@@ -426,6 +432,7 @@ impl Engine {
             self.keys.next_ns(),
             self.recalls.next_ns(),
             self.halves.next_ns(),
+            self.elsewhere.next_ns(),
             self.facts.ledger.joins.next_ns(),
             self.facts.values.next_ns(),
             self.loans.next_ns(),
@@ -638,6 +645,7 @@ impl Engine {
             read: self.reads.counters.clone(),
             write: self.facts.ledger.counters.clone(),
             keys: self.keys.counters.clone(),
+            elsewhere: self.elsewhere.counters.clone(),
             leases: self.lessor.counters.clone(),
             outside: self.recalls.counters.clone(),
             halves: self.halves.counters.clone(),

@@ -251,7 +251,10 @@ impl Backend for EmbeddedBackend {
 
     fn pin(&mut self, key: Key<'_>, pinned: bool) {
         if let Some(at) = self.find(key) {
-            self.slots[at as usize].pinned = pinned;
+            let slot = &mut self.slots[at as usize];
+            slot.pinned = pinned;
+            // It was read until now, where its copies were.
+            slot.referenced |= !pinned;
         }
     }
 

@@ -1,17 +1,27 @@
 //! memcached 1.6, spoken to in its meta text protocol, pipelined.
 //!
 //! Its clock has one-second steps. A time to live is rounded up to the next second and one more, so
-//! that a key lives at least as long as asked; a reading of the remaining seconds counts for one
-//! less, so that a copy never outlives its key. Keys with spaces or control characters travel as
-//! base64, which must fit its 250 bytes.
+//! that a value is there at least as long as asked. When its life is really over is remembered here
+//! ([`Lives`]): from then on nobody finds it. Of a value that is not remembered, because another
+//! client or an earlier life of this store wrote it, a reading of the remaining seconds counts for
+//! one less, so that a copy never outlives its key. Keys with spaces or control characters travel
+//! as base64, which must fit its 250 bytes.
 //!
 //! It gives a value whole or not at all. So of keys that are not known to have small ones only as
 //! many are asked for at once as a batch has bytes for, were they as long as can be; the others are
 //! asked for their length first.
 
+mod check;
+mod lives;
 mod pauses;
+mod refusals;
+#[cfg(test)]
+mod tests;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -26,8 +36,10 @@ use super::{
     remote::{BATCH_BYTES, Command, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
     small::Small,
 };
-use crate::coherence::Watch;
+use crate::{clock::boot_ns, coherence::Watch};
+use lives::Lives;
 use pauses::{PAUSE, PAUSES, Pauses};
+use refusals::refusal;
 
 /// Longest key on the line, in bytes.
 const MAX_NAME: usize = 250;
@@ -36,6 +48,7 @@ const MAX_RELATIVE_S: u64 = 30 * 24 * 3600;
 /// Longest value that it may have: more than anybody reads, but it must be read past. memcached
 /// itself has 1 MiB, unless `-I` says otherwise.
 const MAX_VALUE: usize = 64 << 20;
+const NS_PER_MS: u64 = 1_000_000;
 /// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be
 /// sent: it would remove the old one.
 const ITEM_OVERHEAD: usize = 128;
@@ -52,15 +65,16 @@ pub async fn connect(
     within: Duration,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
     let mut protocol = Memcached::at(server.into());
-    let item_size_max = protocol
+    let found = protocol
         .check(within.max(CHECKED_WITHIN))
         .await
         .with_context(|| format!("memcached at {server}"))?;
-    protocol.longest = item_size_max;
+    protocol.longest = found.item_size_max;
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
     let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions, within)
-        .that_takes(item_size_max.saturating_sub(ITEM_OVERHEAD));
+        .that_takes(found.item_size_max.saturating_sub(ITEM_OVERHEAD))
+        .that_marks(usize::from(found.evicts));
     Ok((Box::new(remote), done))
 }
 
@@ -75,6 +89,7 @@ struct Memcached {
     /// Bytes of the longest value that it may have.
     longest: usize,
     small: Small,
+    lives: Lives,
     pauses: Pauses,
 }
 
@@ -86,6 +101,7 @@ impl Memcached {
             request: Vec::new(),
             longest: MAX_VALUE,
             small: Small::new(),
+            lives: Lives::default(),
             pauses: Pauses::default(),
         }
     }
@@ -103,34 +119,6 @@ impl Memcached {
             self.stream = Some((BufReader::with_capacity(64 << 10, answers), requests));
         }
         Ok(self.stream.as_mut().expect("connected above"))
-    }
-
-    /// Asks for a meta no-op: only memcached 1.6 and later knows it. And how large its items may
-    /// be, in bytes.
-    async fn check(&mut self, within: Duration) -> anyhow::Result<usize> {
-        let ask = async {
-            let (stream, requests) = self.stream().await?;
-            requests.write_all(b"mn\r\nstats settings\r\n").await?;
-            let mut line = Vec::new();
-            read_line(stream, &mut line).await?;
-            if line != b"MN" {
-                bail!("it does not know meta commands; version 1.6 or later is needed");
-            }
-            let mut most = MAX_VALUE;
-            while line != b"END" {
-                read_line(stream, &mut line).await?;
-                let text = String::from_utf8_lossy(&line);
-                if let Some(size) = text.strip_prefix("STAT item_size_max ") {
-                    most = size.parse().context("item_size_max is no number")?;
-                } else if !text.starts_with("STAT ") && text != "END" {
-                    bail!("answer {text:?} to stats settings");
-                }
-            }
-            Ok(most)
-        };
-        tokio::time::timeout(within, ask)
-            .await
-            .with_context(|| format!("no answer within {within:?}"))?
     }
 
     /// Whether a read of each command is of the length only.
@@ -160,14 +148,20 @@ impl Memcached {
             .iter()
             .map(|(command, length)| write_command(command, *length, &mut request))
             .collect();
-        let (answers, requests) = self.stream().await?;
+        self.stream().await?;
+        let Memcached { stream: Some((answers, requests)), lives, .. } = self else {
+            bail!("memcached: the connection is gone");
+        };
         let write = async { Ok(requests.write_all(&request).await?) };
+        let mut reader = AnswerReader { answers, lives, asked_ns: boot_ns(), room, line: vec![] };
         let read = async {
-            let (mut outcomes, mut line) = (Vec::with_capacity(commands.len()), Vec::new());
+            let mut outcomes = Vec::with_capacity(commands.len());
             for ((command, _), sent) in commands.iter().zip(sent) {
                 outcomes.push(match sent {
-                    true => read_outcome(answers, &command.verb, &mut line, room).await?,
-                    false if matches!(command.verb, Verb::Put { .. }) => Some(Outcome::TooLarge),
+                    true => reader.outcome(command).await?,
+                    false if matches!(command.verb, Verb::Put { .. }) => {
+                        Some(Outcome::KeyTooLong(longest_key(&command.name)))
+                    }
                     false => Some(Outcome::Absent),
                 });
             }
@@ -176,6 +170,36 @@ impl Memcached {
         let ((), outcomes) = tokio::try_join!(write, read)?;
         self.request = request;
         Ok(outcomes)
+    }
+
+    /// Removes what is there of these commands' keys although its life is over: it is found no more.
+    async fn end_lives(&mut self, commands: &[Command]) -> anyhow::Result<()> {
+        let now_ns = boot_ns();
+        let (mut request, mut ended) = (vec![], 0);
+        for Command { name, .. } in commands {
+            if let Some(cas) = self.lives.take_ended(name, now_ns)
+                && let Some((name, flag)) = name_on_line(name)
+            {
+                request.extend_from_slice(&[b"md ", &name[..], flag].concat());
+                // Another value that somebody has written since stays.
+                request.extend_from_slice(format!(" C{cas}\r\n").as_bytes());
+                ended += 1;
+            }
+        }
+        if ended == 0 {
+            return Ok(());
+        }
+        let (answers, requests) = self.stream().await?;
+        requests.write_all(&request).await?;
+        let mut line = vec![];
+        for _ in 0..ended {
+            read_line(answers, &mut line).await?;
+            let word = line.split(|byte| *byte == b' ').next();
+            if !matches!(word, Some(b"HD" | b"NF" | b"EX")) {
+                bail!("memcached: answer {:?} to md", String::from_utf8_lossy(&line));
+            }
+        }
+        Ok(())
     }
 
     /// Which conditional writes are refused, before anything of them is sent. memcached makes room
@@ -256,6 +280,7 @@ impl Protocol for Memcached {
     }
 
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+        self.end_lives(commands).await?;
         let lengths = self.lengths_first(commands);
         let mut room = BATCH_BYTES;
         let mut outcomes = self.refused_before(commands, &mut room).await?;
@@ -316,23 +341,21 @@ fn full_puts(
 /// Appends a command, or of a read the one for the length of its value; false if its key cannot be
 /// named to memcached, and nothing was appended.
 fn write_command(command: &Command, length: bool, out: &mut Vec<u8>) -> bool {
-    let plain = command.name.iter().all(|b| *b > b' ' && *b != 0x7f);
-    let encoded;
-    let (name, flag): (&[u8], &str) = if plain {
-        (&command.name, "")
-    } else {
-        encoded = STANDARD.encode(&command.name);
-        (encoded.as_bytes(), " b")
+    let name = match &command.verb {
+        // One key, for one command can mark no more.
+        Verb::Mark(keys) => keys.first().map_or(&[][..], |(name, _)| name),
+        _ => &command.name,
     };
-    if name.len() > MAX_NAME {
-        return false;
-    }
+    let Some((name, flag)) = name_on_line(name) else { return false };
+    let name = &name[..];
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
-    let flag = flag.as_bytes();
     match &command.verb {
         Verb::Get { .. } if length => put(&[b"mg ", name, b" s", flag, b"\r\n"]),
-        Verb::Get { .. } => put(&[b"mg ", name, b" v t", flag, b"\r\n"]),
-        Verb::Delete { only_if: OnlyIf::Absent } => put(&[b"mg ", name, flag, b"\r\n"]),
+        Verb::Get { .. } => put(&[b"mg ", name, b" v t c", flag, b"\r\n"]),
+        // Whoever asks for nothing has read it all the same.
+        Verb::Delete { only_if: OnlyIf::Absent } | Verb::Mark(_) => {
+            put(&[b"mg ", name, flag, b"\r\n"]);
+        }
         Verb::Delete { .. } => put(&[b"md ", name, flag, b"\r\n"]),
         Verb::Put { value, ttl_ms, only_if } => {
             let mode = match only_if {
@@ -340,11 +363,38 @@ fn write_command(command: &Command, length: bool, out: &mut Vec<u8>) -> bool {
                 OnlyIf::Absent => "ME",
                 OnlyIf::Present => "MR",
             };
-            let sizes = format!(" {} T{} {mode}", value.len(), exptime(*ttl_ms));
+            let sizes = format!(" {} T{} {mode} c", value.len(), exptime(*ttl_ms));
             put(&[b"ms ", name, sizes.as_bytes(), flag, b"\r\n", value, b"\r\n"]);
         }
     }
     true
+}
+
+/// How a key is named to memcached, with the flag that says so; `None` if it cannot be. The name is
+/// not empty.
+fn name_on_line(name: &[u8]) -> Option<(Cow<'_, [u8]>, &'static [u8])> {
+    let (name, flag): (Cow<'_, [u8]>, &[u8]) = match is_plain(name) {
+        true => (name.into(), b""),
+        false => (STANDARD.encode(name).into_bytes().into(), b" b"),
+    };
+    (1..=MAX_NAME).contains(&name.len()).then_some((name, flag))
+}
+
+/// Bytes that a key may have so that memcached can be told its name: of the same tenant, with or
+/// without bytes for which it has to be encoded.
+fn longest_key(name: &[u8]) -> u8 {
+    let prefix = name.len() - wire::key_of_backend_name(name).1.len();
+    let longest = match is_plain(name) {
+        true => MAX_NAME,
+        // Three bytes become four.
+        false => MAX_NAME / 4 * 3,
+    };
+    longest.saturating_sub(prefix) as u8
+}
+
+/// Whether a name can stand on the line as it is.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|b| *b > b' ' && *b != 0x7f)
 }
 
 /// A time to live as memcached takes it: see the module's documentation.
@@ -357,60 +407,98 @@ fn exptime(ttl_ms: u32) -> u64 {
     }
 }
 
-/// Reads the answer to a command. Of large values it keeps as many as `room` has bytes for, and
-/// those that were asked for as such. `None`: the length of a small one, and nothing more.
-async fn read_outcome(
-    stream: &mut BufReader<ReadHalf<TcpStream>>,
-    verb: &Verb,
-    line: &mut Vec<u8>,
-    room: &mut usize,
-) -> anyhow::Result<Option<Outcome>> {
-    read_line(stream, line).await?;
-    let text = std::str::from_utf8(line).context("memcached: an answer is not text")?;
-    let mut words = text.split(' ');
-    Ok(Some(match words.next() {
-        Some("VA") => {
-            let len: usize = words
-                .next()
-                .and_then(|len| len.parse().ok())
-                .filter(|len| *len <= MAX_VALUE)
-                .with_context(|| format!("memcached: bad length in {text:?}"))?;
-            let expiry_ms = expiry_ms(words.find_map(|word| word.strip_prefix('t')))
-                .with_context(|| format!("memcached: no time to live in {text:?}"))?;
-            let keep = match verb {
-                Verb::Get { most, large, .. } => {
-                    len <= SMALL || (len <= *most && (large.is_some() || len <= *room))
+/// Reads the answers to the commands of one pipeline.
+struct AnswerReader<'a> {
+    answers: &'a mut BufReader<ReadHalf<TcpStream>>,
+    lives: &'a mut Lives,
+    /// When the commands were sent.
+    asked_ns: u64,
+    /// Bytes of large values that are still kept, of those that were not asked for as such.
+    room: &'a mut usize,
+    line: Vec<u8>,
+}
+
+impl AnswerReader<'_> {
+    /// The answer to a command. `None`: the length of a small value, and nothing more.
+    async fn outcome(&mut self, command: &Command) -> anyhow::Result<Option<Outcome>> {
+        read_line(self.answers, &mut self.line).await?;
+        let line = std::mem::take(&mut self.line);
+        let text = std::str::from_utf8(&line).context("memcached: an answer is not text")?;
+        let mut words = text.split(' ');
+        let outcome = match words.next() {
+            Some("VA") => self.value(command, text).await?,
+            Some("HD") => match &command.verb {
+                Verb::Get { .. } => {
+                    let len: usize = words
+                        .find_map(|word| word.strip_prefix('s')?.parse().ok())
+                        .with_context(|| format!("memcached: no length in {text:?}"))?;
+                    self.line = line;
+                    return Ok((len > SMALL).then_some(Outcome::Large(len)));
                 }
-                _ => false,
-            };
-            if !keep {
-                pass_over(stream, len + 2).await?;
-                return Ok(Some(Outcome::Large(len)));
+                Verb::Delete { only_if: OnlyIf::Absent } => Outcome::NotStored,
+                Verb::Put { ttl_ms, .. } => {
+                    let ends_ns = self.asked_ns + u64::from(*ttl_ms) * NS_PER_MS;
+                    match cas(text).filter(|_| *ttl_ms > 0) {
+                        Some(cas) => self.lives.begin(&command.name, cas, ends_ns, self.asked_ns),
+                        None => self.lives.forget(&command.name),
+                    }
+                    Outcome::Done
+                }
+                Verb::Delete { .. } | Verb::Mark(_) => Outcome::Done,
+            },
+            Some("EN" | "NF") => Outcome::Absent,
+            Some("NS") => Outcome::NotStored,
+            _ => refusal(text).with_context(|| {
+                format!("memcached: answer {text:?} to {}", verb_on_line(&command.verb))
+            })?,
+        };
+        self.line = line;
+        Ok(Some(outcome))
+    }
+
+    /// The value that such a line announces. Of large ones as many are kept as there is room for,
+    /// and those that were asked for as such.
+    async fn value(&mut self, command: &Command, text: &str) -> anyhow::Result<Outcome> {
+        let mut words = text.split(' ').skip(1);
+        let len: usize = words
+            .next()
+            .and_then(|len| len.parse().ok())
+            .filter(|len| *len <= MAX_VALUE)
+            .with_context(|| format!("memcached: bad length in {text:?}"))?;
+        let expiry_ms = expiry_ms(words.find_map(|word| word.strip_prefix('t')))
+            .with_context(|| format!("memcached: no time to live in {text:?}"))?;
+        let keep = match &command.verb {
+            Verb::Get { most, large, .. } => {
+                len <= SMALL || (len <= *most && (large.is_some() || len <= *self.room))
             }
-            if len > SMALL {
-                *room = room.saturating_sub(len);
-            }
-            let mut value = vec![0; len];
-            stream.read_exact(&mut value).await?;
-            pass_over(stream, 2).await?;
-            Outcome::Value { value, expiry_ms }
+            _ => false,
+        };
+        if !keep {
+            pass_over(self.answers, len + 2).await?;
+            return Ok(Outcome::Large(len));
         }
-        Some("HD") => match verb {
-            Verb::Get { .. } => {
-                let len: usize = words
-                    .find_map(|word| word.strip_prefix('s')?.parse().ok())
-                    .with_context(|| format!("memcached: no length in {text:?}"))?;
-                return Ok((len > SMALL).then_some(Outcome::Large(len)));
+        if len > SMALL {
+            *self.room = self.room.saturating_sub(len);
+        }
+        let mut value = vec![0; len];
+        self.answers.read_exact(&mut value).await?;
+        pass_over(self.answers, 2).await?;
+        let left_ns = cas(text).and_then(|cas| self.lives.left_ns(&command.name, cas, boot_ns()));
+        Ok(match left_ns {
+            Some(0) => Outcome::Absent,
+            Some(left_ns) if expiry_ms > 0 => {
+                let left_ms = u32::try_from(left_ns / NS_PER_MS).unwrap_or(u32::MAX);
+                Outcome::Value { value, expiry_ms: left_ms.max(1) }
             }
-            Verb::Delete { only_if: OnlyIf::Absent } => Outcome::NotStored,
-            _ => Outcome::Done,
-        },
-        Some("EN" | "NF") => Outcome::Absent,
-        Some("NS") => Outcome::NotStored,
-        _ if text.starts_with("SERVER_ERROR object too large") => Outcome::TooLarge,
-        _ if text.starts_with("SERVER_ERROR out of memory") => Outcome::Full,
-        _ => bail!("memcached: answer {text:?} to {}", name(verb)),
-    }))
+            _ => Outcome::Value { value, expiry_ms },
+        })
+    }
+}
+
+/// The number of a value that such a line names; `None`: memcached gives them none (`-C`).
+fn cas(text: &str) -> Option<u64> {
+    let cas = text.split(' ').skip(1).find_map(|word| word.strip_prefix('c')?.parse().ok());
+    cas.filter(|cas| *cas > 0)
 }
 
 /// Remaining seconds, -1 for no end, as milliseconds that the key surely has left; 0 for no end.
@@ -422,9 +510,10 @@ fn expiry_ms(seconds: Option<&str>) -> Option<u32> {
     })
 }
 
-fn name(verb: &Verb) -> &'static str {
+/// What a command is called on the line.
+fn verb_on_line(verb: &Verb) -> &'static str {
     match verb {
-        Verb::Get { .. } => "mg",
+        Verb::Get { .. } | Verb::Mark(_) => "mg",
         Verb::Put { .. } => "ms",
         Verb::Delete { .. } => "md",
     }
@@ -461,117 +550,4 @@ async fn read_line(
         line.pop();
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_never_outlives_its_key_nor_the_key_its_promise() {
-        assert_eq!([exptime(0), exptime(1), exptime(1000), exptime(1001)], [0, 2, 2, 3]);
-        assert!(exptime(u32::MAX) > 1_000_000_000, "more than 30 days: an absolute time");
-        let left = |s| expiry_ms(Some(s));
-        assert_eq!(
-            [left("-1"), left("0"), left("1"), left("2")],
-            [Some(0), Some(1), Some(1), Some(1000)]
-        );
-        assert_eq!([left("x"), expiry_ms(None)], [None, None]);
-    }
-
-    #[tokio::test]
-    async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
-        memcached.stream().await.unwrap();
-        let (mut server, _) = listener.accept().await.unwrap();
-        memcached.disconnect();
-        let read = server.read(&mut [0]).await;
-        let kind = read.map_err(|error| error.kind());
-        assert_eq!(kind, Err(std::io::ErrorKind::ConnectionReset));
-    }
-
-    fn get(name: String) -> Command {
-        let (track, most, large) = (false, 1 << 20, None);
-        Command {
-            ticket: 0,
-            tenant: 0,
-            name: name.into_bytes(),
-            version: 0,
-            verb: Verb::Get { track, most, large },
-        }
-    }
-
-    /// A server whose values have so many bytes. Counts how often it was asked for a value, and for
-    /// a length.
-    async fn server(len: usize) -> (Memcached, tokio::task::JoinHandle<[usize; 2]>) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
-        memcached.longest = 1 << 20;
-        let serve = async move {
-            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
-            let mut stream = BufReader::new(stream);
-            let (mut asked, mut line) = ([0, 0], vec![]);
-            while read_line(&mut stream, &mut line).await.is_ok() {
-                let length = line.ends_with(b" s");
-                asked[usize::from(length)] += 1;
-                let mut answer = format!("HD s{len}\r\n").into_bytes();
-                if !length {
-                    answer = format!("VA {len} t-1\r\n").into_bytes();
-                    answer.resize(answer.len() + len, b'x');
-                    answer.extend_from_slice(b"\r\n");
-                }
-                answers.write_all(&answer).await.unwrap();
-            }
-            asked
-        };
-        (memcached, tokio::spawn(serve))
-    }
-
-    #[tokio::test]
-    async fn values_that_may_be_large_are_asked_for_their_lengths_first() {
-        let commands: Vec<Command> = (0..100).map(|n| get(format!("k{n}"))).collect();
-        // (length of the values, batches, values and lengths that are asked for)
-        let rows = [(1 << 20, 1, [4, 96]), (10, 1, [100, 96]), (10, 3, [300, 96])];
-        for (len, batches, expected) in rows {
-            let (mut memcached, served) = server(len).await;
-            for _ in 0..batches {
-                let outcomes = memcached.execute(&commands).await.unwrap();
-                let whole = |outcome: &&Outcome| matches!(outcome, Outcome::Value { .. });
-                let values = outcomes.iter().filter(whole).count();
-                assert_eq!(values, if len == 10 { 100 } else { 4 });
-            }
-            drop(memcached);
-            assert_eq!(served.await.unwrap(), expected, "{batches} of {len} bytes");
-        }
-    }
-
-    /// As memcached does: it reads nothing while somebody does not take its answer.
-    #[tokio::test]
-    async fn large_values_go_both_ways_at_once() {
-        const LEN: usize = 32 << 20;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
-        let serve = async {
-            let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
-            let mut stream = BufReader::new(stream);
-            let mut line = vec![];
-            read_line(&mut stream, &mut line).await.unwrap();
-            let mut answer = format!("VA {LEN} t-1\r\n").into_bytes();
-            answer.resize(answer.len() + LEN, b'x');
-            answers.write_all(&answer).await.unwrap();
-            read_line(&mut stream, &mut line).await.unwrap();
-            pass_over(&mut stream, LEN + 2).await.unwrap();
-            answers.write_all(b"\r\nHD\r\n").await.unwrap();
-            (stream, answers)
-        };
-        let read = Verb::Get { track: false, most: LEN, large: Some(LEN) };
-        let write = Verb::Put { value: vec![b'y'; LEN].into(), ttl_ms: 0, only_if: OnlyIf::Always };
-        let commands = [read, write].map(|verb| Command { verb, ..get("k".into()) });
-        let both = async { tokio::join!(memcached.execute(&commands), serve) };
-        let both = tokio::time::timeout(Duration::from_secs(90), both).await;
-        let outcomes = both.expect("neither waits for the other").0.unwrap();
-        assert!(matches!(&outcomes[0], Outcome::Value { value, .. } if value.len() == LEN));
-        assert_eq!(outcomes[1], Outcome::Done);
-    }
 }

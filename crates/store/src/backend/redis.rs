@@ -31,6 +31,7 @@
 //! batch: of that batch nothing counts if it is a replica. What its answers mean says [`answers`].
 
 mod answers;
+mod eviction;
 mod link;
 mod role;
 
@@ -50,6 +51,7 @@ use super::{
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
+use eviction::{Eviction, MARKS};
 use link::{Contact, Link};
 use role::{Role, role_of};
 
@@ -81,7 +83,8 @@ pub async fn connect(
         OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
     let redis = Redis::new(given, told, within);
-    let mut remote = Remote::start(redis, watch, base_version, completions, within);
+    let mut remote =
+        Remote::start(redis, watch, base_version, completions, within).that_marks(MARKS);
     remote.has_tried().await;
     Ok((Box::new(remote), done))
 }
@@ -127,6 +130,7 @@ struct Redis {
     /// That it refuses requests because of how it is.
     refuses: Outage,
     refused_ns: u64,
+    eviction: Eviction,
 }
 
 impl Redis {
@@ -141,6 +145,7 @@ impl Redis {
             over: None,
             refuses: Outage::default(),
             refused_ns: 0,
+            eviction: Eviction::default(),
         }
     }
 
@@ -219,7 +224,7 @@ impl Redis {
         let refusal = Refusal::new(&format!("TRYAGAIN {why}"));
         for (command, outcome) in commands.iter().zip(outcomes) {
             *outcome = match (&command.verb, &*outcome) {
-                (_, Outcome::Refused(_)) => continue,
+                (_, Outcome::Refused(_)) | (Verb::Mark(_), _) => continue,
                 (Verb::Get { .. }, _) => Outcome::Refused(refusal.clone()),
                 (Verb::Put { .. } | Verb::Delete { .. }, _) => Outcome::Failed,
             };
@@ -266,13 +271,13 @@ fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
         return vec![OutsideEvent::Everything];
     };
     let event = |name| match name {
-        // A name that no key has concerns no copy.
         Value::BulkString(name) => {
-            key_of(&name).map(|(tenant, key)| OutsideEvent::Changed { tenant, key: key.into() })
+            let (tenant, key) = wire::key_of_backend_name(&name);
+            OutsideEvent::Changed { tenant, key: key.into() }
         }
-        _ => Some(OutsideEvent::Everything),
+        _ => OutsideEvent::Everything,
     };
-    names.into_iter().filter_map(event).collect()
+    names.into_iter().map(event).collect()
 }
 
 impl Protocol for Redis {
@@ -294,6 +299,7 @@ impl Protocol for Redis {
         }
         let mut faults = Faults::default();
         let tracks = link.untracked.is_none();
+        self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, tracks, &mut faults).await?;
         let is_due = link.is_due(boot_ns());
         self.note(faults.of_server.as_deref());
@@ -457,6 +463,8 @@ async fn ask(
             }
             Verb::Put { .. } => Some(stored(next()?)),
             Verb::Delete { only_if } => Some(removed(next()?, only_if)),
+            // That was done before.
+            Verb::Mark(_) => Some(Outcome::Done),
         });
     }
     Ok(outcomes)
@@ -479,6 +487,7 @@ fn add(command: &Command, bytes: Bytes, tracks: bool, pipeline: &mut Pipeline) {
         }
         Verb::Delete { only_if: OnlyIf::Absent } => drop(pipeline.cmd("EXISTS").arg(name)),
         Verb::Delete { .. } => drop(pipeline.cmd("DEL").arg(name)),
+        Verb::Mark(_) => {}
         Verb::Put { value, ttl_ms, only_if } => {
             pipeline.cmd("SET").arg(name).arg(&value[..]);
             if *ttl_ms > 0 {
@@ -563,7 +572,7 @@ mod tests {
                 vec![Value::Array(vec![name(b"a"), name(b"shortstop:7:b")])],
                 vec![changed(0, b"a"), changed(7, b"b")],
             ),
-            (vec![Value::Array(vec![name(b"shortstop:?")])], vec![]),
+            (vec![Value::Array(vec![name(b"shortstop:?")])], vec![changed(0, b"shortstop:?")]),
             (vec![Value::Array(vec![Value::Int(1)])], vec![OutsideEvent::Everything]),
         ];
         for (data, events) in rows {

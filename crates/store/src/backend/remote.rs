@@ -11,7 +11,6 @@
 //! before, and what it finds then is newer.
 
 mod completion;
-mod names;
 mod queue;
 mod task;
 #[cfg(test)]
@@ -29,8 +28,6 @@ use super::{
 };
 use crate::coherence::Watch;
 use completion::completion;
-pub(super) use names::key_of;
-use names::name_of;
 use queue::Queue;
 use task::Task;
 use versions::Versions;
@@ -75,6 +72,9 @@ pub(super) enum Verb {
     Delete {
         only_if: OnlyIf,
     },
+    /// These keys, by their names, were read so often elsewhere. Nobody waits for the answer, and
+    /// the command's own name is empty.
+    Mark(Vec<(Vec<u8>, u32)>),
 }
 
 impl Command {
@@ -83,7 +83,7 @@ impl Command {
         match &self.verb {
             Verb::Get { large, .. } => large.unwrap_or(0),
             Verb::Put { value, .. } if value.len() > SMALL => value.len(),
-            Verb::Put { .. } | Verb::Delete { .. } => 0,
+            Verb::Put { .. } | Verb::Delete { .. } | Verb::Mark(_) => 0,
         }
     }
 }
@@ -113,6 +113,8 @@ pub(super) enum Outcome {
     /// Not stored, or there and not removed, because of [`OnlyIf`].
     NotStored,
     TooLarge,
+    /// The key cannot be named to the backend: it takes so many bytes of one like it.
+    KeyTooLong(u8),
     Full,
     /// The backend refused it, or was not asked because there is no connection.
     Refused(Refusal),
@@ -160,6 +162,8 @@ pub(super) struct Remote {
     /// Longest value that is of use, and longest that the backend takes.
     most: usize,
     takes: usize,
+    /// Keys that one command can mark as read.
+    marks: usize,
 }
 
 impl Remote {
@@ -195,6 +199,7 @@ impl Remote {
             versions: Versions::new(base_version, VERSIONS),
             most: wire::MAX_VALUE_DEFAULT as usize,
             takes: usize::MAX,
+            marks: 0,
         }
     }
 
@@ -210,10 +215,16 @@ impl Remote {
         Remote { takes, ..self }
     }
 
+    /// The backend evicts what is not read, and one command can mark so many keys as read.
+    pub fn that_marks(self, marks: usize) -> Remote {
+        Remote { marks, ..self }
+    }
+
     /// A completion follows, also where nobody takes commands any more.
     fn send<T>(&mut self, command: Command) -> Answer<T> {
         if let Err(unsent) = self.commands.send(command) {
-            let _ = self.completions.send(completion(unsent.0, Outcome::Failed));
+            let failed = completion(unsent.0, Outcome::Failed);
+            failed.into_iter().for_each(|failed| drop(self.completions.send(failed)));
         }
         Answer::Later
     }
@@ -275,6 +286,17 @@ impl Backend for Remote {
         self.watch
     }
 
+    fn marks_at_once(&self) -> usize {
+        self.marks
+    }
+
+    fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {
+        let named = |(key, reads): &(Key<'_>, u32)| Some((name_of(*key)?, *reads));
+        let verb = Verb::Mark(keys.iter().filter_map(named).collect());
+        let (ticket, tenant, name, version) = (0, wire::TENANT_SYSTEM, vec![], 0);
+        let _: Answer<()> = self.send(Command { ticket, tenant, name, version, verb });
+    }
+
     fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(match put.value {
@@ -302,4 +324,9 @@ impl Backend for Remote {
         }
         self.send(Command { ticket, tenant: key.tenant, name, version, verb })
     }
+}
+
+/// What a key is called in the backend. `None`: it is another tenant's name there.
+fn name_of(key: Key<'_>) -> Option<Vec<u8>> {
+    wire::backend_name(key.tenant, key.bytes)
 }

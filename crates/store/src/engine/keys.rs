@@ -373,7 +373,7 @@ fn close(cx: &mut Context, job: &PendingWrite, change: &Change, outcome: WriteOu
         Change::Done(_) => counters.writes_applied += 1,
         Change::Mismatch(_) => counters.writes_mismatch += 1,
         Change::Full => counters.refused_memory_full += 1,
-        Change::TooLarge => cx.counters.refused_too_large += 1,
+        Change::TooLarge | Change::KeyTooLong(_) => cx.counters.refused_too_large += 1,
         Change::Failed => cx.counters.backend_errors += 1,
         Change::Refused(_) => cx.counters.backend_refusals += 1,
         Change::NotFound => {}

@@ -13,6 +13,8 @@ pub(super) enum Handler {
     Lease,
     /// Leases that are given back.
     LeaseReturn,
+    /// How often keys were read at a switch.
+    ReadCounts,
     /// What switches say of keys that are lent to them.
     Loan,
     /// What homes and switches say of copies that this store holds.
@@ -33,6 +35,7 @@ impl Handler {
             Op::InvalidateAck => Handler::Ack,
             Op::LeaseRequest => Handler::Lease,
             Op::LeaseReturn => Handler::LeaseReturn,
+            Op::ReadCounts => Handler::ReadCounts,
             Op::KeepRequest | Op::LendReply | Op::TakeReply => Handler::Loan,
             Op::Invalidate
             | Op::LeaseOffer

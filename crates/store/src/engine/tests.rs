@@ -14,6 +14,7 @@ mod leaving;
 mod lives;
 mod loans;
 mod parts;
+mod read_elsewhere;
 mod remote;
 mod shares;
 

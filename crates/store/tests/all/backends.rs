@@ -171,6 +171,74 @@ fn memcached_behaves() {
     behaves(&store_over(&format!("memcached://127.0.0.1:{}", server.port)));
 }
 
+/// What memcached answers to a line.
+fn memcached_says(port: u16, line: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(format!("{line}\r\nquit\r\n").as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn a_life_in_memcached_is_as_long_as_was_asked_and_no_longer() {
+    let server = memcached();
+    let store = store_over(&format!("memcached://127.0.0.1:{}", server.port));
+    let mut client = Client::to(store.address);
+    client.write(b"other", b"");
+    let lasting = |expiry_ms| Header { expiry_ms, ..Header::new(Op::WriteRequest) };
+    // (life, what remains of it at the most and, on whatever machine, at the least)
+    for (life_ms, least) in [(2_592_001_000, 2_591_000_000), (100, 1), (1, 1)] {
+        for key in [&b"plain"[..], b"not plain"] {
+            assert_eq!(client.ask(lasting(life_ms), key, b"v", 0).header.status, Status::Ok);
+            let read = client.read(key).header;
+            let is_told = (least..=life_ms).contains(&read.expiry_ms);
+            assert!(is_told || (life_ms <= 100 && read.status == Status::NotFound), "{read:?}");
+        }
+    }
+    // memcached itself has it for some seconds more.
+    assert!(memcached_says(server.port, "mg plain t").starts_with("HD t"));
+    let deadline = Instant::now() + PATIENCE;
+    while client.read(b"plain").header.status != Status::NotFound {
+        assert!(Instant::now() < deadline, "it outlives its millisecond by far");
+    }
+    assert_eq!(memcached_says(server.port, "mg plain t"), "EN\r\n", "it was removed");
+    // Whoever comes next finds nothing, however he asks.
+    let present = client.compare_and_write(b"not plain", wire::VERSION_PRESENT, b"w");
+    assert_eq!(present.header.status, Status::Mismatch);
+    let absent = client.compare_and_write(b"not plain", wire::VERSION_ABSENT, b"w");
+    assert_eq!(absent.header.status, Status::Ok);
+    assert_eq!(client.read(b"not plain").header.expiry_ms, 0);
+    // What another client has written since is another value.
+    assert_eq!(client.ask(lasting(1), b"plain", b"v", 0).header.status, Status::Ok);
+    assert_eq!(memcached_says(server.port, "set plain 0 0 1\r\nx"), "STORED\r\n");
+    assert_eq!(client.read(b"plain").value, b"x");
+}
+
+#[test]
+fn a_key_that_memcached_cannot_name_is_refused_with_what_it_could() {
+    let server = memcached();
+    let mut config = Config {
+        backend: format!("memcached://127.0.0.1:{}", server.port).parse().unwrap(),
+        ..support::loopback()
+    };
+    config.cluster.tenants.push(wire::Tenant::new(7, "09".repeat(16)));
+    let store = StoreThread::start(config);
+    let mut client = Client::to(store.address);
+    client.secrets = wire::Secrets::one(wire::Secret([9; 16]));
+    let mut write = |key: &[u8]| {
+        let header = Header { tenant: 7, ..Header::new(Op::WriteRequest) };
+        let reply = client.ask(header, key, b"v", 0).header;
+        (reply.status, if reply.status == Status::TooLarge { reply.version } else { 0 })
+    };
+    // The tenant's prefix has 12 bytes; three bytes become four where they are no text.
+    for (byte, most) in [(b'k', 238), (b' ', 174)] {
+        assert_eq!(write(&vec![byte; most]), (Status::Ok, 0));
+        assert_eq!(write(&vec![byte; most + 1]), (Status::TooLarge, most as u64));
+        assert_eq!(write(&[byte; 250]), (Status::TooLarge, most as u64));
+    }
+}
+
 #[test]
 fn a_large_value_in_memcached_is_read_past() {
     let server = memcached();

@@ -2,6 +2,7 @@
 //! discipline's half.
 
 mod backends;
+mod eviction;
 mod halves;
 mod outside;
 mod pace;

@@ -92,8 +92,9 @@ impl Queue {
                 self.large.push(command);
                 continue;
             }
-            let completion = completion(command, outcome);
-            if self.completions.send(completion).is_err() {
+            if let Some(completion) = completion(command, outcome)
+                && self.completions.send(completion).is_err()
+            {
                 return false;
             }
         }

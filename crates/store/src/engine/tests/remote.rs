@@ -18,7 +18,14 @@ pub enum BackendCall {
     /// A tenant, the version that its key had, and the one that it has.
     Raise(u32, u64, u64),
     Settle(u64),
+    /// A command that marks so many keys as read.
+    Marks(usize),
+    /// One of its keys, with its reads.
+    Mark(KeyHash, u32),
 }
+
+/// Keys that one command marks.
+pub const MARKS_AT_ONCE: usize = 4;
 
 #[derive(Default)]
 struct Calls {
@@ -105,6 +112,16 @@ impl Backend for RemoteBackend {
             calls.all.push(BackendCall::Raise(tenant, from, to));
         }
         applies
+    }
+
+    fn marks_at_once(&self) -> usize {
+        MARKS_AT_ONCE
+    }
+
+    fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {
+        let all = &mut self.calls().all;
+        all.push(BackendCall::Marks(keys.len()));
+        all.extend(keys.iter().map(|(key, reads)| BackendCall::Mark(key.hash, *reads)));
     }
 
     fn settle(&mut self, _: u32, _: KeyHash, version: u64) {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wire::{Epoch, Flags, Header, Op, Packet, Secret, TENANT_SYSTEM};
+use wire::{Epoch, Flags, Header, Op, Packet, ReadCount, Secret, TENANT_OPEN, TENANT_SYSTEM};
 
 use super::{PATIENCE, servers::Process};
 
@@ -58,6 +58,20 @@ impl Switch {
         }
         let mut bytes = Packet::new(header, key, &[]).to_bytes(&Secret::NONE).unwrap();
         bytes.resize(bytes.len().max(512), 0);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    /// Tells the store that a key was read so often here.
+    pub fn tell_reads(&self, key: &[u8], reads: u32) {
+        let hash = Secret::NONE.key_hash(TENANT_OPEN, key);
+        let mut value = vec![];
+        ReadCount { tenant: TENANT_OPEN, hash, reads }.encode(&mut value);
+        let header = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(SWITCH, 0),
+            ..Header::new(Op::ReadCounts)
+        };
+        let bytes = Packet::new(header, &[], &value).to_bytes(&Secret::NONE).unwrap();
         self.socket.send(&bytes).unwrap();
     }
 

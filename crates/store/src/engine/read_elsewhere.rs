@@ -1,0 +1,139 @@
+//! Reads that switches and other stores answer from copies. The backend sees nothing of them: what
+//! is read most would seem idle to it, and be evicted first. So it is told.
+//!
+//! In: how often keys were read, from the switches ([`wire::Op::ReadCounts`]). Out:
+//! [`Backend::mark_read`](crate::backend::Backend::mark_read).
+//!
+//! - Once in a round of [`ROUND_NS`] at most for a key, spread over the round: nobody's read waits
+//!   behind many of them.
+//! - One command to the backend for [`READS_PER_COMMAND`] reads at most; where there are few reads,
+//!   one in [`IDLE_ROUNDS`] rounds. And [`MOST`] keys in a round, however many reads there are.
+//! - If that is not enough for all, those first that were read most since they were last marked.
+//!   Those that were left out keep their reads, so their turn comes, too.
+
+use wire::{Packet, ReadCount, TENANT_SYSTEM, maps::HashMap};
+
+use super::context::{Context, named};
+use crate::{coherence::Nanos, counters::ElsewhereCounters, directory::KeyId};
+
+/// Marks are given out for reads of so long.
+const ROUND_NS: Nanos = 1_000_000_000;
+/// From the first of a round to the next: in so many parts it is spread.
+const STEPS: u64 = 50;
+/// Reads that pay for a command to the backend: by a quarter more than a thousand, because the
+/// backend is asked for its policy now and then as well.
+const READS_PER_COMMAND: u64 = 1_250;
+/// A command in so many rounds is paid for by any reads at all.
+const IDLE_ROUNDS: u64 = 10;
+/// Keys in a round at most: some hundredths of a backend's time, were it the slowest kind.
+const MOST: usize = 16_384;
+
+/// What was read elsewhere, and is to be told.
+#[derive(Default)]
+pub(super) struct ReadElsewhere {
+    /// Reads of keys since they were last marked.
+    unmarked: HashMap<KeyId, u64>,
+    /// The keys of this round that are not marked yet, with their reads; the last is first.
+    due: Vec<(KeyId, u32)>,
+    /// Of these, how many in each step.
+    in_step: usize,
+    /// Reads that no command was made for yet.
+    credit: u64,
+    round_ends_ns: Nanos,
+    next_ns: Option<Nanos>,
+    pub counters: ElsewhereCounters,
+}
+
+impl ReadElsewhere {
+    /// A switch tells what was read there.
+    pub fn told(&mut self, cx: &mut Context, packet: &Packet<'_>) {
+        let is_system = packet.header.tenant == TENANT_SYSTEM;
+        if !is_system || !packet.tag_is_valid(&cx.system_secret()) {
+            self.counters.dropped_read_counts += 1;
+            return;
+        }
+        if cx.backend.marks_at_once() == 0 {
+            return;
+        }
+        for ReadCount { tenant, hash, reads } in ReadCount::decode(packet.value) {
+            let id = (tenant, hash);
+            // Without copies it is read here.
+            let entry = cx.directory.find(&id).and_then(|place| cx.directory.get(place));
+            if reads > 0 && entry.is_some_and(|entry| !entry.state.copies().is_empty()) {
+                let reads = u64::from(reads);
+                *self.unmarked.entry(id).or_default() += reads;
+                self.credit = self.credit.saturating_add(reads);
+                self.counters.reads_elsewhere += reads;
+            }
+        }
+        if self.next_ns.is_none() && !self.unmarked.is_empty() {
+            self.next_ns = Some(cx.now_ns.max(self.round_ends_ns));
+        }
+    }
+
+    /// When [`ReadElsewhere::tick`] has something to do next.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        self.next_ns
+    }
+
+    /// Marks what is due.
+    pub fn tick(&mut self, cx: &mut Context) {
+        if self.next_ns.is_none_or(|next_ns| cx.now_ns < next_ns) {
+            return;
+        }
+        if self.due.is_empty() {
+            self.begin_round(cx);
+        }
+        let mut step = self.due.split_off(self.due.len().saturating_sub(self.in_step));
+        step.reverse();
+        self.mark(cx, &step);
+        self.next_ns = match (self.due.is_empty(), self.unmarked.is_empty()) {
+            (false, _) => Some(cx.now_ns + ROUND_NS / STEPS),
+            (true, false) => Some(self.round_ends_ns),
+            (true, true) => None,
+        };
+    }
+
+    /// Chooses the keys of a round.
+    fn begin_round(&mut self, cx: &mut Context) {
+        self.round_ends_ns = cx.now_ns + ROUND_NS;
+        let at_once = cx.backend.marks_at_once().max(1);
+        self.unmarked.retain(|id, _| cx.directory.find(id).is_some());
+        self.credit = self.credit.saturating_add(READS_PER_COMMAND / IDLE_ROUNDS);
+        let affordable = usize::try_from(self.credit / READS_PER_COMMAND).unwrap_or(usize::MAX);
+        let most = affordable.saturating_mul(at_once).min(MOST);
+        let mut all: Vec<(u64, KeyId)> =
+            self.unmarked.iter().map(|(id, reads)| (*reads, *id)).collect();
+        // The most reads stand last, and of those with as many it does not matter who comes first.
+        all.sort_unstable();
+        let chosen = all.split_off(all.len().saturating_sub(most));
+        let commands = chosen.len().div_ceil(at_once) as u64;
+        // What was saved up is no licence for a burst of commands later.
+        self.credit = (self.credit - commands * READS_PER_COMMAND).min(READS_PER_COMMAND);
+        let steps = chosen.len().div_ceil(STEPS as usize);
+        self.in_step = steps.next_multiple_of(at_once);
+        self.due = chosen
+            .into_iter()
+            .map(|(reads, id)| {
+                self.unmarked.remove(&id);
+                (id, u32::try_from(reads).unwrap_or(u32::MAX))
+            })
+            .collect();
+    }
+
+    fn mark(&mut self, cx: &mut Context, step: &[(KeyId, u32)]) {
+        let Context { backend, directory, .. } = cx;
+        for keys in step.chunks(backend.marks_at_once().max(1)) {
+            let named = |(id, reads): &(KeyId, u32)| {
+                let entry = directory.get(directory.find(id)?)?;
+                Some((named(*id, &entry.key), *reads))
+            };
+            let keys: Vec<_> = keys.iter().filter_map(named).collect();
+            if !keys.is_empty() {
+                backend.mark_read(&keys);
+                self.counters.marks += keys.len() as u64;
+                self.counters.mark_commands += 1;
+            }
+        }
+    }
+}
