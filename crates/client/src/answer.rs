@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use wire::{Flags, Header, Status};
+use wire::{Flags, Header, Op, Status};
 
 use crate::{Error, Metadata, Reservation, Value};
 
@@ -120,6 +120,9 @@ impl Answer {
         match self.header.status {
             Status::Mismatch if write => Error::Mismatch { current: self.header.version },
             Status::WrongPartition => Error::WrongPartition { store },
+            Status::TooLarge if self.header.op == Op::WriteReply && self.header.version > 0 => {
+                Error::KeyTooLong { store, most: self.header.version }
+            }
             Status::TooLarge => Error::TooLarge { store, len, write },
             Status::BackendError if self.header.version == wire::BACKEND_REFUSED => {
                 Error::Refused { store, words: one_line(&self.value), write }

@@ -169,6 +169,16 @@ pub enum Error {
         /// Whether the call was a write.
         write: bool,
     },
+    /// The key is longer than the store's backend takes. Nothing was written.
+    #[error(
+        "{store} refuses this key: its backend takes keys of at most {most} bytes of this tenant, if the others are like these"
+    )]
+    KeyTooLong {
+        /// The store that was asked.
+        store: SocketAddr,
+        /// Bytes of the longest such key.
+        most: u64,
+    },
     /// The store's backend failed. For a write the outcome is unknown.
     #[error("the backend of {store} failed{}", if *.write { "; outcome unknown" } else { "" })]
     Backend {

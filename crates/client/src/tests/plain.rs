@@ -258,14 +258,18 @@ async fn what_is_not_answered_is_asked_again_under_the_same_id() {
 async fn refusals_are_named() {
     let store = FakeStore::start(Faults::default()).await;
     let client = connect(&store).await;
-    for (status, text) in [
-        (Status::WrongPartition, "does not own this key's partition"),
-        (Status::TooLarge, "larger than its backend holds"),
-        (Status::BackendError, "outcome unknown"),
-        (Status::Denied, "denies the request"),
-        (Status::NotFound, "a status that does not belong to it"),
+    for (status, version, text) in [
+        (Status::WrongPartition, 0, "does not own this key's partition"),
+        (Status::TooLarge, 0, "larger than its backend holds"),
+        (Status::TooLarge, 238, "keys of at most 238 bytes"),
+        (Status::BackendError, 0, "outcome unknown"),
+        (Status::Denied, 0, "denies the request"),
+        (Status::NotFound, 0, "a status that does not belong to it"),
     ] {
-        store.twist(move |_, reply| reply.header.status = status);
+        store.twist(move |_, reply| {
+            reply.header.status = status;
+            reply.header.version = version;
+        });
         let error = client.set("k", "v", None).await.unwrap_err().to_string();
         assert!(error.contains(text) && !error.contains('\n'), "{error}");
     }
