@@ -8,7 +8,9 @@ use bytes::Bytes;
 /// What a key has, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyInfo {
-    /// Length of the value in bytes.
+    /// What Redis calls this kind of value: `string`, but for what other clients wrote to it.
+    pub kind: &'static str,
+    /// Length of a string in bytes.
     pub len: u64,
     /// What remains of its life; `None`: it does not expire.
     pub expires_in: Option<Duration>,
@@ -32,6 +34,8 @@ pub(crate) enum Life {
     Forever,
     /// At least a millisecond.
     For(Duration),
+    /// Until a moment that has passed: what is there goes, and no value comes.
+    Over,
     /// KEEPTTL: as long as the value before it.
     Kept,
 }
@@ -54,6 +58,9 @@ pub(crate) struct SetOutcome {
     pub old: Option<Bytes>,
 }
 
+/// What Redis calls a value of bytes.
+pub(crate) const STRING: &str = "string";
+
 /// Why there is no result: the error's line as the client sees it, code first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorLine(pub String);
@@ -62,6 +69,16 @@ pub(crate) struct ErrorLine(pub String);
 pub(crate) const OUTCOME_UNKNOWN: &str = "ERR outcome unknown";
 
 impl ErrorLine {
+    /// The key's value is not of bytes.
+    pub fn wrong_type() -> ErrorLine {
+        ErrorLine("WRONGTYPE Operation against a key holding the wrong kind of value".into())
+    }
+
+    /// Whether it says that.
+    pub fn is_wrong_type(&self) -> bool {
+        self.0.starts_with("WRONGTYPE ")
+    }
+
     /// The same once the backend has carried the write out: what clients take for a refusal must
     /// not stand at the front.
     pub fn after(self, done: &str) -> ErrorLine {

@@ -5,16 +5,12 @@ use std::{borrow::Cow, str::FromStr, time::Duration};
 use bytes::Bytes;
 use client::{Memory, Reservation, Seal, TenantSeal};
 use redis::Value;
-use wire::{Cluster, Secret, TENANT_OPEN, partition_of};
+use wire::{Cluster, Secret, partition_of};
 
 use crate::{
     backend::Backend,
-    data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, SetOutcome},
+    data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome},
 };
-
-/// Names of tenants other than 0 begin with this in the backend, then the tenant's number and a
-/// colon: as stores do it.
-const PREFIX: &str = "shortstop:";
 
 /// Another write may have come between: its life is left as it is.
 const PROLONG: &str = "if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[1]) then \
@@ -162,12 +158,16 @@ impl Direct {
             Value::Int(left) => left,
             other => return Err(unexpected(&other)),
         };
-        match backend.read(redis::cmd("STRLEN").arg(&name)).await? {
-            Value::Int(len) => Ok(Some(KeyInfo {
-                len: len.max(0) as u64,
-                expires_in: u64::try_from(left).ok().map(Duration::from_millis),
-            })),
-            other => Err(unexpected(&other)),
+        let expires_in = u64::try_from(left).ok().map(Duration::from_millis);
+        match backend.read(redis::cmd("STRLEN").arg(&name)).await {
+            Ok(Value::Int(len)) => {
+                Ok(Some(KeyInfo { kind: STRING, len: len.max(0) as u64, expires_in }))
+            }
+            Err(why) if why.is_wrong_type() => {
+                let kind = backend.read(redis::cmd("TYPE").arg(&name)).await?;
+                Ok(Some(KeyInfo { kind: kind_of(&kind), len: 0, expires_in }))
+            }
+            other => Err(unexpected(&other?)),
         }
     }
 
@@ -179,6 +179,8 @@ impl Direct {
         match put.life {
             Life::Forever => {}
             Life::For(life) => drop(command.arg("PX").arg(life.as_millis() as u64)),
+            // Any moment that has passed.
+            Life::Over => drop(command.arg("PXAT").arg(1)),
             Life::Kept => drop(command.arg("KEEPTTL")),
         }
         match put.only_if {
@@ -309,18 +311,23 @@ impl Direct {
     /// A key's name in the backend, of the key as stores know it. Tenant 0 must not reach other
     /// tenants' keys under their names there.
     fn name_of(&self, key: &[u8]) -> DataResult<Vec<u8>> {
-        if self.tenant == TENANT_OPEN {
-            if key.starts_with(PREFIX.as_bytes()) {
-                return Err(ErrorLine(format!(
-                    "ERR keys that begin with '{PREFIX}' belong to tenants; use --tenant"
-                )));
-            }
-            return Ok(key.into());
-        }
-        let mut name = format!("{PREFIX}{}:", self.tenant).into_bytes();
-        name.extend_from_slice(key);
-        Ok(name)
+        wire::backend_name(self.tenant, key).ok_or_else(anothers_name)
     }
+}
+
+/// A key of tenant 0 is what another tenant's key is called in the backend.
+pub(crate) fn anothers_name() -> ErrorLine {
+    ErrorLine(
+        "NOPERM a key that begins with 'shortstop:', a tenant's number and a colon is that tenant's: start the gateway with --tenant"
+            .into(),
+    )
+}
+
+/// What TYPE answered.
+fn kind_of(answer: &Value) -> &'static str {
+    let Value::SimpleString(kind) = answer else { return "other" };
+    let kinds = ["list", "set", "zset", "hash", "stream"];
+    kinds.into_iter().find(|known| *known == kind.as_str()).unwrap_or("other")
 }
 
 fn unexpected(value: &Value) -> ErrorLine {

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tokio::task::yield_now;
 
-use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, SetOutcome};
+use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -48,9 +48,11 @@ impl Data for Fake {
 
     async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
         let table = self.turn(key).await?;
-        Ok(table
-            .get(key)
-            .map(|(value, life)| KeyInfo { len: value.len() as u64, expires_in: *life }))
+        Ok(table.get(key).map(|(value, life)| KeyInfo {
+            kind: STRING,
+            len: value.len() as u64,
+            expires_in: *life,
+        }))
     }
 
     async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
@@ -62,9 +64,11 @@ impl Data for Fake {
             OnlyIf::Absent => before.is_none(),
             OnlyIf::Present => before.is_some(),
         };
-        if written {
+        if written && put.life == Life::Over {
+            table.remove(key);
+        } else if written {
             let life = match put.life {
-                Life::Forever => None,
+                Life::Forever | Life::Over => None,
                 Life::For(life) => Some(life),
                 Life::Kept => before.and_then(|(_, life)| life),
             };

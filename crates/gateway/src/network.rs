@@ -15,8 +15,11 @@ use client::{Client, Condition, Error, Value};
 
 use crate::{
     counters::{Counter, Counters},
-    data::{Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, SetOutcome},
-    direct::Direct,
+    data::{
+        Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, STRING,
+        SetOutcome,
+    },
+    direct::{Direct, anothers_name},
 };
 
 /// Times that a read followed by a conditional write is done again because another write
@@ -29,6 +32,8 @@ const LONG_LIFE: Duration = Duration::from_millis(u32::MAX as u64 - 10_000);
 
 /// The data of a cluster, for one tenant.
 pub(crate) struct Network {
+    /// Whether keys reach the backend under the names that they have here.
+    pub keeps_names: bool,
     pub client: Client,
     pub direct: Option<Direct>,
     pub counters: Arc<Counters>,
@@ -63,6 +68,7 @@ impl Data for Network {
                         direct.about(key).await
                     }
                     (_, found) => Ok(found.map(|about| KeyInfo {
+                        kind: STRING,
                         len: about.len as u64,
                         expires_in: about.expires_in,
                     })),
@@ -76,12 +82,7 @@ impl Data for Network {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.set(key, value, put).await;
         }
-        let life = match put.life {
-            Life::Forever => None,
-            Life::For(life) => Some(life),
-            Life::Kept => return self.replace(key, value, put).await,
-        };
-        if put.old {
+        if put.old || put.life == Life::Kept {
             return self.replace(key, value, put).await;
         }
         let condition = match put.only_if {
@@ -89,7 +90,12 @@ impl Data for Network {
             OnlyIf::Absent => Condition::Absent,
             OnlyIf::Present => Condition::Present,
         };
-        let written = match self.write(key, value, life, condition).await {
+        let done = match put.life {
+            Life::Over => self.remove(key, condition).await,
+            Life::For(life) => self.write(key, value, Some(life), condition).await,
+            Life::Forever | Life::Kept => self.write(key, value, None, condition).await,
+        };
+        let written = match done {
             Ok(()) => true,
             Err(WriteFailure::Mismatch) => false,
             Err(WriteFailure::Refused(why)) => return Err(why),
@@ -149,7 +155,7 @@ impl Network {
                 None => Condition::Absent,
             };
             let life = match put.life {
-                Life::Forever => None,
+                Life::Forever | Life::Over => None,
                 Life::For(life) => Some(life),
                 // It has gone on meanwhile; a kept life must not become longer.
                 Life::Kept => {
@@ -165,7 +171,11 @@ impl Network {
                     })
                 }
             };
-            match self.write(key, value, life, condition).await {
+            let written = match put.life {
+                Life::Over => self.remove(key, condition).await,
+                _ => self.write(key, value, life, condition).await,
+            };
+            match written {
                 Ok(()) => {
                     return Ok(SetOutcome { written: true, old: old(found) });
                 }
@@ -184,6 +194,17 @@ impl Network {
                 Ok(found)
             }
             Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// What a write is whose life was over before it began: whatever is there goes.
+    async fn remove(&self, key: &Bytes, condition: Condition) -> Result<(), WriteFailure> {
+        match self.client.delete_if(key, condition).await {
+            Ok(true) => Ok(()),
+            // There was nothing to remove, and there need not be.
+            Ok(false) if matches!(condition, Condition::Always | Condition::Absent) => Ok(()),
+            Ok(false) | Err(Error::Mismatch { .. }) => Err(WriteFailure::Mismatch),
+            Err(error) => Err(WriteFailure::Refused(self.refused(error))),
         }
     }
 
@@ -218,6 +239,9 @@ impl Network {
 
     /// The backends, for a key that no packet carries; what goes to them is counted there.
     fn past_the_store(&self, key: &[u8], counter: &Counter) -> DataResult<Option<&Direct>> {
+        if self.keeps_names && wire::backend_name(wire::TENANT_OPEN, key).is_none() {
+            return Err(anothers_name());
+        }
         if (1..=wire::MAX_KEY).contains(&key.len()) {
             return Ok(None);
         }

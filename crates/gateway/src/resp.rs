@@ -11,3 +11,10 @@ mod job;
 mod reply;
 pub(crate) mod session;
 mod table;
+
+/// A number as Redis reads them: digits, with a minus before them or without, and nothing that
+/// could be left out.
+fn integer(word: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(word).ok()?;
+    text.parse().ok().filter(|number: &i64| number.to_string() == text)
+}

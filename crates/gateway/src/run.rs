@@ -65,6 +65,7 @@ pub async fn run(
     let memory = Memory::new(limits.memory_bytes);
     let counters = Arc::new(Counters::default());
     let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
+    let seals = seal.is_some();
     let options = Options { seal, memory: Some(memory.clone()), ..Options::default() };
     let client = Client::connect(&cluster, tenant, options).await?;
     let serves = match cluster.stores.as_slice() {
@@ -82,7 +83,8 @@ pub async fn run(
         .await
         .with_context(|| format!("--listen {listen}: cannot listen"))?;
     let listen = listener.local_addr()?;
-    let network = Arc::new(Network { client, direct, counters: counters.clone() });
+    let keeps_names = tenant == wire::TENANT_OPEN && !seals;
+    let network = Arc::new(Network { keeps_names, client, direct, counters: counters.clone() });
     let shared = Arc::new(GatewayState::new(limits, memory, counters, listen));
     tracing::info!("gateway listens on {listen}: {serves}");
     if !listen.ip().is_loopback() {

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesOrdered};
 
-use super::{reply::Reply, session::wrong_arity};
-use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put};
+use super::{integer, reply::Reply, session::wrong_arity};
+use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING};
 
 /// Keys of one command that are asked for at the same time.
 const WIDTH: usize = 64;
@@ -111,7 +111,8 @@ impl Job {
             Job::GetMany(keys) => {
                 let mut values = Vec::with_capacity(keys.len());
                 for some in keys.chunks(WIDTH) {
-                    values.extend(together(some.iter().map(|key| data.get(key)).collect()).await?);
+                    let some = some.iter().map(|key| string(data, key));
+                    values.extend(together(some.collect()).await?);
                 }
                 Reply::Array(values.into_iter().map(value).collect())
             }
@@ -149,7 +150,7 @@ impl Job {
                 }
                 Reply::Int(count as i64)
             }
-            Job::About(key, ask) => about(data.about(&key).await?, ask),
+            Job::About(key, ask) => about(data.about(&key).await?, ask)?,
         })
     }
 }
@@ -164,24 +165,36 @@ async fn together<T, F: Future<Output = DataResult<T>>>(running: Vec<F>) -> Data
     all.into_iter().collect()
 }
 
-fn about(about: Option<KeyInfo>, ask: Ask) -> Reply {
+/// The value of a key, if it is one of bytes: MGET has no other.
+async fn string(data: &impl Data, key: &Bytes) -> DataResult<Option<Bytes>> {
+    match data.get(key).await {
+        Err(why) if why.is_wrong_type() => Ok(None),
+        found => found,
+    }
+}
+
+fn about(about: Option<KeyInfo>, ask: Ask) -> DataResult<Reply> {
     let left_ms = about.map(|about| about.expires_in.map(|left| left.as_millis() as i64));
-    match ask {
+    Ok(match ask {
+        Ask::Strlen if about.is_some_and(|about| about.kind != STRING) => {
+            return Err(ErrorLine::wrong_type());
+        }
         Ask::Strlen => Reply::Int(about.map_or(0, |about| about.len as i64)),
-        Ask::Type => Reply::Simple(about.map_or("none", |_| "string")),
+        Ask::Type => Reply::Simple(about.map_or("none", |about| about.kind)),
         Ask::Ttl | Ask::Pttl => Reply::Int(match left_ms {
             None => -2,
             Some(None) => -1,
             Some(Some(ms)) if ask == Ask::Pttl => ms,
             Some(Some(ms)) => (ms + 500) / 1000,
         }),
-    }
+    })
 }
 
 fn set(words: &[Bytes]) -> Result<Job, String> {
     let mut put = Put::default();
     let mut options = words[3..].iter();
-    let mut has_life = false;
+    // Which option says how long: it may stand there again, and counts anew, but no other may.
+    let mut lasts: Option<Vec<u8>> = None;
     let mut expiry = None;
     while let Some(option) = options.next() {
         let option = option.to_ascii_lowercase();
@@ -201,7 +214,7 @@ fn set(words: &[Bytes]) -> Result<Job, String> {
             put.old = true;
             continue;
         }
-        if std::mem::replace(&mut has_life, true) {
+        if lasts.get_or_insert_with(|| option.clone()) != &option {
             return Err(SYNTAX.into());
         }
         let (unit_ms, absolute) = match &option[..] {
@@ -220,7 +233,7 @@ fn set(words: &[Bytes]) -> Result<Job, String> {
     }
     // Only once all words are understood, as Redis does it.
     if let Some((number, unit_ms, absolute)) = expiry {
-        put.life = Life::For(life(number, unit_ms, absolute, "set")?);
+        put.life = life(number, unit_ms, absolute, "set")?;
     }
     let answer = if put.old { SetAnswer::Old } else { SetAnswer::Ok };
     Ok(Job::Set { key: words[1].clone(), value: words[2].clone(), put, answer })
@@ -230,7 +243,7 @@ fn set_for(words: &[Bytes], name: &str, unit_ms: u64) -> Result<Job, String> {
     Ok(Job::Set {
         key: words[1].clone(),
         value: words[3].clone(),
-        put: Put { life: Life::For(life(&words[2], unit_ms, false, name)?), ..Put::default() },
+        put: Put { life: life(&words[2], unit_ms, false, name)?, ..Put::default() },
         answer: SetAnswer::Ok,
     })
 }
@@ -256,14 +269,9 @@ fn set_many(words: &[Bytes]) -> Result<Job, String> {
     Ok(Job::SetMany(pairs))
 }
 
-/// A time to live from a word: so many units, from now on or since 1970. A moment that has passed
-/// leaves a millisecond.
-fn life(word: &[u8], unit_ms: u64, absolute: bool, name: &str) -> Result<Duration, String> {
-    let number = std::str::from_utf8(word)
-        .ok()
-        .filter(|text| !text.starts_with('+'))
-        .and_then(|text| text.parse::<i64>().ok())
-        .ok_or(NOT_AN_INTEGER)?;
+/// A time to live from a word: so many units, from now on or since 1970.
+fn life(word: &[u8], unit_ms: u64, absolute: bool, name: &str) -> Result<Life, String> {
+    let number = integer(word).ok_or(NOT_AN_INTEGER)?;
     let invalid = || format!("ERR invalid expire time in '{name}' command");
     let ms = u64::try_from(number)
         .ok()
@@ -273,5 +281,12 @@ fn life(word: &[u8], unit_ms: u64, absolute: bool, name: &str) -> Result<Duratio
         .ok_or_else(invalid)?;
     let life = Duration::from_millis(ms);
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(if absolute { life.saturating_sub(passed).max(Duration::from_millis(1)) } else { life })
+    Ok(match absolute {
+        // Less than a millisecond is none.
+        true => match life.saturating_sub(passed) {
+            left if left < Duration::from_millis(1) => Life::Over,
+            left => Life::For(left),
+        },
+        false => Life::For(life),
+    })
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Instant};
 use bytes::Bytes;
 
 use super::{
-    info,
+    info, integer,
     reply::{Protocol, Reply},
     table::{self, Spec},
 };
@@ -106,8 +106,7 @@ impl Session {
         let mut name = None;
         let mut options = options.iter();
         if let Some(version) = options.next() {
-            let version = std::str::from_utf8(version).ok();
-            protocol = match version.and_then(|text| text.parse::<i64>().ok()) {
+            protocol = match integer(version) {
                 Some(2) => Protocol::Resp2,
                 Some(3) => Protocol::Resp3,
                 Some(_) => return Err("NOPROTO unsupported protocol version".into()),
@@ -215,8 +214,7 @@ fn checked(name: &Bytes, what: &str) -> Result<Bytes, String> {
 }
 
 fn select(database: &[u8]) -> Answer {
-    let number = std::str::from_utf8(database).ok();
-    match number.and_then(|text| text.parse::<i64>().ok()) {
+    match integer(database) {
         Some(0) => Ok(Reply::OK),
         Some(_) => Err("ERR DB index is out of range".into()),
         None => Err("ERR value is not an integer or out of range".into()),

@@ -488,3 +488,55 @@ fn redis_benchmark_meets_no_error() {
     }
     assert_eq!(errors(), before);
 }
+
+/// Commands, in their order, that the gateway and a Redis must answer alike, one by one. `{past}`
+/// and `{soon}` are moments in seconds since 1970.
+#[rustfmt::skip]
+const ALIKE: &[&str] = &[
+    // A life that was over before it began.
+    "SET a 1", "SET a 2 EXAT {past}", "GET a", "EXISTS a", "TTL a",
+    "SET a 1", "SET a 2 NX PXAT 1", "GET a", "SET a 2 XX GET PXAT 1", "GET a",
+    "SET a 2 XX EXAT {past}", "SET a 2 NX EXAT {past}", "EXISTS a", "SET a 2 EXAT 0",
+    "SET a 1 EXAT {soon}", "GET a",
+    // Numbers as they are written.
+    "SET a 1 EX 05", "SET a 1 EX +5", "SET a 1 EX -5", "SET a 1 EX 5x", "SET a 1 PX 0", "SETEX a 05 1",
+    "SET a 1 EX 9223372036854775807",
+    // Options that stand there twice, or exclude one another.
+    "SET a 1 EX 5 EX 6000", "SET a 1 KEEPTTL KEEPTTL", "SET a 1 EX 5 PX 5", "SET a 1 EX 5 KEEPTTL",
+    "SET a 1 NX NX", "SET a 1 NX XX", "SET a 1 GET GET", "SET a 1 EX",
+    // Other types.
+    "TYPE list", "EXISTS list a", "TTL list", "PTTL list", "GET list", "MGET a list a", "STRLEN list",
+    "GETDEL list", "GETSET list 1", "SET list 1 GET", "SETNX list 1", "SET list 1 NX", "TYPE hash",
+    "TYPE a", "TYPE none", "EXISTS hash", "DEL hash", "EXISTS hash", "SET list 1", "GET list",
+    "SET other 1 XX EXAT {past}", "TYPE other",
+    // Names that are nobody else's.
+    "SET shortstop:x 1", "GET shortstop:x", "DEL shortstop:x", "SET shortstop:07:x 1", "GET shortstop:07:x",
+];
+
+#[test]
+fn the_gateway_answers_as_redis_does_beside_it() {
+    let rack = Rack::on_redis(true);
+    let beside = port::free();
+    let mut other = Rack::default();
+    other.start("redis-server", &["--port", &beside.to_string(), "--save", ""], Some(beside));
+    let types = ["RPUSH list 1 2", "HSET hash f v", "RPUSH other 1"];
+    assert_eq!(cli_at(rack.redis, &types), cli_at(beside, &types));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let past = (now.as_secs() - 1_000).to_string();
+    let soon = (now.as_secs() + 100_000).to_string();
+    let lines: Vec<String> =
+        ALIKE.iter().map(|line| line.replace("{past}", &past).replace("{soon}", &soon)).collect();
+    let mut differ = vec![];
+    for line in &lines {
+        let (here, there) = (rack.cli(&[line]), cli_at(beside, &[line]));
+        if here != there {
+            differ.push(format!("{line}: {here:?}, and Redis {there:?}"));
+        }
+    }
+    assert!(differ.is_empty(), "{differ:#?}");
+    // These are another tenant's in the Redis behind the store.
+    for line in ["GET shortstop:7:a", "SET shortstop:7:a 1", "EXISTS shortstop:7:a"] {
+        let said = rack.cli(&[line]).concat();
+        assert!(said.contains("NOPERM") && said.contains("--tenant"), "{line}: {said}");
+    }
+}
