@@ -270,3 +270,26 @@ impl Backend for EmbeddedBackend {
         self.evicted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::KeyHash;
+
+    use super::*;
+
+    #[test]
+    fn what_switches_read_until_now_is_no_older_than_what_was_read_here() {
+        let key = |bytes: &'static [u8]| Key { tenant: 0, hash: KeyHash([bytes[0]; 16]), bytes };
+        let mut backend = EmbeddedBackend::new(3 * (OVERHEAD + 2));
+        let value = Bytes::from_static(b"v");
+        for bytes in [b"a", b"b", b"c"] {
+            backend.put(key(bytes), Put::of(&value, 1), 0, 0);
+        }
+        backend.pin(key(b"a"), true);
+        backend.pin(key(b"a"), false);
+        backend.put(key(b"d"), Put::of(&value, 1), 0, 0);
+        let mut has = |bytes| backend.get(key(bytes), 0, 0) != Answer::Now(None);
+        assert_eq!([b"a", b"b", b"c", b"d"].map(|bytes| has(bytes)), [true, false, true, true]);
+    }
+}

@@ -82,11 +82,13 @@ impl Eviction {
         connection: &mut MultiplexedConnection,
         commands: &[Command],
     ) -> anyhow::Result<()> {
-        let marked = |command| match command {
-            &Command { verb: Verb::Mark(ref keys), .. } => Some(keys),
-            _ => None,
-        };
-        let marked: Vec<_> = commands.iter().filter_map(marked).collect();
+        let verbs = commands.iter().map(|command| &command.verb);
+        let marked: Vec<_> = verbs
+            .filter_map(|verb| match verb {
+                Verb::Mark(keys) => Some(keys),
+                _ => None,
+            })
+            .collect();
         if marked.is_empty() {
             return Ok(());
         }
