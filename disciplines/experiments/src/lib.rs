@@ -22,6 +22,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::DEMO, "netcache"),
     (experiments::OUTSIDE_WRITES, "netcache"),
     (experiments::BACKENDS, "netcache"),
+    (experiments::EVICTION, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),
     (experiments::COHERENCE, "netcache"),
     (experiments::TENANT_ISOLATION, "madinc"),

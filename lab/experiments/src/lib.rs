@@ -36,6 +36,7 @@ mod claim;
 mod coherence;
 mod compare;
 mod demo;
+mod eviction;
 mod experiment;
 mod fill;
 mod kind;
@@ -85,6 +86,12 @@ pub const OUTSIDE_WRITES: Definition = Definition {
 pub const BACKENDS: Definition = Definition {
     toml: include_str!("backends.toml"),
     kind: &Kind::of::<backends::Backends>("backends"),
+};
+
+/// What a full backend keeps of the keys that a switch answers.
+pub const EVICTION: Definition = Definition {
+    toml: include_str!("eviction.toml"),
+    kind: &Kind::of::<eviction::Eviction>("eviction"),
 };
 
 /// Values longer than a packet, by each way that leads to them.
