@@ -262,7 +262,8 @@ mod tests {
         let cells =
             |key_len, len| usize::from(dataplane::cells_needed_given(key_len, len).unwrap());
         // Cells of a page, and those in which an item may start.
-        let on_a_page = |cells| (415 / cells).min((decide::PAGE_START_CELLS - 1) / cells + 1);
+        let on_a_page =
+            |cells: usize| (415 / cells).min((decide::PAGE_START_CELLS - 1) / cells + 1);
         let of_keys = |key_len| {
             let rings = (0..STRIDES.len()).map(|shift| HEADER + (STRIDES[shift] << shift));
             let all: Vec<usize> = rings.map(|len| cells(key_len, len)).collect();

@@ -47,7 +47,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::{
     Backend, Completion, OutsideEvent, Refusal,
     outage::Outage,
-    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb, key_of},
+    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};

@@ -77,7 +77,7 @@ impl WriteOutcome {
             Change::NotFound => (Status::NotFound, 0),
             Change::Mismatch(version) => (Status::Mismatch, *version),
             Change::TooLarge => (Status::TooLarge, 0),
-            Change::KeyTooLong(most) => (Status::TooLarge, most.into()),
+            Change::KeyTooLong(most) => (Status::TooLarge, (*most).into()),
             Change::Full => (Status::TryAgain, 0),
             Change::Failed => (Status::BackendError, 0),
             Change::Refused(refusal) => (Status::BackendError, refusals.number(refusal)),

@@ -11,12 +11,10 @@ use lab::port;
 use store::Config;
 use wire::{Flags, Header, Op, Status};
 
-use super::{
-    support::{
-        others::{Outsider, Switch},
-        self, Client, PATIENCE, Reply, StoreThread,
-        servers::{Process, redis, redis_command, redis_with, start_at},
-    },
+use super::support::{
+    self, Client, PATIENCE, Reply, StoreThread,
+    others::{Outsider, Switch},
+    servers::{Process, redis, redis_command, redis_with, start_at},
 };
 
 /// Room for what is said.

@@ -7,7 +7,7 @@ use wire::KeyHash;
 
 use super::{remote::RemoteBackend, *};
 use crate::{
-    backend::{Answer, Change, Completion, Ticket},
+    backend::{Answer, Change, Completion, Refusal, Ticket},
     coherence::Watch,
     journal::{Entry, Journal},
 };
@@ -194,7 +194,8 @@ fn a_store_that_ends_forgets_no_loan_whose_value_its_backend_does_not_take() {
         store.engine.complete(Completion::Change(ticket, change), now_ns, &mut store.out);
     };
     for n in 0..5 {
-        put(&mut store, n * lease_ms, Change::Unreached);
+        let away = Refusal::new("TRYAGAIN it is away");
+        put(&mut store, n * lease_ms, Change::Refused(away));
         assert_eq!((store.engine.loans(), journal.entries().len()), (1, 1));
         assert!(store.sent().next().is_none(), "the switches keep what they have");
         store.tick((n + 1) * lease_ms);
