@@ -11,6 +11,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
         [
             "demo",
             "outside-writes",
+            "backends",
             "eviction",
             "large-values",
             "coherence",

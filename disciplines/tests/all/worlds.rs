@@ -61,6 +61,7 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
         needs.collect::<Vec<_>>(),
         [
             ("outside-writes", "Redis"),
+            ("backends", "Redis"),
             ("eviction", "Redis and memcached"),
             ("controller-failover", "etcd"),
             ("restarts", "Redis and etcd"),

@@ -403,7 +403,6 @@ fn interfaces(io: &Io<'_>) -> Vec<Interface> {
         let neighbours = vec![far.v4.into(), far.v6.into()];
         Interface {
             name: format!("eth{}", port.index),
-            index: id + 1,
             up,
             addresses: vec![net(port.v4.into(), 24), net(port.v6.into(), 64)],
             neighbours: if up { neighbours } else { vec![] },

@@ -43,8 +43,6 @@ const MOST: usize = 1024;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number in the kernel, which another of the same name does not get; 0: it is gone.
-    pub index: u32,
     /// Switched on and with carrier. An interface that is gone is not up.
     pub up: bool,
     /// Its usable addresses with their prefix lengths; none of link scope.
@@ -55,8 +53,7 @@ pub struct Interface {
 
 impl Interface {
     fn gone(name: &str) -> Interface {
-        let (addresses, neighbours) = (vec![], vec![]);
-        Interface { name: name.into(), index: 0, up: false, addresses, neighbours }
+        Interface { name: name.into(), up: false, addresses: vec![], neighbours: vec![] }
     }
 }
 
@@ -71,7 +68,6 @@ pub(super) async fn read(netlink: &Netlink, names: &[String]) -> Result<Vec<Inte
         let mut interface = Interface::gone(name);
         if let Some(link) = link(netlink, name).await? {
             interface.up = is_up(&link);
-            interface.index = link.header.index;
             by_index.insert(link.header.index, interfaces.len());
         }
         interfaces.push(interface);
@@ -193,11 +189,9 @@ async fn follow(names: &[String], tell: &watch::Sender<Vec<Interface>>) -> Resul
     // slip between.
     let mut changes = Changes::listen(names).map_err(no_socket)?;
     let netlink = Netlink::open().map_err(no_socket)?;
-    let mut attached = Attached::of(&tell.borrow());
     loop {
         let read = read(&netlink, names).await;
         let now = read.map_err(|e| format!("cannot be read: {}", netlink::describe(&e)))?;
-        attached.changes(&now).iter().for_each(|line| warn!("{line}"));
         tell.send_if_modified(|last| {
             let changed = *last != now;
             *last = now;
@@ -210,36 +204,6 @@ async fn follow(names: &[String], tell: &watch::Sender<Vec<Interface>>) -> Resul
                 changed.map_err(|_| "the kernel's news ended")?;
             }
         }
-    }
-}
-
-/// The interfaces, by their numbers, that the switch was attached to when they were last looked at.
-#[derive(Default)]
-struct Attached(BTreeMap<String, u32>);
-
-impl Attached {
-    fn of(interfaces: &[Interface]) -> Attached {
-        let mut attached = Attached::default();
-        let _ = attached.changes(interfaces);
-        attached
-    }
-
-    /// What is to be said now: programs stay with the interface that they were attached to, not
-    /// with its name.
-    fn changes(&mut self, now: &[Interface]) -> Vec<String> {
-        let line = |Interface { name, index, .. }: &Interface| {
-            let before = self.0.insert(name.clone(), *index);
-            match (before?, *index) {
-                (before, index) if before == index => None,
-                (_, 0) => {
-                    Some(format!("interface {name} is gone, and the switch's program with it"))
-                }
-                _ => Some(format!(
-                    "interface {name} was made anew, and is not attached to: start this agent again"
-                )),
-            }
-        };
-        now.iter().filter_map(line).collect()
     }
 }
 
@@ -341,27 +305,12 @@ mod tests {
             let nets = ["10.0.0.254/24", "10.0.1.254/24", "2001:db8:1::fe/64"];
             let left = Interface {
                 name: "left".into(),
-                index: nix::net::if_::if_nametoindex("left").unwrap(),
                 up: true,
                 addresses: nets.map(|net| net.parse().unwrap()).into(),
                 neighbours: ["10.0.1.1", "2001:db8:1::1"].map(|ip| ip.parse().unwrap()).into(),
             };
             assert_eq!(read, [left, Interface::gone("missing")]);
         });
-    }
-
-    #[test]
-    fn an_interface_that_is_made_anew_is_said_once() {
-        let with = |index| [Interface { index, ..Interface::gone("tap0") }];
-        let mut attached = Attached::default();
-        assert!(attached.changes(&with(7)).is_empty());
-        let gone = attached.changes(&with(0));
-        assert!(matches!(&gone[..], [line] if line.contains("tap0 is gone")), "{gone:?}");
-        let anew = attached.changes(&with(9));
-        assert!(matches!(&anew[..], [line] if line.contains("made anew")), "{anew:?}");
-        assert!(attached.changes(&with(9)).is_empty());
-        // Within one look.
-        assert_eq!(attached.changes(&with(11)), anew);
     }
 
     #[test]

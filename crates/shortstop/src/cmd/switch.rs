@@ -118,9 +118,8 @@ const SOFT: &str = "soft: in this process, at microseconds a packet in the place
 
 /// What becomes of programs that are pinned where nobody else looks.
 const OF_ITS_OWN: &str = "/sys/fs/bpf is this mount namespace's own: the programs end with its last process, and \
-                          `switch status` and `detach` from elsewhere find nothing. Start it with `nsenter --net=` in the \
-                          place of `ip netns exec`, or give the container the machine's /sys/fs/bpf: \
-                          docs/operations/containers.md";
+                          `switch status` and `detach` from elsewhere find nothing. Start it with CAP_SYS_ADMIN, or give \
+                          the container the machine's /sys/fs/bpf: docs/operations/containers.md";
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ModeArg {
