@@ -252,7 +252,8 @@ impl<A> Leases<A> {
 
     /// A switch serves nothing any more under its lease of this term, for good, nor under one that
     /// it asked for before `before_ns` by its own clock: the lease is over now. False, and nothing
-    /// is changed, if its lease is of another term: what was said of an earlier one comes late.
+    /// is changed, if its lease is of another term, or it has asked for it since: what was said of
+    /// an earlier one comes late, and the switch, which began empty, serves under this one again.
     pub fn give_back(
         &mut self,
         switch: SwitchId,
@@ -260,8 +261,11 @@ impl<A> Leases<A> {
         before_ns: Nanos,
         now_ns: Nanos,
     ) -> bool {
-        let lease = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term);
-        let Some(lease) = lease else { return false };
+        let is_meant = |lease: &&mut Lease<A>| {
+            let since_ns = lease.asked.theirs_ns.wrapping_sub(before_ns).cast_signed();
+            lease.term == term && since_ns < 0
+        };
+        let Some(lease) = self.by_switch.get_mut(&switch).filter(is_meant) else { return false };
         lease.until_ns = lease.until_ns.min(now_ns);
         if lease.given_back.is_none() {
             lease.given_back = Some(LeaseRequest { theirs_ns: before_ns, ours_ns: now_ns });

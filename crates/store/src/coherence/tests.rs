@@ -222,6 +222,21 @@ fn rule_6_a_copy_of_an_earlier_term_is_dead() {
     assert_eq!(s.poll(until), Step::Apply, "X never serves it again");
 }
 
+/// The switch has left, and is there again: what it said as it left comes after that.
+#[test]
+fn rule_6_what_gives_a_lease_back_that_was_asked_for_again_comes_late() {
+    let mut leases = Leases::new(LEASE, FIRST_TERM);
+    leases.request(1, (), 0, 0);
+    let LeaseAnswer::Lent { term, .. } = leases.request(1, (), 20 * MS, 20 * MS) else {
+        panic!("it holds one")
+    };
+    assert!(!leases.give_back(1, term, 20 * MS, 30 * MS));
+    assert!(leases.holds(1, term, 30 * MS));
+    assert!(!leases.give_back(1, term + 1, 50 * MS, 40 * MS), "of another term");
+    assert!(leases.give_back(1, term, 50 * MS, 40 * MS));
+    assert!(!leases.holds(1, term, 40 * MS));
+}
+
 #[test]
 fn rule_6_terms() {
     let mut leases = Leases::new(LEASE, FIRST_TERM);

@@ -120,7 +120,8 @@ fn started_by(unit: &str) -> String {
     let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/"));
     let line = line.unwrap_or_else(|| panic!("{unit}: no ExecStart below /usr/local/bin"));
     // The copy of the file that systemd gives to the unit.
-    line.replace("%d/cluster.toml", "/etc/shortstop/cluster.toml")
+    let line = line.replace("%d/cluster.toml", "/etc/shortstop/cluster.toml");
+    line.replace("%S", "/var/lib")
 }
 
 #[test]
