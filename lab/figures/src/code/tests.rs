@@ -252,7 +252,7 @@ fn what_documents_name_runs_what_it_says() {
         let with = all.iter().filter(|(_, versions)| versions.contains_key(part));
         with.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(with("gateway"), ["bench"]);
+    assert_eq!(with("gateway"), ["bench", "restarts --quick"]);
     let of = |text: &str| {
         let command = Command::parse(text).unwrap();
         Code::read(&project()).unwrap().versions(&command).unwrap()
@@ -304,7 +304,7 @@ fn a_comment_makes_stale_what_runs_it() {
         now.into_keys().collect::<Vec<_>>()
     };
     let comment = "// words\n";
-    assert_eq!(stale("crates/gateway/src/lib.rs", comment), ["bench"]);
+    assert_eq!(stale("crates/gateway/src/lib.rs", comment), ["bench", "restarts --quick"]);
     for part in ["src", "wire/src", "client/src", "loads/src", "experiments/src"] {
         let chain = stale(&format!("{CHAIN}/{part}/lib.rs"), comment);
         assert!(
