@@ -22,8 +22,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// When it stops, connections may take so long to end.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Serves until `stop` is done. Then it takes no connection any more, answers what it has been sent,
-/// and ends the connections.
+/// Serves until `stop` is done. Then it takes no connection any more, answers what it has been
+/// sent, and ends the connections.
 pub(crate) async fn serve<D: Data>(
     listener: TcpListener,
     data: Arc<D>,

@@ -57,7 +57,7 @@ use ops::Handler;
 pub(crate) use ops::is_own;
 use partial_writes::PartOutcome;
 use pending_write::PendingWrite;
-use read_elsewhere::ReadElsewhere;
+use read_elsewhere::ElsewhereReads;
 use reads::Reads;
 use replies::{Answer, Origin};
 pub use tenants::UpdateError;
@@ -74,7 +74,7 @@ pub struct Engine {
     keys: Keys,
     recalls: Recalls,
     reads: Reads,
-    elsewhere: ReadElsewhere,
+    elsewhere: ElsewhereReads,
     lessor: Lessor,
     loans: Loans,
     replicas: ForeignCopies,
@@ -97,7 +97,7 @@ impl Engine {
             keys: Keys::default(),
             recalls: Recalls::default(),
             reads: Reads::default(),
-            elsewhere: ReadElsewhere::default(),
+            elsewhere: ElsewhereReads::default(),
             lessor: Lessor::default(),
             loans: Loans::new(tenants, needs_journal, seed),
             replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),

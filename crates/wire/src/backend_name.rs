@@ -39,7 +39,8 @@ mod tests {
     #[test]
     fn a_name_leads_back_to_its_key_and_tenants_cannot_name_one_anothers() {
         // (tenant, key, name)
-        let rows: [(u32, &[u8], Option<&[u8]>); 10] = [
+        type Row = (u32, &'static [u8], Option<&'static [u8]>);
+        let rows: [Row; 10] = [
             (0, b"a", Some(b"a")),
             (7, b"a", Some(b"shortstop:7:a")),
             (8, b"shortstop:7:a", Some(b"shortstop:8:shortstop:7:a")),

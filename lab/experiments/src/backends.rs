@@ -151,7 +151,7 @@ fn measure(params: &Backends, run: &Run<'_>, report: &mut Report) -> anyhow::Res
             "recovered_ms": row.recovered_ms,
             "others_p99_over_before": row.others_p99_over_before,
         }));
-        report.summarize(&format!("{name}_errors"), (row.refused + row.failed) as f64);
+        report.summarize(format!("{name}_errors"), (row.refused + row.failed) as f64);
         if matches!(fault, Fault::Refuses | Fault::Demoted | Fault::Slow) {
             most_error = f64::max(most_error, row.slowest_error_ms);
         }

@@ -108,7 +108,8 @@ impl Measure for Eviction {
         }
         let hottest: usize = all.iter().map(|(seen, _)| seen.hottest_gone).sum();
         let unread = all.iter().map(|(seen, _)| seen.unread_gone).min().unwrap_or(0);
-        let per_hit = |(seen, _): &(Seen, f64)| seen.commands / (seen.reads.cached as f64).max(1.0);
+        let per_hit =
+            |(seen, _): &(Outcome, f64)| seen.commands / (seen.reads.cached as f64).max(1.0);
         let wrong: u64 = all.iter().map(|(seen, _)| seen.reads.wrong()).sum();
         report.summarize("hottest_keys_evicted", hottest as f64);
         report.summarize("unread_keys_evicted", unread as f64);
@@ -125,7 +126,7 @@ impl Measure for Eviction {
 }
 
 /// What came of one system.
-struct Seen {
+struct Outcome {
     reads: PhaseResult,
     written: u32,
     hottest_gone: usize,
@@ -141,7 +142,7 @@ impl Eviction {
         name: &str,
         backend: Backend,
         policy: &str,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Outcome> {
         let rack = &self.rack;
         let mut servers = Servers::new(run, rack, backend)?;
         let mut data = Data::of(&servers, backend)?;
@@ -169,7 +170,7 @@ impl Eviction {
             Ok(gone)
         };
         let (hottest_gone, unread_gone) = (gone(0..HOT)?, gone(HOT..2 * HOT)?);
-        Ok(Seen { reads, written, hottest_gone, unread_gone, commands })
+        Ok(Outcome { reads, written, hottest_gone, unread_gone, commands })
     }
 
     /// Reads of the hottest keys alone.

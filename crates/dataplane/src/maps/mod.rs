@@ -1,11 +1,11 @@
 //! The tables of a switch: what the agent reads and writes, and the programs read and write beside
 //! it.
 //!
-//! [`backing`] says where a switch's tables are: pinned in bpffs ([`bpffs`], [`mount`]), shared with programs
-//! in the kernel, or in this process ([`local`]), where programs are native code. It opens a table
-//! as rows that are reached by key ([`map`]) or as memory that is shared ([`mapped`]); all that is
-//! written passes [`crate::writes`]. Each other file gives one table, or a few that belong
-//! together, names and types. Nothing here loads or attaches a program.
+//! [`backing`] says where a switch's tables are: pinned in bpffs ([`bpffs`], [`mount`]), shared
+//! with programs in the kernel, or in this process ([`local`]), where programs are native code. It
+//! opens a table as rows that are reached by key ([`map`]) or as memory that is shared
+//! ([`mapped`]); all that is written passes [`crate::writes`]. Each other file gives one table, or
+//! a few that belong together, names and types. Nothing here loads or attaches a program.
 
 pub(crate) mod backing;
 pub(crate) mod bpffs;

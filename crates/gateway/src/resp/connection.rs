@@ -130,8 +130,8 @@ impl<D: Data> Connection<D> {
         }
     }
 
-    /// Runs until the client goes, or is sent away; or until `leaves`: then what the client has sent
-    /// is answered, and nothing more is taken from it.
+    /// Runs until the client goes, or is sent away; or until `leaves`: then what the client has
+    /// sent is answered, and nothing more is taken from it.
     pub async fn serve(
         mut self,
         mut read: impl AsyncRead + Unpin,

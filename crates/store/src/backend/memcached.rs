@@ -172,7 +172,8 @@ impl Memcached {
         Ok(outcomes)
     }
 
-    /// Removes what is there of these commands' keys although its life is over: it is found no more.
+    /// Removes what is there of these commands' keys although its life is over: it is found no
+    /// more.
     async fn end_lives(&mut self, commands: &[Command]) -> anyhow::Result<()> {
         let now_ns = boot_ns();
         let (mut request, mut ended) = (vec![], 0);

@@ -38,6 +38,9 @@ pub enum Verdict<O> {
     Full,
 }
 
+/// The newest id that was forgotten, and the writes that are not, by rising ids.
+pub type KnownWrites<O> = (Option<u64>, Vec<(u64, O)>);
+
 impl<O> Default for Window<O> {
     fn default() -> Window<O> {
         Window { writes: VecDeque::new(), forgotten: None }
@@ -133,7 +136,7 @@ impl<O: Clone> Window<O> {
     }
 
     /// What is known, if nothing is pending: the newest id that was forgotten, and the writes.
-    pub fn known_writes(&self) -> Option<(Option<u64>, Vec<(u64, O)>)> {
+    pub fn known_writes(&self) -> Option<KnownWrites<O>> {
         let answered = |(id, known): &(u64, WriteRecord<O>)| match known {
             WriteRecord::Answered(outcome) => Some((*id, outcome.clone())),
             WriteRecord::Pending(_) => None,

@@ -30,7 +30,7 @@ const MOST: usize = 16_384;
 
 /// What was read elsewhere, and is to be told.
 #[derive(Default)]
-pub(super) struct ReadElsewhere {
+pub(super) struct ElsewhereReads {
     /// Reads of keys since they were last marked.
     unmarked: HashMap<KeyId, u64>,
     /// The keys of this round that are not marked yet, with their reads; the last is first.
@@ -44,7 +44,7 @@ pub(super) struct ReadElsewhere {
     pub counters: ElsewhereCounters,
 }
 
-impl ReadElsewhere {
+impl ElsewhereReads {
     /// A switch tells what was read there.
     pub fn told(&mut self, cx: &mut Context, packet: &Packet<'_>) {
         let is_system = packet.header.tenant == TENANT_SYSTEM;
@@ -71,7 +71,7 @@ impl ReadElsewhere {
         }
     }
 
-    /// When [`ReadElsewhere::tick`] has something to do next.
+    /// When [`ElsewhereReads::tick`] has something to do next.
     pub fn next_ns(&self) -> Option<Nanos> {
         self.next_ns
     }

@@ -1,5 +1,5 @@
-//! Real servers that are full, and a key that only a switch reads: it stays, beside cold writes that
-//! take the place of everything else.
+//! Real servers that are full, and a key that only a switch reads: it stays, beside cold writes
+//! that take the place of everything else.
 //!
 //! The test plays the switch. What it waits for are evictions that the server counts, and marks
 //! that the store counts.

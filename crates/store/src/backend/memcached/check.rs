@@ -13,7 +13,7 @@ const FIRST: [u32; 3] = [1, 6, 10];
 
 /// What there is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ServerFacts {
     /// Bytes of the longest item that it takes.
     pub item_size_max: usize,
     /// Whether it makes room by dropping what was not read lately; not so under `-M`.
@@ -26,13 +26,13 @@ impl Memcached {
     /// # Errors
     /// It does not answer in time, or it is none that can be spoken to: which it is, and what is
     /// needed.
-    pub(super) async fn check(&mut self, within: Duration) -> anyhow::Result<Found> {
+    pub(super) async fn check(&mut self, within: Duration) -> anyhow::Result<ServerFacts> {
         tokio::time::timeout(within, self.ask_what_it_is())
             .await
             .with_context(|| format!("no answer within {within:?}"))?
     }
 
-    async fn ask_what_it_is(&mut self) -> anyhow::Result<Found> {
+    async fn ask_what_it_is(&mut self) -> anyhow::Result<ServerFacts> {
         let (stream, requests) = self.stream().await?;
         requests.write_all(b"mn\r\nversion\r\nstats settings\r\n").await?;
         let mut line = Vec::new();
@@ -53,7 +53,7 @@ impl Memcached {
                 "it is version {version}, whose meta commands are others; 1.6.10 or later is needed"
             );
         }
-        let mut found = Found { item_size_max: MAX_VALUE, evicts: true };
+        let mut found = ServerFacts { item_size_max: MAX_VALUE, evicts: true };
         loop {
             read_line(stream, &mut line).await?;
             let text = String::from_utf8_lossy(&line);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     /// What is said of a server that answers so.
-    async fn checked(answers: &'static str) -> anyhow::Result<Found> {
+    async fn checked(answers: &'static str) -> anyhow::Result<ServerFacts> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
         let serve = async {
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_holds_and_whether_it_evicts_is_found() {
-        let found = |item_size_max, evicts| Found { item_size_max, evicts };
+        let found = |item_size_max, evicts| ServerFacts { item_size_max, evicts };
         // (answers, what is found)
         let rows = [
             ("MN\r\nVERSION 1.6.10\r\nEND\r\n", found(MAX_VALUE, true)),

@@ -15,8 +15,8 @@ struct Life {
 }
 
 /// The ends of lives, by the names that keys have in memcached. What is forgotten, for there are
-/// too many, or with the store, lives by memcached's own clock: up to two seconds longer. Those that
-/// last longest are forgotten first.
+/// too many, or with the store, lives by memcached's own clock: up to two seconds longer. Those
+/// that last longest are forgotten first.
 #[derive(Default)]
 pub(super) struct Lives {
     of: HashMap<Box<[u8]>, Life>,

@@ -5,9 +5,9 @@
 //!
 //! - `allkeys-lru`, `volatile-lru`: a key is as old as its last use. One TOUCH will do.
 //! - `allkeys-lfu`, `volatile-lfu`: a key has a counter, which a use raises the more rarely the
-//!   higher it stands (`lfu-log-factor`), and which falls by one a minute (`lfu-decay-time`). One use
-//!   a second would hold it at 11, below keys that are read here ten times as often. So a key is
-//!   named as often as it was read, [`USES`] times at most, which hold it at 100: whoever stands
+//!   higher it stands (`lfu-log-factor`), and which falls by one a minute (`lfu-decay-time`). One
+//!   use a second would hold it at 11, below keys that are read here ten times as often. So a key
+//!   is named as often as it was read, [`USES`] times at most, which hold it at 100: whoever stands
 //!   higher is read more than that often a second.
 //! - By life (`volatile-ttl`), by chance, `noeviction`, or without `maxmemory`: no use counts, and
 //!   nothing is said.
@@ -30,38 +30,38 @@ const LOOKED_NS: u64 = 10_000_000_000;
 
 /// What counts for a key that may be evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Counts {
+enum CountedUse {
     /// When it was used last. Also where Redis does not say.
     #[default]
-    LastUse,
+    Last,
     /// How often it is used.
-    EachUse,
+    Each,
     /// Nothing of that.
-    NoUse,
+    None,
 }
 
-impl Counts {
+impl CountedUse {
     /// As INFO has it, in its section on memory.
-    fn of(info: &str) -> Counts {
+    fn of(info: &str) -> CountedUse {
         let field = |name: &str| {
             let mut lines = info.lines();
             lines.find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
         };
         match (field("maxmemory"), field("maxmemory_policy")) {
-            (Some("0"), _) => Counts::NoUse,
-            (_, Some(policy)) if policy.ends_with("-lru") => Counts::LastUse,
-            (_, Some(policy)) if policy.ends_with("-lfu") => Counts::EachUse,
-            (_, Some(_)) => Counts::NoUse,
-            (_, None) => Counts::LastUse,
+            (Some("0"), _) => CountedUse::None,
+            (_, Some(policy)) if policy.ends_with("-lru") => CountedUse::Last,
+            (_, Some(policy)) if policy.ends_with("-lfu") => CountedUse::Each,
+            (_, Some(_)) => CountedUse::None,
+            (_, None) => CountedUse::Last,
         }
     }
 
     /// How often a key is named that was read so often.
     fn uses(self, reads: u32) -> usize {
         match self {
-            Counts::LastUse => 1,
-            Counts::EachUse => reads.clamp(1, USES) as usize,
-            Counts::NoUse => 0,
+            CountedUse::Last => 1,
+            CountedUse::Each => reads.clamp(1, USES) as usize,
+            CountedUse::None => 0,
         }
     }
 }
@@ -69,7 +69,7 @@ impl Counts {
 /// What Redis evicts, as far as is known.
 #[derive(Default)]
 pub(super) struct Eviction {
-    counts: Counts,
+    counts: CountedUse,
     looked_ns: Option<u64>,
     /// Why it is told nothing, if it refuses that.
     refused: Option<String>,
@@ -128,9 +128,9 @@ impl Eviction {
         self.looked_ns = Some(now_ns);
         let info = redis::cmd("INFO").arg("memory").query_async::<String>(connection).await;
         match info {
-            Ok(info) => self.counts = Counts::of(&info),
+            Ok(info) => self.counts = CountedUse::of(&info),
             // Redis refuses it; what it evicts may be anything.
-            Err(error) if error.code().is_some() => self.counts = Counts::LastUse,
+            Err(error) if error.code().is_some() => self.counts = CountedUse::Last,
             Err(error) => return Err(anyhow!("Redis: INFO: {error}")),
         }
         Ok(())
@@ -161,10 +161,10 @@ mod tests {
             ("0", "allkeys-lru", [0; 4]),
         ];
         for (most, policy, expected) in rows {
-            let counts = Counts::of(&info(most, policy));
+            let counts = CountedUse::of(&info(most, policy));
             let uses = [0, 1, 5, 1_000_000].map(|reads| counts.uses(reads));
             assert_eq!(uses, expected, "{most} {policy}");
         }
-        assert_eq!(Counts::of("nothing of that"), Counts::LastUse);
+        assert_eq!(CountedUse::of("nothing of that"), CountedUse::Last);
     }
 }

@@ -59,7 +59,8 @@ fn tell(store: &mut Store, rows: &[ReadCount], ms: u64) {
     }
 }
 
-/// Time passes in steps of a millisecond; the commands that come, as the keys and the reads of each.
+/// Time passes in steps of a millisecond; the commands that come, as the keys and the reads of
+/// each.
 fn marked(
     store: &mut Store,
     backend: &RemoteBackend,

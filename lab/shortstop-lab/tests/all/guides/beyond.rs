@@ -1,18 +1,10 @@
-//! Pages that need machines of their own: controllers elsewhere, chains of switches, containers.
+//! Pages that need machines of their own: controllers elsewhere, containers.
 
 use super::{
     network::{Network, Plan, README, as_it_stands},
     page::Step,
     readme::start_redis,
 };
-
-/// Three switches in a row, as docs/coordination.md describes them, and a client.
-const CHAIN: &[Plan] = &[
-    ("client", &[("clients", "10.0.1.1/24")]),
-    ("switch1", &[("clients", "10.0.1.254/24"), ("first", "10.0.12.1/24")]),
-    ("switch2", &[("first", "10.0.12.2/24"), ("second", "10.0.23.2/24")]),
-    ("switch3", &[("second", "10.0.23.3/24")]),
-];
 
 /// A cluster file for README's stores.
 fn cluster_of_readme(network: &mut Network) {
@@ -88,23 +80,6 @@ fn the_controller_can_be_elsewhere() {
     network.until_said("client", &format!("shortstop tenant list {reach}"), "open");
     let said = network.typed("client", &format!("shortstop control status {reach}"));
     assert!(said.contains("lead"), "{said}");
-}
-
-/// The readers' own programs, and routes between them, are there before.
-#[test]
-fn switches_keep_keys_among_them() {
-    let mut network = Network::new("coordination", CHAIN);
-    network.on("switch1").script("ip route replace 10.0.23.0/24 via 10.0.12.2");
-    network.on("switch2").script("ip route replace 10.0.1.0/24 via 10.0.12.1");
-    network.on("switch3").script("ip route replace default via 10.0.23.2");
-    network.on("client").script(
-        "for name in report scheduler; do \
-         printf '#!/bin/sh\\necho token $SHORTSTOP_FENCE\\nsleep 1\\n' >/usr/local/bin/$name; \
-         chmod 755 /usr/local/bin/$name; done",
-    );
-    network.follow("docs/coordination.md", "switch1", as_it_stands);
-    let told = network.on("client").heard_of("watch");
-    assert!(told.contains("10.0.0.9"), "{told}");
 }
 
 /// What the chip's compiler is asked, on any machine.

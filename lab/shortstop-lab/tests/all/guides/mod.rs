@@ -3,6 +3,8 @@
 //! what commands are typed on, and [`role`] which of them run until they are ended.
 
 mod beyond;
+#[path = "../../../../../disciplines/chain/guide.rs"]
+mod chain_guide;
 mod machine;
 mod network;
 mod operations;
@@ -34,7 +36,7 @@ const NOT_WALKED: &[(&str, &str)] = &[(
 /// Pages that are typed by the tests of this folder.
 const WALKED: &[&str] = &[
     "README.md",
-    "docs/coordination.md",
+    chain_guide::PAGE,
     "docs/gateway.md",
     "docs/operations/cluster-file.md",
     "docs/operations/containers.md",

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use super::chain_guide;
+
 /// What a long-running command is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Role {
@@ -30,7 +32,9 @@ impl Role {
             ["shortstop", kind @ "control", ..] => (kind, 7118),
             ["shortstop", kind @ "gateway", ..] => (kind, 6380),
             ["shortstop", kind @ "switch", ..] => (kind, 0),
-            ["shortstop", "coord", kind @ ("watch" | "elect"), ..] => (kind, 0),
+            ["shortstop", chain_guide::GROUP, kind, ..] if chain_guide::LASTING.contains(&kind) => {
+                (kind, 0)
+            }
             _ => return None,
         };
         let option = |name: &str| {
