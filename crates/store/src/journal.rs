@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::mpsc,
+    thread::JoinHandle,
 };
 
 use anyhow::Context;
@@ -105,8 +106,10 @@ enum Order {
 /// The journal of a store, in a directory of its own.
 pub struct FileJournal {
     found: Vec<Entry>,
-    orders: mpsc::Sender<Order>,
+    /// There until the end.
+    orders: Option<mpsc::Sender<Order>>,
     done: UnboundedSender<Completion>,
+    writer: Option<JoinHandle<()>>,
 }
 
 impl FileJournal {
@@ -122,20 +125,31 @@ impl FileJournal {
         let found = slots.entries.clone();
         let (orders, queue) = mpsc::channel();
         let answers = done.clone();
-        std::thread::Builder::new()
+        let writer = std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || write(slots, &queue, &answers))
             .context("cannot start the journal's thread")?;
-        Ok(FileJournal { found, orders, done })
+        Ok(FileJournal { found, orders: Some(orders), done, writer: Some(writer) })
     }
 
     fn send(&self, order: Order) -> Answer<bool> {
+        let Some(orders) = &self.orders else { return Answer::Later };
         if let Err(mpsc::SendError(Order::Begin(_, ticket) | Order::End(_, ticket))) =
-            self.orders.send(order)
+            orders.send(order)
         {
             let _ = self.done.send(Completion::Journal(ticket, false));
         }
         Answer::Later
+    }
+}
+
+/// What was ordered is done, and the next store may have the file.
+impl Drop for FileJournal {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
     }
 }
 

@@ -232,7 +232,7 @@ fn rule_6_what_gives_a_lease_back_that_was_asked_for_again_comes_late() {
     };
     assert!(!leases.give_back(1, term, 20 * MS, 30 * MS));
     assert!(leases.holds(1, term, 30 * MS));
-    assert!(!leases.give_back(1, term + 1, 50 * MS, 40 * MS), "of another term");
+    assert!(!leases.give_back(1, term.wrapping_add(1), 50 * MS, 40 * MS), "of another term");
     assert!(leases.give_back(1, term, 50 * MS, 40 * MS));
     assert!(!leases.holds(1, term, 40 * MS));
 }

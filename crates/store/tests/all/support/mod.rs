@@ -55,7 +55,10 @@ impl StoreThread {
                 server.run(async { drop(stopped.await) }).await
             })
         });
-        let (address, handle) = address.recv().expect("the store starts");
+        let Ok((address, handle)) = address.recv() else {
+            let thread = thread.expect("a thread");
+            panic!("the store does not start: {:?}", thread.join().expect("no panic"));
+        };
         StoreThread { address, handle, stop: Some(stop), thread: thread.ok() }
     }
 
