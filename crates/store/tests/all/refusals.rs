@@ -176,10 +176,10 @@ fn what_redis_refuses_is_refused_in_its_own_words_and_done_when_it_is_not_any_mo
 #[test]
 fn a_redis_that_could_not_save_refuses_writes() {
     let server = redis();
-    // A file cannot take the place of a folder.
-    std::fs::create_dir(server.directory.path().join("dump.rdb")).unwrap();
     let mut operator = Outsider::of(&server);
     operator.command("SET k before");
+    // A file cannot take the place of a folder; and once it answers it has read what was there.
+    std::fs::create_dir(server.directory.path().join("dump.rdb")).unwrap();
     operator.command("CONFIG SET save \"3600 1\"");
     let store = store_over(&server);
     let mut client = Client::to(store.address);
