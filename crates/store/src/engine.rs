@@ -169,14 +169,13 @@ impl Engine {
     /// lent to it; then no write waits for its copies any more.
     fn leaves(&mut self, packet: &Packet<'_>, peer: Peer) {
         let cx = &mut self.facts;
-        let lent = match self.lessor.returned(cx, packet, peer) {
-            None => return,
-            Some(Departure::Announced(switch)) => self.loans.leaves(cx, switch),
-            Some(Departure::Over(switch)) => {
-                self.keys.lease_is_over(cx);
-                self.loans.leaves(cx, switch)
-            }
+        let Some(Departure { who, is_over }) = self.lessor.returned(cx, packet, peer) else {
+            return;
         };
+        if is_over {
+            self.keys.lease_is_over(cx);
+        }
+        let lent = self.loans.leaves(cx, who);
         self.lessor.acknowledge(&mut self.facts, &packet.header, lent, peer);
     }
 

@@ -17,11 +17,11 @@ const OFFER_LAPSED: u64 = 30;
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
 
 /// How far a switch, or a store that holds copies, has gone.
-pub(super) enum Departure {
-    /// It still serves; what is lent to it is to come back.
-    Announced(NodeId),
-    /// It serves nothing any more.
-    Over(NodeId),
+pub(super) struct Departure {
+    pub who: NodeId,
+    /// It serves nothing any more under its lease, which ends with that. Else it still serves, and
+    /// what is lent to it is to come back.
+    pub is_over: bool,
 }
 
 /// What lends leases out.
@@ -100,15 +100,15 @@ impl Lessor {
             return None;
         }
         let header = &packet.header;
-        let (switch, term) = (header.epoch.switch(), header.client);
+        let (who, term) = (header.epoch.switch(), header.client);
         if header.expiry_ms > 0 {
-            cx.leases.leaves(switch, term);
-            return Some(Departure::Announced(switch));
+            cx.leases.leaves(who, term);
+            return Some(Departure { who, is_over: false });
         }
-        let held = cx.leases.holds(switch, term, cx.now_ns);
-        cx.leases.give_back(switch, term, header.version, cx.now_ns);
-        self.counters.leases_given_back += u64::from(held);
-        Some(Departure::Over(switch))
+        let held = cx.leases.holds(who, term, cx.now_ns);
+        let is_over = cx.leases.give_back(who, term, header.version, cx.now_ns);
+        self.counters.leases_given_back += u64::from(held && is_over);
+        Some(Departure { who, is_over })
     }
 
     /// Answers who gives a lease back, to whom so many keys are lent.
