@@ -245,6 +245,12 @@ fn writes_that_wait_for_switches_are_bounded_over_all_keys() {
 /// The store, with a switch that holds a copy of the tenant's key `k`.
 fn with_a_copy() -> Store {
     let mut store = Store::new();
+    granted(&mut store);
+    store
+}
+
+/// A switch has a lease, and a copy of the tenant's key `k`.
+fn granted(store: &mut Store) {
     store.lease();
     assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
     let fetch = Header {
@@ -255,7 +261,6 @@ fn with_a_copy() -> Store {
     };
     let granted = store.ask(fetch, b"k").unwrap();
     assert!(granted.flags.has(Flags::GRANT));
-    store
 }
 
 #[test]

@@ -55,6 +55,16 @@ fn no_write_waits_for_a_switch_that_gave_its_lease_back() {
 }
 
 #[test]
+fn a_switch_that_came_back_before_it_was_heard_to_leave_has_its_lease() {
+    let mut store = with_a_copy();
+    let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
+    assert!(gives_back(&mut store, term, 0, 0).is_some(), "it is answered, and asks no more");
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS), Some(term));
+    assert_eq!(store.engine.counters().leases.leases_given_back, 0);
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
+}
+
+#[test]
 fn who_only_says_that_it_goes_is_waited_for() {
     let mut store = with_a_copy();
     let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
@@ -110,18 +120,6 @@ fn a_lease_is_given_back_with_the_systems_secret_only() {
 /// A store whose data outlives it, though it has it itself here.
 fn beside_redis() -> Store {
     Store::with(|config| config.backend = "redis://127.0.0.1:6379".parse().unwrap())
-}
-
-fn granted(store: &mut Store) {
-    store.lease();
-    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
-    let fetch = Header {
-        tenant: KEYED,
-        epoch: Epoch::new(1, 10),
-        flags: Flags::GRANT,
-        ..Header::new(Op::FetchRequest)
-    };
-    assert!(store.ask(fetch, b"k").unwrap().flags.has(Flags::GRANT));
 }
 
 #[test]
