@@ -1,4 +1,4 @@
-//! A Redis behind a store refuses, is made a replica, is slow, is away and comes back, while
+//! A Redis behind a store refuses, is made a replica, is slow, hangs, is away and comes back, while
 //! clients read and write its keys and another server's through a switch: what are they told, how
 //! soon, and how soon is all well again?
 //!
@@ -15,6 +15,7 @@ use std::{
 use anyhow::ensure;
 use client::{Answer, Condition, Error, Machine, Operation};
 use lab::{interrupt, namespace};
+use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use text::table::{Table, thousands};
@@ -51,6 +52,8 @@ enum Fault {
     Demoted,
     /// It answers nothing for a moment.
     Slow,
+    /// It answers nothing for longer than a store waits for it.
+    Hangs,
     /// Its process ends, and starts again with its data.
     Gone,
 }
@@ -122,13 +125,16 @@ fn measure(params: &Backends, run: &Run<'_>, report: &mut Report) -> anyhow::Res
         ("refuses", Fault::Refuses),
         ("demoted", Fault::Demoted),
         ("slow", Fault::Slow),
+        ("hangs", Fault::Hangs),
         ("gone", Fault::Gone),
     ];
     let (mut wrong, mut most_recovered, mut most_others, mut most_error) = (0, 0.0, 0.0, 0.0);
     for (name, fault) in faults {
         run.progress.say(name);
         let value_len = params.rack.value_len.longest();
-        let lanes = || Lanes::new(&cluster, name, value_len, run.options.seed);
+        // Clients of one seed are one client, and what they number is asked once.
+        let seed = seed::rng(run.options.seed, name).random();
+        let lanes = || Lanes::new(&cluster, name, value_len, seed);
         let seen = phase(&mut servers, lanes, fault, params)?;
         let row = Row::of(&seen);
         table.row([
@@ -237,7 +243,7 @@ fn phase(
         let fails = (|| {
             wait(BEFORE)?;
             let begun_ns = start.elapsed().as_nanos() as u64;
-            begin(servers, fault)?;
+            begin(servers, fault, step)?;
             wait(if fault == Fault::Slow { Duration::from_millis(SLOW_MS) } else { step })?;
             end(servers, fault)?;
             let over_ns = start.elapsed().as_nanos() as u64;
@@ -261,12 +267,16 @@ fn wait(time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn begin(servers: &mut Servers, fault: Fault) -> anyhow::Result<()> {
+fn begin(servers: &mut Servers, fault: Fault, step: Duration) -> anyhow::Result<()> {
     match fault {
         Fault::Refuses => say(servers, &["CONFIG", "SET", "maxmemory", "1"]),
         // Nobody listens there, and nobody ever does.
         Fault::Demoted => say(servers, &["REPLICAOF", "127.0.0.1", "1"]),
         Fault::Slow => say(servers, &["CLIENT", "PAUSE", &SLOW_MS.to_string(), "ALL"]),
+        Fault::Hangs => {
+            let step_ms = step.as_millis().to_string();
+            say(servers, &["CLIENT", "PAUSE", &step_ms, "ALL"])
+        }
         Fault::Gone => {
             // So it saves when it is told to end.
             say(servers, &["CONFIG", "SET", "save", "3600 1"])?;
@@ -279,7 +289,7 @@ fn end(servers: &mut Servers, fault: Fault) -> anyhow::Result<()> {
     match fault {
         Fault::Refuses => say(servers, &["CONFIG", "SET", "maxmemory", "0"]),
         Fault::Demoted => say(servers, &["REPLICAOF", "NO", "ONE"]),
-        Fault::Slow => Ok(()),
+        Fault::Slow | Fault::Hangs => Ok(()),
         Fault::Gone => servers.start_data(FAILS),
     }
 }
