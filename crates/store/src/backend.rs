@@ -130,6 +130,8 @@ pub enum Completion {
     Outside(OutsideEvent),
     /// From the journal of loans: whether it is done.
     Journal(Ticket, bool),
+    /// To nothing: no change that has failed until now can still take place.
+    Settled,
 }
 
 /// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in

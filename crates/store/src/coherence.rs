@@ -492,6 +492,16 @@ impl<W> KeyState<W> {
         is_over
     }
 
+    /// Whether a write that failed may still take place.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt_until_ns > 0
+    }
+
+    /// The backend proves that as of `now_ns` it cannot; [`KeyState::settle`] says so next.
+    pub fn ends_doubt(&mut self, now_ns: Nanos) {
+        self.doubt_until_ns = self.doubt_until_ns.min(now_ns);
+    }
+
     // -----------------------------------------------------------------------------------------------------------
     // Rule 5: grants.
 

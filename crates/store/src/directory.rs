@@ -177,10 +177,19 @@ impl<W> Directory<W> {
         self.entries.iter().all(|(_, entry)| entry.state.is_settled())
     }
 
+    /// The keys of which a write that failed may still take place.
+    pub fn in_doubt(&self) -> Vec<Place> {
+        self.places(KeyState::is_in_doubt)
+    }
+
     /// The keys for which something goes on.
     pub fn busy(&self) -> Vec<Place> {
-        let busy = self.entries.iter().filter(|(_, entry)| entry.state.is_busy());
-        busy.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
+        self.places(KeyState::is_busy)
+    }
+
+    fn places(&self, are: impl Fn(&KeyState<W>) -> bool) -> Vec<Place> {
+        let entries = self.entries.iter().filter(|(_, entry)| are(&entry.state));
+        entries.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
     }
 
     /// Whether a switch may hold a copy of a key.

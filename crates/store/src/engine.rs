@@ -391,6 +391,7 @@ impl Engine {
                 }
             }
             Completion::Outside(event) => self.recalls.happened(&mut self.keys, cx, event),
+            Completion::Settled => self.keys.settled(cx),
             Completion::Get(ticket, found) => match cx.waiting.remove(ticket) {
                 Some(BackendRequest::Read(read)) => self.reads.found(cx, &read.0, &read.1, found),
                 Some(BackendRequest::Half(request, _)) => self.halves.found(cx, request, found),

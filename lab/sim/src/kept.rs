@@ -43,6 +43,8 @@ enum Verb {
     /// Nobody says what became of it.
     LostGet,
     LostChange,
+    /// What was lost before is not carried out any more.
+    Settled,
 }
 
 /// What a store asked, on its way.
@@ -114,11 +116,20 @@ impl Server {
             }
             command.verb = match command.verb {
                 Verb::Get | Verb::LostGet => Verb::LostGet,
+                Verb::Settled => continue,
                 _ => Verb::LostChange,
             };
             command.due_ns = now_ns;
             self.queue.push_back(command);
         }
+        // Who connects again learns it, before anything else is answered.
+        self.queue.push_back(Command {
+            due_ns: self.down_until_ns,
+            asker: self.askers,
+            ticket: 0,
+            key: OwnKey { tenant: wire::TENANT_SYSTEM, hash: KeyHash::default(), bytes: vec![] },
+            verb: Verb::Settled,
+        });
     }
 
     fn carry_out(&mut self, command: &Command) -> Completion {
@@ -126,6 +137,7 @@ impl Server {
         let change = match &command.verb {
             Verb::LostGet => return Completion::Get(ticket, ReadOutcome::Failed),
             Verb::LostChange => return Completion::Change(ticket, Change::Failed),
+            Verb::Settled => return Completion::Settled,
             Verb::Get => {
                 let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
                     return Completion::Get(ticket, ReadOutcome::Failed);

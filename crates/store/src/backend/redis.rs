@@ -32,6 +32,7 @@
 
 mod answers;
 mod eviction;
+mod given_up;
 mod link;
 mod role;
 
@@ -52,6 +53,7 @@ use super::{
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
 use eviction::{Eviction, MARKS};
+use given_up::GivenUp;
 use link::{Contact, Link};
 use role::{Role, role_of};
 
@@ -131,6 +133,7 @@ struct Redis {
     refuses: Outage,
     refused_ns: u64,
     eviction: Eviction,
+    given_up: GivenUp,
 }
 
 impl Redis {
@@ -146,6 +149,7 @@ impl Redis {
             refuses: Outage::default(),
             refused_ns: 0,
             eviction: Eviction::default(),
+            given_up: GivenUp::default(),
         }
     }
 
@@ -283,7 +287,11 @@ fn changes(data: Vec<Value>) -> Vec<OutsideEvent> {
 impl Protocol for Redis {
     async fn connect(&mut self) -> anyhow::Result<()> {
         if self.link.is_none() {
-            let link = self.find().await?;
+            let mut link = self.find().await?;
+            let are_over = self.given_up.end(&mut link.connection, link.session.as_ref()).await?;
+            if let Some(told) = self.told.as_ref().filter(|_| are_over) {
+                let _ = told.send(Completion::Settled);
+            }
             self.watches(link.untracked.as_deref());
             self.link = Some(link);
         }
@@ -323,7 +331,9 @@ impl Protocol for Redis {
     }
 
     fn disconnect(&mut self) {
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            self.given_up.add(link.session);
+        }
         self.over = None;
     }
 

@@ -300,6 +300,14 @@ impl Keys {
         }
     }
 
+    /// What has failed in the backend can no longer take place: nobody waits for it any longer.
+    pub fn settled(&mut self, cx: &mut Context) {
+        for at in cx.directory.in_doubt() {
+            cx.directory.update(at, |entry| entry.state.ends_doubt(cx.now_ns));
+            self.drive(cx, at);
+        }
+    }
+
     /// Looks at some keys for copies under leases that have lapsed.
     pub fn sweep(&mut self, cx: &mut Context) {
         for at in cx.directory.sweep(&cx.leases, cx.now_ns, SWEEP_KEYS) {

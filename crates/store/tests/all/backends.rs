@@ -343,6 +343,46 @@ fn a_backend_that_dies_is_an_error_and_one_that_returns_is_found_again() {
 }
 
 #[test]
+fn a_write_whose_answer_was_lost_holds_nobody_up_once_redis_has_ended_its_connection() {
+    // (what Redis lets the store do, whether the next write of the key waits for a lease)
+    let rows: [(&[&str], bool); 3] =
+        [(&["allcommands"], false), (&["-client|kill"], true), (&["-info"], true)];
+    for (rights, waits) in rows {
+        let server = redis();
+        let url = format!("redis://127.0.0.1:{}", server.port);
+        let mut direct = redis::Client::open(&url[..]).unwrap().get_connection().unwrap();
+        let mut say = |words: &[&str]| -> redis::Value {
+            redis::cmd(words[0]).arg(&words[1..]).query(&mut direct).unwrap()
+        };
+        say(&["ACL", "SETUSER", "keeper", "on", "nopass", "~*", "+@all"]);
+        say(&[&["ACL", "SETUSER", "keeper"], rights].concat());
+        let store = store_over(&format!("redis://keeper:x@127.0.0.1:{}", server.port));
+        let (mut writer, mut reader) = (Client::to(store.address), Client::to(store.address));
+        assert_eq!(writer.write(b"k", b"1").header.status, Status::Ok);
+
+        // Redis has the write, and does not carry it out before it has lost the connection.
+        say(&["CLIENT", "PAUSE", "1000000", "WRITE"]);
+        writer.tell(Header::new(Op::WriteRequest), b"k", b"2");
+        let deadline = Instant::now() + PATIENCE;
+        while !format!("{:?}", say(&["INFO", "clients"])).contains("blocked_clients:1") {
+            assert!(Instant::now() < deadline, "it has been asked");
+        }
+        say(&["CLIENT", "KILL", "USER", "keeper"]);
+        let lost = writer.write(b"k", b"2").header;
+        assert_eq!((lost.status, lost.version), (Status::BackendError, 0), "nobody knows");
+        while reader.read(b"k").header.status != Status::Ok {
+            assert!(Instant::now() < deadline, "it is connected to again");
+        }
+        say(&["CLIENT", "UNPAUSE"]);
+
+        // Either it is with Redis before the read, or it waits for longer than that takes.
+        writer.tell(Header::new(Op::WriteRequest), b"k", b"3");
+        let read = reader.read(b"k").value;
+        assert_eq!(read, if waits { b"1" } else { b"3" }, "{rights:?}");
+    }
+}
+
+#[test]
 fn a_redis_that_takes_most_of_a_second_is_waited_for() {
     let usual = Config::new("127.0.0.1:0".parse().unwrap()).backend_within;
     assert!(usual >= Duration::from_secs(1));

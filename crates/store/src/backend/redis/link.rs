@@ -19,6 +19,7 @@ use redis::{
 use super::{
     Role,
     answers::{is_of_server, words_of},
+    given_up::Session,
     role_of, tell,
 };
 use crate::{
@@ -39,6 +40,8 @@ pub(super) enum Contact {
 /// A connection to a master.
 pub(super) struct Link {
     pub connection: MultiplexedConnection,
+    /// What Redis knows it as, if it says so.
+    pub session: Option<Session>,
     /// Why it does not tell of outside writes, if it was to.
     pub untracked: Option<String>,
     /// It could tell, as far as the connection goes.
@@ -160,9 +163,13 @@ pub(super) async fn open(
     }
     let untracked = untracked.map(|error| format!("HELLO 3: {}", words_of(&error)));
     let asked_ns = boot_ns();
-    let mut link = Link { connection, untracked, tells, gone, asked_ns, tried_ns: asked_ns };
+    let mut link =
+        Link { connection, session: None, untracked, tells, gone, asked_ns, tried_ns: asked_ns };
     if tells {
         link.track().await.with_context(|| format!("Redis at {at}"))?;
+        // A proxy may pass what is asked on by any of its connections: those do not get so far.
+        let session = Session::of(&mut link.connection).await;
+        link.session = session.with_context(|| format!("Redis at {at}"))?;
     }
     Ok(Contact::Master(link))
 }

@@ -74,6 +74,23 @@ fn what_is_there_after_a_doubt_has_a_version_of_its_own_though_nobody_writes() {
 }
 
 #[test]
+fn a_write_waits_no_longer_once_the_one_before_it_is_known_to_be_over() {
+    let (mut store, backend) = in_doubt();
+    assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
+    assert_eq!(backend.asked(), []);
+    store.engine.complete(Completion::Settled, LATER_NS + 1, &mut store.out);
+    let [BackendCall::Settle(settled), BackendCall::Write(ticket, version)] = backend.asked()[..]
+    else {
+        panic!("the write, and before it a version for what is there");
+    };
+    assert!(settled < version);
+    // A failure that comes later is another doubt.
+    store.engine.complete(Completion::Change(ticket, Change::Failed), LATER_NS + 2, &mut store.out);
+    assert_eq!(store.write(KEYED, 2, 2, b"k"), None);
+    assert_eq!(backend.asked(), []);
+}
+
+#[test]
 fn a_write_that_the_backend_refused_leaves_no_doubt() {
     let (mut store, backend) = after(Change::Refused(Refusal::new("OOM no room")));
     assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
