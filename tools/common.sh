@@ -18,6 +18,11 @@ as_root() {
 	fi
 }
 
+# A test program with several switches open has more descriptors than most shells allow at first.
+if [ "$(ulimit -Sn)" != unlimited ] && [ "$(ulimit -Sn)" -lt 16384 ]; then
+	ulimit -Sn 16384 2>/dev/null || ulimit -Sn "$(ulimit -Hn)"
+fi
+
 # rustup installs here; a shell that was open before does not know it yet, and an older cargo may
 # stand in its way.
 cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
