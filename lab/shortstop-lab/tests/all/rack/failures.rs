@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     echo::{Caller, Echo},
-    support::{Kind, Rack, SERVER, needs_root, patient, unforgiving, until},
+    support::{Kind, Rack, Reader, SERVER, needs_root, patient, unforgiving, until},
 };
 
 lab::on_both!(
@@ -28,10 +28,11 @@ fn wait_longer_than_a_lease(rack: &Rack) {
 fn reads_go_on_without_the_agent_and_under_its_successor() {
     needs_root();
     let mut rack = Rack::up(Kind::Kernel);
-    let keys: Vec<String> = (10..20).map(|i| format!("key{i:013}")).collect();
-    for key in keys.iter().map(String::as_str).chain([KEY]) {
-        rack.until_cached("client1", key);
-    }
+    // Read all along, so that they stay hot on however slow a machine.
+    let keys: Vec<String> = (10..13).map(|i| format!("key{i:013}")).collect();
+    let keep = |key: &String| rack.keep_reading("client2", key, patient());
+    let others: Vec<Reader> = keys.iter().map(keep).collect();
+    others.iter().for_each(|other| other.wait_for_hits(5));
     let reader = rack.keep_reading("client1", KEY, unforgiving());
     reader.wait_for_hits(100);
 
@@ -77,8 +78,9 @@ fn reads_go_on_without_the_agent_and_under_its_successor() {
     let hits = rack.count("hit");
     reader.wait_for_hits(50);
     assert!(rack.count("items") >= items && rack.count("hit") >= hits + 50);
-    for key in &keys {
+    for (key, other) in keys.iter().zip(others) {
         assert!(rack.get("client2", key).from_switch, "{key} was forgotten");
+        let _sent_again = other.finish();
     }
     // It does its work: learns, and hears of writes.
     rack.until_cached("client2", "key0000000000099");

@@ -11,6 +11,7 @@ mod support;
 mod backends;
 mod by_hand;
 mod command_line;
+mod each_discipline;
 mod echo;
 mod failures;
 mod refusals;

@@ -340,6 +340,11 @@ impl Reader {
         });
     }
 
+    /// Reads that were answered by the switch.
+    pub fn hits(&self) -> u64 {
+        self.shared.hits.load(SeqCst)
+    }
+
     /// Stops; gives how often a request had to be sent again. Fails if a read failed or was stale.
     pub fn finish(self) -> u64 {
         self.shared.stop.store(true, SeqCst);
