@@ -6,13 +6,14 @@
 //! mapped into its memory is not handed on.
 
 use std::{
-    fs,
+    fs, io,
+    os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
 use dataplane::{Dataplane, Events, Home, Object, Sizes};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use nix::libc;
 
 /// Programs in the kernel, detached and gone when this is dropped.
@@ -34,8 +35,8 @@ struct Table {
 enum Contents {
     /// All elements, one after the other.
     Elements(Vec<u8>),
-    /// Of each element, the values of all CPUs.
-    OfCpus(Vec<Vec<Vec<u8>>>),
+    /// Of each element, the values of all CPUs, each filled up to whole words.
+    OfCpus(Vec<u8>),
     Rows(Vec<(Vec<u8>, Vec<u8>)>),
     /// Nothing, and no value that could be put back.
     Empty,
@@ -152,7 +153,11 @@ impl Table {
             MapType::PercpuArray => {
                 let of_cpus = |key: [u8; 4]| map.lookup_percpu(&key, MapFlags::ANY);
                 let elements = indices(&map).map(|key| of_cpus(key).expect("readable"));
-                Contents::OfCpus(elements.map(|values| values.expect("an element")).collect())
+                let mut values: Vec<Vec<u8>> = elements.flatten().flatten().collect();
+                values
+                    .iter_mut()
+                    .for_each(|value| value.resize(value.len().next_multiple_of(8), 0));
+                Contents::OfCpus(values.concat())
             }
             MapType::Hash | MapType::LruHash => {
                 let rows = map.keys().filter_map(|key| value(&key).map(|value| (key, value)));
@@ -179,10 +184,25 @@ impl Table {
                     .update_batch(&keys, values, count, MapFlags::ANY, MapFlags::ANY)
                     .unwrap_or_else(failed);
             }
-            Contents::OfCpus(elements) => {
-                for (key, values) in indices(&self.map).zip(elements) {
-                    self.map.update_percpu(&key, values, MapFlags::ANY).unwrap_or_else(failed);
-                }
+            Contents::OfCpus(values) => {
+                let keys: Vec<u32> = (0..self.map.max_entries()).collect();
+                let mut count = self.map.max_entries();
+                let opts = libbpf_sys::bpf_map_batch_opts {
+                    sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
+                    ..Default::default()
+                };
+                // SAFETY: a valid descriptor; there are as many keys as values, and `tables` has
+                // laid these out as the kernel does.
+                let code = unsafe {
+                    libbpf_sys::bpf_map_update_batch(
+                        self.map.as_fd().as_raw_fd(),
+                        keys.as_ptr().cast(),
+                        values.as_ptr().cast(),
+                        &mut count,
+                        &opts,
+                    )
+                };
+                assert_eq!(code, 0, "restoring {}: {}", self.name, io::Error::last_os_error());
             }
             Contents::Rows(rows) => {
                 self.clear();

@@ -10,7 +10,10 @@ use std::{
     process,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
@@ -28,7 +31,7 @@ use crate::{
 };
 
 /// What becomes of the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Drop,
     Pass,
@@ -48,6 +51,9 @@ impl Verdict {
     }
 }
 
+/// Counters by their names, with their values.
+type Counts = Vec<(&'static str, u64)>;
+
 /// What one packet led to.
 #[derive(Debug)]
 pub struct Run {
@@ -56,8 +62,9 @@ pub struct Run {
     pub moved: BTreeMap<&'static str, u64>,
 }
 
-/// A program, to be run from any thread.
-pub struct Runner(RunnerKind);
+/// A program, to be run from any thread; and how many runs of it, and of others of its switch in
+/// the kernel, have begun and ended.
+pub struct Runner(RunnerKind, Arc<AtomicU64>);
 
 enum RunnerKind {
     Kernel(OwnedFd),
@@ -69,7 +76,7 @@ const CPUS: u32 = 2;
 
 impl Runner {
     fn native(switch: &Arc<native::Switch>, cpu: u32, program: Program) -> Runner {
-        Runner(RunnerKind::Native(Mutex::new(Cpu::of(switch, cpu)), program))
+        Runner(RunnerKind::Native(Mutex::new(Cpu::of(switch, cpu)), program), Arc::default())
     }
 
     /// Makes the coarse clock late; of a switch in this process.
@@ -112,9 +119,11 @@ impl Runner {
             opts.ctx_in = context.as_ptr().cast();
             opts.ctx_size_in = size_of_val(&context) as u32;
         }
+        self.1.fetch_add(1, SeqCst);
         // SAFETY: a valid descriptor; buffers live through the call and have the lengths stated.
         let failed =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) } != 0;
+        self.1.fetch_add(1, SeqCst);
         assert!(!failed, "test run of {} bytes: {}", frame.len(), io::Error::last_os_error());
         out.truncate(opts.data_size_out as usize);
         Verdict::of(opts.retval)
@@ -239,6 +248,8 @@ pub struct Switch {
     at: SwitchPlace,
     /// Whether more than its tables may have changed.
     spent: AtomicBool,
+    /// What was counted after so many runs: to read it costs more than to run a packet.
+    seen: Mutex<Option<(u64, Counts)>>,
     pub table: Table,
     pub leases: Leases,
     pub counters: Counters,
@@ -271,9 +282,10 @@ impl Switch {
             let number = NUMBER.fetch_add(1, Relaxed);
             Home::new(&format!("test-{}-{number}", process::id())).expect("a fine name")
         });
+        let runs = Arc::default();
         let runner = |program: ProgramMut<'_>| {
             let program = program.as_fd().try_clone_to_owned();
-            Runner(RunnerKind::Kernel(program.expect("a descriptor")))
+            Runner(RunnerKind::Kernel(program.expect("a descriptor")), Arc::clone(&runs))
         };
         let dataplane = &loaded.dataplane;
         let runners = [dataplane.program(), dataplane.comes_back()].map(runner);
@@ -315,6 +327,7 @@ impl Switch {
             comes_back,
             at: programs,
             spent: AtomicBool::new(false),
+            seen: Mutex::new(None),
         }
     }
 
@@ -348,7 +361,8 @@ impl Switch {
     pub fn another_runner(&self) -> Runner {
         match (&self.runner.0, &self.at) {
             (RunnerKind::Kernel(program), _) => {
-                Runner(RunnerKind::Kernel(program.try_clone().expect("a descriptor")))
+                let program = program.try_clone().expect("a descriptor");
+                Runner(RunnerKind::Kernel(program), self.runner.1.clone())
             }
             (_, SwitchPlace::Process(switch)) => Runner::native(switch, 1, Program::Entry),
             _ => unreachable!("both are in the same place"),
@@ -356,7 +370,7 @@ impl Switch {
     }
 
     /// All counters now.
-    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+    pub fn counts(&self) -> Counts {
         let all = self.counters.read().expect("counters");
         all.into_iter().map(|(counter, value)| (counter.name, value)).collect()
     }
@@ -407,12 +421,19 @@ impl Switch {
     }
 
     fn run_by(&self, runner: &Runner, frame: &[u8], ingress: Option<u32>) -> Run {
-        let before = self.counts();
+        let runs = || runner.1.load(SeqCst);
+        let seen = self.seen.lock().expect("no run panicked").take();
+        let is_known = matches!(runner.0, RunnerKind::Kernel(_)) && !self.spent.load(SeqCst);
+        let still = seen.filter(|(after, _)| is_known && *after == runs());
+        let before = still.map_or_else(|| self.counts(), |(_, counts)| counts);
         let mut out = vec![];
         let verdict = runner.run(frame, ingress, &mut out);
-        let pairs = before.iter().zip(self.counts());
+        let after = runs();
+        let now = self.counts();
+        let pairs = before.iter().zip(&now);
         let moved = pairs.filter(|((_, old), (_, new))| old != new);
         let moved = moved.map(|((name, old), (_, new))| (*name, new - old)).collect();
+        *self.seen.lock().expect("no run panicked") = Some((after, now));
         Run { verdict, frame: out, moved }
     }
 

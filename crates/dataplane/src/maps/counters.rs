@@ -71,16 +71,9 @@ impl Counters {
     /// # Errors
     /// If the kernel refuses the look-up.
     pub fn read(&self) -> Result<Vec<(Counter, u64)>, Error> {
-        let sum = |counter: &Counter| {
-            let per_cpu = self
-                .map
-                .lookup_percpu(&counter.number.to_ne_bytes())
-                .map_err(Error::bpf("reading the counters"))?
-                .unwrap_or_default();
-            let value = |bytes: &Vec<u8>| u64::from_ne_bytes(bytes[..8].try_into().expect("u64"));
-            Ok((*counter, per_cpu.iter().map(value).sum()))
-        };
-        self.list.iter().map(sum).collect()
+        let sums = self.map.sums().map_err(Error::bpf("reading the counters"))?;
+        let value = |counter: &Counter| sums.get(counter.number as usize).copied().unwrap_or(0);
+        Ok(self.list.iter().map(|counter| (*counter, value(counter))).collect())
     }
 
     /// One value by name; 0 for a name that is not in the lists.

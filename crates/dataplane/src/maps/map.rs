@@ -1,7 +1,13 @@
 //! One table whose rows are read and written by key, in the kernel or in this process. A call is a
 //! system call where it is the kernel's.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    ptr,
+};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::local::LocalMap;
 use crate::writes::about_to_write;
@@ -64,6 +70,26 @@ impl Map {
         }
     }
 
+    /// Of an array that each CPU has its own of: the first u64 of each element, over all CPUs. One
+    /// system call reads all of them.
+    pub fn sums(&self) -> Result<Vec<u64>> {
+        match self {
+            Map::Kernel(map) => {
+                let words = (map.value_size() as usize).div_ceil(8);
+                let of_cpus = libbpf_rs::num_possible_cpus()? * words;
+                let values = lookup_all(map, of_cpus)?;
+                let elements = values.chunks_exact(of_cpus);
+                Ok(elements.map(|values| values.iter().step_by(words).sum()).collect())
+            }
+            Map::Native(table) => {
+                let first = |bytes: &[u8]| u64::from_ne_bytes(bytes[..8].try_into().expect("8"));
+                let of_cpus = |index: u32| table.lookup_percpu(&index.to_ne_bytes());
+                let elements = (0..table.max_entries()).filter_map(of_cpus);
+                Ok(elements.map(|cpus| cpus.iter().map(|value| first(value)).sum()).collect())
+            }
+        }
+    }
+
     pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         about_to_write();
         match self {
@@ -87,4 +113,35 @@ impl Map {
             Map::Native(table) => table.delete(key),
         }
     }
+}
+
+/// The values of all elements of an array, in their order, each of so many words.
+fn lookup_all(map: &MapHandle, words: usize) -> Result<Vec<u64>> {
+    let mut count = map.max_entries();
+    let mut keys = vec![0u32; count as usize];
+    let mut values = vec![0u64; count as usize * words];
+    let mut end = 0u32;
+    let opts = libbpf_sys::bpf_map_batch_opts {
+        sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
+        ..Default::default()
+    };
+    // SAFETY: a valid descriptor; there is room for `count` keys of 4 bytes and their values.
+    let code = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            ptr::null_mut(),
+            (&raw mut end).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &mut count,
+            &opts,
+        )
+    };
+    let error = io::Error::last_os_error();
+    // ENOENT: there are no more elements, and those are read.
+    if code != 0 && error.raw_os_error() != Some(libc::ENOENT) {
+        return Err(error.into());
+    }
+    values.truncate(count as usize * words);
+    Ok(values)
 }
