@@ -172,7 +172,10 @@ INLINE __u64 epoch_in(const struct work *work)
 	return bpf_be64_to_cpu(work->header.epoch) & EPOCH_NUMBER_MASK;
 }
 
-/* What ends here no receiver's checksum covers: its tag must, or else its own. */
+/*
+ * What ends here no receiver's checksum covers, nor what is answered with a checksum that is made
+ * anew: its tag must, or else its own.
+ */
 INLINE bool is_trusted(struct xdp_md *ctx, struct work *work)
 {
 	return has_secret(work) || is_intact(ctx, work, 0);
@@ -362,6 +365,8 @@ INLINE int invalidate(struct xdp_md *ctx, struct work *work, struct config *conf
  */
 INLINE int ask_for_lease(struct xdp_md *ctx, struct work *work)
 {
+	if (!is_trusted(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	work->header.op = OP_LEASE_REQUEST;
 	work->header.version = bpf_cpu_to_be64(work->now_ns);
 	count(COUNT_lease_offer);

@@ -29,7 +29,7 @@
 	X(15, drop_bad_part, "malformed: more of a value than there is")                               \
 	X(16, drop_truncated, "malformed: lengths exceed the packet")                                  \
 	X(17, drop_source, "ours, from an address that no route leads back to, as --source-check asks") \
-	X(18, drop_spoiled, "lease reply, invalidation or word about a loan whose checksum is wrong or missing; read with a wrong one that would wait for its value") \
+	X(18, drop_spoiled, "word about a lease, probe, invalidation or word about a loan whose checksum is wrong or missing; read with a wrong one that would wait for its value") \
 	X(19, drop_forged, "invalidation, or word about a loan, for this switch that is not signed with the system's secret") \
 	X(20, drop_over_rate, "request above its tenant's rate, and the tenant is set to drop")        \
 	X(21, bypass_over_rate, "request above its tenant's rate, forwarded past the cache")           \

@@ -15,6 +15,8 @@
  */
 INLINE int answer_probe(struct xdp_md *ctx, struct work *work)
 {
+	if (!is_trusted(ctx, work))
+		return ends(COUNT_drop_spoiled, XDP_DROP);
 	work->header.op = OP_PROBE_REPLY;
 	count(COUNT_probe);
 	return send_back_bare(ctx, work);

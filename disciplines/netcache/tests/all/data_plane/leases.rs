@@ -118,6 +118,9 @@ fn without_a_system_secret_the_checksum_decides() {
     fn reply(w: &World) -> Message {
         w.lease_reply(TERM, 2000, 0).signed_with(Secret::NONE)
     }
+    fn offer(w: &World) -> Message {
+        Message::lease(Op::LeaseOffer, Switch::ID, w.slot(false)).signed_with(Secret::NONE)
+    }
     fn invalidate(w: &World) -> Message {
         let granted = wire::Epoch::new(Switch::ID, w.switch.table.epoch());
         Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(granted).signed_with(Secret::NONE)
@@ -134,6 +137,22 @@ fn without_a_system_secret_the_checksum_decides() {
         Case::of("a lease reply without a checksum")
             .given(without_system_secret)
             .packet(|w| reply(w).without_checksum())
+            .then(Dropped, &["drop_spoiled"]),
+        Case::of("an offer that is whole")
+            .given(without_system_secret)
+            .packet(offer)
+            .then(AsksForLease, &["lease_offer"]),
+        Case::of("an offer with a flipped bit asks for nothing")
+            .given(without_system_secret)
+            .packet(|w| offer(w).with_a_flipped_bit())
+            .then(Dropped, &["drop_spoiled"]),
+        Case::of("a probe that is whole")
+            .given(without_system_secret)
+            .packet(|_| probe_of(Switch::ID, 77).signed_with(Secret::NONE))
+            .then(Heard, &["probe"]),
+        Case::of("what a flipped bit made a probe is not answered: its sender sent none")
+            .given(without_system_secret)
+            .packet(|_| probe_of(Switch::ID, 77).signed_with(Secret::NONE).with_a_flipped_bit())
             .then(Dropped, &["drop_spoiled"]),
         Case::of("an invalidation that is whole")
             .given(without_system_secret)
