@@ -1,8 +1,9 @@
 //! The windows of rule 7, one per client; a bounded number of clients.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
+use wire::Secret;
 
 use crate::{
     coherence::{Nanos, Verdict, Window},
@@ -26,6 +27,21 @@ struct Client<O> {
     used_ns: Nanos,
 }
 
+impl<O> Client<O> {
+    /// Whether it has been silent for so long that it retransmits nothing any more.
+    fn is_silent(&self, now_ns: Nanos, keep_ns: Nanos) -> bool {
+        now_ns.saturating_sub(self.used_ns) > keep_ns
+    }
+}
+
+/// A tenant that is gone, and of which there are clients that may still retransmit.
+struct LeftTenant {
+    /// The seed of its key hashes: a tenant with its number and another seed is another one.
+    seed: Secret,
+    /// From then on they have all been silent for long enough.
+    until_ns: Nanos,
+}
+
 /// Every client that wrote of late. Each tenant has a share of its own, so that one which makes up
 /// client after client fills its own share only, and what is nobody's.
 pub(crate) struct Clients<O> {
@@ -33,6 +49,11 @@ pub(crate) struct Clients<O> {
     /// Per tenant, in the order in which they came, or were last spared.
     order: HashMap<u32, VecDeque<ClientId>>,
     shares: Shares,
+    /// How many tenants there are.
+    tenants: usize,
+    /// By number. Should the tenant be there again before they are silent, with the same secret,
+    /// what they retransmit is what was decided for the one before.
+    left: BTreeMap<u32, LeftTenant>,
     /// A client that has written within this time is not forgotten: it may still retransmit.
     keep_ns: Nanos,
 }
@@ -44,6 +65,8 @@ impl<O: Clone> Clients<O> {
             clients: HashMap::new(),
             order: HashMap::new(),
             shares: Shares::new(limit, tenants),
+            tenants,
+            left: BTreeMap::new(),
             keep_ns,
         }
     }
@@ -51,15 +74,81 @@ impl<O: Clone> Clients<O> {
     /// From now on so many tenants share the room. What a tenant has it keeps, for it may still
     /// retransmit; a new one finds its share all the same, and the room is exceeded meanwhile.
     pub fn share_among(&mut self, tenants: usize) {
-        self.shares.share_among(tenants);
+        self.tenants = tenants;
+        self.shares.share_among(tenants + self.left.len());
     }
 
-    /// Forgets the clients of a tenant that is gone.
-    pub fn forget_tenant(&mut self, tenant: u32) {
-        for id in self.order.remove(&tenant).into_iter().flatten() {
-            self.clients.remove(&id);
+    /// A tenant is gone, whose key hashes had this seed. Of its writes that are under way nobody
+    /// will hear: this is their outcome. All of them are remembered for as long as their clients
+    /// may retransmit, because the tenant may be there again by then.
+    pub fn tenant_left(&mut self, tenant: u32, seed: Secret, unknown: &O, now_ns: Nanos) {
+        let Some(order) = self.order.get(&tenant) else { return };
+        for id in order {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.window.give_up(unknown);
+            }
         }
-        self.shares.forget(tenant);
+        let until_ns = now_ns + self.keep_ns + 1;
+        self.left.insert(tenant, LeftTenant { seed, until_ns });
+        self.share_among(self.tenants);
+    }
+
+    /// Forgets the clients of tenants that are gone and whose numbers others have: `seed_of` says
+    /// which seed the key hashes of a tenant have, if there is one. What their clients number the
+    /// same is another write.
+    pub fn forget_replaced(&mut self, seed_of: impl Fn(u32) -> Option<Secret>) {
+        let is_another = |(tenant, left): (&u32, &LeftTenant)| {
+            seed_of(*tenant).is_some_and(|seed| seed != left.seed).then_some(*tenant)
+        };
+        let replaced: Vec<u32> = self.left.iter().filter_map(is_another).collect();
+        for tenant in replaced {
+            self.left.remove(&tenant);
+            for id in self.order.remove(&tenant).into_iter().flatten() {
+                self.clients.remove(&id);
+            }
+            self.shares.forget(tenant);
+        }
+        self.share_among(self.tenants);
+    }
+
+    /// Forgets the clients of tenants that left so long ago that none of them retransmits.
+    pub fn tick(&mut self, now_ns: Nanos) {
+        if self.next_ns().is_none_or(|next_ns| now_ns < next_ns) {
+            return;
+        }
+        let is_over =
+            |(tenant, left): (&u32, &LeftTenant)| (left.until_ns <= now_ns).then_some(*tenant);
+        let over: Vec<u32> = self.left.iter().filter_map(is_over).collect();
+        for tenant in over {
+            self.left.remove(&tenant);
+            self.forget_silent(tenant, now_ns);
+        }
+        self.share_among(self.tenants);
+    }
+
+    /// When [`Clients::tick`] has something to do next; none: no tenant has left of late.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        self.left.values().map(|left| left.until_ns).min()
+    }
+
+    /// Forgets the clients of a tenant that retransmit nothing any more: if it is there again,
+    /// others have written since.
+    fn forget_silent(&mut self, tenant: u32, now_ns: Nanos) {
+        let Some(order) = self.order.get_mut(&tenant) else { return };
+        let (clients, keep_ns, before) = (&mut self.clients, self.keep_ns, order.len());
+        order.retain(|id| {
+            let may_retransmit =
+                |client: &Client<O>| !client.is_silent(now_ns, keep_ns) || client.window.is_busy();
+            let stays = clients.get(id).is_some_and(may_retransmit);
+            if !stays {
+                clients.remove(id);
+            }
+            stays
+        });
+        self.shares.give_back(tenant, before - order.len());
+        if order.is_empty() {
+            self.order.remove(&tenant);
+        }
     }
 
     /// A write that is whole has come. From a verdict of "new" on it counts as under way.
@@ -148,7 +237,7 @@ impl<O: Clone> Clients<O> {
         for _ in 0..8 {
             let Some(id) = order.pop_front() else { return false };
             let silent = self.clients.get(&id).is_none_or(|client| {
-                let is_silent = now_ns.saturating_sub(client.used_ns) > self.keep_ns;
+                let is_silent = client.is_silent(now_ns, self.keep_ns);
                 is_silent && !client.window.is_busy() || mutant(Mutant::ClientForgotten)
             });
             if silent {
@@ -212,8 +301,39 @@ mod tests {
         assert_eq!(clients.begin((id(7, 5), 1), 101), Verdict::New);
         let of = |clients: &Clients<()>, tenant| clients.order.get(&tenant).map(VecDeque::len);
         assert_eq!((of(&clients, 7), of(&clients, 8)), (Some(3), Some(1)), "no more than there is");
-        clients.forget_tenant(7);
+        for n in 1..=5 {
+            clients.finish((id(7, n), 1), ());
+        }
+        clients.tenant_left(7, Secret::NONE, &(), 150);
+        assert_eq!(of(&clients, 7), Some(3), "they may retransmit, should it be there again");
+        clients.tick(250);
+        assert_eq!(of(&clients, 7), Some(3));
+        clients.tick(251);
         assert_eq!((of(&clients, 7), clients.clients.len(), clients.shares.all()), (None, 1, 1));
+        assert_eq!(clients.next_ns(), None);
+    }
+
+    #[test]
+    fn a_tenant_that_is_there_again_has_its_clients_and_another_with_its_number_has_none() {
+        let left = || {
+            let mut clients = Clients::new(8, 1, 100);
+            let verdicts = [1, 2].map(|request| clients.begin(((7, 1), request), 0));
+            assert_eq!(verdicts, [Verdict::New, Verdict::New]);
+            clients.finish(((7, 1), 1), "done");
+            clients.tenant_left(7, Secret([1; 16]), &"unknown", 10);
+            clients.forget_replaced(|_| None);
+            clients
+        };
+        let mut again = left();
+        again.forget_replaced(|_| Some(Secret([1; 16])));
+        assert_eq!(again.begin(((7, 1), 1), 20), Verdict::Answered("done"));
+        assert_eq!(again.begin(((7, 1), 2), 20), Verdict::Answered("unknown"));
+        again.tick(111);
+        assert_eq!(again.begin(((7, 1), 2), 111), Verdict::Answered("unknown"), "it wrote since");
+        let mut another = left();
+        another.forget_replaced(|_| Some(Secret([2; 16])));
+        assert_eq!(another.begin(((7, 1), 1), 20), Verdict::New);
+        assert_eq!((another.shares.all(), another.next_ns()), (1, None));
     }
 
     #[test]

@@ -433,7 +433,7 @@ impl Engine {
             self.recalls.next_ns(),
             self.halves.next_ns(),
             self.elsewhere.next_ns(),
-            self.facts.ledger.joins.next_ns(),
+            self.facts.ledger.next_ns(),
             self.facts.values.next_ns(),
             self.loans.next_ns(),
             self.replicas.next_ns(),
@@ -502,9 +502,11 @@ impl Engine {
 
     /// Does what has to be done now that tenants are others.
     fn follow(&mut self, TenantChanges { gone, moved }: &TenantChanges) {
-        if !gone.is_empty() {
-            self.forget_tenants(gone);
-        }
+        let cx = &mut self.facts;
+        cx.ledger.forget_tenants(gone, cx.now_ns);
+        cx.ledger.clients.forget_replaced(|id| cx.tenants.seed_of(id));
+        let gone = &gone.keys().copied().collect();
+        self.forget_tenants(gone);
         self.facts.share_anew();
         let tenants = self.facts.tenants.len();
         self.halves.share_among(tenants);
@@ -517,8 +519,10 @@ impl Engine {
     }
 
     fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        if gone.is_empty() {
+            return;
+        }
         let cx = &mut self.facts;
-        cx.ledger.forget_tenants(gone);
         cx.waiting.forget_tenants(|id| gone.contains(&id));
         cx.values.forget_tenants(gone);
         self.replicas.forget_tenants(gone);
@@ -572,8 +576,8 @@ impl Engine {
 
     /// What the next life needs to go on with this one, which has [left](Engine::leave) and takes
     /// nothing any more. None: it must wait as after a crash, for copies may be left, a write may
-    /// still take place, a former life's wait is not over, or keys were lent of late, whose lives
-    /// only this one knows.
+    /// still take place, a former life's wait is not over, or keys were lent or tenants removed of
+    /// late, of whose lives and writes only this one knows.
     pub fn hand_over(&self, now_ns: u64) -> Option<Handover> {
         let facts = &self.facts;
         let is_over = facts.leaves
@@ -581,6 +585,7 @@ impl Engine {
             && self.owed() == 0
             && !self.is_at_work()
             && facts.directory.is_settled()
+            && facts.ledger.clients.next_ns().is_none()
             && self.loans.is_unused();
         if !is_over {
             return None;

@@ -135,6 +135,16 @@ impl<O: Clone> Window<O> {
         }
     }
 
+    /// What is pending is not going to be decided: it may have been carried out for all that is
+    /// known, and has this outcome. One that was reopened is again what it was before.
+    pub fn give_up(&mut self, unknown: &O) {
+        for (_, known) in &mut self.writes {
+            if let WriteRecord::Pending(before) = known {
+                *known = WriteRecord::Answered(before.take().unwrap_or_else(|| unknown.clone()));
+            }
+        }
+    }
+
     /// What is known, if nothing is pending: the newest id that was forgotten, and the writes.
     pub fn known_writes(&self) -> Option<KnownWrites<O>> {
         let answered = |(id, known): &(u64, WriteRecord<O>)| match known {

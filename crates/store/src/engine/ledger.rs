@@ -1,9 +1,9 @@
 //! The books on writes: which ones each client has sent (rule 7), which of them are under way, and
 //! those of which parts are missing. It decides nothing about keys.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use wire::Status;
+use wire::{Secret, Status};
 
 use super::{
     MAX_WAITING,
@@ -84,15 +84,25 @@ impl Ledger {
         self.joins.give_back(job.origin.tenant, job.room);
     }
 
-    /// Forgets everything of tenants that are gone, but for their writes under way: whoever has
-    /// those gives them back.
-    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
-        gone.iter().for_each(|id| self.clients.forget_tenant(*id));
-        self.joins.forget_tenants(gone);
+    /// Forgets everything of tenants that are gone, but for their writes under way, which whoever
+    /// has them gives back; and for what was decided, while it may be asked for again: the tenant
+    /// may be there again by then. The numbers that are gone, with the seeds of their key hashes.
+    pub fn forget_tenants(&mut self, gone: &BTreeMap<u32, Secret>, now_ns: Nanos) {
+        let unknown = WriteOutcome { status: Status::BackendError, version: 0 };
+        for (id, seed) in gone {
+            self.clients.tenant_left(*id, *seed, &unknown, now_ns);
+        }
+        self.joins.forget_tenants(&gone.keys().copied().collect());
     }
 
-    /// Gives up writes whose parts have not come in time.
+    /// Gives up writes whose parts have not come in time, and forgets what nobody asks for again.
     pub fn tick(&mut self, now_ns: Nanos) {
         self.counters.writes_unfinished += self.joins.expire(now_ns);
+        self.clients.tick(now_ns);
+    }
+
+    /// When [`Ledger::tick`] has something to do next.
+    pub fn next_ns(&self) -> Option<Nanos> {
+        self.joins.next_ns().into_iter().chain(self.clients.next_ns()).min()
     }
 }

@@ -1,7 +1,10 @@
 //! Whom the store knows: each tenant's secrets, and which partitions it holds for it. May change
 //! while it runs.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap};
 
@@ -97,10 +100,15 @@ impl Tenants {
             match after {
                 Some(after) if after.held != known.held => drop(changed.moved.insert(id)),
                 Some(_) => {}
-                None => drop(changed.gone.insert(id)),
+                None => drop(changed.gone.insert(id, known.secrets.hash)),
             }
         }
         changed
+    }
+
+    /// The seed of a tenant's key hashes.
+    pub fn seed_of(&self, id: u32) -> Option<Secret> {
+        Some(self.get(id)?.secrets.hash)
     }
 
     /// How much later than an answered write its value is here at most; 0: no key of the tenant
@@ -119,8 +127,9 @@ impl Tenants {
 /// What another cluster means for tenants.
 #[derive(Default)]
 pub(super) struct TenantChanges {
-    /// Tenants that are there no more, or whose number another one has.
-    pub gone: BTreeSet<u32>,
+    /// Tenants that are there no more, or whose number another one has; each with the seed of its
+    /// key hashes.
+    pub gone: BTreeMap<u32, Secret>,
     /// Tenants of whose partitions this store has others now.
     pub moved: BTreeSet<u32>,
 }

@@ -17,6 +17,7 @@ mod parts;
 mod read_elsewhere;
 mod remote;
 mod shares;
+mod tenants;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
 use crate::{
