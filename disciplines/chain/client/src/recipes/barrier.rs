@@ -27,11 +27,11 @@ impl<A: Asks> Barrier<A> {
     /// as come all the same.
     ///
     /// # Errors
-    /// As for [`Counter::add`]; or the others could not be waited for, and then this one counts
-    /// as come.
+    /// As for [`Counter::add`], which has as much time; or the others could not be waited for, and
+    /// then this one counts as come.
     pub async fn enter(&self, until_ns: u64) -> Result<bool, Error> {
         let counter = Counter::new(self.asks.clone(), &self.key);
-        let place = counter.add(1).await?;
+        let place = counter.add(1, until_ns).await?;
         let full = (place - 1).div_euclid(self.parties) * self.parties + self.parties;
         let mut count = place;
         while count < full && self.asks.now_ns() < until_ns {

@@ -30,14 +30,18 @@ impl<A: Asks> Counter<A> {
         Ok(Number::parse(value.as_deref())?.count)
     }
 
-    /// Adds; the number after it.
+    /// Adds; the number after it. It tries again until the time comes, by the clock of
+    /// [`Asks::now_ns`], and once at least; what is asked by then it waits for, as long as any
+    /// operation may take.
     ///
     /// # Errors
-    /// As [`Counter::get`], and then nothing was added; [`Error::OutcomeUnknown`] if somebody else
-    /// added, or something failed, before it was known whether this addition had taken place.
-    pub async fn add(&self, delta: i64) -> Result<i64, Error> {
+    /// As [`Counter::get`], and then nothing was added; nor for [`Error::Mismatch`], which says that
+    /// others added each time until the time came. [`Error::OutcomeUnknown`] if somebody else
+    /// added, something failed, or the time came, before it was known whether this addition had
+    /// taken place.
+    pub async fn add(&self, delta: i64, until_ns: u64) -> Result<i64, Error> {
         let mut unknown = None;
-        let added = self.add_unless_unknown(delta, &mut unknown).await;
+        let added = self.add_unless_unknown(delta, until_ns, &mut unknown).await;
         // It may have taken place, whatever failed later.
         added.map_err(|error| unknown.map_or(error, |unknown| unknown.error))
     }
@@ -47,11 +51,13 @@ impl<A: Asks> Counter<A> {
     async fn add_unless_unknown(
         &self,
         delta: i64,
+        until_ns: u64,
         unknown: &mut Option<UnknownAttempt>,
     ) -> Result<i64, Error> {
         // One for all attempts: those that name the same version are one write, whichever of them
         // takes place.
         let by = self.asks.nonce();
+        let mut tried = false;
         loop {
             let (version, value) = read(&self.asks, &self.key).await?;
             let now = Number::parse(value.as_deref())?;
@@ -62,6 +68,11 @@ impl<A: Asks> Counter<A> {
             if let Some(attempt) = unknown.take_if(|attempt| attempt.version != version) {
                 return Err(attempt.error);
             }
+            if tried && self.asks.now_ns() >= until_ns {
+                let refused = Error::Mismatch { current: version };
+                return Err(unknown.take().map_or(refused, |attempt| attempt.error));
+            }
+            tried = true;
             let count = now.count.wrapping_add(delta);
             let condition = match value {
                 None => Condition::Absent,

@@ -215,9 +215,9 @@ fn each_addition_takes_place_once() {
             let client = world.client(options());
             let (c, sum) = (client.clone(), sum.clone());
             client.spawn(async move {
-                let counter = Counter::new(c, b"counter");
+                let counter = Counter::new(c.clone(), b"counter");
                 for _ in 0..10 {
-                    let count = counter.add(1).await.unwrap();
+                    let count = counter.add(1, c.now_ns() + 60_000 * MS).await.unwrap();
                     sum.borrow_mut().push(count);
                 }
             });

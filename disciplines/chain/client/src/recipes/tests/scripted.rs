@@ -145,9 +145,14 @@ fn number(version: u64, count: i64, by: u64) -> End {
 
 const OTHER: u64 = 0xabc;
 
+/// Adds, with all the time that there is.
 fn add(ends: impl IntoIterator<Item = End>) -> Result<i64, Error> {
+    add_until(u64::MAX, ends)
+}
+
+fn add_until(until_ns: u64, ends: impl IntoIterator<Item = End>) -> Result<i64, Error> {
     let script = Script::new(ends);
-    script.run(Counter::new(script.clone(), b"counter").add(1))
+    script.run(Counter::new(script.clone(), b"counter").add(1, until_ns))
 }
 
 /// The first attempt takes place after it was looked for, and refuses the second.
@@ -175,6 +180,17 @@ fn an_addition_that_may_have_taken_place_is_told_as_no_failed_read() {
 }
 
 #[test]
+fn an_addition_ends_when_its_time_has_come_and_says_whether_it_is_in_doubt() {
+    let doubt = add_until(0, [number(1, 5, OTHER), End::Unknown, number(1, 5, OTHER)]);
+    assert!(matches!(doubt, Err(Error::OutcomeUnknown { .. })), "{doubt:?}");
+    let refused = add_until(0, [number(1, 5, OTHER), End::Mismatch, number(2, 6, OTHER)]);
+    assert!(matches!(refused, Err(Error::Mismatch { current: 2 })), "{refused:?}");
+    let added = add_until(0, [number(1, 5, OTHER), End::Unknown, number(2, 6, NONCE)]);
+    assert_eq!(added.ok(), Some(6), "it took place");
+    assert_eq!(add_until(0, [number(1, 5, OTHER), End::Written(2)]).ok(), Some(6), "one try");
+}
+
+#[test]
 fn a_party_whose_first_attempt_took_place_late_counts_once() {
     let late = [
         number(1, 0, OTHER),
@@ -185,7 +201,7 @@ fn a_party_whose_first_attempt_took_place_late_counts_once() {
     ];
     let script = Script::new(late);
     let barrier = Barrier::new(script.clone(), b"barrier", 2);
-    assert_eq!(script.run(barrier.enter(0)).ok(), Some(false));
+    assert_eq!(script.run(barrier.enter(1)).ok(), Some(false));
 }
 
 /// A lock's value, as whoever drew this number wrote it.
