@@ -1,9 +1,10 @@
 //! Members leave: who is silent, has other tables or lost something is taken out of every chain
-//! that can be without it.
+//! that can be without it; and who is one too many out of the chains that have too many.
 
 use std::collections::BTreeSet;
 
 use super::{
+    arrange,
     context::{Context, Facts},
     silence::Reports,
 };
@@ -13,7 +14,10 @@ use crate::view::{Chain, Member, SLOTS, View};
 /// leave.
 pub(super) fn go_on(cx: &mut Context<'_>, silence: &mut Reports) -> Option<View> {
     let gone = gone(cx, silence);
-    let view = (!gone.is_empty()).then(|| without_gone(cx.facts, &gone)).flatten()?;
+    let chains = cx.facts.chains().len();
+    let every_chain = |slot: u8| (0..chains).map(move |at| (slot, at));
+    let leaving: BTreeSet<_> = gone.iter().copied().flat_map(every_chain).collect();
+    let view = (!leaving.is_empty()).then(|| without_members(cx.facts, &leaving)).flatten()?;
     for (slot, before) in (0..).zip(cx.facts.memory.view.iter().flat_map(|view| view.members)) {
         if let Some(member) = before.filter(|_| view.members[slot].is_none()) {
             cx.facts.lost.remove(&member.switch);
@@ -21,6 +25,24 @@ pub(super) fn go_on(cx: &mut Context<'_>, silence: &mut Reports) -> Option<View>
         }
     }
     Some(view)
+}
+
+/// The view in which no chain has more members than it is to have, as the tenant's `length` may be
+/// less by now: those leave that the chain wants least. None: nobody is one too many, or it is no
+/// time for it. While somebody is not there, or is just being told of another view, nobody who has
+/// everything goes.
+pub(super) fn shorten(cx: &Context<'_>) -> Option<View> {
+    let facts = &*cx.facts;
+    if !facts.is_confirmed() || !facts.members().iter().all(|member| cx.is_attached(*member)) {
+        return None;
+    }
+    let surplus = |(at, chain): (usize, &Chain)| {
+        let members = facts.members_of(at).into_iter().filter(|_| !chain.filling);
+        let least = arrange::ranked(facts.id, at, members).into_iter().skip(facts.length());
+        least.filter_map(move |switch| Some((facts.slot_of(switch)?, at)))
+    };
+    let surplus: BTreeSet<_> = facts.chains().iter().enumerate().flat_map(surplus).collect();
+    (!surplus.is_empty()).then(|| without_members(facts, &surplus)).flatten()
 }
 
 /// Members that must leave: their tables are others by now or have lost something, they have no
@@ -47,17 +69,17 @@ fn gone(cx: &Context<'_>, silence: &mut Reports) -> BTreeSet<u8> {
     gone
 }
 
-/// The view without these members in all chains that can be without them: a member that has
-/// everything must stay, and one that every chain of the last moments had. None: no chain can.
-fn without_gone(facts: &Facts, gone: &BTreeSet<u8>) -> Option<View> {
+/// The view without these members, each a slot and the chain that it leaves, as far as chains can
+/// be without them: a member that has everything must stay, and one that every chain of the last
+/// moments had. None: no chain can.
+fn without_members(facts: &Facts, leaving: &BTreeSet<(u8, usize)>) -> Option<View> {
     let mut view = facts.view()?.clone();
-    for slot in gone {
-        for (at, chain) in view.chains.iter_mut().enumerate() {
-            if let Some(without) = without(chain, *slot)
-                && meets_the_past(facts, at, &full_members(&without, &view.members))
-            {
-                *chain = without;
-            }
+    for (slot, at) in leaving {
+        let chain = &mut view.chains[*at];
+        if let Some(without) = without(chain, *slot)
+            && meets_the_past(facts, *at, &full_members(&without, &view.members))
+        {
+            *chain = without;
         }
     }
     if facts.chains() == view.chains {

@@ -16,6 +16,7 @@ mod item;
 mod items;
 mod join;
 mod leave;
+mod leftovers;
 mod memory;
 mod remove;
 mod restore;

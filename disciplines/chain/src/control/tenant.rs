@@ -1,11 +1,11 @@
 //! One tenant: its chains, and what follows when a switch comes, goes or falls silent.
 //!
 //! The tenant only sequences. What there is to decide the parts decide: `begin`, `leave`,
-//! `restore`, `join`, `items`, `remove`, `forget`, `snapshot`, `configure`. Each is a value, or a
-//! function where there is nothing to keep; it gets what happened and a [`Context`] with the facts
-//! that parts share. One that finds that members are to be others returns the view that takes the
-//! place of the present one. A part may be handed one that lies below it (`remove`, `forget` and
-//! `restore` the `items`, `items` the `join`), never one above.
+//! `restore`, `join`, `items`, `remove`, `leftovers`, `forget`, `snapshot`, `configure`. Each is a
+//! value, or a function where there is nothing to keep; it gets what happened and a [`Context`]
+//! with the facts that parts share. One that finds that members are to be others returns the view
+//! that takes the place of the present one. A part may be handed one that lies below it (`remove`,
+//! `forget` and `restore` the `items`, `items` the `join`), never one above.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +23,7 @@ use super::{
     items::Items,
     join::Joins,
     leave,
+    leftovers::Leftovers,
     memory::Memory,
     remove::Removals,
     restore::{self, Losses},
@@ -47,6 +48,7 @@ pub(super) struct Tenant {
     joins: Joins,
     items: Items,
     removals: Removals,
+    leftovers: Leftovers,
     forgetting: SessionExpiry,
     snapshot: Snapshot,
     losses: Losses,
@@ -136,6 +138,7 @@ impl Tenant {
         if self.forgetting.answered(cx, answer) {
             return;
         }
+        self.leftovers.answered(cx, answer);
         self.joins.answered(cx, answer);
         self.losses.answered(answer);
         self.removals.answered(cx, answer);
@@ -217,10 +220,20 @@ impl Tenant {
             return self.replace(cx, view);
         }
         self.losses = Losses::default();
-        let view = self.joins.go_on(cx, self.removals.is_empty());
+        let may_join = self.removals.is_empty() && self.leftovers.is_idle();
+        let view = self.joins.go_on(cx, may_join);
         self.replace(cx, view);
         self.items.go_on(cx, self.joins.current());
         self.removals.go_on(cx);
+        if self.joins.is_idle() && self.removals.is_empty() {
+            let view = leave::shorten(cx);
+            view.iter().for_each(|view| self.leftovers.note(cx.facts, view));
+            self.replace(cx, view);
+        }
+        // Who joins is cleared by that, and then has items that are to stay.
+        if self.joins.is_idle() {
+            self.leftovers.go_on(cx);
+        }
         let is_quiet = self.joins.is_idle() && self.removals.is_empty();
         let view = self.forgetting.go_on(cx, is_quiet);
         self.replace(cx, view);

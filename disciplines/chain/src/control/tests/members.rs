@@ -47,6 +47,40 @@ fn who_is_silent_leaves_every_chain_and_comes_back_filled() {
 }
 
 #[test]
+fn chains_follow_the_length_that_they_are_to_have() {
+    let mut rig = Rig::new(&[1, 2, 3, 4], 8, 3);
+    rig.wants("key");
+    let before: Vec<_> = (0..8).map(|chain| rig.chain(chain)).collect();
+    rig.detach(4);
+    rig.set_length(2);
+    rig.run(30);
+    assert_eq!(rig.view().number, 1 << 48 | 1, "while somebody is away everybody stays");
+    rig.attach(4);
+    rig.run(30);
+    for (chain, before) in before.iter().enumerate() {
+        // They began in the order in which the chain wants them.
+        assert_eq!(rig.chain(chain), before[..2]);
+    }
+    let number = rig.view().number;
+    let has_key = |rig: &Rig| {
+        (0..8).any(|chain| rig.holders("key") == rig.chain(chain).into_iter().collect())
+    };
+    assert!(has_key(&rig), "nobody else has its items any more");
+    rig.run(30);
+    assert_eq!(rig.view().number, number);
+    rig.set_length(3);
+    rig.run(30);
+    while rig.view().chains.iter().any(|chain| chain.filling) {
+        rig.filled();
+        rig.run(30);
+    }
+    assert!((0..8).all(|chain| rig.chain(chain).len() == 3));
+    rig.set_length(1);
+    rig.run(30);
+    assert!((0..8).all(|chain| rig.chain(chain) == before[chain][..1]));
+}
+
+#[test]
 fn a_switch_with_other_tables_is_gone() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
     rig.switches.get_mut(&2).unwrap().life = 999;

@@ -131,6 +131,13 @@ impl Rig {
         self.tell(|to, now, out| to.room(now, TENANT, &rooms, out));
     }
 
+    /// The tenant's chains are to have so many members from now on.
+    fn set_length(&mut self, length: u32) {
+        let (tenant, options) = (TENANT, self.options.with(1, length));
+        self.options = options;
+        self.tell(|to, now, out| to.options(now, tenant, options, out));
+    }
+
     /// Another controller leads.
     fn restart(&mut self) {
         self.control = Control::new(Protocol::NetCraq);
