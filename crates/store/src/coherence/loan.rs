@@ -194,6 +194,8 @@ pub struct Loan<V> {
     asking: Inquiry,
     /// Of the phase, where it is not asking: the caller has been told.
     told: bool,
+    /// It was called back while the journal had not answered yet.
+    unwanted: bool,
     /// The owner may have begun, from then on.
     away_since_ns: Option<Nanos>,
     newest: Option<(u64, V)>,
@@ -229,6 +231,7 @@ impl<V: Clone> Loan<V> {
             phase,
             asking: Inquiry::from(now_ns),
             told: false,
+            unwanted: false,
             away_since_ns: None,
             newest: None,
             backed: BackendState { version: terms.base, putting: None, not_before_ns: 0 },
@@ -307,7 +310,11 @@ impl<V: Clone> Loan<V> {
         if self.phase != Phase::Recording {
             return;
         }
-        let next = if done { Phase::Clearing } else { Phase::Over };
+        let next = match (done, self.unwanted) {
+            (true, false) => Phase::Clearing,
+            (true, true) => Phase::Closing,
+            (false, _) => Phase::Over,
+        };
         self.enter(next, now_ns);
     }
 
@@ -418,8 +425,8 @@ impl<V: Clone> Loan<V> {
                 self.enter(Phase::Closing, now_ns);
             }
             Phase::Beginning(Role::Owner) | Phase::Lent => self.enter(Phase::Recalling, now_ns),
-            // The journal's answer must come first; what is asked for is lent for a moment then.
-            Phase::Recording => {}
+            // The journal's answer must come first; then it forgets the loan at once.
+            Phase::Recording => self.unwanted = true,
             Phase::Recalling | Phase::Flushing | Phase::Closing | Phase::Over => {}
         }
     }

@@ -120,6 +120,26 @@ fn what_the_journal_does_not_have_is_not_lent() {
     assert_eq!(story.at(0), [Act::Over(End::Cancelled)]);
 }
 
+/// The journal's answer comes first, whatever it is.
+#[test]
+fn a_loan_that_is_called_back_while_it_is_recorded_is_never_begun() {
+    for is_recorded in [true, false] {
+        let mut story = Story::new();
+        story.loan.prepared(Role::Keeper, Some(20), 0);
+        story.loan.prepared(Role::Owner, Some(10), 0);
+        assert_eq!(story.at(0), [Act::Record]);
+        story.loan.recall(0);
+        assert_eq!(story.at(0), []);
+        assert_eq!(story.loan.proceeds(), Whereabouts::Here);
+        story.loan.recorded(is_recorded, 0);
+        if is_recorded {
+            assert_eq!(story.at(0), [Act::Clean(Role::Keeper, 4711), Act::Erase]);
+            story.loan.erased(true, 0);
+        }
+        assert_eq!(story.at(0), [Act::Over(End::Cancelled)]);
+    }
+}
+
 #[test]
 fn an_owner_that_does_not_say_that_it_has_begun_is_called_back() {
     let mut story = Story::beginning();
