@@ -91,7 +91,7 @@ pub enum Activity {
     /// Takes locks drawn at random, and gives them back.
     Lock,
     /// What a hostile tenant can do to others ([`ATTACKS`]): writes as fast as it is told, and asks
-    /// switches to watch endless keys for it.
+    /// switches to watch endless keys for it. Its rate is that of all its datagrams.
     Attack,
 }
 
@@ -134,7 +134,8 @@ pub struct Phase {
     pub writes: f64,
     /// Operations that each client has under way.
     pub outstanding: usize,
-    /// Operations per second of all clients; none: the next when one has ended.
+    /// Operations per second of all clients, which an attack must say; none: the next when one
+    /// has ended.
     pub rate: Option<f64>,
     /// Of a phase that takes locks.
     #[serde(default)]

@@ -130,6 +130,10 @@ impl Source {
             phase.outstanding,
             phase.rate
         );
+        ensure!(
+            phase.doing != Activity::Attack || phase.rate.is_some(),
+            "coord load: an attack without a rate: say how many datagrams per second"
+        );
         let from_ns = now_ns + (phase.warmup_s * 1e9) as u64;
         let end_ns = from_ns + (phase.seconds * 1e9) as u64;
         if phase.doing == Activity::Lock {
@@ -207,23 +211,27 @@ impl Source {
         if let Some(contend) = &mut self.contend {
             return contend.go_on(now_ns, send);
         }
-        let mut any = false;
         while let Some((at_ns, at)) = self.timers.first().copied()
             && at_ns <= now_ns
         {
             self.machines[at].timer(now_ns);
             self.collect(at, now_ns);
         }
+        let (mut begun, mut sent) = (0, 0);
         while let Some(at) = self.next_to_begin(now_ns) {
             self.ask(at, now_ns);
+            begun += 1;
         }
         for machine in &mut self.machines {
             while let Some((to, datagram)) = machine.next_datagram() {
                 send(to, &datagram);
-                any = true;
+                sent += 1;
             }
         }
-        any
+        if let Some(run) = &mut self.run {
+            run.count_again(usize::saturating_sub(sent, begun));
+        }
+        sent > 0
     }
 
     /// The phase's result, once it is over.
@@ -386,6 +394,14 @@ impl Source {
 }
 
 impl Run {
+    /// So many datagrams were sent beside those that began something. Those of an attack count
+    /// against its rate, so that it sends no more than that, whoever answers.
+    fn count_again(&mut self, datagrams: usize) {
+        if let (Activity::Attack, Some(rate)) = (self.phase.doing, self.phase.rate) {
+            self.arrival_ns += datagrams as f64 * 1e9 / rate;
+        }
+    }
+
     /// Takes note of the next attack, and says which it is.
     fn attack(&mut self) -> &'static str {
         self.begun += 1;
@@ -479,10 +495,8 @@ mod tests {
         assert!(!is_whole(b"short") && !is_whole(&[0; 20]));
     }
 
-    /// What is due within a nanosecond is due at its end: who comes when he is told to finds
-    /// something to do.
-    #[test]
-    fn at_a_rate_something_begins_when_it_is_due() {
+    /// Two clients, and one switch.
+    fn source() -> Source {
         let mut cluster = wire::Cluster::single(([10, 0, 0, 9], wire::PORT).into(), 1);
         let tenant = wire::Tenant::new(7, "07".repeat(16));
         cluster.tenants.push(tenant);
@@ -498,7 +512,33 @@ mod tests {
             seed: 1,
             deadline_ms: 100,
         };
-        let mut source = Source::new(config, 1).unwrap();
+        Source::new(config, 1).unwrap()
+    }
+
+    #[test]
+    fn an_attack_sends_no_more_than_it_is_told_though_nobody_answers() {
+        let mut source = source();
+        let attack = Phase { doing: Activity::Attack, ..Phase::load(1.0, 1.0) };
+        assert!(source.begin(&attack, 0).is_err(), "as much as there is time for");
+        source.begin(&Phase { rate: Some(1000.0), ..attack }, 0).unwrap();
+        let (mut now_ns, mut sent) = (0, 0);
+        let result = loop {
+            source.go_on(now_ns, &mut |_, _| sent += 1);
+            if let Some(result) = source.finished(now_ns).unwrap() {
+                break result;
+            }
+            now_ns = source.next_ns().unwrap().max(now_ns + 1);
+        };
+        assert!(result.retransmitted > 0, "{result:?}");
+        // What is begun is sent again though it may be too much by then.
+        assert!((900..1500).contains(&sent), "{sent} datagrams");
+    }
+
+    /// What is due within a nanosecond is due at its end: who comes when he is told to finds
+    /// something to do.
+    #[test]
+    fn at_a_rate_something_begins_when_it_is_due() {
+        let mut source = source();
         let phase = Phase { rate: Some(3e6), ..Phase::load(0.0, 1.0) };
         source.begin(&phase, 0).unwrap();
         for _ in 0..10 {
