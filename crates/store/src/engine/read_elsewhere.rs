@@ -8,11 +8,15 @@
 //!   behind many of them.
 //! - One command to the backend for [`READS_PER_COMMAND`] reads at most; where there are few reads,
 //!   one in [`IDLE_ROUNDS`] rounds. And [`MOST`] keys in a round, however many reads there are.
-//! - If that is not enough for all, those first that were read most since they were last marked.
-//!   Those that were left out keep their reads, so their turn comes, too.
+//! - If that is not enough for all, tenants take [turns], each with the keys first that were read
+//!   most since they were last marked. Those that were left out keep their reads, so their turn
+//!   comes, too.
+
+mod turns;
 
 use wire::{Packet, ReadCount, TENANT_SYSTEM, maps::HashMap};
 
+use self::turns::Turns;
 use super::context::{Context, named};
 use crate::{coherence::Nanos, counters::ElsewhereCounters, directory::KeyId};
 
@@ -33,6 +37,7 @@ const MOST: usize = 16_384;
 pub(super) struct ElsewhereReads {
     /// Reads of keys since they were last marked.
     unmarked: HashMap<KeyId, u64>,
+    turns: Turns,
     /// The keys of this round that are not marked yet, with their reads; the last is first.
     due: Vec<(KeyId, u32)>,
     /// Of these, how many in each step.
@@ -102,18 +107,14 @@ impl ElsewhereReads {
         self.credit = self.credit.saturating_add(READS_PER_COMMAND / IDLE_ROUNDS);
         let affordable = usize::try_from(self.credit / READS_PER_COMMAND).unwrap_or(usize::MAX);
         let most = affordable.saturating_mul(at_once).min(MOST);
-        let mut all: Vec<(u64, KeyId)> =
-            self.unmarked.iter().map(|(id, reads)| (*reads, *id)).collect();
-        // The most reads stand last, and of those with as many it does not matter who comes first.
-        all.sort_unstable();
-        let chosen = all.split_off(all.len().saturating_sub(most));
+        let all = self.unmarked.iter().map(|(id, reads)| (*reads, *id)).collect();
+        let chosen = self.turns.choose(all, most);
         let commands = chosen.len().div_ceil(at_once) as u64;
         // What was saved up is no licence for a burst of commands later.
         self.credit = (self.credit - commands * READS_PER_COMMAND).min(READS_PER_COMMAND);
         let steps = chosen.len().div_ceil(STEPS as usize);
         self.in_step = steps.next_multiple_of(at_once);
-        self.due = chosen
-            .into_iter()
+        self.due = (chosen.into_iter().rev())
             .map(|(reads, id)| {
                 self.unmarked.remove(&id);
                 (id, u32::try_from(reads).unwrap_or(u32::MAX))

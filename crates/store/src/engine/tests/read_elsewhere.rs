@@ -20,9 +20,17 @@ fn with_copies(keys: u32) -> (Store, RemoteBackend) {
     let backend = RemoteBackend::new(Watch::Unneeded);
     store.engine.facts.backend = Box::new(backend.clone());
     store.lease().expect("a lease");
+    grant(&mut store, &backend, KEYED, keys);
+    assert_eq!(store.engine.facts.directory.copies(), keys as usize);
+    assert_eq!(backend.asked(), []);
+    (store, backend)
+}
+
+/// Switch 1 gets copies of a tenant's keys `0` to `keys`.
+fn grant(store: &mut Store, backend: &RemoteBackend, tenant: u32, keys: u32) {
     for n in 0..keys {
         let fetch = Header {
-            tenant: KEYED,
+            tenant,
             epoch: Epoch::new(1, 10),
             flags: Flags::GRANT,
             ..Header::new(Op::FetchRequest)
@@ -32,9 +40,6 @@ fn with_copies(keys: u32) -> (Store, RemoteBackend) {
         let found = Completion::Get(backend.take_read(), ReadOutcome::Item(found));
         store.engine.complete(found, LATER_NS, &mut store.out);
     }
-    assert_eq!(store.engine.facts.directory.copies(), keys as usize);
-    assert_eq!(backend.asked(), []);
-    (store, backend)
 }
 
 fn row(n: u32, reads: u32) -> ReadCount {
@@ -120,6 +125,23 @@ fn the_backend_has_less_than_one_command_for_a_thousand_reads() {
     assert!(commands * 1_000 <= reads, "{commands} commands for {reads} reads");
     assert!(commands * 1_400 >= reads, "{commands} commands for {reads} reads");
     assert_eq!(seen.len(), 200, "each has its turn");
+}
+
+#[test]
+fn a_tenant_with_many_hot_keys_leaves_the_others_their_marks() {
+    let (mut store, backend) = with_copies(1);
+    grant(&mut store, &backend, TENANT_OPEN, 200);
+    let mine = row(0, 1);
+    let hash = |n: u32| Secret::NONE.key_hash(TENANT_OPEN, &n.to_be_bytes());
+    let theirs = |n: u32| ReadCount { tenant: TENANT_OPEN, hash: hash(n), reads: 100 };
+    let rows: Vec<_> = (0..200).map(theirs).chain([mine]).collect();
+    for round in 0..10 {
+        let begin = round * ROUND_MS;
+        tell(&mut store, &rows, begin);
+        let marks = marked(&mut store, &backend, begin..begin + ROUND_MS).concat();
+        assert!(marks.contains(&(mine.hash, 1)), "round {round}");
+        assert!((40..100).contains(&marks.len()), "there is not one for each: {}", marks.len());
+    }
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Whose keys are marked as read when there are more than the backend is told of: tenants take
+//! turns.
+//!
+//! First the key of each tenant that was read most, then each one's next: who has many hot keys
+//! takes no other tenant's turn, and has what the others leave. Where there is not one for each,
+//! those come first whose last turn was longest ago.
+//!
+//! Cost: a sort of all keys, a look-up for each, a sort of those that are chosen.
+
+use std::cmp::Reverse;
+
+use wire::maps::HashMap;
+
+use crate::directory::KeyId;
+
+/// Which tenant had its last turn when.
+#[derive(Default)]
+pub(super) struct Turns {
+    round: u64,
+    /// Of tenants with keys that wait: the last round in which one of them was marked.
+    last: HashMap<u32, u64>,
+}
+
+impl Turns {
+    /// Of all keys that wait, each with its reads, so many at most: first those that come first.
+    pub fn choose(&mut self, mut all: Vec<(u64, KeyId)>, most: usize) -> Vec<(u64, KeyId)> {
+        self.round += 1;
+        all.sort_unstable_by_key(|key| Reverse(*key));
+        let mut ranks: HashMap<u32, usize> = HashMap::default();
+        let mut ranked: Vec<_> = (all.into_iter())
+            .map(|(reads, id)| {
+                let rank = ranks.entry(id.0).or_default();
+                *rank += 1;
+                (*rank, self.last.get(&id.0).copied().unwrap_or(0), Reverse((reads, id)))
+            })
+            .collect();
+        if most < ranked.len() {
+            ranked.select_nth_unstable(most);
+            ranked.truncate(most);
+        }
+        ranked.sort_unstable();
+        self.last.retain(|tenant, _| ranks.contains_key(tenant));
+        let chosen: Vec<_> = ranked.into_iter().map(|(.., Reverse(key))| key).collect();
+        self.last.extend(chosen.iter().map(|(_, id)| (id.0, self.round)));
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use wire::KeyHash;
+
+    use super::*;
+
+    fn key(tenant: u32, n: u8, reads: u64) -> (u64, KeyId) {
+        (reads, (tenant, KeyHash([n; 16])))
+    }
+
+    #[test]
+    fn who_has_many_hot_keys_has_what_the_others_leave() {
+        let mut all: Vec<_> = (0..100).map(|n| key(7, n, 1_000 + u64::from(n))).collect();
+        all.extend([key(8, 1, 5), key(8, 2, 6), key(9, 1, 1)]);
+        let mut turns = Turns::default();
+        let first = [key(7, 99, 1_099), key(8, 2, 6), key(9, 1, 1), key(7, 98, 1_098)];
+        let second = [key(8, 1, 5), key(7, 97, 1_097)];
+        assert_eq!(turns.choose(all.clone(), 6), [&first[..], &second].concat());
+        assert_eq!(turns.choose(all, 200).len(), 103);
+    }
+
+    #[test]
+    fn each_tenant_has_its_turn_though_there_is_not_one_for_each() {
+        let all: Vec<_> = (0..10).map(|tenant| key(tenant, 1, 1 << (4 * tenant))).collect();
+        let mut turns = Turns::default();
+        for _ in 0..3 {
+            let chosen: Vec<_> = (0..5).flat_map(|_| turns.choose(all.clone(), 2)).collect();
+            let tenants: BTreeSet<u32> = chosen.iter().map(|(_, id)| id.0).collect();
+            assert_eq!(tenants.len(), 10, "{chosen:?}");
+        }
+    }
+}
