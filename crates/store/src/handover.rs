@@ -119,13 +119,17 @@ pub fn leave(
 /// tell. It is not there any more then, for certain.
 pub fn take(directory: &Path, config: &Config) -> Option<(Nanos, Handover)> {
     let path = directory.join(FILE);
-    let bytes = fs::read(&path).ok()?;
-    let inode = fs::metadata(&path).ok()?.ino();
+    // What cannot be read now may be later, when it is not the last life's any more.
+    let read = fs::read(&path).and_then(|bytes| Ok((bytes, fs::metadata(&path)?.ino())));
+    if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return None;
+    }
     let removed = fs::remove_file(&path).and_then(|()| File::open(directory)?.sync_all());
     if let Err(error) = removed {
         tracing::warn!("{}: {error}: the store waits as after a crash", path.display());
         return None;
     }
+    let (bytes, inode) = read.ok()?;
     let record: Record = serde_json::from_slice(&bytes).ok()?;
     let now_ns = boot_ns();
     let is_fresh = record.ended_ns <= now_ns && now_ns - record.ended_ns < BELIEVED_NS;
@@ -188,5 +192,9 @@ mod tests {
         leave();
         fs::write(&path, "{").unwrap();
         assert_eq!(take(home.path(), &config), None);
+        // One that cannot be read is not there for the life after this one either.
+        std::os::unix::fs::symlink(FILE, &path).unwrap();
+        assert_eq!(take(home.path(), &config), None);
+        assert!(fs::symlink_metadata(&path).is_err());
     }
 }
