@@ -170,6 +170,13 @@ impl SwitchDeparture {
 
     fn say(&mut self, now: Instant) {
         self.next = now + AGAIN;
+        if self.stage == Stage::Announcing {
+            // Programs renew it meanwhile, in another term if it had lapsed: a store takes no word
+            // about an earlier one.
+            for Lender { lease, .. } in &mut self.lenders {
+                lease.term = self.leases.state(lease.slot).term;
+            }
+        }
         let serves_ms = match self.stage {
             Stage::Announcing => RETURNS_WITHIN.as_millis() as u32,
             _ => 0,

@@ -169,13 +169,15 @@ impl Engine {
     /// lent to it; then no write waits for its copies any more.
     fn leaves(&mut self, packet: &Packet<'_>, peer: Peer) {
         let cx = &mut self.facts;
-        let Some(Departure { who, is_over }) = self.lessor.returned(cx, packet, peer) else {
-            return;
-        };
+        let Some(departure) = self.lessor.returned(cx, packet, peer) else { return };
+        let Departure { who, is_meant, is_over } = departure;
         if is_over {
             self.keys.lease_is_over(cx);
         }
-        let lent = self.loans.leaves(cx, who);
+        if is_meant {
+            self.loans.leaves(cx, who);
+        }
+        let lent = self.loans.parts_of(who).len();
         self.lessor.acknowledge(&mut self.facts, &packet.header, lent, peer);
     }
 

@@ -238,11 +238,13 @@ impl<A> Leases<A> {
         }
     }
 
-    /// A switch is going to give its lease of this term back.
-    pub fn leaves(&mut self, switch: SwitchId, term: u64) {
-        if let Some(lease) = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term) {
-            lease.leaves = true;
-        }
+    /// A switch is going to give its lease of this term back. False, and nothing is changed, if its
+    /// lease is of another term: it said so of an earlier one.
+    pub fn leaves(&mut self, switch: SwitchId, term: u64) -> bool {
+        let lease = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term);
+        let Some(lease) = lease else { return false };
+        lease.leaves = true;
+        true
     }
 
     /// Whether a switch has said that it goes, and has not come again.

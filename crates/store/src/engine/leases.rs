@@ -19,6 +19,9 @@ const OFFER_LAPSED_UNSIGNED: u64 = 2;
 /// How far a switch, or a store that holds copies, has gone.
 pub(super) struct Departure {
     pub who: NodeId,
+    /// It speaks of the lease that it has. Else it said so long ago, and has come back since: what
+    /// is lent to it stays.
+    pub is_meant: bool,
     /// It serves nothing any more under its lease, which ends with that. Else it still serves, and
     /// what is lent to it is to come back.
     pub is_over: bool,
@@ -102,13 +105,13 @@ impl Lessor {
         let header = &packet.header;
         let (who, term) = (header.epoch.switch(), header.client);
         if header.expiry_ms > 0 {
-            cx.leases.leaves(who, term);
-            return Some(Departure { who, is_over: false });
+            let is_meant = cx.leases.leaves(who, term);
+            return Some(Departure { who, is_meant, is_over: false });
         }
         let held = cx.leases.holds(who, term, cx.now_ns);
         let is_over = cx.leases.give_back(who, term, header.version, cx.now_ns);
         self.counters.leases_given_back += u64::from(held && is_over);
-        Some(Departure { who, is_over })
+        Some(Departure { who, is_meant: is_over, is_over })
     }
 
     /// Answers who gives a lease back, to whom so many keys are lent.

@@ -90,6 +90,22 @@ fn it_serves_until_nothing_is_lent_to_it_and_then_no_more() {
     assert!(!rig.hits(COPIES, b"hot"));
 }
 
+/// Programs go on asking for leases until nothing is lent any more.
+#[test]
+fn it_speaks_of_the_lease_that_it_has_by_now() {
+    let mut rig = with_a_copy();
+    let (post, start) = (Post::default(), Instant::now());
+    let mut leaving = SwitchDeparture::begin(rig.backing(), Box::new(post.clone()), start).unwrap();
+    leaving.tick(start).unwrap();
+    assert!(matches!(post.said()[..], [(1.., 1)]));
+    (0..1_024).for_each(|slot| rig.renew_in(slot, 2));
+    leaving.tick(start + 20 * MS).unwrap();
+    post.answer(post.last(), 0);
+    assert!(matches!(post.said()[..], [(1.., 2)]));
+    leaving.tick(start + 21 * MS).unwrap();
+    assert_eq!(post.said(), [(0, 2)], "it was heard");
+}
+
 #[test]
 fn a_store_that_does_not_answer_is_waited_for_half_a_second() {
     let mut rig = with_a_copy();

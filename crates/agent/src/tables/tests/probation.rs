@@ -93,10 +93,15 @@ impl Rig {
 
     /// The store's answer comes, for the lease in this slot.
     pub fn renew(&mut self, slot: u16) {
+        self.renew_in(slot, 1);
+    }
+
+    /// Likewise, in this term.
+    pub fn renew_in(&mut self, slot: u16, term: u64) {
         let mut reply = Message::lease(Op::LeaseReply, 1, slot).signed_with(Secret::NONE);
         reply.header.version = self.clock.load(Relaxed);
         reply.header.expiry_ms = 600_000;
-        reply.header.client = 1;
+        reply.header.client = term;
         self.run(&reply);
     }
 

@@ -37,19 +37,19 @@ impl Loans {
         }
     }
 
-    /// A switch is going, or has gone: calls everything back that it answers or keeps. Returns how
-    /// many keys that still are.
-    pub fn leaves(&mut self, cx: &mut Context, switch: NodeId) -> usize {
+    /// A switch is going, or has gone: calls everything back that it answers or keeps.
+    pub fn leaves(&mut self, cx: &mut Context, switch: NodeId) {
+        self.parts_of(switch).into_iter().for_each(|id| self.recall(cx, id));
+    }
+
+    /// The keys that a switch answers or keeps.
+    pub fn parts_of(&self, switch: NodeId) -> Vec<KeyId> {
         let is_party = |lent: &LentKey| {
             let terms = lent.loan.terms();
             [terms.owner, terms.keeper].contains(&switch)
         };
-        let of_it = |loans: &Loans| -> Vec<KeyId> {
-            let open = loans.open.iter().filter(|(_, lent)| is_party(lent));
-            open.map(|(id, _)| *id).collect()
-        };
-        of_it(self).into_iter().for_each(|id| self.recall(cx, id));
-        of_it(self).len()
+        let open = self.open.iter().filter(|(_, lent)| is_party(lent));
+        open.map(|(id, _)| *id).collect()
     }
 
     /// The store is about to end: calls everything back, if what it has outlives it.

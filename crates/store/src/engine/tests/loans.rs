@@ -155,6 +155,29 @@ fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
     }
 }
 
+/// A packet that comes again an hour later is about a lease that the switch has not any more.
+#[test]
+fn what_a_switch_said_as_it_left_calls_nothing_back_once_it_has_come_again() {
+    let (mut store, _) = lent();
+    let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
+    let mut says = |term: u64, serves_ms: u32| {
+        let leaving = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(1, 0),
+            client: term,
+            version: 1,
+            expiry_ms: serves_ms,
+            ..Header::new(Op::LeaseReturn)
+        };
+        let heard = store.ask(leaving, &[]).expect("an answer");
+        (heard.expiry_ms, store.engine.status(LATER_NS).loans.lent)
+    };
+    for serves_ms in [5_000, 0] {
+        assert_eq!(says(term.wrapping_sub(1), serves_ms), (1, 1), "of an earlier lease");
+    }
+    assert_eq!(says(term, 5_000), (1, 0), "it is to come back");
+}
+
 #[test]
 fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
     let (mut store, mut switches) = lent();
