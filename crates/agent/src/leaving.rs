@@ -77,7 +77,8 @@ impl SwitchDeparture {
         let lenders = lent.map(lender).collect();
         let requests = Requests::new(courier);
         let stage = Stage::Announcing;
-        let (since, next, before_ns) = (now, now, 0);
+        // By this a store tells what was said before the switch came back.
+        let (since, next, before_ns) = (now, now, leases.now_ns());
         Ok(SwitchDeparture {
             leases,
             switch,

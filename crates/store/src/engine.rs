@@ -170,11 +170,12 @@ impl Engine {
     fn leaves(&mut self, packet: &Packet<'_>, peer: Peer) {
         let cx = &mut self.facts;
         let Some(departure) = self.lessor.returned(cx, packet, peer) else { return };
-        let Departure { who, is_meant, is_over } = departure;
-        if is_over {
+        let (Departure::Announced(who) | Departure::Gone(who, _) | Departure::Returned(who)) =
+            departure;
+        if let Departure::Gone(_, true) = departure {
             self.keys.lease_is_over(cx);
         }
-        if is_meant {
+        if !matches!(departure, Departure::Returned(_)) {
             self.loans.leaves(cx, who);
         }
         let lent = self.loans.parts_of(who).len();

@@ -24,8 +24,8 @@ pub struct Lease<A> {
     pub address: A,
     /// The switch leaves invalidations unanswered: this lease is left to lapse.
     renewal_stopped: bool,
-    /// The switch goes: it is lent nothing besides.
-    leaves: bool,
+    /// The switch goes: it is lent nothing besides until this time, when it has gone or stays.
+    leaves_until_ns: Nanos,
     /// The lease was given back: it asks for none that its clock dates before this.
     given_back: Option<LeaseRequest>,
 }
@@ -203,7 +203,7 @@ impl<A> Leases<A> {
             went_back: false,
             address,
             renewal_stopped: false,
-            leaves: false,
+            leaves_until_ns: 0,
             given_back: None,
         };
         self.by_switch.insert(switch, lease);
@@ -238,18 +238,44 @@ impl<A> Leases<A> {
         }
     }
 
-    /// A switch is going to give its lease of this term back. False, and nothing is changed, if its
-    /// lease is of another term: it said so of an earlier one.
-    pub fn leaves(&mut self, switch: SwitchId, term: u64) -> bool {
-        let lease = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term);
-        let Some(lease) = lease else { return false };
-        lease.leaves = true;
-        true
+    /// Whether a switch has asked for its lease of this term at `since_ns` by its own clock, or
+    /// later.
+    pub fn asked_since(&self, switch: SwitchId, term: u64, since_ns: Nanos) -> bool {
+        self.by_switch.get(&switch).is_some_and(|lease| {
+            let later_ns = lease.asked.theirs_ns.wrapping_sub(since_ns).cast_signed();
+            lease.term == term && later_ns >= 0
+        })
     }
 
-    /// Whether a switch has said that it goes, and has not come again.
-    pub fn is_leaving(&self, switch: SwitchId) -> bool {
-        self.by_switch.get(&switch).is_some_and(|lease| lease.leaves)
+    /// Whether the lease that a switch has, or had last, is of another term than this.
+    pub fn has_another(&self, switch: SwitchId, term: u64) -> bool {
+        self.by_switch.get(&switch).is_some_and(|lease| lease.term != term)
+    }
+
+    /// A switch is going to give its lease of this term back, at `gone_by_ns` by its own clock at
+    /// the latest; none: it does not say by which time of it. It is a moment of `serves_ns` from
+    /// now at the most. What was said comes late perhaps, or once more, and the switch stays, or
+    /// has come back: so it is forgotten by then.
+    pub fn leaves(
+        &mut self,
+        switch: SwitchId,
+        term: u64,
+        gone_by_ns: Option<Nanos>,
+        serves_ns: Nanos,
+        now_ns: Nanos,
+    ) {
+        if let Some(lease) = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term) {
+            let most_ns = now_ns + serves_ns;
+            lease.leaves_until_ns = gone_by_ns.map_or(most_ns, |gone_by_ns| {
+                let left_ns = gone_by_ns.wrapping_sub(lease.asked.theirs_ns);
+                lease.asked.ours_ns.saturating_add(left_ns).min(most_ns)
+            });
+        }
+    }
+
+    /// Whether a switch has said that it goes, and may be about to.
+    pub fn is_leaving(&self, switch: SwitchId, now_ns: Nanos) -> bool {
+        self.by_switch.get(&switch).is_some_and(|lease| now_ns < lease.leaves_until_ns)
     }
 
     /// A switch serves nothing any more under its lease of this term, for good, nor under one that
@@ -263,11 +289,11 @@ impl<A> Leases<A> {
         before_ns: Nanos,
         now_ns: Nanos,
     ) -> bool {
-        let is_meant = |lease: &&mut Lease<A>| {
-            let since_ns = lease.asked.theirs_ns.wrapping_sub(before_ns).cast_signed();
-            lease.term == term && since_ns < 0
-        };
-        let Some(lease) = self.by_switch.get_mut(&switch).filter(is_meant) else { return false };
+        if self.asked_since(switch, term, before_ns) {
+            return false;
+        }
+        let lease = self.by_switch.get_mut(&switch).filter(|lease| lease.term == term);
+        let Some(lease) = lease else { return false };
         lease.until_ns = lease.until_ns.min(now_ns);
         if lease.given_back.is_none() {
             lease.given_back = Some(LeaseRequest { theirs_ns: before_ns, ours_ns: now_ns });

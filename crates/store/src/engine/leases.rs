@@ -15,16 +15,19 @@ const OFFER_LAPSED: u64 = 30;
 /// The same without a system secret: whoever forges one request then has few offers sent to
 /// somebody else.
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
+const NS_PER_MS: Nanos = 1_000_000;
 
 /// How far a switch, or a store that holds copies, has gone.
-pub(super) struct Departure {
-    pub who: NodeId,
-    /// It speaks of the lease that it has. Else it said so long ago, and has come back since: what
-    /// is lent to it stays.
-    pub is_meant: bool,
-    /// It serves nothing any more under its lease, which ends with that. Else it still serves, and
-    /// what is lent to it is to come back.
-    pub is_over: bool,
+pub(super) enum Departure {
+    /// It still serves, and what is lent to it is to come back.
+    Announced(NodeId),
+    /// It serves nothing any more under the lease that it named. Whether that is the one that it
+    /// was lent last, which ends with that.
+    Gone(NodeId, bool),
+    /// It has come back: it has another lease than the one that it named, or was lent it on a
+    /// request from after the time by which it would have been gone. What it said comes late, or
+    /// once more, and what is lent to it stays.
+    Returned(NodeId),
 }
 
 /// What lends leases out.
@@ -104,14 +107,22 @@ impl Lessor {
         }
         let header = &packet.header;
         let (who, term) = (header.epoch.switch(), header.client);
-        if header.expiry_ms > 0 {
-            let is_meant = cx.leases.leaves(who, term);
-            return Some(Departure { who, is_meant, is_over: false });
+        let serves_ns = u64::from(header.expiry_ms) * NS_PER_MS;
+        // An announcement of an earlier release has no date.
+        let is_dated = serves_ns == 0 || header.version != 0;
+        let gone_by_ns = is_dated.then(|| header.version.wrapping_add(serves_ns));
+        let asked_since = |gone_by_ns| cx.leases.asked_since(who, term, gone_by_ns);
+        if cx.leases.has_another(who, term) || gone_by_ns.is_some_and(asked_since) {
+            return Some(Departure::Returned(who));
+        }
+        if serves_ns > 0 {
+            cx.leases.leaves(who, term, gone_by_ns, serves_ns, cx.now_ns);
+            return Some(Departure::Announced(who));
         }
         let held = cx.leases.holds(who, term, cx.now_ns);
         let is_over = cx.leases.give_back(who, term, header.version, cx.now_ns);
         self.counters.leases_given_back += u64::from(held && is_over);
-        Some(Departure { who, is_meant: is_over, is_over })
+        Some(Departure::Gone(who, is_over))
     }
 
     /// Answers who gives a lease back, to whom so many keys are lent.

@@ -200,7 +200,7 @@ impl Loans {
     fn lend(&mut self, cx: &mut Context, key: Key<'_>, owner: u16, keeper: u16) {
         let id = (key.tenant, key.hash);
         let Some(term) = cx.leases.term(owner, cx.now_ns) else { return };
-        if [owner, keeper].iter().any(|switch| cx.leases.is_leaving(*switch)) {
+        if [owner, keeper].iter().any(|switch| cx.leases.is_leaving(*switch, cx.now_ns)) {
             return;
         }
         let homes = (cx.leases.address(owner), cx.leases.address(keeper));

@@ -70,7 +70,50 @@ fn who_only_says_that_it_goes_is_waited_for() {
     let term = store.engine.facts.leases.term(1, LATER_NS).unwrap();
     assert_eq!(gives_back(&mut store, term, 0, 5_000).unwrap().expiry_ms, 0, "nothing is lent");
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "it serves still");
-    assert!(store.engine.facts.leases.is_leaving(1));
+    assert!(store.engine.facts.leases.is_leaving(1, LATER_NS));
+    // An earlier release does not date it; it holds for as long as it would serve.
+    let over_ns = LATER_NS + 5_000_000_000;
+    assert!(store.engine.facts.leases.is_leaving(1, over_ns - 1));
+    assert!(!store.engine.facts.leases.is_leaving(1, over_ns));
+}
+
+/// What a switch said before it left and came back, under the same term: it comes late, and once
+/// more an hour later.
+#[test]
+fn who_came_back_is_not_taken_for_one_that_goes() {
+    let mut store = Store::new();
+    let second_ns = 1_000_000_000;
+    let term = lease_at(&mut store, 100 * second_ns).unwrap();
+    // Dated when it began to leave. It may be gone five seconds later.
+    assert!(gives_back(&mut store, term, 100 * second_ns + 1, 5_000).is_some());
+    let is_leaving = |store: &Store, after_s: u64| {
+        store.engine.facts.leases.is_leaving(1, LATER_NS + after_s * second_ns)
+    };
+    assert!(is_leaving(&store, 4) && !is_leaving(&store, 6));
+    // It asks for leases until it has gone: that says nothing.
+    let renews = |store: &mut Store, asked_s: u64, after_s: u64| {
+        let header = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(1, 0),
+            version: asked_s * second_ns,
+            ..Header::new(Op::LeaseRequest)
+        };
+        store.hand_in_at(header, &[], &[], 0, LATER_NS + after_s * second_ns);
+    };
+    renews(&mut store, 101, 1);
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS + second_ns), Some(term));
+    assert!(is_leaving(&store, 4) && !is_leaving(&store, 6), "as before");
+    // A second copy, later: it is gone at the same time all the same.
+    assert!(gives_back(&mut store, term, 100 * second_ns + 1, 5_000).is_some());
+    assert!(is_leaving(&store, 4) && !is_leaving(&store, 6));
+    // It has come back, and goes on in the same term.
+    for s in 2..=7 {
+        renews(&mut store, 100 + s, s);
+    }
+    assert_eq!(store.engine.facts.leases.term(1, LATER_NS + 7 * second_ns), Some(term));
+    let heard = gives_back(&mut store, term, 100 * second_ns + 1, 5_000).unwrap();
+    assert_eq!((heard.client, heard.expiry_ms), (term, 0), "it is answered, and that is all");
+    assert!(!is_leaving(&store, 7));
 }
 
 /// A lease that was given back is not brought back by what was on its way, nor ended by what was
