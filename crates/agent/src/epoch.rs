@@ -29,6 +29,9 @@ use super::{AgentError, LOCKS};
 /// minutes of the clock, beyond the last number that was used.
 const AHEAD: u64 = 1 << 26;
 
+/// Tells an agent that its switch is to leave. One of an earlier release does not know it.
+const LEAVE: Signal = Signal::SIGUSR1;
+
 /// How long an agent may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -204,7 +207,7 @@ pub(super) fn agent_of(name: &str) -> Option<i32> {
     holder(&lock_path(Path::new(LOCKS), name)).map(Pid::as_raw)
 }
 
-/// Ends the agent that serves the switch of this name, as `kill` would, and waits until it has
+/// Ends the agent that serves the switch of this name, which is to leave, and waits until it has
 /// ended; false: there is none.
 ///
 /// # Errors
@@ -213,11 +216,30 @@ pub fn stop(name: &str) -> Result<bool, AgentError> {
     stop_holder(Path::new(LOCKS), name)
 }
 
+/// Whether a process does something of its own at a signal, which else would end it as a crash
+/// does.
+fn catches(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 != 0)
+}
+
+/// Done when the agent is told that its switch is to leave ([`stop`]).
+pub async fn told_to_leave() {
+    let signal = tokio::signal::unix::SignalKind::from_raw(LEAVE as i32);
+    match tokio::signal::unix::signal(signal) {
+        Ok(mut told) => drop(told.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
 fn stop_holder(directory: &Path, name: &str) -> Result<bool, AgentError> {
     let path = lock_path(directory, name);
     let Some(pid) = holder(&path) else { return Ok(false) };
     let lives = |reason: String| AgentError::Lives { name: name.into(), pid: pid.as_raw(), reason };
-    kill(pid, Signal::SIGTERM).map_err(|e| lives(e.to_string()))?;
+    let signal = if catches(pid, LEAVE) { LEAVE } else { Signal::SIGTERM };
+    kill(pid, signal).map_err(|e| lives(e.to_string()))?;
     let until = Instant::now() + ENDS_WITHIN;
     while holder(&path) == Some(pid) {
         if Instant::now() > until {

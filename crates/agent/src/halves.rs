@@ -117,6 +117,19 @@ impl Halves {
         }
     }
 
+    /// The switch is to leave.
+    pub fn leave(&mut self, switch: &mut Switch<'_>) {
+        let all: Vec<&'static str> = self.all.keys().copied().collect();
+        for half in all {
+            self.tell(half, switch, |to, now_ns, out| to.leave(now_ns, out));
+        }
+    }
+
+    /// Whether others would miss the switch, which is to leave.
+    pub fn are_needed(&self) -> bool {
+        self.all.values().any(|half| half.is_needed())
+    }
+
     /// The control half sent a message.
     pub fn told(&mut self, message: &HalfMessage, switch: &mut Switch<'_>) {
         let tenant = message.tenant;

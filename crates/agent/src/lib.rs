@@ -61,13 +61,13 @@ use tokio::sync::mpsc as async_mpsc;
 
 pub use self::{
     courier::Courier,
-    epoch::{Reservation, stop},
+    epoch::{Reservation, stop, told_to_leave},
     leaving::SwitchDeparture,
     registry::objects,
     session::{Greeting, Introduction, hello},
     tables::Tables,
 };
-use self::{epoch::Lock, sockets::Sockets};
+use self::{epoch::Lock, session::ToTables, sockets::Sockets};
 
 /// What an agent is to run.
 #[derive(Clone, Debug)]
@@ -179,6 +179,9 @@ fn lock_directories() -> Vec<PathBuf> {
 }
 /// How often rings and clocks are looked at ([`Tables::tick`]).
 pub const TICK: Duration = Duration::from_millis(20);
+/// A switch that is to leave waits so long for what others rely on to be handed on
+/// ([`Tables::leave`]).
+pub const HANDS_ON_WITHIN: Duration = Duration::from_secs(4);
 /// While packets come for disciplines' halves, they are looked for this often ([`Tables::listen`]):
 /// sockets hold few.
 pub const LISTEN: Duration = Duration::from_millis(2);
@@ -260,11 +263,12 @@ impl Agent {
         &self.refused
     }
 
-    /// Serves until `stop` resolves. Programs in the kernel stay attached afterwards.
+    /// Serves until `stop` resolves, and says how it ends. Programs in the kernel stay attached
+    /// afterwards.
     ///
     /// # Errors
     /// If the tables can no longer be served.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
+    pub async fn run(self, stop: impl Future<Output = Ending>) -> Result<(), AgentError> {
         let (to_tables, from_session) = mpsc::sync_channel(QUEUE);
         let (to_session, from_tables) = async_mpsc::channel(QUEUE);
         let (id, disciplines) = (self.options.id, self.options.disciplines);
@@ -295,7 +299,7 @@ impl Agent {
                 (soft.switch().clone().into(), Some((soft, told)))
             }
         };
-        let (ended_tx, ended) = tokio::sync::oneshot::channel();
+        let (ended_tx, mut ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("tables".into()).spawn(move || {
             let courier = Box::<Sockets>::default();
             let now = Instant::now();
@@ -307,15 +311,28 @@ impl Agent {
             let _ = ended_tx.send(result);
         });
         let thread = thread.map_err(|e| AgentError::Tables(e.to_string()))?;
-        let session = session::run(&self.options, &introduction, to_tables, from_tables);
-        tokio::select! {
-            () = stop => {}
-            () = session => {}
-            result = ended => return result.unwrap_or_else(|_| Err(AgentError::Tables("it panicked".into()))),
+        {
+            let to_leave = to_tables.clone();
+            let session = session::run(&self.options, &introduction, to_tables, from_tables);
+            let leaves = async {
+                let ending = stop.await;
+                // A soft switch ends with this process, so it leaves.
+                if soft.is_none() && ending == Ending::Agent {
+                    return;
+                }
+                if session::pass_on(&to_leave, ToTables::Leave).await.is_ok() {
+                    // The thread ends when it may.
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                () = leaves => {}
+                () = session => {}
+                result = &mut ended => result.unwrap_or_else(|_| Err(AgentError::Tables("it panicked".into())))?,
+            }
         }
         // The session's end of the queue is gone; the thread sees that and ends.
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        // A soft switch ends with this process, so it leaves.
         if let Some((soft, _)) = &soft {
             let at: Backing = soft.switch().into();
             let left = tokio::task::spawn_blocking(move || leave(at)).await;
@@ -325,6 +342,15 @@ impl Agent {
         }
         Ok(())
     }
+}
+
+/// How an agent that is stopped ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Alone: programs in the kernel go on serving.
+    Agent,
+    /// With its switch, which is detached next: what others rely on there is handed on before.
+    Switch,
 }
 
 /// What came of a switch's leaving.

@@ -28,6 +28,8 @@ pub(super) enum ToTables {
     Attached,
     /// From the controller.
     Message(ToSwitch),
+    /// Nothing from the controller: the switch is to leave. The thread ends once it may.
+    Leave,
 }
 
 /// Runs for as long as the table thread does.
@@ -108,7 +110,7 @@ async fn attach(
 
 /// The table thread may be busy for some milliseconds; the queue is bounded, so this waits
 /// for room.
-async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<(), ()> {
+pub(super) async fn pass_on(to_tables: &SyncSender<ToTables>, message: ToTables) -> Result<(), ()> {
     use std::sync::mpsc::TrySendError;
     let mut message = message;
     loop {

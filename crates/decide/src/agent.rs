@@ -70,6 +70,15 @@ pub trait AgentHalf: Send {
     /// A tenant is gone from this switch. Nothing of it may be kept.
     fn left(&mut self, _now_ns: u64, _tenant: u32, _out: &mut Vec<AgentAction>) {}
 
+    /// The switch is to leave in order: what others rely on here is to be handed on. It goes on as
+    /// before while [`AgentHalf::is_needed`], for some seconds at most.
+    fn leave(&mut self, _now_ns: u64, _out: &mut Vec<AgentAction>) {}
+
+    /// Whether others would miss this switch, after [`AgentHalf::leave`].
+    fn is_needed(&self) -> bool {
+        false
+    }
+
     /// Time passed; comes every 20 ms.
     fn tick(&mut self, _now_ns: u64, _out: &mut Vec<AgentAction>) {}
 }

@@ -63,6 +63,24 @@ impl State {
     }
 }
 
+/// A member is to leave: it goes on until the chains that can be without it are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepartureRequest;
+
+const DEPARTURE: u8 = 5;
+
+impl DepartureRequest {
+    /// Encodes it as a report.
+    pub fn encode(self) -> Vec<u8> {
+        vec![DEPARTURE]
+    }
+
+    /// Reads a report. `None`: it is another.
+    pub fn decode(bytes: &[u8]) -> Option<DepartureRequest> {
+        (bytes == [DEPARTURE]).then_some(DepartureRequest)
+    }
+}
+
 /// Keys that were deleted long ago, as their tail has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovableKeys {
@@ -155,6 +173,14 @@ mod tests {
         assert_eq!(State::decode(&bytes), Some(state));
         assert_eq!(State::decode(&bytes[..20]), None);
         assert_eq!(State::decode(&[2; 11]), None);
+    }
+
+    #[test]
+    fn who_is_to_leave_says_nothing_else() {
+        let bytes = DepartureRequest.encode();
+        assert_eq!(DepartureRequest::decode(&bytes), Some(DepartureRequest));
+        assert_eq!((State::decode(&bytes), IdleSessions::decode(&bytes)), (None, None));
+        assert_eq!(DepartureRequest::decode(&[DEPARTURE, 0]), None);
     }
 
     #[test]

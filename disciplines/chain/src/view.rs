@@ -96,6 +96,11 @@ pub struct View {
 }
 
 impl View {
+    /// Whether some chain has this slot.
+    pub fn is_in_chain(&self, slot: u8) -> bool {
+        self.chains.iter().any(|chain| chain.slots.contains(&slot))
+    }
+
     /// The row of a configuration. `None` for what cannot be: see the fields.
     pub fn row(&self) -> Option<Row> {
         Some(Row {

@@ -12,7 +12,8 @@ use std::{
 };
 
 use agent::{
-    Courier, Greeting, Introduction, LISTEN, Reservation, SwitchDeparture, TICK, Tables,
+    Courier, Greeting, HANDS_ON_WITHIN, Introduction, LISTEN, Reservation, SwitchDeparture, TICK,
+    Tables,
     network::{Interface, Probes, check, is_old, told},
 };
 use anyhow::Context;
@@ -173,6 +174,8 @@ pub struct AgentHost {
     told: Option<u64>,
     wanted: Option<Routes>,
     applied: Option<RoutesApplied>,
+    /// It is to leave: what others rely on is handed on until then, by the monotonic clock.
+    hands_on_until_ns: Option<u64>,
     /// It leaves, and serves its tables no longer; and whether it has left.
     leaving: Option<SwitchDeparture>,
     has_left: bool,
@@ -223,6 +226,7 @@ impl AgentHost {
             told: None,
             wanted: None,
             applied: None,
+            hands_on_until_ns: None,
             leaving: None,
             has_left: false,
             failed: None,
@@ -239,14 +243,33 @@ impl AgentHost {
         self.failed.as_deref()
     }
 
-    /// The switch is detached in order: from here on it gives its leases back.
+    /// The switch is detached in order: it hands on what others rely on, and then gives its leases
+    /// back.
     pub fn leave(&mut self, io: &mut Io<'_>) {
+        self.now(io);
+        self.tables.leave();
+        self.hands_on_until_ns = Some(io.now_ns() + HANDS_ON_WITHIN.as_nanos() as u64);
+        self.pass_on(io);
+        self.go_on_handing_on(io);
+    }
+
+    fn go_on_handing_on(&mut self, io: &mut Io<'_>) {
+        let Some(until_ns) = self.hands_on_until_ns else { return };
+        if self.tables.is_needed() && io.now_ns() < until_ns {
+            return;
+        }
+        self.hands_on_until_ns = None;
         let now = self.now(io);
         match SwitchDeparture::begin(&self.switch, Box::new(self.post.clone()), now) {
             Ok(leaving) => self.leaving = Some(leaving),
             Err(error) => self.failed = Some(error.to_string()),
         }
         self.go_on_leaving(io);
+    }
+
+    /// Whether it is to leave, and has not begun anew since.
+    pub fn is_leaving(&self) -> bool {
+        self.hands_on_until_ns.is_some() || self.leaving.is_some()
     }
 
     /// Whether every store has its lease back, or is not waited for.
@@ -440,6 +463,7 @@ impl Process for AgentHost {
         }
         self.probe(io);
         self.pass_on(io);
+        self.go_on_handing_on(io);
     }
 
     fn next_wake_ns(&self) -> Option<u64> {

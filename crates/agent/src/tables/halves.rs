@@ -50,6 +50,18 @@ impl Tables {
         }
     }
 
+    /// The switch is to leave in order: what others rely on here is handed on, while time passes.
+    pub fn leave(&mut self) {
+        if let Some((halves, mut switch)) = self.halves() {
+            halves.leave(&mut switch);
+        }
+    }
+
+    /// Whether others would miss this switch, after [`Tables::leave`].
+    pub fn is_needed(&self) -> bool {
+        self.halves.are_needed()
+    }
+
     /// A message for a half: it is taken in, whatever comes of it.
     pub(super) fn tell_half(&mut self, message: &HalfMessage) {
         if let Some((halves, mut switch)) = self.halves() {

@@ -7,7 +7,7 @@
 
 use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
-use agent::{Agent, Options, ProgramPlace, status::Mode};
+use agent::{Agent, Ending, Options, ProgramPlace, status::Mode};
 use clap::Subcommand;
 use commands::{command_line::end_when_unread, common::stopped, reach::Reach};
 use dataplane::{Counters, Home, LoanCounts, Loops, SourceCheck};
@@ -217,7 +217,13 @@ fn serve(args: Serve) -> anyhow::Result<()> {
             ProgramPlace::Soft => SOFT,
         };
         say(&format!("{who}, controller {controllers}: serving; {until}"));
-        agent.run(stopped()).await?;
+        let ends = async {
+            tokio::select! {
+                () = stopped() => Ending::Agent,
+                () = agent::told_to_leave() => Ending::Switch,
+            }
+        };
+        agent.run(ends).await?;
         Ok(())
     })
 }

@@ -26,7 +26,7 @@ use crate::{
     report,
     snapshot::Save,
     state::{self, State},
-    view::{self, View},
+    view::{self, SLOTS, View},
 };
 
 /// A report is repeated after so many ticks.
@@ -38,6 +38,8 @@ const ITEMS: usize = 256;
 #[derive(Default)]
 pub struct Agent {
     tenants: BTreeMap<u32, Member>,
+    /// The switch is to leave.
+    leaves: bool,
 }
 
 /// Makes the half of one switch.
@@ -52,6 +54,8 @@ struct Member {
     slot: u8,
     view: View,
     silence: Silence,
+    /// Slots that have confirmed the view, as a mask.
+    confirmed: u16,
     repair: Repair,
     removed: Garbage,
     copying: Copier,
@@ -65,16 +69,14 @@ struct Member {
 impl Agent {
     /// A tenant's view is in force here, if it has one.
     fn adopt(&mut self, tenant: u32, place: u32, view: Option<View>) {
-        // Who is in no chain has a slot only to say where the keys are.
-        let in_chain = |view: &View, slot| view.chains.iter().any(|c| c.slots.contains(&slot));
-        let member = view.and_then(|view| Some((view.slot?, view)));
-        let member = member.filter(|(slot, view)| in_chain(view, *slot));
-        let Some((slot, view)) = member else {
-            self.tenants.remove(&tenant);
-            return;
-        };
         let before = self.tenants.remove(&tenant);
+        let Some((slot, view)) = view.and_then(|view| Some((view.slot?, view))) else { return };
         let before = before.filter(|b| (b.place, b.slot) == (place, slot));
+        // Who is in no chain has a slot only to say where the keys are, unless it was in one: then
+        // the others wait to hear that it goes by this view.
+        if !view.is_in_chain(slot) && (before.is_none() || !self.leaves) {
+            return;
+        }
         // Told the same once more it goes on where it is.
         let goes_on = before.as_ref().is_some_and(|b| b.view.number == view.number);
         let mut member = before.unwrap_or_else(|| Member {
@@ -83,6 +85,7 @@ impl Agent {
             slot,
             view: view.clone(),
             silence: Silence::default(),
+            confirmed: 0,
             repair: Repair::default(),
             removed: Garbage::default(),
             copying: Copier::default(),
@@ -93,6 +96,7 @@ impl Agent {
         });
         if !goes_on {
             member.silence = Silence::default();
+            member.confirmed = 0;
             member.copying.under(&view, slot);
         }
         member.view = view;
@@ -127,9 +131,22 @@ impl AgentHalf for Agent {
         self.tenants.remove(&tenant);
     }
 
+    fn leave(&mut self, _now_ns: u64, out: &mut Vec<AgentAction>) {
+        self.leaves = true;
+        self.tenants.values().for_each(|member| member.ask_to_leave(out));
+    }
+
+    fn is_needed(&self) -> bool {
+        self.leaves && !self.tenants.values().all(Member::has_parted)
+    }
+
     fn tick(&mut self, now_ns: u64, out: &mut Vec<AgentAction>) {
+        self.tenants.retain(|_, member| !member.has_parted());
         for member in self.tenants.values_mut() {
             member.tick(now_ns, out);
+            if self.leaves {
+                member.ask_to_leave(out);
+            }
         }
     }
 
@@ -206,6 +223,25 @@ impl Member {
         });
     }
 
+    /// Has the control half take this member out of the chains that can be without it.
+    fn ask_to_leave(&self, out: &mut Vec<AgentAction>) {
+        if self.view.is_in_chain(self.slot) {
+            let report = report::DepartureRequest.encode().into();
+            out.push(AgentAction::Report { tenant: self.tenant, report });
+        }
+    }
+
+    /// Whether it is in no chain any longer, and all who are have heard that it goes by this view:
+    /// nothing is held back for it.
+    fn has_parted(&self) -> bool {
+        let is_missed = |slot: &u8| self.view.is_in_chain(*slot) && !self.is_confirmed_by(*slot);
+        !self.view.is_in_chain(self.slot) && !(0..SLOTS as u8).any(|slot| is_missed(&slot))
+    }
+
+    fn is_confirmed_by(&self, slot: u8) -> bool {
+        self.confirmed & 1 << slot != 0
+    }
+
     /// What the programs know.
     fn look(&mut self, state: &State, out: &mut Vec<AgentAction>) {
         // Another tenant's, until the first packet of this one.
@@ -215,6 +251,9 @@ impl Member {
             false => &nothing,
         };
         let number = self.view.number;
+        for (slot, peer) in state.peers.iter().enumerate() {
+            self.confirmed |= u16::from(peer.confirmed_number == number) << slot;
+        }
         // Whom another view has, its own reports say.
         let (silent, unheard) = match state.number > number {
             true => (0, 0),
@@ -300,10 +339,12 @@ impl Member {
         });
     }
 
-    /// Sends a beat to every other member.
+    /// Sends a beat to every other member. One that is in no chain any longer is granted nothing
+    /// more once it has confirmed that: the next view is held back for what it was granted last.
     fn beat(&self, now_ns: u64, out: &mut Vec<AgentAction>) {
         for (to, member) in (0u8..).zip(&self.view.members) {
-            if member.is_none() || to == self.slot {
+            let has_left = !self.view.is_in_chain(to) && self.is_confirmed_by(to);
+            if member.is_none() || to == self.slot || has_left {
                 continue;
             }
             let beat = Beat {

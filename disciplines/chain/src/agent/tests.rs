@@ -30,6 +30,8 @@ struct Rig {
     sent: Vec<(Header, Bytes, Bytes)>,
     reports: Vec<report::State>,
     removable: Vec<report::RemovableKeys>,
+    /// How often it was said that the switch is to leave.
+    departures: usize,
 }
 
 fn hash(key: &[u8]) -> KeyHash {
@@ -74,6 +76,7 @@ impl Rig {
             sent: vec![],
             reports: vec![],
             removable: vec![],
+            departures: 0,
         };
         rig.state[24..28].copy_from_slice(&TENANT.to_ne_bytes());
         rig.configure(&view(Some(1), of));
@@ -99,9 +102,13 @@ impl Rig {
     }
 
     fn hears(&mut self, slot: usize) {
+        self.hears_under(NUMBER, slot);
+    }
+
+    fn hears_under(&mut self, number: u64, slot: usize) {
         let now_ns = self.now_ns;
         let peer = state::PEERS_AT + slot * state::PEER;
-        self.word(peer, NUMBER);
+        self.word(peer, number);
         self.word(peer + 8, now_ns);
     }
 
@@ -136,11 +143,18 @@ impl Rig {
                     let next = (next < all.len()).then_some(next as u32);
                     self.tell(|to, now_ns, out| to.items_end(now_ns, tenant, next, out));
                 }
-                AgentAction::Report { report, .. } => match report::State::decode(&report) {
-                    Some(state) => self.reports.push(state),
-                    None => self.removable.push(report::RemovableKeys::decode(&report).unwrap()),
-                },
+                AgentAction::Report { report, .. } => self.take(&report),
             }
+        }
+    }
+
+    fn take(&mut self, report: &[u8]) {
+        if report::DepartureRequest::decode(report).is_some() {
+            self.departures += 1;
+        } else if let Some(state) = report::State::decode(report) {
+            self.reports.push(state);
+        } else {
+            self.removable.push(report::RemovableKeys::decode(report).unwrap());
         }
     }
 
@@ -197,6 +211,48 @@ fn it_beats_to_every_other_member_and_says_who_does_not_answer() {
     rig.ticks(2);
     assert_eq!(rig.reports.last().unwrap().silent, 1 | 1 << 2);
     assert!(rig.reports.len() <= reports + 5, "at changes, and now and then");
+}
+
+/// It says so until it is in no chain; then it beats until all who are have heard that.
+#[test]
+fn who_is_to_leave_is_needed_until_the_others_know_that_it_has() {
+    let mut rig = Rig::new(chain(&[0, 1, 2], 0));
+    rig.adopt();
+    assert!(!rig.agent.is_needed(), "nobody told it to leave");
+    rig.tell(|to, now_ns, out| to.leave(now_ns, out));
+    assert_eq!(rig.departures, 1, "at once");
+    rig.ticks(3);
+    assert_eq!(rig.departures, 4);
+    let mut without = view(Some(1), chain(&[0, 2], 0));
+    without.number = NUMBER + 1;
+    rig.sent.clear();
+    rig.configure(&without);
+    let beats = rig.sent.iter().filter(|(header, ..)| header.epoch == Epoch(NUMBER + 1));
+    assert_eq!(beats.count(), 2, "at once");
+    rig.word(0, NUMBER + 1);
+    rig.hears_under(NUMBER + 1, 0);
+    rig.ticks(1);
+    assert!(rig.agent.is_needed(), "one has not heard it");
+    rig.hears_under(NUMBER + 1, 2);
+    rig.ticks(1);
+    assert!(!rig.agent.is_needed());
+    rig.sent.clear();
+    rig.ticks(10);
+    assert_eq!((rig.sent.len(), rig.departures), (0, 4));
+}
+
+#[test]
+fn who_has_left_is_beaten_to_until_it_has_heard_that() {
+    let mut rig = Rig::new(chain(&[1, 2], 0));
+    rig.adopt();
+    rig.sent.clear();
+    rig.ticks(2);
+    assert_eq!(rig.sent.drain(..).count(), 4, "the one in slot 0 too");
+    rig.hears(0);
+    rig.ticks(1);
+    rig.sent.clear();
+    rig.ticks(2);
+    assert_eq!(rig.sent.drain(..).count(), 2, "it is granted nothing more");
 }
 
 #[test]

@@ -49,7 +49,13 @@ impl Configurations {
 /// who has the keys.
 fn view_of(facts: &Facts, view: &View, (switch, switches): (SwitchId, &Switches)) -> View {
     let mut its = view.clone();
-    if let Some(slot) = facts.slot_of(switch) {
+    let life = switches.get(&switch).map(|state| state.life);
+    let is_its = |slot: &u8| {
+        let left = view.members[usize::from(*slot)].filter(|_| !view.is_in_chain(*slot));
+        // Tables that are there again have nothing to do with those that left.
+        left.is_none_or(|left| Some(left.life) == life)
+    };
+    if let Some(slot) = facts.slot_of(switch).filter(is_its) {
         let member = view.members[usize::from(slot)];
         (its.slot, its.life) = (Some(slot), member.map_or(0, |member| member.life));
         return its;

@@ -10,7 +10,7 @@ use chain_wire::{MEMBERS_MOST, chain_of};
 use decide::{Action, Change, Key, Settings, Stores, SwitchId};
 
 use super::{Switches, barred::Barred, crowded::Crowded, item, memory::Memory};
-use crate::view::{Chain, Member, Protocol, View};
+use crate::view::{Chain, Member, Protocol, SLOTS, View};
 
 /// A member whose memory is taken away leaves after this time: a controller that begins learns of
 /// rooms one after the other.
@@ -32,6 +32,8 @@ pub(super) struct Facts {
     pub held: BTreeMap<SwitchId, BTreeSet<Key>>,
     /// Switches that lost items.
     pub lost: BTreeSet<SwitchId>,
+    /// Switches that said that they are to leave, and did not attach anew since.
+    pub leaving: BTreeSet<SwitchId>,
     pub barred: Barred,
     /// There is no room for another key.
     pub full: bool,
@@ -54,6 +56,7 @@ impl Facts {
             confirmed: BTreeSet::new(),
             held: BTreeMap::new(),
             lost: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             barred: Barred::default(),
             full: false,
             crowded: Crowded::default(),
@@ -71,10 +74,26 @@ impl Facts {
         self.view().map_or(&[], |view| &view.chains)
     }
 
-    /// All members of the view.
+    /// All members of the chains.
     pub fn members(&self) -> Vec<SwitchId> {
-        let members = self.view().map(|view| view.members.iter().flatten());
-        members.into_iter().flatten().map(|m| m.switch).collect()
+        let Some(view) = self.view() else { return vec![] };
+        let slots = (0..SLOTS as u8).filter(|slot| view.is_in_chain(*slot));
+        slots.filter_map(|slot| self.switch_in(slot)).collect()
+    }
+
+    /// Slots of switches that left in order and are in no chain any more, but were granted
+    /// something of late, until then, that they are to let go of (rule 6).
+    pub fn parted(&self) -> Vec<u8> {
+        let Some(view) = self.view() else { return vec![] };
+        let is_parted = |slot: &u8| self.switch_in(*slot).is_some() && !view.is_in_chain(*slot);
+        (0..SLOTS as u8).filter(is_parted).collect()
+    }
+
+    /// The members of a chain that stay, as far as is known.
+    pub fn staying(&self, chain: usize) -> usize {
+        let mut members = self.members_of(chain);
+        members.retain(|switch| !self.leaving.contains(switch));
+        members.len()
     }
 
     /// The members of a chain, the head first.
@@ -90,9 +109,9 @@ impl Facts {
         self.switch_in(*chain.slots.get(full.checked_sub(1)?)?)
     }
 
-    /// Whether a switch is a member.
+    /// Whether a switch is a member of a chain.
     pub fn is_member(&self, switch: SwitchId) -> bool {
-        self.slot_of(switch).is_some()
+        self.members().contains(&switch)
     }
 
     /// The slot that a switch is in.
@@ -205,7 +224,8 @@ impl Context<'_> {
         let facts = &self.facts;
         let member = |switch: &SwitchId| {
             let state = self.switches.get(switch)?;
-            let known = state.attached && state.life != 0 && facts.held.contains_key(switch);
+            let stays = state.attached && !facts.leaving.contains(switch);
+            let known = stays && state.life != 0 && facts.held.contains_key(switch);
             let member = Member { address: state.address?, switch: *switch, life: state.life };
             known.then_some((*switch, member))
         };

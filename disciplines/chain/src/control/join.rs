@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use chain_wire::MEMBERS_MOST;
 use decide::{Answer, Change, Key, Outcome, SwitchId};
 
 use super::{
@@ -74,7 +75,8 @@ impl Join {
     }
 
     /// Into the first chain that is too short, of the best switch for it, and into every chain that
-    /// this one is the best for.
+    /// this one is the best for. Who is to leave does not count: a chain that nobody else has is
+    /// handed on before.
     fn begin(cx: &Context<'_>) -> Option<Join> {
         let facts = &*cx.facts;
         let view = facts.view()?;
@@ -84,7 +86,8 @@ impl Join {
         let candidates = cx.candidates();
         let wanted = facts.wanted_length(candidates.len());
         let best = |chain: usize| {
-            let slots = &view.chains[chain].slots;
+            let is_short =
+                facts.staying(chain) < wanted && view.chains[chain].slots.len() < MEMBERS_MOST;
             let there = facts.members_of(chain);
             let free = candidates
                 .keys()
@@ -93,15 +96,14 @@ impl Join {
                 // One that is cut off has a stream for long, and not the view that was made without
                 // it.
                 .filter(|switch| facts.confirmed.contains(*switch));
-            let short = slots.len() < wanted;
             let ranked = arrange::ranked(facts.id, chain, free.copied());
-            ranked.first().copied().filter(|_| short)
+            ranked.first().copied().filter(|_| is_short)
         };
         let all: BTreeMap<usize, SwitchId> =
             (0..view.chains.len()).filter_map(|chain| Some((chain, best(chain)?))).collect();
         let switch = all.values().next().copied()?;
         let full = view.members.iter().all(Option::is_some);
-        if full && !facts.is_member(switch) {
+        if full && facts.slot_of(switch).is_none() {
             return None;
         }
         let chains: Vec<usize> =

@@ -128,6 +128,9 @@ impl Discipline for Control {
     /// What it holds comes next.
     fn attached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {
         self.seen(switch).attached = true;
+        for (facts, _) in self.tenants.values_mut() {
+            facts.leaving.remove(&switch);
+        }
     }
 
     fn detached(&mut self, _now: Duration, switch: SwitchId, _out: &mut Vec<Action>) {

@@ -22,7 +22,7 @@ use super::{
     forget::SessionExpiry,
     items::Items,
     join::Joins,
-    leave,
+    leave::{self, Parting},
     leftovers::Leftovers,
     memory::Memory,
     remove::Removals,
@@ -31,7 +31,7 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    report::{IdleSessions, RemovableKeys, State},
+    report::{DepartureRequest, IdleSessions, RemovableKeys, State},
     snapshot::Part,
     view::{Chain, View},
 };
@@ -45,6 +45,7 @@ pub(super) struct Tenant {
     /// When each of the remembered views before was superseded, or learnt of.
     past: Vec<Duration>,
     silence: Reports,
+    parting: Parting,
     joins: Joins,
     items: Items,
     removals: Removals,
@@ -160,6 +161,10 @@ impl Tenant {
             }
         } else if let Some(part) = Part::decode(report) {
             self.snapshot.told(cx, by, part);
+        } else if DepartureRequest::decode(report).is_some() {
+            if cx.facts.is_member(by) {
+                cx.facts.leaving.insert(by);
+            }
         } else if let Some(state) = State::decode(report) {
             self.says(cx, by, state);
         }
@@ -200,7 +205,7 @@ impl Tenant {
         cx.facts.memory.past.drain(..over);
         cx.facts.crowded.go_on(cx.now);
         if cx.facts.view().is_some() {
-            let view = leave::go_on(cx, &mut self.silence);
+            let view = leave::go_on(cx, &mut self.silence, &mut self.parting);
             self.replace(cx, view);
             self.go_on(cx);
             self.snapshot.go_on(cx);
@@ -220,12 +225,16 @@ impl Tenant {
             return self.replace(cx, view);
         }
         self.losses = Losses::default();
-        let may_join = self.removals.is_empty() && self.leftovers.is_idle();
-        let view = self.joins.go_on(cx, may_join);
-        self.replace(cx, view);
+        // Another number now would have writes wait for what those who left were granted.
+        let has_parted = !cx.facts.parted().is_empty();
+        if !has_parted {
+            let may_join = self.removals.is_empty() && self.leftovers.is_idle();
+            let view = self.joins.go_on(cx, may_join);
+            self.replace(cx, view);
+        }
         self.items.go_on(cx, self.joins.current());
         self.removals.go_on(cx);
-        if self.joins.is_idle() && self.removals.is_empty() {
+        if !has_parted && self.joins.is_idle() && self.removals.is_empty() {
             let view = leave::shorten(cx);
             view.iter().for_each(|view| self.leftovers.note(cx.facts, view));
             self.replace(cx, view);
@@ -234,7 +243,7 @@ impl Tenant {
         if self.joins.is_idle() {
             self.leftovers.go_on(cx);
         }
-        let is_quiet = self.joins.is_idle() && self.removals.is_empty();
+        let is_quiet = self.joins.is_idle() && self.removals.is_empty() && !has_parted;
         let view = self.forgetting.go_on(cx, is_quiet);
         self.replace(cx, view);
     }

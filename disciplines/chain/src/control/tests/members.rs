@@ -277,3 +277,80 @@ fn who_is_cut_off_while_it_joins_gives_its_place_to_another() {
     let other = spares.iter().find(|spare| **spare != first);
     assert_eq!(rig.chain(0)[2..], [*other.unwrap()]);
 }
+
+/// It has its slot until nobody goes by what it was granted, and may come back at once.
+#[test]
+fn who_is_to_leave_is_in_no_chain_and_keeps_its_slot_for_a_while() {
+    let mut rig = Rig::new(&[1, 2, 3], 4, 3);
+    rig.wants("key");
+    let before = rig.view().number;
+    rig.leaves(2);
+    rig.leaves(2);
+    assert_eq!(rig.view().number, before + 1, "once, however often it says so");
+    for chain in 0..4 {
+        assert!(!rig.chain(chain).contains(&2), "at once");
+    }
+    assert_eq!(rig.slots(), [1, 2, 3].into(), "the others are to hear that it knows");
+    let own = rig.switches[&2].view.clone().unwrap();
+    assert_eq!(own.members[usize::from(own.slot.unwrap())].unwrap().switch, 2);
+    // A second one waits: under another number the first would not be heard.
+    rig.leaves(3);
+    rig.run(3);
+    assert_eq!((rig.view().number, rig.slots()), (before + 1, [1, 2, 3].into()));
+    // It is back meanwhile, with other tables.
+    rig.detach(2);
+    rig.switches.get_mut(&2).unwrap().life = 999;
+    rig.switches.get_mut(&2).unwrap().items.clear();
+    rig.attach(2);
+    rig.settle();
+    assert_eq!(rig.view().number, before + 1);
+    assert_eq!(
+        rig.switches[&2].view.as_ref().unwrap().life,
+        999,
+        "its tables can say who has keys"
+    );
+    rig.run(3);
+    assert_eq!(rig.chain(0), [1], "the second one has left");
+    rig.run(10);
+    rig.filled();
+    rig.run(1);
+    for chain in 0..4 {
+        let members: BTreeSet<SwitchId> = rig.chain(chain).into_iter().collect();
+        assert_eq!(members, [1, 2].into(), "not barred, and who is to leave is not asked");
+    }
+    assert_eq!(rig.holders("key"), [1, 2, 3].into());
+}
+
+/// What nobody else has is handed on, if there is somebody.
+#[test]
+fn a_chain_of_one_is_handed_on_by_who_is_to_leave() {
+    let mut rig = Rig::new(&[1, 2], 1, 1);
+    let [only] = rig.chain(0)[..] else { panic!("of one") };
+    let other = 3 - only;
+    rig.leaves(only);
+    rig.run(3);
+    assert_eq!((rig.chain(0), rig.view().chains[0].filling), (vec![only, other], true));
+    rig.filled();
+    rig.run(5);
+    assert_eq!(rig.chain(0), [only, other], "the last moments had the one only");
+    rig.run(20);
+    assert_eq!(rig.chain(0), [other]);
+    // And now nobody is there who could have it.
+    rig.detach(only);
+    rig.leaves(other);
+    rig.run(40);
+    assert_eq!(rig.chain(0), [other]);
+}
+
+#[test]
+fn one_that_failed_as_it_was_to_leave_is_missed_like_any_other() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.leaves(2);
+    let number = rig.view().number;
+    // Another fails while its slot is taken.
+    rig.falls_silent(3);
+    assert_eq!((rig.view().number, rig.chain(0)), (number + 1, vec![1]));
+    assert_eq!(rig.slots(), [1, 2].into());
+    rig.run(6);
+    assert_eq!(rig.slots(), [1].into());
+}

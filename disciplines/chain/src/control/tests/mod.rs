@@ -12,7 +12,7 @@ use wire::Secret;
 use super::*;
 use crate::{
     record::KeyRecord,
-    report::{FilledChain, State},
+    report::{DepartureRequest, FilledChain, State},
     snapshot::Save,
     view::View,
 };
@@ -291,6 +291,18 @@ impl Rig {
 
     fn report(&mut self, by: SwitchId, report: &State) {
         self.tell(|to, now, out| to.switch_reported(now, by, TENANT, &report.encode(), out));
+    }
+
+    /// A member says that it is to leave.
+    fn leaves(&mut self, switch: SwitchId) {
+        let report = DepartureRequest.encode();
+        self.tell(|to, now, out| to.switch_reported(now, switch, TENANT, &report, out));
+        self.settle();
+    }
+
+    /// The switches that have slots.
+    fn slots(&self) -> BTreeSet<SwitchId> {
+        self.view().members.iter().flatten().map(|m| m.switch).collect()
     }
 
     /// Predecessors say that what is filling is full.

@@ -20,6 +20,8 @@ use self::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
 const TENANT: u32 = 7;
+/// A client's request takes no longer while members come and go in order, in milliseconds.
+const NOT_MISSED_MS: u64 = 100;
 
 #[test]
 fn a_chain_of_three_is_written_at_its_head_and_read_anywhere() {
@@ -100,6 +102,46 @@ fn a_member_that_fails_leaves_and_is_filled_again() {
                 _ => assert_eq!(now[2], failed, "as the tail"),
             }
         }
+    }
+}
+
+/// Whichever member is detached in order is not missed: no client waits longer than for a few ways
+/// there and back, neither then nor when it is a member again.
+#[test]
+fn a_member_that_leaves_in_order_is_not_missed() {
+    for (discipline, place) in
+        ["netcraq", "netchain"].into_iter().flat_map(|d| [0, 1, 2].map(|p| (d, p)))
+    {
+        let mut rig = Rig::new(discipline, 3, &[("chains", 1)]);
+        rig.longest_ms(20);
+        let left = rig.members()[place];
+        let without = rig.leaves(left, 300);
+        let shorter = rig.members();
+        rig.comes_back(left);
+        let joining = rig.longest_ms(300);
+        rig.pass(3000);
+        let again = rig.longest_ms(20);
+        let now = rig.members();
+        println!("{discipline} at {place}: {without} ms without, {joining} ms joining, {again} ms");
+        if without.max(joining).max(again) > NOT_MISSED_MS {
+            rig.show();
+        }
+        assert!(!shorter.contains(&left), "{shorter:?}");
+        assert!(without.max(joining).max(again) <= NOT_MISSED_MS, "{discipline} at {place}");
+        assert_eq!((now.len(), now[2]), (3, left), "it is back, as the tail");
+    }
+}
+
+/// Of every chain a switch leaves, and the next one soon after; a chain of one is handed on before.
+#[test]
+fn switches_leave_chains_one_after_the_other_and_hand_them_on() {
+    let mut rig = Rig::new("netcraq", 3, &[("chains", 8), ("length", 1)]);
+    rig.keys(40);
+    for left in [1, 2] {
+        rig.leaves(left, 20);
+        let values: Vec<String> = rig.values();
+        assert!(values.iter().all(|value| !value.is_empty()), "{values:?}");
+        assert!(rig.chains().iter().all(|chain| !chain.contains(&left)), "{:?}", rig.chains());
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Rig {
     pub client: ProcessId,
 }
 
+/// A switch takes no longer to leave.
+const LEAVES_WITHIN_NS: u64 = 10 * S;
+
 const HOSTS: [&str; 3] = ["control", "client1", "server1"];
 
 /// Switches `switch1` and on by links 0 and on, and hosts, at a router of no discipline.
@@ -229,6 +232,29 @@ pub enum Fault {
 }
 
 impl Rig {
+    /// A member is detached in order, and gone once it may go; the longest that one of a client's
+    /// packets took meanwhile and in the rounds after, in milliseconds.
+    pub fn leaves(&mut self, switch: u32, rounds: usize) -> u64 {
+        let name = format!("switch{switch}");
+        let agent = self.world.process(&format!("{name}/agent")).unwrap();
+        self.world.with(agent, |host: &mut AgentHost, io| host.leave(io)).unwrap();
+        let until_ns = self.world.now_ns() + LEAVES_WITHIN_NS;
+        let mut longest = 0;
+        while !self.world.get::<AgentHost>(agent).unwrap().has_left() {
+            assert!(self.world.now_ns() < until_ns, "{name} does not leave");
+            longest = longest.max(self.longest_ms(1));
+        }
+        self.world.kill(agent);
+        self.world.forget_tables(self.world.machine(&name).unwrap());
+        longest.max(self.longest_ms(rounds))
+    }
+
+    /// A switch that left is there again, with empty tables.
+    pub fn comes_back(&mut self, switch: u32) {
+        let agent = self.world.process(&format!("switch{switch}/agent")).unwrap();
+        self.world.start(agent).unwrap();
+    }
+
     pub fn fails(&mut self, switch: u32, fault: Fault) {
         let name = format!("switch{switch}");
         let machine = self.world.machine(&name).unwrap();
