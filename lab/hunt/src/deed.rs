@@ -53,6 +53,11 @@ pub enum Act {
         /// Its name.
         machine: String,
     },
+    /// A switch is detached in order, and starts again later with empty tables.
+    Leave {
+        /// Its name.
+        machine: String,
+    },
     /// A switch makes room for a machine that has its id and its name, and nothing else of it: no
     /// tables, no files, and the controller has been told to forget it.
     Replace {
@@ -157,10 +162,13 @@ impl Deed {
         }
     }
 
-    /// The switch whose tables it takes away.
+    /// The switch whose tables it takes away. What a switch that leaves had at a store that does
+    /// not answer goes with them.
     pub(crate) fn loses_tables(&self) -> Option<&str> {
         match &self.act {
-            Act::Reboot { machine } | Act::Replace { machine } => Some(machine),
+            Act::Reboot { machine } | Act::Replace { machine } | Act::Leave { machine } => {
+                Some(machine)
+            }
             _ => None,
         }
     }
@@ -173,6 +181,7 @@ impl Deed {
             Act::Suspend { .. } => "suspended",
             Act::Halt { .. } => "halted",
             Act::Reboot { .. } => "rebooted",
+            Act::Leave { .. } => "left_in_order",
             Act::Replace { .. } => "replaced",
             Act::Relend { .. } => "leases_rewritten",
             Act::Data { .. } => "data_restarted",

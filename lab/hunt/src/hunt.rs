@@ -57,7 +57,7 @@ pub struct HuntResult {
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
-pub const KINDS: [&str; 26] = [
+pub const KINDS: [&str; 27] = [
     "lost",
     "duplicated",
     "reordered",
@@ -65,6 +65,7 @@ pub const KINDS: [&str; 26] = [
     "stopped",
     "suspended",
     "rebooted",
+    "left_in_order",
     "leases_rewritten",
     "data_restarted",
     "disks_failed",

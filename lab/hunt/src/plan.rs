@@ -263,6 +263,7 @@ impl Plan {
         plan.draw_disks();
         plan.draw_terms(&names);
         plan.draw_identities();
+        plan.draw_departures();
         if writes_back {
             plan.draw_write_back_deeds();
         }
@@ -316,6 +317,31 @@ impl Plan {
             }
         };
         Deed { at_ms, for_ms, act }
+    }
+
+    /// In one plan of three switches leave in order, and come back soon or late. None that is given
+    /// to another machine: that one has no tables already.
+    fn draw_departures(&mut self) {
+        let mut rng = rng(self.seed, "departures");
+        if !one_in(&mut rng, 3) {
+            return;
+        }
+        let replaced = |name: &String| {
+            self.deeds.iter().any(|deed| match &deed.act {
+                Act::Replace { machine } => machine == name,
+                _ => false,
+            })
+        };
+        let machines = self.machines();
+        let may = |name: &&String| name.starts_with("switch") && !replaced(name);
+        let switches: Vec<&String> = machines.iter().filter(may).collect();
+        for _ in 0..rng.random_range(1..=3) {
+            let Some(machine) = switches.choose(&mut rng) else { return };
+            let at_ms = rng.random_range(0..self.lasts_ms);
+            let for_ms = *[1, 100, 2_000].choose(&mut rng).expect("some");
+            let act = Act::Leave { machine: (*machine).clone() };
+            self.deeds.push(Deed { at_ms, for_ms, act });
+        }
     }
 
     /// A packet is never under way for as long as its sender may send again: then a store that

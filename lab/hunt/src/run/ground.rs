@@ -5,11 +5,14 @@ use control::{
     admin::Refusal,
     core::{Core, RequestOrigin},
 };
-use sim::{ControlHost, State, StoreHost};
+use sim::{AgentHost, ControlHost, Io, State, StoreHost};
 use wire::Secret;
 
 use super::{MS, PlanRun};
 use crate::{Act, Deed, Ground, Store, layout::number_of};
+
+/// A switch that can go on takes no longer to leave.
+const LEAVES_WITHIN_MS: u64 = 12_000;
 
 impl Ground for PlanRun<'_> {
     fn run_until_ms(&mut self, at_ms: u64) -> anyhow::Result<()> {
@@ -25,6 +28,7 @@ impl Ground for PlanRun<'_> {
             Act::Suspend { .. }
             | Act::Halt { .. }
             | Act::Reboot { .. }
+            | Act::Leave { .. }
             | Act::Replace { .. }
             | Act::Cut { .. } => self.never.expect_absence(),
             // To a store that stood still it was the switches that were silent; and one that holds
@@ -46,6 +50,12 @@ impl Ground for PlanRun<'_> {
             Act::Suspend { machine } => self.world.suspend(self.machine(machine)?),
             Act::Halt { machine } => self.world.halt(self.machine(machine)?),
             Act::Reboot { machine } => drop(self.reboot(machine)?),
+            Act::Leave { machine } => {
+                let agent = self.process(&format!("{machine}/agent"))?;
+                let runs = self.world.state(agent) == State::Running;
+                let leaves = |host: &mut AgentHost, io: &mut Io<'_>| host.leave(io);
+                return Ok(runs && self.world.with(agent, leaves).is_some());
+            }
             Act::Replace { machine } => {
                 let agent = self.reboot(machine)?;
                 self.world.forget(agent);
@@ -100,6 +110,7 @@ impl Ground for PlanRun<'_> {
         match &deed.act {
             Act::Kill { process } => self.start(process)?,
             Act::Reboot { machine } => self.start(&format!("{machine}/agent"))?,
+            Act::Leave { machine } => self.come_back(machine)?,
             Act::Replace { machine } => {
                 let (agent, id) = (format!("{machine}/agent"), number_of(machine) as u16);
                 if self.world.state(self.process(&agent)?) == State::Dead {
@@ -141,6 +152,28 @@ impl PlanRun<'_> {
         self.look_at_switch(machine)?;
         self.world.forget_tables(machine);
         Ok(agent)
+    }
+
+    /// A switch that leaves has done so, or cannot, and starts again. An agent that was killed
+    /// meanwhile leaves no more.
+    fn come_back(&mut self, switch: &str) -> anyhow::Result<()> {
+        let name = format!("{switch}/agent");
+        let agent = self.process(&name)?;
+        let until_ns = self.world.now_ns() + LEAVES_WITHIN_MS * MS;
+        self.world.run_while(MS, |world| {
+            let host = world.get::<AgentHost>(agent);
+            let leaves = host.is_some_and(|host| host.is_leaving() && !host.has_left());
+            leaves && world.now_ns() < until_ns
+        });
+        let host = self.world.get::<AgentHost>(agent);
+        let (leaves, has_left) =
+            host.map_or((false, false), |host| (host.is_leaving(), host.has_left()));
+        if has_left {
+            self.reboot(switch)?;
+        } else if leaves {
+            self.world.kill(agent);
+        }
+        self.start(&name)
     }
 
     /// Kills a process and starts it with the copy of its files, once.
