@@ -4,7 +4,7 @@
 #![deny(unsafe_code)]
 
 use experiments::{
-    Definition, Experiment, Kind, Paper,
+    Definition, Experiment, Kind, Paper, Restarts,
     tenants::{Hostile, Neighbour, Neighbours},
 };
 
@@ -29,7 +29,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::WORK_CONSERVING, "madinc"),
     (experiments::CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
-    (experiments::RESTARTS, "netcache"),
+    (RESTARTS, "netcache"),
     (HOSTILE, "netcache"),
     (experiments::WRITE_BACK, "netcache"),
     (experiments::MANY_CORES, "netcache"),
@@ -63,3 +63,9 @@ impl Neighbours for OfThisBuild {
 /// Well-behaved tenants beside others that attack what tenants share.
 const HOSTILE: Definition =
     Definition { toml: experiments::HOSTILE, kind: &Kind::of::<Hostile<OfThisBuild>>("hostile") };
+
+/// Every role that leaves in order and comes back, beside keys that are at no store.
+const RESTARTS: Definition = Definition {
+    toml: experiments::RESTARTS,
+    kind: &Kind::of::<Restarts<OfThisBuild>>("restarts"),
+};

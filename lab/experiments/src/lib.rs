@@ -69,6 +69,7 @@ pub use kind::{Kind, Measure};
 pub use options::{Backend, Options};
 pub use paper::Paper;
 pub use report::Report;
+pub use restarts::Restarts;
 pub use run::Run;
 pub use world::{Choice, World};
 
@@ -135,11 +136,9 @@ pub const SILENT_LINK: Definition = Definition {
     kind: &Kind::of::<silent_link::SilentLink>("silent-link"),
 };
 
-/// Every role that leaves in order and comes back, under load.
-pub const RESTARTS: Definition = Definition {
-    toml: include_str!("restarts/restarts.toml"),
-    kind: &Kind::of::<restarts::Restarts>("restarts"),
-};
+/// Every role that leaves in order and comes back, under load. A build's registry makes an
+/// experiment of it, of the kind [`Restarts`], with whatever neighbours its disciplines have.
+pub const RESTARTS: &str = include_str!("restarts/restarts.toml");
 
 /// What write-back gains over the part of the requests that writes.
 pub const WRITE_BACK: Definition = Definition {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::Context;
-use chain_loads::{ATTACKS, Activity, Config, CoordLoad, Phase};
+use chain_loads::{ATTACKS, Activity, CLIENTS, Config, CoordLoad, Phase};
 use experiments::{
     rig::Rig,
     tenants::{Conduct, Neighbour, NeighbourLoad, NeighbourPhase, NeighbourResult},
@@ -20,9 +20,12 @@ pub const NEIGHBOUR: Neighbour = Neighbour {
     attacks: ATTACKS,
     options: &[("length", 2), ("chains", 1)],
     start,
+    clients: &CLIENTS,
+    cluster,
 };
 
-const CLIENTS: usize = 8;
+/// Clients that make its load.
+const ASKING: usize = 8;
 const KEYS: usize = 100;
 const VALUE_LEN: usize = 64;
 /// How long an operation may take, in milliseconds.
@@ -43,7 +46,7 @@ fn start(
     let config = Config {
         cluster: cluster(rig, tenant)?,
         tenant,
-        clients: CLIENTS,
+        clients: ASKING,
         keys: KEYS,
         value_len: VALUE_LEN,
         // Others than another tenant's.

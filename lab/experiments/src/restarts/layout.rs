@@ -18,6 +18,7 @@ pub(super) fn plan(discipline: &str, each: usize) -> Plan {
         servers: each,
         controllers: each,
         is_open: true,
+        says_addresses: true,
         window_ms: 200,
         ..Line::of(each, PAGES, discipline)
     };

@@ -1,6 +1,8 @@
 //! Every role leaves in order and comes back, in turn, while clients read and write: a switch is
 //! detached, and stopped; a store, a gateway and a controller are stopped. With one of each, and
 //! with two. Does any request fail, how long does a write take at most, and what is left behind?
+//! Where there are two, also of keys that switches alone keep, both of them: of tenants that a
+//! discipline's folder has ([`crate::tenants::Neighbour`]).
 //!
 //! A role that is alone is away until it is back: whoever needs it waits for that, and sends
 //! again meanwhile.
@@ -11,6 +13,7 @@ mod redis_clients;
 
 use std::{
     collections::BTreeMap,
+    marker::PhantomData,
     net::SocketAddr,
     process::Child,
     sync::atomic::{AtomicBool, Ordering},
@@ -19,7 +22,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use history::{ClientsConfig, Effect, Operation};
-use lab::{interrupt, namespace, process};
+use lab::{interrupt, namespace, process, steered::Seat};
 use plan::{client, control, server, switch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -30,6 +33,7 @@ use crate::{
     Measure, Options, Report, Run,
     params::{keys, positive},
     rig::{Clients, Rig, TenantSpec},
+    tenants::{Neighbour, Neighbours},
     verdict::judge,
 };
 
@@ -40,10 +44,19 @@ const GATEWAY: u16 = 6380;
 /// How long something may take to be ready, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Restarts, beside whatever neighbours a build has.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct Restarts<N> {
+    parameters: Parameters,
+    #[serde(skip)]
+    of: PhantomData<N>,
+}
+
 /// Parameters of restarts.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Restarts {
+struct Parameters {
     /// Keys that recording clients use.
     keys: usize,
     /// Recording clients on each client host.
@@ -54,12 +67,18 @@ pub struct Restarts {
     calm_s: f64,
 }
 
-impl Measure for Restarts {
+impl Parameters {
     fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
         ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
         positive!(self, calm_s)
+    }
+}
+
+impl<N: Neighbours> Measure for Restarts<N> {
+    fn check(&self) -> anyhow::Result<()> {
+        self.parameters.check()
     }
 
     fn needs(&self, _: &Options) -> Option<&'static str> {
@@ -72,7 +91,9 @@ impl Measure for Restarts {
         let columns = ["of each", "what leaves", "slowest write", "slowest write by Redis clients"];
         let mut table = Table::new(&columns);
         for each in [1, 2] {
-            let totals = measure(self, each, run, report, &mut table)?;
+            // One switch alone would take along whatever is kept in switches.
+            let neighbours = if each > 1 { N::all() } else { vec![] };
+            let totals = measure(&self.parameters, each, &neighbours, run, report, &mut table)?;
             all.add(totals);
         }
         report.text = format!("{}\n{}", table.render(), report.text);
@@ -127,8 +148,9 @@ struct Departure {
 }
 
 fn measure(
-    params: &Restarts,
+    params: &Parameters,
     each: usize,
+    neighbours: &[&Neighbour],
     run: &Run<'_>,
     report: &mut Report,
     table: &mut Table,
@@ -153,6 +175,10 @@ fn measure(
         };
         stage.rig.clients(&mut clients, host, "clients", &config)?;
     }
+    let mut beside = vec![];
+    for (neighbour, id) in neighbours.iter().zip((TENANT + 1..).step_by(2)) {
+        beside.push(invite(&mut stage.rig, neighbour, id, params, run)?);
+    }
     let gateways = stage.gateway_addresses()?;
     let places = hosts.iter().map(|host| stage.rig.namespace(host));
     let places: Vec<String> = places.collect::<Result<_, _>>()?;
@@ -172,8 +198,14 @@ fn measure(
         let seen: anyhow::Result<Vec<Observations>> = seen.collect();
         anyhow::Ok((departures?, seen?))
     })?;
-    let recorded = clients.finish()?;
-    judge(report, &recorded, params.keys)?;
+    let mut recorded = clients.finish()?;
+    // Each one's keys are other ones.
+    for (number, clients) in (1..).zip(&mut beside) {
+        let mut other = clients.finish()?;
+        other.operations.iter_mut().for_each(|o| o.key += number * params.keys as u32);
+        recorded.add(other);
+    }
+    judge(report, &recorded, params.keys * (1 + neighbours.len()))?;
     let left = stage.end(run)?;
     let unknown = recorded.operations.iter().filter(|o| o.return_ns.is_none()).count() as u64;
     let mut totals = Totals {
@@ -210,6 +242,36 @@ fn measure(
     Ok(totals)
 }
 
+/// A tenant whose keys are at no store, with its clients, which record what they see.
+fn invite(
+    rig: &mut Rig,
+    neighbour: &Neighbour,
+    id: u32,
+    params: &Parameters,
+    run: &Run<'_>,
+) -> anyhow::Result<Clients> {
+    // Once the second one's keys are written the first one serves, too: it was there before.
+    rig.create_tenants(&[id, id + 1].map(|id| neighbour.tenant(id, QUOTA)), &[])?;
+    let (host, name) = (client(1), format!("own-{id}"));
+    let seat = Seat { host: &host, name: &name, cpu: None, nice: 0 };
+    drop((neighbour.start)(rig, &seat, id + 1, run.options.seed)?);
+    let config = ClientsConfig {
+        cluster: (neighbour.cluster)(rig, id)?,
+        seed: run.options.seed,
+        first: 0,
+        clients: params.clients,
+        keys: params.keys as u32,
+        tenants: vec![id],
+        longest_value: 0,
+        lives: None,
+        plain: 0.5,
+    };
+    let mut clients = Clients::default();
+    let name = format!("own-clients-{id}");
+    rig.clients_of(neighbour.clients, &mut clients, &host, &name, &config)?;
+    Ok(clients)
+}
+
 /// The longest of the writes that were under way while something was gone, in milliseconds.
 fn slowest_ms(operations: &[Operation], departure: &Departure) -> f64 {
     let [from_ns, to_ns] = departure.clock_ns;
@@ -228,7 +290,11 @@ fn slowest_of(seen: &[Observations], departure: &Departure) -> f64 {
 }
 
 /// Everything leaves and comes back, so many times.
-fn go_round(params: &Restarts, stage: &mut Stage, run: &Run<'_>) -> anyhow::Result<Vec<Departure>> {
+fn go_round(
+    params: &Parameters,
+    stage: &mut Stage,
+    run: &Run<'_>,
+) -> anyhow::Result<Vec<Departure>> {
     let calm = Duration::from_secs_f64(params.calm_s);
     let mut departures = vec![];
     stage.rig.wait(calm)?;

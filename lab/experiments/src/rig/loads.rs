@@ -35,6 +35,7 @@ impl SimulatedLoad for LoadConfig {
 pub type BoxedDriver<C> = Box<dyn Driver<<C as Loads>::Phase, <C as Loads>::Result>>;
 
 /// Whom recording clients ask, in either world.
+#[derive(Debug)]
 pub struct ClientKind {
     /// The command of `shortstop-lab` that they run as.
     pub command: &'static str,

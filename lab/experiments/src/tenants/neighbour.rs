@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use lab::steered::Seat;
+use wire::Cluster;
 
-use crate::rig::{Policy, Rig, TenantSpec};
+use crate::rig::{ClientKind, Policy, Rig, TenantSpec};
 
 /// All that a build has: whatever runs an experiment with neighbours is made with this.
 pub trait Neighbours {
@@ -27,6 +28,10 @@ pub struct Neighbour {
     pub options: &'static [(&'static str, u32)],
     /// Starts load for one of them, and has all its keys written.
     pub start: StartNeighbour,
+    /// Clients of one of them that record what they see.
+    pub clients: &'static ClientKind,
+    /// The cluster as these know it.
+    pub cluster: fn(&Rig, u32) -> anyhow::Result<Cluster>,
 }
 
 /// Starts the load of a tenant that was created, of this number, on a seat; all that is random
