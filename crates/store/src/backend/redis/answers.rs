@@ -56,6 +56,10 @@ const CODES: &[(&str, Class, bool)] = &[
     ("WRONGTYPE", Class::Refused, false),
 ];
 
+/// What to do about a backend that is a node of a Redis cluster.
+const OF_A_CLUSTER: &str = "the backend is a node of a Redis cluster, with some of the keys only: name a Redis that \
+     has all of them in --backend";
+
 /// The row of an error's code.
 fn row(error: &RedisError) -> Option<&'static (&'static str, Class, bool)> {
     let code = error.code()?;
@@ -75,9 +79,13 @@ pub(super) fn is_of_server(error: &RedisError) -> bool {
     row(error).is_some_and(|(.., is_of_server)| *is_of_server)
 }
 
-/// What Redis said, as it said it; or what went wrong with the connection.
+/// What Redis said, as it said it, and what to do about it where that does not say so; or what went
+/// wrong with the connection.
 pub(super) fn words_of(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
+        (Some(code @ ("ASK" | "MOVED")), Some(detail)) => {
+            format!("{code} {detail} ({OF_A_CLUSTER})")
+        }
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.into(),
         (None, _) => error.to_string(),
@@ -108,7 +116,9 @@ mod tests {
             let value = redis::parse_redis_value(line).unwrap();
             value.extract_error()
         };
-        let rows: [(&[u8], Class, Option<&str>); 6] = [
+        let moved = format!("MOVED 12 10.0.0.1:6379 ({OF_A_CLUSTER})");
+        let ask = format!("ASK 12 10.0.0.1:6379 ({OF_A_CLUSTER})");
+        let rows: [(&[u8], Class, Option<&str>); 8] = [
             (b"+OK\r\n", Class::Done, None),
             (b"$-1\r\n", Class::Done, None),
             (b"-OOM no room\r\n", Class::Refused, Some("OOM no room")),
@@ -118,6 +128,8 @@ mod tests {
                 Class::Gone,
                 Some("NOAUTH Authentication required."),
             ),
+            (b"-MOVED 12 10.0.0.1:6379\r\n", Class::Refused, Some(&moved)),
+            (b"-ASK 12 10.0.0.1:6379\r\n", Class::Refused, Some(&ask)),
             (b"-upstream failure\r\n", Class::InDoubt, None),
         ];
         for (line, class, words) in rows {
