@@ -1,6 +1,9 @@
 //! What several commands share.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
 
 /// Done at SIGINT or SIGTERM.
 pub async fn stopped() {
@@ -14,6 +17,11 @@ pub async fn stopped() {
         _ = int.recv() => {}
         _ = term.recv() => {}
     }
+}
+
+/// A time of day as logs have it, in UTC.
+pub fn moment(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 /// A length of time, with its unit.

@@ -184,6 +184,29 @@ impl<'a> Put<'a> {
 /// emulated this decides.
 pub type Admission = Box<dyn FnMut(usize, u64) -> Option<u64> + Send>;
 
+/// What is wrong with a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Of which kind it is.
+    pub kind: TroubleKind,
+    /// For how long it has gone on, in nanoseconds.
+    pub for_ns: u64,
+    /// What the backend said last, or what went wrong with the connection.
+    pub words: String,
+}
+
+/// Kinds of trouble with a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// There is no connection to it, or it is not what the data may be asked of: requests are
+    /// refused.
+    Away,
+    /// It does not answer, and is waited for.
+    Slow,
+    /// It answers, and refuses requests because of how it is.
+    Refuses,
+}
+
 /// What holds the data.
 pub trait Backend: Send {
     /// The value of a key. Time is in nanoseconds of the store's clock.
@@ -250,6 +273,11 @@ pub trait Backend: Send {
     /// use than what is read here. No answer follows. At most [`Backend::marks_at_once`] of them.
     fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {
         let _ = keys;
+    }
+
+    /// What is wrong with it, if something is.
+    fn trouble(&self) -> Option<Trouble> {
+        None
     }
 
     /// Keys held, where the backend knows.

@@ -35,7 +35,7 @@ use wire::{Cluster, Epoch, Op, Packet, Status};
 
 use crate::{
     Config, Incarnation,
-    backend::{Admission, Backend, Completion, Key},
+    backend::{Admission, Backend, Completion, Key, Trouble},
     coherence::{LifeVerdict, Whereabouts},
     counters::Counters,
     handover::Handover,
@@ -662,7 +662,13 @@ impl Engine {
         }
     }
 
-    /// What the store tells about itself; where it listens is left to the caller.
+    /// What is wrong with the backend, if something is.
+    pub fn backend_trouble(&self) -> Option<Trouble> {
+        self.facts.backend.trouble()
+    }
+
+    /// What the store tells about itself; where it listens, and what is wrong with the backend, is
+    /// left to the caller, who has a clock.
     pub fn status(&self, now_ns: u64) -> crate::Status {
         let Context { config, backend, .. } = &self.facts;
         // One that is another's may be held here for a tenant that may not use that store.

@@ -38,5 +38,6 @@ pub use placements::Placements;
 pub use reports::Report;
 pub use server::{Handle, Server, run};
 pub use status::{
-    LeaseStatus, LoansStatus, OutsideWritesStatus, PartitionStatus, Status, read_status,
+    BackendState, BackendTroubleStatus, LeaseStatus, LoansStatus, OutsideWritesStatus,
+    PartitionStatus, Status, read_status,
 };

@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, FileTypeExt},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context;
@@ -29,6 +29,7 @@ use crate::{
     journal::{FileJournal, Journal},
     net::{Endpoint, Outbox},
     reports::{Report, Reports},
+    status::BackendTroubleStatus,
 };
 
 /// Batches taken from the socket before timers and the backend get their turn.
@@ -375,6 +376,10 @@ impl Server {
 
     fn tell_status(&self, stream: UnixStream) {
         let mut status = self.engine.status(self.now_ns());
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let trouble = self.engine.backend_trouble();
+        status.backend_trouble =
+            trouble.map(|trouble| BackendTroubleStatus::at(trouble, unix.as_millis() as u64));
         status.listen = self.local_address().map_or_else(|e| e.to_string(), |a| a.to_string());
         match serde_json::to_vec(&status) {
             Ok(text) => drop(tokio::spawn(tell(stream, text))),
@@ -491,9 +496,7 @@ async fn open_backend(
             let password = config.backend_password.as_deref();
             redis::connect(url, password, config.outside_writes, base_version, within).await?
         }
-        BackendConfig::Memcached(server) => {
-            memcached::connect(server, base_version, within).await?
-        }
+        BackendConfig::Memcached(server) => memcached::connect(server, base_version, within).await,
     };
     Ok((backend, Some(completions)))
 }

@@ -5,7 +5,11 @@ use std::{io::Read, os::unix::net::UnixStream, path::Path, time::Duration};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::{coherence::Watch, counters::Counters};
+use crate::{
+    backend::{Trouble, TroubleKind},
+    coherence::Watch,
+    counters::Counters,
+};
 
 /// A store's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +23,8 @@ pub struct Status {
     pub listen: String,
     /// Which backend holds the data.
     pub backend: String,
+    /// What is wrong with the backend, if something is.
+    pub backend_trouble: Option<BackendTroubleStatus>,
     /// Keys held, where the backend knows.
     pub items: Option<u64>,
     /// Bytes held, overhead included, where the backend knows.
@@ -46,6 +52,49 @@ pub struct Status {
     pub replicas: ReplicasStatus,
     /// Every counter by name.
     pub totals: Counters,
+}
+
+/// What is wrong with a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendTroubleStatus {
+    /// Of which kind it is.
+    pub state: BackendState,
+    /// For how long it has gone on, in milliseconds.
+    pub for_ms: u64,
+    /// When it began, in milliseconds since 1970.
+    pub since_unix_ms: u64,
+    /// What the backend said last, or what went wrong with the connection.
+    pub words: String,
+}
+
+/// How a backend is that something is wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendState {
+    /// There is no connection to it, or it is not what the data may be asked of: requests are
+    /// refused.
+    Away,
+    /// It does not answer, and is waited for.
+    Slow,
+    /// It answers, and refuses requests because of how it is.
+    Refuses,
+}
+
+impl BackendTroubleStatus {
+    /// That trouble, by a clock that shows so many milliseconds since 1970 now.
+    pub(crate) fn at(trouble: Trouble, unix_ms: u64) -> BackendTroubleStatus {
+        let for_ms = trouble.for_ns / 1_000_000;
+        BackendTroubleStatus {
+            state: match trouble.kind {
+                TroubleKind::Away => BackendState::Away,
+                TroubleKind::Slow => BackendState::Slow,
+                TroubleKind::Refuses => BackendState::Refuses,
+            },
+            for_ms,
+            since_unix_ms: unix_ms.saturating_sub(for_ms),
+            words: trouble.words,
+        }
+    }
 }
 
 /// Copies of other stores' keys.

@@ -1,6 +1,11 @@
 //! `shortstop store`.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use api::{
     ControlEndpoint, StoreNews,
@@ -8,12 +13,12 @@ use api::{
 };
 use commands::{
     command_line::end_when_unread,
-    common::{size, socket_address, stopped},
+    common::{moment, size, socket_address, stopped},
     reach::Credentials,
     secrets,
 };
 use store::{
-    BackendConfig, Config, OutsideWrites, OutsideWritesStatus,
+    BackendConfig, BackendState, BackendTroubleStatus, Config, OutsideWrites, OutsideWritesStatus,
     backend::{Admission, Backend},
 };
 
@@ -227,6 +232,18 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / (1 << 20) as f64
 }
 
+fn describe_trouble(trouble: &BackendTroubleStatus) -> String {
+    let BackendTroubleStatus { for_ms, since_unix_ms, words, .. } = trouble;
+    let what = match trouble.state {
+        BackendState::Away => "is away, and requests are refused",
+        BackendState::Slow => "does not answer, and is waited for",
+        BackendState::Refuses => "refuses requests",
+    };
+    let since = UNIX_EPOCH + Duration::from_millis(*since_unix_ms);
+    let since = moment(since);
+    format!("{what}, since {since} ({:.1} s): {words}", *for_ms as f64 / 1000.0)
+}
+
 fn describe(status: &store::Status) -> anyhow::Result<String> {
     use std::fmt::Write;
     let (served, dropped) =
@@ -234,6 +251,9 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
     let mut out = String::new();
     writeln!(out, "listens on   {}", status.listen)?;
     writeln!(out, "backend      {}", status.backend)?;
+    if let Some(trouble) = &status.backend_trouble {
+        writeln!(out, "             {}", describe_trouble(trouble))?;
+    }
     let outside = match status.outside_writes {
         OutsideWritesStatus::Ignored => None,
         OutsideWritesStatus::Tracked => Some("tracked"),
@@ -290,4 +310,31 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_has_the_backends_own_words_and_since_when() {
+        let rows = [
+            (BackendState::Away, "is away, and requests are refused"),
+            (BackendState::Slow, "does not answer, and is waited for"),
+            (BackendState::Refuses, "refuses requests"),
+        ];
+        for (state, said) in rows {
+            let trouble = BackendTroubleStatus {
+                state,
+                for_ms: 12_345,
+                since_unix_ms: 1_700_000_000_000,
+                words: "OOM no room".into(),
+            };
+            let status = store::Status { backend_trouble: Some(trouble), ..Default::default() };
+            let line = format!("{said}, since 2023-11-14T22:13:20Z (12.3 s): OOM no room");
+            assert!(describe(&status).unwrap().contains(&line), "{line}");
+        }
+        let well = describe(&store::Status::default()).unwrap();
+        assert!(!well.contains("since"), "{well}");
+    }
 }

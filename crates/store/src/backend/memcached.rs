@@ -33,7 +33,7 @@ use tokio::{
 
 use super::{
     Backend, Completion,
-    remote::{BATCH_BYTES, Command, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
+    remote::{BATCH_BYTES, Command, Health, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
     small::Small,
 };
 use crate::{clock::boot_ns, coherence::Watch};
@@ -52,30 +52,23 @@ const NS_PER_MS: u64 = 1_000_000;
 /// Bytes of an item beside name and value, at most. Longer ones than memcached takes it must not be
 /// sent: it would remove the old one.
 const ITEM_OVERHEAD: usize = 128;
-/// How long it may take at least to say what it is, when the store starts.
-const CHECKED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Connects to `server` (HOST:PORT), which has so long for each answer.
-///
-/// # Errors
-/// It does not answer, or not as memcached 1.6 does.
+/// Connects to `server` (HOST:PORT), which has so long for each answer. One that is not there, or
+/// does not answer as memcached 1.6 does, is connected to when it is and does: until then requests
+/// are refused.
 pub async fn connect(
     server: &str,
     base_version: u64,
     within: Duration,
-) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
-    let mut protocol = Memcached::at(server.into());
-    let found = protocol
-        .check(within.max(CHECKED_WITHIN))
-        .await
-        .with_context(|| format!("memcached at {server}"))?;
-    protocol.longest = found.item_size_max;
+) -> (Box<dyn Backend>, UnboundedReceiver<Completion>) {
+    let health = Health::new();
+    let memcached = Memcached::at(server.into(), health.clone());
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
-    let remote = Remote::start(protocol, Watch::Unneeded, base_version, completions, within)
-        .that_takes(found.item_size_max.saturating_sub(ITEM_OVERHEAD))
-        .that_marks(usize::from(found.evicts));
-    Ok((Box::new(remote), done))
+    let watch = Watch::Unneeded;
+    let mut remote = Remote::start(memcached, health, watch, base_version, completions, within);
+    remote.has_tried().await;
+    (Box::new(remote), done)
 }
 
 /// A connection. Its halves are used at once: memcached reads no further while its answers are
@@ -85,6 +78,9 @@ type Stream = (BufReader<ReadHalf<TcpStream>>, WriteHalf<TcpStream>);
 struct Memcached {
     server: String,
     stream: Option<Stream>,
+    /// It is one that can be spoken to.
+    is_checked: bool,
+    health: Health,
     request: Vec<u8>,
     /// Bytes of the longest value that it may have.
     longest: usize,
@@ -94,16 +90,23 @@ struct Memcached {
 }
 
 impl Memcached {
-    fn at(server: String) -> Memcached {
+    fn at(server: String, health: Health) -> Memcached {
         Memcached {
             server,
             stream: None,
+            is_checked: false,
+            health,
             request: Vec::new(),
             longest: MAX_VALUE,
             small: Small::new(),
             lives: Lives::default(),
             pauses: Pauses::default(),
         }
+    }
+
+    /// Bytes of a name and its value that it takes.
+    fn takes(&self) -> usize {
+        self.longest.saturating_sub(ITEM_OVERHEAD)
     }
 
     async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
@@ -144,9 +147,14 @@ impl Memcached {
     ) -> anyhow::Result<Vec<Option<Outcome>>> {
         let mut request = std::mem::take(&mut self.request);
         request.clear();
+        let takes = self.takes();
+        let fits = |command: &Command| match &command.verb {
+            Verb::Put { value, .. } => command.name.len() + value.len() <= takes,
+            _ => true,
+        };
         let sent: Vec<bool> = commands
             .iter()
-            .map(|(command, length)| write_command(command, *length, &mut request))
+            .map(|(command, length)| fits(command) && write_command(command, *length, &mut request))
             .collect();
         self.stream().await?;
         let Memcached { stream: Some((answers, requests)), lives, .. } = self else {
@@ -159,6 +167,8 @@ impl Memcached {
             for ((command, _), sent) in commands.iter().zip(sent) {
                 outcomes.push(match sent {
                     true => reader.outcome(command).await?,
+                    // It was asked for before it was known what this one takes.
+                    false if !fits(command) => Some(Outcome::TooLarge),
                     false if matches!(command.verb, Verb::Put { .. }) => {
                         Some(Outcome::KeyTooLong(longest_key(&command.name)))
                     }
@@ -277,7 +287,19 @@ impl Memcached {
 
 impl Protocol for Memcached {
     async fn connect(&mut self) -> anyhow::Result<()> {
-        self.stream().await.context("cannot connect to memcached").map(drop)
+        if self.is_checked {
+            return Ok(());
+        }
+        // An attempt before may have been given up half-way.
+        self.disconnect();
+        let server = self.server.clone();
+        self.stream().await.with_context(|| format!("cannot connect to memcached at {server}"))?;
+        let found = self.check().await.with_context(|| format!("memcached at {server}"))?;
+        self.longest = found.item_size_max;
+        self.health.takes_up_to(self.takes());
+        self.health.can_mark(usize::from(found.evicts));
+        self.is_checked = true;
+        Ok(())
     }
 
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
@@ -312,6 +334,7 @@ impl Protocol for Memcached {
 
     fn disconnect(&mut self) {
         self.stream = None;
+        self.is_checked = false;
     }
 }
 

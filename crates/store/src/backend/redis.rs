@@ -48,7 +48,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::{
     Backend, Completion, OutsideEvent, Refusal,
     outage::Outage,
-    remote::{Command, Completions, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
+    remote::{Command, Completions, Health, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
@@ -84,9 +84,10 @@ pub async fn connect(
         OutsideWrites::Track => (Some(completions.clone()), Watch::Tracked),
         OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
-    let redis = Redis::new(given, told, within);
-    let mut remote =
-        Remote::start(redis, watch, base_version, completions, within).that_marks(MARKS);
+    let health = Health::new();
+    health.can_mark(MARKS);
+    let redis = Redis::new(given, told, within, health.clone());
+    let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
     Ok((Box::new(remote), done))
 }
@@ -132,12 +133,18 @@ struct Redis {
     /// That it refuses requests because of how it is.
     refuses: Outage,
     refused_ns: u64,
+    health: Health,
     eviction: Eviction,
     given_up: GivenUp,
 }
 
 impl Redis {
-    fn new(given: Vec<ConnectionInfo>, told: Option<Completions>, within: Duration) -> Redis {
+    fn new(
+        given: Vec<ConnectionInfo>,
+        told: Option<Completions>,
+        within: Duration,
+        health: Health,
+    ) -> Redis {
         Redis {
             at: given[0].clone(),
             given,
@@ -148,6 +155,7 @@ impl Redis {
             over: None,
             refuses: Outage::default(),
             refused_ns: 0,
+            health,
             eviction: Eviction::default(),
             given_up: GivenUp::default(),
         }
@@ -211,13 +219,15 @@ impl Redis {
         let at = self.at.addr();
         if let Some(why) = refused {
             self.refused_ns = now_ns;
+            self.health.refuses(why, now_ns);
             if self.refuses.failed(why, now_ns) {
                 tracing::warn!("backend: Redis at {at} refuses requests: {why}");
             }
-        } else if now_ns >= self.refused_ns + CALM.as_nanos() as u64
-            && self.refuses.answered(now_ns).is_some()
-        {
-            tracing::warn!("backend: Redis at {at} has refused nothing for {CALM:?}");
+        } else if now_ns >= self.refused_ns + CALM.as_nanos() as u64 {
+            self.health.refuses_nothing();
+            if self.refuses.answered(now_ns).is_some() {
+                tracing::warn!("backend: Redis at {at} has refused nothing for {CALM:?}");
+            }
         }
     }
 

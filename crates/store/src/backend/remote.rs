@@ -11,6 +11,7 @@
 //! before, and what it finds then is newer.
 
 mod completion;
+mod health;
 mod queue;
 mod task;
 #[cfg(test)]
@@ -24,10 +25,12 @@ use tokio::sync::{mpsc, oneshot};
 use wire::KeyHash;
 
 use super::{
-    Answer, Backend, Change, Completion, Condition, Item, Key, Put, Refusal, Ticket, outage::Outage,
+    Answer, Backend, Change, Completion, Condition, Item, Key, Put, Refusal, Ticket, Trouble,
+    outage::Outage,
 };
-use crate::coherence::Watch;
+use crate::{clock::boot_ns, coherence::Watch};
 use completion::completion;
+pub(super) use health::Health;
 use queue::Queue;
 use task::Task;
 use versions::Versions;
@@ -159,18 +162,17 @@ pub(super) struct Remote {
     versions: Versions,
     /// Says when the first attempt to connect is over.
     tried: Option<oneshot::Receiver<()>>,
-    /// Longest value that is of use, and longest that the backend takes.
+    /// Longest value that is of use.
     most: usize,
-    takes: usize,
-    /// Keys that one command can mark as read.
-    marks: usize,
+    health: Health,
 }
 
 impl Remote {
-    /// Starts the task that speaks `protocol`. `base_version` is that of keys which this store
-    /// never wrote.
+    /// Starts the task that speaks `protocol` to a server of which that is known. `base_version` is
+    /// that of keys which this store never wrote.
     pub fn start(
         protocol: impl Protocol,
+        health: Health,
         watch: Watch,
         base_version: u64,
         completions: Completions,
@@ -187,6 +189,7 @@ impl Remote {
             within,
             queue,
             outage: Outage::default(),
+            health: health.clone(),
             why: "the backend is not connected".into(),
             tried: Some(ends),
         };
@@ -198,8 +201,7 @@ impl Remote {
             completions,
             versions: Versions::new(base_version, VERSIONS),
             most: wire::MAX_VALUE_DEFAULT as usize,
-            takes: usize::MAX,
-            marks: 0,
+            health,
         }
     }
 
@@ -208,16 +210,6 @@ impl Remote {
         if let Some(tried) = self.tried.take() {
             let _ = tried.await;
         }
-    }
-
-    /// The backend takes no longer values than this, key included.
-    pub fn that_takes(self, takes: usize) -> Remote {
-        Remote { takes, ..self }
-    }
-
-    /// The backend evicts what is not read, and one command can mark so many keys as read.
-    pub fn that_marks(self, marks: usize) -> Remote {
-        Remote { marks, ..self }
     }
 
     /// A completion follows, also where nobody takes commands any more.
@@ -287,7 +279,11 @@ impl Backend for Remote {
     }
 
     fn marks_at_once(&self) -> usize {
-        self.marks
+        self.health.marks()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.health.trouble(boot_ns())
     }
 
     fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {
@@ -304,7 +300,7 @@ impl Backend for Remote {
                 None => Change::NotFound,
             });
         };
-        if put.value.is_some_and(|value| name.len() + value.len() > self.takes) {
+        if put.value.is_some_and(|value| name.len() + value.len() > self.health.takes()) {
             return Answer::Now(Change::TooLarge);
         }
         let only_if = match self.condition(key, put.condition) {

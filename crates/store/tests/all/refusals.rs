@@ -4,17 +4,18 @@
 
 use std::{
     net::{SocketAddr, UdpSocket},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use lab::port;
-use store::Config;
+use store::{BackendState, BackendTroubleStatus, Config};
 use wire::{Flags, Header, Op, Status};
 
 use super::support::{
     self, Client, PATIENCE, Reply, StoreThread,
     others::{Outsider, Switch},
-    servers::{Process, redis, redis_command, redis_with, start_at},
+    servers::{Process, memcached_command, redis, redis_command, redis_with, start_at},
 };
 
 /// Room for what is said.
@@ -261,6 +262,57 @@ fn a_redis_of_a_cluster_without_the_key_refuses_it() {
     Write.is_done_again(&mut client, b"k");
 }
 
+/// What to do about a node of a Redis cluster.
+const OF_A_CLUSTER: &str = "(the backend is a node of a Redis cluster, with some of the keys only: name a Redis that \
+     has all of them in --backend)";
+
+/// A node of a Redis cluster whose slots are another node's, or are about to be.
+#[test]
+fn a_redis_of_a_cluster_says_which_node_has_the_key() {
+    let [there, here] = [(); 2].map(|()| {
+        let bus = port::held();
+        let number = bus.number.to_string();
+        (redis_with(&["--cluster-enabled", "yes", "--cluster-port", &number]), bus)
+    });
+    let mut operators = [&there.0, &here.0].map(Outsider::of);
+    let ids = operators.each_mut().map(|of| {
+        let id = of.command("CLUSTER MYID");
+        id.lines().nth(1).expect("an id").to_owned()
+    });
+    let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", there.0.port, there.1.number);
+    assert_eq!(operators[1].command(&meet), "+OK\r\n");
+    assert_eq!(operators[1].command("CLUSTER ADDSLOTSRANGE 0 16383"), "+OK\r\n");
+    let deadline = Instant::now() + PATIENCE;
+    for of in &mut operators {
+        while !of.command("CLUSTER INFO").contains("cluster_state:ok") {
+            assert!(Instant::now() < deadline, "{}", of.command("CLUSTER INFO"));
+        }
+    }
+    // The node that has no slots.
+    let store = store_over(&there.0);
+    let mut client = Client::to(store.address);
+    let slot = operators[1].command("CLUSTER KEYSLOT k");
+    let slot: u16 = slot.trim_start_matches(':').trim().parse().unwrap();
+    let said = |words: &str| format!("{words} {OF_A_CLUSTER}");
+    let moved = format!("MOVED {slot} 127.0.0.1:{}", here.0.port);
+    for request in [Read, Write, Delete] {
+        assert_eq!(is_refused(&mut client, request, b"k", "MOVED "), said(&moved));
+    }
+    // The node that has them, and is giving this one away.
+    let store = store_over(&here.0);
+    let mut client = Client::to(store.address);
+    Write.is_done_again(&mut client, b"k");
+    Delete.is_done_again(&mut client, b"k");
+    let migrates = format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[0]);
+    assert_eq!(operators[1].command(&migrates), "+OK\r\n");
+    let ask = format!("ASK {slot} 127.0.0.1:{}", there.0.port);
+    for request in [Read, Write, Delete] {
+        assert_eq!(is_refused(&mut client, request, b"k", "ASK "), said(&ask));
+    }
+    assert_eq!(operators[1].command(&format!("CLUSTER SETSLOT {slot} STABLE")), "+OK\r\n");
+    Write.is_done_again(&mut client, b"k");
+}
+
 #[test]
 fn a_password_that_is_missing_or_wrong_is_said_and_where_it_is_given() {
     let server = redis_with(&["--requirepass", "secret"]);
@@ -342,6 +394,73 @@ fn a_store_starts_without_its_redis_and_serves_when_it_is_there() {
     assert_eq!(switch.copy(b"k"), b"v");
     Outsider::of(&server).command("SET k w");
     switch.loses(b"k", "SET by another");
+}
+
+#[test]
+fn a_store_starts_without_its_memcached_and_serves_when_it_is_there() {
+    let held = port::held();
+    let backend = format!("memcached://127.0.0.1:{}", held.number).parse().unwrap();
+    let store = StoreThread::start(Config { backend, ..support::loopback() });
+    let mut client = Client::to(store.address);
+    for request in [Read, Write, Delete] {
+        let reply = request.ask(&mut client, b"k");
+        let said = words(&reply).expect("nothing was sent, so nothing is in doubt");
+        assert!(said.starts_with("TRYAGAIN cannot connect to memcached at 127.0.0.1:"), "{said}");
+        assert!(said.contains("refused"), "{said}");
+    }
+    let server = start_at(held, memcached_command);
+    Write.is_done_again(&mut client, b"k");
+    assert_eq!(client.read_padded(b"k", ROOM).value, b"v");
+    // It goes, and another one comes.
+    let held = server.stop();
+    is_refused(&mut client, Write, b"k", "TRYAGAIN ");
+    let _server = start_at(held, memcached_command);
+    Write.is_done_again(&mut client, b"k");
+}
+
+/// Asks for the status until it shows that trouble, or none.
+fn shows(socket: &Path, state: Option<BackendState>, begin: &str) -> Option<BackendTroubleStatus> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let trouble = store::read_status(socket).unwrap().backend_trouble;
+        let is_it =
+            |of: &BackendTroubleStatus| Some(of.state) == state && of.words.starts_with(begin);
+        if trouble.as_ref().map_or(state.is_none(), is_it) {
+            return trouble;
+        }
+        assert!(Instant::now() < deadline, "{trouble:?}, expected {state:?} {begin}");
+    }
+}
+
+#[test]
+fn the_status_says_what_is_wrong_with_the_backend_and_since_when() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("status");
+    let held = port::held();
+    let store = StoreThread::start(Config {
+        status_socket: Some(socket.clone()),
+        backend_within: PATIENCE,
+        ..over(format!("127.0.0.1:{}", held.number))
+    });
+    let mut client = Client::to(store.address);
+    let away = Some(BackendState::Away);
+    let first = shows(&socket, away, "cannot connect to Redis at 127.0.0.1:").unwrap();
+    let second = shows(&socket, away, "cannot connect to Redis at 127.0.0.1:").unwrap();
+    assert!(first.for_ms <= second.for_ms && first.since_unix_ms > 0, "{first:?}, {second:?}");
+    let server = start_at(held, redis_command);
+    Write.is_done_again(&mut client, b"k");
+    shows(&socket, None, "");
+    server.freeze();
+    shows(&socket, Some(BackendState::Slow), "");
+    server.thaw();
+    shows(&socket, None, "");
+    let mut operator = Outsider::of(&server);
+    operator.command("CONFIG SET maxmemory 1");
+    is_refused(&mut client, Write, b"k", "OOM ");
+    shows(&socket, Some(BackendState::Refuses), "OOM command not allowed when used memory");
+    operator.command("REPLICAOF 127.0.0.1 1");
+    let demoted = shows(&socket, away, "").unwrap();
+    assert!(demoted.words.contains("replica of 127.0.0.1:1"), "{demoted:?}");
 }
 
 #[test]

@@ -1,6 +1,4 @@
-//! What memcached is, looked at once, before it has the store's data.
-
-use std::time::Duration;
+//! What memcached is, looked at whenever it is connected to, before it has the store's data.
 
 use anyhow::{Context, bail};
 use tokio::io::AsyncWriteExt;
@@ -24,15 +22,8 @@ impl Memcached {
     /// Asks for a meta no-op, the version and the settings.
     ///
     /// # Errors
-    /// It does not answer in time, or it is none that can be spoken to: which it is, and what is
-    /// needed.
-    pub(super) async fn check(&mut self, within: Duration) -> anyhow::Result<ServerFacts> {
-        tokio::time::timeout(within, self.ask_what_it_is())
-            .await
-            .with_context(|| format!("no answer within {within:?}"))?
-    }
-
-    async fn ask_what_it_is(&mut self) -> anyhow::Result<ServerFacts> {
+    /// It is none that can be spoken to: which it is, and what is needed.
+    pub(super) async fn check(&mut self) -> anyhow::Result<ServerFacts> {
         let (stream, requests) = self.stream().await?;
         requests.write_all(b"mn\r\nversion\r\nstats settings\r\n").await?;
         let mut line = Vec::new();
@@ -86,11 +77,13 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::backend::remote::Health;
 
     /// What is said of a server that answers so.
     async fn checked(answers: &'static str) -> anyhow::Result<ServerFacts> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+        let address = listener.local_addr().unwrap().to_string();
+        let mut memcached = Memcached::at(address, Health::new());
         let serve = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(answers.as_bytes()).await.unwrap();
@@ -98,13 +91,13 @@ mod tests {
             let _ = stream.read_to_end(&mut vec![]).await;
         };
         tokio::select! {
-            found = memcached.check(Duration::from_secs(90)) => found,
+            found = memcached.check() => found,
             () = serve => unreachable!("the other side does not end first"),
         }
     }
 
     #[tokio::test]
-    async fn a_server_that_cannot_be_spoken_to_is_refused_at_the_start() {
+    async fn a_server_that_cannot_be_spoken_to_is_not_connected_to() {
         // (answers, what is said)
         let rows = [
             ("ERROR\r\n", "1.6.10 or later is needed"),

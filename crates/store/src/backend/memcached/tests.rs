@@ -17,7 +17,7 @@ fn a_copy_never_outlives_its_key_nor_the_key_its_promise() {
 #[tokio::test]
 async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string(), Health::new());
     memcached.stream().await.unwrap();
     let (mut server, _) = listener.accept().await.unwrap();
     memcached.disconnect();
@@ -41,7 +41,7 @@ fn get(name: String) -> Command {
 /// a length.
 async fn server(len: usize) -> (Memcached, tokio::task::JoinHandle<[usize; 2]>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string(), Health::new());
     memcached.longest = 1 << 20;
     let serve = async move {
         let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
@@ -86,7 +86,7 @@ async fn values_that_may_be_large_are_asked_for_their_lengths_first() {
 async fn large_values_go_both_ways_at_once() {
     const LEN: usize = 32 << 20;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string());
+    let mut memcached = Memcached::at(listener.local_addr().unwrap().to_string(), Health::new());
     let serve = async {
         let (stream, mut answers) = tokio::io::split(listener.accept().await.unwrap().0);
         let mut stream = BufReader::new(stream);
@@ -126,7 +126,7 @@ impl Server {
     }
 
     fn client(&self) -> Memcached {
-        Memcached::at(format!("127.0.0.1:{}", self.1.number))
+        Memcached::at(format!("127.0.0.1:{}", self.1.number), Health::new())
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{HEARTBEAT, Outcome, Protocol, queue::Queue};
+use super::{HEARTBEAT, Health, Outcome, Protocol, queue::Queue};
 use crate::{
     backend::{Completion, OutsideEvent, Refusal, outage::Outage},
     clock::boot_ns,
@@ -30,6 +30,8 @@ pub(super) struct Task<P> {
     pub within: Duration,
     pub queue: Queue,
     pub outage: Outage,
+    /// What else the store is told of it.
+    pub health: Health,
     /// Why there is no connection.
     pub why: String,
     /// Is told when the first attempt to connect is over.
@@ -55,6 +57,7 @@ impl<P: Protocol> Task<P> {
                 }
             }
             let Err(why) = attempt else {
+                self.health.is_back();
                 if let Some(after) = self.outage.answered(boot_ns()) {
                     let (name, after_s) = (self.protocol.name(), after.as_secs_f64());
                     tracing::warn!("backend: {name} is connected, after {after_s:.1} s");
@@ -101,6 +104,7 @@ impl<P: Protocol> Task<P> {
     /// There is no connection, for this reason: says so in the log, once.
     fn lost(&mut self, why: String) {
         self.why = why;
+        self.health.is_away(&self.why, boot_ns());
         if self.outage.failed(&self.why, boot_ns()) {
             tracing::warn!("backend: {}; requests are refused until it answers", self.why);
         }
@@ -120,8 +124,10 @@ impl<P: Protocol> Task<P> {
                 return true;
             }
             let asked = boot_ns();
+            self.health.is_asked(asked);
             let commands = self.queue.batch.len();
             let carried_out = timeout(self.within, self.protocol.execute(&self.queue.batch)).await;
+            self.health.has_answered();
             let name = self.protocol.name();
             let answered = match carried_out {
                 Ok(Ok(outcomes)) if outcomes.len() == commands => Ok(outcomes),

@@ -32,7 +32,8 @@ impl Protocol for PanickingProtocol {
 #[tokio::test]
 async fn a_backend_that_is_gone_is_a_failure_and_not_an_absence() {
     let (completions, mut done) = mpsc::unbounded_channel();
-    let mut remote = Remote::start(PanickingProtocol, Watch::Unneeded, 1, completions, PATIENCE);
+    let mut remote =
+        Remote::start(PanickingProtocol, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
     // The first is under way when the task ends, others wait behind it, and one comes when it
     // has ended.
     for ticket in 0..2 {
@@ -85,7 +86,8 @@ async fn only_a_write_of_which_the_backend_was_told_is_in_doubt() {
     for (is_reached, change, outcome) in rows {
         let (completions, mut done) = mpsc::unbounded_channel();
         let protocol = MuteProtocol { is_reached };
-        let mut remote = Remote::start(protocol, Watch::Unneeded, 1, completions, PATIENCE);
+        let mut remote =
+            Remote::start(protocol, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
         remote.put(key(1), put_under(2, Condition::Always), 0, 7);
         assert_eq!(done.recv().await, Some(Completion::Change(7, change)));
         remote.get(key(1), 0, 8);
@@ -97,7 +99,8 @@ async fn only_a_write_of_which_the_backend_was_told_is_in_doubt() {
 async fn what_was_read_while_a_write_was_in_doubt_is_not_what_is_there_after_it() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let protocol = MuteProtocol { is_reached: true };
-    let mut remote = Remote::start(protocol, Watch::Unneeded, 1, completions, PATIENCE);
+    let mut remote =
+        Remote::start(protocol, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
     remote.put(key(1), put_under(2, Condition::Always), 0, 7);
     assert_eq!(done.recv().await, Some(Completion::Change(7, Change::Failed)));
     remote.settle(0, key(1).hash, 3);
@@ -154,7 +157,8 @@ fn named(tenant: u32, bytes: &[u8]) -> Key<'_> {
 async fn large_values_are_read_in_turns_and_small_ones_do_not_wait_for_them() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let (batches, mut seen) = mpsc::unbounded_channel();
-    let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
+    let mut remote =
+        Remote::start(Long { batches }, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
     for ticket in 0..30 {
         remote.get(named(7, b"l"), 0, ticket);
     }
@@ -185,7 +189,8 @@ async fn large_values_are_read_in_turns_and_small_ones_do_not_wait_for_them() {
 async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let (batches, mut seen) = mpsc::unbounded_channel();
-    let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
+    let mut remote =
+        Remote::start(Long { batches }, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
     let value = Bytes::from(vec![1; 3 * MIB]);
     for ticket in 0..10 {
         remote.put(named(7, b"l"), Put::of(&value, 9), 0, ticket);
@@ -202,7 +207,8 @@ async fn large_writes_keep_their_order_and_share_no_batch_beyond_its_bytes() {
 async fn a_large_write_and_what_stands_behind_it_do_not_wait_for_all_large_reads() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let (batches, _seen) = mpsc::unbounded_channel();
-    let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 1, completions, PATIENCE);
+    let mut remote =
+        Remote::start(Long { batches }, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
     for ticket in 0..200 {
         remote.get(named(7, b"l"), 0, ticket);
     }
@@ -228,7 +234,8 @@ async fn a_large_write_and_what_stands_behind_it_do_not_wait_for_all_large_reads
 async fn longer_than_is_of_use_is_not_read() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let (batches, _seen) = mpsc::unbounded_channel();
-    let mut remote = Remote::start(Long { batches }, Watch::Unneeded, 5, completions, PATIENCE);
+    let mut remote =
+        Remote::start(Long { batches }, Health::new(), Watch::Unneeded, 5, completions, PATIENCE);
     remote.longest(MIB - 1);
     remote.get(named(7, b"l"), 0, 1);
     assert_eq!(done.recv().await, Some(Completion::Get(1, ReadOutcome::TooLarge(5))));

@@ -96,10 +96,15 @@ pub fn memcached() -> Process {
 
 /// With further arguments.
 pub fn memcached_with(arguments: &[&str]) -> Process {
-    start_at(port::held(), |port, _| {
-        let mut command = Command::new("memcached");
+    start_at(port::held(), |port, directory| {
+        let mut command = memcached_command(port, directory);
         command.args(arguments);
-        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         command
     })
+}
+
+pub fn memcached_command(port: u16, _: &std::path::Path) -> Command {
+    let mut command = Command::new("memcached");
+    command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
+    command
 }
