@@ -207,14 +207,9 @@ impl PlanRun<'_> {
             let made = made.context("the controller does not run")?;
             let view = made.map_err(|e| anyhow::anyhow!("tenant {}: {e:?}", tenant.id))?;
             cluster.tenants.push(wire::Tenant {
-                id: tenant.id,
-                secret,
-                also_secret: None,
                 hash_secret: view.hash_secret,
-                rate: 0,
-                over_rate: wire::OverRate::Forward,
-                stores: vec![],
                 write_back_ms: tenant.write_back_ms,
+                ..wire::Tenant::new(tenant.id, secret)
             });
         }
         Ok(cluster)

@@ -10,7 +10,7 @@ use anyhow::Context;
 use api::types;
 pub use api::types::{Policy, TenantChange};
 use serde_json::Value;
-use wire::{OverRate, Tenant};
+use wire::Tenant;
 
 /// A tenant as an experiment creates it.
 #[derive(Clone, Debug)]
@@ -69,17 +69,9 @@ impl TenantSpec {
 /// of it.
 pub(super) fn entry_of(id: u32, said: &Value) -> anyhow::Result<Tenant> {
     let text = |name: &str| said[name].as_str().map(String::from);
-    Ok(Tenant {
-        id,
-        secret: text("secret")
-            .with_context(|| format!("tenant {id}: the controller says no secret: {said}"))?,
-        also_secret: None,
-        hash_secret: text("hash_secret"),
-        rate: 0,
-        over_rate: OverRate::Forward,
-        stores: vec![],
-        write_back_ms: 0,
-    })
+    let secret = text("secret")
+        .with_context(|| format!("tenant {id}: the controller says no secret: {said}"))?;
+    Ok(Tenant { hash_secret: text("hash_secret"), ..Tenant::new(id, secret) })
 }
 
 #[cfg(test)]

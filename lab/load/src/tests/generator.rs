@@ -39,18 +39,7 @@ fn measure(answer: Answer, phase: Phase) -> PhaseResult {
 
 /// Tenants `ids`, each with a secret of its own.
 fn tenants(ids: &[u32]) -> Vec<wire::Tenant> {
-    ids.iter()
-        .map(|id| wire::Tenant {
-            id: *id,
-            secret: format!("{:032x}", id + 1),
-            also_secret: None,
-            hash_secret: None,
-            rate: 0,
-            over_rate: wire::OverRate::Forward,
-            write_back_ms: 0,
-            stores: vec![],
-        })
-        .collect()
+    ids.iter().map(|id| wire::Tenant::new(*id, format!("{:032x}", id + 1))).collect()
 }
 
 /// A thousand keys at a store at this address.
