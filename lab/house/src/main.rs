@@ -7,7 +7,7 @@
 //! | [`circles`] | which file of a crate names what of which other | files that use one another in a circle |
 //! | [`arrows`] | members' `Cargo.toml`, the arrows in `docs/architecture.md` | what differs between the two |
 //! | [`sequencers`] | `impl` blocks | a type that only sequences, with methods in several files |
-//! | [`attributes`] | the words of files of what runs on machines | a tenant's attribute that too many files name |
+//! | [`attributes`] | files of what runs on machines; a patch that adds an attribute of a tenant | an attribute that too many files name, and where the patch would not do |
 //! | [`names`] | the names of types | those that are no nouns |
 //! | [`docs`] | the beginnings of files | files that do not say what they are for |
 //! | [`columns`] | lines with comments | those that are too long |
@@ -22,9 +22,12 @@ mod crates;
 mod docs;
 mod facts;
 mod finding;
+mod literals;
 mod modules;
 mod names;
+mod patch;
 mod sequencers;
+mod shapes;
 mod tree;
 
 #[cfg(test)]

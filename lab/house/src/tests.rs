@@ -1,11 +1,12 @@
 //! Each check, on a tiny tree with one of each finding and of what looks like one.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use tempfile::TempDir;
 
 use crate::{
-    arrows, attributes, circles, columns, docs, finding::Finding, names, sequencers, tree::Tree,
+    arrows, attributes, circles, columns, docs, finding::Finding, names, patch::Patch, sequencers,
+    shapes::shapes, tree::Tree,
 };
 
 /// A tree that holds these files.
@@ -176,9 +177,72 @@ fn an_attribute_of_a_tenant_is_named_in_few_files() -> anyhow::Result<()> {
         ];
         files.extend(others.iter().map(|path| (&**path, "//! Of over_rate.\n")));
         let (_root, tree) = tree(&files)?;
-        Ok(attributes::check(&tree)?.len())
+        Ok(attributes::named(&tree).len())
     };
     assert_eq!((names(11)?, names(12)?), (0, 1));
+    Ok(())
+}
+
+/// The repository itself: the files that the patch touches are few, as it has them, and all.
+#[test]
+fn an_attribute_of_a_tenant_can_be_added() -> anyhow::Result<()> {
+    let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))?;
+    let findings = attributes::check(&tree)?;
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn an_attribute_that_is_added_is_missed_where_the_compiler_would_miss_it() -> anyhow::Result<()> {
+    let patch = Patch::read(
+        "+++ b/crates/a/src/b.rs\n@@ -1,2 +1,3 @@\n pub struct Bowl {\n     pub rate: u8,\n\
+         +    pub priority: u8,\n",
+    )?;
+    let b = "/// Holds.\npub struct Bowl {\n    pub rate: u8,\n}\n";
+    let found = |c: &str| -> anyhow::Result<usize> {
+        let files = [("crates/a/src/b.rs", b), ("lab/c/tests/all/c.rs", c)];
+        let (_root, tree) = tree(&files)?;
+        Ok(attributes::added(&tree, &patch)?.len())
+    };
+    for missed in [
+        "const B: Bowl = a::Bowl { rate: 1 };",
+        "fn f(Bowl { ref rate }: &Bowl) {}",
+        "fn f() { g(vec![Bowl { rate }]) }",
+        "fn f() { let Bowl { mut rate, } = g(); }",
+    ] {
+        assert_eq!(found(missed)?, 1, "{missed}");
+    }
+    for fine in [
+        "const B: Bowl = Bowl { rate: 1, ..A };",
+        "fn f(Bowl { rate, .. }: Bowl) {}",
+        "const B: Bowl = Bowl { rate: 1, priority: 2 };",
+        "pub struct Bowl { rate: u8 }",
+        "const B: Bowl = Bowl { size: 1 };",
+        "const B: Dish = Dish { rate: 1 };",
+    ] {
+        assert_eq!(found(fine)?, 0, "{fine}");
+    }
+    let (_root, other) = tree(&[("crates/a/src/b.rs", "pub struct Bowl;\n")])?;
+    let findings = attributes::added(&other, &patch)?;
+    assert!(findings[0].text.starts_with("does not fit crates/a/src/b.rs: "));
+    Ok(())
+}
+
+#[test]
+fn fields_are_those_of_structs_of_messages_and_of_terms() -> anyhow::Result<()> {
+    let terms =
+        "terms! {\n/// Says.\n#[changed(serde())]\nrate: u64 = 0;\nname: Vec<u8> = vec![];\n}";
+    let message =
+        "\nmessage Tenant {\n  uint32 id = 1;\n  repeated string stores = 7; // Some.\n}\n";
+    for (path, text, name, fields) in [
+        ("a.rs", "struct Bowl { pub rate: u8, id: u8 }", "Bowl", ["id", "rate"]),
+        ("a.rs", terms, "TenantChange", ["name", "rate"]),
+        ("a.proto", message, "Tenant", ["id", "stores"]),
+    ] {
+        let shapes = shapes(path, text)?;
+        assert!(shapes[name].iter().eq(&fields), "{name}: {:?}", shapes[name]);
+    }
     Ok(())
 }
 
