@@ -38,12 +38,19 @@ pub struct Tree {
 impl Tree {
     /// Reads the sources below `root`; fails where a file cannot be read or is no Rust that parses.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
-        let mut paths = Vec::new();
-        for folder in FOLDERS {
-            list(&root.join(folder), &mut paths)?;
+        Ok(Self { root: root.to_owned(), sources: read_all(root, &list_all(root)?)? })
+    }
+
+    /// The same without what Rust files have, for checks of texts alone: parsing takes seconds.
+    #[cfg(test)]
+    pub fn texts(root: &Path) -> anyhow::Result<Self> {
+        let mut sources = Vec::new();
+        for path in list_all(root)? {
+            let found = text(root, &path)?;
+            sources.extend(found.map(|(path, text)| Source { path, text, rust: None }));
         }
-        paths.sort();
-        Ok(Self { root: root.to_owned(), sources: read_all(root, &paths)? })
+        sources.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { root: root.to_owned(), sources })
     }
 
     /// The file at this path from the root, as an index into `sources`.
@@ -55,6 +62,16 @@ impl Tree {
     pub fn rust(&self) -> impl Iterator<Item = (&str, &Facts)> {
         self.sources.iter().filter_map(|source| Some((source.path.as_str(), source.rust.as_ref()?)))
     }
+}
+
+/// The files of all folders, in order.
+fn list_all(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for folder in FOLDERS {
+        list(&root.join(folder), &mut paths)?;
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 /// Adds the files below this folder to `paths`; a folder that does not exist has none.
@@ -100,11 +117,16 @@ fn read_all(root: &Path, paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Reads one file; nothing if it is not text.
-fn read(root: &Path, path: &Path) -> anyhow::Result<Option<Source>> {
+/// The name and the text of one file; nothing if it is not text.
+fn text(root: &Path, path: &Path) -> anyhow::Result<Option<(String, String)>> {
     let bytes = fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
     let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
-    let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+    Ok(Some((path.strip_prefix(root)?.to_string_lossy().into_owned(), text)))
+}
+
+/// Reads one file; nothing if it is not text.
+fn read(root: &Path, path: &Path) -> anyhow::Result<Option<Source>> {
+    let Some((name, text)) = text(root, path)? else { return Ok(None) };
     let rust = match name.ends_with(".rs") {
         true => Some(Facts::read(&text).with_context(|| name.clone())?),
         false => None,
