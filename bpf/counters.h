@@ -47,18 +47,7 @@
 	X(33, bypass_no_step, "next step of its discipline not there, forwarded")                      \
 	X(34, recirculate, "sent round, to come back to its discipline")                               \
 	X(35, fan_out, "copied to the ports of a group")                                               \
-	X(36, wake, "answered from the cache, and the answer sent round as well")                      \
-	X(37, wake_grant, "grant that reads waited for, sent round as well")                           \
-	X(38, hit_round, "answered by a value that goes round")                                        \
-	X(39, wait, "read that waits for its value to come round; taken in")                           \
-	X(40, wait_full, "read of a value that goes round, with as many waiting as may: forwarded")    \
-	X(41, wait_late, "waited for a value for too long, not answered")                              \
-	X(42, wait_no_room, "waited for a value that is longer than its request allows, not answered") \
-	X(43, round_stale, "value that goes round, invalid by now or replaced: dropped")               \
 	X(44, round_gone, "value that goes round and has no entry any more: dropped")                  \
-	X(45, round_lapsed, "value that goes round, its lease or its time to live over: dropped")      \
-	X(46, round_lost, "value that went round and was not seen any more: another was made")         \
-	X(47, round_parked, "value that nobody waited for: no longer sent round, and kept in the cache") \
 	X(48, answer, "answered from what only the switch has")                                        \
 	X(49, consume, "taken in by its discipline; nothing is sent on")                               \
 	X(50, forward, "sent on to the next hop by the data plane")                                    \
@@ -67,7 +56,6 @@
 	X(53, read_invalid, "read of an entry whose value is invalid; a grant was asked for")          \
 	X(54, read_no_lease, "read of an entry without a lease from its store")                        \
 	X(55, read_expired, "read of an entry whose time to live has passed")                          \
-	X(56, read_part, "read of a part of a value that does not go round here; a grant was asked for") \
 	X(57, write, "write or delete seen")                                                           \
 	X(58, write_invalidated, "write or delete that invalidated an entry")                          \
 	X(59, write_contended, "write that found its entry busy and passed without an epoch")          \

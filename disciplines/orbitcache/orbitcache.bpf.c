@@ -5,6 +5,7 @@
  * elsewhere (coherence.h): from there a packet is made when somebody asks, and there the value
  * stays when nobody does.
  */
+#include "counters.h"
 #include "mutants.h"
 
 #include "orbits.h"

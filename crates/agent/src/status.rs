@@ -12,10 +12,10 @@ use std::{
 };
 
 use dataplane::{
-    Backing, Counters, Home, LeaseState, Leases, LoanCounts, PARAMETERS, PageItems,
+    Backing, Counter, Counters, Home, LeaseState, Leases, LoanCounts, PARAMETERS, PageItems,
     RecirculationPorts, Refusal, Table, TenantEntry,
 };
-use decide::Registration;
+use decide::{Registration, Totals};
 use serde::{Deserialize, Serialize};
 use soft::{LossCounts, Soft};
 use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
@@ -91,16 +91,13 @@ pub struct Round {
 }
 
 impl Round {
-    fn of(going: RecirculationPorts, get: impl Fn(&str) -> u64) -> Round {
-        const BEGAN: [&str; 2] = ["wake", "wake_grant"];
-        const ENDED: [&str; 5] =
-            ["round_stale", "round_gone", "round_lapsed", "round_lost", "round_parked"];
-        let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<u64>();
+    fn of(going: RecirculationPorts, sums: &Sums<'_>) -> Round {
+        let begun = sums.of(&[], |totals| totals.rounds_begun);
         Round {
             ports: going.ports,
             cpu: going.cpu,
-            values: sum(&BEGAN).saturating_sub(sum(&ENDED)),
-            parked: get("round_parked"),
+            values: begun.saturating_sub(sums.of(&[], |totals| totals.rounds_ended)),
+            parked: sums.of(&[], |totals| totals.rounds_parked),
         }
     }
 }
@@ -260,6 +257,27 @@ impl Drop for StatusServer {
     }
 }
 
+/// Counters of the shared code: of reads that were answered here, and of others.
+const HITS: [&str; 2] = ["hit", "lent_read"];
+const MISSES: [&str; 6] =
+    ["miss", "read_invalid", "read_no_lease", "read_expired", "bypass_no_room", "bypass_torn"];
+
+/// What a switch counted, and who lists counters of its own.
+struct Sums<'a> {
+    counters: &'a [(Counter, u64)],
+    disciplines: &'a [Registration],
+}
+
+impl Sums<'_> {
+    /// Of these counters of the shared code and of those that disciplines name, each once.
+    fn of(&self, shared: &[&str], own: impl Fn(&Totals) -> &'static [&'static str]) -> u64 {
+        let is_own = |name: &str| self.disciplines.iter().any(|d| own(&d.totals).contains(&name));
+        let counts = self.counters.iter();
+        let of = counts.filter(|(c, _)| shared.contains(&c.name) || is_own(c.name));
+        of.map(|(_, count)| count).sum()
+    }
+}
+
 fn of(
     at: &Backing,
     disciplines: &[Registration],
@@ -271,24 +289,14 @@ fn of(
     let held = table.scan();
     let own = disciplines.iter().map(|discipline| discipline.counters);
     let counters = Counters::open(at, own)?.read()?;
-    let get = |name: &str| counters.iter().find(|(c, _)| c.name == name).map_or(0, |(_, v)| *v);
-    let hits = ["hit", "wake", "hit_round", "lent_read"].map(get).iter().sum::<u64>();
+    let sums = Sums { counters: &counters, disciplines };
+    let hits = sums.of(&HITS, |totals| totals.hits);
+    let overflows = sums.of(&[], |totals| totals.overflows);
+    let reads = hits + overflows + sums.of(&MISSES, |totals| totals.misses);
     let going = match at {
         Backing::Pinned(home) => RecirculationPorts::of(home),
         Backing::Native(_) => RecirculationPorts::default(),
     };
-    let not_answered = [
-        "wait_full",
-        "wait_late",
-        "wait_no_room",
-        "miss",
-        "read_invalid",
-        "read_no_lease",
-        "read_expired",
-        "bypass_no_room",
-        "bypass_torn",
-    ];
-    let reads = hits + not_answered.iter().map(|name| get(name)).sum::<u64>();
     let page_items = PageItems::of(&held);
     Ok(Status {
         name: at.name().into(),
@@ -310,7 +318,7 @@ fn of(
         hit_ratio: if reads == 0 { 0.0 } else { hits as f64 / reads as f64 },
         leases: Leases::open(at)?.all(),
         lent: LoanCounts::of(at)?,
-        round: Round::of(going, get),
+        round: Round::of(going, &sums),
         lost,
         refused: BTreeMap::new(),
         counters: counters.iter().map(|(c, value)| (c.name.to_owned(), *value)).collect(),

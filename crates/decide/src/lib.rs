@@ -42,7 +42,7 @@ pub use memory::{ITEMS_PER_PAGE_USUAL, PAGE_START_CELLS, PROBATION_ONE_IN};
 pub use none::{NONE, NoDiscipline};
 pub use registration::{
     Items, MapSize, NO_DISCIPLINE, Native, PROGRAMS_MAX, Program, Registration, Role, Runs, Sizes,
-    StoreMaker, WRITE_BACK,
+    StoreMaker, Totals, WRITE_BACK,
 };
 pub use settings::{SETTINGS_MAX, Setting, Settings};
 pub use store::{MESSAGE_MAX, Operation, OperationId, Request, StoreAction, StoreHalf};

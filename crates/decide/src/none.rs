@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Action, Change, Discipline, Inventory, Items, NO_DISCIPLINE, Registration, Runs};
+use crate::{
+    Action, Change, Discipline, Inventory, Items, NO_DISCIPLINE, Registration, Runs, Totals,
+};
 
 /// The discipline `none`: switches forward, and hold nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +27,7 @@ pub const NONE: Registration = Registration {
     maps_of: "",
     maps: &[],
     counters: "",
+    totals: Totals::NONE,
     store: None,
     agent: None,
 };

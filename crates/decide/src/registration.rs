@@ -88,6 +88,36 @@ pub struct StoreMaker {
     pub make: fn() -> Box<dyn StoreHalf>,
 }
 
+/// What a switch's status sums up, and the load of experiments, beside the counters of the shared
+/// code: names of counters of one discipline.
+#[derive(Clone, Copy, Debug)]
+pub struct Totals {
+    /// Reads that were answered here.
+    pub hits: &'static [&'static str],
+    /// Reads of what is here that went on all the same, since too many wait for it.
+    pub overflows: &'static [&'static str],
+    /// Other reads that were not answered here.
+    pub misses: &'static [&'static str],
+    /// Values that began to go round.
+    pub rounds_begun: &'static [&'static str],
+    /// Values that no longer go round.
+    pub rounds_ended: &'static [&'static str],
+    /// Those of these that nobody asked for.
+    pub rounds_parked: &'static [&'static str],
+}
+
+impl Totals {
+    /// None of its own counters is part of a total.
+    pub const NONE: Totals = Totals {
+        hits: &[],
+        overflows: &[],
+        misses: &[],
+        rounds_begun: &[],
+        rounds_ended: &[],
+        rounds_parked: &[],
+    };
+}
+
 /// Leads to the native code of an object: the `NAME_unit` of its source, `NAME.bpf.c`.
 pub type Native = unsafe extern "C" fn() -> *const std::ffi::c_void;
 
@@ -133,6 +163,8 @@ pub struct Registration {
     /// in its folder, with rows as `bpf/counters.h` has them. Disciplines of one object have the
     /// same; empty: there are none.
     pub counters: &'static str,
+    /// Which of its counters the totals of a switch have.
+    pub totals: Totals,
     /// Its store half, if it has one.
     pub store: Option<StoreMaker>,
     /// Makes its half in a switch's agent, if it has one.

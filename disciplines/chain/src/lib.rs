@@ -23,7 +23,7 @@ use std::ffi::c_void;
 
 pub use control::ranked;
 
-use decide::{Items, MapSize, Program, Registration, Role, Runs};
+use decide::{Items, MapSize, Program, Registration, Role, Runs, Totals};
 
 /// How the discipline registers whose reads any member answers.
 pub const NETCRAQ: Registration = Registration {
@@ -45,6 +45,7 @@ pub const NETCRAQ: Registration = Registration {
         MapSize { name: view::FULL, entries: |sizes| sizes.pages.max(64) * view::FULL_ROWS },
     ],
     counters: include_str!("../counters.h"),
+    totals: Totals::NONE,
     store: None,
     agent: Some(agent::agent),
 };

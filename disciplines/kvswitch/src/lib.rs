@@ -19,7 +19,7 @@ mod store;
 
 use std::ffi::c_void;
 
-use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
+use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker, Totals};
 
 pub use control::controller;
 pub use pipeline::{PUBLISHED, pipeline};
@@ -47,6 +47,7 @@ pub const REGISTRATION: Registration = Registration {
         entries: |sizes| (sizes.pages * servers::EACH).clamp(64 * servers::EACH, 1 << 16),
     }],
     counters: include_str!("../counters.h"),
+    totals: Totals::NONE,
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: false,

@@ -10,7 +10,7 @@ mod controller;
 mod ring;
 mod tenant;
 
-use decide::{Items, Registration, Runs};
+use decide::{Items, Registration, Runs, Totals};
 
 pub use controller::controller;
 /// What its data plane would need on a switch chip.
@@ -33,6 +33,7 @@ pub const REGISTRATION: Registration = Registration {
     maps_of: "netcache",
     maps: &[],
     counters: "",
+    totals: Totals::NONE,
     store: None,
     agent: None,
 };

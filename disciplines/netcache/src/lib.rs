@@ -6,7 +6,7 @@
 mod controller;
 mod pipeline;
 
-use decide::{Items, Native, Program, Registration, Role, Runs};
+use decide::{Items, Native, Program, Registration, Role, Runs, Totals};
 
 pub use controller::{SETTINGS, controller};
 pub use pipeline::{PUBLISHED, pipeline};
@@ -28,6 +28,7 @@ pub const REGISTRATION: Registration = Registration {
     maps_of: "netcache",
     maps: &[],
     counters: "",
+    totals: Totals::NONE,
     store: None,
     agent: None,
 };

@@ -20,7 +20,7 @@ mod watch;
 
 use std::ffi::c_void;
 
-use decide::{Items, Program, Registration, Role, Runs, StoreMaker};
+use decide::{Items, Program, Registration, Role, Runs, StoreMaker, Totals};
 
 pub use controller::controller;
 
@@ -43,7 +43,15 @@ pub const REGISTRATION: Registration = Registration {
     ],
     maps_of: "orbitcache",
     maps: &[],
-    counters: "",
+    counters: include_str!("../counters.h"),
+    totals: Totals {
+        hits: &["wake", "hit_round"],
+        overflows: &["wait_full"],
+        misses: &["wait_late", "wait_no_room"],
+        rounds_begun: &["wake", "wake_grant"],
+        rounds_ended: &["round_stale", "round_gone", "round_lapsed", "round_lost", "round_parked"],
+        rounds_parked: &["round_parked"],
+    },
     store: Some(StoreMaker {
         operations: &[],
         foreign_partitions: false,

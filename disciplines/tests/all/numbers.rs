@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, fs};
 
-use dataplane::{Counter, Counters, native::Mutant};
+use dataplane::{Counters, native::Mutant};
+use decide::Totals;
 use wire::{Op, Status};
 
 /// Every op: its number, its name, whether it must have a key, whether it may have a value.
@@ -221,9 +222,14 @@ const COUNTERS: &[(u32, &str)] = &[
 #[test]
 fn counters_have_the_numbers_that_they_had() {
     let all = Counters::list(disciplines::all().iter().map(|one| one.counters));
-    for (number, name) in COUNTERS {
-        let is_it = |one: &Counter| (one.number, one.name) == (*number, *name);
-        assert!(all.iter().any(is_it), "{number} is not {name}");
+    let named: Vec<(u32, &str)> = all.iter().map(|one| (one.number, one.name)).collect();
+    assert_eq!(named, COUNTERS);
+    for one in disciplines::all() {
+        let Totals { hits, overflows, misses, rounds_begun, rounds_ended, rounds_parked } =
+            one.totals;
+        for name in [hits, overflows, misses, rounds_begun, rounds_ended, rounds_parked].concat() {
+            assert!(all.iter().any(|counter| counter.name == name), "{}: {name}", one.name);
+        }
     }
 }
 

@@ -536,15 +536,14 @@ pub fn tenant(id: u32, discipline: u32) -> TenantEntry {
 pub fn ending(counter: &str) -> Option<Verdict> {
     match counter {
         "forward" => Some(Verdict::Redirect),
-        "recirculate" | "fan_out" | "wake" | "hit_round" => Some(Verdict::Redirect),
+        "recirculate" | "fan_out" => Some(Verdict::Redirect),
         "hit" | "answer" | "invalidate" | "lease_offer" => Some(Verdict::Tx),
         "lent_read" | "lent_padding" | "lent_other_life" => Some(Verdict::Tx),
         "keep" | "keep_again" | "lend" | "lend_refused" | "take" => Some(Verdict::Tx),
         "consume" | "fetch_reply" | "lease_renewed" | "lease_stale" | "invalidate_contended" => {
             Some(Verdict::Drop)
         }
-        "wait" => Some(Verdict::Drop),
-        _ if counter.starts_with("round_") => Some(Verdict::Drop),
+        "round_gone" => Some(Verdict::Drop),
         _ if counter.starts_with("pass_") => Some(Verdict::Pass),
         _ if counter.starts_with("drop_") => Some(Verdict::Drop),
         _ => None,

@@ -9,7 +9,7 @@
 pub mod control;
 pub mod store;
 
-use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker};
+use decide::{Items, MapSize, Program, Registration, Role, Runs, StoreMaker, Totals};
 use wire::Op;
 
 unsafe extern "C" {
@@ -37,6 +37,7 @@ pub const REGISTRATION: Registration = Registration {
     maps_of: "highest",
     maps: &[MapSize { name: "highest_ceilings", entries: |sizes| sizes.pages.max(16) }],
     counters: include_str!("../counters.h"),
+    totals: Totals::NONE,
     store: Some(StoreMaker {
         operations: &[Op::DisciplineRequest],
         foreign_partitions: false,

@@ -50,6 +50,8 @@ pub struct Servers<'a> {
     backend: Backend,
     /// Servers that were stopped, by their numbers.
     stopped: BTreeSet<usize>,
+    /// What switches count reads under that found their value, but too many waiting for it.
+    overflows: BTreeSet<&'static str>,
 }
 
 /// What was counted while load ran.
@@ -106,6 +108,7 @@ impl<'a> Servers<'a> {
         let plan = plan(params, backend, discipline);
         let rig = Rig::build(plan, run.options.name.clone(), run)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
+        let overflows = run.options.disciplines.iter().flat_map(|d| d.totals.overflows);
         let servers = Servers {
             load: None,
             scan: None,
@@ -122,6 +125,7 @@ impl<'a> Servers<'a> {
             progress: run.progress,
             backend,
             stopped: BTreeSet::new(),
+            overflows: overflows.copied().collect(),
         };
         servers.fill(&keys, backend)?;
         Ok(servers)

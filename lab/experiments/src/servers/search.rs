@@ -82,7 +82,7 @@ impl Servers<'_> {
             // A switch that has just been started counts nothing yet.
             let overflows = |this: &Servers<'_>| {
                 let counted = this.counted().unwrap_or_default();
-                counted.switch("wait_full")
+                this.overflows.iter().map(|name| counted.switch(name)).sum::<f64>()
             };
             let before = overflows(self);
             let result = self.phase(&phase)?;

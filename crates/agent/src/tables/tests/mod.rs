@@ -26,6 +26,7 @@ use api::proto::{
 use dataplane::{Backing, Dataplane, HeldItem, Home, Programs, Sizes, Table, native};
 use decide::{
     Change, ItemKey, Items, Key, NoDiscipline, Outcome, Program, Record, Registration, Role, Runs,
+    Totals,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -63,6 +64,7 @@ const TRIAL: Registration = Registration {
     maps_of: "trial",
     maps: &[],
     counters: "",
+    totals: Totals::NONE,
     store: None,
     agent: Some(|| Box::new(halves::Teller)),
 };
