@@ -44,13 +44,14 @@ pub use load::{
 };
 pub use maps::{
     backing::Backing,
-    bpffs::{Home, is_seen_by_all, switches},
+    bpffs::{Home, switches},
     cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given},
     counters::{Counter, Counters},
     events::{Event, Events},
     lease::{LeaseState, Leases},
     lent::LoanCounts,
     local::LocalMaps,
+    mount::is_seen_by_all,
     page_items::PageItems,
     probation::{BlankOutcome, Probation},
     rows::{KeyValue, Rows},

@@ -154,16 +154,6 @@ fn must_be_ours(path: &Path) -> Result<(), Error> {
     Err(Error::NotOurs { path: path.to_owned(), uid: found.uid(), mode: found.mode() & 0o7777 })
 }
 
-/// Whether the rest of the machine sees the bpffs that this process pins in: its first process has
-/// the same one in the same place. One that a mount namespace has to itself, as `ip netns exec` and
-/// containers make them, ends with its last process, and with it all that is pinned there. Where
-/// the first process cannot be looked at, as without root, nothing speaks against it.
-pub fn is_seen_by_all() -> bool {
-    let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
-    let (own, of_first) = (Path::new(ROOT), Path::new("/proc/1/root/sys/fs/bpf"));
-    device(of_first).is_none_or(|first| device(own) == Some(first))
-}
-
 /// The names of all switches that have something pinned on this machine, sorted.
 ///
 /// # Errors

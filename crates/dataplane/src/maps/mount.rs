@@ -7,7 +7,10 @@
 
 use std::{
     fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
     sync::Once,
 };
@@ -40,21 +43,30 @@ fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// The mount namespace of the machine, or of the container in which this is: of the first process,
-/// or of the ancestor nearest to it that may be looked at.
+/// What `/proc` has of the machine, or of the container in which this is: of the first process, or
+/// of the ancestor nearest to it that may be looked at.
 fn machine() -> Option<PathBuf> {
     let own = std::process::id();
     let chain = std::iter::successors(Some(own), |pid| parent_of(*pid).filter(|pid| *pid > 0));
-    let namespaces =
-        chain.take(ANCESTORS_MOST).map(|pid| PathBuf::from(format!("/proc/{pid}/ns/mnt")));
-    namespaces.filter(|path| fs::read_link(path).is_ok()).last()
+    let processes = chain.take(ANCESTORS_MOST).map(|pid| PathBuf::from(format!("/proc/{pid}")));
+    processes.filter(|process| fs::read_link(process.join("ns/mnt")).is_ok()).last()
 }
 
 /// The machine's mount namespace, if this thread has another one.
 fn outer() -> Option<PathBuf> {
-    let machine = machine()?;
+    let machine = machine()?.join("ns/mnt");
     let own = fs::read_link("/proc/thread-self/ns/mnt").ok()?;
     (fs::read_link(&machine).ok()? != own).then_some(machine)
+}
+
+/// Whether the rest of the machine sees the bpffs that this process pins in: it has the same one in
+/// the same place. One that a mount namespace or a container has to itself ends with its last
+/// process, and with it all that is pinned there. Where nobody else may be looked at, as without
+/// root, nothing speaks against it.
+pub fn is_seen_by_all() -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+    let theirs = machine().and_then(|machine| device(&machine.join("root/sys/fs/bpf")));
+    theirs.is_none_or(|theirs| device(Path::new(ROOT)) == Some(theirs))
 }
 
 /// The machine's bpffs, mounted there if it was not, as a mount that is nowhere yet.
@@ -114,7 +126,7 @@ pub(crate) fn reach() {
     });
 }
 
-/// Mounts bpffs if it is not.
+/// Mounts bpffs if it is not. Whoever starts a switch asks then whether it [`is_seen_by_all`].
 ///
 /// # Errors
 /// The kernel refuses.
@@ -123,19 +135,11 @@ pub(crate) fn make_sure() -> Result<(), Error> {
     if is_mounted() {
         return Ok(());
     }
-    if outer().is_some() {
-        tracing::warn!(
-            "bpffs is mounted in this mount namespace alone: the programs end with it, and `shortstop switch status` and \
-             `detach` find the switch from within it only; mount the machine's here, for example with --volume {ROOT}:{ROOT}"
-        );
-    }
     mount_own().map_err(Error::file("mounting bpffs on", ROOT))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     /// As `ip netns exec` does it: a `/sys` of its own.
@@ -147,9 +151,9 @@ mod tests {
             unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).unwrap();
             mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
             mount(Some("none"), ROOT, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-            assert!(!is_mounted());
+            assert!(!is_mounted() && !is_seen_by_all());
             put_there(&outer().expect("the process has another one")).unwrap();
-            assert!(is_mounted());
+            assert!(is_mounted() && is_seen_by_all());
             let there = fs::metadata(ROOT).unwrap();
             (there.dev(), there.ino())
         });
