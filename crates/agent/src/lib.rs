@@ -39,8 +39,6 @@ mod tables;
 mod tell;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod tests;
 mod thread;
 
 use std::{

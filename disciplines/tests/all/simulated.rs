@@ -1,6 +1,7 @@
 //! A rack of each registered discipline in the simulator: its switch serves what is hot, and the
 //! same seed gives the same world.
 
+use api::types::{TenantChange, TenantSpec};
 use dataplane::{Counters, Programs};
 use decide::{Items, Registration};
 use load::{LoadConfig, Phase, PhaseResult, workload::Popularity};
@@ -9,7 +10,8 @@ use plan::{
     roles::{Control, Role, Store, Switch, control_url},
     shapes,
 };
-use sim::{AgentHost, Generator, World, generator};
+use sim::{AgentHost, ControlHost, Generator, ProcessId, World, generator};
+use wire::Secret;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -45,6 +47,24 @@ fn run(
     counters: [&str; 2],
 ) -> (PhaseResult, [u64; 2], u64) {
     let mut world = World::new(&rack(discipline), disciplines::all(), seed).unwrap();
+    let load = place_load(&mut world, seed);
+    world.run_until(2 * S);
+    if without_control {
+        let control = world.process("control/control").unwrap();
+        world.stop(control);
+    }
+    let result = measure(&mut world, load);
+    let agent = world.process("switch1/agent").unwrap();
+    let agent: &AgentHost = world.get(agent).unwrap();
+    assert_eq!(agent.failed(), None);
+    let switch = Programs::from(agent.switch().clone()).backing();
+    let all = Counters::open(switch, disciplines::all().iter().map(|one| one.counters)).unwrap();
+    let counted = counters.map(|name| all.get(name).unwrap());
+    (result, counted, world.trace_hash())
+}
+
+/// A client that sends what it is told to.
+fn place_load(world: &mut World, seed: u64) -> ProcessId {
     let config = LoadConfig {
         cluster: world.cluster().clone(),
         tenants: vec![],
@@ -61,11 +81,11 @@ fn run(
     let at = world.machine("client1").unwrap();
     let load = world.place(at, "client1/load".into(), generator(config));
     world.start(load).unwrap();
-    world.run_until(2 * S);
-    if without_control {
-        let control = world.process("control/control").unwrap();
-        world.stop(control);
-    }
+    load
+}
+
+/// Reads for five seconds, and what came of those after the first three.
+fn measure(world: &mut World, load: ProcessId) -> PhaseResult {
     let phase = Phase::reads(Popularity::Zipf(0.99), 20_000.0, 3.0, 2.0);
     let begun = world.with(load, |load: &mut Generator, io| load.begin(&phase, io));
     begun.unwrap().unwrap();
@@ -75,13 +95,66 @@ fn run(
         result = taken.unwrap();
         result.is_none()
     });
-    let agent = world.process("switch1/agent").unwrap();
-    let agent: &AgentHost = world.get(agent).unwrap();
-    assert_eq!(agent.failed(), None);
-    let switch = Programs::from(agent.switch().clone()).backing();
-    let all = Counters::open(switch, disciplines::all().iter().map(|one| one.counters)).unwrap();
-    let counted = counters.map(|name| all.get(name).unwrap());
-    (result.unwrap().unwrap(), counted, world.trace_hash())
+    result.unwrap().unwrap()
+}
+
+/// Every datagram, everything that controller, agent and stores said to each other and that the
+/// controller wrote, as the world's trace, and what the controller shows: keys become hot, a
+/// tenant's secret is rotated, another controller leads, pages change hands, the agent is another.
+fn trace(seed: u64) -> (u64, String) {
+    const TENANT: u32 = 7;
+    let rack = rack(disciplines::default());
+    let mut world = World::new(&rack, disciplines::all(), seed).unwrap();
+    let load = place_load(&mut world, seed);
+    let [control, agent] =
+        ["control/control", "switch1/agent"].map(|name| world.process(name).unwrap());
+    world.run_until(2 * S);
+    let spec = TenantSpec { id: Some(TENANT), quota: 4, ..TenantSpec::default() };
+    world.with(control, |host: &mut ControlHost, io| {
+        host.ask(io, |core, asked| {
+            core.create_tenant(asked, spec, Secret([8; 16])).unwrap();
+            core.manage_routes(asked, true);
+        });
+    });
+    measure(&mut world, load);
+    let rotate = |host: &mut ControlHost, io: &mut sim::Io<'_>| {
+        host.ask(io, |core, asked| core.rotate_secret(asked, TENANT, Secret([9; 16])).map(drop))
+    };
+    world.with(control, rotate).unwrap().unwrap();
+    world.run_until(world.now_ns() + S);
+    for process in [control, agent] {
+        world.kill(process);
+        world.start(process).unwrap();
+        measure(&mut world, load);
+    }
+    // All of the memory: what others have borrowed goes back, with the items on it.
+    let all = TenantChange { quota: Some(64), ..TenantChange::default() };
+    let held = |world: &World| {
+        let host: &ControlHost = world.get(control).unwrap();
+        host.core().view().switches()[0].items
+    };
+    assert!(held(&world) >= 90, "{}", held(&world));
+    let change = |host: &mut ControlHost, io: &mut sim::Io<'_>| {
+        host.ask(io, |core, asked| core.change_tenant(asked, TENANT, all).map(drop))
+    };
+    world.with(control, change).unwrap().unwrap();
+    world.run_until(world.now_ns() + 5 * S);
+    assert_eq!(held(&world), 0);
+    let shown = world.with(control, |host: &mut ControlHost, io| {
+        let (view, now) = (host.core().view(), host.now(io));
+        let shown = (view.status(now), view.tenants(None, 9, true), view.topology(), view.routes());
+        format!("{shown:?}")
+    });
+    (world.trace_hash(), shown.unwrap())
+}
+
+#[test]
+fn the_same_seed_says_and_writes_the_same() {
+    // Threads that begin anew, so that nothing of one run is there in the other.
+    let run = |seed| std::thread::spawn(move || trace(seed)).join().unwrap();
+    let first = run(5);
+    assert_eq!(first, run(5));
+    assert_ne!(first.0, run(6).0);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl ControlHost {
     }
 
     /// Writes what changed, one batch at a time.
-    fn write(&mut self, io: &Io<'_>) {
+    fn write(&mut self, io: &mut Io<'_>) {
         let now_ns = io.now_ns();
         if let Some(writing) = self.writing.take_if(|writing| writing.done_ns <= now_ns) {
             let mut disk = self.disk.0.borrow_mut();
@@ -181,6 +181,7 @@ impl ControlHost {
         if batch.is_empty() {
             return;
         }
+        io.note(&(batch.rows(), &batch.items));
         self.writing = Some(BatchWrite { batch, position, done_ns: now_ns + WRITE_NS });
     }
 

@@ -4,6 +4,7 @@
 use std::{
     any::Any,
     collections::BTreeMap,
+    hash::Hash,
     net::SocketAddr,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -17,6 +18,7 @@ use crate::{
     network::Network,
     packet,
     streams::{Message, StreamEvent, Streams},
+    trace::digest,
 };
 
 /// Code that runs as a process. Times are those of its machine's monotonic clock, in nanoseconds.
@@ -95,6 +97,8 @@ pub(crate) struct Effects {
     pub asked: Vec<StreamAction>,
     /// Datagrams that had no way to go.
     pub unreachable: u64,
+    /// Hash of what the world's trace is to have besides; 0: nothing.
+    pub noted: u64,
     /// The machine's routes before those of its routing daemon, by link: the index of the port that
     /// each leads to.
     pub routes: Option<BTreeMap<usize, u16>>,
@@ -138,6 +142,11 @@ impl Io<'_> {
         let macs = [out.mac, far.mac];
         packet::write(self.frames.at(frame), macs, from, to, payload);
         self.done.sent.push(SentFrame { frame, port, to_itself });
+    }
+
+    /// Has the world's trace take in what nobody else sees, as what is written to a disk.
+    pub fn note(&mut self, what: &impl Hash) {
+        self.done.noted = self.done.noted.rotate_left(1) ^ digest(what);
     }
 
     /// Opens a stream to a process; what becomes of it is said later.

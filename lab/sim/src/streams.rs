@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use api::proto::{FromStore, FromSwitch, ToStore, ToSwitch};
+use prost::Message as _;
 
 use crate::ids::{ProcessId, StreamId};
 
@@ -28,6 +29,18 @@ pub enum Message {
     ToStore(ToStore),
     /// From a store to a controller.
     FromStore(FromStore),
+}
+
+impl Message {
+    /// As it goes over the network.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Message::ToSwitch(message) => message.encode_to_vec(),
+            Message::FromSwitch(message) => message.encode_to_vec(),
+            Message::ToStore(message) => message.encode_to_vec(),
+            Message::FromStore(message) => message.encode_to_vec(),
+        }
+    }
 }
 
 /// What happens on a stream.

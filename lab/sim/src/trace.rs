@@ -1,5 +1,7 @@
 //! A running hash of everything that happened: two worlds with the same one did the same.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 /// The hash so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace(u64);
@@ -8,6 +10,13 @@ impl Default for Trace {
     fn default() -> Trace {
         Trace(0x243f_6a88_85a3_08d3)
     }
+}
+
+/// Of anything: the same in every world.
+pub fn digest(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Trace {

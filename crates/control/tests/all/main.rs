@@ -5,5 +5,4 @@ mod admin;
 mod authority;
 mod end_to_end;
 mod etcd;
-mod repeat;
 mod state;

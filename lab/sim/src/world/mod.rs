@@ -545,6 +545,9 @@ impl World {
             self.queue.put(slot.wake_ns, wake);
         }
         machine.refused.unreachable += std::mem::take(&mut self.done.unreachable);
+        if self.done.noted != 0 {
+            self.trace.note(self.now_ns, std::mem::take(&mut self.done.noted));
+        }
         self.send_all(leaves_ns);
         if !self.done.asked.is_empty() {
             self.do_asked(process);

@@ -8,6 +8,7 @@ use crate::{
     process::StreamAction,
     streams::StreamEvent,
     streams::{OVERHEAD_NS, PATIENCE_NS, RETRY_NS},
+    trace::digest,
 };
 
 impl World {
@@ -117,6 +118,9 @@ impl World {
             self.queue.put(at_ns, Event::Deliver(id, to_second));
         }
         self.trace.note(self.now_ns, u64::from(id.0) << 8 | side as u64 | 0x10);
+        if let StreamEvent::Message(message) = &what {
+            self.trace.note(self.now_ns, digest(&message.bytes()));
+        }
         self.tell(to, self.now_ns, |body, io| body.stream(id, what, io));
     }
 

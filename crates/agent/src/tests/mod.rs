@@ -1,3 +1,0 @@
-//! The agent as a simulator drives it, without a process, a socket or a clock of its own.
-
-mod repeat;
