@@ -7,10 +7,11 @@ use std::sync::{
 };
 
 use crate::{AdminRequest, ControlEndpoint, JSON, types::ErrorBody};
+use authority::Authority;
 use axum::{Json, Router, extract::Request, http::StatusCode, response::IntoResponse};
 use http::Method;
 
-use super::fake::{Authority, endpoint, serve_json};
+use super::fake::{endpoint, serve_json, tls};
 
 fn asking(method: Method) -> AdminRequest {
     let body = (method != Method::GET).then(|| (JSON, "{}".to_string()));
@@ -141,10 +142,10 @@ async fn a_change_without_an_answer_is_not_repeated() {
 
 #[tokio::test]
 async fn certificates_of_both_sides_count() {
-    let (authority, asked) = (Authority::new(), Arc::new(AtomicUsize::new(0)));
+    let (authority, asked) = (Authority::generate(), Arc::new(AtomicUsize::new(0)));
     let own = |name: &str| Some(authority.path(name));
-    let trusted = serve_json(leading(&asked), Some(authority.tls(false))).await;
-    let mutual = serve_json(leading(&asked), Some(authority.tls(true))).await;
+    let trusted = serve_json(leading(&asked), Some(tls(&authority, false))).await;
+    let mutual = serve_json(leading(&asked), Some(tls(&authority, true))).await;
     let known = |url: &str| ControlEndpoint { ca: own("ca.pem"), ..endpoint(&[url]) };
     let shown = |url: &str| ControlEndpoint {
         cert: own("client.pem"),
@@ -159,7 +160,7 @@ async fn certificates_of_both_sides_count() {
 
     let plain = serve_json(leading(&asked), None).await;
     let (on_tls, on_plain) = (trusted.replace("https", "http"), plain.replace("http", "https"));
-    let other = Authority::new();
+    let other = Authority::generate();
     let stranger = ControlEndpoint { ca: Some(other.path("ca.pem")), ..endpoint(&[&trusted]) };
     let absent = ControlEndpoint { ca: Some("absent.pem".into()), ..endpoint(&[&trusted]) };
     let swapped = ControlEndpoint { ca: own("client.key"), ..endpoint(&[&trusted]) };
@@ -183,10 +184,10 @@ async fn certificates_of_both_sides_count() {
 
 #[tokio::test]
 async fn a_token_never_goes_from_https_to_http() {
-    let (authority, asked) = (Authority::new(), Arc::new(AtomicUsize::new(0)));
+    let (authority, asked) = (Authority::generate(), Arc::new(AtomicUsize::new(0)));
     let plain = serve_json(leading(&asked), None).await;
     let pointing = answering(307, "", Some(&plain));
-    let pointing = serve_json(pointing, Some(authority.tls(false))).await;
+    let pointing = serve_json(pointing, Some(tls(&authority, false))).await;
     let endpoint = ControlEndpoint {
         ca: Some(authority.path("ca.pem")),
         token: Some("word".into()),

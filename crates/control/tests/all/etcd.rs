@@ -10,7 +10,7 @@ use etcd_client::Client;
 use lab::port::{self, HeldPort};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle};
 
-use crate::authority::Authority;
+use authority::Authority;
 
 /// A member of a cluster; its process ends and its directory is removed when it is dropped.
 pub struct Server {
@@ -41,7 +41,7 @@ impl Server {
     /// Starts one that speaks TLS with those alone who have a certificate of its authority.
     pub async fn with_tls() -> Server {
         let mut server = Server::prepare(0);
-        server.authority = Some(Authority::new());
+        server.authority = Some(Authority::generate());
         server.cluster = server.own_entry();
         server.spawn();
         let up = port::listens(server.client.number, PATIENCE, || server.runs());

@@ -2,7 +2,6 @@
 //! whole of it with pretended switches.
 
 mod admin;
-mod authority;
 mod end_to_end;
 mod etcd;
 mod state;

@@ -1,47 +1,41 @@
 //! TLS and mutual TLS, for HTTP and gRPC.
 
-use std::fs;
-
 use api::{
     ControlEndpoint,
     proto::{StatusRequest, control_client::ControlClient},
 };
+use authority::Authority;
 use control::serve::{Listen, RunningServer, TlsFiles};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::harness::{Site, TestRequest, TokenFile, agent, loopback, request};
-use crate::authority::Authority;
 
-impl Authority {
-    fn bytes(&self, name: &str) -> Vec<u8> {
-        fs::read(self.path(name)).unwrap()
+/// What a server with this authority's certificate reads.
+fn files(authority: &Authority, mutual: bool) -> TlsFiles {
+    TlsFiles {
+        cert: authority.path("server.pem"),
+        key: authority.path("server.key"),
+        client_ca: mutual.then(|| authority.path("ca.pem")),
     }
+}
 
-    fn files(&self, mutual: bool) -> TlsFiles {
-        TlsFiles {
-            cert: self.path("server.pem"),
-            key: self.path("server.key"),
-            client_ca: mutual.then(|| self.path("ca.pem")),
-        }
-    }
-
-    fn client(&self, with_certificate: bool) -> TlsConfig {
-        let ca = Certificate::from_pem(&self.bytes("ca.pem")).unwrap();
-        let own = with_certificate.then(|| {
-            let certificate = Certificate::from_pem(&self.bytes("client.pem")).unwrap();
-            let key = PrivateKey::from_pem(&self.bytes("client.key")).unwrap();
-            ClientCert::new_with_certs(&[certificate], key)
-        });
-        TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[ca])).client_cert(own).build()
-    }
+/// How a client that trusts the authority asks.
+fn client(authority: &Authority, with_certificate: bool) -> TlsConfig {
+    let ca = Certificate::from_pem(&authority.bytes("ca.pem")).unwrap();
+    let own = with_certificate.then(|| {
+        let certificate = Certificate::from_pem(&authority.bytes("client.pem")).unwrap();
+        let key = PrivateKey::from_pem(&authority.bytes("client.key")).unwrap();
+        ClientCert::new_with_certs(&[certificate], key)
+    });
+    TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[ca])).client_cert(own).build()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_and_grpc_share_a_port_over_tls() {
-    let (authority, file) = (Authority::new(), TokenFile::new());
+    let (authority, file) = (Authority::generate(), TokenFile::new());
     for mutual in [false, true] {
         let listen = Listen {
-            tls: Some(authority.files(mutual)),
+            tls: Some(files(&authority, mutual)),
             tokens: Some(file.path()),
             ..Listen::on(loopback())
         };
@@ -51,7 +45,7 @@ async fn http_and_grpc_share_a_port_over_tls() {
             let welcome = certificate || !mutual;
             let asked =
                 TestRequest { token: Some(file.of("viewer")), ..request("GET", "/v1/cluster", "") };
-            let got = asked.try_to(agent(Some(authority.client(certificate))), url.clone()).await;
+            let got = asked.try_to(agent(Some(client(&authority, certificate))), url.clone()).await;
             assert_eq!(
                 got.is_ok_and(|g| g.status == 200),
                 welcome,
@@ -75,7 +69,7 @@ async fn http_and_grpc_share_a_port_over_tls() {
             assert_eq!(answered, welcome, "gRPC, mutual {mutual}, certificate {certificate}");
         }
         let stranger = ControlEndpoint {
-            ca: Some(Authority::new().path("ca.pem")),
+            ca: Some(Authority::generate().path("ca.pem")),
             ..ControlEndpoint::new(&url).unwrap()
         };
         let Err(error) = stranger.connect(0).await else {
@@ -88,10 +82,10 @@ async fn http_and_grpc_share_a_port_over_tls() {
 
 #[tokio::test]
 async fn files_that_are_no_certificates_are_named() {
-    let authority = Authority::new();
-    let other = Authority::new();
+    let authority = Authority::generate();
+    let other = Authority::generate();
     let start = |tls| Listen { tls: Some(tls), ..Listen::on(loopback()) };
-    let good = authority.files(true);
+    let good = files(&authority, true);
     // (files, what the error says)
     let rows = [
         (

@@ -2,27 +2,12 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use authority::certify;
 
 use super::support::{Kind, Rack, needs_root, until};
 
 /// Where the rack's controller is reached from everywhere.
 const CONTROLLER: &str = "10.0.1.254";
-
-/// Writes an authority's certificate, and one of the controller's with its key, into the lab's
-/// directory.
-fn certify(rack: &Rack) {
-    let write = |name: &str, text: String| fs::write(rack.lab.dir().join(name), text).unwrap();
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    write("ca.pem", issuer.pem());
-    let key = KeyPair::generate().unwrap();
-    let names = vec![CONTROLLER.into(), "127.0.0.1".into()];
-    let params = CertificateParams::new(names).unwrap();
-    write("control.pem", params.signed_by(&key, &issuer).unwrap().pem());
-    write("control.key", key.serialize_pem());
-}
 
 #[test]
 fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
@@ -45,7 +30,7 @@ fn with_certificate_and_tokens_each_may_do_what_its_token_says() {
             (of_agent, &with("127.0.0.1", "switch.token")),
         ],
     );
-    certify(&rack);
+    certify(&rack.lab.dir(), &[CONTROLLER, "127.0.0.1"], &["control"]);
     for token in [
         "ops admin",
         "rack switch --switch 1",
