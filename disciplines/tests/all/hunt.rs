@@ -3,7 +3,7 @@
 //! One of the slow tests: each kind of fault has to come about, of which the rare ones take some
 //! hundred plans.
 
-use hunt::{Act, Deed, Disciplines, Limits, Plan, hunt, run};
+use hunt::{Act, Deed, Disciplines, HuntPlan, Limits, hunt, run};
 
 /// Seeds of a quick hunt.
 const SEEDS: u64 = 400;
@@ -78,7 +78,7 @@ fn begins_anew(deed: &Deed) -> bool {
 fn nobody_notices_that_a_store_was_paused() {
     let mut halts = 0;
     for seed in 1..=number("SEEDS", SEEDS) {
-        let mut plan = Plan::draw(seed, registered(), Limits::default());
+        let mut plan = HuntPlan::draw(seed, registered(), Limits::default());
         if plan.has_copies_held(registered()) || plan.deeds.iter().any(begins_anew) {
             continue;
         }
@@ -101,8 +101,8 @@ fn nobody_notices_that_a_store_was_paused() {
 #[test]
 fn a_seed_is_replayed_bit_by_bit() {
     for seed in [1, 2, 3] {
-        let plan = Plan::draw(seed, registered(), Limits::default());
-        let again = Plan::draw(seed, registered(), Limits::default());
+        let plan = HuntPlan::draw(seed, registered(), Limits::default());
+        let again = HuntPlan::draw(seed, registered(), Limits::default());
         assert_eq!(plan, again);
         let outcome = run(&plan, registered()).unwrap();
         assert_eq!(run(&plan, registered()).unwrap(), outcome);
@@ -114,8 +114,8 @@ fn a_seed_is_replayed_bit_by_bit() {
 #[test]
 #[ignore = "for whoever looks into a seed"]
 fn shrinks() {
-    let plan = Plan::draw(number("SEED", 1), registered(), Limits::default());
-    let tell = |plan: &Plan| println!("{}", serde_json::to_string(plan).unwrap());
+    let plan = HuntPlan::draw(number("SEED", 1), registered(), Limits::default());
+    let tell = |plan: &HuntPlan| println!("{}", serde_json::to_string(plan).unwrap());
     let smallest = hunt::shrink(&plan, registered(), 300, tell);
     println!("{:#?}", run(&smallest, registered()).unwrap());
 }

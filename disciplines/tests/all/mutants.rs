@@ -13,7 +13,7 @@ use std::{
 };
 
 use dataplane::native::Mutant as InSwitch;
-use hunt::{Limits, Plan, run};
+use hunt::{HuntPlan, Limits, run};
 use store::mutants::Mutant as InStore;
 
 /// Plans after which a mutant counts as one that survived; of loans, plans with write-back; of
@@ -174,16 +174,16 @@ impl Mutant {
         self.choose();
         let known = KNOWN.iter().filter(|(name, _)| *name == self.name());
         let seeds = known.map(|(_, seed)| *seed).chain(1..);
-        let plans = seeds.map(|seed| Plan::draw(seed, disciplines::all(), Limits::default()));
+        let plans = seeds.map(|seed| HuntPlan::draw(seed, disciplines::all(), Limits::default()));
         let of_replicas = matches!(self, Mutant::Store(mutant) if mutant.is_of_replicas());
         let of_clients = matches!(self, Mutant::Store(mutant) if mutant.is_of_clients());
-        let shows = |plan: &Plan| {
+        let shows = |plan: &HuntPlan| {
             (!self.is_of_loans() || plan.writes_back())
                 && (!of_clients || plan.is_crowd() || plan.clients.same_ids)
                 && (!of_replicas || plan.has_copies_held(disciplines::all()))
         };
         let mut plans = plans.filter(shows).take(SEEDS);
-        let is_noticed = |plan: &Plan| {
+        let is_noticed = |plan: &HuntPlan| {
             run(plan, disciplines::all()).is_ok_and(|outcome| outcome.violation.is_some())
         };
         plans.find(is_noticed).map(|plan| plan.seed)

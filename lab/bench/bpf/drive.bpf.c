@@ -15,7 +15,7 @@
 #define REQUESTS_MAX 65536
 #define PICKS 16384
 
-struct plan {
+struct drive_config {
 	__u64 random; /* state of the generator */
 	__u64 salt; /* mixed into every key hash */
 	__u32 first; /* keys are first .. first + keys */
@@ -30,15 +30,15 @@ struct plan {
 	__u8 front[FRONT_BYTES]; /* the request, without hash, key, tag and checksum */
 	__u8 unused[2];
 };
-_Static_assert(sizeof(struct plan) == 184, "lab/bench/src/drive.rs writes the same struct");
+_Static_assert(sizeof(struct drive_config) == 184, "lab/bench/src/drive.rs writes the same struct");
 
 /* key: 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct plan);
-} plans SEC(".maps");
+	__type(value, struct drive_config);
+} configs SEC(".maps");
 
 /* What is right for each key's request. */
 struct request {
@@ -84,43 +84,43 @@ INLINE __u64 scramble(__u64 x)
 /*
  * As Zipf with an exponent of 1 has it, but for steps at powers of two: what follows after `first`.
  */
-INLINE __u64 in_octaves(const struct plan *plan, __u64 drawn)
+INLINE __u64 in_octaves(const struct drive_config *config, __u64 drawn)
 {
-	__u64 at = drawn * plan->octaves;
-	__u64 from = (__u64)plan->first << (at >> 32 & 15);
-	return from - plan->first + (from * (__u32)at >> 32);
+	__u64 at = drawn * config->octaves;
+	__u64 from = (__u64)config->first << (at >> 32 & 15);
+	return from - config->first + (from * (__u32)at >> 32);
 }
 
-INLINE __u64 pick(const struct plan *plan, __u64 drawn)
+INLINE __u64 pick(const struct drive_config *config, __u64 drawn)
 {
 	__u32 zero = 0;
-	if (plan->octaves)
-		return in_octaves(plan, drawn);
-	struct picks *picked = plan->picked ? bpf_map_lookup_elem(&picks, &zero) : NULL;
-	return picked ? picked->key[drawn & (PICKS - 1)] : drawn * plan->keys >> 32;
+	if (config->octaves)
+		return in_octaves(config, drawn);
+	struct picks *picked = config->picked ? bpf_map_lookup_elem(&picks, &zero) : NULL;
+	return picked ? picked->key[drawn & (PICKS - 1)] : drawn * config->keys >> 32;
 }
 
 SEC("xdp.frags")
 int drive(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
-	struct plan *plan = bpf_map_lookup_elem(&plans, &zero);
+	struct drive_config *config = bpf_map_lookup_elem(&configs, &zero);
 	__u8 *data = (void *)(long)ctx->data;
-	if (!plan || data + FRONT_BYTES > (__u8 *)(long)ctx->data_end)
+	if (!config || data + FRONT_BYTES > (__u8 *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	plan->random = plan->random * 6364136223846793005ULL + 1442695040888963407ULL;
-	__u64 number = plan->first + pick(plan, plan->random >> 32);
-	__builtin_memcpy(data, plan->front, FRONT_BYTES);
+	config->random = config->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	__u64 number = config->first + pick(config, config->random >> 32);
+	__builtin_memcpy(data, config->front, FRONT_BYTES);
 	struct kv_header *kv = (void *)(data + HEADER_AT);
-	__u64 high = scramble(number ^ plan->salt), low = scramble(high + number);
+	__u64 high = scramble(number ^ config->salt), low = scramble(high + number);
 	kv->key_hash[0] = bpf_cpu_to_be64(high);
 	kv->key_hash[1] = bpf_cpu_to_be64(low);
 	__u64 *key = (void *)(data + KEY_AT);
 	key[0] = number;
 	key[1] = ~number;
-	if (plan->tenants)
-		kv->tenant = bpf_htonl(scramble((number & (plan->tenants - 1)) + 1) >> 32);
-	if (plan->prepared) {
+	if (config->tenants)
+		kv->tenant = bpf_htonl(scramble((number & (config->tenants - 1)) + 1) >> 32);
+	if (config->prepared) {
 		__u32 index = number;
 		const struct request *request = bpf_map_lookup_elem(&requests, &index);
 		if (!request)
@@ -128,7 +128,7 @@ int drive(struct xdp_md *ctx)
 		kv->tag = request->tag;
 		((struct udphdr *)kv - 1)->check = request->check;
 	}
-	bpf_tail_call(ctx, &targets, plan->target);
+	bpf_tail_call(ctx, &targets, config->target);
 	return XDP_ABORTED;
 }
 

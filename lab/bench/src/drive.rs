@@ -15,10 +15,10 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drive.bpf.o"));
 const FRONT_BYTES: usize = 138;
 const PICKS: u64 = 16_384;
 
-/// `struct plan` of `bpf/drive.bpf.c`.
+/// `struct drive_config` of `bpf/drive.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Plan {
+struct DriveConfig {
     random: u64,
     salt: u64,
     first: u32,
@@ -98,7 +98,7 @@ pub fn tenant_of(number: u32) -> u32 {
     (scramble(u64::from(number) + 1) >> 32) as u32
 }
 
-const _: () = assert!(size_of::<Plan>() == 184);
+const _: () = assert!(size_of::<DriveConfig>() == 184);
 
 fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -200,7 +200,7 @@ impl Drive {
             self.prepare(aim)?;
         }
         let picked = aim.skew > 0.0;
-        let plan = Plan {
+        let config = DriveConfig {
             random: scramble(aim.seed ^ 0x9e37_79b9_7f4a_7c15),
             salt: aim.salt,
             first: aim.first,
@@ -216,7 +216,7 @@ impl Drive {
         Ok(AimedDrive {
             drive: self,
             picks: picked.then(|| picks(aim)),
-            plan,
+            config,
             frame,
             verdict: aim.verdict,
         })
@@ -243,7 +243,7 @@ impl Drive {
 /// The driver with something to do.
 pub struct AimedDrive<'a> {
     drive: &'a Drive,
-    plan: Plan,
+    config: DriveConfig,
     picks: Option<Vec<u8>>,
     frame: Vec<u8>,
     verdict: u32,
@@ -252,7 +252,7 @@ pub struct AimedDrive<'a> {
 impl AimedDrive<'_> {
     /// The same requests for another target, which ends with that verdict.
     pub fn turn(&mut self, target: u32, verdict: u32) {
-        (self.plan.target, self.verdict) = (target, verdict);
+        (self.config.target, self.verdict) = (target, verdict);
     }
 
     /// Nanoseconds of one run of driver and target, over `repeat` runs.
@@ -260,10 +260,10 @@ impl AimedDrive<'_> {
     /// # Errors
     /// The kernel refuses, or the last verdict is not the expected one.
     pub fn run(&mut self, ingress: u32, repeat: u32) -> anyhow::Result<f64> {
-        self.plan()?;
+        self.configure()?;
         let mut out = self.drive.out.borrow_mut();
         let (ns, verdict) = self.drive.program.run(&self.frame, ingress, repeat, &mut out)?;
-        let (target, expected) = (self.plan.target, self.verdict);
+        let (target, expected) = (self.config.target, self.verdict);
         ensure!(verdict == expected, "target {target}: verdict {verdict}, expected {expected}");
         self.scramble();
         Ok(ns)
@@ -274,17 +274,17 @@ impl AimedDrive<'_> {
     /// # Errors
     /// The kernel refuses.
     pub fn send(&mut self, interface: u32, frames: u32) -> anyhow::Result<()> {
-        self.plan()?;
+        self.configure()?;
         self.drive.program.send(&self.frame, interface, frames)?;
         self.scramble();
         Ok(())
     }
 
-    fn plan(&self) -> anyhow::Result<()> {
+    fn configure(&self) -> anyhow::Result<()> {
         // SAFETY: plain integers and bytes without padding.
-        let bytes: [u8; size_of::<Plan>()] = unsafe { std::mem::transmute(self.plan) };
-        let plans = runs::map(&self.drive.object, "plans").context("the plan")?;
-        plans.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+        let bytes: [u8; size_of::<DriveConfig>()] = unsafe { std::mem::transmute(self.config) };
+        let configs = runs::map(&self.drive.object, "configs").context("the configuration")?;
+        configs.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?;
         if let Some(keys) = &self.picks {
             let picks = runs::map(&self.drive.object, "picks")?;
             picks.update(&0u32.to_ne_bytes(), keys, MapFlags::ANY)?;
@@ -294,6 +294,6 @@ impl AimedDrive<'_> {
 
     /// Another run has other keys.
     fn scramble(&mut self) {
-        self.plan.random = self.plan.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
+        self.config.random = self.config.random.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405_7b7e;
     }
 }

@@ -4,7 +4,7 @@
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 
-use crate::{Act, Deed, Disciplines, Plan, Shape, Store, plan::one_in};
+use crate::{Act, Deed, Disciplines, HuntPlan, Shape, Store, plan::one_in};
 
 /// What stores count of copies of other stores' keys; each comes about in enough seeds, where a
 /// discipline has some held.
@@ -33,7 +33,7 @@ fn names(disciplines: Disciplines) -> Vec<&'static str> {
     disciplines.iter().filter(holds).map(|d| d.name).collect()
 }
 
-impl Plan {
+impl HuntPlan {
     /// One plan in four is about copies in stores, whether its keys are lent besides or not.
     pub(crate) fn draw_copies(&mut self, disciplines: Disciplines) {
         let mut rng = rng(self.seed, "copies in stores");

@@ -10,13 +10,13 @@ use std::{
     time::Instant,
 };
 
-use crate::{Disciplines, Limits, Outcome, Plan, run, tenants::REFUSALS};
+use crate::{Disciplines, HuntPlan, Limits, Outcome, run, tenants::REFUSALS};
 
 /// A seed in which something came about that must not, or that could not be run to its end.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The plan.
-    pub plan: Plan,
+    pub plan: HuntPlan,
     /// What came of it, or why nothing did.
     pub outcome: Result<Outcome, String>,
 }
@@ -95,7 +95,7 @@ impl HuntResult {
         all
     }
 
-    fn add(&mut self, plan: Plan, outcome: anyhow::Result<Outcome>) {
+    fn add(&mut self, plan: HuntPlan, outcome: anyhow::Result<Outcome>) {
         self.seeds += 1;
         let outcome = outcome.map_err(|error| format!("{error:#}"));
         if let Ok(outcome) = &outcome {
@@ -148,7 +148,7 @@ pub fn hunt(
             let seed = seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(seed) = seed else { return };
             let begun = Instant::now();
-            let plan = Plan::draw(seed, disciplines, limits);
+            let plan = HuntPlan::draw(seed, disciplines, limits);
             let outcome = run(&plan, disciplines);
             busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
             let mut hunted = hunted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,9 +4,9 @@
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 
-use crate::{Act, Deed, Plan, plan::one_in};
+use crate::{Act, Deed, HuntPlan, plan::one_in};
 
-impl Plan {
+impl HuntPlan {
     /// One plan in four has these.
     pub(crate) fn draw_identities(&mut self) {
         let mut rng = rng(self.seed, "identities");

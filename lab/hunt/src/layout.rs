@@ -8,7 +8,7 @@ use plan::{
 };
 use rand::RngExt;
 
-use crate::{Plan, Shape, Store};
+use crate::{HuntPlan, Shape, Store};
 
 /// Where the controller runs.
 const CONTROL: &str = "control";
@@ -22,7 +22,7 @@ pub(crate) fn number_of(name: &str) -> usize {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1)
 }
 
-impl Plan {
+impl HuntPlan {
     fn switches(&self) -> u32 {
         match self.shape {
             Shape::Line(switches) => switches,

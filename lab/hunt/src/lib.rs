@@ -1,9 +1,9 @@
 //! The hunt for a wrong value in the simulator: whole systems, drawn at random, in which everything
 //! goes wrong, and clients that may not notice.
 //!
-//! A seed gives a [`Plan`]: machines and links, stores, tenants, what clients do, and the [`Deed`]s
-//! that are done to all of it. [`run`] makes a world of it, and checks what the clients were told,
-//! key by key, for linearizability. The same plan gives the same run, bit by bit. [`shrink`] takes
+//! A seed gives a [`HuntPlan`]: machines and links, stores, tenants, what clients do, and the
+//! [`Deed`]s that are done to all of it. [`run`] makes a world of it, and checks what the clients
+//! were told, key by key, for linearizability. The same plan gives the same run, bit by bit. [`shrink`] takes
 //! away from a plan that fails whatever it fails without. [`hunt`] goes through seeds on all cores.
 //! Experiments call this crate, and the tests in which a rule is broken on purpose.
 
@@ -26,7 +26,7 @@ mod shrink;
 mod tenants;
 mod write_back;
 
-pub use self::plan::{Clients, Disciplines, Faults, Life, Limits, Plan, Shape, Store, Tenant};
+pub use self::plan::{Clients, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant};
 pub use clients::{ClientsHost, maker as clients};
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};

@@ -2,7 +2,7 @@
 //! the experiment `coherence` shows it beside its rate, for what the rest of the simulator costs is
 //! then seen.
 
-use crate::{Disciplines, Limits, Plan, run::run_with};
+use crate::{Disciplines, HuntPlan, Limits, run::run_with};
 
 /// Plans that are measured.
 const PLANS: u64 = 8;
@@ -23,7 +23,7 @@ pub struct ProgramCost {
 pub fn measure(seed: u64, disciplines: Disciplines) -> anyhow::Result<ProgramCost> {
     let (mut packets, mut ns) = (0, 0.0);
     for seed in (0..PLANS).map(|n| seed.wrapping_add(n)) {
-        let plan = Plan::draw(seed, disciplines, Limits::default());
+        let plan = HuntPlan::draw(seed, disciplines, Limits::default());
         let over = |world: &sim::World| {
             let programs = world.programs();
             packets += programs.runs;

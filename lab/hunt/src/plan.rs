@@ -123,7 +123,7 @@ impl Default for Limits {
 
 /// One hunt, whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct HuntPlan {
     /// Decides all that is not said here.
     pub seed: u64,
     /// The machines.
@@ -168,9 +168,9 @@ fn large_values(seed: u64) -> Option<usize> {
     one_in(&mut rng, 3).then(|| *[6 << 10, 64 << 10].choose(&mut rng).expect("some"))
 }
 
-impl Plan {
+impl HuntPlan {
     /// The plan of a seed.
-    pub fn draw(seed: u64, disciplines: Disciplines, limits: Limits) -> Plan {
+    pub fn draw(seed: u64, disciplines: Disciplines, limits: Limits) -> HuntPlan {
         let mut rng = rng(seed, "plan");
         let names: Vec<&str> = disciplines
             .iter()
@@ -234,7 +234,7 @@ impl Plan {
             flip: if limits.flips { chance(&mut rng, 0.003) } else { 0.0 },
         };
         let life = Life { drift_ppm: chance(&mut rng, 400.0), wall_s: chance(&mut rng, 5.0) };
-        let mut plan = Plan {
+        let mut plan = HuntPlan {
             seed,
             shape,
             ipv6: one_in(&mut rng, 4),

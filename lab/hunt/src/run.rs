@@ -17,7 +17,7 @@ use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World
 use wire::{Cluster, Secret};
 
 use crate::{
-    Act, Deed, Disciplines, ForbiddenCounts, Ground, Plan,
+    Act, Deed, Disciplines, ForbiddenCounts, Ground, HuntPlan,
     clients::{ClientsHost, maker},
     connection::stores,
     copies::is_of_replicas,
@@ -95,7 +95,7 @@ impl Outcome {
 
 /// A plan under way.
 struct PlanRun<'a> {
-    plan: &'a Plan,
+    plan: &'a HuntPlan,
     world: World,
     never: ForbiddenCounts,
     /// What was done or refused, beside what the plan alone says: by its name.
@@ -118,7 +118,7 @@ struct PlanRun<'a> {
 ///
 /// # Errors
 /// A plan that makes no sense; a part that gives up; a history that cannot be decided.
-pub fn run(plan: &Plan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
+pub fn run(plan: &HuntPlan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
     run_with(plan, disciplines, |_| {}, |_| {})
 }
 
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan, disciplines: Disciplines) -> anyhow::Result<Outcome> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn run_with(
-    plan: &Plan,
+    plan: &HuntPlan,
     disciplines: Disciplines,
     prepare: impl FnOnce(&mut World),
     over: impl FnOnce(&World),
@@ -216,7 +216,7 @@ impl PlanRun<'_> {
     }
 
     fn start_clients(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        let Plan { clients, .. } = self.plan;
+        let HuntPlan { clients, .. } = self.plan;
         let lives = (clients.expiring > 0.0).then_some(Lives {
             part: clients.expiring,
             least_ms: 20,

@@ -1,18 +1,18 @@
 //! A plan that fails is long, and most of it beside the point: the experiment `coherence`, and
 //! tests, show the smallest that they find here.
 
-use crate::{Disciplines, Faults, Plan, Shape, run};
+use crate::{Disciplines, Faults, HuntPlan, Shape, run};
 
 /// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent;
 /// each smaller plan that still fails is told. Returns the smallest.
 pub fn shrink(
-    plan: &Plan,
+    plan: &HuntPlan,
     disciplines: Disciplines,
     mut budget: usize,
-    mut told: impl FnMut(&Plan),
-) -> Plan {
+    mut told: impl FnMut(&HuntPlan),
+) -> HuntPlan {
     let mut smallest = plan.clone();
-    let fails = |plan: &Plan| run(plan, disciplines).is_ok_and(|o| o.complaint().is_some());
+    let fails = |plan: &HuntPlan| run(plan, disciplines).is_ok_and(|o| o.complaint().is_some());
     loop {
         let mut got_smaller = false;
         for smaller in candidates(&smallest) {
@@ -34,9 +34,9 @@ pub fn shrink(
 }
 
 /// Plans that are a little smaller, the boldest first.
-fn candidates(plan: &Plan) -> Vec<Plan> {
+fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
     let mut all = vec![];
-    let mut with = |change: &dyn Fn(&mut Plan)| {
+    let mut with = |change: &dyn Fn(&mut HuntPlan)| {
         let mut smaller = plan.clone();
         change(&mut smaller);
         if smaller != *plan {

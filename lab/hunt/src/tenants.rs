@@ -5,7 +5,7 @@ use plan::roles::Room;
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 
-use crate::{Act, Deed, Plan, Tenant, plan::one_in};
+use crate::{Act, Deed, HuntPlan, Tenant, plan::one_in};
 
 /// The number of the first tenant that makes a crowd.
 const CROWD: u32 = 17;
@@ -14,7 +14,7 @@ const CROWD: u32 = 17;
 pub(crate) const REFUSALS: [&str; 4] =
     ["refused_clients_full", "refused_queue_full", "refused_parts_full", "directory_evictions"];
 
-impl Plan {
+impl HuntPlan {
     /// One plan in six is a crowd: more tenants, with more clients, than its stores know at once.
     pub(crate) fn draw_crowd(&mut self, disciplines: &[&str]) {
         let mut rng = rng(self.seed, "crowd");

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 
-use crate::{Act, Deed, Plan, Shape, Tenant, disks::forgets_loans, plan::one_in};
+use crate::{Act, Deed, HuntPlan, Shape, Tenant, disks::forgets_loans, plan::one_in};
 
 /// What stores and switches count of loans; each comes about in enough seeds
 /// ([`HuntResult::loans`](crate::HuntResult::loans)).
@@ -34,7 +34,7 @@ pub(crate) const LOST: &str = "loans_lost";
 /// The switch of the first host of clients.
 const FIRST: &str = "switch1";
 
-impl Plan {
+impl HuntPlan {
     /// One plan in three has tenants with write-back: then two switches on the way, and clients
     /// that write the same few keys. Whether this one has.
     pub(crate) fn draw_write_back(&mut self, disciplines: &[&str]) -> bool {
@@ -213,9 +213,9 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(deeds: Vec<Deed>) -> Plan {
+    fn plan(deeds: Vec<Deed>) -> HuntPlan {
         let text = include_str!("write_back/plan.json");
-        Plan { deeds, ..serde_json::from_str(text).unwrap() }
+        HuntPlan { deeds, ..serde_json::from_str(text).unwrap() }
     }
 
     fn reboot(switch: u32) -> Deed {

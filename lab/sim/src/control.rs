@@ -15,7 +15,7 @@ use anyhow::Context;
 use api::proto::{from_store, from_switch};
 use control::{
     core::{
-        Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, RequestOrigin, StoreStreamId,
+        Core, CoreConfig, Disciplines, ITEMS_EVERY, PUMP_EVERY, RequestOrigin, StoreStreamId,
         StreamId as Lane, TICK_EVERY,
     },
     state::{Batch, InMemory},
@@ -44,7 +44,7 @@ pub(crate) fn maker(rack: &Rack, control: &roles::Control, seed: u64) -> anyhow:
     let (cluster, disciplines) = (rack.cluster.clone(), rack.disciplines);
     let control = control.clone();
     Ok(Box::new(move |birth| {
-        let plan = Plan {
+        let config = CoreConfig {
             cluster: cluster.clone(),
             limits: Limits {
                 max_items: control.max_items.unwrap_or(10_000),
@@ -59,7 +59,7 @@ pub(crate) fn maker(rack: &Rack, control: &roles::Control, seed: u64) -> anyhow:
             term: 0,
         };
         let default = control.discipline.as_deref();
-        Ok(Box::new(ControlHost::new(plan, disciplines, default, birth)?))
+        Ok(Box::new(ControlHost::new(config, disciplines, default, birth)?))
     }))
 }
 
@@ -99,7 +99,7 @@ pub struct ControlHost {
 
 impl ControlHost {
     fn new(
-        plan: Plan,
+        config: CoreConfig,
         registered: &'static [Registration],
         default: Option<&str>,
         birth: Birth,
@@ -107,16 +107,16 @@ impl ControlHost {
         let disk = birth.remains.and_then(|left| left.downcast::<Disk>().ok());
         let disk = disk.map_or_else(Disk::default, |disk| *disk);
         let term = disk.0.borrow_mut().next_term();
-        let plan = Plan { term, ..plan };
+        let config = CoreConfig { term, ..config };
         let default = default.unwrap_or(registered.first().map_or("none", |r| r.name));
         let known = registered.iter().any(|r| r.name == default) || default == decide::NONE.name;
         anyhow::ensure!(known, "discipline {default:?} is not known");
-        let disciplines = Disciplines::start(registered, default, plan.limits, &plan.settings);
+        let disciplines = Disciplines::start(registered, default, config.limits, &config.settings);
         let loaded = disk.0.borrow().load();
         // Microseconds since 1970: above every number of an earlier lead, which used at most one
         // per microsecond.
         let first_number = birth.clock.wall_ns / 1_000_000 * 1000;
-        let core = Core::new(plan, disciplines, loaded, first_number).context("controller")?;
+        let core = Core::new(config, disciplines, loaded, first_number).context("controller")?;
         let now_ns = birth.clock.monotonic_ns;
         Ok(ControlHost {
             core,

@@ -6,9 +6,9 @@ use api::types::Policy;
 use decide::SwitchId;
 
 use super::{
+    config::CoreConfig,
     disciplines::Disciplines,
     network::Network,
-    plan::Plan,
     switches::Switches,
     tenants::{Tenant, Tenants},
 };
@@ -17,7 +17,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// What the controller was started with.
-    pub plan: &'a Plan,
+    pub config: &'a CoreConfig,
     /// Who there is.
     pub tenants: &'a Tenants,
     /// What decides for them.
@@ -35,7 +35,7 @@ pub struct Surroundings<'a> {
 impl Surroundings<'_> {
     /// Addresses of the cluster's stores, in the file's order.
     pub fn stores(&self) -> impl Iterator<Item = SocketAddr> {
-        self.plan.cluster.stores.iter().map(|store| store.address)
+        self.config.cluster.stores.iter().map(|store| store.address)
     }
 
     /// Switches that are attached and said what they hold.

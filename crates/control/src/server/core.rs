@@ -45,8 +45,8 @@ use super::{
 };
 pub use super::{
     changes::RequestOrigin,
+    config::CoreConfig,
     disciplines::Disciplines,
-    plan::Plan,
     stores::StoreStreamId,
     switch::{CloseReason, StreamId},
     views::View,
@@ -79,7 +79,7 @@ pub struct ChangeOutcome {
 
 /// A controller that leads.
 pub struct Core {
-    plan: Plan,
+    config: CoreConfig,
     tenants: Tenants,
     memory: Memory,
     network: Network,
@@ -99,22 +99,22 @@ impl Core {
     /// # Errors
     /// A remembered row that makes no sense, by name.
     pub fn new(
-        plan: Plan,
+        config: CoreConfig,
         disciplines: Disciplines,
         mut loaded: LoadedState,
         first_number: u64,
     ) -> Result<Core, StateError> {
         let remembered = RememberedState::read(&loaded)?;
         let retired = remembered.retired.iter().map(|(id, _)| *id);
-        let (tenants, changed) = Tenants::new(remembered.tenants, retired, &plan.cluster);
+        let (tenants, changed) = Tenants::new(remembered.tenants, retired, &config.cluster);
         let (network, rewired) = Network::new(remembered.topology, remembered.routes_managed);
         let mut switches = Switches::default();
         for (id, known) in remembered.switches {
             let held = BelievedItems::new(loaded.items.remove(&id).unwrap_or_default());
-            switches.restore(id, known, held, &plan);
+            switches.restore(id, known, held, &config);
         }
         let configurations = Configurations::new(remembered.configurations);
-        let stores = Stores::new(plan.cluster.stores.iter().map(|store| store.address));
+        let stores = Stores::new(config.cluster.stores.iter().map(|store| store.address));
         let memories = Memories::new(remembered.memories);
         let exchange = Exchange::new(
             disciplines,
@@ -125,7 +125,7 @@ impl Core {
             first_number,
         );
         let mut core = Core {
-            plan,
+            config,
             tenants,
             memory: Memory::new(remembered.tables, remembered.pages),
             network,
@@ -151,7 +151,7 @@ impl Core {
     /// If the switch cannot be taken.
     pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<StreamId, CloseReason> {
         self.exchange.at(now);
-        let attached = self.exchange.attach(hello, &self.plan, &mut self.journal);
+        let attached = self.exchange.attach(hello, &self.config, &mut self.journal);
         let (stream, is_new) = attached?;
         let id = stream.switch;
         let moved = self.memory.attached(id, hello.pages);
@@ -204,7 +204,7 @@ impl Core {
                 let is_known = |tenant| tenants.get(tenant).is_some();
                 self.network.count(id, &traffic, is_known);
             }
-            Some(Body::Pages(applied)) if applied.term != self.plan.term => {}
+            Some(Body::Pages(applied)) if applied.term != self.config.term => {}
             Some(Body::Pages(applied)) => {
                 switch.table_applied(applied.version);
                 self.pages_applied(id, applied);
@@ -250,7 +250,7 @@ impl Core {
 
     /// The next message for a switch's stream, if there is one now.
     pub fn next_message(&mut self, now: Duration, stream: StreamId) -> Option<ToSwitch> {
-        let (durable, term) = (self.journal.durable(), self.plan.term);
+        let (durable, term) = (self.journal.durable(), self.config.term);
         self.exchange.next_message(now, stream, durable, &self.memory, term)
     }
 
@@ -423,12 +423,12 @@ impl Core {
     // ---- what follows from what
 
     fn around(&self) -> Surroundings<'_> {
-        around(&self.plan, &self.tenants, &self.network, &self.exchange, self.clock_ms)
+        around(&self.config, &self.tenants, &self.network, &self.exchange, self.clock_ms)
     }
 
     fn split(&mut self) -> (&mut Memory, Surroundings<'_>) {
-        let Core { plan, tenants, network, exchange, clock_ms, .. } = self;
-        (&mut self.memory, around(plan, tenants, network, exchange, *clock_ms))
+        let Core { config, tenants, network, exchange, clock_ms, .. } = self;
+        (&mut self.memory, around(config, tenants, network, exchange, *clock_ms))
     }
 
     /// Does something with memory that goes by what is around it; what moved is carried on.
@@ -536,7 +536,7 @@ impl Core {
 
     /// Stores are to have the cluster as it is now.
     fn publish(&mut self) {
-        let cluster = self.tenants.cluster(&self.plan.cluster, |_| true);
+        let cluster = self.tenants.cluster(&self.config.cluster, |_| true);
         self.cluster.set(&cluster, self.journal.position());
     }
 
@@ -558,7 +558,7 @@ impl Core {
     /// A tenant's discipline learns which stores its keys are on, unless it has.
     fn tell_homes(&mut self, id: u32) {
         let discipline = self.exchange.disciplines().name_of(id);
-        let (tenant, cluster) = (self.tenants.get(id), &self.plan.cluster);
+        let (tenant, cluster) = (self.tenants.get(id), &self.config.cluster);
         if let Some(stores) = self.homes.news(id, discipline, tenant, cluster) {
             let journal = &mut self.journal;
             self.exchange.tell(id, journal, |to, now, out| to.stores(now, id, stores, out));
@@ -588,20 +588,20 @@ impl Core {
     /// Works the routes out anew, where the controller keeps them.
     fn route(&mut self) {
         if let Some(all) = self.network.routes() {
-            self.exchange.want_routes(self.plan.term, all);
+            self.exchange.want_routes(self.config.term, all);
         }
     }
 }
 
 fn around<'a>(
-    plan: &'a Plan,
+    config: &'a CoreConfig,
     tenants: &'a Tenants,
     network: &'a Network,
     exchange: &'a Exchange,
     clock_ms: u64,
 ) -> Surroundings<'a> {
     Surroundings {
-        plan,
+        config,
         tenants,
         disciplines: exchange.disciplines(),
         network,

@@ -7,7 +7,7 @@ use decide::{ENDING_WITHIN, Registration};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{
-    core::{Core, Disciplines, ITEMS_EVERY, PUMP_EVERY, Plan, TICK_EVERY},
+    core::{Core, CoreConfig, Disciplines, ITEMS_EVERY, PUMP_EVERY, TICK_EVERY},
     shared::{SharedCore, clock_ms},
 };
 use crate::state::{Lead, StateError};
@@ -17,7 +17,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// What every lead starts with.
 pub struct Beginning {
     /// What switches are told; its term is filled in.
-    pub plan: Plan,
+    pub config: CoreConfig,
     /// What tenants may choose.
     pub disciplines: &'static [Registration],
     /// The name of the discipline of those that choose none.
@@ -99,13 +99,13 @@ async fn lead_once(
     stopped: &mut watch::Receiver<bool>,
 ) -> Result<LeadEnd, StateError> {
     let loaded = lead.load().await?;
-    let plan = Plan { term: lead.term(), ..beginning.plan.clone() };
+    let config = CoreConfig { term: lead.term(), ..beginning.config.clone() };
     let default = &beginning.default_discipline;
     let disciplines =
-        Disciplines::start(beginning.disciplines, default, plan.limits, &plan.settings);
+        Disciplines::start(beginning.disciplines, default, config.limits, &config.settings);
     // Microseconds since 1970: above every number of an earlier lead, which used at most one per
     // microsecond.
-    let core = Core::new(plan, disciplines, loaded, clock_ms() * 1000)?;
+    let core = Core::new(config, disciplines, loaded, clock_ms() * 1000)?;
     tracing::info!(term = lead.term(), "leads");
     shared.begin(core, lead.term());
     let over = tokio::select! {
@@ -259,7 +259,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn beginning() -> Beginning {
-        let plan = Plan {
+        let config = CoreConfig {
             cluster: wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4),
             limits: Limits::default(),
             settings: BTreeMap::new(),
@@ -267,7 +267,7 @@ mod tests {
             sample_shift: 0,
             term: 0,
         };
-        Beginning { plan, disciplines: &[], default_discipline: decide::NONE.name.into() }
+        Beginning { config, disciplines: &[], default_discipline: decide::NONE.name.into() }
     }
 
     async fn create(admin: &SharedCore, id: u32) -> Result<(), Refusal> {

@@ -15,9 +15,9 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    config::CoreConfig,
     disciplines::choice,
     lead::{Beginning, live},
-    plan::Plan,
     shared::SharedCore,
     streams::{serve_store, serve_switch, standing_by},
 };
@@ -121,7 +121,7 @@ impl Server {
         let candidate = Candidate { name: options.name, url };
         let alone = matches!(options.state, Location::Directory(_));
         let state = State::open(&options.state, candidate).await?;
-        let plan = Plan {
+        let config = CoreConfig {
             cluster,
             limits: options.limits,
             settings: options.settings,
@@ -130,7 +130,7 @@ impl Server {
             term: 0,
         };
         let beginning = Beginning {
-            plan,
+            config,
             disciplines: options.disciplines,
             default_discipline: options.default_discipline,
         };

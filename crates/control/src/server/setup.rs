@@ -23,7 +23,7 @@ pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Surroundings<'_>, memory:
 
 /// A switch's setup.
 pub fn of(id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> Setup {
-    let plan = around.plan;
+    let config = around.config;
     let is_here = |tenant: &Tenant| is_here(tenant, id, around, memory);
     let setup = |tenant: &Tenant| TenantSetup {
         tenant: tenant.id,
@@ -42,10 +42,10 @@ pub fn of(id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> Setup {
     let here = around.tenants.iter().filter(|tenant| is_here(tenant));
     Setup {
         tenants: here.map(setup).collect(),
-        cluster: Some((&around.tenants.cluster(&plan.cluster, is_here)).into()),
-        window_ms: plan.limits.window_ms,
-        sample_shift: plan.sample_shift,
-        term: plan.term,
+        cluster: Some((&around.tenants.cluster(&config.cluster, is_here)).into()),
+        window_ms: config.limits.window_ms,
+        sample_shift: config.sample_shift,
+        term: config.term,
         neighbours: neighbours.map(neighbour).collect(),
     }
 }

@@ -6,7 +6,7 @@ use api::proto::Hello;
 use decide::{ItemKey, SwitchId};
 
 use super::{
-    plan::Plan,
+    config::CoreConfig,
     switch::{BelievedItems, CloseReason, StreamId, Switch, SwitchRecord},
 };
 
@@ -43,8 +43,14 @@ pub struct AttachedSwitch {
 
 impl Switches {
     /// One that is remembered.
-    pub fn restore(&mut self, id: SwitchId, known: SwitchRecord, held: BelievedItems, plan: &Plan) {
-        let switch = Switch::new(known, held, plan, Duration::ZERO);
+    pub fn restore(
+        &mut self,
+        id: SwitchId,
+        known: SwitchRecord,
+        held: BelievedItems,
+        config: &CoreConfig,
+    ) {
+        let switch = Switch::new(known, held, config, Duration::ZERO);
         self.by_id.insert(id, switch);
     }
 
@@ -56,7 +62,7 @@ impl Switches {
         &mut self,
         now: Duration,
         hello: &Hello,
-        plan: &Plan,
+        config: &CoreConfig,
     ) -> Result<AttachedSwitch, CloseReason> {
         let id = SwitchId::try_from(hello.switch_id).ok();
         let id = id.filter(|id| (1..=wire::SWITCH_MOST).contains(id));
@@ -71,15 +77,15 @@ impl Switches {
         if let Some(switch) = self.by_id.get(&id) {
             switch.check_free(id, &hello.name, now)?;
         }
-        self.check_term(id, hello, plan.term)?;
+        self.check_term(id, hello, config.term)?;
         self.here.insert(id, hello.life);
         let switch = self.by_id.entry(id).or_insert_with(|| {
-            Switch::new(SwitchRecord::default(), BelievedItems::default(), plan, now)
+            Switch::new(SwitchRecord::default(), BelievedItems::default(), config, now)
         });
         let known =
             SwitchRecord { name: hello.name.chars().take(NAME_MAX).collect(), pages: hello.pages };
         let changed = switch.learn(known.clone());
-        switch.says(hello, &plan.cluster);
+        switch.says(hello, &config.cluster);
         self.generation += 1;
         switch.begin(self.generation, now);
         Ok(AttachedSwitch {

@@ -12,16 +12,16 @@ static ANY: [Registration; 2] = [
     Registration { name: "other", object: &[0], ..NONE },
 ];
 
-fn plans() -> impl Iterator<Item = Plan> {
-    (1..=1000).map(|seed| Plan::draw(seed, &ANY, Limits::default()))
+fn plans() -> impl Iterator<Item = HuntPlan> {
+    (1..=1000).map(|seed| HuntPlan::draw(seed, &ANY, Limits::default()))
 }
 
 #[test]
 fn a_seed_gives_one_plan_which_a_file_can_hold() {
     for plan in plans().take(100) {
-        assert_eq!(Plan::draw(plan.seed, &ANY, Limits::default()), plan);
+        assert_eq!(HuntPlan::draw(plan.seed, &ANY, Limits::default()), plan);
         let text = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan, "{text}");
+        assert_eq!(serde_json::from_str::<HuntPlan>(&text).unwrap(), plan, "{text}");
     }
 }
 

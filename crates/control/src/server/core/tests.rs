@@ -92,10 +92,10 @@ struct Stage {
 }
 
 /// One store, no open tenant.
-fn plan(term: u64) -> Plan {
+fn config(term: u64) -> CoreConfig {
     let mut cluster = wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4);
     cluster.open_tenant = false;
-    Plan {
+    CoreConfig {
         cluster,
         limits: Limits::default(),
         settings: Default::default(),
@@ -116,14 +116,14 @@ impl Stage {
     }
 
     fn from(pages: u32, loaded: LoadedState, wanting: WantingDiscipline, term: u64) -> Stage {
-        let plan = plan(term);
+        let config = config(term);
         let all = [&TEST, &TRUTH, &EVERYWHERE].map(|registration| {
             let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
             (registration, discipline)
         });
         let disciplines = Disciplines::new(all.into(), "test");
         let rows = loaded.rows.clone();
-        let core = Core::new(plan, disciplines, loaded, 1).unwrap();
+        let core = Core::new(config, disciplines, loaded, 1).unwrap();
         let stream = StreamId { switch: 1, generation: 0 };
         let mut stage = Stage {
             core,

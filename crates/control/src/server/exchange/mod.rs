@@ -13,13 +13,13 @@ use bytes::Bytes;
 use decide::{Action, Answer, Change, Discipline, ItemKey, Outcome, Room, SwitchId};
 
 use super::{
+    config::CoreConfig,
     configurations::{Configurations, Place},
     disciplines::Disciplines,
     journal::Journal,
     kept::KeptValues,
     memories::{Memories, MemoryOwner},
     memory::{Memory, TenantRooms},
-    plan::Plan,
     stores::{StoreStreamId, Stores},
     switch::{CloseReason, ItemsReport, StreamId, Switch},
     switches::{AttachedSwitch, Switches},
@@ -143,11 +143,11 @@ impl Exchange {
     pub fn attach(
         &mut self,
         hello: &Hello,
-        plan: &Plan,
+        config: &CoreConfig,
         journal: &mut Journal,
     ) -> Result<(StreamId, bool), CloseReason> {
         let AttachedSwitch { stream, is_new, known } =
-            self.switches.attach(self.now, hello, plan)?;
+            self.switches.attach(self.now, hello, config)?;
         if let Some(known) = known {
             journal.put(format!("switch/{}", stream.switch), &known);
         }

@@ -98,7 +98,7 @@ impl OnSwitch<'_> {
             true => wanted,
             false => in_pages(self.around.disciplines.could_use(self.id, tenant.id)),
         };
-        let window_ms = u64::from(self.around.plan.limits.window_ms);
+        let window_ms = u64::from(self.around.config.limits.window_ms);
         // What an owner wanted is claimed as long at least as a page takes to be cold.
         let hold = Duration::from_millis(window_ms * COLD_AFTER);
         Demand {

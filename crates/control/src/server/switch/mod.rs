@@ -28,7 +28,7 @@ use self::{
     rate::{Bucket, Rate},
     stream::Stream,
 };
-use super::{mail::Mail, plan::Plan};
+use super::{config::CoreConfig, mail::Mail};
 
 /// Keys that a switch may say it holds: bounds what it can make us remember.
 const HELD_MAX: usize = 1 << 20;
@@ -102,7 +102,12 @@ pub struct Switch {
 
 impl Switch {
     /// A switch that is away.
-    pub fn new(known: SwitchRecord, held: BelievedItems, plan: &Plan, now: Duration) -> Switch {
+    pub fn new(
+        known: SwitchRecord,
+        held: BelievedItems,
+        config: &CoreConfig,
+        now: Duration,
+    ) -> Switch {
         Switch {
             known,
             life: 0,
@@ -110,10 +115,10 @@ impl Switch {
             refused: BTreeMap::new(),
             stream: None,
             held,
-            outbox: Outbox::new(4 * plan.limits.max_items.max(IN_FLIGHT_MAX)),
+            outbox: Outbox::new(4 * config.limits.max_items.max(IN_FLIGHT_MAX)),
             mail: Mail::default(),
             changed: BTreeSet::new(),
-            bucket: Bucket::new(plan.updates_per_s, now),
+            bucket: Bucket::new(config.updates_per_s, now),
             updates: Rate::default(),
             reports: Rate::default(),
             malformed: 0,

@@ -62,7 +62,7 @@ impl View<'_> {
             uptime_ms: now.as_millis() as u64,
             switches: self.switch_statuses(now),
             leading: true,
-            term: self.around.plan.term,
+            term: self.around.config.term,
             leader: String::new(),
         }
     }

@@ -36,8 +36,8 @@ impl<'a> View<'a> {
     /// There is none of this number.
     pub fn credentials(&self, id: u32) -> Result<String, Refusal> {
         self.known(id)?;
-        let (tenants, plan) = (self.around.tenants, self.around.plan);
-        let mut cluster = tenants.cluster(&plan.cluster, |t| t.id == id);
+        let (tenants, config) = (self.around.tenants, self.around.config);
+        let mut cluster = tenants.cluster(&config.cluster, |t| t.id == id);
         cluster.system_secret = None;
         for switch in self.around.switches.ids() {
             self.name_place(switch, &mut cluster.switches);

@@ -1,7 +1,7 @@
 //! Pages that need machines of their own: controllers elsewhere, containers.
 
 use super::{
-    network::{Network, Plan, README, as_it_stands},
+    network::{MachineSpec, Network, README, as_it_stands},
     page::Step,
     readme::start_redis,
 };
@@ -51,7 +51,7 @@ fn start_etcd(network: &mut Network) {
 
 #[test]
 fn the_controller_can_be_elsewhere() {
-    let more: [Plan; 2] =
+    let more: [MachineSpec; 2] =
         [("control2", &[("control", "10.0.9.2/24")]), ("control3", &[("control", "10.0.9.3/24")])];
     let mut network = Network::new("controller", &[README, &more].concat());
     start_redis(&mut network);

@@ -22,10 +22,10 @@ use super::{
 /// A machine of a network: its name, and its interfaces `eth0`, `eth1`, ... as the segment that
 /// each is on and its address with the length of the prefix. What is not on its segments is behind
 /// the address that ends in 254 on its first one.
-pub type Plan = (&'static str, &'static [(&'static str, &'static str)]);
+pub type MachineSpec = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// README's network, with room for a controller elsewhere.
-pub const README: &[Plan] = &[
+pub const README: &[MachineSpec] = &[
     ("client", &[("clients", "10.0.1.1/24")]),
     (
         "switch",
@@ -55,8 +55,8 @@ fn ip_in(machine: &Machine, words: &str) {
 }
 
 impl Network {
-    /// Makes the machines of a plan, for one test.
-    pub fn new(test: &str, plan: &[Plan]) -> Network {
+    /// Makes machines, for one test.
+    pub fn new(test: &str, specs: &[MachineSpec]) -> Network {
         needs_root();
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide-{test}"));
         let _ = fs::remove_dir_all(&home);
@@ -65,7 +65,7 @@ impl Network {
         let wires = Machine::new("wires", &home, &programs);
         let mut segments: Vec<&str> = vec![];
         let mut machines = vec![];
-        for (name, interfaces) in plan {
+        for (name, interfaces) in specs {
             let machine = Machine::new(name, &home, &programs);
             for (i, (segment, address)) in interfaces.iter().enumerate() {
                 if !segments.contains(segment) {

@@ -117,8 +117,8 @@ struct Stage {
 
 impl Stage {
     fn new(loaded: LoadedState) -> Stage {
-        let mut plan = plan(1);
-        plan.cluster.switches =
+        let mut config = config(1);
+        config.cluster.switches =
             vec![wire::SwitchPlace { name: "tor".into(), address: [10, 0, 0, 9].into() }];
         let noting = NotingDiscipline::default();
         let discipline: Box<dyn Discipline> = Box::new(noting.clone());
@@ -126,7 +126,7 @@ impl Stage {
         let disciplines = Disciplines::new(vec![(&TEST, discipline), (&NONE, none)], "test");
         let rows = loaded.rows.clone();
         Stage {
-            core: Core::new(plan, disciplines, loaded, 1).unwrap(),
+            core: Core::new(config, disciplines, loaded, 1).unwrap(),
             noting,
             loaded: LoadedState { rows, ..LoadedState::default() },
         }

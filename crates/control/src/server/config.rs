@@ -7,7 +7,7 @@ use wire::Cluster;
 
 /// What every switch is told, and the bounds of what it is asked.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CoreConfig {
     /// The cluster file.
     pub cluster: Cluster,
     /// What disciplines keep to.
