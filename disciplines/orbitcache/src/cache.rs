@@ -5,8 +5,12 @@
 //! what it missed, and stores what reached them, by this switch or another. So where the switch
 //! says something, that counts.
 //!
-//! A report is a look-up; what changes at a window's end takes a pass over all keys, some thousand
-//! at most.
+//! What becomes hot does not wait for the window's end, where another tenant may take up whatever
+//! room is left: a key that is so much hotter than an item takes its place as soon as it is
+//! reported.
+//!
+//! A report is a look-up, and while items may still change a pass over all keys, some thousand at
+//! most; so is a window's end.
 
 use std::{
     cmp::Ordering,
@@ -121,6 +125,8 @@ pub struct Cache {
     items_most: usize,
     /// Items that it may have.
     share: usize,
+    /// Items that may still make way for hotter keys before the next window's end.
+    changes: usize,
     capacity: Capacity,
     threshold: Threshold,
     counts: Counts,
@@ -140,6 +146,7 @@ impl Cache {
             items_most: limits.max_items.min(items_most),
             others_most: (OTHERS_PER_ITEM * items_most).max(OTHERS_LEAST),
             share: 0,
+            changes: 0,
             capacity: Capacity::new(limits.max_items.min(items_most), room.pages),
             threshold: Threshold::new(before, limits.reports_per_window),
             counts: Counts::default(),
@@ -193,7 +200,7 @@ impl Cache {
     }
 
     /// The switch missed these keys so often in this window so far. What is worth it takes a place
-    /// that is free.
+    /// that is free, or that of an item that is colder by far.
     pub fn missed(&mut self, now: Duration, keys: &[(Key, u64)], out: &mut Vec<Action>) {
         self.counts.reports += keys.len() as u64;
         if self.threshold.reported(keys.len()) {
@@ -208,6 +215,7 @@ impl Cache {
         }
         self.forget(now, 2 * self.others_most);
         self.fill(now, out);
+        self.push_out(now, keys, out);
     }
 
     /// A store was read so often for these keys, in a window each.
@@ -285,25 +293,49 @@ impl Cache {
 
     /// At a window's end: what is too much goes, the coldest first, what is worth a free place
     /// comes, and where a key is hotter than an item they change places; `changes` of either at
-    /// most.
-    pub fn settle(&mut self, now: Duration, mut changes: usize, out: &mut Vec<Action>) {
+    /// most. What is left of those is for keys that become hot before the next window's end.
+    pub fn settle(&mut self, now: Duration, changes: usize, out: &mut Vec<Action>) {
+        self.changes = changes;
         let most = self.most();
         let mut coldest = self.sorted(|known| (known.place == Place::In).then_some(known.score));
         let excess = self.items.saturating_sub(most).min(coldest.len());
-        let excess = excess.min(changes);
-        for (_, key) in coldest.drain(..excess) {
+        for (_, key) in coldest.drain(..excess.min(changes)) {
             self.evict(&key, out);
         }
         self.fill(now, out);
-        let best = self.sorted(|known| known.is_eligible(now).then_some(known.score));
-        for ((new, hotter), (old, colder)) in best.iter().rev().zip(&coldest) {
+        let hottest = self.sorted(|known| known.is_eligible(now).then_some(known.score));
+        self.exchange(&hottest, &coldest, out);
+    }
+
+    /// Within a window: of the keys that were reported the hottest take the places of the coldest
+    /// items. An item that came in this window stays: its reads were not counted yet.
+    fn push_out(&mut self, now: Duration, reported: &[(Key, u64)], out: &mut Vec<Action>) {
+        if self.changes == 0 {
+            return;
+        }
+        let missed = |(key, _): &(Key, u64)| {
+            let known = self.keys.get(key).filter(|known| known.is_eligible(now))?;
+            Some((known.missed, key.clone()))
+        };
+        let mut hottest: Vec<(f64, Key)> = reported.iter().filter_map(missed).collect();
+        hottest.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        hottest.dedup();
+        let has_count = |known: &KeyState| known.place == Place::In && !known.is_new;
+        let coldest = self.sorted(|known| has_count(known).then_some(known.score));
+        self.exchange(&hottest, &coldest, out);
+    }
+
+    /// The last of the one change places with the first of the other, as far as they are hotter,
+    /// and as many items may change.
+    fn exchange(&mut self, hottest: &[(f64, Key)], coldest: &[(f64, Key)], out: &mut Vec<Action>) {
+        for ((new, hotter), (old, colder)) in hottest.iter().rev().zip(coldest) {
             let by_chance = 2.0 * (new + old).sqrt();
-            if changes == 0 || *new <= HOTTER * old + by_chance {
+            if self.changes == 0 || *new <= HOTTER * old + by_chance {
                 break;
             }
-            changes -= 1;
             self.evict(colder, out);
             self.insert(hotter, out);
+            self.changes -= 1;
         }
     }
 
@@ -359,7 +391,8 @@ impl Cache {
             let Some(known) = known.filter(|known| known.place == Place::In) else { continue };
             self.counts.unfit += u64::from(unfit);
             known.place = Place::Out;
-            known.paused_until = now + if unfit { UNFIT } else { NO_ROOM };
+            // Its page may be another tenant's by now, which says nothing of those that are left.
+            known.paused_until = now + if unfit { UNFIT } else { self.window };
             self.items -= 1;
         }
     }

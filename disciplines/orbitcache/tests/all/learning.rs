@@ -254,6 +254,44 @@ fn when_the_hottest_and_the_coldest_keys_change_places_all_items_are_replaced_wi
     }
 }
 
+/// A tenant that reads every key about twice in a window leaves nobody a place free.
+#[test]
+fn what_becomes_hot_has_an_item_before_the_window_ends_though_no_place_is_free() {
+    let alone = (128, vec![(7, KEYS, REQUESTS)]);
+    let beside_greed = (400, vec![(7, KEYS, REQUESTS / 10), (8, KEYS, REQUESTS)]);
+    for (most, tenants) in [alone, beside_greed] {
+        let mut rig = Rig::new(&fixed(most), &tenants);
+        if let Some(greedy) = rig.tenants.get_mut(&8) {
+            greedy.zipf = Zipf::new(KEYS, 0.0);
+        }
+        rig.windows(8);
+        rig.of(7).order.rotate_right(20);
+        let hottest: HashSet<u32> = rig.of(7).order[..4].iter().copied().collect();
+        let places = most as usize - 2..=most as usize;
+        assert!(places.contains(&rig.items()), "{} of {most} are taken", rig.items());
+        assert!(rig.of(7).switch.cached.is_disjoint(&hottest));
+        (0..BATCHES / 2).for_each(|_| rig.batch());
+        assert!(rig.of(7).switch.cached.is_superset(&hottest), "{} tenants", tenants.len());
+        assert!(places.contains(&rig.items()), "{} of {most} after half a window", rig.items());
+    }
+}
+
+#[test]
+fn an_item_whose_page_became_another_tenants_may_come_back_a_window_later() {
+    let mut rig = Rig::new(&fixed(128), &[(7, KEYS, REQUESTS)]);
+    let window_ms = WINDOW.as_millis() as u32 / 4;
+    rig.control = (REGISTRATION.control)(Limits { window_ms, ..limits(&fixed(128)) });
+    rig.introduce();
+    rig.windows(8);
+    let gone: Vec<u32> = rig.of(7).order[..20].to_vec();
+    gone.iter().for_each(|n| assert!(rig.of(7).switch.cached.remove(n)));
+    let keys: Vec<_> = gone.iter().map(|n| key(*n)).collect();
+    let eviction = Eviction { switch: SWITCH, tenant: 7, keys: &keys, unfit: false };
+    rig.tell(|to, now, out| to.dropped(now, eviction, out));
+    (0..BATCHES - 2).for_each(|_| rig.batch());
+    assert!(gone.iter().all(|n| rig.of(7).switch.cached.contains(n)));
+}
+
 #[test]
 fn a_new_control_half_takes_over_what_the_switch_has() {
     let mut rig = Rig::new(&[], &[(7, KEYS, REQUESTS)]);
