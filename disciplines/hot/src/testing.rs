@@ -18,8 +18,13 @@ const ROWS: usize = 4;
 const WIDTH: usize = 1 << 16;
 
 /// How often keys are asked for: by their ranks, with cumulative probabilities.
+///
+/// A sample costs two lines of memory: one of the index, and mostly one of the probabilities.
 pub struct Zipf {
     up_to: Vec<f64>,
+    /// Of as many equal parts of all requests as there are ranks: the rank of each part's first
+    /// request, and the number of ranks at the end.
+    first: Vec<u32>,
 }
 
 impl Zipf {
@@ -33,7 +38,14 @@ impl Zipf {
             })
             .collect();
         up_to.iter_mut().for_each(|p| *p /= sum);
-        Zipf { up_to }
+        let mut rank = 0;
+        let first = (0..=keys).map(|part| {
+            let begins = part as f64 / keys as f64;
+            rank += up_to[rank..].iter().take_while(|&&p| p <= begins).count();
+            rank as u32
+        });
+        let first = first.collect();
+        Zipf { up_to, first }
     }
 
     /// The number of ranks.
@@ -53,9 +65,17 @@ impl Zipf {
 
     /// The rank of the next request.
     pub fn sample(&self, random: &mut SmallRng) -> usize {
-        let at: f64 = random.random();
-        let rank = self.up_to.partition_point(|&p| p <= at);
-        rank.min(self.up_to.len() - 1)
+        self.rank(random.random())
+    }
+
+    /// The first rank up to which there is more than this share of the requests.
+    fn rank(&self, at: f64) -> usize {
+        let part = (at * self.keys() as f64) as usize;
+        // The part before counts as well, for a product that was rounded up.
+        let from = self.first[part.saturating_sub(1)] as usize;
+        let to = self.first.get(part + 1).map_or(self.keys(), |first| *first as usize);
+        let rank = from + self.up_to[from..to].partition_point(|&p| p <= at);
+        rank.min(self.keys() - 1)
     }
 }
 
@@ -198,5 +218,25 @@ impl Switch {
             least = least.min(*counter);
         }
         least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also at the ends of the index's parts, and beside them.
+    #[test]
+    fn the_rank_of_a_request_is_that_of_its_place_among_all() {
+        for (keys, theta) in [(1, 0.99), (2, 0.0), (7, 1.1), (1000, 0.0), (1000, 0.99)] {
+            let zipf = Zipf::new(keys, theta);
+            let parts = (0..keys).map(|part| part as f64 / keys as f64);
+            let ends = zipf.up_to.iter().copied().chain(parts);
+            let places = ends.flat_map(|at| [at.next_down(), at, at.next_up()]);
+            for at in places.filter(|at| (0.0..1.0).contains(at)) {
+                let searched = zipf.up_to.partition_point(|&p| p <= at).min(keys - 1);
+                assert_eq!(zipf.rank(at), searched, "{keys} keys, {theta}, {at}");
+            }
+        }
     }
 }
