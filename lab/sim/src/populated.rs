@@ -61,7 +61,11 @@ impl PopulatedBackend {
     fn fill(&mut self, key: Key<'_>) {
         let len = self.lengths.of(key.hash);
         self.value.clear();
-        self.value.extend(key.bytes.iter().cycle().take(len));
+        self.value.reserve(len);
+        while self.value.len() < len {
+            let rest = key.bytes.len().min(len - self.value.len());
+            self.value.extend_from_slice(&key.bytes[..rest]);
+        }
     }
 
     /// Has a key answered for by the embedded backend. False: it has no room.
