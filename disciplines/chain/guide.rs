@@ -1,7 +1,7 @@
 //! What the test that types the guides knows of chains, and how their page is typed. A part of
 //! `lab/shortstop-lab/tests/all/guides`, which names no discipline.
 
-use super::network::{Network, Plan, as_it_stands};
+use super::network::{MachineSpec, Network, as_it_stands};
 
 /// The page.
 pub const PAGE: &str = "docs/coordination.md";
@@ -11,7 +11,7 @@ pub const GROUP: &str = "coord";
 pub const LASTING: [&str; 2] = ["watch", "elect"];
 
 /// Three switches in a row, as docs/coordination.md describes them, and a client.
-const CHAIN: &[Plan] = &[
+const CHAIN: &[MachineSpec] = &[
     ("client", &[("clients", "10.0.1.1/24")]),
     ("switch1", &[("clients", "10.0.1.254/24"), ("first", "10.0.12.1/24")]),
     ("switch2", &[("first", "10.0.12.2/24"), ("second", "10.0.23.2/24")]),

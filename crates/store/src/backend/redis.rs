@@ -605,7 +605,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let given = addresses(&url, None).unwrap();
-        let mut redis = Redis::new(given, None, Duration::from_secs(90));
+        let mut redis = Redis::new(given, None, Duration::from_secs(90), Health::new());
         let (mut server, greeted) = {
             let accept = async {
                 let (mut server, _) = listener.accept().await.unwrap();
@@ -634,7 +634,7 @@ mod tests {
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let (told, _events) = tokio::sync::mpsc::unbounded_channel();
         let given = addresses(&url, None).unwrap();
-        let mut redis = Redis::new(given, Some(told), Duration::from_secs(90));
+        let mut redis = Redis::new(given, Some(told), Duration::from_secs(90), Health::new());
         let serves = async {
             let mut said = [0; 4096];
             let (mut first, _) = listener.accept().await.unwrap();
