@@ -20,10 +20,12 @@ const LONG: f64 = 20.0;
 const MUTE: &str = "leases_refused_mute";
 /// Of a switch.
 const SWITCH: [&str; 1] = ["drop_refused"];
+/// Of a switch: a grant for an entry by somebody who is not its store; unless links flip bits, or a
+/// switch left: it knows no stores any more, and a grant may have been on its way.
+const REFUSED: &str = "grant_refused";
 /// Of packets that are none, or not whole, at stores and switches: unless links flip bits.
-const MALFORMED: [&str; 10] = [
+const MALFORMED: [&str; 9] = [
     "denied_key_hash",
-    "grant_refused",
     "dropped_malformed",
     "drop_short_header",
     "drop_unknown_op",
@@ -43,6 +45,8 @@ pub struct ForbiddenCounts {
     holds_back: bool,
     /// A switch did not run for a while, or could not be reached.
     was_away: bool,
+    /// A switch left.
+    left: bool,
     /// What somebody does on purpose.
     provoked: BTreeSet<String>,
     /// By name; none is 0.
@@ -61,13 +65,21 @@ impl ForbiddenCounts {
         self.was_away = true;
     }
 
+    /// A switch leaves in order.
+    pub fn expect_departure(&mut self) {
+        self.was_away = true;
+        self.left = true;
+    }
+
     /// The counters of a store or a switch, by name: those of them that must be 0 are added.
     pub fn look<'a>(&mut self, counters: impl IntoIterator<Item = (&'a str, u64)>) {
         for (name, count) in counters {
             let is_malformed = MALFORMED.contains(&name) && !self.bits_flip;
             let is_too_old = name == TOO_OLD && !self.holds_back;
             let is_mute = name == MUTE && !self.was_away;
+            let is_refused = name == REFUSED && !self.bits_flip && !self.left;
             if is_mute
+                || is_refused
                 || STORE.contains(&name)
                 || SWITCH.contains(&name)
                 || is_malformed
@@ -119,7 +131,8 @@ mod tests {
         let store = serde_json::to_value(store::Status::default().totals).unwrap();
         let switch = dataplane::Counters::list([]);
         let known = |name: &str| store.get(name).is_some() || switch.iter().any(|c| c.name == name);
-        for name in STORE.iter().chain(&SWITCH).chain(&MALFORMED).chain([&TOO_OLD, &MUTE]) {
+        for name in STORE.iter().chain(&SWITCH).chain(&MALFORMED).chain([&TOO_OLD, &MUTE, &REFUSED])
+        {
             assert!(known(name), "{name}");
         }
     }
@@ -137,6 +150,10 @@ mod tests {
         faulty.expect_absence();
         faulty.look([("drop_truncated", 1), ("duplicates_too_old", 1), ("leases_refused_mute", 1)]);
         assert_eq!(faulty.complaint(), None);
+        let mut left = ForbiddenCounts::default();
+        left.expect_departure();
+        left.look([("grant_refused", 1), ("leases_refused_mute", 1), ("drop_truncated", 1)]);
+        assert_eq!(left.complaint().as_deref(), Some("drop_truncated = 1: must be 0"));
         let mut provoked = ForbiddenCounts::default();
         provoked.leave("drop_truncated");
         provoked.look([("drop_truncated", 1), ("wrong_partition", 1)]);

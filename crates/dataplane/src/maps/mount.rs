@@ -62,11 +62,14 @@ fn outer() -> Option<PathBuf> {
 /// Whether the rest of the machine sees the bpffs that this process pins in: it has the same one in
 /// the same place. One that a mount namespace or a container has to itself ends with its last
 /// process, and with it all that is pinned there. Where nobody else may be looked at, as without
-/// root, nothing speaks against it.
+/// root, nothing speaks against it. Who was put into a container or a namespace from without has no
+/// ancestors there, but the first process is there all the same.
 pub fn is_seen_by_all() -> bool {
     let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
-    let theirs = machine().and_then(|machine| device(&machine.join("root/sys/fs/bpf")));
-    theirs.is_none_or(|theirs| device(Path::new(ROOT)) == Some(theirs))
+    let own = device(Path::new(ROOT));
+    let others = machine().into_iter().chain([PathBuf::from("/proc/1")]);
+    let mut theirs = others.filter_map(|other| device(&other.join("root/sys/fs/bpf")));
+    theirs.all(|theirs| own == Some(theirs))
 }
 
 /// The machine's bpffs, mounted there if it was not, as a mount that is nowhere yet.

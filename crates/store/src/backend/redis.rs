@@ -458,8 +458,11 @@ async fn ask(
         add(command, bytes, tracks, &mut pipeline);
     }
     let asked_ns = boot_ns();
-    let values: Vec<redis::RedisResult<Value>> =
-        pipeline.query_async(connection).await.map_err(lost)?;
+    // Keys that are only marked are no command of this pipeline, and an empty one is refused.
+    let values: Vec<redis::RedisResult<Value>> = match pipeline.cmd_iter().next() {
+        Some(_) => pipeline.query_async(connection).await.map_err(lost)?,
+        None => vec![],
+    };
     values.iter().for_each(|value| faults.see(value));
     // The time to live was read at the other end, and has gone on since.
     let elapsed_ms = ((boot_ns() - asked_ns) / 1_000_000) as i64 + 1;

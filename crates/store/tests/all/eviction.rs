@@ -95,6 +95,7 @@ fn a_full_redis_keeps_what_switches_read() {
             assert_eq!(redis.command(&format!("SET cold{n} {value}")), "+OK\r\n");
         }
         assert_eq!(info(&mut redis, "stats", "evicted_keys"), 0);
+        let connections = info(&mut redis, "stats", "total_connections_received");
         read_at_the_switch(&mut switch, &mut redis);
         // Redis's clock of uses goes by the second: what is older has to be so in its eyes, too.
         let idle = |redis: &mut Outsider| redis.command("OBJECT IDLETIME cold0");
@@ -114,6 +115,8 @@ fn a_full_redis_keeps_what_switches_read() {
         if policy == "allkeys-lru" {
             assert_eq!(redis.command("EXISTS cold0"), ":0\r\n");
         }
+        let now = info(&mut redis, "stats", "total_connections_received");
+        assert_eq!(now, connections, "{policy}: marks alone are no reason to connect anew");
     }
 }
 

@@ -28,9 +28,9 @@ impl Ground for PlanRun<'_> {
             Act::Suspend { .. }
             | Act::Halt { .. }
             | Act::Reboot { .. }
-            | Act::Leave { .. }
             | Act::Replace { .. }
             | Act::Cut { .. } => self.never.expect_absence(),
+            Act::Leave { .. } => self.never.expect_departure(),
             // To a store that stood still it was the switches that were silent; and one that holds
             // copies of others' keys is silent itself.
             Act::Stop { process } | Act::Kill { process } | Act::PutBack { process }
