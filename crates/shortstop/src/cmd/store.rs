@@ -30,9 +30,9 @@ use store::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        shortstop store --listen 127.0.0.1:7117 --status-socket /run/store.sock\n  \
+        shortstop store --listen 127.0.0.1:7117 --status-socket /run/shortstop/store.sock\n  \
         shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend redis://127.0.0.1:6379\n  \
-        shortstop store status --socket /run/store.sock"
+        shortstop store status"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -44,16 +44,19 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Print what a running store tells about itself.
-    #[command(
-        after_help = "Example:\n  shortstop store status --socket /run/store.sock --json | head"
-    )]
+    #[command(after_help = "Example:\n  shortstop store status --json | head")]
     Status(Status),
 }
 
 #[derive(clap::Args)]
 struct Status {
     /// The store's --status-socket.
-    #[arg(long, value_name = "PATH")]
+    #[arg(
+        long,
+        visible_alias = "status-socket",
+        value_name = "PATH",
+        default_value = "/run/shortstop/store.sock"
+    )]
     socket: PathBuf,
     /// Print JSON.
     #[arg(long)]

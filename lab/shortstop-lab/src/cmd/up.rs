@@ -52,19 +52,25 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = &args.name;
     let option = if name == "lab" { String::new() } else { format!(" --name {name}") };
     println!("lab {name} is up; logs in {}\n{}\n", dir.display(), addresses.join("\n"));
+    let this = called_as();
     if built_in.is_some() {
         println!(
             "Try:\n  \
-             shortstop-lab exec client1{option} -- shortstop set --cluster {dir}/cluster.toml greeting hello\n  \
-             shortstop-lab exec client2{option} -- shortstop get --cluster {dir}/cluster.toml greeting\n  \
-             shortstop-lab exec client1{option} -- ping -c 3 10.0.3.1\n  \
-             shortstop-lab exec client1{option} -- ping -c 3 fd00:0:0:3::1\n  \
-             shortstop-lab exec switch{option} -- shortstop switch status --name {name}-switch",
+             {this} exec client1{option} -- shortstop set --cluster {dir}/cluster.toml greeting hello\n  \
+             {this} exec client2{option} -- shortstop get --cluster {dir}/cluster.toml greeting\n  \
+             {this} exec client1{option} -- ping -c 3 10.0.3.1\n  \
+             {this} exec client1{option} -- ping -c 3 fd00:0:0:3::1\n  \
+             {this} exec switch{option} -- shortstop switch status --name {name}-switch",
             dir = dir.display(),
         );
     } else {
-        println!("Try:\n  shortstop-lab exec{option} {} -- ip address", nodes[0]);
+        println!("Try:\n  {this} exec{option} {} -- ip address", nodes[0]);
     }
-    println!("  shortstop-lab down{option}");
+    println!("  {this} down{option}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What to type for this program: what was typed for it, which need not be in PATH.
+fn called_as() -> String {
+    std::env::args().next().unwrap_or_else(|| "shortstop-lab".into())
 }

@@ -39,9 +39,10 @@ fn readme_can_be_typed() {
     network.typed("switch", programs);
     network.follow("README.md", "switch", |network, step| {
         if let Step::Line { text, .. } = step {
-            if text.starts_with("sudo target/debug/shortstop-lab up rack") {
+            if text.starts_with("target/debug/shortstop-lab up rack") {
                 let said = network.typed("switch", text);
-                let hints = said.lines().filter(|line| line.starts_with("  shortstop-lab exec"));
+                let exec = "  target/debug/shortstop-lab exec";
+                let hints = said.lines().filter(|line| line.starts_with(exec));
                 let hints: Vec<&str> = hints.collect();
                 assert!(hints.len() >= 4, "{said}");
                 for hint in hints {
