@@ -83,6 +83,8 @@ pub(crate) struct Call {
     /// When it was first sent to a life of the store that might have carried it out.
     risked_ns: Option<u64>,
     put_off: bool,
+    /// Something was sent again because no answer came.
+    met_silence: bool,
     denied: bool,
     paddings: u32,
     puts_off: Backoff,
@@ -195,6 +197,7 @@ impl Call {
             moved: false,
             risked_ns: None,
             put_off: false,
+            met_silence: false,
             denied: false,
             paddings: 0,
             puts_off: Backoff::new(TRY_AGAIN_WAIT, TRY_AGAIN_WAIT_MAX),

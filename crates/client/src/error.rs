@@ -37,8 +37,8 @@ pub enum Error {
     /// A value, also one that is read, that is longer than the cluster's values may be; or one that
     /// goes in one packet only and does not fit.
     #[error(
-        "value of {len} bytes is too large: {max} bytes are possible{}",
-        bound(.in_parts, .sealed)
+        "value of {} is too large: {max} bytes are possible{}",
+        bytes(.len), bound(.in_parts, .sealed)
     )]
     ValueLength {
         /// Bytes of the value.
@@ -54,7 +54,7 @@ pub enum Error {
     },
     /// The memory for large values ([`Options::memory`](crate::Options::memory)) is in use. Nothing
     /// was sent, or nothing but a read.
-    #[error("value of {len} bytes: the memory for large values is in use")]
+    #[error("value of {}: the memory for large values is in use", bytes(.len))]
     NoMemory {
         /// Bytes of the value.
         len: usize,
@@ -124,7 +124,7 @@ pub enum Error {
     /// or never.
     #[error(
         "outcome unknown: no answer to the write from {store} within {after_ms} ms ({tries} tries{}{}{}{})",
-        without_room(.no_room), put_off(.try_again), reason(.denied), path(.short_path)
+        without_room(.no_room), put_off_or_all(.try_again, .each_put_off), reason(.denied), path(.short_path)
     )]
     OutcomeUnknown {
         /// The store that was asked.
@@ -139,6 +139,9 @@ pub enum Error {
         no_room: bool,
         /// Whether the store answered `TryAgain` at least once.
         try_again: bool,
+        /// Whether it answered so each time: then only a copy that the network made of one, and
+        /// still carries, can be applied.
+        each_put_off: bool,
         /// The tenant, if answers that were not signed with its secret said `Denied`.
         denied: Option<u32>,
         /// Whether, as far as was seen, the path carries short datagrams and no long ones.
@@ -242,10 +245,15 @@ fn bound(in_parts: &bool, sealed: &bool) -> String {
     format!("{which}{seal}")
 }
 
+fn bytes(len: &usize) -> String {
+    if *len == 1 { "1 byte".into() } else { format!("{len} bytes") }
+}
+
 fn too_large(len: &usize, write: &bool) -> String {
     match write {
         true => format!(
-            "refuses a value of {len} bytes: longer than max_value of its cluster file, or larger than its backend holds; or, in chains of switches, than one of a key's versions may be or the links between them carry"
+            "refuses a value of {}: longer than max_value of its cluster file, or larger than its backend holds; or, in chains of switches, than one of a key's versions may be or the links between them carry",
+            bytes(len)
         ),
         false => "does not give this value: it is longer than max_value of its cluster file".into(),
     }
@@ -275,6 +283,15 @@ fn put_off(try_again: &bool) -> &'static str {
             "; it puts requests off for now, as a store does that has just started or is overloaded, and a switch whose controller is away"
         }
         false => "",
+    }
+}
+
+fn put_off_or_all(try_again: &bool, each: &bool) -> &'static str {
+    match each {
+        true => {
+            "; it put off each of them, as a store does that has just started or is overloaded: nothing was written, unless a copy of one is still on its way"
+        }
+        false => put_off(try_again),
     }
 }
 

@@ -369,6 +369,7 @@ mod tests {
             tries: 5,
             no_room: false,
             try_again: false,
+            each_put_off: false,
             denied: None,
             short_path: false,
         }

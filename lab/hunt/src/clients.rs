@@ -111,6 +111,7 @@ impl ClientsHost {
                 tries: 1,
                 no_room: false,
                 try_again: false,
+                each_put_off: false,
                 denied: None,
                 short_path: false,
             };

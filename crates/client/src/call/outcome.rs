@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use wire::{HEADER_LEN, Header, Op, Status};
 
-use super::{Call, Parts, Step};
+use super::{Call, Parts, State, Step};
 use crate::{Answer, Error, answer::Request, payload::max_payload, rules::Rules};
 
 impl Call {
@@ -39,12 +39,15 @@ impl Call {
             }
             _ if self.header.op.is_write() => {
                 let no_room = false;
+                let is_put_off =
+                    matches!((&self.parts, self.state), (Parts::None { .. }, State::PutOff));
                 Error::OutcomeUnknown {
                     store,
                     after_ms,
                     tries,
                     no_room,
                     try_again,
+                    each_put_off: is_put_off && !self.met_silence,
                     denied,
                     short_path,
                 }

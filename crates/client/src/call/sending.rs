@@ -106,6 +106,7 @@ impl Call {
         };
         if again {
             rules.counters.retransmitted.add_one();
+            self.met_silence = true;
         }
         self.tries += 1;
         self.fit.sent(outgoing.request, outgoing.datagram.len(), now_ns);

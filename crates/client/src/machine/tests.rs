@@ -118,7 +118,25 @@ fn what_was_put_off_is_not_sent_after_the_deadline() {
     machine.timer(10_000 * MS);
     assert!(sent(&mut machine).is_empty());
     let (_, result) = machine.next_finished().unwrap();
-    assert!(matches!(result, Err(Error::OutcomeUnknown { try_again: true, .. })));
+    let error = result.map(drop).unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown { try_again: true, each_put_off: true, .. }));
+    assert!(error.to_string().contains("nothing was written, unless"), "{error}");
+}
+
+#[test]
+fn a_write_of_which_one_try_met_silence_is_not_said_to_be_put_off_each_time() {
+    let mut machine = machine(Options::default());
+    machine.begin(&set(b"k", b"v"), 0);
+    sent(&mut machine);
+    let again_ns = machine.next_ns().unwrap();
+    machine.timer(again_ns);
+    let second = sent(&mut machine);
+    machine.take(&answer(&second[0], Status::TryAgain), store(), again_ns + MS);
+    machine.timer(10_000 * MS);
+    let (_, result) = machine.next_finished().unwrap();
+    let error = result.map(drop).unwrap_err();
+    assert!(matches!(error, Error::OutcomeUnknown { try_again: true, each_put_off: false, .. }));
+    assert!(!error.to_string().contains("nothing was written"), "{error}");
 }
 
 /// Everything that is sent until the call ends, with what becomes of each datagram.

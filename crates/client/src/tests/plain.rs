@@ -260,7 +260,11 @@ async fn refusals_are_named() {
     let client = connect(&store).await;
     for (status, version, text) in [
         (Status::WrongPartition, 0, "does not own this key's partition"),
-        (Status::TooLarge, 0, "larger than its backend holds"),
+        (
+            Status::TooLarge,
+            0,
+            "a value of 1 byte: longer than max_value of its cluster file, or larger than its backend holds",
+        ),
         (Status::TooLarge, 238, "keys of at most 238 bytes"),
         (Status::BackendError, 0, "outcome unknown"),
         (Status::Denied, 0, "denies the request"),

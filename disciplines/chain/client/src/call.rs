@@ -361,6 +361,7 @@ impl Call {
             tries: self.tries,
             no_room: true,
             try_again: false,
+            each_put_off: false,
             denied: None,
             short_path: false,
         })
@@ -411,6 +412,7 @@ impl Call {
                 tries,
                 no_room: false,
                 try_again,
+                each_put_off: false,
                 denied,
                 short_path,
             },

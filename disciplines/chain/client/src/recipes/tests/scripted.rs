@@ -75,6 +75,7 @@ fn unknown() -> Error {
         tries: 9,
         no_room: false,
         try_again: false,
+        each_put_off: false,
         denied: None,
         short_path: false,
     }
