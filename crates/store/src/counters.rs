@@ -102,7 +102,8 @@ pub struct ReadCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WriteCounters {
-    /// Writes and deletes taken, retransmissions included; one that comes in parts when it
+    /// Writes and deletes that came, retransmissions included, also that of a client's first write,
+    /// which is refused because it names no life of the store yet; one that comes in parts when it
     /// is whole.
     pub writes: u64,
     /// Parts of writes taken, retransmissions included.

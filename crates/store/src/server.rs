@@ -264,7 +264,10 @@ impl Server {
             self.turn();
         }
         self.finish_taken().await;
-        self.hand_over();
+        let next = if self.hand_over() { "at once" } else { "a lease after its start" };
+        tracing::info!(
+            "store has ended: what it took is answered; the next one takes writes {next}"
+        );
         Ok(())
     }
 
@@ -287,13 +290,13 @@ impl Server {
         }
     }
 
-    /// Leaves the next store what it needs, if this one ended so that there is no more to it.
-    fn hand_over(&self) {
-        let Some(directory) = self.state.as_deref() else { return };
-        let Some(left) = self.engine.hand_over(self.now_ns()) else { return };
-        if let Err(error) = handover::leave(directory, self.engine.config(), self.began_ns, left) {
-            tracing::warn!("{error:#}: the next store takes no writes for a lease");
-        }
+    /// Leaves the next store what it needs, if this one ended so that there is no more to it: then
+    /// that one need not wait.
+    fn hand_over(&self) -> bool {
+        let Some(directory) = self.state.as_deref() else { return false };
+        let Some(left) = self.engine.hand_over(self.now_ns()) else { return false };
+        let done = handover::leave(directory, self.engine.config(), self.began_ns, left);
+        done.inspect_err(|error| tracing::warn!("{error:#}")).is_ok()
     }
 
     /// Waits until something is to be done, and does what is not for [`Server::turn`].

@@ -14,6 +14,8 @@ pub(super) struct Outage {
     /// Of those that go on something was said: this reason.
     said: Option<String>,
     said_ns: Option<u64>,
+    /// The server that answered last.
+    at: Option<String>,
 }
 
 impl Outage {
@@ -34,6 +36,20 @@ impl Outage {
     pub fn answered(&mut self, now_ns: u64) -> Option<Duration> {
         let began_ns = self.began_ns.take()?;
         self.said.take().map(|_| Duration::from_nanos(now_ns - began_ns))
+    }
+
+    /// The server of this name is connected, and nothing fails any more: what is to be said of
+    /// that. That it is another server than before always is, however soon after something else.
+    pub fn connected(&mut self, name: &str, now_ns: u64) -> Option<String> {
+        let after = self.answered(now_ns);
+        let before = self.at.replace(name.into()).filter(|before| before != name);
+        if after.is_none() && before.is_none() {
+            return None;
+        }
+        let place = before.map(|before| format!(", in the place of {before}"));
+        let after = after.map(|after| format!(", after {:.1} s", after.as_secs_f64()));
+        let (place, after) = (place.unwrap_or_default(), after.unwrap_or_default());
+        Some(format!("{name} is connected{place}{after}"))
     }
 }
 
@@ -71,5 +87,28 @@ mod tests {
             lines += usize::from(outage.answered((2 * ms + 1) * MS).is_some());
         }
         assert_eq!(lines, 10, "five times that it began, and as often that it was over");
+    }
+    #[test]
+    fn another_server_is_said_however_soon() {
+        let mut outage = Outage::default();
+        // (what failed, who is connected then, what is said of it)
+        let rows = [
+            (None, "A", None),
+            (Some("gone"), "A", Some("A is connected, after 0.5 s")),
+            (Some("gone"), "A", None),
+            (Some("a replica"), "B", Some("B is connected, in the place of A")),
+            (None, "B", None),
+        ];
+        for (second, (why, name, expected)) in (1..).zip(rows) {
+            let ms = second * 1000;
+            if let Some(why) = why {
+                outage.failed(why, ms * MS);
+            }
+            let said = outage.connected(name, (ms + 500) * MS);
+            assert_eq!(said.as_deref(), expected, "{why:?}, {name}");
+        }
+        assert!(outage.failed("gone", 20_000 * MS));
+        let said = outage.connected("A", 21_000 * MS);
+        assert_eq!(said.as_deref(), Some("A is connected, in the place of B, after 1.0 s"));
     }
 }

@@ -296,7 +296,7 @@ impl Backend for Remote {
     fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
         let Some(name) = name_of(key) else {
             return Answer::Now(match put.value {
-                Some(_) => Change::TooLarge,
+                Some(_) => Change::Refused(Refusal::new(ANOTHERS_NAME)),
                 None => Change::NotFound,
             });
         };
@@ -321,6 +321,10 @@ impl Backend for Remote {
         self.send(Command { ticket, tenant: key.tenant, name, version, verb })
     }
 }
+
+/// What a write of tenant 0 is told whose key is another tenant's name in the backend.
+const ANOTHERS_NAME: &str =
+    "ERR names that begin with shortstop:NUMBER: are those of the tenant of that number";
 
 /// What a key is called in the backend. `None`: it is another tenant's name there.
 fn name_of(key: Key<'_>) -> Option<Vec<u8>> {

@@ -58,9 +58,8 @@ impl<P: Protocol> Task<P> {
             }
             let Err(why) = attempt else {
                 self.health.is_back();
-                if let Some(after) = self.outage.answered(boot_ns()) {
-                    let (name, after_s) = (self.protocol.name(), after.as_secs_f64());
-                    tracing::warn!("backend: {name} is connected, after {after_s:.1} s");
+                if let Some(line) = self.outage.connected(&self.protocol.name(), boot_ns()) {
+                    tracing::warn!("backend: {line}");
                 }
                 return true;
             };

@@ -96,6 +96,22 @@ async fn only_a_write_of_which_the_backend_was_told_is_in_doubt() {
 }
 
 #[tokio::test]
+async fn a_write_to_another_tenants_name_is_told_so() {
+    let (completions, _done) = mpsc::unbounded_channel();
+    let protocol = MuteProtocol { is_reached: true };
+    let mut remote =
+        Remote::start(protocol, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
+    let theirs = Key { bytes: b"shortstop:7:x", ..key(1) };
+    let Answer::Now(Change::Refused(refusal)) =
+        remote.put(theirs, put_under(2, Condition::Always), 0, 7)
+    else {
+        panic!("it was taken, or no reason was given");
+    };
+    assert!(refusal.words().contains("shortstop:NUMBER:"), "{}", refusal.words());
+    assert_eq!(remote.put(theirs, Put::removal(2), 0, 8), Answer::Now(Change::NotFound));
+}
+
+#[tokio::test]
 async fn what_was_read_while_a_write_was_in_doubt_is_not_what_is_there_after_it() {
     let (completions, mut done) = mpsc::unbounded_channel();
     let protocol = MuteProtocol { is_reached: true };

@@ -7,7 +7,8 @@ use wire::NodeId;
 
 use super::{LentKey, Loans};
 use crate::{
-    Config, coherence::Watch, directory::KeyId, engine::context::Context, status::LoansStatus,
+    Config, coherence::Watch, counters::LoanCounters, directory::KeyId, engine::context::Context,
+    status::LoansStatus,
 };
 
 impl Loans {
@@ -96,10 +97,15 @@ impl Loans {
     /// What the status says of loans.
     pub fn status(&self, config: &Config, watch: Watch) -> LoansStatus {
         let (lent, returning) = self.count();
-        LoansStatus {
-            lent,
-            returning,
-            none_because: self.none_because(config, watch).map(str::to_owned),
-        }
+        let why = self.none_because(config, watch).or_else(|| self.none_came_by_two(config));
+        LoansStatus { lent, returning, none_because: why.map(str::to_owned) }
+    }
+
+    /// That nothing was lent because of the way that writes take, if it was that alone.
+    fn none_came_by_two(&self, config: &Config) -> Option<&'static str> {
+        let LoanCounters { loans, loans_refused_path, .. } = self.counters;
+        let is_wanted = config.cluster.tenants.iter().any(|tenant| tenant.write_back_ms > 0);
+        (is_wanted && loans == 0 && loans_refused_path > 0)
+            .then_some("requests pass one switch only; a key is lent to two that lie in a row")
     }
 }

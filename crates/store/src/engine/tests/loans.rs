@@ -27,7 +27,12 @@ fn lending() -> Store {
 
 /// A write that has passed both switches, so many milliseconds after [`LATER_NS`].
 fn write(store: &mut Store, request: u64, ms: u64) {
-    let (tenant, client, epoch, node) = (KEYED, 1, Epoch::new(1, request), 2);
+    write_by(2, store, request, ms);
+}
+
+/// The same, where the second switch that it has passed is this one; 0: there was one only.
+fn write_by(node: u16, store: &mut Store, request: u64, ms: u64) {
+    let (tenant, client, epoch) = (KEYED, 1, Epoch::new(1, request));
     let header = Header { tenant, client, request, epoch, node, ..Header::new(Op::WriteRequest) };
     store.hand_in_at(header, b"k", b"new", 0, LATER_NS + ms * 1_000_000);
 }
@@ -44,6 +49,18 @@ fn what_cannot_be_kept_is_not_lent_and_the_status_says_why() {
     assert!(counters.loans.loans_refused_unsafe > 0);
     let status = store.engine.status(LATER_NS);
     assert!(status.loans.none_because.unwrap().contains("--state"));
+}
+
+#[test]
+fn where_writes_pass_one_switch_the_status_says_so() {
+    let mut store = lending();
+    for request in 1..=20 {
+        write_by(0, &mut store, request, 0);
+    }
+    let counters = store.engine.counters();
+    assert!(counters.loans.loans == 0 && counters.loans.loans_refused_path > 0);
+    let why = store.engine.status(LATER_NS).loans.none_because;
+    assert!(why.as_deref().is_some_and(|why| why.contains("one switch")), "{why:?}");
 }
 
 /// What the two switches of a loan have been told, and what they have.
