@@ -17,6 +17,9 @@ pub struct Claim {
     /// Whether it is about the full run only.
     #[serde(default)]
     full: bool,
+    /// Whether it is about how fast things went, which a busy machine decides too.
+    #[serde(default)]
+    pub speed: bool,
 }
 
 impl Claim {
@@ -50,7 +53,7 @@ mod tests {
     fn a_number_beyond_its_bounds_is_named() {
         let summary = serde_json::json!({"ratio": 0.5, "text": "x"});
         let summary = summary.as_object().unwrap();
-        let between = |least, most| Claim { least, most, world: None, full: false };
+        let between = |least, most| Claim { least, most, world: None, full: false, speed: false };
         // (what is claimed, of what, what is said)
         let rows = [
             (between(Some(0.5), Some(0.5)), "ratio", None),

@@ -74,6 +74,8 @@ impl Demo {
         let cached = servers.saturate(bound, "with the cache", search, phase)?;
         let cached_same = servers.phase(&same)?;
         report.text = tell(rack, backend, [(&none, &none_same), (&cached, &cached_same)]);
+        self.fails_unless_served(report, "without the cache", [&none.result, &none_same]);
+        self.fails_unless_served(report, "with the cache", [&cached.result, &cached_same]);
         for (name, point, same) in
             [("none", &none, &none_same), (run.discipline, &cached, &cached_same)]
         {
@@ -117,6 +119,24 @@ impl Demo {
         report.plot(format!("demo-{}", backend.name()), svg);
         Ok(())
     }
+
+    /// A run in which servers had something to answer, and did not, says nothing.
+    fn fails_unless_served(&self, report: &mut Report, what: &str, at: [&PhaseResult; 2]) {
+        // Where the switch has every key, there is nothing for them.
+        let has_misses = self.rack.items < self.rack.keys;
+        for (load, result) in ["highest", "same"].into_iter().zip(at) {
+            if has_misses && !servers_answered(result) {
+                report.fails(format!(
+                    "{what}, at the {load} load, no server answered in time: hit ratio and load say nothing of a rack"
+                ));
+            }
+        }
+    }
+}
+
+/// Whether anything was answered by a server.
+fn servers_answered(result: &PhaseResult) -> bool {
+    result.answered > result.cached
 }
 
 fn per_second(point: &Saturation) -> Vec<f64> {
@@ -141,7 +161,11 @@ fn tell(
             table.row([
                 name,
                 thousands(rate),
-                percent(result.hit_ratio()),
+                match servers_answered(result) {
+                    true => percent(result.hit_ratio()),
+                    // Of the switch's answers alone: it is no part of anything.
+                    false => "-".into(),
+                },
                 micros(result.all.p50_us),
                 micros(result.all.p99_us),
                 match at {
@@ -163,18 +187,83 @@ fn tell(
             text += &format!("  {line}\n");
         }
     }
+    text + &closing(params, backend, none, cached)
+}
+
+/// What it comes to, as far as it was measured.
+fn closing(params: &Rack, backend: Backend, none: &Saturation, cached: &Saturation) -> String {
+    if !servers_answered(&none.result) || !servers_answered(&cached.result) {
+        return "\nNo server answered in time, without the cache or with it: this run does not say what they carry.\n".into();
+    }
     let kind = match backend {
         Backend::Embedded => "emulated servers".to_string(),
         other => format!("{} servers", other.name()),
     };
-    text += &format!(
-        "\nWith {} of {} keys answered in the switch, the same {} {kind} of {} requests a second carry {:.1} times the load: \
-         what is left for them is balanced, so none is the one that all wait for.\n",
+    let carry = format!(
+        "\nWith {} of {} keys answered in the switch, the same {} {kind} of {} requests a second carry {:.1} times the load",
         thousands(params.items as f64),
         thousands(params.keys as f64),
         params.servers,
         thousands(params.server_rate),
         cached.rate / none.rate,
     );
-    text
+    let (before, after) = (imbalance(&none.server_load), imbalance(&cached.server_load));
+    let is_measured = none.is_confirmed && cached.is_confirmed && after > 0.0;
+    match is_measured && after < before && cached.rate > none.rate {
+        true => format!(
+            "{carry}: what is left for them is balanced, so none is the one that all wait for.\n"
+        ),
+        false if is_measured => format!("{carry}.\n"),
+        false => format!(
+            "{carry}. That is uncertain: no load that was tried could be carried twice in a row.\n"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::Counts;
+
+    /// A rack of two servers that carried this, and how their load was shared.
+    fn carried(rate: f64, cached: u64, server_load: [f64; 2], is_confirmed: bool) -> Saturation {
+        let answered = 1000;
+        let result = PhaseResult { seconds: 1.0, answered, cached, ..PhaseResult::default() };
+        Saturation {
+            rate,
+            is_confirmed,
+            result,
+            server_load: server_load.into(),
+            counted: Counts::default(),
+            points: vec![],
+        }
+    }
+
+    #[test]
+    fn it_ends_with_what_was_measured_and_no_more() {
+        let rack: Rack = toml::from_str("keys = 100\nitems = 10\nlearn_s = 1.0").unwrap();
+        let none = carried(100.0, 0, [90.0, 10.0], true);
+        let said = |cached| closing(&rack, Backend::Embedded, &none, &cached);
+        // (with the cache, what is said, whether that the load is balanced)
+        for (cached, part, is_balanced) in [
+            (carried(500.0, 600, [52.0, 48.0], true), "5.0 times the load: ", true),
+            (carried(500.0, 600, [95.0, 5.0], true), "5.0 times the load.", false),
+            (carried(500.0, 600, [52.0, 48.0], false), "uncertain", false),
+            (carried(500.0, 1000, [0.0, 0.0], false), "No server answered", false),
+        ] {
+            let said = said(cached);
+            assert!(said.contains(part), "{said}");
+            assert_eq!(said.contains("is balanced"), is_balanced, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_switchs_answers_alone_are_no_hit_ratio() {
+        let rack: Rack = toml::from_str("keys = 100\nitems = 10\nlearn_s = 1.0").unwrap();
+        let none = carried(100.0, 0, [90.0, 10.0], true);
+        let alone = carried(500.0, 1000, [0.0, 0.0], false);
+        let points = [(&none, &none.result), (&alone, &alone.result)];
+        let said = tell(&rack, Backend::Embedded, points);
+        assert!(!said.contains("100.0 %"), "{said}");
+    }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    Kind, Options, Report, Run, World,
+    Kind, Options, Report, Run, World, busy,
     claim::Claim,
     kind::{Input, SWEEP},
     parts::Parts,
@@ -222,12 +222,10 @@ impl Experiment {
             seen: NeverCounts::default(),
         };
         let given = self.given(options.world, options.quick);
+        let load_average = busy::load_average();
         (self.kind.run)(&given, &run, &mut report)?;
-        let claims = self.claims.iter();
-        for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
-            if let Some(complaint) = claim.complaint(name, &report.summary) {
-                report.fails(complaint);
-            }
+        if self.hold(options, &mut report) && options.world == World::Kernel {
+            report.fails(busy::advice(load_average, busy::load_average()));
         }
         let seen = run.seen.borrow();
         if let Some(complaint) = seen.complaint() {
@@ -236,6 +234,19 @@ impl Experiment {
             report.fails(complaint);
         }
         Ok(report)
+    }
+
+    /// Holds a report against what is claimed. True: a claim about speed is missed.
+    fn hold(&self, options: &Options, report: &mut Report) -> bool {
+        let mut speed = false;
+        let claims = self.claims.iter();
+        for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
+            if let Some(complaint) = claim.complaint(name, &report.summary) {
+                report.fails(complaint);
+                speed |= claim.speed;
+            }
+        }
+        speed
     }
 }
 
@@ -379,6 +390,22 @@ mod tests {
         assert_eq!(failure("keys = { least = 5 }"), None);
         let said = failure("keys = { least = 6 }").unwrap();
         assert_eq!(said, "keys = 5: at least 6 was claimed");
+    }
+
+    #[test]
+    fn a_missed_speed_in_the_kernel_says_how_busy_the_machine_was() {
+        let simulated = Options::simulated(7, &[]);
+        let kernel = Options { world: World::Kernel, ..simulated.clone() };
+        for (claim, options, expected) in [
+            ("keys = { least = 6, speed = true }", &kernel, true),
+            ("keys = { least = 6 }", &kernel, false),
+            ("keys = { least = 6, speed = true }", &simulated, false),
+        ] {
+            let experiment = parse(&format!("keys = 5\n[claims]\n{claim}\n")).unwrap();
+            let said = experiment.run(options).unwrap().failure.unwrap();
+            assert!(said.starts_with("keys = 5: at least 6 was claimed"), "{said}");
+            assert_eq!(said.contains("load average"), expected, "{said}");
+        }
     }
 
     #[test]

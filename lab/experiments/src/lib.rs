@@ -20,7 +20,7 @@
 //! [sim.rack]        # replaces params in the simulator; [sim_quick.rack] what --quick left
 //! keys = 10000000
 //! [claims]          # what has to come out, or the run has failed
-//! speedup = { least = 3.0 }
+//! speedup = { least = 3.0, speed = true } # missed, it says how busy the machine was
 //! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
 //! ```
 //!
@@ -32,6 +32,7 @@
 #![deny(unsafe_code)]
 
 mod backends;
+mod busy;
 mod claim;
 mod coherence;
 mod compare;
