@@ -130,11 +130,6 @@ const BAD: &[(&str, u8, &[&str])] = &[
     ("store --cluster unknown.toml", 1, &["unknown.toml", "line 2"]),
     ("store --cluster good.toml --listen 127.0.0.1:7997", 1, &["127.0.0.1:7997", "--as"]),
     ("store --backend mysql://x", 2, &["--backend", "mysql://x", "redis://HOST:PORT"]),
-    (
-        "store --backend memcached://127.0.0.1:1 --listen 127.0.0.1:0",
-        1,
-        &["127.0.0.1:1", "refused"],
-    ),
     ("store --memory-limit 3parsec", 2, &["--memory-limit", "parsec", "MiB"]),
     ("store --cluster leases.toml", 1, &["leases.toml", "lease_ms = 10", "1000 to 60000"]),
     ("store --lease-ms 10", 2, &["--lease-ms"]),
