@@ -135,13 +135,15 @@ fn a_tenant_with_many_hot_keys_leaves_the_others_their_marks() {
     let hash = |n: u32| Secret::NONE.key_hash(TENANT_OPEN, &n.to_be_bytes());
     let theirs = |n: u32| ReadCount { tenant: TENANT_OPEN, hash: hash(n), reads: 100 };
     let rows: Vec<_> = (0..200).map(theirs).chain([mine]).collect();
+    let mut all = 0;
     for round in 0..10 {
         let begin = round * ROUND_MS;
         tell(&mut store, &rows, begin);
         let marks = marked(&mut store, &backend, begin..begin + ROUND_MS).concat();
         assert!(marks.contains(&(mine.hash, 1)), "round {round}");
-        assert!((40..100).contains(&marks.len()), "there is not one for each: {}", marks.len());
+        all += marks.len();
     }
+    assert!((100..1_000).contains(&all), "there is not one for each of 2,010: {all}");
 }
 
 #[test]
