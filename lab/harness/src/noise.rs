@@ -93,8 +93,8 @@ const AT_ONCE: u32 = 10;
 const REFILL: u32 = 500;
 
 /// Sends `packets` spoiled copies; each must come to one end, with its verdict: of [`AT_ONCE`] in a
-/// row there are as many ends with each verdict as packets that had it. `refill`: packets may change
-/// tables, and this is done before every [`REFILL`]th. Returns the ends with their numbers.
+/// row there are as many ends with each verdict as packets that had it. `refill`: packets may
+/// change tables, and this is done before every [`REFILL`]th. Returns the ends with their numbers.
 pub fn noise(
     w: &World,
     seeds: &[Seed],

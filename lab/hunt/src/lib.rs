@@ -3,8 +3,9 @@
 //!
 //! A seed gives a [`HuntPlan`]: machines and links, stores, tenants, what clients do, and the
 //! [`Deed`]s that are done to all of it. [`run`] makes a world of it, and checks what the clients
-//! were told, key by key, for linearizability. The same plan gives the same run, bit by bit. [`shrink`] takes
-//! away from a plan that fails whatever it fails without. [`hunt`] goes through seeds on all cores.
+//! were told, key by key, for linearizability. The same plan gives the same run, bit by bit.
+//! [`shrink`] takes away from a plan that fails whatever it fails without. [`hunt`] goes through
+//! seeds on all cores.
 //! Experiments call this crate, and the tests in which a rule is broken on purpose.
 
 #![deny(unsafe_code)]

@@ -32,9 +32,9 @@
 
 mod answers;
 mod eviction;
-mod given_up;
 mod link;
 mod role;
+mod sessions;
 
 use std::time::Duration;
 
@@ -53,9 +53,9 @@ use super::{
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
 use eviction::{Eviction, MARKS};
-use given_up::GivenUp;
 use link::{Contact, Link};
 use role::{Role, role_of};
+use sessions::FormerSessions;
 
 /// Servers that are asked for the master, each named by the one before, before that is given up.
 const HOPS: usize = 8;
@@ -135,7 +135,7 @@ struct Redis {
     refused_ns: u64,
     health: Health,
     eviction: Eviction,
-    given_up: GivenUp,
+    former: FormerSessions,
 }
 
 impl Redis {
@@ -157,7 +157,7 @@ impl Redis {
             refused_ns: 0,
             health,
             eviction: Eviction::default(),
-            given_up: GivenUp::default(),
+            former: FormerSessions::default(),
         }
     }
 
@@ -298,7 +298,7 @@ impl Protocol for Redis {
     async fn connect(&mut self) -> anyhow::Result<()> {
         if self.link.is_none() {
             let mut link = self.find().await?;
-            let are_over = self.given_up.end(&mut link.connection, link.session.as_ref()).await?;
+            let are_over = self.former.end(&mut link.connection, link.session.as_ref()).await?;
             if let Some(told) = self.told.as_ref().filter(|_| are_over) {
                 let _ = told.send(Completion::Settled);
             }
@@ -342,7 +342,7 @@ impl Protocol for Redis {
 
     fn disconnect(&mut self) {
         if let Some(link) = self.link.take() {
-            self.given_up.add(link.session);
+            self.former.add(link.session);
         }
         self.over = None;
     }

@@ -19,8 +19,9 @@ use redis::{
 use super::{
     Role,
     answers::{is_of_server, words_of},
-    given_up::Session,
-    role_of, tell,
+    role_of,
+    sessions::Session,
+    tell,
 };
 use crate::{
     backend::remote::{Completions, HEARTBEAT},

@@ -35,8 +35,8 @@ impl<A: Asks> Counter<A> {
     /// operation may take.
     ///
     /// # Errors
-    /// As [`Counter::get`], and then nothing was added; nor for [`Error::Mismatch`], which says that
-    /// others added each time until the time came. [`Error::OutcomeUnknown`] if somebody else
+    /// As [`Counter::get`], and then nothing was added; nor for [`Error::Mismatch`], which says
+    /// that others added each time until the time came. [`Error::OutcomeUnknown`] if somebody else
     /// added, something failed, or the time came, before it was known whether this addition had
     /// taken place.
     pub async fn add(&self, delta: i64, until_ns: u64) -> Result<i64, Error> {

@@ -1,8 +1,8 @@
 //! Connections that were given up: what a Redis has received on them it may still carry out, at any
 //! time, over writes that were acknowledged since.
 //!
-//! So before anything else is asked of that Redis it is told to end them (CLIENT KILL, by the number
-//! that it gave the connection and never gives again). When that is answered, no write whose
+//! So before anything else is asked of that Redis it is told to end them (CLIENT KILL, by the
+//! number that it gave the connection and never gives again). When that is answered, no write whose
 //! own answer was lost can take place any more, and nobody has to wait for a lease.
 //!
 //! Another process of Redis, told by its `run_id`, has never seen them: it is a server that was
@@ -46,7 +46,7 @@ impl Session {
 
 /// The connections that were given up, as far as they may still be carried out.
 #[derive(Default)]
-pub(super) struct GivenUp {
+pub(super) struct FormerSessions {
     sessions: Vec<Session>,
     /// Some cannot be named, so nothing can be said of all.
     unnamed: bool,
@@ -54,7 +54,7 @@ pub(super) struct GivenUp {
     fresh: bool,
 }
 
-impl GivenUp {
+impl FormerSessions {
     /// One more.
     pub fn add(&mut self, session: Option<Session>) {
         self.fresh = true;
