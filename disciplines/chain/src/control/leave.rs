@@ -136,8 +136,8 @@ fn gone(cx: &Context<'_>, silence: &mut Reports) -> BTreeSet<u8> {
 
 /// The view without these members, each a slot and the chain that it leaves, as far as chains can
 /// be without them, the first ones first: a member that has everything must stay, and one that
-/// every chain of the last moments had. `keep` has the slots that stay taken although no chain has them.
-/// None: there is nothing to change.
+/// every chain of the last moments had. `keep` has the slots that stay taken although no chain has
+/// them. None: there is nothing to change.
 fn without_members(facts: &Facts, leaving: &[(u8, usize)], keep: &BTreeSet<u8>) -> Option<View> {
     let mut view = facts.view()?.clone();
     for (slot, at) in leaving {
