@@ -39,15 +39,13 @@ impl Call {
             }
             _ if self.header.op.is_write() => {
                 let no_room = false;
-                let is_put_off =
-                    matches!((&self.parts, self.state), (Parts::None { .. }, State::PutOff));
                 Error::OutcomeUnknown {
                     store,
                     after_ms,
                     tries,
                     no_room,
                     try_again,
-                    each_put_off: is_put_off && !self.met_silence,
+                    each_put_off: self.is_each_put_off(),
                     denied,
                     short_path,
                 }
@@ -62,6 +60,19 @@ impl Call {
                 short_path,
             },
         }
+    }
+
+    /// Whether each try of a write that goes in one packet was refused for now: none met silence, and
+    /// Whether each try of a write in one packet was refused for now: none met silence, and none is
+    /// under way.
+    fn is_each_put_off(&self) -> bool {
+        let Parts::None { due } = self.parts else { return false };
+        let is_answered = match self.state {
+            State::PutOff => true,
+            // It was to be sent once more, and the time was over.
+            State::Asked { once_ns } => due && once_ns.is_some(),
+        };
+        self.put_off && is_answered && !self.met_silence
     }
 
     pub(super) fn cannot_send(&self, source: io::Error) -> Error {

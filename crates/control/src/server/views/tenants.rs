@@ -39,24 +39,34 @@ impl<'a> View<'a> {
         let (tenants, config) = (self.around.tenants, self.around.config);
         let mut cluster = tenants.cluster(&config.cluster, |t| t.id == id);
         cluster.system_secret = None;
-        for switch in self.around.switches.ids() {
-            self.name_place(switch, &mut cluster.switches);
-        }
+        self.name_places(&mut cluster.switches);
         cluster.open_tenant = id == TENANT_OPEN;
         // A client signs with the newest secret and needs no other.
         cluster.tenants.iter_mut().for_each(|t| t.also_secret = None);
         Ok(cluster.to_toml())
     }
 
-    /// A switch that says its address is named with it: the file need not say it.
-    fn name_place(&self, id: SwitchId, places: &mut Vec<SwitchPlace>) {
-        let switch = self.around.switches.get(id);
-        let said = switch.and_then(|switch| {
-            Some(SwitchPlace { name: switch.known().name.clone(), address: switch.address()? })
-        });
-        if let Some(said) = said {
-            places.retain(|place| place.name != said.name && place.address != said.address);
-            places.push(said);
+    /// Switches that say their addresses are named with them: the file need not say it. A switch's
+    /// name is its machine's own, so there may be several of one: the others have their ids in it.
+    fn name_places(&self, places: &mut Vec<SwitchPlace>) {
+        let said = |id: SwitchId| {
+            let switch = self.around.switches.get(id)?;
+            let name = switch.known().name.clone();
+            Some((id, SwitchPlace { name, address: switch.address()? }))
+        };
+        let all: Vec<(SwitchId, SwitchPlace)> =
+            self.around.switches.ids().filter_map(said).collect();
+        let is_said = |place: &SwitchPlace| {
+            let mut all = all.iter().map(|(_, said)| said);
+            all.any(|said| said.name == place.name || said.address == place.address)
+        };
+        places.retain(|place| !is_said(place));
+        for (id, mut place) in all {
+            places.retain(|other| other.address != place.address);
+            if places.iter().any(|other| other.name == place.name) {
+                place.name = format!("{}-{id}", place.name);
+            }
+            places.push(place);
         }
     }
 

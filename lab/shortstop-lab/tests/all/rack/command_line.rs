@@ -46,8 +46,9 @@ fn what_lab_up_suggests_works_as_it_stands() {
     let name = up.0.clone();
     let suggested: Vec<Vec<&str>> = said
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("shortstop-lab "))
-        .map(|line| line.split(' ').collect())
+        // By whatever path it was called.
+        .filter_map(|line| line.split_once("shortstop-lab "))
+        .map(|(_, words)| words.split(' ').collect())
         .collect();
     assert_eq!(suggested.len(), 6, "{said}");
     for words in &suggested[..5] {

@@ -306,7 +306,9 @@ fn credentials_name_the_switches_that_say_their_addresses() {
     };
     let named = |name: &str, address: &str| (name.to_string(), address.to_string());
     assert_eq!(switches(&stage), [named("tor", "10.0.0.9")], "the file's");
-    for (switch_id, name, address) in [(1, "tor", "10.0.0.8"), (2, "spine", "10.0.0.7")] {
+    // A switch's name is its machine's own.
+    let all = [(1, "tor", "10.0.0.8"), (2, "spine", "10.0.0.7"), (3, "spine", "10.0.0.6")];
+    for (switch_id, name, address) in all {
         let hello = Hello {
             switch_id,
             name: name.into(),
@@ -317,6 +319,6 @@ fn credentials_name_the_switches_that_say_their_addresses() {
         };
         stage.core.attach(Duration::ZERO, &hello).unwrap();
     }
-    let both = [named("tor", "10.0.0.8"), named("spine", "10.0.0.7")];
-    assert_eq!(switches(&stage), both);
+    let all = [named("tor", "10.0.0.8"), named("spine", "10.0.0.7"), named("spine-3", "10.0.0.6")];
+    assert_eq!(switches(&stage), all);
 }
