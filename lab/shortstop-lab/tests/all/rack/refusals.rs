@@ -41,6 +41,10 @@ fn interfaces_that_cannot_be_used_are_refused() {
     rack.done("switch", &["ip", "link", "set", "eth1", "mtu", "1200"]);
     let name = format!("{}-wrong", rack.lab.name());
     let _others = attach_pass(&rack.lab.namespace("switch"), "eth2", false);
+    // A link goes down and up again as it is given a program.
+    until("eth2 has its carrier again", || {
+        rack.done("switch", &["ip", "link", "show", "eth2"]).contains("state UP").then_some(())
+    });
     check(
         &rack,
         &name,
