@@ -62,7 +62,6 @@ impl Call {
         }
     }
 
-    /// Whether each try of a write that goes in one packet was refused for now: none met silence, and
     /// Whether each try of a write in one packet was refused for now: none met silence, and none is
     /// under way.
     fn is_each_put_off(&self) -> bool {
