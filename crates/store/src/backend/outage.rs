@@ -88,6 +88,7 @@ mod tests {
         }
         assert_eq!(lines, 10, "five times that it began, and as often that it was over");
     }
+
     #[test]
     fn another_server_is_said_however_soon() {
         let mut outage = Outage::default();

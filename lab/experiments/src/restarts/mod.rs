@@ -162,17 +162,7 @@ fn measure(
     stage.rig.create_tenants(&[TenantSpec::new(TENANT, QUOTA, run.discipline)], &hosts)?;
     let cluster = stage.rig.cluster(&[TENANT])?;
     for (first, host) in (0..).step_by(params.clients as usize).zip(&hosts) {
-        let config = ClientsConfig {
-            cluster: cluster.clone(),
-            seed: run.options.seed,
-            first,
-            clients: params.clients,
-            keys: params.keys as u32,
-            tenants: vec![TENANT],
-            longest_value: 0,
-            lives: None,
-            plain: 0.5,
-        };
+        let config = clients_of(TENANT, cluster.clone(), first, params, run);
         stage.rig.clients(&mut clients, host, "clients", &config)?;
     }
     let mut beside = vec![];
@@ -242,6 +232,27 @@ fn measure(
     Ok(totals)
 }
 
+/// Clients of a tenant on one host, numbered from `first` on.
+fn clients_of(
+    tenant: u32,
+    cluster: wire::Cluster,
+    first: u32,
+    params: &Parameters,
+    run: &Run<'_>,
+) -> ClientsConfig {
+    ClientsConfig {
+        cluster,
+        seed: run.options.seed,
+        first,
+        clients: params.clients,
+        keys: params.keys as u32,
+        tenants: vec![tenant],
+        longest_value: 0,
+        lives: None,
+        plain: 0.5,
+    }
+}
+
 /// A tenant whose keys are at no store, with its clients, which record what they see.
 fn invite(
     rig: &mut Rig,
@@ -255,17 +266,7 @@ fn invite(
     let (host, name) = (client(1), format!("own-{id}"));
     let seat = Seat { host: &host, name: &name, cpu: None, nice: 0 };
     drop((neighbour.start)(rig, &seat, id + 1, run.options.seed)?);
-    let config = ClientsConfig {
-        cluster: (neighbour.cluster)(rig, id)?,
-        seed: run.options.seed,
-        first: 0,
-        clients: params.clients,
-        keys: params.keys as u32,
-        tenants: vec![id],
-        longest_value: 0,
-        lives: None,
-        plain: 0.5,
-    };
+    let config = clients_of(id, (neighbour.cluster)(rig, id)?, 0, params, run);
     let mut clients = Clients::default();
     let name = format!("own-clients-{id}");
     rig.clients_of(neighbour.clients, &mut clients, &host, &name, &config)?;

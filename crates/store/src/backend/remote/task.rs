@@ -103,8 +103,9 @@ impl<P: Protocol> Task<P> {
     /// There is no connection, for this reason: says so in the log, once.
     fn lost(&mut self, why: String) {
         self.why = why;
-        self.health.is_away(&self.why, boot_ns());
-        if self.outage.failed(&self.why, boot_ns()) {
+        let now_ns = boot_ns();
+        self.health.is_away(&self.why, now_ns);
+        if self.outage.failed(&self.why, now_ns) {
             tracing::warn!("backend: {}; requests are refused until it answers", self.why);
         }
     }
