@@ -195,8 +195,10 @@ impl Tables {
             Some(to_switch::Body::Setup(setup)) => self.set_up(&setup)?,
             Some(to_switch::Body::Commands(commands)) => {
                 let acks = self.obey(commands.commands)?;
-                self.pass_on_news();
+                // First, or an item that made way for a later one of these commands would be
+                // believed to be there.
                 send(&self.out, Body::Acks(Acks { acks }));
+                self.pass_on_news();
             }
             Some(to_switch::Body::Configurations(configurations)) => {
                 self.configure(&configurations)?;
@@ -352,6 +354,8 @@ impl Tables {
                 News::Unfit(key) => unfit.push(key),
             }
         }
+        // One that came back at once, by a command, is not gone.
+        dropped.retain(|key| !self.memory.holds(key));
         for part in dropped.chunks(KEYS_PER_MESSAGE) {
             let keys = tenant_keys(part);
             let unfit = vec![];

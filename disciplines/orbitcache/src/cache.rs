@@ -186,8 +186,9 @@ impl Cache {
         }
         for key in held {
             let known = self.keys.entry(key.clone()).or_default();
-            known.score = known.score.max(HELD);
+            // Of an item that was known the score says more.
             if known.place == Place::Out {
+                known.score = known.score.max(HELD);
                 known.place = Place::In;
                 known.is_new = true;
                 self.items += 1;

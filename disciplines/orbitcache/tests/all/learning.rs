@@ -93,13 +93,18 @@ impl Rig {
             rig.tell(|to, now, out| to.room(now, tenant, &rooms, out));
         }
         rig.tell(|to, now, out| to.attached(now, SWITCH, out));
-        for tenant in rig.tenants.keys().copied().collect::<Vec<_>>() {
-            let held = rig.of(tenant).switch.cached.iter().map(|n| key(*n));
+        rig.list();
+        rig.tell(|to, now, out| to.store_attached(now, store(), out));
+    }
+
+    /// The switch tells all that it holds.
+    fn list(&mut self) {
+        for tenant in self.tenants.keys().copied().collect::<Vec<_>>() {
+            let held = self.of(tenant).switch.cached.iter().map(|n| key(*n));
             let held: Vec<_> = held.collect();
             let inventory = Inventory { switch: SWITCH, tenant, held: &held, lost: &[] };
-            rig.tell(|to, now, out| to.holds(now, inventory, out));
+            self.tell(|to, now, out| to.holds(now, inventory, out));
         }
-        rig.tell(|to, now, out| to.store_attached(now, store(), out));
     }
 
     fn tell(&mut self, event: impl FnOnce(&mut dyn Discipline, Duration, &mut Vec<Action>)) {
@@ -304,6 +309,25 @@ fn a_new_control_half_takes_over_what_the_switch_has() {
         rig.windows(1);
         assert!(rig.items() > before * 3 / 4, "{} of {before}", rig.items());
     }
+}
+
+/// A controller that believes something else asks for a list, if need be in every window.
+#[test]
+fn a_list_of_what_is_known_changes_nothing() {
+    let cached = |lists: bool| {
+        // Of an item there are few reads in a window, of many none.
+        let mut rig = Rig::new(&fixed(128), &[(7, KEYS, REQUESTS / 20)]);
+        rig.windows(8);
+        for _ in 0..8 {
+            rig.of(7).order.rotate_right(10);
+            rig.windows(1);
+            if lists {
+                rig.list();
+            }
+        }
+        rig.of(7).switch.cached.clone()
+    };
+    assert_eq!(cached(true), cached(false));
 }
 
 #[test]

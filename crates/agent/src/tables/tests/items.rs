@@ -1,5 +1,7 @@
 //! Given records, and items that nobody but their discipline may remove.
 
+use std::collections::BTreeSet;
+
 use dataplane::GIVEN_MAX;
 use wire::{Op, ReadCount};
 
@@ -257,6 +259,49 @@ fn in_a_full_bucket_the_tenant_with_most_of_it_makes_way() {
     let dropped: Vec<Key> = dropped.flatten().collect();
     assert_eq!(dropped.len(), 5, "of the others' own");
     assert!(!dropped.contains(&key(COPIES, "a").key));
+}
+
+/// What a controller believes that took every message as it came is what is there, though one
+/// command's item makes way for that of the next.
+#[test]
+fn what_makes_way_within_one_message_is_believed_to_be_gone_and_what_comes_back_to_be_there() {
+    let mut switch = Switch::start();
+    assert_eq!(switch.change(&key(COPIES, "a"), &FETCHED), Outcome::Done);
+    let keys = sharing_a_bucket(&mut switch, OTHERS, 12);
+    let mut believed = BTreeSet::from([key(COPIES, "a").key]);
+    let mut come = |switch: &mut Switch, keys: &[&ItemKey]| {
+        let command = |(seq, key): (u64, &&ItemKey)| convert::command(seq, key, &FETCHED);
+        let commands = (0..).zip(keys).map(command).collect();
+        switch.hear(to_switch::Body::Commands(Commands { commands }));
+        let mut dropped = 0;
+        for body in switch.heard() {
+            match body {
+                Body::Acks(acks) => {
+                    let is_done = |ack: &&Ack| Outcome::from(ack.outcome()) == Outcome::Done;
+                    let done = acks.acks.iter().filter(is_done);
+                    believed.extend(done.map(|ack| keys[ack.seq as usize].key.clone()));
+                }
+                Body::Dropped(told) => {
+                    for key in told.keys.iter().flat_map(|of| &of.keys) {
+                        dropped += 1;
+                        assert!(believed.remove(key), "{key:?} was there");
+                    }
+                }
+                _ => {}
+            }
+        }
+        let held = switch.held().into_iter().map(|held| held.key.into());
+        assert_eq!(held.collect::<BTreeSet<Key>>(), believed);
+        dropped
+    };
+    let all: Vec<&ItemKey> = keys.iter().collect();
+    assert_eq!(come(&mut switch, &all), 5, "of the twelve that came at once");
+    // The first that would make way is put again, as by a command that is repeated.
+    let held: BTreeSet<Key> = switch.held().into_iter().map(|held| held.key.into()).collect();
+    let (there, away): (Vec<&ItemKey>, Vec<&ItemKey>) =
+        all.into_iter().partition(|key| held.contains(&key.key));
+    let first = there.into_iter().min().unwrap();
+    assert_eq!(come(&mut switch, &[away[0], first]), 1, "another made way for it");
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl Switch {
         self.heard().into_iter().filter_map(version).collect()
     }
 
-    /// Has a change made, and returns the answer with the keys that were told as dropped before it.
+    /// Has a change made, and returns the answer with the keys that were told as dropped.
     fn change_telling(&mut self, key: &ItemKey, change: &Change) -> (Outcome, Vec<Key>) {
         let commands = vec![convert::command(1, key, change)];
         self.heard();
