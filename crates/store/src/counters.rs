@@ -194,6 +194,10 @@ pub struct LeaseCounters {
     /// since it last asked. It was started anew or restored from a snapshot, or this machine was,
     /// or stood still; or two switches have one number.
     pub leases_refused_clock: u64,
+    /// Lease requests of switches without a lease that were dated no later than one before: sent
+    /// once more by somebody, or by a switch that was started anew, which answers the offer that
+    /// it gets.
+    pub leases_refused_dated: u64,
     /// Lease requests that came while the store waited out the leases of its former self; not
     /// answered.
     pub leases_refused_starting: u64,

@@ -210,6 +210,25 @@ impl<A> Leases<A> {
         LeaseAnswer::Lent { term, new_term: true }
     }
 
+    /// The term of each switch's first lease.
+    pub fn first_term(&self) -> u64 {
+        self.first_term
+    }
+
+    /// Whether a switch that has no lease asks for one at a time, by its own clock, that is no later
+    /// than when it last asked, or before it gave its lease back: that was heard before, or the
+    /// switch was started anew.
+    pub fn may_be_repeated(&self, switch: SwitchId, asked_ns: Nanos, now_ns: Nanos) -> bool {
+        let last = self.by_switch.get(&switch).filter(|lease| now_ns >= lease.until_ns);
+        last.is_some_and(|lease| {
+            let since_ns = |known: LeaseRequest| asked_ns.wrapping_sub(known.theirs_ns);
+            let is_old = since_ns(lease.asked).cast_signed() <= 0
+                || lease.given_back.is_some_and(|back| since_ns(back).cast_signed() < 0);
+            let asked = LeaseRequest { theirs_ns: asked_ns, ours_ns: now_ns };
+            is_old && !lease.gave_back_since(asked, self.length_ns())
+        })
+    }
+
     /// The term of a switch's lease, if it holds one now.
     pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u64> {
         self.by_switch.get(&switch).filter(|lease| now_ns < lease.until_ns).map(|lease| lease.term)

@@ -1,10 +1,12 @@
 //! Leases (rule 6): asked for by switches and by stores that hold copies, offered by this one.
 
+use std::collections::BTreeMap;
+
 use wire::{Epoch, Header, NodeId, Op, Packet, Secret, TENANT_SYSTEM};
 
 use super::{context::Context, lease_holder::LeaseHolder};
 use crate::{
-    coherence::{LeaseAnswer, Nanos},
+    coherence::{Lease, LeaseAnswer, Nanos},
     counters::LeaseCounters,
     directory::KeyId,
     net::Peer,
@@ -34,6 +36,10 @@ pub(super) enum Departure {
 #[derive(Default)]
 pub(super) struct Lessor {
     next_offer_ns: Nanos,
+    /// How many offers were made.
+    offers: u64,
+    /// The number of each one's last offer, until a lease came of it.
+    offered: BTreeMap<u16, u64>,
     pub counters: LeaseCounters,
 }
 
@@ -74,6 +80,18 @@ impl Lessor {
             self.counters.leases_refused_unwatched += 1;
             return;
         };
+        // Somebody may have caught it, and sends it once more whenever the lease has lapsed: were it
+        // lent then, by that date, the switch itself would be taken for one with another clock. Or
+        // the switch was started anew; then it answers an offer that nobody has seen before.
+        let answers = self.offered.get(&switch) == Some(&header.client);
+        if cx.leases.may_be_repeated(switch, header.version, cx.now_ns) && !answers {
+            self.counters.leases_refused_dated += 1;
+            // An offer that was not answered stays, or others' requests would make it void.
+            let number = self.offered.get(&switch).copied();
+            let number = number.unwrap_or_else(|| self.next_offer(cx));
+            self.offer_to(cx, switch, home, number);
+            return;
+        }
         match cx.leases.request(switch, home, header.version, cx.now_ns) {
             LeaseAnswer::Refused => self.counters.leases_refused_mute += 1,
             LeaseAnswer::Overtaken | LeaseAnswer::GivenBack => {}
@@ -81,6 +99,7 @@ impl Lessor {
             LeaseAnswer::Lent { term, new_term } => {
                 self.counters.leases_granted += 1;
                 self.counters.lease_terms += u64::from(new_term);
+                self.offered.remove(&switch);
                 let reply = Header {
                     tenant: TENANT_SYSTEM,
                     epoch: header.epoch,
@@ -151,23 +170,38 @@ impl Lessor {
             return false;
         }
         self.next_offer_ns = cx.now_ns + cx.config.lease_ns() / 3;
-        let secret = cx.system_secret();
-        let lengths = if secret == Secret::NONE { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
+        let is_unsigned = cx.system_secret() == Secret::NONE;
+        let lengths = if is_unsigned { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
         let patience_ns = lengths * cx.leases.length_ns();
-        for (switch, lease) in cx.leases.iter() {
-            if cx.now_ns > lease.until_ns + patience_ns || lease.is_given_back() {
-                continue;
-            }
-            let offer = Header {
-                tenant: TENANT_SYSTEM,
-                epoch: Epoch::new(switch, 0),
-                request: lease.address.slot,
-                ..Header::new(Op::LeaseOffer)
-            };
-            let packet = Packet::new(offer, &[], &[]);
-            let _ = cx.out.push(&packet, &secret, lease.address.peer);
-            self.counters.lease_offers += 1;
+        let is_offered = |lease: &Lease<LeaseHolder>| {
+            cx.now_ns <= lease.until_ns + patience_ns && !lease.is_given_back()
+        };
+        let to = cx.leases.iter().filter(|(_, lease)| is_offered(lease));
+        let to: Vec<_> = to.map(|(switch, lease)| (switch, lease.address)).collect();
+        for (switch, home) in to {
+            let number = self.next_offer(cx);
+            self.offer_to(cx, switch, home, number);
         }
         true
+    }
+
+    /// The number of an offer that nobody has seen: those of other lives are others.
+    fn next_offer(&mut self, cx: &Context) -> u64 {
+        self.offers += 1;
+        cx.leases.first_term().wrapping_add(self.offers).max(1)
+    }
+
+    /// Offers a lease. The request that this becomes has the offer's number.
+    fn offer_to(&mut self, cx: &mut Context, switch: u16, home: LeaseHolder, number: u64) {
+        self.offered.insert(switch, number);
+        let offer = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(switch, 0),
+            request: home.slot,
+            client: number,
+            ..Header::new(Op::LeaseOffer)
+        };
+        cx.send(offer, &[], &[], home.peer);
+        self.counters.lease_offers += 1;
     }
 }

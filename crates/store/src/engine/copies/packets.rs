@@ -36,7 +36,7 @@ impl ForeignCopies {
                 self.counters.dropped_replica += 1;
             }
             Op::Invalidate => self.invalidated(cx, packet, peer),
-            Op::LeaseOffer => self.lease_offered(cx, peer),
+            Op::LeaseOffer => self.lease_offered(cx, header, peer),
             Op::LeaseReply => self.lease_lent(cx, header, peer),
             Op::LeaseReturned => self.taken_back(header, peer),
             _ => self.pushed(cx, packet, peer),
@@ -66,11 +66,12 @@ impl ForeignCopies {
         }
         self.lease_due_ns = next_ns;
         for node in due {
-            self.ask_for_lease(cx, node);
+            self.ask_for_lease(cx, node, 0);
         }
     }
 
-    fn ask_for_lease(&mut self, cx: &mut Context, home: wire::NodeId) {
+    /// Of the offer of this number; 0: of none.
+    fn ask_for_lease(&mut self, cx: &mut Context, home: wire::NodeId, offer: u64) {
         if self.is_leaving() {
             return;
         }
@@ -79,17 +80,18 @@ impl ForeignCopies {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(me, 0),
             request: home.into(),
+            client: offer,
             version: self.dated(cx.now_ns),
             ..Header::new(Op::LeaseRequest)
         };
         cx.send(header, &[], &[], peer);
     }
 
-    fn lease_offered(&mut self, cx: &mut Context, peer: Peer) {
+    fn lease_offered(&mut self, cx: &mut Context, header: &Header, peer: Peer) {
         let lenders = self.lenders.iter();
         let mut of_it = lenders.filter(|(_, l)| l.keys > 0 && peer.is_at(l.address));
         if let Some(home) = of_it.next().map(|(node, _)| *node) {
-            self.ask_for_lease(cx, home);
+            self.ask_for_lease(cx, home, header.client);
         }
     }
 

@@ -133,14 +133,67 @@ fn a_term_that_was_given_back_does_not_come_again() {
     assert!(gives_back(&mut store, second, 5_000, 0).is_some());
     assert_eq!(lease_at(&mut store, 10), None);
     let over_ns = LATER_NS + store.engine.facts.leases.length_ns();
+    asks(&mut store, 10, 0, over_ns);
+    let offer = offered(&mut store).unwrap();
+    asks(&mut store, 11, offer, over_ns);
+    assert!(store.engine.facts.leases.term(1, over_ns).is_some());
+}
+
+/// Switch 1 asks for a lease when its clock shows `asked_ns`, because of the offer of this number.
+fn asks(store: &mut Store, asked_ns: u64, offer: u64, now_ns: u64) {
     let header = Header {
         tenant: TENANT_SYSTEM,
         epoch: Epoch::new(1, 0),
-        version: 10,
+        version: asked_ns,
+        client: offer,
         ..Header::new(Op::LeaseRequest)
     };
-    store.hand_in_at(header, &[], &[], 0, over_ns);
-    assert!(store.engine.facts.leases.term(1, over_ns).is_some());
+    store.hand_in_at(header, &[], &[], 0, now_ns);
+}
+
+/// The number of the newest lease that was offered.
+fn offered(store: &mut Store) -> Option<u64> {
+    let headers: Vec<Header> =
+        store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header).collect();
+    headers.into_iter().find(|header| header.op == Op::LeaseOffer).map(|offer| offer.client)
+}
+
+/// Somebody on the path caught what a switch asked for its leases with, and sends it once more
+/// whenever its lease has lapsed.
+#[test]
+fn a_request_that_is_sent_once_more_keeps_no_switch_without_a_lease() {
+    let second_ns = 1_000_000_000;
+    let mut store = Store::new();
+    let lease_ns = store.engine.facts.leases.length_ns();
+    let term = |store: &Store, now_ns| store.engine.facts.leases.term(1, now_ns);
+    let theirs = |now_ns: u64| now_ns - LATER_NS + 100 * second_ns;
+    asks(&mut store, theirs(LATER_NS), 0, LATER_NS);
+    store.tick(1);
+    let caught = offered(&mut store).unwrap();
+    asks(&mut store, theirs(LATER_NS) + 1_000_000, caught, LATER_NS + 1_000_000);
+    assert!(term(&store, LATER_NS + 1_000_000).is_some());
+    let mut now_ns = LATER_NS;
+    for round in 0..3 {
+        // The switch was cut off meanwhile.
+        now_ns += 5 * lease_ns;
+        asks(&mut store, theirs(LATER_NS), 0, now_ns);
+        asks(&mut store, theirs(LATER_NS) + 1_000_000, caught, now_ns);
+        assert_eq!(term(&store, now_ns), None, "round {round}: nothing of it counts");
+        now_ns += 1_000_000;
+        asks(&mut store, theirs(now_ns), 0, now_ns);
+        assert!(term(&store, now_ns).is_some(), "round {round}: the switch has its lease");
+    }
+    // One that was started anew answers the offer that it gets at once, and that works once.
+    now_ns += 5 * lease_ns;
+    store.out = Outbox::default();
+    asks(&mut store, 10, 0, now_ns);
+    let offer = offered(&mut store).unwrap();
+    assert_eq!(term(&store, now_ns), None);
+    asks(&mut store, 20, offer, now_ns);
+    assert!(term(&store, now_ns).is_some());
+    now_ns += 5 * lease_ns;
+    asks(&mut store, 20, offer, now_ns);
+    assert_eq!(term(&store, now_ns), None);
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl Switch {
             tenant: TENANT_SYSTEM,
             epoch: Epoch::new(SWITCH, 0),
             request: self.asked,
+            version: self.asked, // a clock that goes on
             ..Header::new(Op::LeaseRequest)
         };
         self.send(header, &[]);
