@@ -103,7 +103,7 @@ impl OnSwitch<'_> {
         let hold = Duration::from_millis(window_ms * COLD_AFTER);
         Demand {
             guaranteed: self.placements.on(tenant.id, self.id),
-            claimed: claim.update(self.around.now, hold, wanted, count.own),
+            claimed: claim.update(self.around.now, hold, wanted, could_use, count.own),
             wanted,
             could_use,
             may_borrow: tenant.terms.borrow,
