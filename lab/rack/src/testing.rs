@@ -9,7 +9,7 @@ use std::{
 use crate::process::{product, set_binary};
 
 /// How long anything may take to come about, on a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a rack's switch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
