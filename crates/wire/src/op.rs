@@ -166,4 +166,12 @@ impl Op {
     pub const fn is_write(self) -> bool {
         matches!(self, Op::WriteRequest | Op::DeleteRequest)
     }
+
+    /// Whether a packet of this op may carry what a client wrote to where it is kept: the client's
+    /// request, or what stores and switches make of it.
+    pub const fn carries_write(self) -> bool {
+        self.is_write()
+            || matches!(self, Op::KeepRequest | Op::ReplicaPush | Op::ReplicaUpdate)
+            || matches!(self, Op::ChainWrite | Op::PeerMessage)
+    }
 }

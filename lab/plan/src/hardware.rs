@@ -10,6 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct Hardware {
     /// Packets per second that a switch takes by each of its ports, or with each core.
     pub switch_rate: f64,
+    /// What a core takes longer for each byte of a frame as it came, in nanoseconds.
+    #[serde(default)]
+    pub byte_ns: f64,
+    /// What a core takes longer for a packet that programs looked at, by what becomes of it.
+    #[serde(default)]
+    pub program_ns: ProgramCosts,
     /// Cores of that speed that all of its ports share, as where Linux forwards; none: it is
     /// a chip.
     #[serde(default)]
@@ -35,6 +41,36 @@ pub struct Hardware {
     pub round_gbit: Option<f64>,
 }
 
+/// What programs take a core for a packet, in nanoseconds, beside what the core takes for any
+/// packet. A packet that they drop costs nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramCosts {
+    /// It leaves by the port that it came in by.
+    pub answered: f64,
+    /// It leaves by another port, is taken by the machine itself, or is sent round.
+    pub forwarded: f64,
+    /// It carries what is to be written ([`wire::Op::carries_write`]), and does not leave by the port that
+    /// it came in by.
+    pub written: f64,
+}
+
+impl ProgramCosts {
+    /// The same `factor` times as slow.
+    fn slowed(self, factor: f64) -> ProgramCosts {
+        ProgramCosts {
+            answered: self.answered * factor,
+            forwarded: self.forwarded * factor,
+            written: self.written * factor,
+        }
+    }
+
+    /// What the dearest packet costs.
+    pub fn most(self) -> f64 {
+        self.answered.max(self.forwarded).max(self.written)
+    }
+}
+
 fn link_us() -> f64 {
     10.0
 }
@@ -44,6 +80,8 @@ impl Default for Hardware {
     fn default() -> Hardware {
         Hardware {
             switch_rate: 2e6,
+            byte_ns: 0.0,
+            program_ns: ProgramCosts::default(),
             cores: Some(1),
             is_shared: false,
             line_ns: 0.0,
@@ -60,6 +98,8 @@ impl Hardware {
     pub fn slowed(&self, factor: f64) -> Hardware {
         Hardware {
             switch_rate: self.switch_rate / factor,
+            byte_ns: self.byte_ns * factor,
+            program_ns: self.program_ns.slowed(factor),
             cores: self.cores,
             is_shared: self.is_shared,
             line_ns: self.line_ns * factor,

@@ -16,6 +16,6 @@ pub mod roles;
 pub mod shapes;
 pub mod topology;
 
-pub use hardware::{Clocks, Hardware};
+pub use hardware::{Clocks, Hardware, ProgramCosts};
 pub use line::{Line, client, control, server, switch};
 pub use plan::{CLIENT_CPU, LEASE_MS, OTHER_CPU, Plan, SeatedRole, Site};

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dataplane::native::Frame;
+use wire::{Header, Op};
 
 /// A hardware address.
 pub type Mac = [u8; 6];
@@ -224,6 +225,17 @@ pub fn destination(frame: &[u8]) -> Result<IpAddr, RefusalReason> {
     Ok(ip(frame)?.to)
 }
 
+/// The op of a packet of ours, as far as it can be told at a glance; none: it is another's.
+pub fn op(frame: &[u8]) -> Option<Op> {
+    let ip_len = match frame.get(12..14)? {
+        ip if ip == TYPE_IPV4 => usize::from(frame.get(ETHERNET)? & 0xf) * 4,
+        ip if ip == TYPE_IPV6 => IPV6,
+        _ => return None,
+    };
+    let header = frame.get(ETHERNET + ip_len + UDP..)?.first_chunk()?;
+    Header::from_bytes(header).ok().map(|header| header.op)
+}
+
 /// Takes one hop off a packet, and gives its frame new hardware addresses. False: it had no
 /// more hops.
 pub fn pass_on(frame: &mut [u8], from: Mac, to: Mac) -> bool {
@@ -287,6 +299,16 @@ mod tests {
                 assert_eq!(read(&bytes), expected);
             }
         }
+    }
+
+    #[test]
+    fn an_op_is_found_behind_either_address_family() {
+        for v6 in [false, true] {
+            let header = Header::new(Op::WriteRequest).to_bytes();
+            assert_eq!(op(&frame(v6, &header).0), Some(Op::WriteRequest));
+            assert_eq!(op(&frame(v6, b"another's").0), None);
+        }
+        assert_eq!(op(&[0; 14]), None);
     }
 
     #[test]

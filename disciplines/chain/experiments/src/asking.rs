@@ -1,4 +1,4 @@
-//! How much is asked of a chain in a line, and for how long.
+//! How much is asked of a chain in a line, at each member by its own clients, and for how long.
 
 use std::net::SocketAddr;
 
@@ -8,6 +8,7 @@ use experiments::{
     Run,
     params::{keys, positive},
 };
+use plan::{Hardware, client};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,12 +17,12 @@ use crate::{
     protocol::Protocol,
 };
 
-/// Clients at the head's end of a line, as many operations of which are under way as switches can
-/// be full with.
+/// Clients at each member of a line, as many operations of which are under way as switches can be
+/// full with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
-    /// Clients, and operations that each has under way.
+    /// Clients of each member, and operations that each of them has under way.
     pub clients: usize,
     pub outstanding: usize,
     /// Keys, drawn alike.
@@ -38,12 +39,12 @@ impl Demand {
     ///
     /// # Errors
     /// The parameter, what it is, what it may be.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self, members: u16) -> anyhow::Result<()> {
         keys(self.keys)?;
-        let under_way = self.clients * self.outstanding;
+        let under_way = self.clients * self.outstanding * usize::from(members);
         ensure!(
-            (1..=768).contains(&under_way),
-            "clients = {}, outstanding = {}: what waits at one switch is at most 1024",
+            (1..=1024).contains(&under_way),
+            "clients = {}, outstanding = {}, of {members} members: what waits at one switch is at most 1024",
             self.clients,
             self.outstanding
         );
@@ -54,11 +55,9 @@ impl Demand {
         ])
     }
 
-    /// A phase of these operations: a part of them writes, the others read at one member or at
-    /// each alike.
-    pub fn phase(&self, writes: f64, at: Option<SocketAddr>) -> Phase {
+    /// A phase of these operations: a part of them writes, the others read.
+    pub fn phase(&self, writes: f64) -> Phase {
         Phase {
-            at,
             outstanding: self.outstanding,
             warmup_s: self.warmup_s,
             ..Phase::load(writes, self.seconds)
@@ -66,10 +65,11 @@ impl Demand {
     }
 }
 
-/// A chain of all switches of a line, and who asks at its head's end.
+/// A chain of all switches of a line, and who asks at each of them.
 pub struct InLine {
     pub bench: Bench,
-    pub load: CoordLoad,
+    /// Of each member's own clients, from the head.
+    loads: Vec<CoordLoad>,
     /// From the head.
     pub members: Vec<SocketAddr>,
 }
@@ -82,29 +82,43 @@ impl InLine {
     pub fn new(
         run: &Run<'_>,
         (protocol, cores): (Protocol, Cores),
+        hardware: &Hardware,
         switches: u16,
         asking: &Demand,
     ) -> anyhow::Result<InLine> {
         let name = protocol.name();
         let whose = cores.name(run.options.world);
         run.progress.say(format!("{name}: a line of {switches}, core: {whose}"));
-        let layout = Layout { cores, ..Layout::line(switches) };
+        let layout = Layout { cores, hardware: hardware.clone(), ..Layout::line(switches) };
         let mut bench = Bench::new(run, layout, protocol, switches)?;
         let (order, members) = (bench.layout.order(), bench.members()?);
         ensure!(order == members, "the chain is {members:?}, and the line {order:?}");
-        let load = bench.load(asking.clients, asking.keys, asking.value_len)?;
+        let Demand { clients, keys, value_len, .. } = *asking;
+        let loads = (1..=switches.into()).map(|number| match number {
+            1 => bench.load(clients, keys, value_len),
+            _ => bench.load_at(&client(number), clients, keys, value_len),
+        });
+        let loads = loads.collect::<anyhow::Result<_>>()?;
         let members = order.iter().filter_map(|id| bench.address(*id));
-        Ok(InLine { members: members.collect(), bench, load })
+        Ok(InLine { members: members.collect(), bench, loads })
     }
 
-    /// Runs a phase; what is not answered ends it.
+    /// Has the own clients of each of these members run a phase at the same time, and reads asked of
+    /// that member; what is not answered ends it. Results are in the places' order.
     ///
     /// # Errors
-    /// As [`experiments::rig::Driver::run`], or nobody was answered.
-    pub fn run(&mut self, phase: &Phase) -> anyhow::Result<PhaseResult> {
-        let result = self.load.run(phase)?;
-        let answered = result.reads.count + result.writes.count;
-        ensure!(answered > 0, "nobody was answered: {}", result.error);
-        Ok(result)
+    /// As [`experiments::rig::Driver::run`], or a member's clients were not answered.
+    pub fn run(&mut self, places: &[usize], phase: &Phase) -> anyhow::Result<Vec<PhaseResult>> {
+        for place in places {
+            let at = self.members.get(*place).copied();
+            self.loads[*place].begin(&Phase { at, ..phase.clone() })?;
+        }
+        let finished = places.iter().map(|place| {
+            let result = self.loads[*place].finish()?;
+            let answered = result.reads.count + result.writes.count;
+            ensure!(answered > 0, "place {place}: nobody was answered: {}", result.error);
+            Ok(result)
+        });
+        finished.collect()
     }
 }

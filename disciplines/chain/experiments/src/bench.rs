@@ -94,13 +94,27 @@ impl Bench {
         keys: usize,
         value_len: usize,
     ) -> anyhow::Result<CoordLoad> {
+        let mut load = self.load_at(FIRST_CLIENT, clients, keys, value_len)?;
+        load.run(&Phase::fill())?;
+        Ok(load)
+    }
+
+    /// A generator of load at a client host, whose keys somebody else writes.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn load_at(
+        &mut self,
+        host: &str,
+        clients: usize,
+        keys: usize,
+        value_len: usize,
+    ) -> anyhow::Result<CoordLoad> {
         self.loads += 1;
         let seed = self.seed.wrapping_add(self.loads);
         let config = config(self.cluster()?, [clients, keys], value_len, seed);
         let name = format!("load{}", self.loads);
-        let mut load = self.rig.start_load(&seat(&name), &config)?;
-        load.run(&Phase::fill())?;
-        Ok(load)
+        self.rig.start_load(&Seat { host, ..seat(&name) }, &config)
     }
 
     /// A generator of as much load at the etcd, whose keys are not there yet.

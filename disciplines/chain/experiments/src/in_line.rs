@@ -1,12 +1,14 @@
-//! A chain of switches in a line, asked at its head's end (the paper's figures 3 to 6).
+//! A chain of switches in a line, each of which is asked by clients of its own (the paper's figures
+//! 3 to 6).
 
-use anyhow::{Context, ensure};
-use chain_loads::{CoordLoad, Phase};
+use anyhow::ensure;
+use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
     Run,
     params::ratio,
     sweep::{Figures, Point, Points},
 };
+use plan::Hardware;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -36,11 +38,13 @@ pub struct LinePoint {
     /// Reads per second, as a part of the most that NetChain answers; none: as many as can be under
     /// way.
     load: Option<f64>,
-    /// Whether only the head is asked.
+    /// Whose clients ask.
     #[serde(default)]
-    at_head: bool,
-    /// How far from the tail the member is that is asked; none: each alike.
+    asked: AskedMembers,
+    /// How far from the tail the only member is whose clients ask; none: as `asked` says.
     distance: Option<usize>,
+    /// What switches and links are in the simulator.
+    hardware: Hardware,
     /// Which keys are read.
     #[serde(default)]
     keys: Keys,
@@ -58,6 +62,16 @@ enum Keys {
     Dirty,
 }
 
+/// Members whose own clients ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AskedMembers {
+    /// Each of them, of its own clients.
+    #[default]
+    All,
+    Head,
+}
+
 /// A line, and who writes in it.
 pub struct Bench {
     line: InLine,
@@ -65,19 +79,20 @@ pub struct Bench {
 }
 
 impl LinePoint {
-    /// What is asked of the chain.
-    fn phase(&self, bench: &Bench) -> anyhow::Result<Phase> {
-        let last = usize::from(self.members) - 1;
-        let place = match (self.at_head, self.distance) {
-            (true, _) => Some(0),
-            (false, distance) => distance.map(|distance| last - distance),
-        };
-        let at = place.map(|place| bench.line.members.get(place).copied());
-        let at = at.map(|at| at.context("a member")).transpose()?;
-        Ok(Phase {
-            keys: usize::from(self.keys == Keys::Dirty),
-            ..self.asking.phase(self.writes, at)
-        })
+    /// What each member's clients do.
+    fn phase(&self) -> Phase {
+        let keys = usize::from(self.keys == Keys::Dirty);
+        Phase { keys, ..self.asking.phase(self.writes) }
+    }
+
+    /// The places of the members whose clients ask, from the head's.
+    fn places(&self) -> Vec<usize> {
+        let members = usize::from(self.members);
+        match (self.distance, self.asked) {
+            (Some(distance), _) => vec![members - 1 - distance],
+            (None, AskedMembers::Head) => vec![0],
+            (None, AskedMembers::All) => (0..members).collect(),
+        }
     }
 }
 
@@ -89,16 +104,22 @@ impl Point for LinePoint {
         ensure!((2..=8).contains(&members), "members = {members}: 2 to 8");
         ratio("writes", self.writes)?;
         let load = self.load.unwrap_or(1.0);
-        ensure!(load > 0.0 && load <= 1.0, "load = {load}: more than 0, to 1");
+        ensure!(load > 0.0 && load <= 2.0, "load = {load}: more than 0, to 2");
         let distance = self.distance.unwrap_or(0);
         ensure!(distance < members.into(), "distance = {distance}: there are {members} members");
         let least = usize::from(self.keys == Keys::Dirty);
         ensure!((least..=64).contains(&self.writers), "writers = {}: {least} to 64", self.writers);
-        self.asking.check()
+        self.asking.check(members)
     }
 
     fn build<'a>(&self, run: &Run<'a>) -> anyhow::Result<Bench> {
-        let mut line = InLine::new(run, (self.protocol, self.core), self.members, &self.asking)?;
+        let mut line = InLine::new(
+            run,
+            (self.protocol, self.core),
+            &self.hardware,
+            self.members,
+            &self.asking,
+        )?;
         let writer = (self.writers > 0)
             .then(|| line.bench.load(self.writers, 1, self.asking.value_len))
             .transpose()?;
@@ -111,37 +132,42 @@ impl Point for LinePoint {
         run: &Run<'_>,
         before: &Points,
     ) -> anyhow::Result<Vec<Figures>> {
-        let mut phase = self.phase(bench)?;
+        let (mut phase, places) = (self.phase(), self.places());
         let (mut most, mut wrong) = (None, 0);
         if let Some(load) = self.load {
             // What NetChain can do is what both are asked for: it comes first.
             most = before.all().first().and_then(|first| first.number(MOST));
             if most.is_none() {
-                let full = bench.line.run(&phase)?;
+                let full = bench.line.run(&places, &phase)?;
+                let full = PhaseResult::of_all(&full);
                 most = Some(full.read_rate());
                 wrong += full.wrong + full.not_found;
             }
-            phase.rate = most.map(|most| load * most);
+            phase.rate = most.map(|most| load * most / places.len() as f64);
         }
         let writer = bench.writer.as_mut().filter(|_| self.keys == Keys::Dirty);
         let mut written = None;
-        let result = match writer {
+        let results = match writer {
             Some(writer) => {
                 let longer = phase.warmup_s + phase.seconds;
                 writer.begin(&Phase::load(1.0, 1.5 * longer))?;
-                let result = bench.line.run(&phase)?;
+                let results = bench.line.run(&places, &phase)?;
                 written = Some(writer.finish()?.write_rate());
-                result
+                results
             }
-            None => bench.line.run(&phase)?,
+            None => bench.line.run(&places, &phase)?,
         };
+        let result = PhaseResult::of_all(&results);
+        let by_member: Vec<f64> = results.iter().map(PhaseResult::read_rate).collect();
         wrong += result.wrong + result.not_found;
         let answered = result.read_rate() + result.write_rate();
         Ok(vec![
             Figures::new(json!({ "reads_per_s": result.read_rate() }))
+                .aside("least_reads_per_s", least(&results))
+                .aside("by_member", by_member)
                 .aside("writes_per_s", written.unwrap_or(result.write_rate()))
                 .aside("answers_per_s", answered)
-                .aside("asked_per_s", phase.rate)
+                .aside("asked_per_s", phase.rate.map(|rate| rate * places.len() as f64))
                 .aside(MOST, most)
                 .aside("read", serde_json::to_value(result.reads)?)
                 .aside("write", serde_json::to_value(result.writes)?)
@@ -156,4 +182,9 @@ impl Point for LinePoint {
                 .aside("of_core", self.core.named("")),
         ])
     }
+}
+
+/// Reads per second of the member whose clients were answered least.
+fn least(results: &[PhaseResult]) -> f64 {
+    results.iter().map(PhaseResult::read_rate).fold(f64::INFINITY, f64::min)
 }

@@ -35,7 +35,7 @@ pub struct Layout {
     pub switches: u16,
     /// Whether they stand in a line, the chain's head first; else they stand around a router.
     pub in_a_line: bool,
-    /// Client hosts: at the head's end of the line, or at the router.
+    /// Client hosts at the router. In a line each switch has one of its own.
     pub clients: usize,
     /// Members of an etcd beside the switches, each on a host at the router: real processes, so in
     /// the kernel only.
@@ -47,6 +47,8 @@ pub struct Layout {
     pub fault: Option<Fault>,
     /// What takes the switches' packets in the simulator; in the kernel it is the machine's cores.
     pub cores: Cores,
+    /// What switches and links are there.
+    pub hardware: Hardware,
 }
 
 /// Whose time a switch takes for a packet.
@@ -95,16 +97,17 @@ impl Layout {
         Layout { in_a_line: false, clients: 2, ..Layout::line(switches) }
     }
 
-    /// So many switches in a line, and a client at the head's end.
+    /// So many switches in a line, and a client host at each, numbered from the head's.
     pub fn line(switches: u16) -> Layout {
         Layout {
             switches,
             in_a_line: true,
-            clients: 1,
+            clients: switches.into(),
             etcds: 0,
             syncs: false,
             fault: None,
             cores: Cores::Own,
+            hardware: Hardware::default(),
         }
     }
 
@@ -144,16 +147,25 @@ impl Layout {
                 });
             }
         }
-        let hosts = (1..=self.clients).map(client).chain(self.etcds());
-        let hosts: Vec<String> = hosts.chain([CONTROL, SERVER].map(String::from)).collect();
-        links.extend(shapes::star(first, &hosts));
+        let clients: Vec<String> = (1..=self.clients).map(client).collect();
+        for (number, host) in clients.iter().enumerate() {
+            let at = if self.in_a_line { names[number].as_str() } else { first };
+            links.extend(shapes::star(at, [host]));
+        }
+        let others = self.etcds().into_iter().chain([CONTROL, SERVER].map(String::from));
+        let others: Vec<String> = others.collect();
+        links.extend(shapes::star(first, &others));
+        let hosts: Vec<String> = [clients, others].concat();
         let router = (!self.in_a_line).then(|| Site::switch(ROUTER, vec![]));
         let switches = order.iter().map(|id| agent(*id)).chain(router);
         let hosts = hosts.iter().map(|host| Site::host(host, self.role_of(host)));
         Plan {
             sites: hosts.chain(switches).collect(),
             links,
-            hardware: Hardware { is_shared: self.cores == Cores::Shared, ..Hardware::default() },
+            hardware: Hardware {
+                is_shared: self.cores == Cores::Shared,
+                ..self.hardware.clone()
+            },
             ..Plan::default()
         }
     }

@@ -20,8 +20,9 @@ use std::{
 };
 
 use experiments::rig::{BoxedDriver, LoadPhase, Loads};
+use hdrhistogram::Histogram;
 use lab::steered::Program;
-use load::Latency;
+use load::{Latency, histogram};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -183,6 +184,9 @@ pub struct PhaseResult {
     pub reads: Latency,
     /// Writes that were answered.
     pub writes: Latency,
+    /// What the same reads and writes took.
+    #[serde(default)]
+    pub times: Times,
     /// Locks that were taken, and how long that took.
     pub locks: Latency,
     /// What holders of locks did, in the warm-up, too.
@@ -214,6 +218,34 @@ pub struct PhaseResult {
     pub members: Vec<SocketAddr>,
 }
 
+/// What operations took in nanoseconds, to three digits, each with how many took so long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Reads that were answered.
+    pub reads: Vec<(u64, u64)>,
+    /// Writes that were answered.
+    pub writes: Vec<(u64, u64)>,
+}
+
+impl Times {
+    fn of(reads: &Histogram<u64>, writes: &Histogram<u64>) -> Times {
+        let counted = |histogram: &Histogram<u64>| {
+            let all = histogram.iter_recorded();
+            all.map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
+        };
+        Times { reads: counted(reads), writes: counted(writes) }
+    }
+}
+
+/// The distribution of what several generators counted.
+fn latency_of<'r>(all: impl Iterator<Item = &'r Vec<(u64, u64)>>) -> Latency {
+    let mut histogram = histogram(3);
+    for (took_ns, count) in all.flatten() {
+        histogram.saturating_record_n(*took_ns, *count);
+    }
+    Latency::of(&histogram)
+}
+
 impl LoadPhase for Phase {
     fn seconds(&self) -> f64 {
         self.warmup_s + self.seconds
@@ -233,6 +265,28 @@ impl Loads for etcd::Config {
 }
 
 impl PhaseResult {
+    /// What several generators measured at the same time, as if they were one; what concerns one
+    /// of them only (locks, attacks, members) is left out.
+    pub fn of_all(all: &[PhaseResult]) -> PhaseResult {
+        let sum = |of: fn(&PhaseResult) -> u64| all.iter().map(of).sum();
+        let last_error = all.iter().map(|result| &result.error).rfind(|error| !error.is_empty());
+        PhaseResult {
+            seconds: all.first().map_or(0.0, |result| result.seconds),
+            reads: latency_of(all.iter().map(|result| &result.times.reads)),
+            writes: latency_of(all.iter().map(|result| &result.times.writes)),
+            not_found: sum(|result| result.not_found),
+            failed: sum(|result| result.failed),
+            unknown: sum(|result| result.unknown),
+            wrong: sum(|result| result.wrong),
+            ignored: sum(|result| result.ignored),
+            sent: sum(|result| result.sent),
+            retransmitted: sum(|result| result.retransmitted),
+            put_off: sum(|result| result.put_off),
+            error: last_error.cloned().unwrap_or_default(),
+            ..PhaseResult::default()
+        }
+    }
+
     /// Reads per second.
     pub fn read_rate(&self) -> f64 {
         self.reads.count as f64 / self.seconds
@@ -241,5 +295,32 @@ impl PhaseResult {
     /// Writes per second.
     pub fn write_rate(&self) -> f64 {
         self.writes.count as f64 / self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(reads_ns: &[u64], wrong: u64) -> PhaseResult {
+        let mut reads = histogram(3);
+        reads_ns.iter().for_each(|ns| reads.saturating_record(*ns));
+        PhaseResult {
+            seconds: 2.0,
+            reads: Latency::of(&reads),
+            times: Times::of(&reads, &histogram(3)),
+            wrong,
+            ..PhaseResult::default()
+        }
+    }
+
+    #[test]
+    fn several_generators_are_told_as_one() {
+        let all = [result(&[1000, 1000, 2000], 1), result(&[9000, 9000], 2)];
+        let one = PhaseResult::of_all(&all);
+        let same = result(&[1000, 1000, 2000, 9000, 9000], 3);
+        assert_eq!((one.reads, one.wrong), (same.reads, 3));
+        assert_eq!(one.read_rate(), 2.5);
+        assert_eq!(one.writes, Latency::default());
     }
 }

@@ -14,7 +14,7 @@ use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
-use crate::{Activity, Config, Phase, PhaseResult, contend::Contend};
+use crate::{Activity, Config, Phase, PhaseResult, Times, contend::Contend};
 
 /// What [`Activity::Attack`] does, in turn.
 pub const ATTACKS: &[&str] = &["commits", WATCHES];
@@ -261,6 +261,7 @@ impl Source {
         Ok(Some(PhaseResult {
             reads: Latency::of(&run.reads),
             writes: Latency::of(&run.writes),
+            times: Times::of(&run.reads, &run.writes),
             ignored: sum.ignored - before.ignored,
             sent: sum.sent - before.sent,
             retransmitted: sum.retransmitted - before.retransmitted,

@@ -10,7 +10,8 @@ use dataplane::{
     Table,
     native::{Cpu, Fib, Frame, Program, Route, Switch, Verdict},
 };
-use plan::{Hardware, network::PortId};
+use plan::{Hardware, ProgramCosts, network::PortId};
+use wire::Op;
 
 use super::{Event, World};
 use crate::{
@@ -51,6 +52,8 @@ pub(super) struct Forwarding {
     is_chip: bool,
     /// Their time is the world's.
     is_shared: bool,
+    /// What a packet takes them beside what all take.
+    costs: Costs,
     /// The core that took the last frame.
     turn: usize,
     /// The line in which writes are numbered: the one that all cores write.
@@ -61,6 +64,42 @@ pub(super) struct Forwarding {
     /// Ports that copies leave by.
     fan: Vec<u32>,
     counts: ForwardCounts,
+}
+
+/// What a packet takes a core beside what every packet takes it.
+#[derive(Clone, Copy)]
+struct Costs {
+    byte_ns: f64,
+    program_ns: ProgramCosts,
+}
+
+impl Costs {
+    fn of(hardware: &Hardware) -> Costs {
+        Costs { byte_ns: hardware.byte_ns, program_ns: hardware.program_ns }
+    }
+
+    /// Whether all packets take the same.
+    fn are_none(&self) -> bool {
+        self.byte_ns == 0.0 && self.program_ns == ProgramCosts::default()
+    }
+
+    /// Of a packet of so many bytes and this op, in nanoseconds; no verdict: no program looked.
+    fn of_packet(&self, len: usize, op: Option<Op>, verdict: Option<&Verdict>) -> f64 {
+        let program_ns = match verdict {
+            None | Some(Verdict::Drop) => 0.0,
+            Some(Verdict::Back) => self.program_ns.answered,
+            Some(_) if op.is_some_and(Op::carries_write) => self.program_ns.written,
+            Some(_) => self.program_ns.forwarded,
+        };
+        self.byte_ns * len as f64 + program_ns
+    }
+}
+
+/// What cores take for a packet at least, and for one of the dearest: by how much of them can wait
+/// queues are bounded.
+fn packet_ns(hardware: &Hardware) -> [f64; 2] {
+    let least = 1e9 / hardware.switch_rate;
+    [least, least + hardware.byte_ns * f64::from(MTU) + hardware.program_ns.most()]
 }
 
 /// How often the switches' programs ran.
@@ -110,6 +149,7 @@ impl Forwarding {
     /// spreads it that knows no flows; in a chip each port has a pipeline for itself.
     pub fn new(hardware: &Hardware, ports: usize) -> Forwarding {
         let cores = hardware.cores.map_or(ports, |cores| cores as usize).max(1);
+        let [least_ns, most_ns] = packet_ns(hardware);
         let round = match hardware.round_gbit {
             None => RoundPort::new(ROUND_NS, 0.0, ROUND_QUEUE),
             Some(gbit) => RoundPort::new(0.0, 8.0 / gbit, CHIP_QUEUE),
@@ -117,7 +157,8 @@ impl Forwarding {
         Forwarding {
             cpus: vec![],
             table: None,
-            cores: vec![Service::new(1e9 / hardware.switch_rate, 1, QUEUE); cores],
+            cores: vec![Service::varied(least_ns, most_ns, 1, QUEUE); cores],
+            costs: Costs::of(hardware),
             is_chip: hardware.cores.is_none(),
             is_shared: hardware.is_shared,
             turn: 0,
@@ -144,7 +185,8 @@ impl Forwarding {
 
 /// The cores that switches of one machine share; of no use to anybody where none do.
 pub(super) fn shared_cores(hardware: &Hardware) -> Service {
-    Service::new(1e9 / hardware.switch_rate, hardware.cores.unwrap_or(1), QUEUE)
+    let [least_ns, most_ns] = packet_ns(hardware);
+    Service::varied(least_ns, most_ns, hardware.cores.unwrap_or(1), QUEUE)
 }
 
 /// The kernel's routes, as the programs of a machine ask for them.
@@ -224,29 +266,45 @@ impl World {
         };
         forwarding.turn = core;
         let service = match forwarding.is_shared {
-            true => &mut self.shared_cores,
-            false => &mut forwarding.cores[core],
+            true => &self.shared_cores,
+            false => &forwarding.cores[core],
         };
-        let Some(leaves_ns) = service.take(self.now_ns) else {
+        let Some(worker) = service.begin(self.now_ns) else {
             forwarding.counts.overflowed += 1;
             return self.frames.give(frame);
         };
-        let transit_ns = forwarding.transit_ns;
-        let before = forwarding.table.as_ref().map(Table::epoch);
-        let Some(cpu) = forwarding.cpu() else {
-            return self.pass(machine, port, frame, leaves_ns + transit_ns);
+        let (transit_ns, costs) = (forwarding.transit_ns, forwarding.costs);
+        let bytes = self.frames.bytes(frame);
+        let (len, op) = match costs.are_none() {
+            true => (0, None),
+            false => (bytes.len(), packet::op(bytes)),
         };
-        let ingress = u32::from(self.network.port(port).index) + 1;
-        let now_ns = at.clock.at(self.now_ns).boottime_ns;
-        let frame_at = self.frames.at(frame);
-        let verdict = self.programs.count(|| cpu.run(Program::Entry, frame_at, ingress, now_ns));
-        let mut leaves_ns = leaves_ns;
+        let before = forwarding.table.as_ref().map(Table::epoch);
+        let mut verdict = None;
+        if let Some(cpu) = forwarding.cpu() {
+            let ingress = u32::from(self.network.port(port).index) + 1;
+            let now_ns = at.clock.at(self.now_ns).boottime_ns;
+            let frame_at = self.frames.at(frame);
+            let run = || cpu.run(Program::Entry, frame_at, ingress, now_ns);
+            verdict = Some(self.programs.count(run));
+        }
+        let more_ns = costs.of_packet(len, op, verdict.as_ref());
+        let service = match forwarding.is_shared {
+            true => &mut self.shared_cores,
+            false => &mut forwarding.cores[core],
+        };
+        let mut leaves_ns = service.serve(worker, self.now_ns, more_ns);
         if forwarding.table.as_ref().map(Table::epoch) != before {
             let there_ns = forwarding.epochs.write(core, leaves_ns as f64);
             forwarding.cores[core].held_until(there_ns);
             leaves_ns = leaves_ns.max(there_ns as u64);
         }
-        self.carry_out(machine, port, frame, verdict, leaves_ns + transit_ns);
+        match verdict {
+            Some(verdict) => {
+                self.carry_out(machine, port, frame, verdict, leaves_ns + transit_ns);
+            }
+            None => self.pass(machine, port, frame, leaves_ns + transit_ns),
+        }
     }
 
     /// A frame comes back that was sent round.
@@ -386,5 +444,24 @@ impl World {
                 self.frames.give(frame);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_costs_by_its_length_and_by_what_becomes_of_it() {
+        let program_ns = ProgramCosts { answered: 100.0, forwarded: 200.0, written: 300.0 };
+        let costs = Costs { byte_ns: 0.5, program_ns };
+        let of = |op, verdict: Option<Verdict>| costs.of_packet(80, op, verdict.as_ref());
+        assert_eq!(of(Some(Op::ReadRequest), Some(Verdict::Back)), 140.0);
+        assert_eq!(of(Some(Op::ReadRequest), Some(Verdict::To(2))), 240.0);
+        assert_eq!(of(None, Some(Verdict::Pass)), 240.0);
+        assert_eq!(of(Some(Op::WriteRequest), Some(Verdict::To(2))), 340.0);
+        assert_eq!(of(Some(Op::WriteRequest), Some(Verdict::Back)), 140.0, "it says no");
+        assert_eq!(of(Some(Op::WriteRequest), Some(Verdict::Drop)), 40.0);
+        assert_eq!(of(Some(Op::WriteRequest), None), 40.0, "there is no program");
     }
 }

@@ -312,6 +312,9 @@ fn a_machine_that_was_switched_off_begins_anew() {
     assert_eq!(done(&world, client), 200);
 }
 
+/// What each datagram of a [`Burst`] says.
+const BURST: &[u8] = b"something";
+
 /// Sends all that it has to send at once.
 struct Burst {
     port: u16,
@@ -324,7 +327,7 @@ impl Process for Burst {
 
     fn wake(&mut self, io: &mut Io<'_>) {
         for _ in 0..std::mem::take(&mut self.left) {
-            io.send(self.port, self.to, b"something");
+            io.send(self.port, self.to, BURST);
         }
     }
 
@@ -340,10 +343,14 @@ impl Process for Burst {
 /// How long a hundred frames take over two switches, in microseconds from the first switch on,
 /// where a core takes a frame in one.
 fn burst_us(is_shared: bool, cores: u32) -> u64 {
+    burst_with(Hardware { is_shared, cores: Some(cores), ..Hardware::default() })
+}
+
+/// The same by this hardware, each core of which takes a frame without bytes in one.
+fn burst_with(hardware: Hardware) -> u64 {
     let links = shapes::line(&["client", "switch1", "switch2", "server"]);
     let mut plan = plan(&["switch1", "switch2"], Store::default(), links);
-    plan.hardware =
-        Hardware { switch_rate: 1e6, cores: Some(cores), is_shared, ..Hardware::default() };
+    plan.hardware = Hardware { switch_rate: 1e6, ..hardware };
     let mut world = World::new(&plan, &[], 1).unwrap();
     let mut to = world.cluster().stores[0].address;
     to.set_port(9);
@@ -365,6 +372,16 @@ fn switches_of_one_machine_have_the_time_of_one() {
     assert_eq!(burst_us(false, 1), 111);
     assert_eq!(burst_us(true, 1), 200);
     assert_eq!(burst_us(true, 2), 100);
+}
+
+#[test]
+fn long_frames_take_a_core_longer() {
+    let long = Hardware { byte_ns: 20.0, ..Hardware::default() };
+    let short = burst_with(Hardware::default());
+    // Each of a hundred frames, and the last one at the second switch as well.
+    let bytes = (burst_with(long) - short) as f64 * 1e3 / (20.0 * 101.0);
+    let frame = 14 + 20 + 8 + BURST.len();
+    assert!((bytes - frame as f64).abs() < 1.0, "{bytes} bytes");
 }
 
 #[test]
