@@ -204,6 +204,9 @@ INLINE int read_item(struct xdp_md *ctx, struct work *work, struct here *here,
 	struct seen seen = {};
 	if (!see(spot->item, spot->record, &seen, work->now_ns))
 		return try_again(ctx, work, here, COUNT_bypass_torn);
+	/* Where another member sent it on, that one counted it. */
+	if (seen.last != seen.clean && !work->header.node)
+		count(COUNT_order_dirty);
 	if (is_tail(&here->is))
 		return read_at_tail(ctx, work, here, spot, &seen);
 	bool is_known = seen.last == seen.clean || MUTANT(order_reads_dirty);

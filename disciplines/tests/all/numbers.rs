@@ -217,6 +217,7 @@ const COUNTERS: &[(u32, &str)] = &[
     (128, "probation_busy"),
     (129, "probation_full"),
     (130, "drop_order_untold"),
+    (131, "order_dirty"),
 ];
 
 #[test]

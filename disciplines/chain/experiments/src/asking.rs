@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
     Run,
     params::{keys, positive},
 };
-use plan::{Hardware, client};
+use plan::{Hardware, client, switch};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,6 +29,8 @@ pub struct Demand {
     pub keys: usize,
     /// Length of values in bytes.
     pub value_len: usize,
+    /// Versions of a key that may be on their way at once, as a power of two.
+    pub versions: u32,
     /// Before each measurement, and of each, in seconds.
     pub warmup_s: f64,
     pub seconds: f64,
@@ -65,6 +67,16 @@ impl Demand {
     }
 }
 
+/// What clients do before anything is measured: they wait for time-outs until they know the chain,
+/// and until it knows them.
+pub fn learning(clients: usize) -> Phase {
+    Phase { rate: Some(LEARN_RATE * clients as f64), ..Phase::load(0.5, LEARN_S) }
+}
+
+/// How long that takes in seconds, and how much each client asks per second.
+const LEARN_S: f64 = 0.3;
+const LEARN_RATE: f64 = 100.0;
+
 /// A chain of all switches of a line, and who asks at each of them.
 pub struct InLine {
     pub bench: Bench,
@@ -89,7 +101,12 @@ impl InLine {
         let name = protocol.name();
         let whose = cores.name(run.options.world);
         run.progress.say(format!("{name}: a line of {switches}, core: {whose}"));
-        let layout = Layout { cores, hardware: hardware.clone(), ..Layout::line(switches) };
+        let layout = Layout {
+            cores,
+            hardware: hardware.clone(),
+            versions: asking.versions,
+            ..Layout::line(switches)
+        };
         let mut bench = Bench::new(run, layout, protocol, switches)?;
         let (order, members) = (bench.layout.order(), bench.members()?);
         ensure!(order == members, "the chain is {members:?}, and the line {order:?}");
@@ -100,7 +117,23 @@ impl InLine {
         });
         let loads = loads.collect::<anyhow::Result<_>>()?;
         let members = order.iter().filter_map(|id| bench.address(*id));
-        Ok(InLine { members: members.collect(), bench, loads })
+        let mut line = InLine { members: members.collect(), bench, loads };
+        let places: Vec<usize> = (0..switches.into()).collect();
+        line.run(&places, &learning(clients))?;
+        Ok(line)
+    }
+
+    /// How often these members have counted something so far.
+    ///
+    /// # Errors
+    /// A member does not say, or counts no such thing.
+    pub fn count(&self, places: &[usize], counter: &str) -> anyhow::Result<u64> {
+        let order = self.bench.layout.order();
+        let counts = places.iter().map(|place| {
+            let all = self.bench.rig.switch_counters(&switch(order[*place].into()))?;
+            all[counter].as_u64().with_context(|| format!("{counter}: nobody counts it"))
+        });
+        counts.sum()
     }
 
     /// Has the own clients of each of these members run a phase at the same time, and reads asked of

@@ -53,7 +53,8 @@ impl Bench {
         length: u16,
     ) -> anyhow::Result<Bench> {
         let mut rig = Rig::build(layout.plan(), run.options.name.clone(), run)?;
-        let options = [("length", length.into()), ("chains", 1)];
+        let options =
+            [("length", length.into()), ("chains", 1), ("versions", layout.versions.into())];
         let tenant = TenantSpec {
             policy: Policy::EvenSplit,
             borrows: false,

@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    asking::{Demand, InLine},
+    asking::{Demand, InLine, learning},
     layout::Cores,
     protocol::Protocol,
 };
 
+/// What members count of reads that met a version which they do not know to be committed.
+const DIRTY: &str = "order_dirty";
 /// The name of what NetChain answers if as much is asked as can be under way.
 const MOST: &str = "netchain_reads_per_s";
 
@@ -51,6 +53,8 @@ pub struct LinePoint {
     /// Clients that write the one dirty key, one after another, while it is read.
     #[serde(default)]
     writers: usize,
+    /// Writes of that key per second; none: as many as these clients get done.
+    write_rate: Option<f64>,
 }
 
 /// Keys that nobody writes, or one that is always being written.
@@ -120,9 +124,12 @@ impl Point for LinePoint {
             self.members,
             &self.asking,
         )?;
-        let writer = (self.writers > 0)
+        let mut writer = (self.writers > 0)
             .then(|| line.bench.load(self.writers, 1, self.asking.value_len))
             .transpose()?;
+        if let Some(writer) = &mut writer {
+            writer.run(&learning(self.writers))?;
+        }
         Ok(Bench { line, writer })
     }
 
@@ -145,12 +152,14 @@ impl Point for LinePoint {
             }
             phase.rate = most.map(|most| load * most / places.len() as f64);
         }
+        let dirty_before = bench.line.count(&places, DIRTY)?;
         let writer = bench.writer.as_mut().filter(|_| self.keys == Keys::Dirty);
         let mut written = None;
         let results = match writer {
             Some(writer) => {
                 let longer = phase.warmup_s + phase.seconds;
-                writer.begin(&Phase::load(1.0, 1.5 * longer))?;
+                let rate = self.write_rate;
+                writer.begin(&Phase { rate, ..Phase::load(1.0, 1.5 * longer) })?;
                 let results = bench.line.run(&places, &phase)?;
                 written = Some(writer.finish()?.write_rate());
                 results
@@ -158,6 +167,7 @@ impl Point for LinePoint {
             None => bench.line.run(&places, &phase)?,
         };
         let result = PhaseResult::of_all(&results);
+        let dirty = bench.line.count(&places, DIRTY)? - dirty_before;
         let by_member: Vec<f64> = results.iter().map(PhaseResult::read_rate).collect();
         wrong += result.wrong + result.not_found;
         let answered = result.read_rate() + result.write_rate();
@@ -165,6 +175,7 @@ impl Point for LinePoint {
             Figures::new(json!({ "reads_per_s": result.read_rate() }))
                 .aside("least_reads_per_s", least(&results))
                 .aside("by_member", by_member)
+                .aside("dirty_share", dirty as f64 / result.sent as f64)
                 .aside("writes_per_s", written.unwrap_or(result.write_rate()))
                 .aside("answers_per_s", answered)
                 .aside("asked_per_s", phase.rate.map(|rate| rate * places.len() as f64))

@@ -43,6 +43,8 @@ pub struct Layout {
     /// Whether these have each write on their disks before they answer, as etcd does unless it is
     /// told not to.
     pub syncs: bool,
+    /// Versions of a key that may be on their way at once, as a power of two: an option of the tenant.
+    pub versions: u32,
     /// What goes wrong on each switch's link to the router.
     pub fault: Option<Fault>,
     /// What takes the switches' packets in the simulator; in the kernel it is the machine's cores.
@@ -105,6 +107,7 @@ impl Layout {
             clients: switches.into(),
             etcds: 0,
             syncs: false,
+            versions: 2,
             fault: None,
             cores: Cores::Own,
             hardware: Hardware::default(),

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use chain_loads::{CoordLoad, Exclusion, Locks, Phase, PhaseResult};
 use experiments::{
     Run, World,
-    params::{part, positive},
+    params::{part, positive, ratio},
     sweep::{Figures, Point, Points},
 };
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,7 @@ use crate::{
 /// Members of an etcd that is asked for the same.
 const ETCDS: usize = 3;
 const OWN: &str = "netcraq";
+const WITH_STOPS: &str = "netcraq, holders stop";
 const WITH_FAULTS: &str = "netcraq, members fail";
 const ETCD: &str = "etcd";
 
@@ -44,6 +45,12 @@ pub struct OfLocks {
     hold_us: u64,
     /// How long locks are taken in peace, in seconds.
     seconds: f64,
+    /// Then some holders stand still, for longer than their lease: which part of them, for how
+    /// long, what the lease is, in milliseconds, and for how many seconds locks are taken so.
+    stops: f64,
+    stop_ms: u64,
+    stop_lease_ms: u64,
+    stopped_s: f64,
     /// What happens to members, each in turn, while locks are taken for so long.
     kinds: Vec<Kind>,
     trouble_s: f64,
@@ -91,10 +98,19 @@ impl Point for OfLocks {
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
         positive([
             ("lease_ms", self.lease_ms as f64),
+            ("stop_lease_ms", self.stop_lease_ms as f64),
+            ("stopped_s", self.stopped_s),
             ("seconds", self.seconds),
             ("trouble_s", self.trouble_s),
             ("troubled_s", self.troubled_s),
         ])?;
+        ensure!(
+            self.stop_ms > self.stop_lease_ms + self.stop_lease_ms / 16,
+            "stop_ms = {}: longer than others wait for a lease of {} ms",
+            self.stop_ms,
+            self.stop_lease_ms
+        );
+        ratio("stops", self.stops)?;
         part([("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)])
     }
 
@@ -111,7 +127,8 @@ impl Point for OfLocks {
 
 impl OfLocks {
     fn phase(&self, locks: u32, seconds: f64) -> Phase {
-        let locks = Locks { locks, lease_ms: self.lease_ms, hold_us: self.hold_us };
+        let (lease_ms, hold_us) = (self.lease_ms, self.hold_us);
+        let locks = Locks { locks, lease_ms, hold_us, ..Locks::default() };
         Phase {
             // A lock that is new is made room for once.
             warmup_s: seconds / 2.0,
@@ -142,6 +159,18 @@ impl OfLocks {
                 };
                 all.push(LockResult { name, locks, result: load.run(&phase)?, troubles: 0 });
             }
+        }
+        for locks in self.locks.iter().copied() {
+            run.progress.say(format!("{locks} locks while holders stop"));
+            let phase = self.phase(locks, self.stopped_s);
+            let locks_kept = Locks {
+                stops: self.stops,
+                stop_ms: self.stop_ms,
+                lease_ms: self.stop_lease_ms,
+                ..phase.locks.clone()
+            };
+            let result = systems[0].1.run(&Phase { locks: locks_kept, ..phase })?;
+            all.push(LockResult { name: WITH_STOPS, locks, result, troubles: 0 });
         }
         Ok(all)
     }

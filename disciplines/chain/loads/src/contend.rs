@@ -150,7 +150,12 @@ async fn contend(
             }
             log.accesses.push(access(now_ns));
         }
-        client.until(now_ns + locks.hold_us * 1000).await;
+        let stands_still = locks.stops > 0.0 && draw.random_bool(locks.stops.min(1.0));
+        let hold_ns = match stands_still {
+            true => locks.stop_ms * 1_000_000,
+            false => locks.hold_us * 1000,
+        };
+        client.until(now_ns + hold_ns).await;
         log.borrow_mut().accesses.push(access(client.now_ns()));
         if !matches!(held.release().await, Ok(true)) {
             log.borrow_mut().lost += 1;

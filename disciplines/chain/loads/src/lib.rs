@@ -97,7 +97,7 @@ pub enum Activity {
 }
 
 /// How locks are taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locks {
     /// How many there are.
@@ -106,6 +106,13 @@ pub struct Locks {
     pub lease_ms: u64,
     /// How long each holder keeps it, in microseconds.
     pub hold_us: u64,
+    /// Part of the holders that stand still for [`Locks::stop_ms`] instead, and then go on without
+    /// a look at their clocks.
+    #[serde(default)]
+    pub stops: f64,
+    /// How long that is, in milliseconds: longer than the lease, and others have the lock by then.
+    #[serde(default)]
+    pub stop_ms: u64,
 }
 
 /// One access to what a lock guards, by whoever has it.
