@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
-    Run,
+    Run, World,
     params::ratio,
     sweep::{Figures, Point, Points},
 };
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::{
     asking::{Demand, InLine, learning},
+    bound::PacketCosts,
     layout::Cores,
     protocol::Protocol,
 };
@@ -87,6 +88,14 @@ impl LinePoint {
     fn phase(&self) -> Phase {
         let keys = usize::from(self.keys == Keys::Dirty);
         Phase { keys, ..self.asking.phase(self.writes) }
+    }
+
+    /// How many times NetChain's reads NetCRAQ's can be at most; none: the switches' time is not
+    /// known, or not theirs alone.
+    fn at_most(&self, world: World) -> Option<f64> {
+        let costs = PacketCosts::of(&self.hardware);
+        let is_known = world == World::Sim && self.core == Cores::Own && self.writes < 1.0;
+        is_known.then(|| costs.speedup_at_most(self.members, self.writes))
     }
 
     /// The places of the members whose clients ask, from the head's.
@@ -175,7 +184,8 @@ impl Point for LinePoint {
             Figures::new(json!({ "reads_per_s": result.read_rate() }))
                 .aside("least_reads_per_s", least(&results))
                 .aside("by_member", by_member)
-                .aside("dirty_share", dirty as f64 / result.sent as f64)
+                .aside("at_most", self.at_most(run.options.world))
+                .aside("dirty_share", dirty as f64 / (result.sent as f64 * (1.0 - self.writes)))
                 .aside("writes_per_s", written.unwrap_or(result.write_rate()))
                 .aside("answers_per_s", answered)
                 .aside("asked_per_s", phase.rate.map(|rate| rate * places.len() as f64))

@@ -5,6 +5,7 @@
 
 mod asking;
 mod bench;
+mod bound;
 mod etcd;
 mod faults;
 mod in_line;

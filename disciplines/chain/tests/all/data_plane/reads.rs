@@ -27,6 +27,8 @@ fn what_may_not_be_committed_is_the_tails_to_answer() {
         let answer = net.ask(net.read(slot));
         assert_eq!(answer.from.ip(), host(2, false));
         assert_eq!((answer.header.version, &answer.value[..]), (2, &b"two"[..]));
+        // By whom it is asked first, and by nobody else; the tail knows what is committed.
+        assert_eq!(net.count("order_dirty"), u64::from(slot < 2));
     }
     // The tail has not got it: nobody answers the newer one, and it is repaired.
     net.lose(|going| going.to == Some(2) && going.packet.header.op == Op::PeerMessage);
