@@ -33,5 +33,6 @@
 	X(117, drop_order_unfilled, "write of such a key that is still to be copied here")             \
 	X(118, drop_order_busy, "about such a key, and its record was being changed; it comes again")  \
 	X(130, drop_order_untold, "write of such a key that a client is not told of that watches it: its tenant is above its rate") \
-	X(131, order_dirty, "read of a key whose newest version here is not known to be committed; counted by the member that is asked first")
+	X(131, order_dirty, "read of a key whose newest version here is not known to be committed; counted by the member that is asked first") \
+	X(132, order_relaxed, "of these, answered with that version, as the client asked")
 /* clang-format on */

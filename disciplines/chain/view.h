@@ -29,6 +29,7 @@ struct chain {
 
 #define NETCRAQ 1
 #define VIEW_IPV6 1
+#define VIEW_RELAXED 2 /* clients may read what is not committed */
 
 /*
  * A row that is replaced is another element: whoever reads the one before has it whole, but may see

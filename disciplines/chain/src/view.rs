@@ -27,6 +27,7 @@ const CHAIN: usize = 24;
 const AGAIN_AT: usize = CHAINS_AT + CHAINS * CHAIN;
 const NO_SLOT: u8 = 255;
 const IPV6: u8 = 1;
+const RELAXED: u8 = 2;
 
 /// The row that says that a tenant has no room for the key or session with this hash; `None`: for
 /// none at all.
@@ -82,6 +83,8 @@ pub struct View {
     pub slot: Option<u8>,
     /// The protocol, which says who answers reads.
     pub protocol: Protocol,
+    /// Whether clients that ask for it may read what is not known to be committed.
+    pub is_relaxed: bool,
     /// The life of the tables that the row is for.
     pub life: u64,
     /// Sessions that were last used under a lower number may be removed.
@@ -123,7 +126,8 @@ impl View {
         put(0, &self.number.to_ne_bytes());
         put(8, &self.tenant.to_ne_bytes());
         put(12, &[self.slot.unwrap_or(NO_SLOT), self.protocol as u8]);
-        put(14, &[if is_ipv6 { IPV6 } else { 0 }]);
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        put(14, &[flag(is_ipv6, IPV6) | flag(self.is_relaxed, RELAXED)]);
         put(16, &self.life.to_ne_bytes());
         put(24, &self.purge_below.to_ne_bytes());
         put(32, &self.lease_ms.to_ne_bytes());
@@ -154,7 +158,7 @@ impl View {
         if row.len() != LEN || row[..8] != row[AGAIN_AT..] {
             return None;
         }
-        let is_ipv6 = row[14] == IPV6;
+        let is_ipv6 = row[14] & IPV6 != 0;
         let member = |at: usize| -> Option<Member> {
             (half(row, at + 18)? == 1).then_some(())?;
             let all: [u8; 16] = row.get(at..at + 16)?.try_into().ok()?;
@@ -185,6 +189,7 @@ impl View {
                 2 => Protocol::NetChain,
                 _ => return None,
             },
+            is_relaxed: row[14] & RELAXED != 0,
             life: word(row, 16)?,
             purge_below: word(row, 24)?,
             lease_ms: u32::from_ne_bytes(*row[32..].first_chunk()?),
@@ -245,6 +250,7 @@ mod tests {
             tenant: 7,
             slot: Some(1),
             protocol: Protocol::NetCraq,
+            is_relaxed: false,
             life: 101,
             purge_below: 5,
             lease_ms: 250,
@@ -277,7 +283,8 @@ mod tests {
         for member in six.members.iter_mut().flatten() {
             member.address = IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, member.switch]);
         }
-        for view in [view(), gone, six] {
+        let relaxed = View { is_relaxed: true, ..six.clone() };
+        for view in [view(), gone, six, relaxed] {
             let row = view.encode().expect("possible");
             assert_eq!((row.len(), View::decode(&row)), (LEN, Some(view)));
         }

@@ -218,6 +218,7 @@ const COUNTERS: &[(u32, &str)] = &[
     (129, "probation_full"),
     (130, "drop_order_untold"),
     (131, "order_dirty"),
+    (132, "order_relaxed"),
 ];
 
 #[test]

@@ -66,6 +66,8 @@ pub(super) struct Call {
     sent_short: bool,
     /// Whether whom it asks answered something else meanwhile.
     alive: bool,
+    /// Whether it reads whatever is newest where it is asked, committed or not.
+    is_relaxed: bool,
     /// Whether its datagrams leave no more room for the answer than a short path carries.
     capped: Cap,
     full: u32,
@@ -119,6 +121,20 @@ impl Call {
         Ok(call)
     }
 
+    /// A read of whatever is newest where it is asked, committed or not.
+    ///
+    /// # Errors
+    /// The key is not possible.
+    pub fn relaxed(
+        names: &Names,
+        options: &Options,
+        key: &[u8],
+        now_ns: u64,
+    ) -> Result<Call, Error> {
+        let call = Call::new(names, options, &Operation::Get { key }, now_ns)?;
+        Ok(Call { is_relaxed: true, ..call })
+    }
+
     /// A watch of a key.
     pub fn watch(names: &Names, options: &Options, key: &[u8], now_ns: u64) -> Result<Call, Error> {
         let name = names.name(key)?;
@@ -142,6 +158,7 @@ impl Call {
             deadline_ns: now_ns + options.deadline.as_nanos() as u64,
             until_ns: now_ns,
             timer_ns: now_ns,
+            is_relaxed: false,
             requests: vec![],
             to: options.switches[0],
             once_ns: None,
@@ -229,6 +246,7 @@ impl Call {
         let carried = if number == 0 { &[][..] } else { &self.value[..] };
         let (condition_flag, condition) = self.condition.in_header();
         let (flags, value) = match self.what {
+            CallKind::Read if self.is_relaxed => (Flags::COMPARE, list),
             CallKind::Read => (Flags::NONE, list),
             CallKind::Watch(_) => (Flags::GRANT, list),
             CallKind::Write | CallKind::Delete => {

@@ -112,6 +112,13 @@ impl Machine {
         self.enter(call, now_ns)
     }
 
+    /// Begins to read whatever is newest where it is asked, committed or not
+    /// ([`Client::get_relaxed`](crate::Client::get_relaxed)); as [`Machine::begin`].
+    pub fn begin_relaxed(&mut self, key: &[u8], now_ns: u64) -> u64 {
+        let call = Call::relaxed(&self.names, &self.options, key, now_ns);
+        self.enter(call, now_ns)
+    }
+
     /// Begins to watch a key: [`Machine::next_watched`] has its number with the key's state now,
     /// and with each that it has from then on, as far as it can be told before the next. It ends
     /// with [`Machine::end`]; an error is that of [`Machine::next_finished`].

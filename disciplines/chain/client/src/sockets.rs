@@ -102,6 +102,35 @@ impl Client {
         self.call(Operation::Get { key }).await?.found()
     }
 
+    /// The newest value of a key at the member that is asked, whether it is committed or not, if the
+    /// tenant's clients may ask for that (its option `relaxed`); else as [`Client::get`].
+    ///
+    /// This is not linearizable. The value is no older than any that a client was told before this
+    /// call began, and somebody wrote it or is about to. It may be newer than what others read
+    /// later, and it may never be committed: then another value has its version, which therefore is
+    /// good for no condition.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub async fn get_relaxed(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        let key = key.as_ref();
+        self.ask(|machine, now_ns| machine.begin_relaxed(key, now_ns)).await?.found()
+    }
+
+    /// Begins a call, and waits for its answer.
+    async fn ask(&self, begin: impl FnOnce(&mut Machine, u64) -> u64) -> Result<Answer, Error> {
+        let shared = &*self.inner.shared;
+        let (sender, answer) = oneshot::channel();
+        let number = shared.with(|state, now_ns| {
+            let number = begin(&mut state.machine, now_ns);
+            state.calls.insert(number, sender);
+            number
+        });
+        let _begun = CallGuard { shared, number };
+        // The sender lives as long as the call, and the machine ends each call at its deadline.
+        answer.await.expect("a call ends with an answer or an error")
+    }
+
     /// Writes a value if a condition holds, and returns the new version.
     ///
     /// # Errors
@@ -219,16 +248,7 @@ impl Drop for CallGuard<'_> {
 
 impl Asks for Client {
     async fn call(&self, operation: Operation<'_>) -> Result<Answer, Error> {
-        let shared = &*self.inner.shared;
-        let (sender, answer) = oneshot::channel();
-        let number = shared.with(|state, now_ns| {
-            let number = state.machine.begin(&operation, now_ns);
-            state.calls.insert(number, sender);
-            number
-        });
-        let _begun = CallGuard { shared, number };
-        // The sender lives as long as the call, and the machine ends each call at its deadline.
-        answer.await.expect("a call ends with an answer or an error")
+        self.ask(|machine, now_ns| machine.begin(&operation, now_ns)).await
     }
 
     async fn watch(

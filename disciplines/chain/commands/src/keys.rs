@@ -20,6 +20,10 @@ pub struct Get {
     /// Print the value's bytes only, without a newline after them.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Whatever is newest where it is asked, committed or not, if the tenant has the option
+    /// `relaxed`: not linearizable, and its version is good for no condition.
+    #[arg(long)]
+    relaxed: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -80,7 +84,11 @@ pub fn get(args: Get) -> anyhow::Result<ExitCode> {
     end_when_unread();
     let (value, took) = args.reach.read(async |client| {
         let start = Instant::now();
-        Ok((client.get(&args.key).await?, start.elapsed()))
+        let value = match args.relaxed {
+            true => client.get_relaxed(&args.key).await?,
+            false => client.get(&args.key).await?,
+        };
+        Ok((value, start.elapsed()))
     })?;
     print(value.as_ref(), took, args.reach.json, args.raw)
 }

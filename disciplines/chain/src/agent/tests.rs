@@ -52,6 +52,7 @@ fn view(slot: Option<u8>, chain: Chain) -> View {
         tenant: TENANT,
         slot,
         protocol: Protocol::NetCraq,
+        is_relaxed: false,
         life: 101,
         purge_below: 0,
         lease_ms: 250,

@@ -60,6 +60,7 @@ pub(super) fn first_view(cx: &Context<'_>) -> Option<View> {
         tenant: facts.id,
         slot: None,
         protocol: facts.protocol,
+        is_relaxed: facts.is_relaxed(),
         life: 0,
         purge_below: 0,
         lease_ms: LEASE_MS,

@@ -48,7 +48,7 @@ impl Configurations {
 /// What a switch is told. One that is no member has a slot for itself alone, so that it can say
 /// who has the keys.
 fn view_of(facts: &Facts, view: &View, (switch, switches): (SwitchId, &Switches)) -> View {
-    let mut its = view.clone();
+    let mut its = View { is_relaxed: facts.is_relaxed(), ..view.clone() };
     let life = switches.get(&switch).map(|state| state.life);
     let is_its = |slot: &u8| {
         let left = view.members[usize::from(*slot)].filter(|_| !view.is_in_chain(*slot));

@@ -180,6 +180,11 @@ impl Facts {
         self.options[2].min(4) as u8
     }
 
+    /// Whether clients may read what is not known to be committed.
+    pub fn is_relaxed(&self) -> bool {
+        self.options[4] != 0
+    }
+
     /// How many members a chain is to have.
     pub fn length(&self) -> usize {
         (self.options[1] as usize).clamp(1, MEMBERS_MOST)

@@ -60,6 +60,13 @@ pub const OPTIONS: &[Setting] = &[
         0,
         3600,
     ),
+    Setting::new(
+        "relaxed",
+        "1: clients that ask for it read a member's newest version, committed or not (netcraq); not linearizable",
+        0,
+        0,
+        1,
+    ),
 ];
 
 /// The state of a switch, as far as it was heard of.
@@ -147,7 +154,11 @@ impl Discipline for Control {
     }
 
     fn options(&mut self, now: Duration, tenant: u32, options: Settings, out: &mut Vec<Action>) {
-        self.with((now, tenant), out, |_, cx| cx.facts.options = options);
+        self.with((now, tenant), out, |_, cx| {
+            let was = cx.facts.is_relaxed();
+            cx.facts.options = options;
+            cx.facts.is_due |= was != cx.facts.is_relaxed();
+        });
     }
 
     fn stores(&mut self, now: Duration, tenant: u32, stores: &Stores, out: &mut Vec<Action>) {

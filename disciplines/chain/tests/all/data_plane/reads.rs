@@ -58,6 +58,43 @@ fn only_the_tail_answers_in_netchain() {
     assert_eq!(net.ask(listed(0, &[1])).header.status, Status::Moved);
 }
 
+fn a_relaxed_read_is_answered_with_what_is_newest_here_where_its_tenant_may() {
+    use chain::view::Protocol::{NetChain, NetCraq};
+    let ask = |net: &Net, slot: usize| {
+        let answer = net.ask(net.read(slot).flags(Flags::COMPARE));
+        (answer.from.ip(), answer.header.version, answer.value.clone())
+    };
+    let relaxed = |protocol| {
+        let mut net = dirty(protocol);
+        net.view.is_relaxed = true;
+        net.configure(&[0, 1, 2]);
+        net.lose(|going| going.to == Some(1) && going.packet.header.op == Op::PeerMessage);
+        assert!(net.send(net.write(0, b"three")).is_empty());
+        net.lose_nothing();
+        net
+    };
+    let net = relaxed(NetCraq);
+    assert_eq!(net.versions(), [(3, 1), (2, 1), (2, 2)]);
+    assert_eq!(ask(&net, 0), (host(0, false), 3, b"three".to_vec()), "nobody else has it");
+    assert_eq!((net.count("order_dirty"), net.count("order_relaxed")), (1, 1));
+    assert_eq!(ask(&net, 1), (host(1, false), 2, b"two".to_vec()));
+    assert_eq!(ask(&net, 2), (host(2, false), 2, b"two".to_vec()));
+    assert_eq!(net.count("order_relaxed"), 0, "it is committed there");
+    // Who does not ask for it, or wants to be told of what follows, is answered by the tail.
+    let watched = net.ask(net.read(1).flags(Flags::COMPARE.with(Flags::GRANT)));
+    for answer in [watched, net.ask(net.read(1))] {
+        assert_eq!((answer.from.ip(), answer.header.version), (host(2, false), 2));
+    }
+    // Neither do members of NetChain, nor those whose tenant may not.
+    assert_eq!(ask(&relaxed(NetChain), 1), (host(2, false), 2, b"two".to_vec()));
+    assert_eq!(ask(&dirty(NetCraq), 1), (host(2, false), 2, b"two".to_vec()));
+    // Without a lease nobody answers, what is asked for whatever it is.
+    let net = relaxed(NetCraq);
+    net.outlive(1, 2);
+    let answer = net.ask(net.read(1).flags(Flags::COMPARE));
+    assert_eq!(answer.header.status, Status::TryAgain);
+}
+
 /// In either protocol: who sends a read on and knows what is committed needs no word of it, however
 /// long ago it was written.
 fn a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only() {
@@ -139,6 +176,7 @@ fn reads() {
         a_key_without_an_item_is_not_there,
         what_may_not_be_committed_is_the_tails_to_answer,
         only_the_tail_answers_in_netchain,
+        a_relaxed_read_is_answered_with_what_is_newest_here_where_its_tenant_may,
         a_read_that_is_sent_on_asks_for_word_of_what_is_dirty_for_long_only,
         nobody_answers_without_a_lease_of_each_other_member,
         whoever_asks_elsewhere_is_told_where,

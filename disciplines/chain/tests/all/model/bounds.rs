@@ -79,8 +79,22 @@ impl Bounds {
 
     /// How many clients have sessions: those up to the last that writes.
     pub fn sessions(&self) -> usize {
-        let writes = |script: &&[Call]| script.iter().any(|call| *call != Call::Read);
+        let writes = |script: &&[Call]| script.iter().any(|call| !call.is_read());
         self.scripts.iter().rposition(writes).map_or(0, |at| at + 1)
+    }
+
+    /// Whether some client reads what may not be committed.
+    pub fn has_relaxed_reads(&self) -> bool {
+        self.scripts.iter().any(|script| script.contains(&Call::Relaxed))
+    }
+
+    /// Whether some client writes this value.
+    pub fn writes(&self, value: u8) -> bool {
+        let is_it = |call: &Call| match *call {
+            Call::Put(it) | Call::Create(it) | Call::Swap(_, it) => it == value,
+            Call::Read | Call::Relaxed | Call::Delete => false,
+        };
+        self.scripts.iter().any(|script| script.iter().any(is_it))
     }
 
     /// The arrangements as rows have them.
@@ -90,6 +104,7 @@ impl Bounds {
             tenant: TENANT,
             slot: None,
             protocol: self.protocol,
+            is_relaxed: self.has_relaxed_reads(),
             life: 0,
             purge_below: 0,
             lease_ms: LEASE_MS,

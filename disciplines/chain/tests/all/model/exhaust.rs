@@ -7,7 +7,7 @@ use stateright::{Checker, Model};
 
 use super::{
     bounds::Bounds,
-    key::Call::*,
+    key::Call::{self, *},
     steps::{ALWAYS, SOMETIMES},
     world::World,
 };
@@ -52,6 +52,9 @@ pub const QUIET: Bounds = Bounds {
     stops: 0,
     absent: false,
 };
+
+/// A write, and what another client reads that need not be committed.
+pub const RELAXED: &[&[Call]] = &[&[Put(1)], &[Relaxed]];
 
 /// Two members, and what may become of them.
 const TAIL_GOES: Bounds =
@@ -100,6 +103,12 @@ const WORLDS: &[(&str, Bounds)] = &[
         "a create and a delete",
         Bounds { scripts: &[&[Put(1), Delete], &[Create(2)]], retries: &[0, 0], ..QUIET },
     ),
+    (
+        "a write, a read and a relaxed read",
+        Bounds { scripts: &[&[Put(1)], &[Read], &[Relaxed]], retries: &[1, 0, 0], ..QUIET },
+    ),
+    ("a relaxed read, and the tail goes", Bounds { scripts: RELAXED, ..TAIL_GOES }),
+    ("a relaxed read, and the head goes", Bounds { scripts: RELAXED, ..HEAD_GOES }),
     ("the tail goes", TAIL_GOES),
     ("the tail goes, netchain", in_netchain(TAIL_GOES)),
     ("the head goes", HEAD_GOES),

@@ -13,12 +13,21 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     Read,
+    /// Of whatever is newest where it is asked, committed or not.
+    Relaxed,
     Put(u8),
     /// If the key is absent.
     Create(u8),
     /// If it has this version.
     Swap(u64, u8),
     Delete,
+}
+
+impl Call {
+    /// Whether it writes nothing.
+    pub fn is_read(self) -> bool {
+        matches!(self, Call::Read | Call::Relaxed)
+    }
 }
 
 /// What the client is told.
@@ -30,6 +39,15 @@ pub enum Return {
     Done(u64),
     /// Not written, because of this version; 0: the key was absent.
     Refused(u64),
+}
+
+impl Return {
+    /// The version that it tells of.
+    pub fn version(self) -> u64 {
+        match self {
+            Return::Value(_, version) | Return::Done(version) | Return::Refused(version) => version,
+        }
+    }
 }
 
 impl Key {
@@ -49,7 +67,7 @@ impl SequentialSpec for Key {
     fn invoke(&mut self, call: &Call) -> Return {
         let is_there = self.value.is_some();
         match *call {
-            Call::Read => Return::Value(self.value, self.version),
+            Call::Read | Call::Relaxed => Return::Value(self.value, self.version),
             Call::Put(value) => self.write(true, Some(value)),
             Call::Create(value) => self.write(!is_there, Some(value)),
             Call::Swap(version, value) => {

@@ -7,7 +7,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use super::{
     bounds::{Arrangement, Bounds},
-    exhaust::{ITEM_COMES, QUIET, SLOT_IS_GIVEN_ON, TWO_WRITES_MEET, say},
+    exhaust::{ITEM_COMES, QUIET, RELAXED, SLOT_IS_GIVEN_ON, TWO_WRITES_MEET, say},
     key::Call::*,
     steps::ALWAYS,
     world::World,
@@ -75,6 +75,15 @@ fn search(mutant: &Mutant, bounds: Bounds) -> (bool, usize) {
         .join();
     let violated = ALWAYS.iter().any(|property| checker.discovery(property).is_some());
     (violated, checker.unique_state_count())
+}
+
+/// A member that was removed and does not know it answers what is older than what was answered.
+#[test]
+fn without_leases_a_relaxed_read_is_too_old() {
+    let mutants = mutants();
+    let unleased = mutants.iter().find(|mutant| mutant.name == "order_reads_unleased");
+    let bounds = Bounds { arrangements: TAIL_GOES, scripts: RELAXED, steps: 2, ..QUIET };
+    assert!(search(unleased.expect("one of the list"), bounds).0);
 }
 
 #[test]

@@ -64,12 +64,12 @@ fn to_switch(message: Message, from: SocketAddr, switch: usize) -> Vec<u8> {
 /// What a client sends for an operation of its script. Its writes are in one place, one after
 /// the other.
 pub fn request(client: usize, operation: usize, call: Call, view: &View, switch: usize) -> Vec<u8> {
-    let is_read = call == Call::Read;
+    let is_read = call.is_read();
     let op = if is_read { Op::ChainRead } else { Op::ChainWrite };
     let number = operation as u64 + 1;
     let request = if is_read { READ_BIT | number } else { number * 16 };
     let (condition, value) = match call {
-        Call::Read => (None, vec![]),
+        Call::Read | Call::Relaxed => (None, vec![]),
         Call::Put(value) => (None, vec![value]),
         Call::Create(value) => (Some(wire::VERSION_ABSENT), vec![value]),
         Call::Swap(version, value) => (Some(version), vec![value]),
@@ -82,7 +82,7 @@ pub fn request(client: usize, operation: usize, call: Call, view: &View, switch:
         false => message.value(&[&ask.encode()[..], &value].concat()).padded(144),
     };
     message.header.client = client_id(client);
-    if condition.is_some() {
+    if condition.is_some() || call == Call::Relaxed {
         message = message.flags(Flags::COMPARE);
     }
     if call == Call::Delete {

@@ -10,8 +10,12 @@ use super::{
 };
 
 /// What must be so in every state.
-pub const ALWAYS: [&str; 3] =
-    ["linearizable", "no write is there twice", "what a member lacks can be sent"];
+pub const ALWAYS: [&str; 4] = [
+    "linearizable",
+    "no write is there twice",
+    "what a member lacks can be sent",
+    "relaxed reads are as new as what was answered before",
+];
 /// What must be so in one.
 pub const SOMETIMES: [&str; 2] = ["all are answered", "the last arrangement answers"];
 
@@ -119,8 +123,12 @@ impl Model for World {
                 let call = self.call(client, at.begun);
                 (at.begun, at.waits) = (at.begun + 1, true);
                 at.retries = self.bounds.retries[client];
-                let begun = state.history.on_invoke(client, call);
-                begun.expect("it did not wait");
+                if call == Call::Relaxed {
+                    at.floor = state.told;
+                } else {
+                    let begun = state.history.on_invoke(client, call);
+                    begun.expect("it did not wait");
+                }
                 self.send(&mut state, client, view, switch, until);
             }
             Action::Again { client, view, switch, until } => {
@@ -160,6 +168,7 @@ impl Model for World {
                 !sites.any(|site| switches.look(site.tables).twice)
             }),
             Property::always(ALWAYS[2], World::can_send),
+            Property::always(ALWAYS[3], |_, state: &State| state.is_new_enough),
             Property::sometimes(SOMETIMES[0], |world: &World, state: &State| {
                 let is_over = |(at, script): (&Client, &&[Call])| {
                     !at.waits && usize::from(at.begun) == script.len()

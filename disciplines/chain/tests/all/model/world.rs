@@ -11,7 +11,7 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 
 use super::{
     bounds::{Bounds, SETTLED_NS, now_ns},
-    key::{Call, Key},
+    key::{Call, Key, Return},
     packets::{self, Destination},
     switches::{Site, Switches},
 };
@@ -23,6 +23,8 @@ pub struct Client {
     pub waits: bool,
     /// How often it may send the present operation again.
     pub retries: u8,
+    /// The newest version that anybody had been told of when a relaxed read began.
+    pub floor: u64,
 }
 
 /// A state of the world.
@@ -35,6 +37,10 @@ pub struct State {
     pub clients: Vec<Client>,
     pub history: LinearizabilityTester<usize, Key>,
     pub is_linearizable: bool,
+    /// The newest version that a client was told of, where one reads relaxed; its own reads apart.
+    pub told: u64,
+    /// What relaxed reads told was written by somebody, and no older than that was as they began.
+    pub is_new_enough: bool,
     /// A client was answered under the last arrangement.
     pub answered_last: bool,
     /// How many runs have stopped in the midst of a packet.
@@ -95,6 +101,8 @@ impl World {
             clients: vec![Client::default(); self.bounds.scripts.len()],
             history: LinearizabilityTester::new(Key::default()),
             is_linearizable: true,
+            told: 0,
+            is_new_enough: true,
             answered_last: false,
         }
     }
@@ -106,7 +114,7 @@ impl World {
     /// Where a client may send an operation.
     pub fn targets(&self, call: Call, view: u8) -> &'static [u8] {
         match call {
-            Call::Read => self.arranged(view),
+            Call::Read | Call::Relaxed => self.arranged(view),
             _ => &self.arranged(view)[..1],
         }
     }
@@ -192,7 +200,7 @@ impl World {
     pub fn send(&self, state: &mut State, client: usize, view: u8, switch: u8, until: Stop) {
         let operation = state.clients[client].begun - 1;
         let packet = self.request(client, operation, view, switch);
-        if self.call(client, operation) != Call::Read {
+        if !self.call(client, operation).is_read() {
             self.fly(state, packet);
         }
         self.arrive(state, packet, until);
@@ -227,17 +235,38 @@ impl World {
                 };
                 self.leave(state, &leaves);
             }
-            Some(Destination::Client { client, number, said, .. }) => {
+            Some(Destination::Client { client, operation, number, said }) => {
                 (state.clients[client].waits, state.clients[client].retries) = (false, 0);
-                let done = state.history.on_return(client, said);
-                done.expect("it waits");
-                state.is_linearizable = state.history.serialized_history().is_some();
+                match self.call(client, operation as u8) {
+                    Call::Relaxed => self.told_relaxed(state, client, said),
+                    _ => self.told(state, client, said),
+                }
                 state.answered_last |= self.views.last().is_some_and(|v| v.number == number);
                 let mut flying = std::mem::take(&mut state.flying);
                 flying.retain(|packet| self.matters(state, *packet));
                 state.flying = flying;
             }
         }
+    }
+
+    fn told(&self, state: &mut State, client: usize, said: Return) {
+        let done = state.history.on_return(client, said);
+        done.expect("it waits");
+        state.is_linearizable = state.history.serialized_history().is_some();
+        if self.bounds.has_relaxed_reads() {
+            state.told = state.told.max(said.version());
+        }
+    }
+
+    /// What a relaxed read is told need not be committed, ever; but nobody was told of anything
+    /// newer when it began, and somebody writes it.
+    fn told_relaxed(&self, state: &mut State, client: usize, said: Return) {
+        let floor = std::mem::take(&mut state.clients[client].floor);
+        let is_written = match said {
+            Return::Value(Some(value), _) => self.bounds.writes(value),
+            _ => true,
+        };
+        state.is_new_enough &= said.version() >= floor && is_written;
     }
 
     /// The run that stands still at a switch goes on to its end.

@@ -135,6 +135,7 @@ impl Net {
                 tenant: TENANT,
                 slot: None,
                 protocol,
+                is_relaxed: false,
                 life: 0,
                 purge_below: 0,
                 lease_ms: LEASE_MS,
