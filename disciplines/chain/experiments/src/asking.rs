@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use chain_loads::{CoordLoad, Phase, PhaseResult};
 use experiments::{
     Run,
     params::{keys, positive},
 };
-use plan::{Hardware, client, switch};
+use plan::{Hardware, client};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -129,10 +129,7 @@ impl InLine {
     /// A member does not say, or counts no such thing.
     pub fn count(&self, places: &[usize], counter: &str) -> anyhow::Result<u64> {
         let order = self.bench.layout.order();
-        let counts = places.iter().map(|place| {
-            let all = self.bench.rig.switch_counters(&switch(order[*place].into()))?;
-            all[counter].as_u64().with_context(|| format!("{counter}: nobody counts it"))
-        });
+        let counts = places.iter().map(|place| self.bench.count_at(order[*place], counter));
         counts.sum()
     }
 

@@ -53,8 +53,12 @@ impl Bench {
         length: u16,
     ) -> anyhow::Result<Bench> {
         let mut rig = Rig::build(layout.plan(), run.options.name.clone(), run)?;
-        let options =
-            [("length", length.into()), ("chains", 1), ("versions", layout.versions.into())];
+        let options = [
+            ("length", length.into()),
+            ("chains", 1),
+            ("versions", layout.versions),
+            ("relaxed", layout.is_relaxed.into()),
+        ];
         let tenant = TenantSpec {
             policy: Policy::EvenSplit,
             borrows: false,
@@ -95,7 +99,22 @@ impl Bench {
         keys: usize,
         value_len: usize,
     ) -> anyhow::Result<CoordLoad> {
-        let mut load = self.load_at(FIRST_CLIENT, clients, keys, value_len)?;
+        self.load_above(0, clients, keys, value_len)
+    }
+
+    /// Likewise, and its keys have these numbers from the first on: others have those below.
+    ///
+    /// # Errors
+    /// As [`Bench::load`].
+    pub fn load_above(
+        &mut self,
+        first_key: usize,
+        clients: usize,
+        keys: usize,
+        value_len: usize,
+    ) -> anyhow::Result<CoordLoad> {
+        let config = Config { first_key, ..self.config(clients, keys, value_len)? };
+        let mut load = self.start(FIRST_CLIENT, &config)?;
         load.run(&Phase::fill())?;
         Ok(load)
     }
@@ -111,11 +130,20 @@ impl Bench {
         keys: usize,
         value_len: usize,
     ) -> anyhow::Result<CoordLoad> {
+        let config = self.config(clients, keys, value_len)?;
+        self.start(host, &config)
+    }
+
+    /// What the next generator is told.
+    fn config(&mut self, clients: usize, keys: usize, value_len: usize) -> anyhow::Result<Config> {
         self.loads += 1;
         let seed = self.seed.wrapping_add(self.loads);
-        let config = config(self.cluster()?, [clients, keys], value_len, seed);
+        Ok(config(self.cluster()?, [clients, keys], value_len, seed))
+    }
+
+    fn start(&mut self, host: &str, config: &Config) -> anyhow::Result<CoordLoad> {
         let name = format!("load{}", self.loads);
-        self.rig.start_load(&Seat { host, ..seat(&name) }, &config)
+        self.rig.start_load(&Seat { host, ..seat(&name) }, config)
     }
 
     /// A generator of as much load at the etcd, whose keys are not there yet.
@@ -171,6 +199,24 @@ impl Bench {
         }
     }
 
+    /// How often the switches that run have counted something, since their tables were made.
+    ///
+    /// # Errors
+    /// A switch does not say, or counts no such thing.
+    pub fn count(&self, counter: &str) -> anyhow::Result<u64> {
+        let counts = self.layout.order().into_iter().map(|id| self.count_at(id, counter));
+        counts.sum()
+    }
+
+    /// How often a switch has.
+    ///
+    /// # Errors
+    /// It does not say, or counts no such thing.
+    pub fn count_at(&self, id: u16, counter: &str) -> anyhow::Result<u64> {
+        let all = self.rig.switch_counters(&switch(id.into()))?;
+        all[counter].as_u64().with_context(|| format!("{counter}: nobody counts it"))
+    }
+
     /// Has each key at so many switches from now on, by an option of the tenant, and waits until it
     /// is so.
     ///
@@ -200,7 +246,8 @@ pub fn seat(name: &str) -> Seat<'_> {
 const FIRST_CLIENT: &str = "client1";
 
 fn config(cluster: Cluster, [clients, keys]: [usize; 2], value_len: usize, seed: u64) -> Config {
-    Config { cluster, tenant: TENANT, clients, keys, value_len, seed, deadline_ms: DEADLINE_MS }
+    let (tenant, deadline_ms) = (TENANT, DEADLINE_MS);
+    Config { cluster, tenant, clients, keys, first_key: 0, value_len, seed, deadline_ms }
 }
 
 fn cluster(rig: &Rig, ids: &BTreeMap<IpAddr, u16>) -> anyhow::Result<Cluster> {

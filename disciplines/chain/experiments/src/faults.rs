@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
-use chain_loads::CLIENTS;
+use chain_loads::{CLIENTS, Phase, PhaseResult};
 use experiments::{
     Measure, Report, Run,
     params::{keys, part, positive},
@@ -25,6 +25,9 @@ use crate::{
     trouble::{Kind, Trouble, make, one_beside, unavailable_ms},
 };
 
+/// Length of values that are read relaxed, in bytes.
+const RELAXED_LEN: usize = 64;
+
 /// What a chain does while links lose, double and reorder, each member in turn has each kind of
 /// trouble, and at last the chain gets longer. What clients saw must be linearizable.
 #[derive(Serialize, Deserialize)]
@@ -44,6 +47,8 @@ pub struct Faults {
     kinds: Vec<Kind>,
     /// For how long, in seconds.
     trouble_s: f64,
+    /// Operations per second of clients that write, and read relaxed, meanwhile.
+    relaxed_rate: f64,
     /// Chances that a link loses, doubles and holds back a packet.
     loss: f64,
     duplicate: f64,
@@ -55,6 +60,17 @@ struct ProtocolResult {
     protocol: Protocol,
     recorded: ClientRecord,
     troubles: Vec<Trouble>,
+    relaxed: RelaxedReads,
+}
+
+/// What came of relaxed reads.
+#[derive(Default)]
+struct RelaxedReads {
+    answered: u64,
+    too_old: u64,
+    wrong: u64,
+    /// What members answered that they did not know to be committed, as far as they are there yet.
+    dirty: u64,
 }
 
 impl ProtocolResult {
@@ -65,6 +81,14 @@ impl ProtocolResult {
     }
 }
 
+impl RelaxedReads {
+    fn add(&mut self, result: &PhaseResult) {
+        self.answered += result.reads.count;
+        self.too_old += result.too_old;
+        self.wrong += result.wrong + result.not_found;
+    }
+}
+
 impl Measure for Faults {
     fn check(&self) -> anyhow::Result<()> {
         keys(self.keys)?;
@@ -72,6 +96,7 @@ impl Measure for Faults {
         ensure!(self.clients > 0, "clients = 0: at least one is needed");
         ensure!(!self.kinds.is_empty(), "kinds: none are given");
         positive!(self, trouble_s)?;
+        positive!(self, relaxed_rate)?;
         part([("loss", self.loss), ("duplicate", self.duplicate), ("reorder", self.reorder)])
     }
 
@@ -87,7 +112,8 @@ impl Measure for Faults {
 impl Faults {
     fn watch(&self, run: &Run<'_>, protocol: Protocol) -> anyhow::Result<ProtocolResult> {
         let chances = [self.loss, self.duplicate, self.reorder];
-        let layout = Layout::star(self.switches).faulty(chances, run.options.seed);
+        let layout = Layout { is_relaxed: true, ..Layout::star(self.switches) };
+        let layout = layout.faulty(chances, run.options.seed);
         let mut clients = Clients::default();
         let mut bench = Bench::new(run, layout, protocol, self.length)?;
         let cluster = bench.cluster()?;
@@ -106,6 +132,8 @@ impl Faults {
             let host = client(number as usize + 1);
             bench.rig.clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;
         }
+        let mut load = bench.load_above(self.keys, self.clients as usize, self.keys, RELAXED_LEN)?;
+        let mut relaxed = RelaxedReads::default();
         let time = Duration::from_secs_f64(self.trouble_s);
         bench.rig.wait(time)?;
         let mut troubles = vec![];
@@ -114,17 +142,26 @@ impl Faults {
                 for place in 0..usize::from(self.length) {
                     let (name, kind_name) = (protocol.name(), kind.name());
                     run.progress.say(format!("{name}: member {place} is {kind_name}"));
+                    load.begin(&self.relaxed_phase())?;
                     troubles.push(make(&mut bench, kind, place, time)?);
+                    relaxed.add(&load.finish()?);
                 }
             }
         }
+        relaxed.dirty = bench.count("order_relaxed")?;
         run.progress.say(format!("{}: one more member", protocol.name()));
         bench.set_length(self.length + 1)?;
         bench.rig.wait(time)?;
         while clients.operations()? < self.operations / 2 {
             bench.rig.wait(time)?;
         }
-        Ok(ProtocolResult { protocol, recorded: clients.finish()?, troubles })
+        Ok(ProtocolResult { protocol, recorded: clients.finish()?, troubles, relaxed })
+    }
+
+    /// While a member has trouble, and for as long after it.
+    fn relaxed_phase(&self) -> Phase {
+        let rate = Some(self.relaxed_rate);
+        Phase { rate, relaxed: 0.9, ..Phase::load(0.5, 2.0 * self.trouble_s) }
     }
 
     fn tell(
@@ -180,6 +217,10 @@ impl Faults {
             ("troubles", all.iter().map(|seen| seen.troubles.len() as u64).sum()),
             ("ids_reused", all.iter().map(|seen| seen.ids_reused()).sum()),
             ("options_changed", all.len() as u64),
+            ("relaxed_reads", all.iter().map(|seen| seen.relaxed.answered).sum()),
+            ("relaxed_uncommitted", all.iter().map(|seen| seen.relaxed.dirty).sum()),
+            ("relaxed_too_old", all.iter().map(|seen| seen.relaxed.too_old).sum()),
+            ("relaxed_wrong", all.iter().map(|seen| seen.relaxed.wrong).sum()),
         ] {
             report.count(name, count);
         }

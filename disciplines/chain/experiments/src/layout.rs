@@ -45,6 +45,8 @@ pub struct Layout {
     pub syncs: bool,
     /// Versions of a key that may be on their way at once, as a power of two: an option of the tenant.
     pub versions: u32,
+    /// Whether clients may read what is not committed: an option of the tenant.
+    pub is_relaxed: bool,
     /// What goes wrong on each switch's link to the router.
     pub fault: Option<Fault>,
     /// What takes the switches' packets in the simulator; in the kernel it is the machine's cores.
@@ -108,6 +110,7 @@ impl Layout {
             etcds: 0,
             syncs: false,
             versions: 2,
+            is_relaxed: false,
             fault: None,
             cores: Cores::Own,
             hardware: Hardware::default(),

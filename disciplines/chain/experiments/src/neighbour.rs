@@ -48,6 +48,7 @@ fn start(
         tenant,
         clients: ASKING,
         keys: KEYS,
+        first_key: 0,
         value_len: VALUE_LEN,
         // Others than another tenant's.
         seed: seed.wrapping_add(tenant.into()),

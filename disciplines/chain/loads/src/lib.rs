@@ -73,6 +73,9 @@ pub struct Config {
     pub clients: usize,
     /// Keys.
     pub keys: usize,
+    /// The number of the first of them; 0 unless others have keys of the same tenant.
+    #[serde(default)]
+    pub first_key: usize,
     /// Length in bytes of values, at least that of a key's name.
     pub value_len: usize,
     /// Decides everything random.
@@ -140,6 +143,9 @@ pub struct Phase {
     pub keys: usize,
     /// Part of the operations that write.
     pub writes: f64,
+    /// Part of the reads that are relaxed.
+    #[serde(default)]
+    pub relaxed: f64,
     /// Operations that each client has under way.
     pub outstanding: usize,
     /// Operations per second of all clients, which an attack must say; none: the next when one
@@ -172,6 +178,7 @@ impl Phase {
             at: None,
             keys: 0,
             writes,
+            relaxed: 0.0,
             outstanding: 1,
             rate: None,
             locks: Locks::default(),
@@ -206,6 +213,10 @@ pub struct PhaseResult {
     pub unknown: u64,
     /// Values that are not their key's, or torn.
     pub wrong: u64,
+    /// Reads that were told of an older version than this generator's writes, or its reads that were
+    /// not relaxed, had been told of before they began; in the warm-up, too.
+    #[serde(default)]
+    pub too_old: u64,
     /// Datagrams that answered nothing.
     pub ignored: u64,
     /// Datagrams sent, over the whole phase.
@@ -285,6 +296,7 @@ impl PhaseResult {
             failed: sum(|result| result.failed),
             unknown: sum(|result| result.unknown),
             wrong: sum(|result| result.wrong),
+            too_old: sum(|result| result.too_old),
             ignored: sum(|result| result.ignored),
             sent: sum(|result| result.sent),
             retransmitted: sum(|result| result.retransmitted),

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
+    ops::Range,
     time::Duration,
 };
 
@@ -44,6 +45,8 @@ pub struct Source {
     due_ns: Vec<u64>,
     rng: SeededRng,
     written: u64,
+    /// By key: the newest version that a client was told of as one that is committed.
+    told: HashMap<usize, u64>,
     run: Option<Run>,
     contend: Option<Contend>,
     ids: SeededRng,
@@ -53,13 +56,17 @@ pub struct Source {
 struct PendingOperation {
     key: usize,
     write: bool,
+    relaxed: bool,
+    /// What its clients had been told of the key before.
+    floor: u64,
     begun_ns: u64,
 }
 
 /// A phase under way.
 struct Run {
     phase: Phase,
-    keys: usize,
+    /// By their numbers.
+    keys: Range<usize>,
     from_ns: u64,
     end_ns: u64,
     /// When the next operation begins, at a rate.
@@ -102,6 +109,7 @@ impl Source {
             due_ns: vec![u64::MAX; config.clients],
             rng: rng(config.seed, "coord load"),
             written: seed,
+            told: HashMap::new(),
             run: None,
             contend: None,
             machines: vec![],
@@ -146,6 +154,8 @@ impl Source {
             0 => self.config.keys,
             some => some.min(self.config.keys),
         };
+        let first = self.config.first_key;
+        let keys = first..first + keys;
         let reads = phase.at.map_or(Reads::Spread, Reads::At);
         for machine in &mut self.machines {
             machine.set_reads(reads);
@@ -154,12 +164,11 @@ impl Source {
         self.counts.fill(0);
         self.free = (0..self.machines.len()).collect();
         self.run = Some(Run {
-            keys,
             from_ns,
             end_ns,
             arrival_ns: now_ns as f64,
             left: match phase.doing {
-                Activity::Fill => (0..keys).collect(),
+                Activity::Fill => keys.clone().collect(),
                 Activity::Load | Activity::Lock | Activity::Attack => VecDeque::new(),
             },
             begun: 0,
@@ -168,6 +177,7 @@ impl Source {
             writes: histogram(3),
             result: PhaseResult { seconds: phase.seconds, ..PhaseResult::default() },
             phase: phase.clone(),
+            keys,
         });
         Ok(())
     }
@@ -266,7 +276,7 @@ impl Source {
             sent: sum.sent - before.sent,
             retransmitted: sum.retransmitted - before.retransmitted,
             put_off: sum.put_off - before.put_off,
-            members: self.machines[0].members(name(0).as_bytes()),
+            members: self.machines[0].members(name(self.config.first_key).as_bytes()),
             ..run.result
         }))
     }
@@ -336,12 +346,14 @@ impl Source {
         }
         let (key, write) = match run.left.pop_front() {
             Some(key) => (key, true),
-            None if is_attack => (self.rng.random_range(0..run.keys), true),
+            None if is_attack => (self.rng.random_range(run.keys.clone()), true),
             None => (
-                self.rng.random_range(0..run.keys),
+                self.rng.random_range(run.keys.clone()),
                 run.phase.writes > 0.0 && self.rng.random_bool(run.phase.writes.min(1.0)),
             ),
         };
+        let part = run.phase.relaxed;
+        let relaxed = !write && part > 0.0 && self.rng.random_bool(part.min(1.0));
         let name = name(key);
         let number = if write {
             self.written += 1;
@@ -353,11 +365,14 @@ impl Source {
                 condition: Condition::Always,
             };
             self.machines[at].begin(&set, now_ns)
+        } else if relaxed {
+            self.machines[at].begin_relaxed(name.as_bytes(), now_ns)
         } else {
             let key = name.as_bytes();
             self.machines[at].begin(&Operation::Get { key }, now_ns)
         };
-        let asked = PendingOperation { key, write, begun_ns: now_ns };
+        let floor = self.told.get(&key).copied().unwrap_or(0);
+        let asked = PendingOperation { key, write, relaxed, floor, begun_ns: now_ns };
         self.under_way.insert((at, number), asked);
         self.counts[at] += 1;
         self.collect(at, now_ns);
@@ -377,6 +392,14 @@ impl Source {
             if let Some(run) = &mut self.run {
                 if self.counts[at] + 1 == run.phase.outstanding {
                     self.free.push_back(at);
+                }
+                let told = version_of(&asked, &result);
+                if told.is_some_and(|version| version < asked.floor) {
+                    run.result.too_old += 1;
+                }
+                if let Some(version) = told.filter(|_| !asked.relaxed) {
+                    let newest = self.told.entry(asked.key).or_default();
+                    *newest = version.max(*newest);
                 }
                 if run.take(&asked, result, now_ns) {
                     run.left.push_back(asked.key);
@@ -460,6 +483,16 @@ impl Run {
     }
 }
 
+/// The version that an answer tells of: what was written, or what is there; keys are not removed
+/// here.
+fn version_of(asked: &PendingOperation, result: &Result<client::Answer, Error>) -> Option<u64> {
+    let answer = result.as_ref().ok()?.clone();
+    match asked.write {
+        true => answer.written().ok(),
+        false => Some(answer.found().ok()?.map_or(0, |found| found.version)),
+    }
+}
+
 /// The name of a key, always of the same length.
 pub(crate) fn name(key: usize) -> String {
     format!("key{key:013}")
@@ -509,6 +542,7 @@ mod tests {
             tenant: 7,
             clients: 2,
             keys: 1,
+            first_key: 0,
             value_len: 24,
             seed: 1,
             deadline_ms: 100,
