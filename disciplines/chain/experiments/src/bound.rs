@@ -1,10 +1,12 @@
 //! How many times NetChain's reads NetCRAQ can have at most, beside writes: what packets cost a
 //! member says so, before anything is measured.
 
+use chain_wire::ROUTE_MOST;
 use plan::Hardware;
+use wire::HEADER_LEN;
 
-/// Bytes of a request or an answer in a frame: room for whom to ask is in each.
-const FRAME: f64 = 266.0;
+/// Bytes of a request in its frame over IPv4: a key of 16 bytes, and room for whom to ask.
+const FRAME: f64 = (14 + 20 + 8 + HEADER_LEN + 16 + ROUTE_MOST) as f64;
 
 /// What packets cost a member, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,6 @@ mod tests {
     #[test]
     fn a_packet_costs_what_the_hardware_says() {
         let hardware = Hardware { switch_rate: 1e7, byte_ns: 0.5, ..Hardware::default() };
-        assert_eq!(PacketCosts::of(&hardware).answered, 233.0);
+        assert_eq!(PacketCosts::of(&hardware).answered, 241.0);
     }
 }
