@@ -44,10 +44,11 @@ impl Service {
     /// The worker that takes one at `now_ns`, or `None` if too many wait.
     #[inline]
     pub fn begin(&self, now_ns: u64) -> Option<Worker> {
-        let first = (0..self.free_ns.len()).reduce(|a, b| match self.free_ns[b] < self.free_ns[a] {
-            true => b,
-            false => a,
-        });
+        let first =
+            (0..self.free_ns.len()).reduce(|a, b| match self.free_ns[b] < self.free_ns[a] {
+                true => b,
+                false => a,
+            });
         let worker = first.expect("one worker at least");
         (self.free_ns[worker] - now_ns as f64 <= self.behind_ns).then_some(Worker(worker))
     }
@@ -92,7 +93,7 @@ mod tests {
     fn what_costs_more_holds_up_the_next() {
         let mut service = Service::varied(1000.0, 1500.0, 1, 2);
         let mut serve = |more_ns| Some(service.serve(service.begin(0)?, 0, more_ns));
-        let done = [0.0, 500.0, 0.0, 0.0].map(|more_ns| serve(more_ns));
+        let done = [0.0, 500.0, 0.0, 0.0].map(&mut serve);
         assert_eq!(done, [Some(1000), Some(2500), Some(3500), None]);
     }
 

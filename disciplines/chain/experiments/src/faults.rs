@@ -132,7 +132,8 @@ impl Faults {
             let host = client(number as usize + 1);
             bench.rig.clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;
         }
-        let mut load = bench.load_above(self.keys, self.clients as usize, self.keys, RELAXED_LEN)?;
+        let mut load =
+            bench.load_above(self.keys, self.clients as usize, self.keys, RELAXED_LEN)?;
         let mut relaxed = RelaxedReads::default();
         let time = Duration::from_secs_f64(self.trouble_s);
         bench.rig.wait(time)?;

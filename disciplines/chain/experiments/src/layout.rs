@@ -168,10 +168,7 @@ impl Layout {
         Plan {
             sites: hosts.chain(switches).collect(),
             links,
-            hardware: Hardware {
-                is_shared: self.cores == Cores::Shared,
-                ..self.hardware.clone()
-            },
+            hardware: Hardware { is_shared: self.cores == Cores::Shared, ..self.hardware.clone() },
             ..Plan::default()
         }
     }
