@@ -6,7 +6,7 @@ use client::{Condition, Error, Operation, Seal};
 
 use crate::{
     Identity, KeyState, Options, Reads, Virtual,
-    fake::{Chains, Faults, MS, World, options, switch},
+    fake::{Chains, Faults, MS, TENANT, World, cluster, options, switch},
     recipes::Asks,
 };
 
@@ -189,6 +189,25 @@ fn errors_say_what_is_known() {
         let read = get(&c, b"k").await;
         assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
     });
+}
+
+#[test]
+fn what_is_read_relaxed_says_so_however_often_it_is_sent() {
+    let mut machine = crate::Machine::new(&cluster(), TENANT, options(), 1).unwrap();
+    let flags = |machine: &mut crate::Machine| {
+        let (_, datagram) = machine.next_datagram().expect("it asks");
+        wire::Packet::decode(&datagram).unwrap().header.flags
+    };
+    machine.begin_relaxed(b"k", 0);
+    assert_eq!(flags(&mut machine), wire::Flags::COMPARE);
+    machine.timer(machine.next_ns().expect("it waits"));
+    assert_eq!(flags(&mut machine), wire::Flags::COMPARE);
+    machine.begin(&Operation::Get { key: b"other" }, 0);
+    while let Some((_, datagram)) = machine.next_datagram() {
+        let packet = wire::Packet::decode(&datagram).unwrap();
+        let is_relaxed = packet.header.flags.has(wire::Flags::COMPARE);
+        assert_eq!(is_relaxed, packet.key == b"k");
+    }
 }
 
 #[test]

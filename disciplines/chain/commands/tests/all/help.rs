@@ -35,6 +35,7 @@ fn every_command_has_help_with_an_example() {
 #[test]
 fn words_are_read_and_what_is_wrong_is_named() {
     assert!(read("coord get --cluster shop.toml --tenant 7 k").is_ok());
+    assert!(read("coord get --relaxed --cluster shop.toml --tenant 7 k").is_ok());
     for (words, named) in [
         ("coord get k", "--cluster <FILE>"),
         ("coord get --cluster shop.toml --tenant x k", "--tenant"),

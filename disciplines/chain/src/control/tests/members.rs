@@ -354,3 +354,22 @@ fn one_that_failed_as_it_was_to_leave_is_missed_like_any_other() {
     rig.run(6);
     assert_eq!(rig.slots(), [1].into());
 }
+
+#[test]
+fn members_are_told_at_once_whether_clients_may_read_relaxed() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let told = |rig: &Rig| {
+        let views = rig.switches.values().map(|switch| switch.view.as_ref().unwrap());
+        views.map(|view| (view.number, view.is_relaxed)).collect::<Vec<_>>()
+    };
+    let number = rig.view().number;
+    for may in [true, false] {
+        let options = rig.options.with(4, may.into());
+        rig.tell(|to, now, out| to.options(now, TENANT, options, out));
+        assert_eq!(told(&rig), [(number, may); 3]);
+    }
+    // Another controller finds it so.
+    rig.options = rig.options.with(4, 1);
+    rig.restart();
+    assert!(told(&rig).iter().all(|(_, may)| *may));
+}
