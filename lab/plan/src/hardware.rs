@@ -50,8 +50,8 @@ pub struct ProgramCosts {
     pub answered: f64,
     /// It leaves by another port, is taken by the machine itself, or is sent round.
     pub forwarded: f64,
-    /// It carries what is to be written ([`wire::Op::carries_write`]), and does not leave by the port that
-    /// it came in by.
+    /// It carries what is to be written ([`wire::Op::carries_write`]), and does not leave by the
+    /// port that it came in by.
     pub written: f64,
 }
 

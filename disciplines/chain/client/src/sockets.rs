@@ -102,8 +102,8 @@ impl Client {
         self.call(Operation::Get { key }).await?.found()
     }
 
-    /// The newest value of a key at the member that is asked, whether it is committed or not, if the
-    /// tenant's clients may ask for that (its option `relaxed`); else as [`Client::get`].
+    /// The newest value of a key at the member that is asked, whether it is committed or not, if
+    /// the tenant's clients may ask for that (its option `relaxed`); else as [`Client::get`].
     ///
     /// This is not linearizable. The value is no older than any that a client was told before this
     /// call began, and somebody wrote it or is about to. It may be newer than what others read

@@ -133,8 +133,8 @@ impl InLine {
         counts.sum()
     }
 
-    /// Has the own clients of each of these members run a phase at the same time, and reads asked of
-    /// that member; what is not answered ends it. Results are in the places' order.
+    /// Has the own clients of each of these members run a phase at the same time, and reads asked
+    /// of that member; what is not answered ends it. Results are in the places' order.
     ///
     /// # Errors
     /// As [`experiments::rig::Driver::run`], or a member's clients were not answered.

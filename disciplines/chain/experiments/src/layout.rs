@@ -43,7 +43,8 @@ pub struct Layout {
     /// Whether these have each write on their disks before they answer, as etcd does unless it is
     /// told not to.
     pub syncs: bool,
-    /// Versions of a key that may be on their way at once, as a power of two: an option of the tenant.
+    /// Versions of a key that may be on their way at once, as a power of two: an option of the
+    /// tenant.
     pub versions: u32,
     /// Whether clients may read what is not committed: an option of the tenant.
     pub is_relaxed: bool,

@@ -213,8 +213,8 @@ pub struct PhaseResult {
     pub unknown: u64,
     /// Values that are not their key's, or torn.
     pub wrong: u64,
-    /// Reads that were told of an older version than this generator's writes, or its reads that were
-    /// not relaxed, had been told of before they began; in the warm-up, too.
+    /// Reads that were told of an older version than this generator's writes, or its reads that
+    /// were not relaxed, had been told of before they began; in the warm-up, too.
     #[serde(default)]
     pub too_old: u64,
     /// Datagrams that answered nothing.
