@@ -7,7 +7,7 @@ use crate::World;
 
 /// Bounds of a number of the summary, in whichever world and however short the run unless it says
 /// which: beyond them the run has failed.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     least: Option<f64>,
@@ -20,6 +20,10 @@ pub struct Claim {
     /// Whether it is about how fast things went, which a busy machine decides too.
     #[serde(default)]
     pub speed: bool,
+    /// Whether it holds with the mechanism off as well: it says that the run was sound, and not
+    /// that the mechanism did anything.
+    #[serde(default)]
+    pub guard: bool,
 }
 
 impl Claim {
@@ -43,6 +47,21 @@ impl Claim {
             _ => None,
         }
     }
+
+    /// What is wrong with it where the mechanism is off: what the mechanism is to bring must not
+    /// come out, and a guard has to hold. Of both, in words; none: nothing is.
+    pub fn complaint_of_idle(self, name: &str, summary: &Map<String, Value>) -> Option<String> {
+        match (self.guard, self.complaint(name, summary)) {
+            (true, complaint) => complaint,
+            (false, Some(_)) => None,
+            (false, None) => {
+                let found = summary.get(name).cloned().unwrap_or_default();
+                Some(format!(
+                    "{name} = {found} with the mechanism off: what is claimed comes out without it"
+                ))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -53,7 +72,7 @@ mod tests {
     fn a_number_beyond_its_bounds_is_named() {
         let summary = serde_json::json!({"ratio": 0.5, "text": "x"});
         let summary = summary.as_object().unwrap();
-        let between = |least, most| Claim { least, most, world: None, full: false, speed: false };
+        let between = |least, most| Claim { least, most, ..Claim::default() };
         // (what is claimed, of what, what is said)
         let rows = [
             (between(Some(0.5), Some(0.5)), "ratio", None),
@@ -65,6 +84,22 @@ mod tests {
         for (claim, name, expected) in rows {
             assert_eq!(claim.complaint(name, summary).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn with_the_mechanism_off_guards_hold_and_nothing_else_comes_out() {
+        let summary = serde_json::json!({"ratio": 0.5});
+        let summary = summary.as_object().unwrap();
+        // (least, whether it is a guard, whether something is wrong)
+        for (least, guard, is_wrong) in
+            [(0.6, false, false), (0.5, false, true), (0.6, true, true), (0.5, true, false)]
+        {
+            let claim = Claim { least: Some(least), guard, ..Claim::default() };
+            let said = claim.complaint_of_idle("ratio", summary);
+            assert_eq!(said.is_some(), is_wrong, "{least} {guard}: {said:?}");
+        }
+        let claim = Claim { least: Some(0.5), ..Claim::default() };
+        assert_eq!(claim.complaint_of_idle("other", summary), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use lab::progress::Progress;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     Kind, Options, Report, Run, World, busy,
     claim::Claim,
+    idle::Idle,
     kind::{Input, SWEEP},
     parts::Parts,
     run::NeverCounts,
@@ -47,6 +48,8 @@ struct File {
     sim_quick: toml::Table,
     #[serde(default)]
     claims: BTreeMap<String, Claim>,
+    #[serde(default)]
+    idle: Option<Idle>,
     sweep: Option<Shape>,
 }
 
@@ -74,6 +77,8 @@ pub struct Experiment {
     sim_quick: toml::Table,
     /// What has to come out, by its name in the summary.
     claims: BTreeMap<String, Claim>,
+    /// What differs with its mechanism off, if its file says.
+    idle: Option<Idle>,
     /// How it is measured and told, if it is a sweep.
     sweep: Option<Shape>,
 }
@@ -107,13 +112,17 @@ impl Experiment {
             sim: file.sim,
             sim_quick: file.sim_quick,
             claims: file.claims,
+            idle: file.idle,
             sweep: file.sweep,
         };
+        let context = || format!("experiment {}", experiment.name);
+        if let Some(idle) = &experiment.idle {
+            idle.check().with_context(context)?;
+        }
         for world in [World::Kernel, World::Sim] {
-            for quick in [false, true] {
-                experiment
-                    .params(world, quick)
-                    .with_context(|| format!("experiment {}", experiment.name))?;
+            for (quick, idle) in [(false, false), (true, false), (false, true), (true, true)] {
+                let given = experiment.given(world, quick, idle);
+                (experiment.kind.parameters)(&given).with_context(context)?;
             }
         }
         Ok(experiment)
@@ -133,7 +142,9 @@ impl Experiment {
         for name in outer.rsplit('.').filter(|name| !name.is_empty()) {
             table = toml::Table::from_iter([(name.into(), toml::Value::Table(table))]);
         }
-        for all in [&mut self.params, &mut self.quick, &mut self.sim, &mut self.sim_quick] {
+        let idle = self.idle.as_mut().map(|idle| &mut idle.params);
+        let others = [&mut self.quick, &mut self.sim, &mut self.sim_quick];
+        for all in others.into_iter().chain(idle).chain([&mut self.params]) {
             overlay(all, &table);
         }
         self.params(World::Kernel, false).map(drop)
@@ -157,7 +168,7 @@ impl Experiment {
         }
     }
 
-    fn given(&self, world: World, quick: bool) -> Input<'_> {
+    fn given(&self, world: World, quick: bool, idle: bool) -> Input<'_> {
         let mut table = self.params.clone();
         if quick {
             overlay(&mut table, &self.quick);
@@ -167,6 +178,9 @@ impl Experiment {
             (World::Sim, false) => overlay(&mut table, &self.sim),
             (World::Kernel, _) => {}
         }
+        if let Some(of) = self.idle.as_ref().filter(|_| idle) {
+            overlay(&mut table, &of.params);
+        }
         Input { params: table, sweep: self.sweep.as_ref() }
     }
 
@@ -175,7 +189,7 @@ impl Experiment {
     /// # Errors
     /// A parameter that does not exist or has the wrong type or range.
     pub fn params(&self, world: World, quick: bool) -> anyhow::Result<Value> {
-        (self.kind.parameters)(&self.given(world, quick))
+        (self.kind.parameters)(&self.given(world, quick, false))
     }
 
     /// Whether its file says what has to come out.
@@ -183,12 +197,34 @@ impl Experiment {
         !self.claims.is_empty()
     }
 
+    /// Whether its file says how its mechanism is turned off; if there is none, why.
+    ///
+    /// # Errors
+    /// It says nothing.
+    pub fn can_be_idle(&self) -> anyhow::Result<Result<(), &str>> {
+        let idle = self.idle.as_ref().with_context(|| {
+            format!(
+                "experiment {}: its file does not say how its mechanism is turned off ([idle])",
+                self.name
+            )
+        })?;
+        Ok(idle.why_never.as_deref().map_or(Ok(()), Err))
+    }
+
+    /// Names of its claims of which no quick run in the simulator says whether they come out: they
+    /// are of the kernel's world, or of full runs. Guards are left out.
+    pub fn claims_elsewhere(&self) -> Vec<&str> {
+        let elsewhere = |claim: &Claim| !claim.guard && !claim.is_about(World::Sim, true);
+        let all = self.claims.iter().filter(|(_, claim)| elsewhere(claim));
+        all.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// What it needs and only the kernel's world has.
     ///
     /// # Errors
     /// As [`Experiment::params`].
     pub fn needs(&self, options: &Options) -> anyhow::Result<Option<&'static str>> {
-        (self.kind.needs)(&self.given(options.world, options.quick), options)
+        (self.kind.needs)(&self.given(options.world, options.quick, options.idle), options)
     }
 
     /// What no machine has, so that it runs in the simulator only.
@@ -201,27 +237,37 @@ impl Experiment {
         self.kind.takes_seeds
     }
 
-    /// Runs it.
+    /// Runs it. With its mechanism off it has failed if anything comes out that is claimed of it.
     ///
     /// # Errors
     /// A rig that cannot be built, a process that dies, an interruption. Nothing is left behind.
+    /// Or its mechanism was to be off, and cannot be.
     pub fn run(&self, options: &Options) -> anyhow::Result<Report> {
         ensure!(
             options.seeds == 1 || self.kind.takes_seeds,
             "experiment {} runs with one seed at a time",
             self.name
         );
-        let params = self.params(options.world, options.quick)?;
+        let given = self.given(options.world, options.quick, options.idle);
+        let params = (self.kind.parameters)(&given)?;
         let mut report = Report::new(&self.name, options, params);
+        let mut parts =
+            Parts::of(&self.runs, &self.runs_in_kernel, options.world, &self.discipline);
+        if options.idle {
+            if let Err(why) = self.can_be_idle()? {
+                bail!("experiment {} has nothing to turn off: {why}", self.name);
+            }
+            let idle = self.idle.as_ref().map(|idle| idle.disciplines.clone());
+            parts = parts.instead(idle.unwrap_or_default());
+        }
         let run = Run {
             name: &self.name,
             discipline: &self.discipline,
             options,
             progress: &Progress::new(),
-            parts: Parts::of(&self.runs, &self.runs_in_kernel, options.world, &self.discipline),
+            parts,
             seen: NeverCounts::default(),
         };
-        let given = self.given(options.world, options.quick);
         let load_average = busy::load_average();
         (self.kind.run)(&given, &run, &mut report)?;
         if self.hold(options, &mut report) && options.world == World::Kernel {
@@ -241,7 +287,11 @@ impl Experiment {
         let mut speed = false;
         let claims = self.claims.iter();
         for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
-            if let Some(complaint) = claim.complaint(name, &report.summary) {
+            let complaint = match options.idle {
+                false => claim.complaint(name, &report.summary),
+                true => claim.complaint_of_idle(name, &report.summary),
+            };
+            if let Some(complaint) = complaint {
                 report.fails(complaint);
                 speed |= claim.speed;
             }
@@ -390,6 +440,30 @@ mod tests {
         assert_eq!(failure("keys = { least = 5 }"), None);
         let said = failure("keys = { least = 6 }").unwrap();
         assert_eq!(said, "keys = 5: at least 6 was claimed");
+    }
+
+    #[test]
+    fn with_its_mechanism_off_a_run_fails_if_what_is_claimed_comes_out() {
+        let options = Options { idle: true, ..Options::simulated(7, &[]) };
+        let failure = |rest: &str| {
+            let experiment = parse(&format!("keys = 5\n[quick]\nkeys = 4\n{rest}\n"))?;
+            Ok::<_, anyhow::Error>(experiment.run(&options)?.failure)
+        };
+        let claim = "[claims]\nkeys = { least = 2 }";
+        let with = |idle: &str| failure(&format!("{claim}\n{idle}"));
+        assert_eq!(with("[idle.params]\nkeys = 1").unwrap(), None);
+        let said = with("[idle.params]\nkeys = 3").unwrap().unwrap();
+        assert!(said.starts_with("keys = 3.0 with the mechanism off"), "{said}");
+        for (idle, expected) in [
+            ("", "does not say how its mechanism is turned off"),
+            ("[idle]\nwhy_never = \"so\"", "nothing to turn off: so"),
+            ("[idle]", "either"),
+            ("[idle]\nwhy_never = \"so\"\n[idle.params]\nkeys = 1", "either"),
+            ("[idle.params]\nkeys = 0", "keys = 0"),
+        ] {
+            let error = format!("{:#}", with(idle).unwrap_err());
+            assert!(error.contains(expected), "{error:?} should say {expected:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,11 @@
 //! [claims]          # what has to come out, or the run has failed
 //! speedup = { least = 3.0, speed = true } # missed, it says how busy the machine was
 //! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
+//! wrong_values = { most = 0, guard = true }           # holds with the mechanism off as well
+//! [idle.disciplines] # how the mechanism is turned off, under --idle: then no claim may come out
+//! some = "none"      # but those that are guards. What runs in the place of what;
+//! [idle.params.rack] # and parameters, on top of all others
+//! learn_s = 1.0
 //! ```
 //!
 //! Two shapes of racks come ready-made: [`servers`], servers behind one switch, with a cache on or
@@ -40,6 +45,7 @@ mod demo;
 mod eviction;
 mod experiment;
 mod fill;
+mod idle;
 mod kind;
 mod large_values;
 mod many_cores;

@@ -19,6 +19,8 @@ pub struct Options {
     pub backend: Backend,
     /// The lab's name; unique if absent.
     pub name: Option<String>,
+    /// Whether the mechanism that the experiment is about is off.
+    pub idle: bool,
     /// Where.
     pub world: World,
     /// What switches of a simulated world can do: in the kernel's, the processes know.
@@ -34,6 +36,7 @@ impl Options {
             seeds: 1,
             backend: Backend::Embedded,
             name: None,
+            idle: false,
             world: World::Sim,
             disciplines,
         }

@@ -1,5 +1,7 @@
 //! What an experiment's file says that it runs beside the rig.
 
+use std::collections::BTreeMap;
+
 use anyhow::ensure;
 
 use crate::World;
@@ -10,7 +12,11 @@ const ANY: &str = "*";
 /// Disciplines and programs by name, for one run. The figures of an experiment are measured again
 /// when one of these changes, so a rig runs no other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parts(Vec<String>);
+pub(crate) struct Parts {
+    named: Vec<String>,
+    /// What runs in the place of a discipline.
+    instead: BTreeMap<String, String>,
+}
 
 impl Parts {
     /// Those of a run in this world, about this discipline: another one than the file's is of
@@ -18,22 +24,29 @@ impl Parts {
     pub fn of(runs: &[String], in_kernel: &[String], world: World, about: &str) -> Parts {
         let in_kernel = in_kernel.iter().filter(|_| world == World::Kernel);
         let named = runs.iter().chain(in_kernel).cloned();
-        Parts(named.chain([about.to_owned()]).collect())
+        let named = named.chain([about.to_owned()]).collect();
+        Parts { named, instead: BTreeMap::new() }
     }
 
-    /// Says that a part is about to run.
+    /// The same, where other disciplines run in the place of some.
+    pub fn instead(self, instead: BTreeMap<String, String>) -> Parts {
+        Parts { instead, ..self }
+    }
+
+    /// Says that a part is about to run; returns what runs in its place, most often itself.
     ///
     /// # Errors
-    /// The file does not name it.
-    pub fn begin(&self, part: &str) -> anyhow::Result<()> {
+    /// The file names neither.
+    pub fn begin<'p>(&'p self, part: &'p str) -> anyhow::Result<&'p str> {
+        let part = self.instead.get(part).map_or(part, String::as_str);
         let is_it = |name: &String| name == part || name == ANY;
-        let is_named = part == decide::NONE.name || self.0.iter().any(is_it);
+        let is_named = part == decide::NONE.name || self.named.iter().any(is_it);
         ensure!(
             is_named,
             "{part} is about to run, and the experiment's file says nothing of it: name it there in `runs`, or in \
              `runs_in_kernel` if no simulated run has it"
         );
-        Ok(())
+        Ok(part)
     }
 }
 
@@ -55,6 +68,8 @@ mod tests {
             assert_eq!(of(World::Kernel).begin(part).is_ok(), in_kernel, "{part}");
             assert_eq!(of(World::Sim).begin(part).is_ok(), in_sim, "{part}");
         }
+        let idle = [("a".to_owned(), "none".to_owned())].into();
+        assert_eq!(of(World::Sim).instead(idle).begin("a").unwrap(), "none");
         let any = Parts::of(&[ANY.to_owned()], &[], World::Sim, "asked");
         assert!(any.begin("c").is_ok());
         let error = of(World::Sim).begin("c").unwrap_err().to_string();

@@ -147,6 +147,10 @@ impl Balancing {
 
     /// The part of the hottest keys that the switch has, on average over the looks.
     fn accuracy(&self, bench: &mut Bench<'_>, looking: &Looking) -> anyhow::Result<f64> {
+        if bench.servers.is_bare() {
+            // Nothing is counted as missing where nothing is looked for.
+            return Ok(0.0);
+        }
         let rate = bench.rate(self.mix());
         let window_s = f64::from(looking.window_ms) / 1000.0;
         let usual = Phase::reads(self.popularity, rate, 0.0, f64::from(BETWEEN) * window_s);

@@ -68,12 +68,13 @@ fn is_agent(seated: &SeatedRole) -> bool {
     matches!(seated.role, Role::Switch(_))
 }
 
-/// Says what a role is about to run: controllers decide by the discipline that they are given.
-fn begin(seated: &SeatedRole, parts: &Parts) -> anyhow::Result<()> {
-    match &seated.role {
-        Role::Control(Control { discipline: Some(name), .. }) => parts.begin(name),
-        _ => Ok(()),
+/// Says what a role is about to run, and has it run what runs in its place: controllers decide by
+/// the discipline that they are given.
+fn begin(seated: &mut SeatedRole, parts: &Parts) -> anyhow::Result<()> {
+    if let Role::Control(Control { discipline: Some(name), .. }) = &mut seated.role {
+        *name = parts.begin(name)?.to_owned();
     }
+    Ok(())
 }
 
 impl Rig {
@@ -82,13 +83,13 @@ impl Rig {
     ///
     /// # Errors
     /// It cannot be built, or something does not start; its log is part of the message.
-    pub fn build(plan: Plan, name: Option<String>, run: &Run<'_>) -> anyhow::Result<Rig> {
+    pub fn build(mut plan: Plan, name: Option<String>, run: &Run<'_>) -> anyhow::Result<Rig> {
         run.progress.say(format!(
             "building {} switches, {} hosts",
             plan.switches().count(),
             plan.sites.len() - plan.switches().count()
         ));
-        for (_, seated) in plan.seats() {
+        for seated in plan.sites.iter_mut().flat_map(|site| &mut site.roles) {
             begin(seated, &run.parts)?;
         }
         let topology = plan.topology()?;
@@ -177,9 +178,10 @@ impl Rig {
     /// # Errors
     /// It does not start; its log is part of the message.
     pub fn start_as(&mut self, node: &str, seated: &SeatedRole) -> anyhow::Result<()> {
-        begin(seated, &self.parts)?;
-        self.machines.start(node, seated)?;
-        if is_agent(seated) {
+        let mut seated = seated.clone();
+        begin(&mut seated, &self.parts)?;
+        self.machines.start(node, &seated)?;
+        if is_agent(&seated) {
             self.wait_for_agent(node)?;
         }
         Ok(())
@@ -410,7 +412,8 @@ impl Rig {
         let addresses: Vec<Ipv4Addr> =
             clients.iter().filter_map(|host| self.topology.address_of(host)).collect();
         for tenant in tenants {
-            self.parts.begin(&tenant.discipline)?;
+            let discipline = self.parts.begin(&tenant.discipline)?.to_owned();
+            let tenant = &TenantSpec { discipline, ..tenant.clone() };
             let entry = self.machines.create_tenant(tenant, &addresses)?;
             self.entries.insert(tenant.id, entry);
         }
@@ -421,8 +424,10 @@ impl Rig {
     ///
     /// # Errors
     /// The controller refuses.
-    pub fn change_tenant(&self, id: u32, change: TenantChange) -> anyhow::Result<()> {
-        change.discipline.iter().try_for_each(|name| self.parts.begin(name))?;
+    pub fn change_tenant(&self, id: u32, mut change: TenantChange) -> anyhow::Result<()> {
+        if let Some(name) = &mut change.discipline {
+            *name = self.parts.begin(name)?.to_owned();
+        }
         self.machines.change_tenant(id, change)
     }
 

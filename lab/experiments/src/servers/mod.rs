@@ -50,6 +50,8 @@ pub struct Servers<'a> {
     backend: Backend,
     /// Servers that were stopped, by their numbers.
     stopped: BTreeSet<usize>,
+    /// Whether there is no cache, though the controller runs.
+    is_bare: bool,
     /// What switches count reads under that found their value, but too many waiting for it.
     overflows: BTreeSet<&'static str>,
 }
@@ -106,6 +108,7 @@ impl<'a> Servers<'a> {
     pub fn new(run: &Run<'a>, params: &Rack, backend: Backend) -> anyhow::Result<Servers<'a>> {
         let discipline = params.discipline.as_deref().unwrap_or(run.discipline);
         let plan = plan(params, backend, discipline);
+        let is_bare = run.parts.begin(discipline)? == decide::NONE.name;
         let rig = Rig::build(plan, run.options.name.clone(), run)?;
         let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
         let overflows = run.options.disciplines.iter().flat_map(|d| d.totals.overflows);
@@ -125,6 +128,7 @@ impl<'a> Servers<'a> {
             progress: run.progress,
             backend,
             stopped: BTreeSet::new(),
+            is_bare,
             overflows: overflows.copied().collect(),
         };
         servers.fill(&keys, backend)?;
@@ -238,6 +242,12 @@ impl<'a> Servers<'a> {
     pub fn cache_on(&mut self) -> anyhow::Result<()> {
         let node = control_node(&self.params);
         self.rig.start(node, "control")
+    }
+
+    /// Whether nothing answers or chooses for the servers once the cache is on: what the experiment
+    /// is about is off.
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// The switches that have an agent.

@@ -56,7 +56,8 @@ impl Servers<'_> {
             self.progress.say(format!("{title}: learning, {:.1} % hits", hits * 100.0));
             stalled = if hits < best + 0.003 { stalled + 1 } else { 0 };
             best = best.max(hits);
-            let good = hits >= 0.985 * optimum;
+            // What is never there need not be waited for.
+            let good = self.is_bare() || hits >= 0.985 * optimum;
             if good || (stalled >= 3 && best > 0.2 * optimum) {
                 break;
             }
@@ -98,7 +99,7 @@ impl Servers<'_> {
             let is_over = took >= self.params.learn_s;
             let no_more_come =
                 hits > 0.0 && hits >= enough * part && (is_over || now - risen > STALLED);
-            if hits >= 0.997 * part || no_more_come {
+            if hits >= 0.997 * part || no_more_come || self.is_bare() {
                 return Ok(result);
             }
             ensure!(

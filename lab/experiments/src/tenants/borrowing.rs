@@ -45,6 +45,8 @@ pub struct Borrowing {
     theta: f64,
     /// Guaranteed pages of the tenant beside the owner.
     own_quota: u32,
+    /// Whether it may borrow the owner's.
+    borrows: bool,
     /// Requests per second offered in all.
     rate: f64,
     /// Deadline in seconds for everything of the owner to be cached, and the time that a cache has
@@ -90,7 +92,11 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         TenantSpec { borrows: false, quota: params.own_quota, ..rack.stage.tenant(OWN_ONLY) };
     let (owned, _) = rack.beside(&own_only, Some(&mut owning), "its own pages only")?;
     rack.stage.rig.remove_tenants(&[own_only])?;
-    let borrower = TenantSpec { quota: params.own_quota, ..rack.stage.tenant(BORROWER) };
+    let borrower = TenantSpec {
+        borrows: params.borrows,
+        quota: params.own_quota,
+        ..rack.stage.tenant(BORROWER)
+    };
     let (borrowing, mut load) = rack.beside(&borrower, Some(&mut owning), "borrowing")?;
     let mut table = Table::new(&["", "pages", "hits", "req/s", "wrong"]);
     for (what, seen) in [
@@ -144,6 +150,8 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
             "pages_over_time": back.series.iter().map(|l| json!([l.ms, l.owner, l.borrower])).collect::<Vec<_>>(),
         }));
         match back.reclaim_ms {
+            // What was not lent is not taken back.
+            Some(_) if lent == 0 => {}
             Some(ms) => times.push(ms),
             None => never += 1,
         }
@@ -152,8 +160,10 @@ fn measure(params: &Borrowing, run: &Run<'_>, report: &mut Report) -> anyhow::Re
     let worst = times.iter().copied().fold(0.0, f64::max);
     let longest = params.round_s * 1000.0;
     let worst = if never > 0 { longest } else { worst };
-    report.summarize("reclaim_ms_max", worst);
-    report.summarize("reclaim_ms_p50", median(&times));
+    if never > 0 || !times.is_empty() {
+        report.summarize("reclaim_ms_max", worst);
+        report.summarize("reclaim_ms_p50", median(&times));
+    }
     report.summarize("reclaims", times.len() as f64);
     report.summarize("wrong_values", wrong as f64);
     if never > 0 {
@@ -327,7 +337,8 @@ impl SharedStage<'_> {
             owning.finish()?;
             let has = self.pages_of(BORROWER)?;
             let lent = has.saturating_sub(params.own_quota as usize);
-            if lent * 2 >= params.idle_pages() as usize
+            let enough = if params.borrows { params.idle_pages() as usize } else { 0 };
+            if lent * 2 >= enough
                 && (self.stage.rig.now() - begun).as_secs_f64() > params.settle_s / 3.0
             {
                 return Ok(lent);
@@ -400,7 +411,7 @@ mod tests {
 
     #[test]
     fn idle_is_what_neither_is_used_nor_guaranteed_to_another() {
-        let params = "theta = 0.9\nown_quota = 5\nrate = 1.0\nsettle_s = 1.0\nrounds = 1\nround_s = 1.0\n\
+        let params = "theta = 0.9\nown_quota = 5\nborrows = true\nrate = 1.0\nsettle_s = 1.0\nrounds = 1\nround_s = 1.0\n\
                       [tenancy]\nquota = 20\npages = 25\n";
         let params: Borrowing = toml::from_str(params).unwrap();
         assert_eq!(params.idle_pages(), 16);

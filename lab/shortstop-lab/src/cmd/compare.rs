@@ -35,6 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The simulator's full run may be another one; what is compared has to be the same.
     experiment.same_in_both();
     let options = |world| Options {
+        idle: false,
         quick: args.quick,
         seed: args.seed,
         seeds: 1,

@@ -27,6 +27,7 @@ pub struct Args {
 /// Hunts.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options {
+        idle: false,
         quick: false,
         seed: args.seed,
         seeds: args.seeds,

@@ -29,6 +29,10 @@ pub struct Args {
     /// The short version, done within 45 seconds.
     #[arg(long)]
     quick: bool,
+    /// With the mechanism off that the experiment is about, as `[idle]` of its file says: fails if
+    /// anything comes out that is claimed of it.
+    #[arg(long)]
+    idle: bool,
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -93,6 +97,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         seeds: args.seeds.unwrap_or(1),
         backend: args.backend,
         name: args.lab,
+        idle: args.idle,
         world: args.world.unwrap_or(World::Kernel),
         disciplines: disciplines::all(),
     };
