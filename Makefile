@@ -10,6 +10,7 @@ ONLY ?=
 FULL ?=
 AGAIN ?=
 MINUTES ?=
+SEEDS ?=
 CHANGED ?=
 ROUNDS ?= 10
 NAMES ?=
@@ -29,6 +30,7 @@ help:
 	@echo 'make figures  measure what is stale of the figures of README and docs, and write it there: the quick runs and the bench'
 	@echo '             [MINUTES=10: begin no run that ends later; again, and it goes on] [FULL=1: whole runs too, hours]'
 	@echo '             [ONLY=netcache, or one by its name] [AGAIN=1: also what is not stale]'
+	@echo '             [SEEDS=5: the quick runs in the simulator with so many seeds each; shown are median and range]'
 	@echo 'make figures-check  list what of them is stale, for its code changed, with the minutes that it takes'
 	@echo 'make fuzz    feed the data plane and every parser with noise  [FUZZ_SECONDS=60 each]'
 	@echo 'make hunt    whole systems under every fault in the simulator, on all cores, until stopped  [SEED=1]'
@@ -74,7 +76,7 @@ figures:
 	@tools/setup build lab redis memcached etcd
 	tools/cargo build --release
 	$(SUDO) target/release/shortstop-lab figures run $(if $(ONLY),--only '$(ONLY)') $(if $(FULL),--full) $(if $(AGAIN),--again) \
-		$(if $(MINUTES),--minutes $(MINUTES))
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEEDS),--seeds $(SEEDS))
 
 figures-check:
 	@tools/setup build

@@ -65,6 +65,7 @@ mod tests {
                 seconds: 1,
                 code,
                 figures: Map::new(),
+                seeds: None,
             };
             Age::of(Some(&kept), &now)
         };

@@ -31,10 +31,16 @@ impl World {
 /// The program that measures, as documents and the release build have it.
 const PROGRAM: &str = "shortstop-lab";
 
+/// The option that says with which seed, and the seed where nobody says.
+const SEED: &str = "--seed";
+const FIRST_SEED: u64 = 1;
+
 /// A command as a document has it in a code span, without the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command {
     words: Vec<String>,
+    /// The seed of one run of several; none: as the words have it.
+    seed: Option<u64>,
 }
 
 impl Command {
@@ -49,12 +55,29 @@ impl Command {
         let words = words.strip_prefix(&[PROGRAM.to_string()])?.to_vec();
         let is_run = matches!(&*words, [run, _, ..] if run == "run");
         let is_bench = words.first().is_some_and(|word| word == "bench");
-        (is_run || is_bench).then_some(Command { words })
+        (is_run || is_bench).then_some(Command { words, seed: None })
     }
 
     /// As a user types it.
     pub fn text(&self) -> String {
-        format!("{PROGRAM} {}", self.words.join(" "))
+        let seed = self.seed.map(|seed| format!(" {SEED} {seed}")).unwrap_or_default();
+        format!("{PROGRAM} {}{seed}", self.words.join(" "))
+    }
+
+    /// The same as documents have it, and the seed that one run of it has.
+    pub fn split_seed(&self) -> (Command, u64) {
+        (Command { seed: None, ..self.clone() }, self.seed.unwrap_or(FIRST_SEED))
+    }
+
+    /// Its run with another seed.
+    pub fn with_seed(&self, seed: u64) -> Command {
+        Command { seed: (seed != FIRST_SEED).then_some(seed), ..self.clone() }
+    }
+
+    /// Whether it can be run with several seeds in the time that there is: it is short, nothing but
+    /// the seed decides what comes of it, and it names none itself.
+    pub fn takes_seeds(&self) -> bool {
+        self.is_quick() && self.world() == World::Sim && self.option(SEED).is_none()
     }
 
     /// All that a user types after the program, or after `run`.
@@ -111,7 +134,10 @@ impl Command {
     /// pictures of the same names.
     pub fn leavings(&self, project: &Path) -> PathBuf {
         let folder = project.join("target/figures").join(self.file());
-        folder.with_extension("")
+        match self.seed {
+            None => folder.with_extension(""),
+            Some(seed) => folder.with_extension(format!("seed-{seed}")),
+        }
     }
 }
 
@@ -127,6 +153,9 @@ pub fn run(project: &Path, command: &Command) -> anyhow::Result<Map<String, Valu
     let json = out.join(command.file());
     let mut process = process::Command::new(&program);
     process.args(&command.words).arg("--json").arg(&json);
+    if let Some(seed) = command.seed {
+        process.arg(SEED).arg(seed.to_string());
+    }
     if command.experiment().is_some() {
         process.arg("--out").arg(&out);
     }
@@ -185,6 +214,23 @@ mod tests {
         assert_eq!(Command::parse("make bench").unwrap().file(), "bench.json");
         for other in ["shortstop-lab up rack", "shortstop lab run x", "make test", "a word", ""] {
             assert_eq!(Command::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_run_with_another_seed_is_of_the_same_command() {
+        let parse = |text: &str| Command::parse(&format!("shortstop-lab run {text}")).unwrap();
+        let command = parse("x --quick --world sim");
+        let other = command.with_seed(3);
+        assert_eq!(other.text(), "shortstop-lab run x --quick --world sim --seed 3");
+        assert_eq!(other.split_seed(), (command.clone(), 3));
+        assert_eq!(command.with_seed(1), command);
+        assert_eq!(other.file(), command.file());
+        let folder = |command: &Command| command.leavings(Path::new("p"));
+        assert_eq!(folder(&other), Path::new("p/target/figures/x-quick-world-sim.seed-3"));
+        assert!(command.takes_seeds());
+        for none in ["x --quick", "x --world sim", "x --quick --world sim --seed 2"] {
+            assert!(!parse(none).takes_seeds(), "{none}");
         }
     }
 

@@ -106,6 +106,7 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
     let mut shown = String::new();
     let mut command = None;
     let mut commits_on: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut most_seeds = 1;
     for line in template.lines() {
         command = command_in(line).or(command);
         let kept = match &command {
@@ -118,7 +119,8 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
             }
             for (name, value) in kept.into_iter().flat_map(|k| &k.figures) {
                 let line = line.replace("{*name}", name);
-                let _ = writeln!(shown, "{}", line.replace("{*figure}", &formatted(value, "")));
+                let figure = with_range(name, value, "", kept);
+                let _ = writeln!(shown, "{}", line.replace("{*figure}", &figure));
             }
         } else {
             let _ = writeln!(shown, "{}", fill(line, command.as_ref(), kept)?);
@@ -126,11 +128,16 @@ fn shown(template: &str, results: &mut Results) -> anyhow::Result<String> {
         if let Some(kept) = kept.filter(|_| line.contains('{')) {
             let commits = commits_on.entry(kept.machine.clone()).or_default();
             commits.insert(kept.commit.clone());
+            most_seeds = most_seeds.max(kept.seed_count());
         }
     }
     for (machine, commits) in commits_on {
         let commits: Vec<String> = commits.into_iter().collect();
-        let _ = writeln!(shown, "\n*{machine}, commit {}*", commits.join(", "));
+        let seeds = match most_seeds {
+            1 => String::new(),
+            seeds => format!("; of {seeds} seeds the median (lowest to highest)"),
+        };
+        let _ = writeln!(shown, "\n*{machine}, commit {}{seeds}*", commits.join(", "));
     }
     Ok(shown)
 }
@@ -150,7 +157,7 @@ fn fill(line: &str, command: Option<&Command>, kept: Option<&RunResult>) -> anyh
         let figure = match kept {
             None => MISSING.into(),
             Some(kept) => match kept.figures.get(name) {
-                Some(value) => formatted(value, format),
+                Some(value) => with_range(name, value, format, Some(kept)),
                 None => bail!("`{}` gives no figure {name:?}", command.text()),
             },
         };
@@ -159,6 +166,17 @@ fn fill(line: &str, command: Option<&Command>, kept: Option<&RunResult>) -> anyh
         rest = after;
     }
     Ok(filled + rest)
+}
+
+/// A figure, and of several seeds its range behind it.
+fn with_range(name: &str, value: &Value, format: &str, kept: Option<&RunResult>) -> String {
+    let figure = formatted(value, format);
+    let Some(range) = kept.and_then(|kept| kept.range(name)) else { return figure };
+    let [low, high] = range.map(|end| formatted(&end.into(), format));
+    if low == high {
+        return figure;
+    }
+    format!("{figure} ({low} to {high})")
 }
 
 /// `N`: so many decimals; `%`: as a percentage; `,`: whole, in groups of three digits. Without a
@@ -208,6 +226,7 @@ mod tests {
             seconds: 1,
             code: Default::default(),
             figures: figures.as_object().unwrap().clone(),
+            seeds: None,
         };
         let command = Command::parse("shortstop-lab run x").unwrap();
         results.keep(&command, kept).unwrap();
@@ -227,6 +246,28 @@ mod tests {
         // Once filled it stays as it is, also when it is read by another.
         let again = document(&filled).filled(&mut Results::at(dir.path().into()));
         assert_eq!(again.unwrap(), filled);
+    }
+
+    #[test]
+    fn figures_of_several_seeds_have_their_range_behind_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut results = results(dir.path());
+        let command = Command::parse("shortstop-lab run x").unwrap();
+        let mut kept = results.get(&command).unwrap().unwrap().clone();
+        for (seed, a) in [(2, 0.3), (3, 0.5)] {
+            let other = json!({"a": a, "n": 1234567});
+            let figures = other.as_object().unwrap().clone();
+            kept = RunResult { figures, ..kept.clone() }.with_seed(seed, 3, Some(&kept));
+        }
+        results.keep(&command, kept).unwrap();
+        let filled = document(TEXT).filled(&mut results).unwrap();
+        for expected in [
+            "| 0.3 (0.3 to 0.5) of 1,234,567 |",
+            "| same | 35 % (30 % to 50 %) |",
+            "*a machine, commit abc; of 3 seeds the median (lowest to highest)*",
+        ] {
+            assert!(filled.contains(expected), "{filled}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use self::{
     document::Document,
     measure::Task,
     queue::{Estimate, Sum},
-    result::Results,
+    result::{Results, RunResult},
 };
 
 /// Measures the figures of README and docs, writes them there, and says which are not of the code
@@ -59,7 +59,8 @@ use self::{
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab figures check\n  shortstop-lab figures run --minutes 10\n  \
-    shortstop-lab figures run --only demo"
+    shortstop-lab figures run --only demo\n  \
+    shortstop-lab figures run --seeds 5 --minutes 60"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -94,6 +95,10 @@ struct Run {
     /// Those that are not stale too.
     #[arg(long)]
     again: bool,
+    /// Run each quick run in the simulator with so many seeds, from 1 on, and show the median and
+    /// the range of each figure. By default as many as the last time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
     /// Begin none that would not be done within this time. Called again, it goes on with what
     /// is left.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -184,11 +189,18 @@ fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<E
         choice.only.join(" --only ")
     );
     let mut waiting = vec![];
+    let mut seeds = BTreeMap::new();
     for command in chosen {
-        if asked.again || stock.stale.contains_key(command) {
-            let expected = Estimate::of(command, results.get(command)?);
-            waiting.push((command.clone(), expected));
-        }
+        let kept = results.get(command)?;
+        let expected = Estimate::of(command, kept);
+        let as_before = kept.map_or(1, RunResult::wanted_seeds);
+        let wanted = asked.seeds.filter(|_| command.takes_seeds()).unwrap_or(as_before);
+        seeds.insert(command.clone(), wanted);
+        let is_stale = asked.again || stock.stale.contains_key(command);
+        let is_missing =
+            |seed: &u64| is_stale || kept.is_none_or(|kept| !kept.has_seed(*seed));
+        let missing = (1..=wanted).filter(is_missing);
+        waiting.extend(missing.map(|seed| (command.with_seed(seed), expected)));
     }
     if waiting.is_empty() {
         say("nothing of this is stale; --again measures it all the same")?;
@@ -196,6 +208,7 @@ fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<E
     }
     let task = Task {
         versions: stock.versions,
+        seeds,
         waiting,
         limit: asked.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
     };

@@ -24,8 +24,10 @@ const SIDE_BY_SIDE: usize = 2;
 
 /// What is to be measured.
 pub struct Task {
-    /// What each of them runs, as it was before the first began: what was built.
+    /// What each command runs, as it was before the first began: what was built.
     pub versions: BTreeMap<Command, Versions>,
+    /// With how many seeds each that takes several is to be run.
+    pub seeds: BTreeMap<Command, u64>,
     /// How long each will take.
     pub waiting: Vec<(Command, Estimate)>,
     /// When the last has to be done.
@@ -67,15 +69,19 @@ pub fn run(project: &Path, task: Task, results: &Mutex<Results>) -> anyhow::Resu
                         continue;
                     }
                 };
-                let kept = RunResult {
+                let (command, seed) = command.split_seed();
+                let new = RunResult {
                     command: command.text(),
                     commit: commit.clone(),
                     machine: machine(),
                     seconds: started.elapsed().as_secs_f64().ceil() as u64,
                     code: task.versions[&command].clone(),
                     figures,
+                    seeds: None,
                 };
                 let mut results = locked(results);
+                let wanted = task.seeds.get(&command).copied().unwrap_or(1);
+                let kept = new.with_seed(seed, wanted, results.get(&command)?);
                 results.keep(&command, kept)?;
                 crate::write(project, &mut results)?;
             }
@@ -104,11 +110,11 @@ mod tests {
 
     use super::*;
 
-    /// In the place of the program: gives one figure, and fails if it is told to.
+    /// In the place of the program: gives one figure, 7 or the seed, and fails if it is told to.
     const PROGRAM: &str = "#!/bin/sh\n\
         case \"$*\" in *bad*) exit 1;; esac\n\
         while [ \"$1\" != --json ]; do shift; done\n\
-        echo '{\"summary\": {\"figure\": 7}}' >\"$2\"\n";
+        echo \"{\\\"summary\\\": {\\\"figure\\\": ${4:-7}}}\" >\"$2\"\n";
 
     fn project() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -127,6 +133,30 @@ mod tests {
     }
 
     #[test]
+    fn each_seed_is_kept_as_it_comes_and_what_is_missing_goes_on() {
+        let dir = project();
+        let command = Command::parse("shortstop-lab run good").unwrap();
+        let versions = Versions::from([("wire".into(), "0123456789ab".into())]);
+        let results = || Results::at(dir.path().join("docs/figures"));
+        let expected = Estimate { time: Duration::from_secs(1), is_known: true };
+        for (seeds, count, shown) in [(1..=2, 2, "4.5 (2 to 7)"), (3..=3, 3, "3 (2 to 7)")] {
+            let waiting = seeds.map(|seed| (command.with_seed(seed), expected));
+            let task = Task {
+                versions: [(command.clone(), versions.clone())].into(),
+                seeds: [(command.clone(), 3)].into(),
+                waiting: waiting.collect(),
+                limit: None,
+            };
+            assert_eq!(run(dir.path(), task, &Mutex::new(results())).unwrap().failed, 0);
+            let mut results = results();
+            let kept = results.get(&command).unwrap().unwrap();
+            assert_eq!((kept.seed_count(), kept.wanted_seeds()), (count, 3));
+            let page = fs::read_to_string(dir.path().join("README.md")).unwrap();
+            assert!(page.contains(&format!("`shortstop-lab run good` {shown}\n")), "{page}");
+        }
+    }
+
+    #[test]
     fn what_came_out_is_kept_and_shown_and_what_failed_is_counted() {
         let dir = project();
         let commands = ["good", "bad --world sim", "long --world sim"];
@@ -138,6 +168,7 @@ mod tests {
         };
         let task = Task {
             versions: commands.clone().map(|c| (c, versions.clone())).into(),
+            seeds: BTreeMap::new(),
             waiting: commands.clone().map(|c| (c.clone(), expected(&c))).into(),
             limit: Some(Duration::from_secs(3600)),
         };
