@@ -288,8 +288,8 @@ impl Experiment {
         let claims = self.claims.iter();
         for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
             let complaint = match options.idle {
-                false => claim.complaint(name, &report.summary),
-                true => claim.complaint_of_idle(name, &report.summary),
+                false => claim.complaint(name, &report.summary, options.world),
+                true => claim.complaint_of_idle(name, &report.summary, options.world),
             };
             if let Some(complaint) = complaint {
                 report.fails(complaint);

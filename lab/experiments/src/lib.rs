@@ -22,6 +22,7 @@
 //! [claims]          # what has to come out, or the run has failed
 //! speedup = { least = 3.0, speed = true } # missed, it says how busy the machine was
 //! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
+//! rate = { least = 1.5, sim = { least = 2.8 } }       # closer where only the seed decides
 //! wrong_values = { most = 0, guard = true }           # holds with the mechanism off as well
 //! [idle.disciplines] # how the mechanism is turned off, under --idle: then no claim may come out
 //! some = "none"      # but those that are guards. What runs in the place of what;

@@ -197,8 +197,7 @@ fn measure(project: &Path, asked: Run, mut results: Results) -> anyhow::Result<E
         let wanted = asked.seeds.filter(|_| command.takes_seeds()).unwrap_or(as_before);
         seeds.insert(command.clone(), wanted);
         let is_stale = asked.again || stock.stale.contains_key(command);
-        let is_missing =
-            |seed: &u64| is_stale || kept.is_none_or(|kept| !kept.has_seed(*seed));
+        let is_missing = |seed: &u64| is_stale || kept.is_none_or(|kept| !kept.has_seed(*seed));
         let missing = (1..=wanted).filter(is_missing);
         waiting.extend(missing.map(|seed| (command.with_seed(seed), expected)));
     }

@@ -114,7 +114,8 @@ mod tests {
     const PROGRAM: &str = "#!/bin/sh\n\
         case \"$*\" in *bad*) exit 1;; esac\n\
         while [ \"$1\" != --json ]; do shift; done\n\
-        echo \"{\\\"summary\\\": {\\\"figure\\\": ${4:-7}}}\" >\"$2\"\n";
+        figure=7; [ \"$3\" = --seed ] && figure=$4\n\
+        echo '{\"summary\": {\"figure\": '$figure'}}' >\"$2\"\n";
 
     fn project() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
