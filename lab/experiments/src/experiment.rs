@@ -257,8 +257,9 @@ impl Experiment {
             if let Err(why) = self.can_be_idle()? {
                 bail!("experiment {} has nothing to turn off: {why}", self.name);
             }
-            let idle = self.idle.as_ref().map(|idle| idle.disciplines.clone());
-            parts = parts.instead(idle.unwrap_or_default());
+            if let Some(by) = self.idle.as_ref().and_then(|idle| idle.discipline.as_deref()) {
+                parts = parts.instead(&self.discipline, by);
+            }
         }
         let run = Run {
             name: &self.name,

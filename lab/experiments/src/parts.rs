@@ -1,7 +1,5 @@
 //! What an experiment's file says that it runs beside the rig.
 
-use std::collections::BTreeMap;
-
 use anyhow::ensure;
 
 use crate::World;
@@ -14,8 +12,8 @@ const ANY: &str = "*";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     named: Vec<String>,
-    /// What runs in the place of a discipline.
-    instead: BTreeMap<String, String>,
+    /// A discipline, and what runs in its place.
+    instead: Option<[String; 2]>,
 }
 
 impl Parts {
@@ -25,12 +23,12 @@ impl Parts {
         let in_kernel = in_kernel.iter().filter(|_| world == World::Kernel);
         let named = runs.iter().chain(in_kernel).cloned();
         let named = named.chain([about.to_owned()]).collect();
-        Parts { named, instead: BTreeMap::new() }
+        Parts { named, instead: None }
     }
 
-    /// The same, where other disciplines run in the place of some.
-    pub fn instead(self, instead: BTreeMap<String, String>) -> Parts {
-        Parts { instead, ..self }
+    /// The same, where `by` runs in the place of a discipline.
+    pub fn instead(self, of: &str, by: &str) -> Parts {
+        Parts { instead: Some([of.into(), by.into()]), ..self }
     }
 
     /// Says that a part is about to run; returns what runs in its place, most often itself.
@@ -38,7 +36,10 @@ impl Parts {
     /// # Errors
     /// The file names neither.
     pub fn begin<'p>(&'p self, part: &'p str) -> anyhow::Result<&'p str> {
-        let part = self.instead.get(part).map_or(part, String::as_str);
+        let part = match &self.instead {
+            Some([of, by]) if of == part => by,
+            _ => part,
+        };
         let is_it = |name: &String| name == part || name == ANY;
         let is_named = part == decide::NONE.name || self.named.iter().any(is_it);
         ensure!(
@@ -68,8 +69,10 @@ mod tests {
             assert_eq!(of(World::Kernel).begin(part).is_ok(), in_kernel, "{part}");
             assert_eq!(of(World::Sim).begin(part).is_ok(), in_sim, "{part}");
         }
-        let idle = [("a".to_owned(), "none".to_owned())].into();
-        assert_eq!(of(World::Sim).instead(idle).begin("a").unwrap(), "none");
+        let idle = of(World::Sim).instead("a", "none");
+        assert_eq!(idle.begin("a").unwrap(), "none");
+        assert_eq!(idle.begin("asked").unwrap(), "asked");
+        assert!(of(World::Sim).instead("a", "c").begin("a").is_err());
         let any = Parts::of(&[ANY.to_owned()], &[], World::Sim, "asked");
         assert!(any.begin("c").is_ok());
         let error = of(World::Sim).begin("c").unwrap_err().to_string();
