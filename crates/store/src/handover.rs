@@ -117,20 +117,40 @@ pub fn leave(
 
 /// Takes what the last life left, and when it began; none: it did not end in order, or nobody can
 /// tell. It is not there any more then, for certain.
-pub fn take(directory: &Path, config: &Config) -> Option<(Nanos, Handover)> {
+///
+/// # Errors
+/// It can be neither removed nor emptied. The life that would begin now could crash, and the one
+/// after it would go on with the last: writes and copies of the one between would be forgotten.
+pub fn take(directory: &Path, config: &Config) -> anyhow::Result<Option<(Nanos, Handover)>> {
     let path = directory.join(FILE);
     // What cannot be read now may be later, when it is not the last life's any more.
     let read = fs::read(&path).and_then(|bytes| Ok((bytes, fs::metadata(&path)?.ino())));
     if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return None;
+        return Ok(None);
     }
     let removed = fs::remove_file(&path).and_then(|()| File::open(directory)?.sync_all());
     if let Err(error) = removed {
-        tracing::warn!("{}: {error}: the store waits as after a crash", path.display());
-        return None;
+        empty(&path).map_err(|_| error).with_context(|| {
+            let path = path.display();
+            format!("{path}: it is to be removed before the store starts, and cannot be")
+        })?;
+        tracing::warn!(
+            "{}: emptied, not removed: the store waits as after a crash",
+            path.display()
+        );
+        return Ok(None);
     }
-    let (bytes, inode) = read.ok()?;
-    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    Ok(read.ok().and_then(|(bytes, inode)| believed(&bytes, inode, config)))
+}
+
+/// Nobody believes an empty one.
+fn empty(path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).open(path)?.sync_all()
+}
+
+/// What a file says, if it is the last life's.
+fn believed(bytes: &[u8], inode: u64, config: &Config) -> Option<(Nanos, Handover)> {
+    let record: Record = serde_json::from_slice(bytes).ok()?;
     let now_ns = boot_ns();
     let is_fresh = record.ended_ns <= now_ns && now_ns - record.ended_ns < BELIEVED_NS;
     let is_believed = boot().is_ok_and(|boot| boot == record.boot)
@@ -161,22 +181,23 @@ mod tests {
         let config = Config::new("127.0.0.1:7117".parse().unwrap());
         let path = home.path().join(FILE);
         let leave = || leave(home.path(), &config, 1, handover()).unwrap();
+        let take = |config: &Config| take(home.path(), config).unwrap();
         leave();
-        assert_eq!(take(home.path(), &config), Some((1, handover())));
-        assert_eq!(take(home.path(), &config), None, "once");
+        assert_eq!(take(&config), Some((1, handover())));
+        assert_eq!(take(&config), None, "once");
         // A copy that is put back, as from a backup.
         leave();
         let copy = home.path().join("copy");
         fs::copy(&path, &copy).unwrap();
-        assert!(take(home.path(), &config).is_some());
+        assert!(take(&config).is_some());
         fs::rename(&copy, &path).unwrap();
-        assert_eq!(take(home.path(), &config), None, "another file");
+        assert_eq!(take(&config), None, "another file");
         assert!(!path.exists());
         // Other partitions are this store's now.
         leave();
         let mut other = config.clone();
         other.cluster.partitions = 2;
-        assert_eq!(take(home.path(), &other), None);
+        assert_eq!(take(&other), None);
         // Of another boot, from the future, long ago, or torn.
         for change in [
             |record: &mut Record| record.boot = "another".into(),
@@ -187,14 +208,28 @@ mod tests {
             let mut record: Record = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
             change(&mut record);
             fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
-            assert_eq!(take(home.path(), &config), None);
+            assert_eq!(take(&config), None);
         }
         leave();
         fs::write(&path, "{").unwrap();
-        assert_eq!(take(home.path(), &config), None);
+        assert_eq!(take(&config), None);
         // One that cannot be read is not there for the life after this one either.
         std::os::unix::fs::symlink(FILE, &path).unwrap();
-        assert_eq!(take(home.path(), &config), None);
+        assert_eq!(take(&config), None);
         assert!(fs::symlink_metadata(&path).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_emptied_or_no_life_begins() {
+        let home = tempfile::tempdir().unwrap();
+        let config = Config::new("127.0.0.1:7117".parse().unwrap());
+        let path = home.path().join(FILE);
+        leave(home.path(), &config, 1, handover()).unwrap();
+        empty(&path).unwrap();
+        assert_eq!(take(home.path(), &config).unwrap(), None);
+        // Nobody can remove a directory as a file, nor empty it.
+        fs::create_dir(&path).unwrap();
+        let error = take(home.path(), &config).unwrap_err();
+        assert!(error.to_string().contains("cannot be"), "{error:#}");
     }
 }

@@ -165,7 +165,8 @@ impl Server {
             Incarnation::new(wall_s, rand::random()).later(ticks as u16).asking_as(rand::random());
         let (journal, journaled) = open_journal(&config)?;
         let former = config.state.as_deref().filter(|_| journal.is_some());
-        let former = former.and_then(|directory| handover::take(directory, &config));
+        let former =
+            former.map(|directory| handover::take(directory, &config)).transpose()?.flatten();
         let incarnation = match &former {
             Some((_, left)) => incarnation.going_on(left.life, left.newest_version),
             None => incarnation,
