@@ -80,8 +80,8 @@ impl Lessor {
             self.counters.leases_refused_unwatched += 1;
             return;
         };
-        // Somebody may have caught it, and sends it once more whenever the lease has lapsed: were it
-        // lent then, by that date, the switch itself would be taken for one with another clock.
+        // Somebody may have caught it, and sends it once more whenever the lease has lapsed. Were
+        // it lent then, by that date, the switch itself would be taken for one with another clock.
         // Or the switch was started anew; then it answers an offer that nobody has seen before.
         let answers = self.offered.get(&switch) == Some(&header.client);
         if cx.leases.may_be_repeated(switch, header.version, cx.now_ns) && !answers {
