@@ -216,8 +216,8 @@ impl<A> Leases<A> {
     }
 
     /// Whether a switch that has no lease asks for one at a time, by its own clock, that is no
-    /// later than when it last asked, or before it gave its lease back: that was heard before, or the
-    /// switch was started anew.
+    /// later than when it last asked, or before it gave its lease back: that was heard before, or
+    /// the switch was started anew.
     pub fn may_be_repeated(&self, switch: SwitchId, asked_ns: Nanos, now_ns: Nanos) -> bool {
         let last = self.by_switch.get(&switch).filter(|lease| now_ns >= lease.until_ns);
         last.is_some_and(|lease| {
