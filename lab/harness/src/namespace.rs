@@ -2,9 +2,10 @@
 //! the other.
 
 use std::{
+    io::Write,
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
-    process::Command,
+    process::{Command, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -28,10 +29,18 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// `ip ARGS`, in this thread's namespace.
-pub fn ip(args: &str) {
-    let done = Command::new("ip").args(args.split_whitespace()).output().expect("iproute2");
-    assert!(done.status.success(), "ip {args}: {}", String::from_utf8_lossy(&done.stderr));
+/// Carries out commands of `ip`, one in each line, in this thread's namespace: by one process, for
+/// an emulated machine takes longer to start it than for what it does.
+pub fn ip(commands: &str) {
+    let mut command = Command::new("ip");
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("iproute2");
+    let mut to = child.stdin.take().expect("a pipe");
+    to.write_all(commands.as_bytes()).expect("it reads its commands");
+    drop(to);
+    let done = child.wait_with_output().expect("its status");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "ip: {said} of:\n{commands}");
 }
 
 /// Sets a sysctl of this thread's namespace.
@@ -66,9 +75,9 @@ pub fn without_checksums(socket: &UdpSocket) {
 /// own, with the addresses of the client and the store for a neighbour. `here` prepares this end;
 /// then a thread at the far end runs `there`. Its panic is this thread's.
 pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static) {
-    ip("link add in0 type veth peer name in1");
-    ip("link set in0 address 02:00:00:00:00:02");
-    ip("link set in0 up");
+    ip("link add in0 type veth peer name in1
+        link set in0 address 02:00:00:00:00:02
+        link set in0 up");
     let (link_is_there, moved) = mpsc::channel();
     let (namespace_is_there, path) = mpsc::channel();
     let far = thread::spawn(move || {
@@ -77,12 +86,11 @@ pub fn across_a_link(here: impl FnOnce(), there: impl FnOnce() + Send + 'static)
         let path = format!("/proc/{}/task/{thread}/ns/net", std::process::id());
         namespace_is_there.send(path).expect("waits");
         moved.recv().expect("the link");
-        ip("link set in1 up");
-        ip("address add 10.0.0.1/24 dev in1");
-        ip("address add fd00::1/64 dev in1 nodad");
-        for host in ["10.0.0.2", "fd00::2"] {
-            ip(&format!("neigh add {host} lladdr 02:00:00:00:00:02 dev in1 nud permanent"));
-        }
+        ip("link set in1 up
+            address add 10.0.0.1/24 dev in1
+            address add fd00::1/64 dev in1 nodad
+            neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev in1 nud permanent
+            neigh add fd00::2 lladdr 02:00:00:00:00:02 dev in1 nud permanent");
         there();
     });
     let path = path.recv().expect("a path");

@@ -188,20 +188,23 @@ pub fn on_roads(work: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         sysctl("ipv4/ip_forward", "1");
         sysctl("ipv6/conf/all/forwarding", "1");
-        ip(&format!("link add {ROAD} type veth peer name far0"));
-        ip(&format!("link set {ROAD} address 02:00:00:00:00:11"));
-        ip("link set far0 up");
-        ip(&format!("link set {ROAD} up"));
+        let mut commands = format!(
+            "link add {ROAD} type veth peer name far0
+             link set {ROAD} address 02:00:00:00:00:11
+             link set far0 up
+             link set {ROAD} up\n"
+        );
         for host in 2..=ROAD_END {
             for address in [address(false, host), address(true, host)] {
-                ip(&format!("route add {address} dev {ROAD}"));
+                commands += &format!("route add {address} dev {ROAD}\n");
                 if host < ROAD_END {
-                    ip(&format!(
-                        "neigh add {address} lladdr 02:00:00:00:01:{host:02x} dev {ROAD} nud permanent"
-                    ));
+                    commands += &format!(
+                        "neigh add {address} lladdr 02:00:00:00:01:{host:02x} dev {ROAD} nud permanent\n"
+                    );
                 }
             }
         }
+        ip(&commands);
         ON_ROADS.set(true);
         work();
     });

@@ -256,20 +256,25 @@ fn links_pass_packets() -> bool {
 fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::Attachment>) {
     sysctl("ipv4/ip_forward", "1");
     for (link, peer) in [("in0", "in1"), ("out0", "host0"), ("out1", "host1")] {
-        ip(&format!("link add {link} type veth peer name {peer}"));
-        ip(&format!("link set {link} up"));
-        ip(&format!("link set {peer} up"));
+        ip(&format!(
+            "link add {link} type veth peer name {peer}
+             link set {link} up
+             link set {peer} up"
+        ));
     }
-    ip("link set in0 address 02:00:00:00:00:10");
-    ip("address add 10.0.0.1/32 dev in1");
-    ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:10 dev in1 nud permanent");
-    ip("route add 10.0.0.2/32 dev in1 table 7");
-    ip("rule add from 10.0.0.1 iif lo lookup 7");
-    ip("route add 10.0.0.2/32 dev out0");
-    ip("neigh add 10.0.0.2 lladdr 02:00:00:00:01:00 dev out0 nud permanent");
+    ip("link set in0 address 02:00:00:00:00:10
+        address add 10.0.0.1/32 dev in1
+        neigh add 10.0.0.2 lladdr 02:00:00:00:00:10 dev in1 nud permanent
+        route add 10.0.0.2/32 dev in1 table 7
+        rule add from 10.0.0.1 iif lo lookup 7
+        route add 10.0.0.2/32 dev out0
+        neigh add 10.0.0.2 lladdr 02:00:00:00:01:00 dev out0 nud permanent");
     for n in 0..2 {
-        ip(&format!("link set host{n} address 02:00:00:00:01:0{n}"));
-        ip(&format!("address add 10.0.{}.1/32 dev host{n}", n + 1));
+        ip(&format!(
+            "link set host{n} address 02:00:00:00:01:0{n}
+             address add 10.0.{}.1/32 dev host{n}",
+            n + 1
+        ));
         sysctl(&format!("ipv4/conf/host{n}/accept_local"), "1");
     }
     let far = Switch::load(&[], &[]);

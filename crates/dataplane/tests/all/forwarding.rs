@@ -30,19 +30,17 @@ fn router() -> Switch {
         ip(&format!("link set {peer} up"));
         ip(&format!("link set {link} up"));
     }
-    // Where the tests' frames go.
-    ip("link set in0 address 02:00:00:00:00:02");
-    ip("link set out0 address 02:00:00:00:00:11");
-    ip("route add 10.0.0.1/32 dev in0");
-    ip("route add 10.0.0.2/31 dev out0");
-    ip("route add 10.0.0.9/32 dev off0");
-    ip("route add fd00::1/128 dev in0");
-    ip("route add fd00::2/127 dev out0");
-    // .3 has no neighbour entry.
-    for address in ["10.0.0.2", "fd00::2"] {
-        ip(&format!("neigh add {address} lladdr 02:00:00:00:00:22 dev out0 nud permanent"));
-    }
-    ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:99 dev off0 nud permanent");
+    // Where the tests' frames go. .3 has no neighbour entry.
+    ip("link set in0 address 02:00:00:00:00:02
+        link set out0 address 02:00:00:00:00:11
+        route add 10.0.0.1/32 dev in0
+        route add 10.0.0.2/31 dev out0
+        route add 10.0.0.9/32 dev off0
+        route add fd00::1/128 dev in0
+        route add fd00::2/127 dev out0
+        neigh add 10.0.0.2 lladdr 02:00:00:00:00:22 dev out0 nud permanent
+        neigh add fd00::2 lladdr 02:00:00:00:00:22 dev out0 nud permanent
+        neigh add 10.0.0.9 lladdr 02:00:00:00:00:99 dev off0 nud permanent");
     let switch = Switch::load(&[], &[tenant(SIGNED, 0)]);
     for port in ["in0", "out0"] {
         switch.dataplane().attach(port, dataplane::Mode::Generic).expect("attaching");
