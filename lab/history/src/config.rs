@@ -38,6 +38,22 @@ pub struct ClientsConfig {
 }
 
 impl ClientsConfig {
+    /// One client with one key of each tenant: its operations are of all kinds, and values fit one
+    /// packet and live on.
+    pub fn new(cluster: Cluster, tenants: Vec<u32>, seed: u64) -> ClientsConfig {
+        ClientsConfig {
+            cluster,
+            seed,
+            first: 0,
+            clients: 1,
+            keys: 1,
+            tenants,
+            longest_value: 0,
+            lives: None,
+            plain: 0.0,
+        }
+    }
+
     /// How clients of stores behave on the network.
     pub fn options(&self) -> Options {
         Options {

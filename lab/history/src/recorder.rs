@@ -349,17 +349,8 @@ mod tests {
     }
 
     fn config() -> ClientsConfig {
-        ClientsConfig {
-            cluster: Cluster::single(([10, 0, 0, 1], 1).into(), 4),
-            seed: 3,
-            first: 0,
-            clients: 1,
-            keys: 8,
-            tenants: vec![],
-            longest_value: 0,
-            lives: None,
-            plain: 0.0,
-        }
+        let cluster = Cluster::single(([10, 0, 0, 1], 1).into(), 4);
+        ClientsConfig { keys: 8, ..ClientsConfig::new(cluster, vec![], 3) }
     }
 
     fn unanswered() -> Error {

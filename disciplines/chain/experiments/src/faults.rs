@@ -119,15 +119,10 @@ impl Faults {
         let cluster = bench.cluster()?;
         for number in 0..2 {
             let config = ClientsConfig {
-                cluster: cluster.clone(),
-                seed: run.options.seed,
                 first: number * self.clients,
                 clients: self.clients,
                 keys: self.keys as u32,
-                tenants: vec![TENANT],
-                longest_value: 0,
-                lives: None,
-                plain: 0.0,
+                ..ClientsConfig::new(cluster.clone(), vec![TENANT], run.options.seed)
             };
             let host = client(number as usize + 1);
             bench.rig.clients_of(&CLIENTS, &mut clients, &host, "clients", &config)?;

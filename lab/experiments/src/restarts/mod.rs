@@ -241,15 +241,11 @@ fn clients_of(
     run: &Run<'_>,
 ) -> ClientsConfig {
     ClientsConfig {
-        cluster,
-        seed: run.options.seed,
         first,
         clients: params.clients,
         keys: params.keys as u32,
-        tenants: vec![tenant],
-        longest_value: 0,
-        lives: None,
         plain: 0.5,
+        ..ClientsConfig::new(cluster, vec![tenant], run.options.seed)
     }
 }
 

@@ -81,15 +81,10 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
     let cluster = rig.cluster(&[TENANT])?;
     for (first, host) in (0..).step_by(params.clients as usize).zip(CLIENT_HOSTS) {
         let config = ClientsConfig {
-            cluster: cluster.clone(),
-            seed: run.options.seed,
             first,
             clients: params.clients,
             keys: params.keys as u32,
-            tenants: vec![TENANT],
-            longest_value: 0,
-            lives: None,
-            plain: 0.0,
+            ..ClientsConfig::new(cluster.clone(), vec![TENANT], run.options.seed)
         };
         rig.clients(&mut clients, host, "clients", &config)?;
     }

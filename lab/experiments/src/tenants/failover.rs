@@ -91,15 +91,10 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     let mut clients = Clients::default();
     for (number, host) in [(0, client(1)), (1, client(2))] {
         let config = ClientsConfig {
-            cluster: cluster.clone(),
-            seed: run.options.seed,
             first: number * 4,
             clients: 4,
             keys: tenancy.keys as u32,
-            tenants: CLIENTS.to_vec(),
-            longest_value: 0,
-            lives: None,
-            plain: 0.0,
+            ..ClientsConfig::new(cluster.clone(), CLIENTS.to_vec(), run.options.seed)
         };
         stage.rig.clients(&mut clients, &host, "clients", &config)?;
     }
