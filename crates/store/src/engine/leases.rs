@@ -83,12 +83,12 @@ impl Lessor {
         // Somebody may have caught it, and sends it once more whenever the lease has lapsed. Were
         // it lent then, by that date, the switch itself would be taken for one with another clock.
         // Or the switch was started anew; then it answers an offer that nobody has seen before.
-        let answers = self.offered.get(&switch) == Some(&header.client);
-        if cx.leases.may_be_repeated(switch, header.version, cx.now_ns) && !answers {
+        let offered = self.offered.get(&switch).copied();
+        let may_be_repeated = cx.leases.may_be_repeated(switch, header.version, cx.now_ns);
+        if may_be_repeated && offered != Some(header.client) {
             self.counters.leases_refused_dated += 1;
             // An offer that was not answered stays, or others' requests would make it void.
-            let number = self.offered.get(&switch).copied();
-            let number = number.unwrap_or_else(|| self.next_offer(cx));
+            let number = offered.unwrap_or_else(|| self.next_offer(cx));
             self.offer_to(cx, switch, home, number);
             return;
         }
