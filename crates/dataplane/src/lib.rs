@@ -23,7 +23,7 @@ mod writes;
 
 pub use attach::{
     attachment::{Attachment, Mode, check_interface},
-    detach::detach,
+    detach::{detach, free_interfaces},
     interface::{interfaces, longest_frame},
     kept::{KeptPorts, PortNews},
     links::attached,

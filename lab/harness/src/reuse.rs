@@ -2,7 +2,7 @@
 //! verify them, which is longer than most rows take.
 //!
 //! A switch that begins anew has programs that are loaded already, and tables with what they held
-//! after that: who looks at packets and tables cannot tell. What a test has attached, upgraded or
+//! after that: who looks at packets and tables cannot tell. What a test has replaced, taken away or
 //! mapped into its memory is not handed on.
 
 use std::{
@@ -77,8 +77,11 @@ impl LoadedPrograms {
         loaded
     }
 
-    /// Leaves them to the next switch.
+    /// Leaves them to the next switch, on no interface; they go if the test has taken them away.
     pub fn leave(self) {
+        if dataplane::free_interfaces(self.dataplane.home()).is_err() {
+            return;
+        }
         static AT_EXIT: Once = Once::new();
         // SAFETY: the handler may be called whenever the process ends.
         AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(forget_all) }, 0));
@@ -236,11 +239,16 @@ fn indices(map: &MapHandle) -> impl Iterator<Item = [u8; 4]> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use dataplane::{NO_DISCIPLINE, Rows};
+    use dataplane::{Loops, Mode, NO_DISCIPLINE, RecirculationPorts, Rows};
     use wire::Op;
 
     use super::*;
-    use crate::{Message, World, switch::tenant, trial};
+    use crate::{
+        Message, World,
+        namespace::{in_namespace, ip},
+        switch::tenant,
+        trial,
+    };
 
     const TENANT: u32 = 7;
 
@@ -253,35 +261,46 @@ mod tests {
 
     #[test]
     fn a_switch_that_begins_anew_has_the_tables_of_one_just_loaded() {
-        let system = tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE);
-        let mut used = World::new(&[trial(9)], &[tenant(TENANT, 9), system]);
-        used.lease(1);
-        used.switch.send_round();
-        used.given(TENANT, b"c", &[0; 8], 8);
-        let backing = used.switch.backing();
-        let notes = Rows::open(&backing, "trial", "trial_notes").expect("a map of its own");
-        notes.write(&[1; 8], &[1; 24]).expect("room");
-        for key in [b"c", b"n", b"m", b"x", b"f", b"r"] {
-            used.send(Message::read(TENANT, key));
-            used.send(Message::from_client(Op::WriteRequest, TENANT, key));
-        }
-        let name = backing.name().to_owned();
-        let left = contents(&name);
-        drop(used);
+        in_namespace(|| {
+            let mut used = World::new(
+                &[trial(9)],
+                &[tenant(TENANT, 9), tenant(wire::TENANT_SYSTEM, NO_DISCIPLINE)],
+            );
+            used.lease(1);
+            used.switch.send_round();
+            used.given(TENANT, b"c", &[0; 8], 8);
+            let backing = used.switch.backing();
+            let notes = Rows::open(&backing, "trial", "trial_notes").expect("a map of its own");
+            notes.write(&[1; 8], &[1; 24]).expect("room");
+            for key in [b"c", b"n", b"m", b"x", b"f", b"r"] {
+                used.send(Message::read(TENANT, key));
+                used.send(Message::from_client(Op::WriteRequest, TENANT, key));
+            }
+            let name = backing.name().to_owned();
+            let left = contents(&name);
+            ip("link add v0 type veth peer name v1");
+            let dataplane = used.switch.dataplane();
+            let port = dataplane.attach("v0", Mode::Generic).expect("attached");
+            assert!(dataplane.recirculate(&[port], &Loops::default()).expect("a port"));
+            drop(used);
 
-        let again = LoadedPrograms::of(&[trial(9)], Sizes { pages: 4 }, || {
-            panic!("its programs are not handed on")
+            let again = LoadedPrograms::of(&[trial(9)], Sizes { pages: 4 }, || {
+                panic!("its programs are not handed on")
+            });
+            let home = again.dataplane.home();
+            assert_eq!(home.name(), name);
+            assert_eq!(dataplane::attached(home), []);
+            assert!(RecirculationPorts::of(home).ports.is_empty());
+            let found = contents(&name);
+            for table in &again.tables {
+                assert!(found[&table.name] == table.then, "{}", table.name);
+            }
+            let changed: Vec<&String> = left
+                .iter()
+                .filter(|(name, then)| found[*name] != **then)
+                .map(|(name, _)| name)
+                .collect();
+            assert!(changed.len() >= 8, "what was used differed: {changed:?}");
         });
-        assert_eq!(again.dataplane.home().name(), name);
-        let found = contents(&name);
-        for table in &again.tables {
-            assert!(found[&table.name] == table.then, "{}", table.name);
-        }
-        let changed: Vec<&String> = left
-            .iter()
-            .filter(|(name, then)| found[*name] != **then)
-            .map(|(name, _)| name)
-            .collect();
-        assert!(changed.len() >= 8, "what was used differed: {changed:?}");
     }
 }

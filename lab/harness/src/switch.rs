@@ -246,11 +246,13 @@ pub fn pin_to_cpu(cpu: usize) {
 }
 
 /// A switch with the number [`Switch::ID`]. When it is dropped its programs are left to the next
-/// one, unless it has been attached or shared, or the test fails: then they are gone.
+/// one, unless it keeps them for itself, or the test fails: then they are gone.
 pub struct Switch {
     at: SwitchPlace,
-    /// Whether more than its tables may have changed.
-    spent: AtomicBool,
+    /// Whether packets may come to it that it was not given by [`Switch::run`].
+    is_attached: AtomicBool,
+    /// Whether nobody else may have its programs.
+    is_spent: AtomicBool,
     /// What was counted after so many runs: to read it costs more than to run a packet.
     seen: Mutex<Option<(u64, Counts)>>,
     pub table: Table,
@@ -329,7 +331,8 @@ impl Switch {
             runner,
             comes_back,
             at: programs,
-            spent: AtomicBool::new(false),
+            is_attached: AtomicBool::new(false),
+            is_spent: AtomicBool::new(false),
             seen: Mutex::new(None),
         }
     }
@@ -339,14 +342,19 @@ impl Switch {
         self.at.backing()
     }
 
-    /// What is loaded into the kernel. No other switch will have it: it may be attached and
-    /// replaced.
+    /// What is loaded into the kernel, to be attached. Who replaces its programs or maps
+    /// [keeps them for itself](Switch::keep_for_itself).
     ///
     /// # Panics
     /// If it is a switch in this process.
     pub fn dataplane(&self) -> &Dataplane {
-        self.spent.store(true, Relaxed);
+        self.is_attached.store(true, Relaxed);
         self.at.loaded()
+    }
+
+    /// No other switch will have its programs, since more than its tables may change.
+    pub fn keep_for_itself(&self) {
+        self.is_spent.store(true, Relaxed);
     }
 
     /// What the tables of a switch in this process hold.
@@ -426,7 +434,7 @@ impl Switch {
     fn run_by(&self, runner: &Runner, frame: &[u8], ingress: Option<u32>) -> Run {
         let runs = || runner.1.load(SeqCst);
         let seen = self.seen.lock().expect("no run panicked").take();
-        let is_known = matches!(runner.0, RunnerKind::Kernel(_)) && !self.spent.load(SeqCst);
+        let is_known = matches!(runner.0, RunnerKind::Kernel(_)) && !self.is_attached.load(SeqCst);
         let still = seen.filter(|(after, _)| is_known && *after == runs());
         let before = still.map_or_else(|| self.counts(), |(_, counts)| counts);
         let mut out = vec![];
@@ -473,7 +481,8 @@ impl Switch {
     /// long as the process lives.
     pub fn shared(&self, name: &str) -> &'static [AtomicU64] {
         use nix::sys::mman::{MapFlags, ProtFlags, mmap};
-        self.spent.store(true, Relaxed);
+        self.keep_for_itself();
+        self.is_attached.store(true, Relaxed);
         let map = self.map(name);
         let words = map.value_size() as usize / 8;
         let bytes = std::num::NonZeroUsize::new((words * 8).next_multiple_of(4096)).expect("not 0");
@@ -522,7 +531,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         let SwitchPlace::Kernel(loaded) = &mut self.at else { return };
         let loaded = loaded.take().expect("it is dropped once");
-        if !self.spent.load(Relaxed) && !std::thread::panicking() {
+        if !self.is_spent.load(Relaxed) && !std::thread::panicking() {
             loaded.leave();
         }
     }

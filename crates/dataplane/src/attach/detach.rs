@@ -37,18 +37,28 @@ pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Detaches a switch from every interface and removes its maps: the kernel forwards everything
-/// again. The interfaces are free when this returns.
+/// Detaches a switch from every interface, those that it made itself included: the kernel forwards
+/// everything again. The interfaces are free when this returns; programs and maps stay pinned.
 ///
 /// # Errors
 /// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.
-pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
+pub fn free_interfaces(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
     let interfaces = attached(home);
     for (name, ifindex, link) in live_links(home) {
         free(home, &name, ifindex, &link);
     }
     recirculation::close(home)?;
+    home.forget_interfaces()?;
+    Ok(interfaces)
+}
+
+/// Likewise, and removes its maps.
+///
+/// # Errors
+/// As [`free_interfaces`].
+pub fn detach(home: &Home) -> Result<Vec<(String, u32)>, Error> {
+    let interfaces = free_interfaces(home)?;
     home.remove()?;
     Ok(interfaces)
 }

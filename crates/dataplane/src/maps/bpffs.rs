@@ -132,6 +132,20 @@ impl Home {
         Ok(())
     }
 
+    /// Lets go of what is noted of interfaces, also of those that went by themselves.
+    pub(crate) fn forget_interfaces(&self) -> Result<(), Error> {
+        let within = |path: PathBuf| fs::read_dir(&path).map_err(Error::file("reading", path));
+        for link in within(self.links())?.flatten() {
+            fs::remove_file(link.path()).map_err(Error::file("removing", link.path()))?;
+        }
+        for pin in within(self.path.clone())?.flatten() {
+            if pin.file_name().to_string_lossy().starts_with("off-") {
+                fs::remove_dir(pin.path()).map_err(Error::file("removing", pin.path()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes every pin; what nobody else holds open is gone with it.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))

@@ -19,10 +19,12 @@ pub fn trial() -> Object {
 }
 
 fn pins(switch: &Switch) -> PathBuf {
+    switch.keep_for_itself();
     PathBuf::from("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name())
 }
 
 fn again(switch: &Switch, pages: u32) -> Result<Dataplane, Error> {
+    switch.keep_for_itself();
     Dataplane::load(switch.dataplane().home().clone(), &[trial()], Sizes { pages })
 }
 

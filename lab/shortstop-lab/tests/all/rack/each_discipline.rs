@@ -1,10 +1,13 @@
 //! Each discipline whose keys are stores', in a rack with two of them: a key that is read again and
 //! again is answered elsewhere than at its home, and who writes or deletes it is obeyed at once.
 
+use std::path::Path;
+
+use client::Client;
 use decide::Items;
 use serde_json::Value;
 
-use super::support::{Kind, Rack, Reader, needs_root, patient, rack_with, until};
+use super::support::{Kind, Rack, Reader, needs_root, patient, rack_with, until, use_client};
 
 lab::on_both!(hot_keys_are_answered_elsewhere_and_writes_are_seen_at_once);
 
@@ -13,8 +16,11 @@ const STORES: [&str; 2] = ["server", "server2"];
 const SHORT: &str = "short";
 const LONG: &str = "long";
 
-/// The rack with a second store, and a discipline for all who name none.
-fn rack(kind: Kind, discipline: &str) -> Rack {
+/// How often each key is written.
+const WRITES: u64 = 5;
+
+/// The rack with a second store.
+fn rack(kind: Kind) -> Rack {
     let text = rack_with(kind, &[]);
     let from = text.find("[[host]]\nname = \"server\"").expect("a server");
     let to = text.find("[[switch]]\n").expect("a switch");
@@ -30,7 +36,6 @@ fn rack(kind: Kind, discipline: &str) -> Rack {
                 "ends = [\"server\", \"switch\"]",
                 "ends = [\"server\", \"switch\"]\n[[link]]\nends = [\"server2\", \"switch\"]",
             ),
-            ("\"--insecure\"", &format!("\"--insecure\", \"--discipline\", \"{discipline}\"")),
         ],
     )
 }
@@ -48,36 +53,52 @@ fn of_replicas(rack: &Rack) -> u64 {
     status.sum()
 }
 
+/// Writes both keys again and again, reads each at once, and removes them in the end.
+async fn write(client: Client, readers: &[Reader; 2]) {
+    let texts =
+        [|version: u64| version.to_string(), |version: u64| version.to_string().repeat(5000)];
+    for version in 2..2 + WRITES {
+        for ((key, reader), text) in [SHORT, LONG].iter().zip(readers).zip(texts) {
+            let value = text(version);
+            let written = client.set(key, value.as_bytes(), None).await.expect("an answer");
+            reader.expect_version(written);
+            let got = client.get(key).await.expect("an answer").expect("it is there");
+            assert_eq!((got.version, &got.bytes[..]), (written, value.as_bytes()), "{key}");
+        }
+    }
+}
+
 fn hot_keys_are_answered_elsewhere_and_writes_are_seen_at_once(kind: Kind) {
     needs_root();
-    for discipline in disciplines::all().iter().filter(|known| known.items == Items::Copies) {
-        let rack = rack(kind, discipline.name);
-        let long = |version: u64| version.to_string().repeat(5000);
-        let readers: Vec<Reader> = [(SHORT, "1".into()), (LONG, long(1))]
-            .iter()
-            .map(|(key, value): &(&str, String)| {
-                rack.set("client1", key, value);
-                rack.keep_reading("client1", key, patient())
-            })
-            .collect();
-        let what = format!("{}: a hot key is answered elsewhere", discipline.name);
-        until(&what, || (readers[0].hits() + of_replicas(&rack) >= 20).then_some(()));
-        for version in 2..12 {
-            for (key, reader, value) in
-                [(SHORT, &readers[0], version.to_string()), (LONG, &readers[1], long(version))]
-            {
-                reader.expect_version(rack.set("client2", key, &value));
-                let got = rack.get("client1", key);
-                assert_eq!(got.value, Some(value), "{}: {key}", discipline.name);
-            }
-        }
+    let rack = rack(kind);
+    let all = disciplines::all();
+    for (discipline, id) in all.iter().filter(|known| known.items == Items::Copies).zip(11..) {
+        let name = discipline.name;
+        let file = rack.tenant(id, &format!("--discipline {name}"));
+        let cluster = std::fs::read_to_string(Path::new(&file)).expect("the tenant's file");
+        let here = |host: &str| (rack.lab.namespace(host), cluster.as_str());
+        let (space, text) = here("client1");
+        use_client(&space, text, id, patient(), async |client| {
+            client.set(SHORT, b"1", None).await.expect("an answer");
+            client.set(LONG, "1".repeat(5000).as_bytes(), None).await.expect("an answer");
+        });
+        let before = of_replicas(&rack);
+        let readers =
+            [SHORT, LONG].map(|key| rack.keep_reading_as("client1", key, &cluster, id, patient()));
+        until(&format!("{name}: a hot key is answered elsewhere"), || {
+            (readers[0].hits() + of_replicas(&rack) - before >= 20).then_some(())
+        });
+        let (space, text) = here("client2");
+        use_client(&space, text, id, patient(), async |client| write(client, &readers).await);
         readers.iter().for_each(|reader| reader.wait_for_reads(5));
         for reader in readers {
             let _sent_again = reader.finish();
         }
-        for key in [SHORT, LONG] {
-            assert!(rack.delete("client2", key));
-            assert_eq!(rack.get("client1", key).value, None, "{}: {key}", discipline.name);
-        }
+        use_client(&space, text, id, patient(), async |client| {
+            for key in [SHORT, LONG] {
+                assert!(client.delete(key).await.expect("an answer"), "{name}: {key}");
+                assert!(client.get(key).await.expect("an answer").is_none(), "{name}: {key}");
+            }
+        });
     }
 }

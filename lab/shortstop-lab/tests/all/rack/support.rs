@@ -252,12 +252,24 @@ impl Rack {
 
     /// Starts reading a key on a host, again and again.
     pub fn keep_reading(&self, host: &str, key: &str, options: Options) -> Reader {
-        let space = self.lab.namespace(host);
         let text = std::fs::read_to_string(self.cluster()).expect("the cluster file");
+        self.keep_reading_as(host, key, &text, wire::TENANT_OPEN, options)
+    }
+
+    /// Likewise as a tenant that stands in this text of a cluster file.
+    pub fn keep_reading_as(
+        &self,
+        host: &str,
+        key: &str,
+        cluster: &str,
+        tenant: u32,
+        options: Options,
+    ) -> Reader {
+        let space = self.lab.namespace(host);
         let shared = Arc::new(ReaderState::default());
-        let (key, own) = (key.to_string(), shared.clone());
+        let (key, text, own) = (key.to_string(), cluster.to_string(), shared.clone());
         let thread = std::thread::spawn(move || {
-            use_client(&space, &text, wire::TENANT_OPEN, options, async |client| {
+            use_client(&space, &text, tenant, options, async |client| {
                 read_on(&client, &key, &own).await
             })
         });

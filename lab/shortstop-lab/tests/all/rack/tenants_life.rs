@@ -93,7 +93,7 @@ impl Rack {
     }
 
     /// Creates a tenant and gives the name of its credentials' file, once the store knows it.
-    fn tenant(&self, id: u32, options: &str) -> String {
+    pub fn tenant(&self, id: u32, options: &str) -> String {
         self.manage(&format!("tenant create --id {id} {options}"));
         let file = format!("{id}.toml");
         self.typed("switch", &format!("umask 077; shortstop tenant credentials {id} > {file}"));
