@@ -47,17 +47,19 @@ pub fn needs_root() {
     product().unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// Asks again and again until there is an answer.
+/// Asks again and again until there is an answer, and rests between two questions for as long as
+/// one takes, so that what is waited for has the processor too.
 ///
 /// # Panics
 /// There is none within [`PATIENCE`].
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
+        let asked = Instant::now();
         if let Some(answer) = ask() {
             return answer;
         }
         assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(asked.elapsed().max(Duration::from_millis(10)));
     }
 }

@@ -84,6 +84,8 @@ impl Call {
                 self.put_off = true;
                 self.pause(rules, now_ns, random)
             }
+            // Of parts that come unasked the first was lost, or is overtaken.
+            Status::Ok if header.part > 0 && header.op == Op::ReadReply => self.go(rules, now_ns),
             Status::Ok if header.is_part() && header.op == Op::ReadReply => {
                 self.pull(rules, header, &value, now_ns)
             }

@@ -73,3 +73,25 @@ fn a_part_that_is_lost_on_its_way_is_asked_for_when_nothing_comes_any_more() {
     let (_, rest) = machine.next_datagram().expect("the lost one");
     assert_eq!(Packet::decode(&rest).unwrap().header.part, 4);
 }
+
+#[test]
+fn what_comes_before_the_first_part_is_waited_past() {
+    // The first is lost on its way; or it is overtaken.
+    for overtaken in [false, true] {
+        let (mut machine, read) = reads_all();
+        machine.take(&part_of_all(&read, 1, true), store(), 1000);
+        assert!(machine.next_finished().is_none(), "that is no answer yet");
+        if !overtaken {
+            let at = machine.next_ns().expect("it waits");
+            machine.timer(at);
+            let (_, again) = machine.next_datagram().expect("the whole value is asked for again");
+            let [again, read] = [&again, &read].map(|sent| Packet::decode(sent).unwrap().header);
+            assert_eq!((again.request, again.part), (read.request, 0));
+        }
+        for part in 0..4 {
+            machine.take(&part_of_all(&read, part, part < 3), store(), 2000);
+        }
+        let (_, result) = machine.next_finished().expect("all are here");
+        assert_eq!(result.and_then(Answer::found).unwrap().unwrap().bytes.len(), 4 * PART_BYTES);
+    }
+}
