@@ -55,10 +55,11 @@ impl World {
         self.switch.leases.slot_of(store).expect("a free slot")
     }
 
-    /// A lease reply to a request of `age_ms` ago.
+    /// A lease reply to a request of `age_ms` ago, and at least of a second ago: programs look at a
+    /// clock that is as old as the last tick, which an emulated machine may have missed for long.
     pub fn lease_reply(&self, term: u64, lease_ms: u32, age_ms: u64) -> Message {
         let mut reply = Message::lease(Op::LeaseReply, Switch::ID, self.slot(false));
-        reply.header.version = self.switch.leases.now_ns() - age_ms * 1_000_000;
+        reply.header.version = self.switch.leases.now_ns() - age_ms.max(1000) * 1_000_000;
         reply.header.expiry_ms = lease_ms;
         reply.header.client = term;
         reply

@@ -106,9 +106,9 @@ fn a_full_redis_keeps_what_switches_read() {
         }
         let (mut next, mut evicted) = (2_000, 0);
         // Some times everything that there is room for.
-        for _ in 0..16 {
+        for _ in 0..6 {
             read_at_the_switch(&mut switch, &mut redis);
-            evicted += 1_000;
+            evicted += 2_000;
             next = write_until_evicted(&mut redis, evicted, next);
             assert_eq!(redis.command("EXISTS hot"), ":1\r\n", "{policy}: {evicted} evicted");
         }
@@ -228,7 +228,7 @@ fn a_full_memcached_keeps_what_switches_read_and_evicts_the_rest() {
     memcached.set("cold");
     let mut switch = Switch::to(store.address);
     assert_eq!(switch.copy(b"hot").len(), COLD_BYTES);
-    for _ in 0..16 {
+    for _ in 0..8 {
         // The switch tells that it has read the key, until memcached was told.
         let (before, deadline) = (memcached.stat("cmd_get "), Instant::now() + PATIENCE);
         while memcached.stat("cmd_get ") == before {
@@ -236,7 +236,7 @@ fn a_full_memcached_keeps_what_switches_read_and_evicts_the_rest() {
             switch.tell_reads(b"hot", 10_000);
             assert!(Instant::now() < deadline, "memcached is not told");
         }
-        evicted += 1_000;
+        evicted += 2_000;
         while memcached.stat("evictions ") < evicted {
             for _ in 0..100 {
                 memcached.set(&format!("cold{next}"));

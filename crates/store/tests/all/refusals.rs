@@ -400,7 +400,7 @@ fn a_store_starts_without_its_redis_and_serves_when_it_is_there() {
 fn a_store_starts_without_its_memcached_and_serves_when_it_is_there() {
     let held = port::held();
     let backend = format!("memcached://127.0.0.1:{}", held.number).parse().unwrap();
-    let store = StoreThread::start(Config { backend, ..support::loopback() });
+    let store = StoreThread::start(Config { backend, ..support::with_short_leases() });
     let mut client = Client::to(store.address);
     for request in [Read, Write, Delete] {
         let reply = request.ask(&mut client, b"k");
