@@ -1,7 +1,8 @@
 //! One listener for HTTP/JSON and gRPC: HTTP/1 and HTTP/2, in clear text or over TLS.
 //!
 //! Beyond loopback it demands TLS and tokens. Connections are bounded in number, and those without
-//! a token have places of their own (see [`strangers`]); whoever says nothing is disconnected.
+//! a token have places of their own (see [`strangers`]); whoever says nothing, or reads nothing, is
+//! disconnected.
 
 mod places;
 mod preface;
@@ -69,6 +70,8 @@ pub struct Listen {
     pub connections_max: usize,
     /// How long a connection may take until somebody has shown a token on it.
     pub stranger_for: Duration,
+    /// How long a peer may leave unread what was sent to it, in whole milliseconds.
+    pub unread_for: Duration,
 }
 
 impl Listen {
@@ -81,6 +84,7 @@ impl Listen {
             insecure: false,
             connections_max: 1024,
             stranger_for: Duration::from_secs(5),
+            unread_for: Duration::from_secs(40),
         }
     }
 
@@ -178,6 +182,7 @@ impl RunningServer {
             strangers: Strangers::default(),
             places: Places::new(listen.connections_max),
             stranger_for: listen.stranger_for,
+            unread_for: listen.unread_for,
             stopped,
         };
         Ok(RunningServer { address, stop, accepting: tokio::spawn(server.run()) })
@@ -203,6 +208,7 @@ struct Acceptor {
     strangers: Strangers,
     places: Places,
     stranger_for: Duration,
+    unread_for: Duration,
     stopped: watch::Receiver<bool>,
 }
 
@@ -255,11 +261,12 @@ impl Acceptor {
         let introduction = Introduction::default();
         let app = self.app.clone().layer(Extension(introduction.clone()));
         let (places, stranger_for) = (self.places.clone(), self.stranger_for);
+        let unread_for = self.unread_for;
         let access = self.access.clone();
         async move {
             let Ok((stranger, abort)) = entered.await else { return };
             let mut served = pin!(async {
-                if let Err(error) = connection(stream, tls, app, stopped).await {
+                if let Err(error) = connection(stream, unread_for, tls, app, stopped).await {
                     tracing::debug!("a connection ended: {error}");
                 }
             });
@@ -291,12 +298,17 @@ type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection(
     stream: TcpStream,
+    unread_for: Duration,
     tls: Option<TlsAcceptor>,
     app: Router,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), ConnectionError> {
     // Small messages both ways, each waited for.
     stream.set_nodelay(true)?;
+    // Also for a peer that says that it is there and has no room. HTTP/2 asks by itself, HTTP/1
+    // would wait for ever.
+    let unread_ms = u32::try_from(unread_for.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(&stream, unread_ms)?;
     match tls {
         Some(tls) => {
             let stream = timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await??;

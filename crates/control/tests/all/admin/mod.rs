@@ -4,6 +4,7 @@ mod fake;
 mod harness;
 mod roles;
 mod tls;
+mod unread;
 
 use control::{
     admin::{Refusal, RefusalKind},
