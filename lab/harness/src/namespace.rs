@@ -116,6 +116,6 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(1));
     }
 }

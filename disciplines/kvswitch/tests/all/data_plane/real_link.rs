@@ -50,17 +50,17 @@ fn run_far_end(number: usize, hosts: &[u8], ready: &Receiver<()>) {
     // The client and a store live in one namespace: what comes from the one to the other comes
     // from outside.
     sysctl("ipv4/conf/all/accept_local", "1");
-    ip("link set lo up");
-    ip(&format!("link set f{number} up"));
+    let mut lines = format!("link set lo up\nlink set f{number} up\n");
     for host in hosts {
-        ip(&format!("address add 10.0.0.{host}/24 dev f{number}"));
+        lines += &format!("address add 10.0.0.{host}/24 dev f{number}\n");
     }
     let elsewhere = (CLIENT..7).filter(|host| !hosts.contains(host));
     for host in elsewhere {
-        ip(&format!(
-            "neigh add 10.0.0.{host} lladdr 02:00:00:00:0a:0{number} dev f{number} nud permanent"
-        ));
+        lines += &format!(
+            "neigh add 10.0.0.{host} lladdr 02:00:00:00:0a:0{number} dev f{number} nud permanent\n"
+        );
     }
+    ip(&lines);
 }
 
 fn serve(
@@ -79,33 +79,42 @@ fn serve(
     };
     let sockets: BTreeMap<u8, UdpSocket> = hosts.iter().map(socket).collect();
     while !stop.load(Relaxed) {
+        let mut rests = true;
         for (from, to, bytes) in says.try_iter() {
+            rests = false;
             let to = SocketAddr::new(address(false, to), wire::PORT);
             sockets[&from].send_to(&bytes, to).expect("sent");
         }
         for (host, socket) in &sockets {
             let mut bytes = [0; 2048];
             while let Ok(len) = socket.recv(&mut bytes) {
+                rests = false;
                 came.send((*host, bytes[..len].to_vec())).expect("waits");
             }
         }
-        thread::yield_now();
+        if rests {
+            // An emulated machine has one processor for all of them.
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
 /// Makes the port and what is behind it.
 fn far_end(number: usize, mode: Mode, came: Sender<Arrival>, stop: Arc<AtomicBool>) -> FarEnd {
     let hosts = PORTS[number];
-    ip(&format!("link add h{number} type veth peer name f{number}"));
-    ip(&format!("link set h{number} address 02:00:00:00:0a:0{number}"));
-    ip(&format!("link set f{number} address 02:00:00:00:0b:0{number}"));
-    ip(&format!("link set h{number} up"));
+    let mut lines = format!(
+        "link add h{number} type veth peer name f{number}
+        link set h{number} address 02:00:00:00:0a:0{number}
+        link set f{number} address 02:00:00:00:0b:0{number}
+        link set h{number} up\n"
+    );
     for host in hosts {
-        ip(&format!("route add 10.0.0.{host}/32 dev h{number}"));
-        ip(&format!(
-            "neigh add 10.0.0.{host} lladdr 02:00:00:00:0b:0{number} dev h{number} nud permanent"
-        ));
+        lines += &format!(
+            "route add 10.0.0.{host}/32 dev h{number}
+            neigh add 10.0.0.{host} lladdr 02:00:00:00:0b:0{number} dev h{number} nud permanent\n"
+        );
     }
+    ip(&lines);
     let (says, said) = channel();
     let (namespace, path) = channel();
     let (link_is_there, ready) = channel();
