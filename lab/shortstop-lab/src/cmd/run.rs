@@ -70,6 +70,13 @@ fn backend(text: &str) -> Result<Backend, String> {
     }
 }
 
+impl Args {
+    /// Whether the simulator was asked for.
+    pub fn is_simulated(&self) -> bool {
+        self.world == Some(World::Sim)
+    }
+}
+
 fn world(text: &str) -> Result<World, String> {
     [World::Kernel, World::Sim]
         .into_iter()
