@@ -53,13 +53,14 @@ fn read(text: &str) -> Option<Refusal> {
     let (program, _) = named.split_once('\'')?;
     let log = log.split("-- END PROG LOAD LOG --").next()?;
     // What the verifier did is counted last; registers and instructions of the program stand before
-    // what it says.
+    // what it says. Linux 7.3 explains that afterwards, on a page of its own.
     let says = |line: &&str| {
         let line = line.trim();
         let is_state = line.contains(": R") && line.contains("R10=");
         !line.is_empty() && !line.starts_with("processed ") && !is_state
     };
-    let lines: Vec<&str> = log.lines().filter(says).map(str::trim).collect();
+    let lines = log.lines().take_while(|line| !line.starts_with("Verification failed:"));
+    let lines: Vec<&str> = lines.filter(says).map(str::trim).collect();
     let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
     Some(Refusal {
         program: program.into(),
@@ -91,6 +92,24 @@ mod tests {
              R3 min value is outside of the allowed memory range"
         );
         assert!(refusal.to_string().contains("refuses the program lent_packet"));
+    }
+
+    #[test]
+    fn what_a_newer_verifier_explains_is_left_out() {
+        let text = "libbpf: prog 'first': -- BEGIN PROG LOAD LOG --\n\
+                    4: (71) r0 = *(u8 *)(r1 +20)\n\
+                    invalid access to packet, off=20 size=1, R1(id=0,off=20,r=0)\n\
+                    R1 min value is outside of the allowed memory range\n\n\
+                    Verification failed: Memory Safety: Access outside bounds\n\n\
+                    Suggestion:\n  Add or adjust a bounds check.\n\n\
+                    processed 5 insns (limit 1000000) max_states_per_insn 0 total_states 0\n\
+                    -- END PROG LOAD LOG --\n";
+        assert_eq!(
+            read(text).unwrap().reason,
+            "4: (71) r0 = *(u8 *)(r1 +20); \
+             invalid access to packet, off=20 size=1, R1(id=0,off=20,r=0); \
+             R1 min value is outside of the allowed memory range"
+        );
     }
 
     #[test]
