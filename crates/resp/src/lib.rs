@@ -1,0 +1,23 @@
+//! Redis's protocol, as the gateway and the store's RESP port read it.
+//!
+//! Bytes go in; nothing is copied of them. [`RequestParser`] says where a client's next command
+//! ends and where its words stand; [`ReplyScanner`] says where a server's next reply ends, however
+//! long it is and in whatever pieces it comes. [`CommandTable`] is what the server at hand says of
+//! its commands (`COMMAND`), with one thing of ours beside it: the [`Class`], which says whether a
+//! command may touch the copy of a string. Nobody here opens a socket or keeps a value.
+
+mod class;
+mod inline;
+mod keys;
+mod number;
+mod reply;
+mod request;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use class::Class;
+pub use keys::{Finding, KeySpec, KeyWord, Search};
+pub use reply::{Reply, ReplyError, ReplyScanner};
+pub use request::{Limits, ProtocolError, Request, RequestParser, Words};
+pub use table::{Command, CommandTable, TableError};
