@@ -5,6 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use decide::StoreMaker;
 
+use crate::RespAddress;
+
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendConfig {
@@ -98,6 +100,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// Unix socket that tells the store's status.
     pub status_socket: Option<PathBuf>,
+    /// Where it speaks Redis's own protocol to clients, every command; with a Redis only.
+    pub resp: Vec<RespAddress>,
     /// Directory of the journal of loans, and of what the store leaves to the next one; without it
     /// a backend in another process has no write-back, and the next store waits.
     pub state: Option<PathBuf>,
@@ -136,6 +140,7 @@ impl Config {
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             status_socket: None,
+            resp: vec![],
             state: None,
             lend_from: None,
             directory_limit: 1_000_000,
@@ -184,6 +189,11 @@ impl Config {
         {
             anyhow::bail!(
                 "{identity} is no store of the cluster file: listen on one of its addresses, or name one with --as"
+            );
+        }
+        if !self.resp.is_empty() && !matches!(self.backend, BackendConfig::Redis(_)) {
+            anyhow::bail!(
+                "a RESP port needs a Redis behind the store, to carry commands out: --backend redis://..."
             );
         }
         self.check_halves()

@@ -28,6 +28,9 @@ pub struct Counters {
     /// What others did in the backend.
     #[serde(flatten)]
     pub outside: OutsideCounters,
+    /// Commands of Redis that had keys for themselves.
+    #[serde(flatten)]
+    pub holds: HoldCounters,
     /// Disciplines' halves.
     #[serde(flatten)]
     pub halves: HalfCounters,
@@ -223,6 +226,19 @@ pub struct OutsideCounters {
     /// Times that anything may have changed: everything was flushed, or the backend's connection
     /// was lost.
     pub outside_losses: u64,
+}
+
+/// Commands of Redis that had keys for themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HoldCounters {
+    /// Holds: of the keys of one command by the RESP port, or of several that came together.
+    pub holds: u64,
+    /// Of these, holds of everything, for which every copy was called back.
+    pub holds_of_everything: u64,
+    /// Holds whose command may have taken place or not when their connection to Redis was lost:
+    /// they went on for a lease.
+    pub holds_unknown: u64,
 }
 
 /// Disciplines' halves.

@@ -11,6 +11,7 @@ mod backend_requests;
 mod context;
 mod copies;
 mod halves;
+mod holds;
 mod keys;
 mod large_values;
 mod lease_holder;
@@ -50,6 +51,8 @@ use context::{Context, Effect, named};
 use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
+use holds::Holds;
+pub use holds::{HoldEnd, HoldId, HoldWanted};
 use keys::{Keys, recalls::Recalls};
 use leases::{Departure, Lessor};
 use loans::{LifeCheck, Loans};
@@ -79,6 +82,7 @@ pub struct Engine {
     loans: Loans,
     replicas: ForeignCopies,
     halves: Halves,
+    holds: Holds,
 }
 
 impl Engine {
@@ -102,6 +106,7 @@ impl Engine {
             loans: Loans::new(tenants, needs_journal, seed),
             replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),
             halves: Halves::new(&config.halves, tenants),
+            holds: Holds::default(),
             facts,
         }
     }
@@ -308,7 +313,7 @@ impl Engine {
         let cx = &mut self.facts;
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
-        if !cx.ledger.pending.has_room(key.tenant) {
+        if cx.all_held || !cx.ledger.pending.has_room(key.tenant) {
             return put_off(cx, &job, key.bytes);
         }
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
@@ -326,6 +331,7 @@ impl Engine {
         while let Some(effect) = self.facts.effects.pop_front() {
             self.perform(effect);
         }
+        self.holds.settle_everything(&self.facts, self.loans.open());
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -369,7 +375,73 @@ impl Engine {
                 let is_done = self.replicas.release(cx, tenant, &key);
                 self.halves.counters.discipline_refused += u64::from(!is_done);
             }
+            Effect::Taken(hold) => {
+                let over = self.holds.has_taken(hold);
+                self.let_go(hold, over);
+                self.advance_hold(hold);
+            }
             Effect::ConfirmCopies(tenant) => self.replicas.confirm_all(cx, tenant),
+        }
+    }
+
+    // ---- holds
+
+    /// A command is to have keys for itself. [`Engine::take_held`] says when it has; then it may be
+    /// carried out, and [`Engine::end_hold`] is called when it is over. `id` is the caller's, and
+    /// new.
+    pub fn hold(&mut self, id: HoldId, wanted: HoldWanted, now_ns: u64, out: &mut Outbox) {
+        self.at(now_ns, out, |engine| {
+            engine.holds.ask(&engine.facts, id, wanted);
+            engine.begin_holds();
+        });
+    }
+
+    /// A hold is not needed any more, whether it was had or not.
+    pub fn end_hold(&mut self, id: HoldId, end: HoldEnd, now_ns: u64, out: &mut Outbox) {
+        self.at(now_ns, out, |engine| {
+            let over = engine.holds.end(&mut engine.facts, id, end);
+            engine.let_go(id, over);
+            engine.begin_holds();
+        });
+    }
+
+    /// The holds that have been had since the last time this was asked.
+    pub fn take_held(&mut self) -> Vec<HoldId> {
+        self.holds.take_ready()
+    }
+
+    /// Begins with the holds that may be begun with.
+    fn begin_holds(&mut self) {
+        while let Some(id) = self.holds.next_to_begin(&mut self.facts) {
+            let cx = &mut self.facts;
+            if self.holds.is_of_everything(id) {
+                self.loans.recall_all(cx);
+                self.recalls.everything(cx);
+                self.recalls.tick(&mut self.keys, cx);
+                continue;
+            }
+            // All at once: when it is a key's turn, its copies are on their way out.
+            for key in self.holds.later_keys(id) {
+                self.keys.recall(cx, key);
+            }
+            self.advance_hold(id);
+        }
+    }
+
+    /// A hold waits for the next of its keys, if there is one.
+    fn advance_hold(&mut self, hold: HoldId) {
+        let Some((id, key)) = self.holds.next_key(hold) else { return };
+        let cx = &mut self.facts;
+        let proceeds = self.loans.proceeds(&id);
+        self.keys.submit_hold(cx, hold, named(id, &key), proceeds);
+        if proceeds == Whereabouts::Away {
+            self.loans.recall(cx, id);
+        }
+    }
+
+    fn let_go(&mut self, hold: HoldId, keys: Vec<crate::directory::KeyId>) {
+        for id in keys {
+            self.keys.let_go(&mut self.facts, id, hold);
         }
     }
 
@@ -411,6 +483,10 @@ impl Engine {
     }
 
     fn ticks(&mut self) {
+        for (hold, over) in self.holds.tick(&mut self.facts) {
+            self.let_go(hold, over);
+        }
+        self.begin_holds();
         let cx = &mut self.facts;
         self.recalls.tick(&mut self.keys, cx);
         self.loans.tick(cx);
@@ -435,6 +511,7 @@ impl Engine {
             self.keys.next_ns(),
             self.recalls.next_ns(),
             self.halves.next_ns(),
+            self.holds.next_ns(&self.facts),
             self.elsewhere.next_ns(),
             self.facts.ledger.next_ns(),
             self.facts.values.next_ns(),
@@ -531,6 +608,13 @@ impl Engine {
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
         keys::forget_tenants(cx, gone);
+        for hold in self.holds.forget_tenants(gone) {
+            match self.holds.take_given(hold) {
+                Some(over) => self.let_go(hold, over),
+                None => self.advance_hold(hold),
+            }
+        }
+        let cx = &mut self.facts;
         self.halves.tenants_left(cx, gone);
         self.finish();
     }
@@ -573,7 +657,8 @@ impl Engine {
     /// Whether requests that were taken are still to be answered.
     pub fn is_at_work(&self) -> bool {
         let facts = &self.facts;
-        let waits = !facts.waiting.is_empty() || facts.ledger.pending.all() > 0;
+        let waits =
+            !facts.waiting.is_empty() || facts.ledger.pending.all() > 0 || !self.holds.is_empty();
         waits || facts.replies.delayed.next_ns().is_some()
     }
 
@@ -656,6 +741,7 @@ impl Engine {
             elsewhere: self.elsewhere.counters.clone(),
             leases: self.lessor.counters.clone(),
             outside: self.recalls.counters.clone(),
+            holds: self.holds.counters.clone(),
             halves: self.halves.counters.clone(),
             loans: self.loans.counters.clone(),
             replicas: self.replicas.counters.clone(),

@@ -26,16 +26,19 @@ pub mod net;
 mod partition;
 mod placements;
 mod reports;
+mod resp_port;
 mod server;
 mod shares;
 mod status;
+mod unix_socket;
 
 pub use config::{BackendConfig, Config, Half, OutsideWrites};
 pub use counters::Counters;
-pub use engine::{TellError, UpdateError};
+pub use engine::{HoldEnd, HoldId, HoldWanted, TellError, UpdateError};
 pub use incarnation::Incarnation;
 pub use placements::Placements;
 pub use reports::Report;
+pub use resp_port::RespAddress;
 pub use server::{Handle, Server, run};
 pub use status::{
     BackendState, BackendTroubleStatus, LeaseStatus, LoansStatus, OutsideWritesStatus,

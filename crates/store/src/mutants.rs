@@ -72,6 +72,11 @@ mutants! {
     CandidateServed, 5, "a store serves what a switch has sent it of a write before the key's home has confirmed that";
     ReplicaWithoutLease, 6, "a store serves a copy after the lease of its home";
     ReplicaOfAnyTerm, 6, "a store serves a copy of an earlier term";
+    NotHeld, 4, "a command by the RESP port that may change a key is carried out without a hold of the key";
+    EverythingWithCopies, 4, "a command that may change every key is carried out before all copies are called back";
+    ExecKeyForgotten, 4, "of a transaction the key of its last command is not held";
+    HoldLetGoEarly, 4, "a hold is let go before its command is answered";
+    HoldForgotten, 4, "a hold is let go when its connection is lost, though its command may take place still";
     OlderAnswerPassedOn, 6, "a store answers a read with what its home said before the read came";
 }
 
@@ -99,6 +104,15 @@ impl Mutant {
     /// found where a machine is restored from a snapshot.
     pub fn is_of_clocks(self) -> bool {
         self == Mutant::AnyClockRenewed
+    }
+
+    /// Whether it breaks what keeps commands by the RESP port right: found by tests of the store.
+    pub fn is_of_holds(self) -> bool {
+        use Mutant::*;
+        matches!(
+            self,
+            NotHeld | EverythingWithCopies | ExecKeyForgotten | HoldLetGoEarly | HoldForgotten
+        )
     }
 
     /// Whether it takes more clients than a store has room for, or tenants whose clients have one

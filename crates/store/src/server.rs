@@ -1,11 +1,9 @@
 //! The loop: datagrams in, replies out, timers, the status socket. One thread, no task per request.
 
 use std::{
-    fs::DirBuilder,
     future::Future,
     io,
     net::SocketAddr,
-    os::unix::fs::{DirBuilderExt, FileTypeExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -13,10 +11,12 @@ use std::{
 
 use anyhow::Context;
 use bytes::Bytes;
+use hashbrown::HashMap;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
     sync::{mpsc, mpsc::UnboundedReceiver, oneshot},
+    task::JoinSet,
 };
 use wire::Cluster;
 
@@ -24,12 +24,14 @@ use crate::{
     BackendConfig, Config, Incarnation,
     backend::{Admission, Backend, Completion, embedded, memcached, redis},
     clock::boot_ns,
-    engine::{Engine, TellError, UpdateError},
+    engine::{Engine, HoldId, TellError, UpdateError},
     handover,
     journal::{FileJournal, Journal},
     net::{Endpoint, Outbox},
     reports::{Report, Reports},
+    resp_port::{Hold, HoldMessage, Holder, RespPort},
     status::BackendTroubleStatus,
+    unix_socket,
 };
 
 /// Batches taken from the socket before timers and the backend get their turn.
@@ -57,6 +59,14 @@ pub struct Server {
     /// From the journal of loans.
     journaled: Option<UnboundedReceiver<Completion>>,
     outbox: Outbox,
+    /// Where clients of Redis are taken; none once it is served.
+    resp_port: Option<RespPort>,
+    resp_addresses: Vec<SocketAddr>,
+    /// From connections of the RESP port.
+    holds: UnboundedReceiver<HoldMessage>,
+    /// Who waits for holds that were asked for.
+    waiting: HashMap<HoldId, (oneshot::Sender<Hold>, Holder)>,
+    newest_hold: HoldId,
     /// CLOCK_BOOTTIME when the engine's clock was at 0.
     began_ns: u64,
     status: Option<StatusSocket>,
@@ -171,9 +181,17 @@ impl Server {
             Some((_, left)) => incarnation.going_on(left.life, left.newest_version),
             None => incarnation,
         };
-        let (mut backend, completions) = open_backend(&config, incarnation).await?;
+        let (mut backend, completions, upstream) = open_backend(&config, incarnation).await?;
         let admission = prepare(&mut *backend, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
+        let (holder, holds) = Holder::new();
+        let resp_port = match upstream {
+            Some(upstream) if !config.resp.is_empty() => {
+                Some(RespPort::bind(&config.resp, upstream, holder)?)
+            }
+            _ => None,
+        };
+        let resp_addresses = resp_port.as_ref().map(RespPort::tcp_addresses).unwrap_or_default();
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let serves = config.serves();
@@ -203,6 +221,11 @@ impl Server {
             completions,
             journaled,
             outbox,
+            resp_port,
+            resp_addresses,
+            holds,
+            waiting: HashMap::new(),
+            newest_hold: 0,
             began_ns,
             status,
             serves,
@@ -216,6 +239,11 @@ impl Server {
     /// Those of `getsockname`.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.endpoint.local_address()
+    }
+
+    /// The TCP addresses of its RESP port.
+    pub fn resp_addresses(&self) -> &[SocketAddr] {
+        &self.resp_addresses
     }
 
     /// What changes the store while it runs.
@@ -232,6 +260,11 @@ impl Server {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         tracing::info!("store listens on {}: {}", self.local_address()?, self.serves);
         let mut shutdown = std::pin::pin!(shutdown);
+        // Dropped with this, when the store has ended.
+        let mut clients = JoinSet::new();
+        if let Some(port) = self.resp_port.take() {
+            clients.spawn(port.serve());
+        }
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
@@ -282,6 +315,7 @@ impl Server {
                 () = &mut patience => return,
                 done = next(self.completions.as_mut()) => self.complete(done),
                 done = next(self.journaled.as_mut()) => self.complete(done),
+                Some(message) = self.holds.recv() => self.end_hold(message),
                 () = until(self.began_ns, self.engine.next_deadline_ns()) => {
                     let now_ns = self.now_ns();
                     self.engine.tick(now_ns, &mut self.outbox);
@@ -305,6 +339,7 @@ impl Server {
         tokio::select! {
             ready = self.endpoint.readable() => ready.context("the UDP socket failed")?,
             Some(order) = self.orders.recv() => self.obey(order),
+            Some(message) = self.holds.recv() => self.held(message),
             done = next(self.completions.as_mut()) => self.complete(done),
             done = next(self.journaled.as_mut()) => self.complete(done),
             () = until(self.began_ns, self.engine.next_deadline_ns()) => {}
@@ -336,7 +371,46 @@ impl Server {
         }
         let now_ns = self.now_ns();
         self.engine.tick(now_ns, &mut self.outbox);
+        self.give_holds();
         self.flush();
+    }
+
+    /// What a connection of the RESP port says, and what others have said since.
+    fn held(&mut self, first: HoldMessage) {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                HoldMessage::Ask(wanted, ready, holder) => {
+                    self.newest_hold += 1;
+                    let (id, now_ns) = (self.newest_hold, self.now_ns());
+                    self.waiting.insert(id, (ready, holder));
+                    self.engine.hold(id, wanted, now_ns, &mut self.outbox);
+                    self.give_holds();
+                }
+                end @ HoldMessage::End(..) => self.end_hold(end),
+            }
+            next = self.holds.try_recv().ok();
+        }
+        self.flush();
+    }
+
+    /// A hold is over; one that is asked for is not given.
+    fn end_hold(&mut self, message: HoldMessage) {
+        if let HoldMessage::End(id, end) = message {
+            let now_ns = self.now_ns();
+            self.engine.end_hold(id, end, now_ns, &mut self.outbox);
+            self.give_holds();
+        }
+    }
+
+    /// Gives the holds that are had to who asked for them. Who does not want one any more gives it
+    /// back by that ([`Hold`]).
+    fn give_holds(&mut self) {
+        for id in self.engine.take_held() {
+            if let Some((ready, holder)) = self.waiting.remove(&id) {
+                drop(ready.send(holder.had(id)));
+            }
+        }
     }
 
     fn obey(&mut self, order: Order) {
@@ -419,26 +493,7 @@ impl StatusSocket {
     /// Binds it, in place of a socket that a store which was killed left behind. Its folder is made
     /// for this user alone, if there is none: below /run there is nothing after a boot.
     fn bind(path: &Path) -> anyhow::Result<StatusSocket> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.with_context(|| {
-                format!("cannot make {}, for the status socket", folder.display())
-            })?;
-        }
-        if let Ok(found) = std::fs::symlink_metadata(path) {
-            if !found.file_type().is_socket() {
-                anyhow::bail!(
-                    "status socket {}: there is something that is no socket; name another path",
-                    path.display()
-                );
-            }
-            if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                anyhow::bail!("status socket {}: another process answers there", path.display());
-            }
-            let _ = std::fs::remove_file(path);
-        }
-        let listener = UnixListener::bind(path)
-            .with_context(|| format!("cannot listen on status socket {}", path.display()))?;
+        let listener = unix_socket::bind(path, "status socket")?;
         Ok(StatusSocket { listener, path: path.into() })
     }
 }
@@ -483,26 +538,26 @@ fn open_journal(config: &Config) -> anyhow::Result<OpenedJournal> {
     Ok((Some(Box::new(journal)), Some(journaled)))
 }
 
-type BackendWithCompletions = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>);
+type OpenedBackend =
+    (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>, Option<redis::Upstream>);
 
-async fn open_backend(
-    config: &Config,
-    incarnation: Incarnation,
-) -> anyhow::Result<BackendWithCompletions> {
+async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<OpenedBackend> {
     let base_version = incarnation.first_version();
     let within = config.backend_within;
     let (backend, completions) = match &config.backend {
         BackendConfig::Embedded => {
             let embedded = embedded::EmbeddedBackend::new(config.memory_limit);
-            return Ok((Box::new(embedded), None));
+            return Ok((Box::new(embedded), None, None));
         }
         BackendConfig::Redis(url) => {
             let password = config.backend_password.as_deref();
-            redis::connect(url, password, config.outside_writes, base_version, within).await?
+            let (backend, completions, upstream) =
+                redis::connect(url, password, config.outside_writes, base_version, within).await?;
+            return Ok((backend, Some(completions), Some(upstream)));
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version, within).await,
     };
-    Ok((backend, Some(completions)))
+    Ok((backend, Some(completions), None))
 }
 
 #[cfg(test)]

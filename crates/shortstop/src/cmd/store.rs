@@ -19,6 +19,7 @@ use commands::{
 };
 use store::{
     BackendConfig, BackendState, BackendTroubleStatus, Config, OutsideWrites, OutsideWritesStatus,
+    RespAddress,
     backend::{Admission, Backend},
 };
 
@@ -97,6 +98,11 @@ pub struct Serve {
     /// granted, unless they are ignored.
     #[arg(long, value_name = "track|ignore", default_value = "track")]
     outside_writes: OutsideWrites,
+    /// Speak Redis's own protocol here, every command, to clients that need not know of copies: a
+    /// port of the loopback, or a Unix socket. Needs a Redis as the backend, which decides who may
+    /// what. Several, separated by commas.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_delimiter = ',')]
+    resp: Vec<RespAddress>,
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
@@ -157,6 +163,7 @@ pub fn serve(
     config.parts_limit = usize::try_from(options.parts_limit)?;
     config.replica_memory = usize::try_from(options.replica_memory)?;
     config.status_socket = options.status_socket;
+    config.resp = options.resp;
     config.state = options.state;
     config.lend_from = options.lend_from;
     config.halves = registered_halves();

@@ -35,6 +35,7 @@ mod eviction;
 mod link;
 mod role;
 mod sessions;
+mod upstream;
 
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ use redis::{
     ConnectionInfo, IntoConnectionInfo, Pipeline, PushInfo, PushKind, Value,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 use super::{
     Backend, Completion, OutsideEvent, Refusal,
@@ -56,6 +57,8 @@ use eviction::{Eviction, MARKS};
 use link::{Contact, Link};
 use role::{Role, role_of};
 use sessions::FormerSessions;
+pub(crate) use sessions::Session;
+pub(crate) use upstream::{Reader, Upstream, Writer};
 
 /// Servers that are asked for the master, each named by the one before, before that is given up.
 const HOPS: usize = 8;
@@ -70,13 +73,13 @@ const CALM: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The address is not one.
-pub async fn connect(
+pub(crate) async fn connect(
     url: &str,
     password: Option<&str>,
     outside_writes: OutsideWrites,
     base_version: u64,
     within: Duration,
-) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>)> {
+) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     let given = addresses(url, password)
         .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
@@ -87,9 +90,10 @@ pub async fn connect(
     let health = Health::new();
     health.can_mark(MARKS);
     let redis = Redis::new(given, told, within, health.clone());
+    let upstream = Upstream::new(redis.master.subscribe(), within);
     let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
-    Ok((Box::new(remote), done))
+    Ok((Box::new(remote), done, upstream))
 }
 
 /// The servers that are named, with the password.
@@ -121,6 +125,8 @@ struct Redis {
     given: Vec<ConnectionInfo>,
     /// Where it was last.
     at: ConnectionInfo,
+    /// The same, for connections that are not the store's own.
+    master: watch::Sender<ConnectionInfo>,
     /// Where Redis's messages go, if outside writes are tracked.
     told: Option<Completions>,
     /// Whether they were, when that was told last.
@@ -147,6 +153,7 @@ impl Redis {
     ) -> Redis {
         Redis {
             at: given[0].clone(),
+            master: watch::Sender::new(given[0].clone()),
             given,
             told,
             watch: Watch::Tracked,
@@ -177,6 +184,7 @@ impl Redis {
             asked.push(info.addr().clone());
             match link::open(&info, self.told.as_ref(), self.within).await {
                 Ok(Contact::Master(link)) => {
+                    self.master.send_replace(info.clone());
                     self.at = info;
                     return Ok(link);
                 }

@@ -9,10 +9,11 @@ use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, T
 
 use super::{
     backend_requests::BackendRequests,
+    holds::HoldId,
     large_values::LargeValues,
     lease_holder::LeaseHolder,
     ledger::Ledger,
-    pending_write::PendingWrite,
+    pending_write::{Exclusive, PendingWrite},
     replies::{Answer, Origin, Replies},
     tenants::Tenants,
 };
@@ -47,6 +48,8 @@ pub(super) enum Effect {
     Submit(Box<(PendingWrite, Box<[u8]>, Epoch)>),
     /// A store asked for a grant of a lent key: it is pushed one when the loan is over.
     GrantLater(KeyId, Epoch),
+    /// A hold has its turn at the key that it waited for.
+    Taken(HoldId),
     /// A half wants the value of an open request's key.
     ReadForHalf(usize, Request),
     /// A half wants a copy of another store's key held.
@@ -94,7 +97,7 @@ pub(super) struct Context {
     pub placements: Placements,
     pub leases: Leases<LeaseHolder>,
     pub outside: OutsideWatch<KeyId>,
-    pub directory: Directory<PendingWrite>,
+    pub directory: Directory<Exclusive>,
     pub ledger: Ledger,
     pub values: LargeValues,
     pub waiting: BackendRequests,
@@ -106,6 +109,8 @@ pub(super) struct Context {
     pub started_ns: Nanos,
     /// The store is about to end: it grants and lends nothing any more.
     pub leaves: bool,
+    /// A command is to have every key for itself: nothing is granted, and no write begun with.
+    pub all_held: bool,
 }
 
 impl Context {
@@ -144,6 +149,7 @@ impl Context {
             effects: VecDeque::new(),
             started_ns: now_ns,
             leaves: false,
+            all_held: false,
             tenants,
             backend,
             admission: None,
@@ -192,8 +198,12 @@ impl Context {
     /// Whether the wait after a restart is over at `now_ns`: what a former life lent has ended, and
     /// clients have given up what it may have applied.
     pub fn takes_writes(&self, now_ns: Nanos) -> bool {
-        let waits_ns = counted_ns(self.config.longest_lease_ns());
-        now_ns - self.started_ns >= waits_ns || mutant(Mutant::NoWaitAfterRestart)
+        now_ns >= self.takes_writes_from_ns() || mutant(Mutant::NoWaitAfterRestart)
+    }
+
+    /// When that wait is over.
+    pub fn takes_writes_from_ns(&self) -> Nanos {
+        self.started_ns + counted_ns(self.config.longest_lease_ns())
     }
 
     /// Whether what the store has is still there when its process has ended.

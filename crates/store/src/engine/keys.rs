@@ -21,7 +21,8 @@ pub(super) use pushes::digest_of;
 use super::{
     backend_requests::BackendRequest,
     context::{Context, Effect},
-    pending_write::{PendingWrite, WriteOutcome},
+    holds::HoldId,
+    pending_write::{Exclusive, PendingWrite, WriteOutcome},
     refusals::refused,
     replies::Answer,
 };
@@ -57,8 +58,38 @@ impl Keys {
         epoch: Epoch,
         proceeds: Whereabouts,
     ) -> Option<PendingWrite> {
-        let write = Write { epoch, told_stores: job.told_stores, body: job };
+        let told_stores = job.told_stores;
+        let write = Write { epoch, told_stores, body: Exclusive::Write(job) };
         let queue_limit = cx.config.key_queue_limit;
+        match self.take_turn(cx, write, key, proceeds, queue_limit) {
+            Some(Exclusive::Write(job)) => Some(job),
+            Some(Exclusive::Hold(_)) | None => None,
+        }
+    }
+
+    /// A hold that needs a key: it gets it when its turn has come ([`Effect::Taken`]). However many
+    /// wait: holds are as many as there are connections.
+    pub fn submit_hold(
+        &mut self,
+        cx: &mut Context,
+        hold: HoldId,
+        key: crate::backend::Key<'_>,
+        proceeds: Whereabouts,
+    ) {
+        let body = Exclusive::Hold(hold);
+        let write = Write { epoch: Epoch::NONE, told_stores: false, body };
+        self.take_turn(cx, write, key, proceeds, usize::MAX);
+    }
+
+    /// Queues what wants a key for itself, and moves the key on. Too many wait: it is given back.
+    fn take_turn(
+        &mut self,
+        cx: &mut Context,
+        write: Write<Exclusive>,
+        key: crate::backend::Key<'_>,
+        proceeds: Whereabouts,
+        queue_limit: usize,
+    ) -> Option<Exclusive> {
         let at = cx.directory.enter(key);
         let submitted = cx.directory.update(at, |e| {
             if proceeds != Whereabouts::Here {
@@ -80,6 +111,30 @@ impl Keys {
             }
         }
         None
+    }
+
+    /// Calls the copies of a key back, unless something goes on that does.
+    pub fn recall(&mut self, cx: &mut Context, id: KeyId) {
+        if let Some(at) = cx.directory.find(&id) {
+            cx.directory.update(at, |e| !e.state.copies().is_empty() && e.state.recall(cx.now_ns));
+            self.drive(cx, at);
+        }
+    }
+
+    /// A hold is over: what is under its key has a new version, and the key goes on.
+    pub fn let_go(&mut self, cx: &mut Context, id: KeyId, hold: HoldId) {
+        let Some(at) = cx.directory.find(&id) else { return };
+        let let_go = cx.directory.update(at, |e| {
+            let is_its =
+                |body: &Exclusive| matches!(body, Exclusive::Hold(other) if *other == hold);
+            let applying = e.state.applying().filter(|write| is_its(&write.body));
+            applying.is_some() && e.state.applied(0).is_some()
+        });
+        if let_go == Some(true) {
+            cx.ledger.pending.give_back(id.0, 1);
+            cx.settle(id);
+            self.drive(cx, at);
+        }
     }
 
     /// A part of a write passed a switch with this epoch (rule 4).
@@ -148,10 +203,16 @@ impl Keys {
     ) -> Result<VecDeque<Write<PendingWrite>>, Unmovable> {
         let Some(at) = cx.directory.find(&id) else { return Ok(VecDeque::new()) };
         let taken = cx.directory.update(at, |e| {
-            let movable = e.state.queued().all(|write| write.body.may_move);
+            let may_move = |body: &Exclusive| body.write().is_some_and(|job| job.may_move);
+            let movable = e.state.queued().all(|write| may_move(&write.body));
             movable.then(|| e.state.take_queued()).ok_or(Unmovable)
         });
-        let writes = taken.unwrap_or_else(|| Ok(VecDeque::new()))?;
+        let queued = taken.unwrap_or_else(|| Ok(VecDeque::new()))?;
+        let write = |Write { epoch, told_stores, body }| match body {
+            Exclusive::Write(body) => Some(Write { epoch, told_stores, body }),
+            Exclusive::Hold(_) => None,
+        };
+        let writes: VecDeque<_> = queued.into_iter().filter_map(write).collect();
         cx.ledger.pending.give_back(id.0, writes.len());
         Ok(writes)
     }
@@ -234,7 +295,7 @@ impl Keys {
             _ => 0,
         };
         let finished = cx.directory.update(at, |e| {
-            let origin = &e.state.applying()?.body.origin;
+            let origin = &e.state.applying()?.body.write()?.origin;
             let id = (origin.client, origin.request);
             e.asks.told(id).for_each(|store| e.state.told(store));
             if matches!(change, Change::Done(_)) {
@@ -242,7 +303,7 @@ impl Keys {
             }
             e.state.applied(doubt_until_ns)
         });
-        let Some(Some(Write { body: job, .. })) = finished else { return };
+        let Some(Some(Write { body: Exclusive::Write(job), .. })) = finished else { return };
         let outcome = WriteOutcome::of(&change, &mut cx.ledger.refusals);
         let is_done = matches!(change, Change::Done(_));
         close(cx, &job, &change, outcome);
@@ -334,7 +395,7 @@ fn put_ask(cx: &mut Context, at: Place, epoch: Epoch) {
     cx.directory.update(at, |e| e.asks.put(ask));
 }
 
-/// Hands the key's current write to the backend.
+/// Hands the key's current write to the backend, or tells a hold that the key is its own.
 fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
     let version = match mutant(Mutant::VersionNotRaised) {
         true => cx.versions.newest,
@@ -342,9 +403,16 @@ fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
     };
     let ticket = cx.waiting.ticket();
     let entry = cx.directory.get(at)?;
-    let job = &entry.state.applying()?.body;
     let key = entry.named();
     cx.values.end(entry.id);
+    let job = match &entry.state.applying()?.body {
+        Exclusive::Write(job) => job,
+        Exclusive::Hold(hold) => {
+            let taken = Effect::Taken(*hold);
+            cx.leave(taken);
+            return Some(Reply::Later);
+        }
+    };
     let value = (job.origin.op != Op::DeleteRequest).then_some(&job.value);
     let put = Put { value, ttl_ms: job.ttl_ms, condition: job.condition, version };
     let change = cx.backend.put(key, put, cx.now_ns, ticket);

@@ -1,9 +1,10 @@
-//! Writes as they wait, and what they were answered.
+//! Writes and holds as they wait for a key, and what writes were answered.
 
 use bytes::Bytes;
 use wire::{Flags, Header, Op, Status};
 
 use super::{
+    holds::HoldId,
     refusals::Refusals,
     replies::{Answer, Origin},
 };
@@ -11,6 +12,24 @@ use crate::{
     backend::{Change, Condition},
     clients::RequestId,
 };
+
+/// What has a key for itself when its turn has come.
+pub(super) enum Exclusive {
+    /// The backend carries it out.
+    Write(PendingWrite),
+    /// A command that somebody else carries out, and then lets the key go.
+    Hold(HoldId),
+}
+
+impl Exclusive {
+    /// The write, if it is one.
+    pub fn write(&self) -> Option<&PendingWrite> {
+        match self {
+            Exclusive::Write(job) => Some(job),
+            Exclusive::Hold(_) => None,
+        }
+    }
+}
 
 /// A write that waits: everything of its packet that is still needed.
 pub(super) struct PendingWrite {

@@ -8,6 +8,7 @@ mod outside;
 mod pace;
 mod refusals;
 mod replicas;
+mod resp_port;
 mod restart;
 mod speed;
 mod support;

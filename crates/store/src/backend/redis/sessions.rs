@@ -17,7 +17,7 @@ const MOST: usize = 64;
 
 /// A connection, as the Redis at its other end knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Session {
+pub(crate) struct Session {
     /// The process.
     run_id: String,
     id: i64,
@@ -36,7 +36,8 @@ impl Session {
         Ok(Session::in_answers(&answers))
     }
 
-    fn in_answers(answers: &[Value]) -> Option<Session> {
+    /// By what it answered to CLIENT ID and INFO server.
+    pub fn in_answers(answers: &[Value]) -> Option<Session> {
         let [Value::Int(id), info] = answers else { return None };
         let info: String = redis::from_redis_value(info.clone()).ok()?;
         let run_id = info.lines().find_map(|line| line.trim().strip_prefix("run_id:"))?;

@@ -34,7 +34,7 @@ impl Keys {
         let switch = origin.epoch.switch();
         let is_store = switch & NODE_STORE != 0;
         // Every copy is called back, once.
-        if cx.leaves {
+        if cx.leaves || cx.all_held {
             return false;
         }
         // Its key may have moved to another store since it was asked for: what is called back for

@@ -30,7 +30,8 @@ impl Loans {
     /// [`Loans::poll`].
     pub(super) fn recall_if_unlendable(&mut self, cx: &mut Context, id: KeyId) {
         let bound_ns = cx.tenants.write_back_ns(id.0);
-        let lendable = bound_ns > 0 && cx.is_home_of(id.0, id.1) && !self.stopping;
+        let lends = !self.stopping && !cx.all_held;
+        let lendable = bound_ns > 0 && cx.is_home_of(id.0, id.1) && lends;
         if let Some(lent) = self.open.get_mut(&id)
             && !(lendable && lent.loan.terms().bound_ns == bound_ns)
         {
@@ -53,16 +54,25 @@ impl Loans {
         open.map(|(id, _)| *id).collect()
     }
 
+    /// Calls everything back that is lent or about to be.
+    pub fn recall_all(&mut self, cx: &mut Context) {
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            self.recall(cx, id);
+        }
+    }
+
     /// The store is about to end: calls everything back, if what it has outlives it.
     pub fn stop(&mut self, cx: &mut Context) {
         self.stopping = true;
         if !self.needs_journal {
             return;
         }
-        let ids: Vec<KeyId> = self.open.keys().copied().collect();
-        for id in ids {
-            self.recall(cx, id);
-        }
+        self.recall_all(cx);
+    }
+
+    /// Keys that are lent or about to be.
+    pub fn open(&self) -> usize {
+        self.open.len()
     }
 
     /// Keys that are lent or about to be, and that a store which ends waits for.

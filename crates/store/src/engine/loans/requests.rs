@@ -161,7 +161,7 @@ impl Loans {
 
     fn may_lend(&mut self, cx: &mut Context, id: KeyId, owner: u16, keeper: u16) -> bool {
         let nothing = self.none_because(&cx.config, cx.backend.watch()).is_some();
-        if nothing || self.stopping || !cx.is_home_of(id.0, id.1) {
+        if nothing || self.stopping || cx.all_held || !cx.is_home_of(id.0, id.1) {
             self.counters.loans_refused_unsafe += 1;
             return false;
         }

@@ -20,14 +20,29 @@ pub struct Outsider(TcpStream);
 
 impl Outsider {
     pub fn of(server: &Process) -> Outsider {
-        let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        Outsider::at(SocketAddr::from(([127, 0, 0, 1], server.port)))
+    }
+
+    /// Of a server that speaks its protocol.
+    pub fn at(server: SocketAddr) -> Outsider {
+        let stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Outsider(stream)
     }
 
     /// Carries one command out; the answer's beginning.
     pub fn command(&mut self, line: &str) -> String {
+        self.send(line);
+        self.answer()
+    }
+
+    /// Sends one command.
+    pub fn send(&mut self, line: &str) {
         self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    /// The beginning of what is answered next.
+    pub fn answer(&mut self) -> String {
         let mut buffer = [0; 4096];
         let len = self.0.read(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..len]).into_owned()

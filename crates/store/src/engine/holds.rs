@@ -1,0 +1,274 @@
+//! Holds: a command of Redis that the store does not carry out itself has its keys for itself while
+//! it is carried out, as a write has (rules 3 and 4).
+//!
+//! A hold takes its turn at each of its keys where writes take theirs: the copies are called back,
+//! nothing is granted, and what is written of the key waits. It takes its keys one after the other
+//! in the order of their hashes, so of two holds that have keys in common one goes first and
+//! neither waits for the other for ever. When it has the last it is *ready*, and the command may be
+//! carried out. It is let go when the command can no longer take place: its answer has come, or the
+//! connection that it was sent on has been ended by Redis. Where neither can be had it lingers for
+//! a lease, as a write does whose answer was lost. Then each key has a new version.
+//!
+//! A hold of everything (FLUSHALL) is ready when no other hold and no write goes on, nothing is
+//! lent, and no copy is left of any key; what comes meanwhile is put off.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::context::Context;
+use crate::{
+    coherence::Nanos,
+    counters::HoldCounters,
+    directory::KeyId,
+    mutants::{Mutant, mutant},
+};
+
+/// Names a hold; whoever asks for it draws the number, and no other hold has had it.
+pub type HoldId = u64;
+
+/// What a command is to have for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoldWanted {
+    /// These keys, by their names in the backend, in any order, and maybe twice.
+    pub names: Vec<Vec<u8>>,
+    /// Every key that there is.
+    pub everything: bool,
+}
+
+/// Why a hold is not needed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    /// Its command was answered, was never sent, or is known to take place no more.
+    Over,
+    /// Its command was sent, and may take place still; nobody can say until when.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It has not begun: it waits for the store's start, or for a hold of everything.
+    Queued,
+    /// It waits for the key behind those that it has; or for everything to be at rest.
+    Taking,
+    /// Its command may be carried out.
+    Ready,
+    /// Nobody wants it any more: the key that it waits for it will let go at once.
+    Given,
+    /// Its command may still take place.
+    Lingering,
+}
+
+struct Hold {
+    /// In the order of their hashes.
+    keys: Vec<(KeyId, Box<[u8]>)>,
+    /// How many of them it has.
+    taken: usize,
+    everything: bool,
+    phase: Phase,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Holds {
+    open: BTreeMap<HoldId, Hold>,
+    /// Those that have not begun, in the order in which they came.
+    queue: VecDeque<HoldId>,
+    /// The hold of everything that has begun.
+    everything: Option<HoldId>,
+    lingering: BTreeSet<(Nanos, HoldId)>,
+    /// Those that are ready since the last time that was asked.
+    ready: Vec<HoldId>,
+    pub counters: HoldCounters,
+}
+
+impl Holds {
+    /// A hold is asked for. It begins with [`Holds::next_to_begin`].
+    pub fn ask(&mut self, cx: &Context, id: HoldId, wanted: HoldWanted) {
+        self.counters.holds += 1;
+        self.counters.holds_of_everything += u64::from(wanted.everything);
+        let mut keys = Vec::new();
+        if !wanted.everything {
+            keys.extend(wanted.names.iter().filter_map(|name| key_of(cx, name)));
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        let everything = wanted.everything;
+        self.open.insert(id, Hold { keys, taken: 0, everything, phase: Phase::Queued });
+        self.queue.push_back(id);
+    }
+
+    /// The next that may begin now, if there is one: it has.
+    pub fn next_to_begin(&mut self, cx: &mut Context) -> Option<HoldId> {
+        if self.everything.is_some() || !cx.takes_writes(cx.now_ns) {
+            return None;
+        }
+        let id = self.queue.pop_front()?;
+        let hold = self.open.get_mut(&id)?;
+        hold.phase = Phase::Taking;
+        if hold.everything {
+            self.everything = Some(id);
+            cx.all_held = true;
+        }
+        Some(id)
+    }
+
+    /// Whether a hold is one of everything.
+    pub fn is_of_everything(&self, id: HoldId) -> bool {
+        self.open.get(&id).is_some_and(|hold| hold.everything)
+    }
+
+    /// The keys of a hold behind the first: their copies may be called back before it is
+    /// their turn.
+    pub fn later_keys(&self, id: HoldId) -> Vec<KeyId> {
+        let keys = self.open.get(&id).map(|hold| &hold.keys[..]).unwrap_or_default();
+        keys.iter().skip(1).map(|(id, _)| *id).collect()
+    }
+
+    /// The key that a hold needs next. None: it has all, and is ready.
+    pub fn next_key(&mut self, id: HoldId) -> Option<(KeyId, Box<[u8]>)> {
+        let hold = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking)?;
+        if hold.everything {
+            return None;
+        }
+        let key = hold.keys.get(hold.taken).cloned();
+        if key.is_none() {
+            hold.phase = Phase::Ready;
+            self.ready.push(id);
+        }
+        key
+    }
+
+    /// A hold has its turn at the key that it waited for. The keys to let go, if nobody wants it
+    /// any more.
+    pub fn has_taken(&mut self, id: HoldId) -> Vec<KeyId> {
+        let Some(hold) = self.open.get_mut(&id) else { return vec![] };
+        hold.taken += 1;
+        match hold.phase {
+            Phase::Given => self.forget(id),
+            _ => vec![],
+        }
+    }
+
+    /// A hold of everything is ready, if nothing else goes on any more. `lent`: keys that are.
+    pub fn settle_everything(&mut self, cx: &Context, lent: usize) {
+        let Some(id) = self.everything else { return };
+        let begun = self.open.values().filter(|hold| hold.phase != Phase::Queued).count();
+        let rests = begun == 1
+            && lent == 0
+            && (cx.directory.copies() == 0 || mutant(Mutant::EverythingWithCopies))
+            && cx.ledger.pending.all() == 0
+            && cx.directory.is_settled();
+        let Some(hold) = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking) else {
+            return;
+        };
+        if rests {
+            hold.phase = Phase::Ready;
+            self.ready.push(id);
+        }
+    }
+
+    /// A hold is not needed any more. The keys to let go now.
+    pub fn end(&mut self, cx: &mut Context, id: HoldId, end: HoldEnd) -> Vec<KeyId> {
+        let Some(hold) = self.open.get_mut(&id) else { return vec![] };
+        match hold.phase {
+            Phase::Queued => {
+                self.queue.retain(|other| *other != id);
+                self.open.remove(&id);
+                vec![]
+            }
+            Phase::Taking if !hold.everything => {
+                hold.phase = Phase::Given;
+                vec![]
+            }
+            Phase::Ready if end == HoldEnd::Unknown && !mutant(Mutant::HoldForgotten) => {
+                self.counters.holds_unknown += 1;
+                hold.phase = Phase::Lingering;
+                self.lingering.insert((cx.now_ns + cx.leases.length_ns(), id));
+                vec![]
+            }
+            Phase::Ready | Phase::Taking => self.let_go(cx, id),
+            Phase::Given | Phase::Lingering => vec![],
+        }
+    }
+
+    /// Those that have lingered for long enough: the keys to let go.
+    pub fn tick(&mut self, cx: &mut Context) -> Vec<(HoldId, Vec<KeyId>)> {
+        let mut over = vec![];
+        while let Some((at_ns, id)) = self.lingering.first().copied()
+            && at_ns <= cx.now_ns
+        {
+            self.lingering.pop_first();
+            over.push((id, self.let_go(cx, id)));
+        }
+        over
+    }
+
+    /// When [`Holds::tick`] or [`Holds::next_to_begin`] has something to do next.
+    pub fn next_ns(&self, cx: &Context) -> Option<Nanos> {
+        let lingers = self.lingering.first().map(|(at_ns, _)| *at_ns);
+        let starts = (!self.queue.is_empty() && !cx.takes_writes(cx.now_ns))
+            .then(|| cx.takes_writes_from_ns());
+        lingers.into_iter().chain(starts).min()
+    }
+
+    /// Those that have become ready since the last time.
+    pub fn take_ready(&mut self) -> Vec<HoldId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Tenants are gone, and the state of their keys: nobody has to wait for those. The holds that
+    /// waited for such a key, and go on.
+    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) -> Vec<HoldId> {
+        let mut go_on = vec![];
+        for (id, hold) in &mut self.open {
+            let is_gone = |(key, _): &(KeyId, Box<[u8]>)| gone.contains(&key.0);
+            let waits = matches!(hold.phase, Phase::Taking | Phase::Given);
+            if waits && hold.keys.get(hold.taken).is_some_and(is_gone) {
+                go_on.push(*id);
+            }
+            let taken = hold.keys[..hold.taken].iter().filter(|key| !is_gone(key)).count();
+            hold.keys.retain(|key| !is_gone(key));
+            hold.taken = taken;
+        }
+        go_on
+    }
+
+    /// Whether nobody wants a hold any more that waits for a key: its keys, which it has.
+    pub fn take_given(&mut self, id: HoldId) -> Option<Vec<KeyId>> {
+        let is_given = self.open.get(&id)?.phase == Phase::Given;
+        is_given.then(|| self.forget(id))
+    }
+
+    /// A hold is over: the keys that it has, which are to have a new version; of one of everything
+    /// all keys get it here.
+    fn let_go(&mut self, cx: &mut Context, id: HoldId) -> Vec<KeyId> {
+        if self.everything == Some(id) {
+            self.everything = None;
+            cx.all_held = false;
+            let version = cx.versions.next();
+            cx.backend.forget_versions(version);
+            cx.values.end_all();
+        }
+        self.forget(id)
+    }
+
+    fn forget(&mut self, id: HoldId) -> Vec<KeyId> {
+        let Some(hold) = self.open.remove(&id) else { return vec![] };
+        hold.keys[..hold.taken].iter().map(|(id, _)| *id).collect()
+    }
+}
+
+/// The key of a name in the backend; none if nobody can have a copy of what has that name.
+fn key_of(cx: &Context, name: &[u8]) -> Option<(KeyId, Box<[u8]>)> {
+    let (tenant, key) = wire::key_of_backend_name(name);
+    if key.is_empty() || key.len() > wire::MAX_KEY {
+        return None;
+    }
+    let known = cx.tenants.get(tenant)?;
+    let hash = known.secrets.hash.key_hash(tenant, key);
+    Some(((tenant, hash), key.into()))
+}

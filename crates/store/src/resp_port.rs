@@ -1,0 +1,237 @@
+//! The RESP port: Redis's own protocol, every command, for clients and gateways that write past our
+//! packets, and no copy is old because of it.
+//!
+//! The store only reads what comes as far as it has to: which keys a command may change. Redis
+//! carries it out, on a connection that is the client's alone, so that whatever state Redis keeps of
+//! a connection is right; and answers as it always does. `connection` moves bytes, `session` knows
+//! what they mean, `holding` is the way to the store's loop, which has the keys held.
+
+mod answers;
+mod connection;
+mod holding;
+mod session;
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use resp::CommandTable;
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+};
+
+use crate::backend::redis::Upstream;
+use connection::Connection;
+pub(crate) use holding::{Hold, HoldMessage, Holder};
+
+/// Clients at the same time; more are told so and closed.
+const CLIENTS: usize = 10_000;
+/// What Redis says then.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// For so long the commands that Redis has are taken to be what they were, if one is unknown.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Pause after a failure to accept: out of descriptors, most likely.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Where a RESP port is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RespAddress {
+    /// A TCP port of this machine's loopback; port 0 lets the system choose.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for RespAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RespAddress, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(RespAddress::Unix(path.into()));
+        }
+        let address: SocketAddr = text
+            .parse()
+            .map_err(|_| format!("RESP port {text:?}: expected ADDR:PORT or unix:PATH"))?;
+        if !address.ip().is_loopback() {
+            return Err(format!(
+                "RESP port {text}: whoever reaches it reaches the Redis behind it, in the clear: expected an address \
+                 of the loopback, or unix:PATH"
+            ));
+        }
+        Ok(RespAddress::Tcp(address))
+    }
+}
+
+/// What the connections of a port share.
+struct PortState {
+    upstream: Upstream,
+    holder: Holder,
+    commands: Mutex<KnownCommands>,
+}
+
+#[derive(Default)]
+struct KnownCommands {
+    table: Arc<CommandTable>,
+    asked: Option<Instant>,
+}
+
+impl PortState {
+    fn known(&self) -> MutexGuard<'_, KnownCommands> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The commands that Redis has.
+    fn commands(&self) -> Arc<CommandTable> {
+        self.known().table.clone()
+    }
+
+    /// Asks what commands there are, unless that is known.
+    async fn commands_known(&self) -> anyhow::Result<()> {
+        let is_known = !self.known().table.is_empty();
+        if is_known { Ok(()) } else { self.ask_commands().await }
+    }
+
+    fn may_ask_again(&self) -> bool {
+        self.known().asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN)
+    }
+
+    async fn ask_commands(&self) -> anyhow::Result<()> {
+        self.known().asked = Some(Instant::now());
+        let table = self.upstream.commands().await?;
+        anyhow::ensure!(!table.is_empty(), "it has no commands");
+        self.known().table = Arc::new(table);
+        Ok(())
+    }
+}
+
+/// A socket that takes clients.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The port, bound and not served yet.
+pub(crate) struct RespPort {
+    listeners: Vec<Listener>,
+    state: Arc<PortState>,
+}
+
+impl RespPort {
+    /// Listens at these addresses, in front of the Redis that is `upstream`.
+    ///
+    /// # Errors
+    /// What the system refused, with the address.
+    pub fn bind(
+        addresses: &[RespAddress],
+        upstream: Upstream,
+        holder: Holder,
+    ) -> anyhow::Result<RespPort> {
+        let listeners = addresses.iter().map(Listener::bind).collect::<Result<_, _>>()?;
+        let commands = Mutex::default();
+        Ok(RespPort { listeners, state: Arc::new(PortState { upstream, holder, commands }) })
+    }
+
+    /// The TCP addresses that it listens on.
+    pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
+        let address = |listener: &Listener| match listener {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        };
+        self.listeners.iter().filter_map(address).collect()
+    }
+
+    /// Serves clients until it is dropped.
+    pub async fn serve(self) {
+        let mut accepting = JoinSet::new();
+        for listener in self.listeners {
+            accepting.spawn(listener.serve(self.state.clone()));
+        }
+        while accepting.join_next().await.is_some() {}
+    }
+}
+
+impl Listener {
+    fn bind(address: &RespAddress) -> anyhow::Result<Listener> {
+        match address {
+            RespAddress::Tcp(address) => {
+                let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+                    listener.set_nonblocking(true)?;
+                    TcpListener::from_std(listener)
+                });
+                Ok(Listener::Tcp(bound.with_context(|| format!("RESP port {address}"))?))
+            }
+            RespAddress::Unix(path) => {
+                let bound = crate::unix_socket::bind(path, "RESP port")?;
+                Ok(Listener::Unix(bound, path.clone()))
+            }
+        }
+    }
+
+    async fn serve(self, state: Arc<PortState>) {
+        let mut clients = JoinSet::new();
+        loop {
+            while clients.try_join_next().is_some() {}
+            let is_full = clients.len() >= CLIENTS;
+            let accepted: io::Result<()> = async {
+                match &self {
+                    Listener::Tcp(listener) => {
+                        let (stream, _) = listener.accept().await?;
+                        stream.set_nodelay(true)?;
+                        if is_full {
+                            let _ = stream.try_write(TOO_MANY);
+                            return Ok(());
+                        }
+                        let (reads, writes) = stream.into_split();
+                        clients.spawn(Connection::new(state.clone()).serve(reads, writes));
+                    }
+                    Listener::Unix(listener, _) => {
+                        let (stream, _) = listener.accept().await?;
+                        if is_full {
+                            let _ = stream.try_write(TOO_MANY);
+                            return Ok(());
+                        }
+                        let (reads, writes) = stream.into_split();
+                        clients.spawn(Connection::new(state.clone()).serve(reads, writes));
+                    }
+                }
+                Ok(())
+            }
+            .await;
+            if let Err(error) = accepted {
+                tracing::debug!("RESP port: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_of_this_machine_alone() {
+        let tcp = |text: &str| RespAddress::Tcp(text.parse().unwrap());
+        assert_eq!("127.0.0.1:6380".parse(), Ok(tcp("127.0.0.1:6380")));
+        assert_eq!("[::1]:0".parse(), Ok(tcp("[::1]:0")));
+        assert_eq!("unix:/run/s".parse(), Ok(RespAddress::Unix("/run/s".into())));
+        for wrong in ["0.0.0.0:6380", "10.0.0.1:6380", "6380", "unix:", ""] {
+            assert!(wrong.parse::<RespAddress>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! One client of the RESP port, with a connection to Redis of its own: what it sends goes there in
+//! the order in which it came, and what comes back goes to the client as it is.
+//!
+//! Commands that may change copies wait for a hold first. Those that stand together in what the
+//! client has sent have one hold together, so a pipeline of writes costs one question to the
+//! store's loop. While a hold is had its answers are read whether the client reads them or not.
+//!
+//! What a client can make grow: bytes that it has sent ([`INPUT_BYTES`], or one command), commands
+//! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and what
+//! the commands of one hold answer).
+
+use std::{io, sync::Arc};
+
+use bytes::{Buf, BytesMut};
+use redis::Value;
+use resp::{Class, Limits, ReplyScanner, RequestParser};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::oneshot,
+};
+
+use super::{
+    PortState,
+    holding::Hold,
+    session::{Session, Step},
+};
+use crate::{
+    backend::redis as master,
+    engine::HoldWanted,
+    mutants::{Mutant, mutant},
+};
+
+/// Room for one read.
+const READ_BYTES: usize = 16 << 10;
+/// Bytes of commands that are taken from a client before earlier ones have been sent on.
+const INPUT_BYTES: usize = 64 << 10;
+/// Bytes of answers that wait for a client; more are not read from Redis, unless a hold waits for
+/// them.
+const OUTPUT_BYTES: usize = 1 << 20;
+/// Commands that are not answered.
+const UNANSWERED: usize = 4096;
+/// Commands and bytes that share a hold.
+const HELD_COMMANDS: usize = 256;
+const HELD_BYTES: usize = 256 << 10;
+/// Of a reply that is looked into so many bytes are.
+const READ_REPLY_BYTES: usize = 64 << 10;
+/// A buffer that has grown beyond this is not kept.
+const KEEP_BYTES: usize = 64 << 10;
+
+/// Commands that wait for their hold.
+struct HeldCommands {
+    bytes: BytesMut,
+    had: oneshot::Receiver<Hold>,
+}
+
+/// What ended a connection.
+enum End {
+    /// The client has gone, or was sent away.
+    Client,
+    /// Redis has.
+    Master,
+}
+
+pub(super) struct Connection {
+    state: Arc<PortState>,
+    session: Session,
+    limits: Limits,
+    parser: RequestParser,
+    scanner: ReplyScanner,
+    input: BytesMut,
+    to_master: BytesMut,
+    from_master: BytesMut,
+    to_client: BytesMut,
+    waits: Option<HeldCommands>,
+    /// Holds of commands that are sent and not answered, in order.
+    holds: std::collections::VecDeque<Hold>,
+    /// The reply that is being read, as far as it is looked into.
+    reply: Vec<u8>,
+    /// What Redis answered of this connection.
+    own: Vec<Value>,
+    /// The client sends nothing more; it still reads.
+    is_closing: bool,
+    /// The client does not read any more.
+    is_gone: bool,
+    /// It is a replica's.
+    is_replica: bool,
+}
+
+impl Connection {
+    pub fn new(state: Arc<PortState>) -> Connection {
+        Connection {
+            state,
+            session: Session::default(),
+            limits: Limits::default(),
+            parser: RequestParser::default(),
+            scanner: ReplyScanner::default(),
+            input: BytesMut::new(),
+            to_master: BytesMut::new(),
+            from_master: BytesMut::new(),
+            to_client: BytesMut::new(),
+            waits: None,
+            holds: Default::default(),
+            reply: Vec::new(),
+            own: Vec::new(),
+            is_closing: false,
+            is_gone: false,
+            is_replica: false,
+        }
+    }
+
+    /// Serves a client until it, or Redis, has gone.
+    pub async fn serve(
+        mut self,
+        mut client_reads: impl AsyncRead + Unpin,
+        mut client_writes: impl AsyncWrite + Unpin,
+    ) {
+        let opened = match self.state.commands_known().await {
+            Ok(()) => self.state.upstream.open().await,
+            Err(error) => Err(error),
+        };
+        let (mut reads, mut writes) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::debug!("a client of the RESP port is sent away: {error:#}");
+                let line =
+                    format!("-ERR the Redis behind this store cannot be asked: {error:#}\r\n");
+                let _ = client_writes.write_all(line.as_bytes()).await;
+                return;
+            }
+        };
+        let database = self.state.upstream.database();
+        if database != 0 {
+            self.to_master.extend_from_slice(format!("SELECT {database}\r\n").as_bytes());
+            self.session.asks_own();
+        }
+        self.asks_who_it_is();
+        let end = self
+            .runs(&mut client_reads, &mut client_writes, &mut reads, &mut writes)
+            .await
+            .unwrap_or(End::Client);
+        if matches!(end, End::Master) {
+            let _ = client_writes.write_all(&self.to_client).await;
+        }
+        let _ = client_writes.shutdown().await;
+        drop((reads, writes));
+        self.ends_holds().await;
+    }
+
+    /// So that the connection can be ended by somebody else, if it has to be given up.
+    fn asks_who_it_is(&mut self) {
+        self.to_master.extend_from_slice(b"CLIENT ID\r\nINFO server\r\n");
+        self.session.asks_own();
+        self.session.asks_own();
+    }
+
+    /// What Redis knows this connection as, if it has said so.
+    fn named(&self) -> Option<master::Session> {
+        let [.., id, info] = &self.own[..] else { return None };
+        master::Session::in_answers(&[id.clone(), info.clone()])
+    }
+
+    async fn runs(
+        &mut self,
+        client_reads: &mut (impl AsyncRead + Unpin),
+        client_writes: &mut (impl AsyncWrite + Unpin),
+        reads: &mut master::Reader,
+        writes: &mut master::Writer,
+    ) -> io::Result<End> {
+        loop {
+            self.take_commands().await;
+            self.give_local();
+            let is_idle = self.session.unanswered() == 0 && self.waits.is_none();
+            let is_done = is_idle && (self.is_gone || self.to_client.is_empty());
+            if self.is_gone && self.holds.is_empty()
+                || self.is_closing && (is_done || self.session.is_blocked())
+            {
+                return Ok(End::Client);
+            }
+            let may_take = !self.is_closing
+                && self.waits.is_none()
+                && self.input.len() < INPUT_BYTES.max(self.parser.wanted() + READ_BYTES)
+                && self.session.unanswered() < UNANSWERED;
+            let may_take = may_take && self.to_client.len() < OUTPUT_BYTES;
+            let must_read = !self.holds.is_empty() || self.is_gone;
+            let may_read = must_read || self.to_client.len() < OUTPUT_BYTES;
+            if may_take {
+                self.input.reserve(READ_BYTES);
+            }
+            if may_read {
+                self.from_master.reserve(READ_BYTES);
+            }
+            tokio::select! {
+                biased;
+                hold = had(&mut self.waits), if self.waits.is_some() => match hold {
+                    Some(hold) => self.send_held(hold),
+                    // The store ends.
+                    None => return Ok(End::Client),
+                },
+                result = writes.write_buf(&mut self.to_master), if !self.to_master.is_empty() => {
+                    match result {
+                        Ok(len) if len > 0 => shrink(&mut self.to_master),
+                        _ => return Ok(End::Master),
+                    }
+                }
+                result = client_writes.write_buf(&mut self.to_client),
+                    if !self.to_client.is_empty() && !self.is_gone =>
+                {
+                    match result {
+                        Ok(len) if len > 0 => shrink(&mut self.to_client),
+                        _ => self.client_is_gone(),
+                    }
+                }
+                result = reads.read_buf(&mut self.from_master), if may_read => match result {
+                    Ok(len) if len > 0 => {
+                        if let Err(error) = self.take_replies() {
+                            tracing::warn!("RESP port: {error}; a connection is given up");
+                            return Ok(End::Master);
+                        }
+                    }
+                    _ => return Ok(End::Master),
+                },
+                result = client_reads.read_buf(&mut self.input), if may_take => match result {
+                    // What is under way may still be waited for: `echo ... | nc` closes its half
+                    // first.
+                    Ok(0) => self.is_closing = true,
+                    Ok(_) => {}
+                    Err(_) => self.client_is_gone(),
+                },
+            }
+        }
+    }
+
+    /// Nobody reads answers any more; those that holds wait for are read all the same.
+    fn client_is_gone(&mut self) {
+        self.is_closing = true;
+        self.is_gone = true;
+        self.input.clear();
+        self.to_client.clear();
+        // Not sent yet, it never is.
+        self.waits = None;
+    }
+
+    /// Takes commands from what the client has sent, as long as there is something to be done
+    /// with them.
+    async fn take_commands(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        let mut table = self.state.commands();
+        let mut wanted = HoldWanted::default();
+        let mut held = BytesMut::new();
+        let mut commands = 0;
+        while self.waits.is_none() && self.session.unanswered() < UNANSWERED {
+            let mut skipped = 0;
+            let request = match self.parser.next(&self.input, &self.limits, &mut skipped) {
+                Ok(Some(request)) => request,
+                Ok(None) => {
+                    self.input.advance(skipped);
+                    break;
+                }
+                Err(error) => {
+                    self.session.answers_last(format!("-ERR {error}\r\n").into_bytes());
+                    self.input.clear();
+                    self.is_closing = true;
+                    break;
+                }
+            };
+            let len = skipped + request.bytes.len();
+            let words = request.words;
+            let mut command = table.find_of(words);
+            if command.is_none() && self.state.may_ask_again() {
+                // A module may have been loaded.
+                let _ = self.state.ask_commands().await;
+                table = self.state.commands();
+                command = table.find_of(words);
+            }
+            let class = command.map(|command| command.class);
+            if self.is_replica {
+                if !is_of_replica(words.get(0).unwrap_or_default()) {
+                    self.client_is_gone();
+                    break;
+                }
+                self.to_master.extend_from_slice(request.bytes);
+                self.input.advance(len);
+                continue;
+            }
+            let joins = matches!(class, Some(Class::StringRead | Class::Write));
+            if commands > 0 && !joins {
+                break;
+            }
+            let is_exec = command.is_some_and(|command| command.name == "exec");
+            let proves = command.is_some_and(|command| match &command.name[..] {
+                "auth" => true,
+                "hello" => words.len() > 2,
+                _ => false,
+            });
+            match self.session.asked(command, words) {
+                Step::Wait => break,
+                Step::Answered => {}
+                Step::BecomesReplica => {
+                    self.is_replica = true;
+                    self.to_master.extend_from_slice(request.bytes);
+                }
+                Step::Send if commands > 0 => {
+                    held.extend_from_slice(request.bytes);
+                    commands += 1;
+                }
+                Step::Send => {
+                    self.to_master.extend_from_slice(request.bytes);
+                }
+                Step::Hold(mut more) => {
+                    wanted.everything |= more.everything;
+                    wanted.names.append(&mut more.names);
+                    self.session.sent_held(is_exec);
+                    held.extend_from_slice(request.bytes);
+                    commands += 1;
+                }
+            }
+            self.input.advance(len);
+            if proves && self.named().is_none() && !self.session.is_in_multi() {
+                self.asks_who_it_is();
+            }
+            if wanted.everything || commands >= HELD_COMMANDS || held.len() >= HELD_BYTES {
+                break;
+            }
+        }
+        if commands > 0 {
+            self.session.ends_hold();
+            let had = self.state.holder.ask(wanted);
+            self.waits = Some(HeldCommands { bytes: held, had });
+        }
+        shrink(&mut self.input);
+    }
+
+    /// The hold is had that commands wait for: they are sent.
+    fn send_held(&mut self, mut hold: Hold) {
+        let Some(commands) = self.waits.take() else { return };
+        if self.to_master.is_empty() {
+            self.to_master = commands.bytes;
+        } else {
+            self.to_master.extend_from_slice(&commands.bytes);
+        }
+        if mutant(Mutant::HoldLetGoEarly) {
+            return;
+        }
+        hold.sent();
+        self.holds.push_back(hold);
+    }
+
+    /// Looks at what Redis has sent: finds where answers end, and passes on what the client wants.
+    fn take_replies(&mut self) -> Result<(), resp::ReplyError> {
+        if self.is_replica {
+            self.to_client.extend_from_slice(&self.from_master);
+            self.from_master.clear();
+            return Ok(());
+        }
+        let mut piece = std::mem::take(&mut self.from_master);
+        while !piece.is_empty() {
+            self.give_local();
+            let reads = self.session.reads_replies();
+            let found = self.scanner.scan(&piece)?;
+            let len = found.map_or(piece.len(), |reply| reply.len);
+            if reads {
+                let room = READ_REPLY_BYTES.saturating_sub(self.reply.len());
+                self.reply.extend_from_slice(&piece[..len.min(room)]);
+            }
+            let marker = found.map(|reply| reply.marker).or(self.scanner.marker());
+            let is_push = marker == Some(b'>');
+            let mut is_wanted = self.session.is_wanted(is_push);
+            if let Some(reply) = found {
+                let outcome = self.session.replied(reply, &self.reply);
+                is_wanted = outcome.is_wanted;
+                if outcome.is_own {
+                    self.own.extend(redis::parse_redis_value(&self.reply).ok());
+                }
+                if outcome.ends_hold
+                    && let Some(hold) = self.holds.pop_front()
+                {
+                    hold.over();
+                }
+                self.reply.clear();
+            }
+            if is_wanted && !self.is_gone {
+                self.to_client.extend_from_slice(&piece[..len]);
+            }
+            piece.advance(len);
+        }
+        self.from_master = piece;
+        shrink(&mut self.from_master);
+        self.give_local();
+        Ok(())
+    }
+
+    fn give_local(&mut self) {
+        while let Some(bytes) = self.session.take_local() {
+            if !self.is_gone {
+                self.to_client.extend_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// The connection is over. What was sent under a hold may take place still, until Redis has
+    /// ended the connection that it was sent on; only then others may have the keys.
+    async fn ends_holds(mut self) {
+        self.waits = None;
+        if self.holds.is_empty() {
+            return;
+        }
+        let is_over = mutant(Mutant::HoldForgotten) || self.state.upstream.end(self.named()).await;
+        for hold in self.holds.drain(..).filter(|_| is_over) {
+            hold.over();
+        }
+    }
+}
+
+/// The hold that commands wait for, when it is had; `None` if it never is.
+async fn had(waits: &mut Option<HeldCommands>) -> Option<Hold> {
+    match waits {
+        Some(waits) => (&mut waits.had).await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// What a replica may say: nothing of that writes.
+fn is_of_replica(name: &[u8]) -> bool {
+    let known: [&[u8]; 6] = [b"replconf", b"psync", b"sync", b"ping", b"auth", b"info"];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Gives back the memory of a buffer that was large and is empty.
+fn shrink(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > KEEP_BYTES {
+        *buffer = BytesMut::new();
+    }
+}

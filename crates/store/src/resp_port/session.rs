@@ -1,0 +1,437 @@
+//! What a connection to Redis is in the middle of, as far as it matters where answers end: what was
+//! sent and is not answered, whether a transaction is open, what is subscribed to. Commands and
+//! answers go in; what to do with each comes out. Nothing is sent here.
+
+use std::collections::VecDeque;
+
+use resp::{Class, Command, KeyWord, Reply, Words};
+
+use super::answers::{kind_of, last_number};
+use crate::{
+    engine::HoldWanted,
+    mutants::{Mutant, mutant},
+};
+
+/// What was sent and is not answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Expected {
+    /// An answer of one reply.
+    Plain,
+    /// Of a command that may wait until others do something.
+    Blocking,
+    Multi,
+    Exec,
+    Discard,
+    Reset,
+    /// HELLO, with the protocol that it names.
+    Hello(Option<u8>),
+    Monitor,
+    /// So many confirmations.
+    Subscription(usize),
+    /// Of a question of the port's own: the client is not told.
+    Own,
+    /// The port answers it.
+    Local(Vec<u8>),
+}
+
+struct Unanswered {
+    expected: Expected,
+    /// The client has said that it wants no answer.
+    is_unwanted: bool,
+    /// It is the last command of a hold.
+    ends_hold: bool,
+    /// What follows is not looked at before this is answered.
+    bars: bool,
+}
+
+/// What is to be done with a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Send it.
+    Send,
+    /// Hold these keys, and then send it.
+    Hold(HoldWanted),
+    /// It waits until some of what was sent is answered.
+    Wait,
+    /// It is not for Redis: the port has an answer to it, in its turn, or none.
+    Answered,
+    /// The connection is a replica's from here on: it is passed through.
+    BecomesReplica,
+}
+
+/// What a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// The client gets it.
+    pub is_wanted: bool,
+    /// It answers a question of the port's own.
+    pub is_own: bool,
+    /// With it a hold is over.
+    pub ends_hold: bool,
+}
+
+/// Which replies a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wants {
+    #[default]
+    All,
+    None,
+    /// Not that to the next command.
+    AllButNext,
+}
+
+/// What is subscribed to: channels, patterns, channels of shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Subscriptions {
+    channels: i64,
+    patterns: i64,
+    of_shards: i64,
+}
+
+impl Subscriptions {
+    fn any(&self) -> bool {
+        self.channels + self.patterns + self.of_shards > 0
+    }
+
+    /// A confirmation of this kind says that so many are left: of channels and patterns together,
+    /// or of shards.
+    fn confirmed(&mut self, kind: &[u8], left: i64) {
+        match kind {
+            b"subscribe" | b"unsubscribe" => self.channels = left - self.patterns,
+            b"psubscribe" | b"punsubscribe" => self.patterns = left - self.channels,
+            _ => self.of_shards = left,
+        }
+    }
+
+    fn of(&self, name: &str) -> i64 {
+        match name {
+            "unsubscribe" => self.channels,
+            "punsubscribe" => self.patterns,
+            _ => self.of_shards,
+        }
+    }
+}
+
+/// The state of one connection.
+#[derive(Default)]
+pub(super) struct Session {
+    unanswered: VecDeque<Unanswered>,
+    wants: Wants,
+    /// In a transaction: what its commands may change.
+    in_multi: Option<HoldWanted>,
+    is_resp3: bool,
+    subscriptions: Subscriptions,
+    is_monitor: bool,
+    /// Commands at the end of `unanswered` that bar what follows.
+    bars: usize,
+    blocking: usize,
+    /// Words of a command that are keys; empty between uses.
+    keys: Vec<KeyWord>,
+}
+
+impl Session {
+    /// How many answers are still to come.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered.len()
+    }
+
+    /// Whether an answer is still to come that may not come for as long as others do nothing.
+    pub fn is_blocked(&self) -> bool {
+        self.blocking > 0
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_in_multi(&self) -> bool {
+        self.in_multi.is_some()
+    }
+
+    /// A client's command. `None`: the server has none of that name.
+    pub fn asked(&mut self, command: Option<&Command>, words: Words<'_>) -> Step {
+        if self.bars > 0 {
+            return Step::Wait;
+        }
+        let Some(command) = command else {
+            self.sent(Expected::Plain);
+            return Step::Send;
+        };
+        match command.class {
+            Class::StringRead | Class::OtherType => {
+                let blocks = command.is_blocking && self.in_multi.is_none();
+                self.sent(if blocks { Expected::Blocking } else { Expected::Plain });
+                Step::Send
+            }
+            Class::Write | Class::WholeDatabase => self.write(command, words),
+            Class::Connection => self.connection(command, words),
+        }
+    }
+
+    fn write(&mut self, command: &Command, words: Words<'_>) -> Step {
+        let mut wanted = HoldWanted::default();
+        self.add_keys(command, words, &mut wanted);
+        if let Some(queued) = &mut self.in_multi {
+            if mutant(Mutant::ExecKeyForgotten) {
+                queued.names.clear();
+            }
+            queued.names.append(&mut wanted.names);
+            queued.everything |= wanted.everything;
+            self.sent(Expected::Plain);
+            return Step::Send;
+        }
+        self.held(wanted)
+    }
+
+    fn add_keys(&mut self, command: &Command, words: Words<'_>, wanted: &mut HoldWanted) {
+        if command.class == Class::WholeDatabase {
+            wanted.everything = true;
+            return;
+        }
+        command.keys(words, &mut self.keys);
+        let changed = self.keys.drain(..).filter(|key| key.may_change);
+        let name = |key: KeyWord| words.get(key.index).map(<[u8]>::to_vec);
+        wanted.names.extend(changed.filter_map(name));
+    }
+
+    /// A command that needs a hold, if it does.
+    fn held(&mut self, wanted: HoldWanted) -> Step {
+        if !needs_hold(&wanted) {
+            self.sent(Expected::Plain);
+            return Step::Send;
+        }
+        // It would be carried out who knows when, and its keys be held until then.
+        if self.blocking > 0 { Step::Wait } else { Step::Hold(wanted) }
+    }
+
+    fn connection(&mut self, command: &Command, words: Words<'_>) -> Step {
+        match &command.name[..] {
+            "multi" => self.sent_and_bars(Expected::Multi),
+            "exec" => match self.in_multi.as_ref().filter(|wanted| needs_hold(wanted)) {
+                Some(_) if self.blocking > 0 => Step::Wait,
+                Some(wanted) => Step::Hold(wanted.clone()),
+                None => self.sent_and_bars(Expected::Exec),
+            },
+            "discard" => self.sent_and_bars(Expected::Discard),
+            "reset" => self.sent_and_bars(Expected::Reset),
+            "monitor" => self.sent_and_bars(Expected::Monitor),
+            "hello" => {
+                let protocol = match words.get(1) {
+                    Some(b"2") => Some(2),
+                    Some(b"3") => Some(3),
+                    _ => None,
+                };
+                self.sent_and_bars(Expected::Hello(protocol))
+            }
+            "subscribe" | "psubscribe" | "ssubscribe" => {
+                self.subscribed(words.len().saturating_sub(1))
+            }
+            name @ ("unsubscribe" | "punsubscribe" | "sunsubscribe") => {
+                let all = self.subscriptions.of(name).max(1) as usize;
+                self.subscribed(if words.len() > 1 { words.len() - 1 } else { all })
+            }
+            "sync" | "psync" => {
+                if self.unanswered.is_empty() {
+                    Step::BecomesReplica
+                } else {
+                    Step::Wait
+                }
+            }
+            name if name.starts_with("client") && is_client_reply(words) => {
+                self.client_reply(words)
+            }
+            _ => {
+                self.sent(Expected::Plain);
+                Step::Send
+            }
+        }
+    }
+
+    fn subscribed(&mut self, confirmations: usize) -> Step {
+        // Queued, it is answered like any other; without a channel it is an error.
+        match self.in_multi.is_some() || confirmations == 0 {
+            true => self.sent_and_bars(Expected::Plain),
+            false => self.sent_and_bars(Expected::Subscription(confirmations)),
+        }
+    }
+
+    /// CLIENT REPLY: Redis goes on answering, or nobody could tell when a command is over.
+    fn client_reply(&mut self, words: Words<'_>) -> Step {
+        let is = |mode: &[u8]| words.get(2).is_some_and(|word| word.eq_ignore_ascii_case(mode));
+        if self.in_multi.is_some() {
+            self.local(b"-ERR CLIENT REPLY is not possible in a transaction here\r\n");
+        } else if is(b"on") {
+            self.wants = Wants::All;
+            self.local(b"+OK\r\n");
+        } else if is(b"off") {
+            self.wants = Wants::None;
+        } else if self.wants == Wants::All {
+            self.wants = Wants::AllButNext;
+        }
+        Step::Answered
+    }
+
+    fn local(&mut self, bytes: &[u8]) {
+        self.sent(Expected::Local(bytes.to_vec()));
+    }
+
+    /// The hold of the command that was asked last is had: it is sent.
+    pub fn sent_held(&mut self, is_exec: bool) {
+        match is_exec {
+            true => {
+                self.sent_and_bars(Expected::Exec);
+            }
+            false => self.sent(Expected::Plain),
+        }
+    }
+
+    /// What was sent last is the last of a hold.
+    pub fn ends_hold(&mut self) {
+        if let Some(last) = self.unanswered.back_mut() {
+            last.ends_hold = true;
+        }
+    }
+
+    /// The port has asked something of its own.
+    pub fn asks_own(&mut self) {
+        self.push(Expected::Own, false, false);
+    }
+
+    /// An answer of the port's own, behind those that are still to come.
+    pub fn answers_last(&mut self, bytes: Vec<u8>) {
+        self.push(Expected::Local(bytes), false, false);
+    }
+
+    fn sent(&mut self, expected: Expected) {
+        let is_unwanted = match self.wants {
+            Wants::All => false,
+            Wants::None => true,
+            Wants::AllButNext => {
+                self.wants = Wants::All;
+                true
+            }
+        };
+        self.push(expected, is_unwanted, false);
+    }
+
+    fn sent_and_bars(&mut self, expected: Expected) -> Step {
+        self.sent(expected);
+        if let Some(last) = self.unanswered.back_mut() {
+            last.bars = true;
+            self.bars += 1;
+        }
+        Step::Send
+    }
+
+    fn push(&mut self, expected: Expected, is_unwanted: bool, bars: bool) {
+        self.blocking += usize::from(expected == Expected::Blocking);
+        self.unanswered.push_back(Unanswered { expected, is_unwanted, ends_hold: false, bars });
+    }
+
+    /// Whether more of a reply than its end matters: it may be a confirmation, or a message that
+    /// looks like an answer.
+    pub fn reads_replies(&self) -> bool {
+        let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
+        self.is_monitor
+            || self.subscriptions.any()
+            || matches!(front, Some(Expected::Own | Expected::Subscription(_)))
+    }
+
+    /// Whether the reply that has begun is for the client, if it is an answer.
+    pub fn is_wanted(&self, is_push: bool) -> bool {
+        let front = self.unanswered.front();
+        let is_unwanted = |front: &Unanswered| front.is_unwanted || front.expected == Expected::Own;
+        is_push || !front.is_some_and(is_unwanted)
+    }
+
+    /// Answers of the port's own whose turn it is.
+    pub fn take_local(&mut self) -> Option<Vec<u8>> {
+        let front = self.unanswered.front()?;
+        if !matches!(front.expected, Expected::Local(_)) {
+            return None;
+        }
+        match self.unanswered.pop_front()?.expected {
+            Expected::Local(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// A reply has come; `bytes` are its own, or its beginning, if [`Session::reads_replies`].
+    pub fn replied(&mut self, reply: Reply, bytes: &[u8]) -> Outcome {
+        let passed = Outcome { is_wanted: true, is_own: false, ends_hold: false };
+        if self.is_message(reply, bytes) {
+            return passed;
+        }
+        let Some(front) = self.unanswered.front_mut() else { return passed };
+        if let Expected::Subscription(missing) = &mut front.expected
+            && !reply.is_error()
+            && *missing > 1
+        {
+            *missing -= 1;
+            return Outcome { is_wanted: reply.is_push() || !front.is_unwanted, ..passed };
+        }
+        let Some(front) = self.unanswered.pop_front() else { return passed };
+        self.bars -= usize::from(front.bars);
+        let is_own = front.expected == Expected::Own;
+        self.answered(front.expected, reply);
+        let is_wanted = !is_own && (reply.is_push() || !front.is_unwanted);
+        Outcome { is_wanted, is_own, ends_hold: front.ends_hold }
+    }
+
+    /// Whether a reply answers nothing that was asked. Keeps count of subscriptions.
+    fn is_message(&mut self, reply: Reply, bytes: &[u8]) -> bool {
+        if self.is_monitor && reply.marker == b'+' && bytes.get(1).is_some_and(u8::is_ascii_digit) {
+            return true;
+        }
+        let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
+        let confirms = matches!(front, Some(Expected::Subscription(_)));
+        let may = reply.is_push()
+            || (!self.is_resp3 && reply.marker == b'*' && (confirms || self.subscriptions.any()));
+        if !may {
+            return false;
+        }
+        match kind_of(bytes) {
+            Some(b"message" | b"pmessage" | b"smessage") => true,
+            Some(
+                kind @ (b"subscribe" | b"psubscribe" | b"ssubscribe" | b"unsubscribe"
+                | b"punsubscribe" | b"sunsubscribe"),
+            ) => {
+                if let Some(left) = last_number(bytes) {
+                    self.subscriptions.confirmed(kind, left);
+                }
+                // Unasked where a channel moved away.
+                !confirms
+            }
+            _ => reply.is_push(),
+        }
+    }
+
+    fn answered(&mut self, expected: Expected, reply: Reply) {
+        let is_done = !reply.is_error();
+        match expected {
+            Expected::Blocking => self.blocking -= 1,
+            Expected::Multi if is_done => self.in_multi = Some(HoldWanted::default()),
+            // Whatever it was answered: refused, it ends the transaction, too.
+            Expected::Exec => self.in_multi = None,
+            Expected::Discard if is_done => self.in_multi = None,
+            Expected::Hello(Some(protocol)) if is_done => self.is_resp3 = protocol == 3,
+            Expected::Monitor if is_done => self.is_monitor = true,
+            Expected::Reset if is_done => {
+                self.in_multi = None;
+                self.wants = Wants::All;
+                self.is_resp3 = false;
+                self.is_monitor = false;
+                self.subscriptions = Subscriptions::default();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn needs_hold(wanted: &HoldWanted) -> bool {
+    (wanted.everything || !wanted.names.is_empty()) && !mutant(Mutant::NotHeld)
+}
+
+fn is_client_reply(words: Words<'_>) -> bool {
+    let mode = words.get(2).is_some_and(|mode| {
+        [&b"on"[..], b"off", b"skip"].iter().any(|known| mode.eq_ignore_ascii_case(known))
+    });
+    words.len() == 3 && mode && words.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"reply"))
+}
