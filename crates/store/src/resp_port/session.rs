@@ -154,6 +154,11 @@ impl Session {
             self.sent(Expected::Plain);
             return Step::Send;
         };
+        // Its answers would not be Redis's: nobody could tell when a command is over.
+        if command.name == "script|debug" && !is(words, 2, b"no") {
+            self.local(b"-ERR SCRIPT DEBUG is not possible by a store\r\n");
+            return Step::Answered;
+        }
         match command.class {
             Class::StringRead | Class::OtherType => {
                 let blocks = command.is_blocking && self.in_multi.is_none();
@@ -237,6 +242,8 @@ impl Session {
             name if name.starts_with("client") && is_client_reply(words) => {
                 self.client_reply(words)
             }
+            // Redis answers nothing to that.
+            "replconf" if is(words, 1, b"ack") => Step::Answered,
             _ => {
                 self.sent(Expected::Plain);
                 Step::Send
@@ -254,13 +261,12 @@ impl Session {
 
     /// CLIENT REPLY: Redis goes on answering, or nobody could tell when a command is over.
     fn client_reply(&mut self, words: Words<'_>) -> Step {
-        let is = |mode: &[u8]| words.get(2).is_some_and(|word| word.eq_ignore_ascii_case(mode));
         if self.in_multi.is_some() {
             self.local(b"-ERR CLIENT REPLY is not possible in a transaction here\r\n");
-        } else if is(b"on") {
+        } else if is(words, 2, b"on") {
             self.wants = Wants::All;
             self.local(b"+OK\r\n");
-        } else if is(b"off") {
+        } else if is(words, 2, b"off") {
             self.wants = Wants::None;
         } else if self.wants == Wants::All {
             self.wants = Wants::AllButNext;
@@ -429,9 +435,13 @@ fn needs_hold(wanted: &HoldWanted) -> bool {
     (wanted.everything || !wanted.names.is_empty()) && !mutant(Mutant::NotHeld)
 }
 
+/// Whether the word there is this one, in whatever case.
+fn is(words: Words<'_>, index: usize, word: &[u8]) -> bool {
+    words.get(index).is_some_and(|found| found.eq_ignore_ascii_case(word))
+}
+
+/// Other modes are an error of Redis.
 fn is_client_reply(words: Words<'_>) -> bool {
-    let mode = words.get(2).is_some_and(|mode| {
-        [&b"on"[..], b"off", b"skip"].iter().any(|known| mode.eq_ignore_ascii_case(known))
-    });
-    words.len() == 3 && mode && words.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"reply"))
+    let known = [&b"on"[..], b"off", b"skip"].iter().any(|mode| is(words, 2, mode));
+    words.len() == 3 && is(words, 1, b"reply") && known
 }
