@@ -123,6 +123,8 @@ pub struct RequestParser {
     searched: usize,
     /// Words that are still to come; 0: their number is not known yet.
     missing: usize,
+    /// Bytes up to the end of the word that is coming, once its length is known.
+    wanted: usize,
     spans: Vec<Span>,
     /// The words of a command on a line.
     text: Vec<u8>,
@@ -162,6 +164,7 @@ impl RequestParser {
                     self.seen = 0;
                     self.searched = 0;
                     self.missing = 0;
+                    self.wanted = 0;
                     let text = if is_inline { &self.text[..] } else { &rest[..len] };
                     let words = Words { text, spans: &self.spans };
                     return Ok(Some(Request { bytes: &rest[..len], words, is_inline }));
@@ -173,13 +176,14 @@ impl RequestParser {
     /// Bytes that the command at the front takes at the least, as far as is known: whoever reads
     /// may make room for them at once.
     pub fn wanted(&self) -> usize {
-        self.seen
+        self.wanted.max(self.seen)
     }
 
     fn begin(&mut self) {
         self.seen = 0;
         self.searched = 0;
         self.missing = 0;
+        self.wanted = 0;
         self.spans.clear();
         self.spans.shrink_to(KEEP_WORDS);
         self.text.clear();
@@ -219,11 +223,12 @@ impl RequestParser {
             let len = len.and_then(|len| usize::try_from(len).ok());
             let len = len.filter(|len| *len <= limits.word_bytes).ok_or(ProtocolError::Length)?;
             let word = end + 2;
-            if buffer.len() < word + len + 2 || word + len > u32::MAX as usize {
-                return match word + len > u32::MAX as usize {
-                    true => Err(ProtocolError::Length),
-                    false => Ok(None),
-                };
+            if word + len > u32::MAX as usize {
+                return Err(ProtocolError::Length);
+            }
+            self.wanted = word + len + 2;
+            if buffer.len() < self.wanted {
+                return Ok(None);
             }
             self.spans.push(Span::new(word, word + len));
             self.seen = word + len + 2;

@@ -83,6 +83,19 @@ fn commands_are_found_in_whatever_pieces_they_come() {
     }
 }
 
+#[test]
+fn a_parser_says_how_much_is_to_come_of_a_long_word() {
+    let (mut parser, mut skipped) = (RequestParser::default(), 0);
+    let limits = Limits::default();
+    let start = b"*2\r\n$4\r\nECHO\r\n$1000000\r\nxx";
+    assert!(parser.next(start, &limits, &mut skipped).unwrap().is_none());
+    assert_eq!(parser.wanted(), start.len() - 2 + 1_000_000 + 2);
+    let mut whole = start[..start.len() - 2].to_vec();
+    whole.resize(parser.wanted(), b'x');
+    assert_eq!(parser.next(&whole, &limits, &mut skipped).unwrap().unwrap().words.len(), 2);
+    assert_eq!(parser.wanted(), 0);
+}
+
 fn owned(commands: &[&[&[u8]]]) -> Vec<Vec<Vec<u8>>> {
     commands.iter().map(|words| words.iter().map(|word| word.to_vec()).collect()).collect()
 }

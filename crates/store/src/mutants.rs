@@ -74,9 +74,9 @@ mutants! {
     ReplicaOfAnyTerm, 6, "a store serves a copy of an earlier term";
     NotHeld, 4, "a command by the RESP port that may change a key is carried out without a hold of the key";
     EverythingWithCopies, 4, "a command that may change every key is carried out before all copies are called back";
-    ExecKeyForgotten, 4, "of a transaction the key of its last command is not held";
+    ExecKeyForgotten, 4, "of a transaction the keys of its last command alone are held";
     HoldLetGoEarly, 4, "a hold is let go before its command is answered";
-    HoldForgotten, 4, "a hold is let go when its connection is lost, though its command may take place still";
+    HoldForgotten, 4, "a hold is let go when its client or its connection is lost, though its command may take place still";
     OlderAnswerPassedOn, 6, "a store answers a read with what its home said before the read came";
 }
 

@@ -109,6 +109,8 @@ impl Mutant {
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
+            // Tests of the store before a real Redis do.
+            Mutant::Store(mutant) if mutant.is_of_holds() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clients() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],
@@ -142,6 +144,9 @@ impl Mutant {
             }
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
                 Some("`disciplines/tests/all/stood_still.rs`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_holds() => {
+                Some("`crates/store/tests/all/resp_port`")
             }
             _ => None,
         };

@@ -184,7 +184,11 @@ impl Redis {
             asked.push(info.addr().clone());
             match link::open(&info, self.told.as_ref(), self.within).await {
                 Ok(Contact::Master(link)) => {
-                    self.master.send_replace(info.clone());
+                    self.master.send_if_modified(|at| {
+                        let moved = at.addr() != info.addr();
+                        *at = info.clone();
+                        moved
+                    });
                     self.at = info;
                     return Ok(link);
                 }

@@ -152,11 +152,11 @@ impl Holds {
     pub fn settle_everything(&mut self, cx: &Context, lent: usize) {
         let Some(id) = self.everything else { return };
         let begun = self.open.values().filter(|hold| hold.phase != Phase::Queued).count();
+        let no_copies = cx.directory.copies() == 0 && cx.directory.is_settled();
         let rests = begun == 1
             && lent == 0
-            && (cx.directory.copies() == 0 || mutant(Mutant::EverythingWithCopies))
             && cx.ledger.pending.all() == 0
-            && cx.directory.is_settled();
+            && (no_copies || mutant(Mutant::EverythingWithCopies));
         let Some(hold) = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking) else {
             return;
         };

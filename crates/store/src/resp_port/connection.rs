@@ -9,7 +9,7 @@
 //! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and what
 //! the commands of one hold answer).
 
-use std::{io, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::{Buf, BytesMut};
 use redis::Value;
@@ -17,6 +17,7 @@ use resp::{Class, Limits, ReplyScanner, RequestParser};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::oneshot,
+    time::timeout,
 };
 
 use super::{
@@ -44,6 +45,8 @@ const HELD_COMMANDS: usize = 256;
 const HELD_BYTES: usize = 256 << 10;
 /// Of a reply that is looked into so many bytes are.
 const READ_REPLY_BYTES: usize = 64 << 10;
+/// How long a client may take for the last answers when Redis has gone.
+const LINGERS: Duration = Duration::from_secs(5);
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 << 10;
 
@@ -73,7 +76,7 @@ pub(super) struct Connection {
     to_client: BytesMut,
     waits: Option<HeldCommands>,
     /// Holds of commands that are sent and not answered, in order.
-    holds: std::collections::VecDeque<Hold>,
+    holds: VecDeque<Hold>,
     /// The reply that is being read, as far as it is looked into.
     reply: Vec<u8>,
     /// What Redis answered of this connection.
@@ -99,7 +102,7 @@ impl Connection {
             from_master: BytesMut::new(),
             to_client: BytesMut::new(),
             waits: None,
-            holds: Default::default(),
+            holds: VecDeque::new(),
             reply: Vec::new(),
             own: Vec::new(),
             is_closing: false,
@@ -114,6 +117,7 @@ impl Connection {
         mut client_reads: impl AsyncRead + Unpin,
         mut client_writes: impl AsyncWrite + Unpin,
     ) {
+        let mut upstream = self.state.upstream.from_now();
         let opened = match self.state.commands_known().await {
             Ok(()) => self.state.upstream.open().await,
             Err(error) => Err(error),
@@ -134,16 +138,22 @@ impl Connection {
             self.session.asks_own();
         }
         self.asks_who_it_is();
-        let end = self
-            .runs(&mut client_reads, &mut client_writes, &mut reads, &mut writes)
-            .await
-            .unwrap_or(End::Client);
-        if matches!(end, End::Master) {
-            let _ = client_writes.write_all(&self.to_client).await;
-        }
-        let _ = client_writes.shutdown().await;
+        let runs = self.runs(&mut client_reads, &mut client_writes, &mut reads, &mut writes);
+        let end = tokio::select! {
+            end = runs => end,
+            // What is asked of the one before says nothing of the data any more.
+            () = upstream.moves() => End::Master,
+        };
         drop((reads, writes));
-        self.ends_holds().await;
+        let answers = std::mem::take(&mut self.to_client);
+        let goodbye = async {
+            if matches!(end, End::Master) {
+                let _ = client_writes.write_all(&answers).await;
+            }
+            let _ = client_writes.shutdown().await;
+        };
+        // Whoever waits for the keys does not wait for a client that does not read.
+        tokio::join!(timeout(LINGERS, goodbye), self.ends_holds()).0.ok();
     }
 
     /// So that the connection can be ended by somebody else, if it has to be given up.
@@ -151,6 +161,8 @@ impl Connection {
         self.to_master.extend_from_slice(b"CLIENT ID\r\nINFO server\r\n");
         self.session.asks_own();
         self.session.asks_own();
+        // Redis can tell whether a command stands behind others in a pipeline.
+        self.session.bars();
     }
 
     /// What Redis knows this connection as, if it has said so.
@@ -165,22 +177,28 @@ impl Connection {
         client_writes: &mut (impl AsyncWrite + Unpin),
         reads: &mut master::Reader,
         writes: &mut master::Writer,
-    ) -> io::Result<End> {
+    ) -> End {
         loop {
             self.take_commands().await;
             self.give_local();
             let is_idle = self.session.unanswered() == 0 && self.waits.is_none();
             let is_done = is_idle && (self.is_gone || self.to_client.is_empty());
+            // What it waits for may never come, and nobody waits for it.
+            let is_blocked = self.session.is_blocked() && self.holds.is_empty();
+            let forgets = self.is_closing && mutant(Mutant::HoldForgotten);
             if self.is_gone && self.holds.is_empty()
-                || self.is_closing && (is_done || self.session.is_blocked())
+                || forgets
+                || self.is_closing && (is_done || is_blocked)
             {
-                return Ok(End::Client);
+                return End::Client;
             }
             let may_take = !self.is_closing
                 && self.waits.is_none()
                 && self.input.len() < INPUT_BYTES.max(self.parser.wanted() + READ_BYTES)
                 && self.session.unanswered() < UNANSWERED;
-            let may_take = may_take && self.to_client.len() < OUTPUT_BYTES;
+            let may_take = may_take
+                && self.to_client.len() < OUTPUT_BYTES
+                && self.to_master.len() < INPUT_BYTES;
             let must_read = !self.holds.is_empty() || self.is_gone;
             let may_read = must_read || self.to_client.len() < OUTPUT_BYTES;
             if may_take {
@@ -194,12 +212,12 @@ impl Connection {
                 hold = had(&mut self.waits), if self.waits.is_some() => match hold {
                     Some(hold) => self.send_held(hold),
                     // The store ends.
-                    None => return Ok(End::Client),
+                    None => return End::Client,
                 },
                 result = writes.write_buf(&mut self.to_master), if !self.to_master.is_empty() => {
                     match result {
                         Ok(len) if len > 0 => shrink(&mut self.to_master),
-                        _ => return Ok(End::Master),
+                        _ => return End::Master,
                     }
                 }
                 result = client_writes.write_buf(&mut self.to_client),
@@ -214,10 +232,10 @@ impl Connection {
                     Ok(len) if len > 0 => {
                         if let Err(error) = self.take_replies() {
                             tracing::warn!("RESP port: {error}; a connection is given up");
-                            return Ok(End::Master);
+                            return End::Master;
                         }
                     }
-                    _ => return Ok(End::Master),
+                    _ => return End::Master,
                 },
                 result = client_reads.read_buf(&mut self.input), if may_take => match result {
                     // What is under way may still be waited for: `echo ... | nc` closes its half
@@ -250,7 +268,10 @@ impl Connection {
         let mut wanted = HoldWanted::default();
         let mut held = BytesMut::new();
         let mut commands = 0;
-        while self.waits.is_none() && self.session.unanswered() < UNANSWERED {
+        while self.waits.is_none()
+            && self.session.unanswered() < UNANSWERED
+            && self.to_master.len() < INPUT_BYTES
+        {
             let mut skipped = 0;
             let request = match self.parser.next(&self.input, &self.limits, &mut skipped) {
                 Ok(Some(request)) => request,
@@ -401,7 +422,7 @@ impl Connection {
 
     /// The connection is over. What was sent under a hold may take place still, until Redis has
     /// ended the connection that it was sent on; only then others may have the keys.
-    async fn ends_holds(mut self) {
+    async fn ends_holds(&mut self) {
         self.waits = None;
         if self.holds.is_empty() {
             return;

@@ -297,12 +297,12 @@ impl Session {
 
     /// The port has asked something of its own.
     pub fn asks_own(&mut self) {
-        self.push(Expected::Own, false, false);
+        self.push(Expected::Own, false);
     }
 
     /// An answer of the port's own, behind those that are still to come.
     pub fn answers_last(&mut self, bytes: Vec<u8>) {
-        self.push(Expected::Local(bytes), false, false);
+        self.push(Expected::Local(bytes), false);
     }
 
     fn sent(&mut self, expected: Expected) {
@@ -314,21 +314,27 @@ impl Session {
                 true
             }
         };
-        self.push(expected, is_unwanted, false);
+        self.push(expected, is_unwanted);
     }
 
     fn sent_and_bars(&mut self, expected: Expected) -> Step {
         self.sent(expected);
+        self.bars();
+        Step::Send
+    }
+
+    /// What follows is not looked at before what was sent last is answered.
+    pub fn bars(&mut self) {
         if let Some(last) = self.unanswered.back_mut() {
             last.bars = true;
             self.bars += 1;
         }
-        Step::Send
     }
 
-    fn push(&mut self, expected: Expected, is_unwanted: bool, bars: bool) {
+    fn push(&mut self, expected: Expected, is_unwanted: bool) {
         self.blocking += usize::from(expected == Expected::Blocking);
-        self.unanswered.push_back(Unanswered { expected, is_unwanted, ends_hold: false, bars });
+        let unanswered = Unanswered { expected, is_unwanted, ends_hold: false, bars: false };
+        self.unanswered.push_back(unanswered);
     }
 
     /// Whether more of a reply than its end matters: it may be a confirmation, or a message that
@@ -445,3 +451,7 @@ fn is_client_reply(words: Words<'_>) -> bool {
     let known = [&b"on"[..], b"off", b"skip"].iter().any(|mode| is(words, 2, mode));
     words.len() == 3 && is(words, 1, b"reply") && known
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -40,6 +40,20 @@ impl Upstream {
         self.master.borrow().clone()
     }
 
+    /// The same, which knows where the master is now.
+    pub fn from_now(&self) -> Upstream {
+        let mut upstream = self.clone();
+        upstream.master.mark_unchanged();
+        upstream
+    }
+
+    /// Waits until the master is another than [`Upstream::from_now`] has seen.
+    pub async fn moves(&mut self) {
+        if self.master.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// The database that has the store's data.
     pub fn database(&self) -> i64 {
         self.info().redis_settings().db()

@@ -11,8 +11,14 @@ use std::{
 };
 
 use resp::ReplyScanner;
-use store::{Config, OutsideWrites};
-use wire::Op;
+use store::{
+    Config, OutsideWrites,
+    mutants::Mutant::{
+        self, EverythingWithCopies, ExecKeyForgotten, GrantDuringWrite, HoldForgotten,
+        HoldLetGoEarly, NotHeld,
+    },
+};
+use wire::{Flags, Op};
 
 use super::support::{
     self, PATIENCE, StoreThread,
@@ -112,18 +118,25 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::with(None)
+    }
+
+    /// Whose store breaks a rule.
+    fn with(mutant: Option<Mutant>) -> Pair {
         let behind = redis();
         // Nobody tells of what others write: the holds alone keep copies right.
-        let store =
-            StoreThread::start(Config { outside_writes: OutsideWrites::Ignore, ..config(&behind) });
+        let config = Config { outside_writes: OutsideWrites::Ignore, ..config(&behind) };
+        let store = StoreThread::broken(config, mutant);
         let switch = Switch::to(store.address);
         switch.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         Pair { behind, alone: redis(), store, switch }
     }
 
-    /// Asks both the lines of a row. A copy of `k` that has survived it though `k` has changed, and
-    /// answers that differ, are faults. Whether `k` has changed.
-    fn ask(&mut self, row: &str) -> bool {
+    /// Asks both the lines of a row; whether `k` has changed.
+    ///
+    /// # Errors
+    /// A copy of `k` has survived an answer though `k` has changed, or answers differ.
+    fn try_row(&mut self, row: &str) -> Result<bool, String> {
         let (row, is_alike) = match row.strip_prefix('~') {
             Some(row) => (row, false),
             None => (row, true),
@@ -139,22 +152,25 @@ impl Pair {
             let answer = by_store.command(line, || gives_up(switch, &mut has_copy));
             if has_copy {
                 let after = self.state();
-                assert_eq!(after, before, "{row}: a copy of k survives the answer to {line}");
+                if after != before {
+                    return Err(format!("{row}: a copy of k survives the answer to {line}"));
+                }
             }
             let expected = alone.command(line, || {});
             let (answer, expected) = match is_alike {
                 true => (&answer[..], &expected[..]),
                 false => (&answer[..1], &expected[..1]),
             };
-            let same = answer == expected;
-            assert!(
-                same,
-                "{row}: {line} is answered {} and by Redis {}",
-                answer.escape_ascii(),
-                expected.escape_ascii()
-            );
+            if answer != expected {
+                let (answer, expected) = (answer.escape_ascii(), expected.escape_ascii());
+                return Err(format!("{row}: {line} is answered {answer} and by Redis {expected}"));
+            }
         }
-        self.state() != before
+        Ok(self.state() != before)
+    }
+
+    fn ask(&mut self, row: &str) -> bool {
+        self.try_row(row).unwrap_or_else(|fault| panic!("{fault}"))
     }
 
     /// Both have what stands in [`BEFORE`], and nobody a copy.
@@ -249,4 +265,67 @@ fn each_command_that_redis_lists_is_asked() {
         }
     }
     println!("of no row: {of_no_row:?}");
+}
+
+/// The switch acknowledges nothing, and has its lease: whoever answers has not waited for it.
+#[test]
+fn a_store_that_holds_too_little_is_found_out() {
+    let transaction = &["MULTI", "SET k v", "APPEND o x", "EXEC"][..];
+    for (mutant, lines) in [
+        (NotHeld, &["SET k v"][..]),
+        (ExecKeyForgotten, transaction),
+        (EverythingWithCopies, &["FLUSHALL"]),
+    ] {
+        let mut pair = Pair::with(Some(mutant));
+        pair.reset();
+        assert_eq!(pair.switch.copy(b"k"), b"5");
+        let before = pair.state();
+        let mut client = Whole::at(pair.store.resp.unwrap());
+        for line in lines {
+            client.command(line, || {});
+        }
+        assert_ne!(pair.state(), before, "{mutant:?}");
+    }
+}
+
+/// While Redis has a command that it has not carried out, its key is not granted; also when its
+/// client has gone. Whether that holds.
+fn is_held_until_answered(mutant: Option<Mutant>, client_stays: bool) -> bool {
+    let mut pair = Pair::with(mutant);
+    pair.reset();
+    pair.switch.hold_lease();
+    let mut server = Outsider::of(&pair.behind);
+    server.command("CLIENT PAUSE 100000 WRITE");
+    let mut client = client(&pair.store);
+    client.send("SET k v");
+    // Redis has it: it is one of the clients that are not carried on with.
+    let deadline = Instant::now() + PATIENCE;
+    while !server.command("INFO clients").contains("blocked_clients:1") {
+        assert!(Instant::now() < deadline, "Redis has not been asked");
+    }
+    if !client_stays {
+        drop(client);
+        // The store knows: what comes later on its socket finds it gone.
+        let mut other = Outsider::at(pair.store.resp.unwrap());
+        other.command("PING");
+        other.command("PING");
+    }
+    let (header, value) = pair.switch.fetch(b"k");
+    assert_eq!(value, b"5");
+    let is_held = !header.flags.has(Flags::GRANT);
+    server.command("CLIENT UNPAUSE");
+    if is_held {
+        assert_eq!(pair.switch.copy(b"k"), b"v", "what the command has left");
+    }
+    is_held
+}
+
+#[test]
+fn a_key_is_held_until_its_command_is_answered_whether_its_client_stays_or_not() {
+    for client_stays in [true, false] {
+        assert!(is_held_until_answered(None, client_stays));
+    }
+    assert!(!is_held_until_answered(Some(GrantDuringWrite), true));
+    assert!(!is_held_until_answered(Some(HoldLetGoEarly), true));
+    assert!(!is_held_until_answered(Some(HoldForgotten), false));
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use emulated::{Pace, Populate, Rate};
-use store::{Config, Handle, Server, UpdateError};
+use store::{Config, Handle, Server, UpdateError, mutants::Mutant};
 use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 
 /// Ends a test that hangs; nothing takes that long, also on a machine that is busy with
@@ -37,12 +37,27 @@ impl StoreThread {
         StoreThread::emulated(config, Some(Populate { count, value_len }), None)
     }
 
+    /// One that breaks a rule.
+    pub fn broken(config: Config, mutant: Option<Mutant>) -> StoreThread {
+        StoreThread::made(config, None, None, mutant)
+    }
+
     /// Likewise, at the pace of a server.
     pub fn emulated(config: Config, populate: Option<Populate>, rate: Option<Rate>) -> StoreThread {
+        StoreThread::made(config, populate, rate, None)
+    }
+
+    fn made(
+        config: Config,
+        populate: Option<Populate>,
+        rate: Option<Rate>,
+        mutant: Option<Mutant>,
+    ) -> StoreThread {
         let (tell_address, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let builder = std::thread::Builder::new().name("store".into());
         let thread = builder.spawn(move || {
+            store::mutants::choose(mutant);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let server = Server::start_around(config, |data, config, version| {

@@ -179,6 +179,7 @@ fn every_mutant_of_the_store_is_caught() {
             || mutant.is_of_replicas()
             || mutant.is_of_clocks()
             || mutant.is_of_clients()
+            || mutant.is_of_holds()
     };
     let all = Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant));
     all.for_each(|mutant| is_caught(BrokenRule::Store(*mutant), of_the_store(*mutant)));

@@ -1,0 +1,274 @@
+//! Commands and answers in; what is sent, held and passed on comes out.
+
+use redis::Value;
+use resp::{CommandTable, Limits, ReplyScanner, RequestParser};
+
+use super::*;
+
+/// A command of one key, or of none, as `COMMAND` says it.
+fn row(name: &str, flags: &[&str], first_key: i64) -> Value {
+    let flags = flags.iter().map(|flag| Value::SimpleString((*flag).into())).collect();
+    Value::Array(vec![
+        Value::BulkString(name.into()),
+        Value::Int(-1),
+        Value::Array(flags),
+        Value::Int(first_key),
+        Value::Int(first_key),
+        Value::Int(first_key),
+    ])
+}
+
+fn table() -> CommandTable {
+    let none = [
+        "multi",
+        "exec",
+        "discard",
+        "reset",
+        "hello",
+        "subscribe",
+        "unsubscribe",
+        "psubscribe",
+        "punsubscribe",
+        "monitor",
+        "client",
+        "replconf",
+        "psync",
+        "ping",
+    ];
+    let mut rows: Vec<Value> = none.iter().map(|name| row(name, &[], 0)).collect();
+    rows.push(row("get", &["readonly"], 1));
+    rows.push(row("set", &["write"], 1));
+    rows.push(row("flushall", &["write"], 0));
+    rows.push(row("blpop", &["write", "blocking"], 1));
+    CommandTable::of(&Value::Array(rows)).unwrap()
+}
+
+struct World {
+    table: CommandTable,
+    session: Session,
+}
+
+impl World {
+    fn new() -> World {
+        World { table: table(), session: Session::default() }
+    }
+
+    fn asks(&mut self, line: &str) -> Step {
+        let line = format!("{line}\n");
+        let (mut parser, mut skipped) = (RequestParser::default(), 0);
+        let words = parser.next(line.as_bytes(), &Limits::default(), &mut skipped);
+        let words = words.unwrap().unwrap().words;
+        let step = self.session.asked(self.table.find_of(words), words);
+        if let Step::Hold(_) = step {
+            self.session.sent_held(line.starts_with("EXEC"));
+            self.session.ends_hold();
+        }
+        step
+    }
+
+    /// What Redis sends: whether the client gets it, and whether a hold ends with it.
+    fn hears(&mut self, bytes: &str) -> (bool, bool) {
+        let mut scanner = ReplyScanner::default();
+        let reply = scanner.scan(bytes.as_bytes()).unwrap().expect("a whole reply");
+        assert_eq!(reply.len, bytes.len());
+        let read = if self.session.reads_replies() { bytes.as_bytes() } else { &[] };
+        let outcome = self.session.replied(reply, read);
+        (outcome.is_wanted, outcome.ends_hold)
+    }
+}
+
+fn holds(names: &[&str]) -> Step {
+    let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Step::Hold(HoldWanted { names, everything: false })
+}
+
+const PASSED: (bool, bool) = (true, false);
+const ENDS_HOLD: (bool, bool) = (true, true);
+
+#[test]
+fn a_write_is_held_until_its_own_answer() {
+    let mut world = World::new();
+    assert_eq!(world.asks("GET k"), Step::Send);
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert_eq!(world.asks("GET k"), Step::Send);
+    assert_eq!(world.hears("$-1\r\n"), PASSED);
+    assert_eq!(world.hears(">2\r\n+invalidate\r\n*1\r\n+k\r\n"), PASSED);
+    assert_eq!(world.hears("+OK\r\n"), ENDS_HOLD);
+    assert_eq!(world.hears("$1\r\nv\r\n"), PASSED);
+    assert_eq!(world.session.unanswered(), 0);
+}
+
+#[test]
+fn a_transaction_is_held_as_a_whole() {
+    let mut world = World::new();
+    assert_eq!(world.asks("MULTI"), Step::Send);
+    assert_eq!(world.asks("SET a 1"), Step::Wait, "whether there is one is not known");
+    world.hears("+OK\r\n");
+    for line in ["SET a 1", "GET b", "SET c 1"] {
+        assert_eq!(world.asks(line), Step::Send);
+        world.hears("+QUEUED\r\n");
+    }
+    assert_eq!(world.asks("EXEC"), holds(&["a", "c"]));
+    assert_eq!(world.asks("SET d 1"), Step::Wait);
+    assert_eq!(world.hears("*3\r\n+OK\r\n$-1\r\n+OK\r\n"), ENDS_HOLD);
+    assert_eq!(world.asks("SET d 1"), holds(&["d"]));
+}
+
+#[test]
+fn after_a_multi_that_was_refused_each_write_is_held_by_itself() {
+    let mut world = World::new();
+    world.asks("MULTI");
+    world.hears("-NOPERM no\r\n");
+    assert_eq!(world.asks("SET a 1"), holds(&["a"]));
+}
+
+#[test]
+fn what_was_discarded_is_not_held() {
+    let mut world = World::new();
+    for end in ["DISCARD", "RESET"] {
+        world.asks("MULTI");
+        world.hears("+OK\r\n");
+        world.asks("SET a 1");
+        world.hears("+QUEUED\r\n");
+        assert_eq!(world.asks(end), Step::Send);
+        world.hears("+OK\r\n");
+        assert_eq!(world.asks("SET b 1"), holds(&["b"]));
+        world.hears("+OK\r\n");
+    }
+    // One that Redis does not let go stays.
+    world.asks("MULTI");
+    world.hears("+OK\r\n");
+    world.asks("SET a 1");
+    world.hears("+QUEUED\r\n");
+    world.asks("DISCARD");
+    world.hears("-NOPERM no\r\n");
+    assert_eq!(world.asks("EXEC"), holds(&["a"]));
+    world.hears("-EXECABORT no\r\n");
+    assert_eq!(world.asks("EXEC"), Step::Send);
+}
+
+#[test]
+fn everything_is_held_for_what_may_change_everything() {
+    let mut world = World::new();
+    let everything = Step::Hold(HoldWanted { names: vec![], everything: true });
+    assert_eq!(world.asks("FLUSHALL"), everything);
+    world.hears("+OK\r\n");
+    world.asks("MULTI");
+    world.hears("+OK\r\n");
+    world.asks("FLUSHALL");
+    world.hears("+QUEUED\r\n");
+    assert_eq!(world.asks("EXEC"), everything);
+}
+
+#[test]
+fn nothing_is_held_behind_a_command_that_waits_for_others() {
+    let mut world = World::new();
+    assert_eq!(world.asks("BLPOP l 0"), Step::Send);
+    assert!(world.session.is_blocked());
+    assert_eq!(world.asks("SET k v"), Step::Wait);
+    assert_eq!(world.hears("*-1\r\n"), PASSED);
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    // In a transaction it does not wait.
+    let mut world = World::new();
+    world.asks("MULTI");
+    world.hears("+OK\r\n");
+    world.asks("BLPOP l 0");
+    assert!(!world.session.is_blocked());
+}
+
+#[test]
+fn messages_of_resp2_are_told_from_answers() {
+    let mut world = World::new();
+    assert_eq!(world.asks("SUBSCRIBE a b"), Step::Send);
+    assert_eq!(world.asks("PING"), Step::Wait);
+    world.hears("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    world.hears("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
+    assert_eq!(world.asks("PING"), Step::Wait);
+    world.hears("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n");
+    assert_eq!(world.asks("PSUBSCRIBE p"), Step::Send);
+    world.hears("*3\r\n$10\r\npsubscribe\r\n$1\r\np\r\n:3\r\n");
+    assert_eq!(world.asks("PING"), Step::Send);
+    world.hears("*4\r\n$8\r\npmessage\r\n$1\r\np\r\n$1\r\na\r\n$1\r\nx\r\n");
+    assert_eq!(world.session.unanswered(), 1);
+    world.hears("*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert_eq!(world.session.unanswered(), 0);
+    // Of all channels, two; patterns are others.
+    assert_eq!(world.asks("UNSUBSCRIBE"), Step::Send);
+    world.hears("*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:2\r\n");
+    assert_eq!(world.session.unanswered(), 1);
+    world.hears("*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:1\r\n");
+    assert_eq!(world.session.unanswered(), 0);
+    world.asks("PUNSUBSCRIBE");
+    world.hears("*3\r\n$12\r\npunsubscribe\r\n$1\r\np\r\n:0\r\n");
+    // Subscribed to nothing, an array is an answer whatever stands in it.
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert_eq!(world.hears("*1\r\n$7\r\nmessage\r\n"), ENDS_HOLD);
+}
+
+#[test]
+fn a_subscription_that_is_refused_or_queued_has_one_answer() {
+    let mut world = World::new();
+    world.asks("SUBSCRIBE a b");
+    world.hears("-NOPERM no\r\n");
+    world.asks("SUBSCRIBE");
+    world.hears("-ERR wrong number of arguments\r\n");
+    world.asks("MULTI");
+    world.hears("+OK\r\n");
+    world.asks("SUBSCRIBE a b");
+    world.hears("+QUEUED\r\n");
+    assert_eq!(world.session.unanswered(), 0);
+}
+
+#[test]
+fn with_resp3_every_push_is_told_by_its_first_byte_and_confirmations_are_answers() {
+    let mut world = World::new();
+    world.asks("HELLO 3");
+    world.hears("%0\r\n");
+    world.asks("SUBSCRIBE a");
+    world.hears(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_eq!(world.session.unanswered(), 0);
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert_eq!(world.hears(">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n"), PASSED);
+    assert_eq!(world.hears("*1\r\n$7\r\nmessage\r\n"), ENDS_HOLD);
+}
+
+#[test]
+fn what_a_monitor_is_told_answers_nothing() {
+    let mut world = World::new();
+    world.asks("MONITOR");
+    world.hears("+OK\r\n");
+    assert_eq!(world.asks("PING"), Step::Send);
+    world.hears("+1700000000.123456 [0 127.0.0.1:1] \"SET\" \"k\"\r\n");
+    assert_eq!(world.session.unanswered(), 1);
+    world.hears("+PONG\r\n");
+    assert_eq!(world.session.unanswered(), 0);
+}
+
+#[test]
+fn answers_that_a_client_does_not_want_are_awaited_all_the_same() {
+    let mut world = World::new();
+    assert_eq!(world.asks("CLIENT REPLY OFF"), Step::Answered);
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert_eq!(world.hears("+OK\r\n"), (false, true));
+    assert_eq!(world.asks("CLIENT REPLY ON"), Step::Answered);
+    assert_eq!(world.session.take_local().as_deref(), Some(&b"+OK\r\n"[..]));
+    assert_eq!(world.asks("CLIENT REPLY SKIP"), Step::Answered);
+    world.asks("GET a");
+    world.asks("GET b");
+    assert_eq!(world.hears("$-1\r\n"), (false, false));
+    assert_eq!(world.hears("$-1\r\n"), PASSED);
+    assert_eq!(world.asks("CLIENT REPLY nonsense"), Step::Send, "Redis says what is wrong");
+}
+
+#[test]
+fn an_answer_of_the_ports_own_comes_in_its_turn() {
+    let mut world = World::new();
+    world.asks("GET a");
+    world.asks("CLIENT REPLY ON");
+    assert_eq!(world.session.take_local(), None);
+    world.hears("$-1\r\n");
+    assert!(world.session.take_local().is_some());
+    // To this Redis answers nothing.
+    assert_eq!(world.asks("REPLCONF ACK 1"), Step::Answered);
+    assert_eq!(world.session.unanswered(), 0);
+}
