@@ -59,10 +59,10 @@ impl Keys {
         proceeds: Whereabouts,
     ) -> Option<PendingWrite> {
         let told_stores = job.told_stores;
-        let write = Write { epoch, told_stores, body: Exclusive::Write(job) };
+        let write = Write { epoch, told_stores, body: Exclusive::Write(Box::new(job)) };
         let queue_limit = cx.config.key_queue_limit;
         match self.take_turn(cx, write, key, proceeds, queue_limit) {
-            Some(Exclusive::Write(job)) => Some(job),
+            Some(Exclusive::Write(job)) => Some(*job),
             Some(Exclusive::Hold(_)) | None => None,
         }
     }
@@ -209,7 +209,7 @@ impl Keys {
         });
         let queued = taken.unwrap_or_else(|| Ok(VecDeque::new()))?;
         let write = |Write { epoch, told_stores, body }| match body {
-            Exclusive::Write(body) => Some(Write { epoch, told_stores, body }),
+            Exclusive::Write(job) => Some(Write { epoch, told_stores, body: *job }),
             Exclusive::Hold(_) => None,
         };
         let writes: VecDeque<_> = queued.into_iter().filter_map(write).collect();

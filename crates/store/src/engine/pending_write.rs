@@ -16,7 +16,7 @@ use crate::{
 /// What has a key for itself when its turn has come.
 pub(super) enum Exclusive {
     /// The backend carries it out.
-    Write(PendingWrite),
+    Write(Box<PendingWrite>),
     /// A command that somebody else carries out, and then lets the key go.
     Hold(HoldId),
 }

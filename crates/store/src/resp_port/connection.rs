@@ -6,8 +6,8 @@
 //! store's loop. While a hold is had its answers are read whether the client reads them or not.
 //!
 //! What a client can make grow: bytes that it has sent ([`INPUT_BYTES`], or one command), commands
-//! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and what
-//! the commands of one hold answer).
+//! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and
+//! [`HELD_OUTPUT_BYTES`] while a hold is had).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -38,6 +38,8 @@ const INPUT_BYTES: usize = 64 << 10;
 /// Bytes of answers that wait for a client; more are not read from Redis, unless a hold waits for
 /// them.
 const OUTPUT_BYTES: usize = 1 << 20;
+/// More than that a hold does not wait for: the client is sent away.
+const HELD_OUTPUT_BYTES: usize = 64 << 20;
 /// Commands that are not answered.
 const UNANSWERED: usize = 4096;
 /// Commands and bytes that share a hold.
@@ -117,7 +119,7 @@ impl Connection {
         mut client_reads: impl AsyncRead + Unpin,
         mut client_writes: impl AsyncWrite + Unpin,
     ) {
-        let mut upstream = self.state.upstream.from_now();
+        let mut upstream = self.state.upstream.anew();
         let opened = match self.state.commands_known().await {
             Ok(()) => self.state.upstream.open().await,
             Err(error) => Err(error),
@@ -268,6 +270,7 @@ impl Connection {
         let mut wanted = HoldWanted::default();
         let mut held = BytesMut::new();
         let mut commands = 0;
+        let mut last_held = 0;
         while self.waits.is_none()
             && self.session.unanswered() < UNANSWERED
             && self.to_master.len() < INPUT_BYTES
@@ -333,6 +336,7 @@ impl Connection {
                     wanted.everything |= more.everything;
                     wanted.names.append(&mut more.names);
                     self.session.sent_held(is_exec);
+                    last_held = self.session.unanswered() - 1;
                     held.extend_from_slice(request.bytes);
                     commands += 1;
                 }
@@ -346,7 +350,7 @@ impl Connection {
             }
         }
         if commands > 0 {
-            self.session.ends_hold();
+            self.session.ends_hold(last_held);
             let had = self.state.holder.ask(wanted);
             self.waits = Some(HeldCommands { bytes: held, had });
         }
@@ -409,6 +413,9 @@ impl Connection {
         self.from_master = piece;
         shrink(&mut self.from_master);
         self.give_local();
+        if !self.holds.is_empty() && self.to_client.len() > HELD_OUTPUT_BYTES {
+            self.client_is_gone();
+        }
         Ok(())
     }
 

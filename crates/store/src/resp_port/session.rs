@@ -288,9 +288,9 @@ impl Session {
         }
     }
 
-    /// What was sent last is the last of a hold.
-    pub fn ends_hold(&mut self) {
-        if let Some(last) = self.unanswered.back_mut() {
+    /// Of what is not answered, this one is the last that needs a hold.
+    pub fn ends_hold(&mut self, index: usize) {
+        if let Some(last) = self.unanswered.get_mut(index) {
             last.ends_hold = true;
         }
     }

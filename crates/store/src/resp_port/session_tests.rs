@@ -61,7 +61,7 @@ impl World {
         let step = self.session.asked(self.table.find_of(words), words);
         if let Step::Hold(_) = step {
             self.session.sent_held(line.starts_with("EXEC"));
-            self.session.ends_hold();
+            self.session.ends_hold(self.session.unanswered() - 1);
         }
         step
     }

@@ -41,13 +41,13 @@ impl Upstream {
     }
 
     /// The same, which knows where the master is now.
-    pub fn from_now(&self) -> Upstream {
+    pub fn anew(&self) -> Upstream {
         let mut upstream = self.clone();
         upstream.master.mark_unchanged();
         upstream
     }
 
-    /// Waits until the master is another than [`Upstream::from_now`] has seen.
+    /// Waits until the master is another than [`Upstream::anew`] has seen.
     pub async fn moves(&mut self) {
         if self.master.changed().await.is_err() {
             std::future::pending().await

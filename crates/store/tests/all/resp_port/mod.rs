@@ -70,8 +70,13 @@ impl Whole {
     }
 
     /// Carries a command out. `waits` is called while there is no answer.
-    fn command(&mut self, line: &str, mut waits: impl FnMut()) -> Vec<u8> {
+    fn command(&mut self, line: &str, waits: impl FnMut()) -> Vec<u8> {
         self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        self.answer(line, waits)
+    }
+
+    /// Reads an answer.
+    fn answer(&mut self, line: &str, mut waits: impl FnMut()) -> Vec<u8> {
         let (mut scanner, mut all) = (ReplyScanner::default(), vec![]);
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -328,4 +333,54 @@ fn a_key_is_held_until_its_command_is_answered_whether_its_client_stays_or_not()
     assert!(!is_held_until_answered(Some(GrantDuringWrite), true));
     assert!(!is_held_until_answered(Some(HoldLetGoEarly), true));
     assert!(!is_held_until_answered(Some(HoldForgotten), false));
+}
+
+#[test]
+fn a_value_of_many_megabytes_passes_both_ways() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut client = Whole::at(store.resp.unwrap());
+    let value = vec![b'v'; 9 << 20];
+    let mut command = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).into_bytes();
+    command.extend_from_slice(&value);
+    command.extend_from_slice(b"\r\n");
+    client.0.write_all(&command).unwrap();
+    assert_eq!(client.answer("SET", || {}), b"+OK\r\n");
+    let answer = client.command("GET k", || {});
+    assert!(answer.ends_with(b"vv\r\n") && answer.len() > value.len());
+}
+
+#[test]
+fn a_client_that_does_not_read_keeps_no_key_from_others() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut other = Whole::at(store.resp.unwrap());
+    other.command("SETRANGE big 4000000 x", || {});
+    let mut deaf = TcpStream::connect(store.resp.unwrap()).unwrap();
+    // More than sockets have room for, and more than is kept for a client.
+    deaf.write_all("SET k v\r\nGET big\r\nGET big\r\nSET k w\r\n".repeat(20).as_bytes()).unwrap();
+    let answer = other.command("SET k last", || {});
+    assert_eq!(answer, b"+OK\r\n");
+}
+
+#[test]
+fn when_redis_ends_a_connection_its_keys_are_free_again() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut outsider = Outsider::of(&server);
+    outsider.command("CLIENT PAUSE 100000 WRITE");
+    let mut client = Whole::at(store.resp.unwrap());
+    client.0.write_all(b"SET k v\r\n").unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !outsider.command("INFO clients").contains("blocked_clients:1") {
+        assert!(Instant::now() < deadline, "Redis has not been asked");
+    }
+    outsider.command("CLIENT KILL TYPE normal SKIPME yes");
+    outsider.command("CLIENT UNPAUSE");
+    // The command was never carried out; the lease of a minute is not waited for.
+    let mut next = Whole::at(store.resp.unwrap());
+    assert_eq!(next.command("SET k w", || {}), b"+OK\r\n");
+    let mut gone = [0];
+    client.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.0.read(&mut gone).unwrap(), 0, "its client is told by the end of its own");
 }
