@@ -1,6 +1,6 @@
 //! Commands on a line, as people type them into telnet.
 
-use crate::request::{ProtocolError, Span};
+use crate::{error::ProtocolError, words::Span};
 
 /// Takes a line apart: words between white space; "..." with backslash escapes and '...' with \'
 /// hold white space together. What words mean goes behind one another into `text`, and where each

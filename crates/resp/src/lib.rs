@@ -7,17 +7,22 @@
 //! command may touch the copy of a string. Nobody here opens a socket or keeps a value.
 
 mod class;
+mod error;
 mod inline;
 mod keys;
+mod named_keys;
 mod number;
 mod reply;
 mod request;
 mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use class::Class;
+pub use error::ProtocolError;
 pub use keys::{Finding, KeySpec, KeyWord, Search};
 pub use reply::{Reply, ReplyError, ReplyScanner};
-pub use request::{Limits, ProtocolError, Request, RequestParser, Words};
+pub use request::{Limits, Request, RequestParser};
 pub use table::{Command, CommandTable, TableError};
+pub use words::Words;

@@ -4,7 +4,12 @@
 //! is read once, however small the pieces that a command comes in. Limits and errors are Redis's,
 //! word for word.
 
-use crate::{inline, number::integer};
+use crate::{
+    error::ProtocolError,
+    inline,
+    number::integer,
+    words::{Span, Words},
+};
 
 /// Bytes after which a line that does not end is refused. Redis's own limit.
 const MAX_LINE: usize = 64 << 10;
@@ -23,83 +28,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits { word_bytes: 512 << 20, words: i32::MAX as usize }
-    }
-}
-
-/// Why bytes are no command. The connection ends after `-ERR ` with this, as Redis does it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
-    /// A command on a line that does not end.
-    #[error("Protocol error: too big inline request")]
-    InlineTooBig,
-    /// A line with quotes that do not end, or go on without a space.
-    #[error("Protocol error: unbalanced quotes in request")]
-    Quotes,
-    /// The line of the number of words does not end.
-    #[error("Protocol error: too big mbulk count string")]
-    CountTooBig,
-    /// A number of words that is none, or too large.
-    #[error("Protocol error: invalid multibulk length")]
-    Count,
-    /// The line of a word's length does not end.
-    #[error("Protocol error: too big bulk count string")]
-    LengthTooBig,
-    /// A word's length that is none, or too large.
-    #[error("Protocol error: invalid bulk length")]
-    Length,
-    /// Something else than a word in a command; its first byte.
-    #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
-    ExpectedWord(u8),
-}
-
-/// Where a word stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    pub(crate) fn new(start: usize, end: usize) -> Span {
-        Span { start: start as u32, end: end as u32 }
-    }
-}
-
-/// The words of a command: its name, and its arguments.
-#[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
-    text: &'a [u8],
-    spans: &'a [Span],
-}
-
-impl<'a> Words<'a> {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
-    }
-
-    /// One of them, 0 is the name.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        let span = self.spans.get(index)?;
-        self.text.get(span.start as usize..span.end as usize)
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a> {
-        let Words { text, spans } = *self;
-        spans.iter().map(move |span| &text[span.start as usize..span.end as usize])
-    }
-
-    /// Where a word stands in [`Request::bytes`]; `None` for a command on a line, whose words may
-    /// be escaped there, and of which [`Request::is_inline`] is true.
-    pub fn range(&self, index: usize) -> Option<std::ops::Range<usize>> {
-        let span = self.spans.get(index)?;
-        Some(span.start as usize..span.end as usize)
     }
 }
 

@@ -11,6 +11,7 @@ mod backend_requests;
 mod context;
 mod copies;
 mod halves;
+mod hold;
 mod holds;
 mod keys;
 mod large_values;
@@ -51,8 +52,8 @@ use context::{Context, Effect, named};
 use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
-use holds::Holds;
-pub use holds::{HoldEnd, HoldId, HoldWanted};
+pub use hold::{HoldEnd, HoldId, HoldRequest};
+use holds::HoldRegistry;
 use keys::{Keys, recalls::Recalls};
 use leases::{Departure, Lessor};
 use loans::{LifeCheck, Loans};
@@ -82,7 +83,7 @@ pub struct Engine {
     loans: Loans,
     replicas: ForeignCopies,
     halves: Halves,
-    holds: Holds,
+    holds: HoldRegistry,
 }
 
 impl Engine {
@@ -106,7 +107,7 @@ impl Engine {
             loans: Loans::new(tenants, needs_journal, seed),
             replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),
             halves: Halves::new(&config.halves, tenants),
-            holds: Holds::default(),
+            holds: HoldRegistry::default(),
             facts,
         }
     }
@@ -389,7 +390,7 @@ impl Engine {
     /// A command is to have keys for itself. [`Engine::take_held`] says when it has; then it may be
     /// carried out, and [`Engine::end_hold`] is called when it is over. `id` is the caller's, and
     /// new.
-    pub fn hold(&mut self, id: HoldId, wanted: HoldWanted, now_ns: u64, out: &mut Outbox) {
+    pub fn hold(&mut self, id: HoldId, wanted: HoldRequest, now_ns: u64, out: &mut Outbox) {
         self.at(now_ns, out, |engine| {
             engine.holds.ask(&engine.facts, id, wanted);
             engine.begin_holds();

@@ -34,7 +34,7 @@ mod unix_socket;
 
 pub use config::{BackendConfig, Config, Half, OutsideWrites};
 pub use counters::Counters;
-pub use engine::{HoldEnd, HoldId, HoldWanted, TellError, UpdateError};
+pub use engine::{HoldEnd, HoldId, HoldRequest, TellError, UpdateError};
 pub use incarnation::Incarnation;
 pub use placements::Placements;
 pub use reports::Report;

@@ -2,9 +2,9 @@
 //! packets, and no copy is old because of it.
 //!
 //! The store only reads what comes as far as it has to: which keys a command may change. Redis
-//! carries it out, on a connection that is the client's alone, so that whatever state Redis keeps of
-//! a connection is right; and answers as it always does. `connection` moves bytes, `session` knows
-//! what they mean, `holding` is the way to the store's loop, which has the keys held.
+//! carries it out, on a connection that is the client's alone, so that whatever state Redis keeps
+//! of a connection is right; and answers as it always does. `connection` moves bytes, `session`
+//! knows what they mean, `holding` is the way to the store's loop, which has the keys held.
 
 mod answers;
 mod connection;

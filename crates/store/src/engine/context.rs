@@ -9,7 +9,7 @@ use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, T
 
 use super::{
     backend_requests::BackendRequests,
-    holds::HoldId,
+    hold::HoldId,
     large_values::LargeValues,
     lease_holder::LeaseHolder,
     ledger::Ledger,

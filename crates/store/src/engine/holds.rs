@@ -14,34 +14,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::context::Context;
+use super::{
+    context::Context,
+    hold::{HoldEnd, HoldId, HoldRequest},
+};
 use crate::{
     coherence::Nanos,
     counters::HoldCounters,
     directory::KeyId,
     mutants::{Mutant, mutant},
 };
-
-/// Names a hold; whoever asks for it draws the number, and no other hold has had it.
-pub type HoldId = u64;
-
-/// What a command is to have for itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HoldWanted {
-    /// These keys, by their names in the backend, in any order, and maybe twice.
-    pub names: Vec<Vec<u8>>,
-    /// Every key that there is.
-    pub everything: bool,
-}
-
-/// Why a hold is not needed any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldEnd {
-    /// Its command was answered, was never sent, or is known to take place no more.
-    Over,
-    /// Its command was sent, and may take place still; nobody can say until when.
-    Unknown,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -68,7 +50,7 @@ struct Hold {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Holds {
+pub(super) struct HoldRegistry {
     open: BTreeMap<HoldId, Hold>,
     /// Those that have not begun, in the order in which they came.
     queue: VecDeque<HoldId>,
@@ -80,9 +62,9 @@ pub(super) struct Holds {
     pub counters: HoldCounters,
 }
 
-impl Holds {
-    /// A hold is asked for. It begins with [`Holds::next_to_begin`].
-    pub fn ask(&mut self, cx: &Context, id: HoldId, wanted: HoldWanted) {
+impl HoldRegistry {
+    /// A hold is asked for. It begins with [`HoldRegistry::next_to_begin`].
+    pub fn ask(&mut self, cx: &Context, id: HoldId, wanted: HoldRequest) {
         self.counters.holds += 1;
         self.counters.holds_of_everything += u64::from(wanted.everything);
         let mut keys = Vec::new();
@@ -202,7 +184,7 @@ impl Holds {
         over
     }
 
-    /// When [`Holds::tick`] or [`Holds::next_to_begin`] has something to do next.
+    /// When [`HoldRegistry::tick`] or [`HoldRegistry::next_to_begin`] has something to do next.
     pub fn next_ns(&self, cx: &Context) -> Option<Nanos> {
         let lingers = self.lingering.first().map(|(at_ns, _)| *at_ns);
         let starts = (!self.queue.is_empty() && !cx.takes_writes(cx.now_ns))

@@ -21,7 +21,7 @@ pub(super) use pushes::digest_of;
 use super::{
     backend_requests::BackendRequest,
     context::{Context, Effect},
-    holds::HoldId,
+    hold::HoldId,
     pending_write::{Exclusive, PendingWrite, WriteOutcome},
     refusals::refused,
     replies::Answer,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::{Flags, Header, Op, Status};
 
 use super::{
-    holds::HoldId,
+    hold::HoldId,
     refusals::Refusals,
     replies::{Answer, Origin},
 };

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     backend::redis as master,
-    engine::HoldWanted,
+    engine::HoldRequest,
     mutants::{Mutant, mutant},
 };
 
@@ -267,7 +267,7 @@ impl Connection {
             return;
         }
         let mut table = self.state.commands();
-        let mut wanted = HoldWanted::default();
+        let mut wanted = HoldRequest::default();
         let mut held = BytesMut::new();
         let mut commands = 0;
         let mut last_held = 0;

@@ -3,13 +3,13 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::{HoldEnd, HoldId, HoldWanted};
+use crate::engine::{HoldEnd, HoldId, HoldRequest};
 
 /// What a connection says to the store's loop.
 #[derive(Debug)]
 pub(crate) enum HoldMessage {
     /// A command is to have keys for itself.
-    Ask(HoldWanted, oneshot::Sender<Hold>, Holder),
+    Ask(HoldRequest, oneshot::Sender<Hold>, Holder),
     /// It needs them no more.
     End(HoldId, HoldEnd),
 }
@@ -27,7 +27,7 @@ impl Holder {
 
     /// Asks for a hold, which comes when it is had; it does not if the store ends before. Who gives
     /// up waiting gives the hold up.
-    pub fn ask(&self, wanted: HoldWanted) -> oneshot::Receiver<Hold> {
+    pub fn ask(&self, wanted: HoldRequest) -> oneshot::Receiver<Hold> {
         let (ready, had) = oneshot::channel();
         let _ = self.0.send(HoldMessage::Ask(wanted, ready, self.clone()));
         had

@@ -8,13 +8,13 @@ use resp::{Class, Command, KeyWord, Reply, Words};
 
 use super::answers::{kind_of, last_number};
 use crate::{
-    engine::HoldWanted,
+    engine::HoldRequest,
     mutants::{Mutant, mutant},
 };
 
 /// What was sent and is not answered.
 #[derive(Debug, PartialEq, Eq)]
-enum Expected {
+enum ExpectedAnswer {
     /// An answer of one reply.
     Plain,
     /// Of a command that may wait until others do something.
@@ -35,7 +35,7 @@ enum Expected {
 }
 
 struct Unanswered {
-    expected: Expected,
+    expected: ExpectedAnswer,
     /// The client has said that it wants no answer.
     is_unwanted: bool,
     /// It is the last command of a hold.
@@ -50,7 +50,7 @@ pub(super) enum Step {
     /// Send it.
     Send,
     /// Hold these keys, and then send it.
-    Hold(HoldWanted),
+    Hold(HoldRequest),
     /// It waits until some of what was sent is answered.
     Wait,
     /// It is not for Redis: the port has an answer to it, in its turn, or none.
@@ -118,7 +118,7 @@ pub(super) struct Session {
     unanswered: VecDeque<Unanswered>,
     wants: Wants,
     /// In a transaction: what its commands may change.
-    in_multi: Option<HoldWanted>,
+    in_multi: Option<HoldRequest>,
     is_resp3: bool,
     subscriptions: Subscriptions,
     is_monitor: bool,
@@ -151,7 +151,7 @@ impl Session {
             return Step::Wait;
         }
         let Some(command) = command else {
-            self.sent(Expected::Plain);
+            self.sent(ExpectedAnswer::Plain);
             return Step::Send;
         };
         // Its answers would not be Redis's: nobody could tell when a command is over.
@@ -162,7 +162,7 @@ impl Session {
         match command.class {
             Class::StringRead | Class::OtherType => {
                 let blocks = command.is_blocking && self.in_multi.is_none();
-                self.sent(if blocks { Expected::Blocking } else { Expected::Plain });
+                self.sent(if blocks { ExpectedAnswer::Blocking } else { ExpectedAnswer::Plain });
                 Step::Send
             }
             Class::Write | Class::WholeDatabase => self.write(command, words),
@@ -171,7 +171,7 @@ impl Session {
     }
 
     fn write(&mut self, command: &Command, words: Words<'_>) -> Step {
-        let mut wanted = HoldWanted::default();
+        let mut wanted = HoldRequest::default();
         self.add_keys(command, words, &mut wanted);
         if let Some(queued) = &mut self.in_multi {
             if mutant(Mutant::ExecKeyForgotten) {
@@ -179,13 +179,13 @@ impl Session {
             }
             queued.names.append(&mut wanted.names);
             queued.everything |= wanted.everything;
-            self.sent(Expected::Plain);
+            self.sent(ExpectedAnswer::Plain);
             return Step::Send;
         }
         self.held(wanted)
     }
 
-    fn add_keys(&mut self, command: &Command, words: Words<'_>, wanted: &mut HoldWanted) {
+    fn add_keys(&mut self, command: &Command, words: Words<'_>, wanted: &mut HoldRequest) {
         if command.class == Class::WholeDatabase {
             wanted.everything = true;
             return;
@@ -197,9 +197,9 @@ impl Session {
     }
 
     /// A command that needs a hold, if it does.
-    fn held(&mut self, wanted: HoldWanted) -> Step {
+    fn held(&mut self, wanted: HoldRequest) -> Step {
         if !needs_hold(&wanted) {
-            self.sent(Expected::Plain);
+            self.sent(ExpectedAnswer::Plain);
             return Step::Send;
         }
         // It would be carried out who knows when, and its keys be held until then.
@@ -208,22 +208,22 @@ impl Session {
 
     fn connection(&mut self, command: &Command, words: Words<'_>) -> Step {
         match &command.name[..] {
-            "multi" => self.sent_and_bars(Expected::Multi),
+            "multi" => self.sent_and_bars(ExpectedAnswer::Multi),
             "exec" => match self.in_multi.as_ref().filter(|wanted| needs_hold(wanted)) {
                 Some(_) if self.blocking > 0 => Step::Wait,
                 Some(wanted) => Step::Hold(wanted.clone()),
-                None => self.sent_and_bars(Expected::Exec),
+                None => self.sent_and_bars(ExpectedAnswer::Exec),
             },
-            "discard" => self.sent_and_bars(Expected::Discard),
-            "reset" => self.sent_and_bars(Expected::Reset),
-            "monitor" => self.sent_and_bars(Expected::Monitor),
+            "discard" => self.sent_and_bars(ExpectedAnswer::Discard),
+            "reset" => self.sent_and_bars(ExpectedAnswer::Reset),
+            "monitor" => self.sent_and_bars(ExpectedAnswer::Monitor),
             "hello" => {
                 let protocol = match words.get(1) {
                     Some(b"2") => Some(2),
                     Some(b"3") => Some(3),
                     _ => None,
                 };
-                self.sent_and_bars(Expected::Hello(protocol))
+                self.sent_and_bars(ExpectedAnswer::Hello(protocol))
             }
             "subscribe" | "psubscribe" | "ssubscribe" => {
                 self.subscribed(words.len().saturating_sub(1))
@@ -245,7 +245,7 @@ impl Session {
             // Redis answers nothing to that.
             "replconf" if is(words, 1, b"ack") => Step::Answered,
             _ => {
-                self.sent(Expected::Plain);
+                self.sent(ExpectedAnswer::Plain);
                 Step::Send
             }
         }
@@ -254,8 +254,8 @@ impl Session {
     fn subscribed(&mut self, confirmations: usize) -> Step {
         // Queued, it is answered like any other; without a channel it is an error.
         match self.in_multi.is_some() || confirmations == 0 {
-            true => self.sent_and_bars(Expected::Plain),
-            false => self.sent_and_bars(Expected::Subscription(confirmations)),
+            true => self.sent_and_bars(ExpectedAnswer::Plain),
+            false => self.sent_and_bars(ExpectedAnswer::Subscription(confirmations)),
         }
     }
 
@@ -275,16 +275,16 @@ impl Session {
     }
 
     fn local(&mut self, bytes: &[u8]) {
-        self.sent(Expected::Local(bytes.to_vec()));
+        self.sent(ExpectedAnswer::Local(bytes.to_vec()));
     }
 
     /// The hold of the command that was asked last is had: it is sent.
     pub fn sent_held(&mut self, is_exec: bool) {
         match is_exec {
             true => {
-                self.sent_and_bars(Expected::Exec);
+                self.sent_and_bars(ExpectedAnswer::Exec);
             }
-            false => self.sent(Expected::Plain),
+            false => self.sent(ExpectedAnswer::Plain),
         }
     }
 
@@ -297,15 +297,15 @@ impl Session {
 
     /// The port has asked something of its own.
     pub fn asks_own(&mut self) {
-        self.push(Expected::Own, false);
+        self.push(ExpectedAnswer::Own, false);
     }
 
     /// An answer of the port's own, behind those that are still to come.
     pub fn answers_last(&mut self, bytes: Vec<u8>) {
-        self.push(Expected::Local(bytes), false);
+        self.push(ExpectedAnswer::Local(bytes), false);
     }
 
-    fn sent(&mut self, expected: Expected) {
+    fn sent(&mut self, expected: ExpectedAnswer) {
         let is_unwanted = match self.wants {
             Wants::All => false,
             Wants::None => true,
@@ -317,7 +317,7 @@ impl Session {
         self.push(expected, is_unwanted);
     }
 
-    fn sent_and_bars(&mut self, expected: Expected) -> Step {
+    fn sent_and_bars(&mut self, expected: ExpectedAnswer) -> Step {
         self.sent(expected);
         self.bars();
         Step::Send
@@ -331,8 +331,8 @@ impl Session {
         }
     }
 
-    fn push(&mut self, expected: Expected, is_unwanted: bool) {
-        self.blocking += usize::from(expected == Expected::Blocking);
+    fn push(&mut self, expected: ExpectedAnswer, is_unwanted: bool) {
+        self.blocking += usize::from(expected == ExpectedAnswer::Blocking);
         let unanswered = Unanswered { expected, is_unwanted, ends_hold: false, bars: false };
         self.unanswered.push_back(unanswered);
     }
@@ -343,24 +343,25 @@ impl Session {
         let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
         self.is_monitor
             || self.subscriptions.any()
-            || matches!(front, Some(Expected::Own | Expected::Subscription(_)))
+            || matches!(front, Some(ExpectedAnswer::Own | ExpectedAnswer::Subscription(_)))
     }
 
     /// Whether the reply that has begun is for the client, if it is an answer.
     pub fn is_wanted(&self, is_push: bool) -> bool {
         let front = self.unanswered.front();
-        let is_unwanted = |front: &Unanswered| front.is_unwanted || front.expected == Expected::Own;
+        let is_unwanted =
+            |front: &Unanswered| front.is_unwanted || front.expected == ExpectedAnswer::Own;
         is_push || !front.is_some_and(is_unwanted)
     }
 
     /// Answers of the port's own whose turn it is.
     pub fn take_local(&mut self) -> Option<Vec<u8>> {
         let front = self.unanswered.front()?;
-        if !matches!(front.expected, Expected::Local(_)) {
+        if !matches!(front.expected, ExpectedAnswer::Local(_)) {
             return None;
         }
         match self.unanswered.pop_front()?.expected {
-            Expected::Local(bytes) => Some(bytes),
+            ExpectedAnswer::Local(bytes) => Some(bytes),
             _ => None,
         }
     }
@@ -372,7 +373,7 @@ impl Session {
             return passed;
         }
         let Some(front) = self.unanswered.front_mut() else { return passed };
-        if let Expected::Subscription(missing) = &mut front.expected
+        if let ExpectedAnswer::Subscription(missing) = &mut front.expected
             && !reply.is_error()
             && *missing > 1
         {
@@ -381,7 +382,7 @@ impl Session {
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
         self.bars -= usize::from(front.bars);
-        let is_own = front.expected == Expected::Own;
+        let is_own = front.expected == ExpectedAnswer::Own;
         self.answered(front.expected, reply);
         let is_wanted = !is_own && (reply.is_push() || !front.is_unwanted);
         Outcome { is_wanted, is_own, ends_hold: front.ends_hold }
@@ -393,7 +394,7 @@ impl Session {
             return true;
         }
         let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
-        let confirms = matches!(front, Some(Expected::Subscription(_)));
+        let confirms = matches!(front, Some(ExpectedAnswer::Subscription(_)));
         let may = reply.is_push()
             || (!self.is_resp3 && reply.marker == b'*' && (confirms || self.subscriptions.any()));
         if !may {
@@ -415,17 +416,17 @@ impl Session {
         }
     }
 
-    fn answered(&mut self, expected: Expected, reply: Reply) {
+    fn answered(&mut self, expected: ExpectedAnswer, reply: Reply) {
         let is_done = !reply.is_error();
         match expected {
-            Expected::Blocking => self.blocking -= 1,
-            Expected::Multi if is_done => self.in_multi = Some(HoldWanted::default()),
+            ExpectedAnswer::Blocking => self.blocking -= 1,
+            ExpectedAnswer::Multi if is_done => self.in_multi = Some(HoldRequest::default()),
             // Whatever it was answered: refused, it ends the transaction, too.
-            Expected::Exec => self.in_multi = None,
-            Expected::Discard if is_done => self.in_multi = None,
-            Expected::Hello(Some(protocol)) if is_done => self.is_resp3 = protocol == 3,
-            Expected::Monitor if is_done => self.is_monitor = true,
-            Expected::Reset if is_done => {
+            ExpectedAnswer::Exec => self.in_multi = None,
+            ExpectedAnswer::Discard if is_done => self.in_multi = None,
+            ExpectedAnswer::Hello(Some(protocol)) if is_done => self.is_resp3 = protocol == 3,
+            ExpectedAnswer::Monitor if is_done => self.is_monitor = true,
+            ExpectedAnswer::Reset if is_done => {
                 self.in_multi = None;
                 self.wants = Wants::All;
                 self.is_resp3 = false;
@@ -437,7 +438,7 @@ impl Session {
     }
 }
 
-fn needs_hold(wanted: &HoldWanted) -> bool {
+fn needs_hold(wanted: &HoldRequest) -> bool {
     (wanted.everything || !wanted.names.is_empty()) && !mutant(Mutant::NotHeld)
 }
 

@@ -79,7 +79,7 @@ impl World {
 
 fn holds(names: &[&str]) -> Step {
     let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Step::Hold(HoldWanted { names, everything: false })
+    Step::Hold(HoldRequest { names, everything: false })
 }
 
 const PASSED: (bool, bool) = (true, false);
@@ -150,7 +150,7 @@ fn what_was_discarded_is_not_held() {
 #[test]
 fn everything_is_held_for_what_may_change_everything() {
     let mut world = World::new();
-    let everything = Step::Hold(HoldWanted { names: vec![], everything: true });
+    let everything = Step::Hold(HoldRequest { names: vec![], everything: true });
     assert_eq!(world.asks("FLUSHALL"), everything);
     world.hears("+OK\r\n");
     world.asks("MULTI");

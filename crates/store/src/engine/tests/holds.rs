@@ -11,7 +11,7 @@ use super::{
 use crate::{
     backend::{Change, Completion},
     coherence::Watch,
-    engine::{HoldEnd, HoldId, HoldWanted},
+    engine::{HoldEnd, HoldId, HoldRequest},
 };
 
 /// The name of the tenant's key in Redis.
@@ -19,12 +19,12 @@ fn name(key: &str) -> Vec<u8> {
     wire::backend_name(KEYED, key.as_bytes()).unwrap()
 }
 
-fn keys(keys: &[&str]) -> HoldWanted {
-    HoldWanted { names: keys.iter().map(|key| name(key)).collect(), everything: false }
+fn keys(keys: &[&str]) -> HoldRequest {
+    HoldRequest { names: keys.iter().map(|key| name(key)).collect(), everything: false }
 }
 
-fn everything() -> HoldWanted {
-    HoldWanted { names: vec![], everything: true }
+fn everything() -> HoldRequest {
+    HoldRequest { names: vec![], everything: true }
 }
 
 const NONE: [HoldId; 0] = [];
@@ -35,7 +35,7 @@ impl Store {
         self.engine.take_held()
     }
 
-    fn hold(&mut self, id: HoldId, wanted: HoldWanted) {
+    fn hold(&mut self, id: HoldId, wanted: HoldRequest) {
         self.out.clear();
         self.engine.hold(id, wanted, LATER_NS, &mut self.out);
     }
