@@ -20,11 +20,14 @@ mod direct;
 #[cfg(test)]
 mod fake;
 mod limits;
+mod loops;
 mod network;
 pub mod resp;
 mod run;
 mod server;
 mod shared;
+mod stats;
+mod targets;
 
 pub use direct::BackendAddress;
 pub use limits::Limits;

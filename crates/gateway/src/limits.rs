@@ -39,3 +39,10 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// What a command may be.
+    pub(crate) fn of_request(&self) -> resp::Limits {
+        resp::Limits::default()
+    }
+}

@@ -9,8 +9,14 @@ use tokio::net::TcpListener;
 use wire::Cluster;
 
 use crate::{
-    BackendAddress, Limits, counters::Counters, direct::Direct, network::Network, server,
+    BackendAddress, Limits,
+    counters::Counters,
+    direct::Direct,
+    loops::{EventLoop, Parts, Stopper},
+    network::Network,
+    server,
     shared::GatewayState,
+    targets::target,
 };
 
 /// Everything a gateway is told when it starts.
@@ -24,6 +30,11 @@ pub struct Config {
     pub tenant: u32,
     /// The stores' Redis servers, for what no packet carries; none: such requests are refused.
     pub backends: Vec<BackendAddress>,
+    /// The stores' RESP ports, where every command is carried out; none: the commands on strings
+    /// alone, by packets.
+    pub resp: Vec<BackendAddress>,
+    /// Event loops, each with a core of its own at best.
+    pub threads: usize,
     /// The password of these servers, where it does not stand in their address.
     pub backend_password: Option<String>,
     /// Seals what goes to the network and to the backends; `None`: both see keys and values as
@@ -51,6 +62,83 @@ async fn check(network: Arc<Network>) {
     }
 }
 
+/// Serves by event loops, each in a thread of its own.
+async fn serve_by_loops(
+    config: Config,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let password = config.backend_password.as_deref();
+    let one = |option: &'static str, addresses: &[BackendAddress]| match addresses {
+        [] => Ok(None),
+        [one] => target(option, &one.url, password).map(Some),
+        _ => anyhow::bail!("{option}: one store can be served by its RESP port today"),
+    };
+    let store = one("--resp", &config.resp)?.context("a RESP port")?;
+    let direct = one("--backend", &config.backends)?;
+    let memory = Memory::new(config.limits.memory_bytes);
+    let counters = Arc::new(Counters::default());
+    let first = listener(config.listen)?;
+    let listen = first.local_addr()?;
+    let shared = Arc::new(GatewayState::new(config.limits, memory, counters, listen));
+    let mut first = Some(first);
+    let (mut threads, mut stoppers) = (vec![], vec![]);
+    let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..config.threads.max(1) {
+        let listener = match first.take() {
+            Some(first) => first,
+            None => listener(listen)?,
+        };
+        let parts = Parts {
+            listener,
+            store: store.clone(),
+            direct: direct.clone(),
+            shared: shared.clone(),
+        };
+        let (event_loop, stopper) = EventLoop::new(parts).context("an event loop")?;
+        let ended = ended.clone();
+        let name = format!("gateway-{number}");
+        threads.push(std::thread::Builder::new().name(name).spawn(move || {
+            let result = event_loop.run();
+            let _ = ended.send(());
+            result
+        })?);
+        stoppers.push(stopper);
+    }
+    tracing::info!("gateway listens on {listen}: {}", store.name);
+    ready(listen);
+    tokio::select! {
+        () = stop => {}
+        _ = ends.recv() => {}
+    }
+    stoppers.iter().for_each(Stopper::stop);
+    let all = async { for _ in 0..threads.len() { ends.recv().await; } };
+    if tokio::time::timeout(STOPS_WITHIN, all).await.is_err() {
+        tracing::warn!("connections did not end in time");
+    }
+    for thread in threads.into_iter().filter(|thread| thread.is_finished()) {
+        thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
+    }
+    Ok(())
+}
+
+/// A socket of several that share the address.
+fn listener(listen: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let domain = socket2::Domain::for_address(listen);
+    let bind = || {
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&listen.into())?;
+        socket.listen(1024)?;
+        std::io::Result::Ok(socket.into())
+    };
+    bind().with_context(|| format!("--listen {listen}: cannot listen"))
+}
+
+/// When it stops, connections may take so long to end.
+const STOPS_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Serves until `stop` is done. `ready` is told the address once connections are taken.
 ///
 /// # Errors
@@ -61,7 +149,10 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let Config { listen, cluster, tenant, backends, backend_password, seal, limits } = config;
+    if !config.resp.is_empty() {
+        return serve_by_loops(config, ready, stop).await;
+    }
+    let Config { listen, cluster, tenant, backends, backend_password, seal, limits, .. } = config;
     let memory = Memory::new(limits.memory_bytes);
     let counters = Arc::new(Counters::default());
     let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));

@@ -244,7 +244,7 @@ impl<D: Data> Connection<D> {
                 None
             }
             Err(ProtocolError::Foreign) => {
-                self.shared.foreign(self.session.peer);
+                self.shared.foreign(Some(self.session.peer));
                 self.end();
                 None
             }

@@ -40,6 +40,13 @@ pub struct Args {
     /// different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
+    /// The store's RESP port, by which every command of Redis works: redis://HOST:PORT or
+    /// redis+unix:///PATH. Without it only commands on strings do, by packets.
+    #[arg(long, value_name = "URL")]
+    resp: Vec<BackendAddress>,
+    /// Event loops, with --resp: one core each.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
     /// File with the password of these Redis servers; or else the variable
     /// SHORTSTOP_BACKEND_PASSWORD has it. A user's name may stand in the URL:
     /// redis://USER@HOST:PORT.
@@ -73,6 +80,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         cluster,
         tenant: args.tenant,
         backends: args.backends,
+        resp: args.resp,
+        threads: args.threads,
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {

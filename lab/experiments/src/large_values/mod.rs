@@ -295,6 +295,8 @@ fn with_gateway(
     work: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let config = gateway::Config {
+        resp: vec![],
+        threads: 1,
         listen: GATEWAY,
         cluster,
         tenant: wire::TENANT_OPEN,

@@ -1,0 +1,231 @@
+//! A Redis client's connection: what it has sent and is not carried out, and its answers in their
+//! order.
+
+use std::collections::VecDeque;
+
+use resp::RequestParser;
+
+use super::stream::Stream;
+
+/// The ways by which a command may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the Redis itself.
+    Direct,
+    /// To the store's RESP port.
+    Store,
+    /// By a connection of the client's own.
+    Own,
+    /// By the network, where switches answer.
+    Network,
+}
+
+/// How many there are.
+const WAYS: usize = 4;
+
+/// The place of an answer that is still to come, or that came before those in front of it.
+struct Slot {
+    way: Way,
+    /// The hash of the key that it reads; 0: it is no read of one key.
+    key: u64,
+    /// Of a command that may change something.
+    writes: bool,
+    done: bool,
+    bytes: Vec<u8>,
+}
+
+/// What the answer to a command that is under way will change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The protocol, if it is no error.
+    Protocol(u8),
+    /// Whose connection it is, if it is no error: the connection stays the client's own.
+    User,
+}
+
+/// What keeps a client on its own connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ties {
+    pub transaction: bool,
+    pub watches: bool,
+    pub database: bool,
+    pub user: bool,
+    /// Nothing of what it sends is looked at any more.
+    pub raw: bool,
+}
+
+impl Ties {
+    /// Whether there is any.
+    pub fn any(self) -> bool {
+        self.transaction || self.watches || self.database || self.user || self.raw
+    }
+}
+
+/// What a client has told about itself.
+#[derive(Default)]
+pub(super) struct Names {
+    pub name: Vec<u8>,
+    pub library: Vec<u8>,
+    pub library_version: Vec<u8>,
+}
+
+/// One connection.
+pub(super) struct Client {
+    pub stream: Stream,
+    /// No other client of this loop has it, before or after.
+    pub number: u64,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// What has come and is not carried out.
+    pub input: Vec<u8>,
+    /// How far a command has been looked at of which a part has come.
+    pub part: Option<Box<RequestParser>>,
+    slots: VecDeque<Slot>,
+    /// Number of the first slot's answer.
+    first: u64,
+    /// Answers to come, by way.
+    under_way: [u32; WAYS],
+    /// Those of them at the store that may change something.
+    writes: u32,
+    /// Bytes in slots.
+    stashed: usize,
+    pub then: Option<Then>,
+    pub ties: Ties,
+    /// Its own connection.
+    pub own: Option<usize>,
+    pub names: Option<Box<Names>>,
+    /// It has said that nothing more will come.
+    pub ended: bool,
+    /// Nothing more is taken from it; it ends once its answers have left.
+    pub closing: bool,
+    /// It waits for answers before its next command can go on.
+    pub waits: bool,
+    pub is_ready: bool,
+    pub is_dirty: bool,
+    /// Bytes of it that are counted in the memory of all.
+    pub counted: usize,
+    /// When something of a command came last: a number that grows.
+    pub moved: u64,
+}
+
+impl Client {
+    /// A connection that was just accepted.
+    pub fn new(stream: Stream, number: u64) -> Client {
+        Client {
+            stream,
+            number,
+            protocol: 2,
+            input: vec![],
+            part: None,
+            slots: VecDeque::new(),
+            first: 0,
+            under_way: [0; WAYS],
+            writes: 0,
+            stashed: 0,
+            then: None,
+            ties: Ties::default(),
+            own: None,
+            names: None,
+            ended: false,
+            closing: false,
+            waits: false,
+            is_ready: false,
+            is_dirty: false,
+            counted: 0,
+            moved: 0,
+        }
+    }
+
+    /// Answers to come by this way.
+    pub fn under_way(&self, way: Way) -> u32 {
+        self.under_way[way as usize]
+    }
+
+    /// Answers that have not been given, in all.
+    pub fn waiting(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Commands at the store that may change something.
+    pub fn writes(&self) -> u32 {
+        self.writes
+    }
+
+    /// Whether a read of this key is under way by this way.
+    pub fn reads(&self, way: Way, key: u64) -> bool {
+        self.under_way(way) > 0
+            && self.slots.iter().any(|slot| slot.way == way && slot.key == key && !slot.done)
+    }
+
+    /// A place for an answer behind those to come: its number.
+    pub fn place(&mut self, way: Way, key: u64, writes: bool) -> u64 {
+        self.under_way[way as usize] += 1;
+        self.writes += u32::from(writes && way == Way::Store);
+        self.slots.push_back(Slot { way, key, writes, done: false, bytes: vec![] });
+        self.first + self.slots.len() as u64 - 1
+    }
+
+    /// An answer that is known already, behind those to come.
+    pub fn answer(&mut self, bytes: &[u8]) {
+        if self.slots.is_empty() {
+            return self.stream.out().extend_from_slice(bytes);
+        }
+        self.stashed += bytes.len();
+        let bytes = bytes.to_vec();
+        let way = Way::Own;
+        self.slots.push_back(Slot { way, key: 0, writes: false, done: true, bytes });
+    }
+
+    /// Bytes of the answer with this number, which ends with them or not.
+    pub fn give(&mut self, answer: u64, bytes: &[u8], ends: bool) {
+        let Some(at) = answer.checked_sub(self.first).map(|at| at as usize) else { return };
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        if ends {
+            slot.done = true;
+            self.under_way[slot.way as usize] -= 1;
+            self.writes -= u32::from(slot.writes && slot.way == Way::Store);
+        }
+        if at > 0 {
+            slot.bytes.extend_from_slice(bytes);
+            self.stashed += bytes.len();
+            return;
+        }
+        self.stream.out().extend_from_slice(bytes);
+        if !ends {
+            return;
+        }
+        self.slots.pop_front();
+        self.first += 1;
+        while let Some(slot) = self.slots.front_mut() {
+            let bytes = std::mem::take(&mut slot.bytes);
+            self.stashed -= bytes.len();
+            self.stream.out().extend_from_slice(&bytes);
+            if !slot.done {
+                break;
+            }
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Whether everything is answered and has left.
+    pub fn is_done(&self) -> bool {
+        self.slots.is_empty() && self.stream.waiting() == 0
+    }
+
+    /// Memory that it takes beyond what every connection has.
+    pub fn held(&self) -> usize {
+        self.stream.held() + self.input.capacity() + self.stashed
+    }
+
+    /// Gives back what an idle connection does not need.
+    pub fn rest(&mut self) {
+        if self.slots.is_empty() {
+            self.slots = VecDeque::new();
+        }
+        if self.input.is_empty() {
+            self.input = vec![];
+        }
+        self.stream.rest();
+    }
+}

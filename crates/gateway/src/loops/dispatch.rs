@@ -1,0 +1,449 @@
+//! What clients have sent: parsed in place, and each command put on its way, in order.
+//!
+//! A command may be on its way beside those before it that go the same way, which keeps them in
+//! their order, and reads beside reads of other keys. Whatever else differs in its way waits until
+//! those before it are answered. A read behind a write goes to the store with it, and so need
+//! not wait.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use resp::{ProtocolError, Words};
+
+use super::{
+    EventLoop, READ_BYTES,
+    client::{Then, Way},
+    commands::{Act, Command},
+    upstream::{Pending, Waiter},
+    words::encode,
+};
+
+/// A client is not read while so many bytes of it wait for its own connection to take them.
+const RAW_AHEAD: usize = 256 << 10;
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The next one may come.
+    On,
+    /// It has to wait for answers, and is not taken.
+    Wait,
+    /// No more commands are taken from this connection.
+    Stop,
+}
+
+/// A command where it lies.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'a> {
+    /// All of it, as it goes on.
+    pub bytes: &'a [u8],
+    pub words: Words<'a>,
+}
+
+impl<'a> Said<'a> {
+    /// One of its words.
+    pub fn word(&self, at: usize) -> Option<&'a [u8]> {
+        self.words.get(at)
+    }
+
+    /// Whether a word is this one, in whatever case.
+    pub fn is(&self, at: usize, word: &str) -> bool {
+        self.word(at).is_some_and(|there| there.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}
+
+impl EventLoop {
+    /// Takes what a client has sent as far as that is possible now.
+    pub(super) fn serve(&mut self, at: usize) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.serve_with(at, &mut scratch);
+        self.scratch = scratch;
+    }
+
+    fn serve_with(&mut self, at: usize, scratch: &mut [u8]) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        client.waits = false;
+        if client.ties.raw {
+            return self.pump(at, scratch);
+        }
+        // What waits already comes first.
+        if !client.input.is_empty() && !client.closing {
+            let mut input = std::mem::take(&mut client.input);
+            let taken = self.take_commands(at, &input);
+            input.drain(..taken);
+            let Some(client) = self.clients.get_mut(at) else { return };
+            client.input = input;
+        }
+        let Some(client) = self.clients.get_mut(at) else { return };
+        if client.waits || client.ended {
+            return self.touch_client(at);
+        }
+        if client.ties.raw {
+            return self.pump(at, scratch);
+        }
+        if !client.stream.readable {
+            return self.count(at);
+        }
+        let len = match client.stream.read(scratch) {
+            Ok(Some(0)) => {
+                client.ended = true;
+                // One who waits for nothing but what may never come is gone.
+                if client.under_way(Way::Own) > 0 {
+                    return self.close(at);
+                }
+                return self.touch_client(at);
+            }
+            Ok(Some(len)) => len,
+            Ok(None) => return,
+            Err(_) => return self.close(at),
+        };
+        if client.stream.readable {
+            self.make_ready(at);
+        }
+        self.shared.counters.total_net_input_bytes.add(len as u64);
+        let bytes = &scratch[..len];
+        let Some(client) = self.clients.get_mut(at) else { return };
+        if client.closing {
+            return;
+        }
+        if client.input.is_empty() {
+            let taken = self.take_commands(at, bytes);
+            if taken < len
+                && let Some(client) = self.clients.get_mut(at)
+            {
+                client.input.extend_from_slice(&bytes[taken..]);
+                self.count(at);
+            }
+            return;
+        }
+        let mut input = std::mem::take(&mut client.input);
+        input.extend_from_slice(bytes);
+        let taken = self.take_commands(at, &input);
+        if taken == input.len() && input.capacity() > READ_BYTES {
+            input = vec![];
+        } else {
+            input.drain(..taken);
+        }
+        if let Some(client) = self.clients.get_mut(at) {
+            client.input = input;
+            self.count(at);
+        }
+    }
+
+    /// Puts commands on their way; how many bytes they took.
+    fn take_commands(&mut self, at: usize, bytes: &[u8]) -> usize {
+        let Some(client) = self.clients.get_mut(at) else { return 0 };
+        self.next_number += 1;
+        client.moved = self.next_number;
+        let mut parser = match client.part.take() {
+            Some(part) => *part,
+            None => std::mem::take(&mut self.parser),
+        };
+        let limits = self.shared.limits.of_request();
+        let mut from = 0;
+        let (mut line, mut skipped) = (vec![], 0);
+        loop {
+            let request = match parser.next(&bytes[from..], &limits, &mut skipped) {
+                Ok(request) => request,
+                Err(error) => {
+                    self.protocol_error(at, &error);
+                    from = bytes.len();
+                    break;
+                }
+            };
+            from += skipped;
+            let Some(request) = request else {
+                if from < bytes.len()
+                    && let Some(client) = self.clients.get_mut(at)
+                {
+                    client.part = Some(Box::new(std::mem::take(&mut parser)));
+                }
+                break;
+            };
+            let words = request.words;
+            let said = if request.is_inline {
+                if is_foreign(words) {
+                    self.foreign(at);
+                    from = bytes.len();
+                    break;
+                }
+                line.clear();
+                encode(&words.iter().collect::<Vec<_>>(), &mut line);
+                Said { bytes: &line, words }
+            } else {
+                Said { bytes: request.bytes, words }
+            };
+            let len = request.bytes.len();
+            if !self.carry_out(at, said) {
+                break;
+            }
+            from += len;
+            let Some(client) = self.clients.get(at) else { break };
+            if client.closing || client.ties.raw {
+                break;
+            }
+        }
+        self.parser = parser;
+        from
+    }
+
+    /// Ends a connection that is another protocol's, without an answer.
+    fn foreign(&mut self, at: usize) {
+        let peer = self.clients.get(at).and_then(|client| client.stream.peer());
+        self.shared.foreign(peer);
+        self.close(at);
+    }
+
+    fn protocol_error(&mut self, at: usize, error: &ProtocolError) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        client.closing = true;
+        self.shared.counters.protocol_errors.add_one();
+        client.answer(format!("-ERR {error}\r\n").as_bytes());
+        self.touch_client(at);
+    }
+
+    /// Puts one command on its way; whether it was taken.
+    fn carry_out(&mut self, at: usize, said: Said<'_>) -> bool {
+        let command = self.commands.find(said.word(0).unwrap_or_default());
+        let Some(client) = self.clients.get_mut(at) else { return false };
+        if client.then.is_some() || client.waiting() >= self.shared.limits.pipeline {
+            client.waits = true;
+            return false;
+        }
+        let next = self.dispatch(at, command, said);
+        match next {
+            Next::Wait => {
+                if let Some(client) = self.clients.get_mut(at) {
+                    client.waits = true;
+                }
+                return false;
+            }
+            Next::On | Next::Stop => self.shared.counters.total_commands_processed.add_one(),
+        }
+        true
+    }
+
+    fn dispatch(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+        let client = &mut self.clients[at];
+        if client.ties.any() {
+            return self.by_own(at, command, said);
+        }
+        match command.act {
+            Act::Get if said.words.len() == 2 => self.read(at, command, said),
+            Act::Get | Act::Plain => match client.writes() {
+                0 => self.by(at, Way::Direct, command, said, 0),
+                _ => self.by(at, Way::Store, command, said, 0),
+            },
+            Act::Info => self.by(at, Way::Direct, command, said, 0),
+            Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, command, said, 0),
+            Act::Hello => self.hello(at, command, said),
+            Act::Quit => {
+                client.answer(b"+OK\r\n");
+                client.closing = true;
+                self.touch_client(at);
+                Next::Stop
+            }
+            Act::Reset => self.reset(at),
+            Act::Select if said.words.len() == 2 && said.word(1) == Some(b"0") => {
+                client.answer(b"+OK\r\n");
+                self.touch_client(at);
+                Next::On
+            }
+            Act::Client => self.client_command(at, command, said),
+            Act::Multi | Act::Watch | Act::Own | Act::Raw | Act::Auth | Act::Select => {
+                self.by_own(at, command, said)
+            }
+        }
+    }
+
+    /// A read of one key: where it is cheapest, unless it has to be behind a write.
+    fn read(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+        let client = &self.clients[at];
+        let way = if client.writes() > 0 { Way::Store } else { Way::Direct };
+        self.by(at, way, command, said, 0)
+    }
+
+    /// By a connection that clients share, once nothing is under way by another.
+    fn by(
+        &mut self,
+        at: usize,
+        way: Way,
+        command: Command,
+        said: Said<'_>,
+        key: u64,
+    ) -> Next {
+        let client = &mut self.clients[at];
+        let others = [Way::Direct, Way::Store, Way::Own, Way::Network]
+            .into_iter()
+            .filter(|other| *other != way)
+            .any(|other| client.under_way(other) > 0);
+        if others {
+            return Next::Wait;
+        }
+        let answer = client.place(way, key, command.writes);
+        let (number, protocol) = (client.number, client.protocol);
+        let upstream = self.common(self.target_of(way), protocol);
+        let waiter = Waiter::Client { place: at, number, answer };
+        self.ask(upstream, said.bytes, self.pending(waiter, command));
+        Next::On
+    }
+
+    /// What is remembered of a command until it is answered.
+    pub(super) fn pending(&self, waiter: Waiter, command: Command) -> Pending {
+        Pending { waiter, command: command.row, asked: self.now, writes: command.writes }
+    }
+
+    /// Which protocol the connection speaks from now on is Redis's to decide: it is asked by a
+    /// connection that speaks it already.
+    fn hello(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+        let client = &mut self.clients[at];
+        if client.waiting() > 0 {
+            return Next::Wait;
+        }
+        let plain = match said.words.len() {
+            1 | 2 => true,
+            4 => said.is(2, "setname"),
+            _ => false,
+        };
+        let version = match said.word(1) {
+            None => Some(client.protocol),
+            Some(b"2") => Some(2),
+            Some(b"3") => Some(3),
+            _ => None,
+        };
+        let (true, Some(version)) = (plain, version) else {
+            return self.by_own(at, command, said);
+        };
+        if let Some(name) = said.word(3) {
+            if !is_printable(name) {
+                return self.by_own(at, command, said);
+            }
+            client.names.get_or_insert_default().name = name.to_vec();
+        }
+        let way = Way::Direct;
+        let answer = client.place(way, 0, false);
+        client.then = Some(Then::Protocol(version));
+        let number = client.number;
+        let upstream = self.common(self.target_of(way), version);
+        let waiter = Waiter::Client { place: at, number, answer };
+        let mut bytes = vec![];
+        encode(&[&b"HELLO"[..], version.to_string().as_bytes()], &mut bytes);
+        let pending = self.pending(waiter, command);
+        self.ask(upstream, if said.words.len() == 1 { said.bytes } else { &bytes }, pending);
+        Next::On
+    }
+
+    fn reset(&mut self, at: usize) -> Next {
+        let client = &mut self.clients[at];
+        if client.waiting() > 0 {
+            return Next::Wait;
+        }
+        client.protocol = 2;
+        client.names = None;
+        client.answer(b"+RESET\r\n");
+        if let Some(own) = client.own.take() {
+            self.upstreams.try_remove(own);
+        }
+        self.touch_client(at);
+        Next::On
+    }
+
+    /// Names are remembered, and told where the client gets a connection of its own.
+    fn client_command(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+        let client = &mut self.clients[at];
+        if client.own.is_some() {
+            return self.by_own(at, command, said);
+        }
+        let answer: &[u8] = match (said.words.len(), said.word(2), said.word(3)) {
+            (3, Some(name), _) if said.is(1, "setname") && is_printable(name) => {
+                client.names.get_or_insert_default().name = name.to_vec();
+                b"+OK\r\n"
+            }
+            (4, Some(_), Some(text)) if said.is(1, "setinfo") && is_printable(text) => {
+                let names = client.names.get_or_insert_default();
+                if said.is(2, "lib-name") {
+                    names.library = text.to_vec();
+                } else if said.is(2, "lib-ver") {
+                    names.library_version = text.to_vec();
+                } else {
+                    return self.by_own(at, command, said);
+                }
+                b"+OK\r\n"
+            }
+            _ => return self.by_own(at, command, said),
+        };
+        client.answer(answer);
+        self.touch_client(at);
+        Next::On
+    }
+
+    fn by_own(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+        match self.by_own_connection(at, command, said) {
+            true => Next::On,
+            false => Next::Wait,
+        }
+    }
+
+    /// Passes on whatever a client sends whose connection is its own for good.
+    fn pump(&mut self, at: usize, scratch: &mut [u8]) {
+        loop {
+            let Some(client) = self.clients.get_mut(at) else { return };
+            let Some(own) = client.own else { return };
+            let Some(stream) = self.upstreams.get_mut(own).and_then(|u| u.stream.as_mut()) else {
+                return self.close(at);
+            };
+            if stream.waiting() > RAW_AHEAD {
+                client.waits = true;
+                return;
+            }
+            if !client.input.is_empty() {
+                stream.out().append(&mut client.input);
+                self.touch_upstream(own);
+                continue;
+            }
+            if !client.stream.readable {
+                return;
+            }
+            match client.stream.read(scratch) {
+                Ok(Some(0)) | Err(_) => return self.close(at),
+                Ok(None) => return,
+                Ok(Some(len)) => {
+                    self.shared.counters.total_net_input_bytes.add(len as u64);
+                    stream.out().extend_from_slice(&scratch[..len]);
+                    self.touch_upstream(own);
+                }
+            }
+        }
+    }
+
+    /// A number for a key that is never 0.
+    pub(super) fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.common.hasher().build_hasher();
+        key.hash(&mut hasher);
+        hasher.finish() | 1
+    }
+}
+
+/// Whether a name may stand in CLIENT LIST.
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// First byte of a TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Whether a line is the beginning of an HTTP request, one of its headers, or TLS. Whoever reaches
+/// this port may write, and browsers reach every port of their own machine in the name of any page:
+/// the lines of a request's body would be commands. `POST` and `Host:` are what Redis refuses. A
+/// page whose name was made to mean this machine may choose the method too (`SET /key HTTP/1.1`),
+/// so the version at the end of a request's first line is refused as well.
+fn is_foreign(words: Words<'_>) -> bool {
+    let begins = |word: &[u8], with: &[u8]| {
+        let start = word.get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with))
+    };
+    let Some(first) = words.get(0) else { return false };
+    first.first() == Some(&TLS_HANDSHAKE)
+        || first.eq_ignore_ascii_case(b"post")
+        || begins(first, b"host:")
+        || (words.len() == 3 && words.get(2).is_some_and(|word| begins(word, b"http/")))
+}

@@ -1,0 +1,50 @@
+//! What all connections hold together is bounded; where it comes to the bound, whoever holds most
+//! without a reason goes first.
+//!
+//! A connection that reads what it asked for, and sends what it begins, holds little. What counts
+//! are answers that nobody reads, and commands of which the rest does not come.
+
+use super::EventLoop;
+
+/// What a connection may hold that is not counted.
+const FREE_BYTES: usize = 16 << 10;
+
+impl EventLoop {
+    /// Counts what a connection holds now; ends connections while all hold too much.
+    pub(super) fn count(&mut self, at: usize) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        let held = client.held();
+        let held = if held <= FREE_BYTES { 0 } else { held };
+        if held == client.counted {
+            return;
+        }
+        let before = std::mem::replace(&mut client.counted, held);
+        if held < before {
+            return self.shared.release(before - held);
+        }
+        self.shared.hold(held - before);
+        let most = self.shared.limits.memory_bytes;
+        // One alone may have half: the others have the rest, whoever comes.
+        if held > most / 2 {
+            return self.evict(at);
+        }
+        while self.shared.held() > most {
+            let all = self.clients.iter().filter(|(_, client)| client.counted > 0);
+            // The largest; of those that are alike, the one that has not moved for longest.
+            let most = all.max_by_key(|(_, client)| (client.counted, u64::MAX - client.moved));
+            let Some((largest, _)) = most else { return };
+            self.evict(largest);
+        }
+    }
+
+    fn evict(&mut self, at: usize) {
+        let Some(client) = self.clients.get(at) else { return };
+        self.shared.counters.memory_refusals.add_one();
+        tracing::warn!(
+            "closed a connection that held {} bytes: answers that it does not read, or a command whose rest does not come \
+             (--max-memory)",
+            client.counted
+        );
+        self.close(at);
+    }
+}

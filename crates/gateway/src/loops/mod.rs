@@ -1,0 +1,330 @@
+//! One event loop: everything that one core of the gateway does.
+//!
+//! A round begins with what the system says has happened on sockets. Answers of [`upstream`]s are
+//! given to the [`client`]s that wait for them; what clients have sent is parsed in place,
+//! and each command is put at the end of what goes out by its way ([`dispatch`]). The
+//! round ends with one write for each socket that has something to say. So what a command costs is
+//! its parse, a place in two queues, and its share of the system calls of a round.
+//!
+//! What a client does, or does not do, holds up nobody else: answers are taken from upstreams
+//! whether or not their client reads, and what they take is bounded ([`memory`]).
+
+mod answers;
+mod client;
+mod commands;
+mod dispatch;
+mod memory;
+mod own;
+pub(crate) mod stream;
+mod upstream;
+mod upstreams;
+mod words;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Instant};
+
+use hashbrown::HashMap;
+use mio::{Events, Poll, Token, net::TcpListener};
+use resp::RequestParser;
+use slab::Slab;
+
+use self::{
+    client::Client,
+    commands::Commands,
+    stream::{Place, Stream},
+    upstream::{Kind, Phase, Upstream},
+};
+use crate::shared::GatewayState;
+
+/// Bytes that are read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Events taken from the system at once.
+const EVENTS: usize = 1024;
+/// Connections accepted in one round.
+const ACCEPTS: usize = 64;
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+/// A Redis, or a store's RESP port, and how to become its client.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// As it is called in errors.
+    pub name: String,
+    pub place: Place,
+    /// The user's name, if there is one, and the password.
+    pub login: Option<(Option<String>, String)>,
+}
+
+/// What a loop is made of.
+pub(crate) struct Parts {
+    pub listener: std::net::TcpListener,
+    /// The store's RESP port.
+    pub store: Target,
+    /// The Redis behind it, for what touches no copy.
+    pub direct: Option<Target>,
+    pub shared: Arc<GatewayState>,
+}
+
+/// Ends a loop from another thread.
+pub(crate) struct Stopper(mio::Waker);
+
+impl Stopper {
+    /// Has it answer what it was sent, and end.
+    pub fn stop(&self) {
+        let _ = self.0.wake();
+    }
+}
+
+/// Index of the store among the targets, and of the Redis.
+const STORE: usize = 0;
+const DIRECT: usize = 1;
+
+/// One loop.
+pub(crate) struct EventLoop {
+    poll: Poll,
+    listener: Option<TcpListener>,
+    targets: Vec<Target>,
+    clients: Slab<Client>,
+    upstreams: Slab<Upstream>,
+    /// Those that clients share.
+    common: HashMap<Kind, usize>,
+    commands: Commands,
+    shared: Arc<GatewayState>,
+    /// Clients whose next command may go on now.
+    ready: Vec<usize>,
+    /// Those with something to send in this round.
+    dirty_clients: Vec<usize>,
+    dirty_upstreams: Vec<usize>,
+    scratch: Vec<u8>,
+    parser: RequestParser,
+    /// When the round began.
+    now: Instant,
+    next_number: u64,
+    leaving: bool,
+}
+
+impl EventLoop {
+    /// A loop that begins when it is run.
+    ///
+    /// # Errors
+    /// The system refuses what it needs.
+    pub fn new(parts: Parts) -> io::Result<(EventLoop, Stopper)> {
+        let Parts { listener, store, direct, shared } = parts;
+        let poll = Poll::new()?;
+        let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        poll.registry().register(&mut listener, LISTENER, mio::Interest::READABLE)?;
+        let event_loop = EventLoop {
+            poll,
+            listener: Some(listener),
+            targets: [store].into_iter().chain(direct).collect(),
+            clients: Slab::new(),
+            upstreams: Slab::new(),
+            common: HashMap::new(),
+            commands: Commands::new(),
+            shared,
+            ready: vec![],
+            dirty_clients: vec![],
+            dirty_upstreams: vec![],
+            scratch: vec![0; READ_BYTES],
+            parser: RequestParser::default(),
+            now: Instant::now(),
+            next_number: 1,
+            leaving: false,
+        };
+        Ok((event_loop, stopper))
+    }
+
+    /// Serves until it is stopped and everybody is answered, or until `ends` after that.
+    ///
+    /// # Errors
+    /// The system does not tell of events any more.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        loop {
+            if self.leaving && self.clients.is_empty() {
+                return Ok(());
+            }
+            let wait = match self.ready.is_empty() {
+                true => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
+                false => Some(std::time::Duration::ZERO),
+            };
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            self.now = Instant::now();
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    WAKER => self.leave(),
+                    Token(token) if token % 2 == 0 => self.client_event((token - FIRST) / 2, event),
+                    Token(token) => self.upstream_event((token - FIRST) / 2, event),
+                }
+            }
+            self.expire();
+            for at in std::mem::take(&mut self.ready) {
+                if let Some(client) = self.clients.get_mut(at) {
+                    client.is_ready = false;
+                    self.serve(at);
+                }
+            }
+            self.flush();
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((socket, peer)) => self.take_in(Stream::accepted(socket), peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    return;
+                }
+            }
+        }
+        // More may wait, which the system does not tell again.
+        let _ = self.listener.as_mut().map(|listener| {
+            self.poll.registry().reregister(listener, LISTENER, mio::Interest::READABLE)
+        });
+    }
+
+    fn take_in(&mut self, mut stream: Stream, peer: SocketAddr) {
+        if !self.shared.connect() {
+            self.shared.counters.rejected_connections.add_one();
+            stream.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
+            let _ = stream.flush();
+            return;
+        }
+        self.shared.counters.total_connections_received.add_one();
+        let entry = self.clients.vacant_entry();
+        let token = Token(FIRST + 2 * entry.key());
+        if let Err(error) = stream.register(self.poll.registry(), token) {
+            tracing::warn!(%peer, %error, "cannot serve a connection");
+            return self.shared.disconnect();
+        }
+        entry.insert(Client::new(stream, self.next_number));
+        self.next_number += 1;
+    }
+
+    /// Takes no connection any more, and ends those that wait for nothing.
+    fn leave(&mut self) {
+        self.leaving = true;
+        self.listener = None;
+        for at in 0..self.clients.capacity() {
+            if self.clients.contains(at) {
+                self.serve(at);
+                if let Some(client) = self.clients.get_mut(at) {
+                    client.closing = true;
+                    if client.ties.raw {
+                        self.close(at);
+                        continue;
+                    }
+                }
+                self.touch_client(at);
+            }
+        }
+    }
+
+    fn client_event(&mut self, at: usize, event: &mio::event::Event) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        if event.is_writable() {
+            client.stream.may_write();
+            self.touch_client(at);
+        }
+        let Some(client) = self.clients.get_mut(at) else { return };
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            client.stream.readable = true;
+            self.serve(at);
+        }
+    }
+
+    /// Has the client looked at once more at the end of this round, or in the next.
+    fn make_ready(&mut self, at: usize) {
+        if let Some(client) = self.clients.get_mut(at)
+            && !client.is_ready
+        {
+            client.is_ready = true;
+            self.ready.push(at);
+        }
+    }
+
+    fn touch_client(&mut self, at: usize) {
+        if let Some(client) = self.clients.get_mut(at)
+            && !client.is_dirty
+        {
+            client.is_dirty = true;
+            self.dirty_clients.push(at);
+        }
+    }
+
+    fn touch_upstream(&mut self, at: usize) {
+        if let Some(upstream) = self.upstreams.get_mut(at)
+            && !upstream.is_dirty
+        {
+            upstream.is_dirty = true;
+            self.dirty_upstreams.push(at);
+        }
+    }
+
+    /// Sends what this round has brought.
+    fn flush(&mut self) {
+        for at in std::mem::take(&mut self.dirty_upstreams) {
+            let Some(upstream) = self.upstreams.get_mut(at) else { continue };
+            upstream.is_dirty = false;
+            if upstream.phase != Phase::Up {
+                continue;
+            }
+            let Some(stream) = &mut upstream.stream else { continue };
+            if let Err(error) = stream.flush() {
+                self.upstream_lost(at, &error.to_string());
+            } else if let Some((owner, _)) = self.upstreams[at].owner
+                && self.clients.get(owner).is_some_and(|client| client.ties.raw && client.waits)
+            {
+                self.make_ready(owner);
+            }
+        }
+        for at in std::mem::take(&mut self.dirty_clients) {
+            let Some(client) = self.clients.get_mut(at) else { continue };
+            client.is_dirty = false;
+            match client.stream.flush() {
+                Ok(sent) => self.shared.counters.total_net_output_bytes.add(sent as u64),
+                Err(_) => {
+                    self.close(at);
+                    continue;
+                }
+            }
+            self.settle(at);
+        }
+    }
+
+    /// After something has left: ends a connection that is done, counts what it holds.
+    fn settle(&mut self, at: usize) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        if client.is_done() {
+            client.rest();
+            if client.closing || (client.ended && client.input.is_empty()) {
+                client.stream.end();
+                return self.close(at);
+            }
+        }
+        if client.ties.raw {
+            self.pump_back(at);
+        }
+        self.count(at);
+    }
+
+    /// Ends a connection at once.
+    fn close(&mut self, at: usize) {
+        let Some(client) = self.clients.try_remove(at) else { return };
+        self.shared.release(client.counted);
+        self.shared.disconnect();
+        if let Some(own) = client.own {
+            self.upstreams.try_remove(own);
+        }
+    }
+}

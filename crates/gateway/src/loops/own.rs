@@ -1,0 +1,140 @@
+//! Connections to the store that belong to one client: transactions, blocking commands, other
+//! databases and users, and everything in which answers and commands do not belong together.
+//!
+//! Such a connection is made when it is needed first and stays with its client; while nothing ties
+//! the client to it, its commands go by the connections that all share.
+
+use super::{
+    EventLoop, STORE,
+    client::Then,
+    commands::{Act, Command},
+    dispatch::Said,
+    upstream::{Kind, Upstream, Waiter},
+};
+
+impl EventLoop {
+    /// Puts a command on the client's own connection, once nothing is under way by another; whether
+    /// it was taken.
+    pub(super) fn by_own_connection(&mut self, at: usize, command: Command, said: Said<'_>) -> bool {
+        use super::client::Way;
+        let client = &mut self.clients[at];
+        let raw = is_raw(command, said);
+        let alone = client.waiting() as u32 == client.under_way(Way::Own);
+        // The answers to those before are counted; nothing is after this.
+        if !alone || (needs_quiet(command) || raw) && client.waiting() > 0 {
+            return false;
+        }
+        let own = self.own(at);
+        let client = &mut self.clients[at];
+        let number = client.number;
+        match command.act {
+            Act::Multi => client.ties.transaction = true,
+            Act::Exec => {
+                client.ties.transaction = false;
+                client.ties.watches = false;
+            }
+            Act::Watch => client.ties.watches = true,
+            Act::Unwatch if !client.ties.transaction => client.ties.watches = false,
+            Act::Select => client.ties.database = said.word(1) != Some(b"0"),
+            Act::Auth => client.then = Some(Then::User),
+            Act::Hello => {
+                // With AUTH, or not understood: Redis says what of it.
+                client.ties.user |= said.words.len() > 2;
+                client.then = match said.word(1) {
+                    Some(b"2") => Some(Then::Protocol(2)),
+                    Some(b"3") => Some(Then::Protocol(3)),
+                    _ => None,
+                };
+            }
+            Act::Reset | Act::Quit => return self.ends_own(at, command),
+            _ => {}
+        }
+        if raw && let Some(stream) = &mut self.upstreams[own].stream {
+            stream.out().extend_from_slice(said.bytes);
+            self.upstreams[own].raw = true;
+            self.clients[at].ties.raw = true;
+            self.touch_upstream(own);
+            return true;
+        }
+        let answer = self.clients[at].place(Way::Own, 0, command.writes);
+        let waiter = Waiter::Client { place: at, number, answer };
+        let pending = self.pending(waiter, command);
+        self.ask(own, said.bytes, pending);
+        true
+    }
+
+    fn ends_own(&mut self, at: usize, command: Command) -> bool {
+        let client = &mut self.clients[at];
+        if client.waiting() > 0 {
+            return false;
+        }
+        client.ties = Default::default();
+        if let Some(own) = client.own.take() {
+            self.upstreams.try_remove(own);
+        }
+        let client = &mut self.clients[at];
+        if command.act == Act::Quit {
+            client.closing = true;
+            client.answer(b"+OK\r\n");
+        } else {
+            client.protocol = 2;
+            client.names = None;
+            client.answer(b"+RESET\r\n");
+        }
+        self.touch_client(at);
+        true
+    }
+
+    /// The client's own connection, which speaks its protocol and knows its name.
+    fn own(&mut self, at: usize) -> usize {
+        let client = &self.clients[at];
+        let (number, protocol) = (client.number, client.protocol);
+        let own = match client.own {
+            Some(own) => own,
+            None => {
+                let kind = Kind { target: STORE, protocol };
+                let upstream = Upstream::new(kind, Some((at, number)), self.now);
+                let own = self.upstreams.insert(upstream);
+                self.clients[at].own = Some(own);
+                if let Some(names) = self.clients[at].names.take() {
+                    let told: [(&[&[u8]], &[u8]); 3] = [
+                        (&[b"CLIENT", b"SETNAME"], &names.name),
+                        (&[b"CLIENT", b"SETINFO", b"LIB-NAME"], &names.library),
+                        (&[b"CLIENT", b"SETINFO", b"LIB-VER"], &names.library_version),
+                    ];
+                    for (words, name) in told {
+                        if !name.is_empty() {
+                            self.say(own, &[words, &[name]].concat());
+                        }
+                    }
+                    if let Some(client) = self.clients.get_mut(at) {
+                        client.names = Some(names);
+                    }
+                }
+                own
+            }
+        };
+        self.revive(own);
+        if self.upstreams[own].kind.protocol != protocol {
+            self.upstreams[own].kind.protocol = protocol;
+            self.say(own, &[b"HELLO", protocol.to_string().as_bytes()]);
+        }
+        own
+    }
+}
+
+/// Whether no command may be looked at any more after this one.
+fn is_raw(command: Command, said: Said<'_>) -> bool {
+    match command.act {
+        Act::Raw => true,
+        Act::Client => {
+            ["reply", "tracking", "caching", "no-touch", "no-evict"].iter().any(|name| said.is(1, name))
+        }
+        _ => false,
+    }
+}
+
+/// Whether what its answer says decides about what comes next.
+fn needs_quiet(command: Command) -> bool {
+    matches!(command.act, Act::Auth | Act::Hello | Act::Reset | Act::Quit)
+}

@@ -1,0 +1,80 @@
+//! A connection to a Redis, or to a store's RESP port: what was asked by it, in order, and whose
+//! the answers are.
+
+use std::{collections::VecDeque, time::Instant};
+
+use resp::ReplyScanner;
+
+use super::stream::Stream;
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A client: its place and its number, which no later client at that place has; and which of
+    /// its answers it is.
+    Client { place: usize, number: u64, answer: u64 },
+    /// Nobody: it was said to make the connection ready.
+    Nobody,
+}
+
+/// A command that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub waiter: Waiter,
+    /// Row of the table of commands.
+    pub command: u16,
+    pub asked: Instant,
+    /// Whether it may have changed something when no answer comes.
+    pub writes: bool,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Until when it has to be there.
+    Connecting(Instant),
+    Up,
+    /// It is tried again at the first command after this.
+    Down(Instant),
+}
+
+/// What all who share a connection have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    /// Index of where it goes.
+    pub target: usize,
+    /// 2 or 3.
+    pub protocol: u8,
+}
+
+/// One connection.
+pub(super) struct Upstream {
+    pub kind: Kind,
+    /// The one client whose it is: its place and number.
+    pub owner: Option<(usize, u64)>,
+    /// `None` while it is down.
+    pub stream: Option<Stream>,
+    pub phase: Phase,
+    pub pending: VecDeque<Pending>,
+    pub scanner: ReplyScanner,
+    /// Everything that comes is the owner's, as it is.
+    pub raw: bool,
+    /// Whether it has something to send in this round.
+    pub is_dirty: bool,
+}
+
+impl Upstream {
+    /// One that is not there yet, and can be tried at once.
+    pub fn new(kind: Kind, owner: Option<(usize, u64)>, now: Instant) -> Upstream {
+        Upstream {
+            kind,
+            owner,
+            stream: None,
+            phase: Phase::Down(now),
+            pending: VecDeque::new(),
+            scanner: ReplyScanner::default(),
+            raw: false,
+            is_dirty: false,
+        }
+    }
+}

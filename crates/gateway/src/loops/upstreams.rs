@@ -1,0 +1,180 @@
+//! Connections to Redis servers: made when they are needed, lost, and tried again.
+
+use std::time::{Duration, Instant};
+
+use mio::Token;
+
+use super::{
+    EventLoop, FIRST,
+    client::Way,
+    words::encode,
+    stream::Stream,
+    upstream::{Kind, Pending, Phase, Upstream, Waiter},
+};
+
+/// How long a server may take to let a connection in.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+/// While a server is away, it is tried so often, and commands are refused meanwhile.
+const TRIED_EVERY: Duration = Duration::from_millis(100);
+
+impl EventLoop {
+    /// The connection that clients of this protocol share by this way.
+    pub(super) fn common(&mut self, target: usize, protocol: u8) -> usize {
+        let kind = Kind { target, protocol };
+        if let Some(at) = self.common.get(&kind) {
+            return *at;
+        }
+        let at = self.upstreams.insert(Upstream::new(kind.clone(), None, self.now));
+        self.common.insert(kind, at);
+        at
+    }
+
+    /// Puts a command behind those that went by this connection, in the name of a client.
+    pub(super) fn ask(&mut self, at: usize, bytes: &[u8], pending: Pending) {
+        self.revive(at);
+        let upstream = &mut self.upstreams[at];
+        let Some(stream) = &mut upstream.stream else {
+            let name = &self.targets[upstream.kind.target].name;
+            let line = format!("-TRYAGAIN nothing was done: {name} is away\r\n");
+            return self.refuse(pending, &line);
+        };
+        stream.out().extend_from_slice(bytes);
+        upstream.pending.push_back(pending);
+        self.touch_upstream(at);
+    }
+
+    /// Begins to connect where there is no connection, unless that was tried just now.
+    pub(super) fn revive(&mut self, at: usize) {
+        let upstream = &mut self.upstreams[at];
+        match upstream.phase {
+            Phase::Down(until) if self.now >= until => {}
+            _ => return,
+        }
+        let target = &self.targets[upstream.kind.target];
+        let token = Token(FIRST + 2 * at + 1);
+        let stream = Stream::connect(&target.place).and_then(|mut stream| {
+            stream.register(self.poll.registry(), token)?;
+            Ok(stream)
+        });
+        match stream {
+            Ok(mut stream) => {
+                let mut greetings = vec![];
+                if let Some((user, password)) = &target.login {
+                    let mut words: Vec<&[u8]> = vec![b"AUTH"];
+                    words.extend(user.iter().map(String::as_bytes));
+                    words.push(password.as_bytes());
+                    greetings.push(words);
+                }
+                if upstream.kind.protocol == 3 {
+                    greetings.push(vec![b"HELLO", b"3"]);
+                }
+                for words in greetings {
+                    encode(&words, stream.out());
+                    upstream.pending.push_back(greeting(self.now));
+                }
+                upstream.stream = Some(stream);
+                upstream.phase = Phase::Connecting(self.now + CONNECTS_WITHIN);
+            }
+            Err(error) => {
+                upstream.phase = Phase::Down(self.now + TRIED_EVERY);
+                tracing::warn!("{}: {error}", target.name);
+            }
+        }
+    }
+
+    /// Says something that makes an own connection ready, behind what was said by it before.
+    pub(super) fn say(&mut self, at: usize, words: &[&[u8]]) {
+        let mut bytes = vec![];
+        encode(words, &mut bytes);
+        let pending = greeting(self.now);
+        self.ask(at, &bytes, pending);
+    }
+
+    /// The earliest moment at which something has waited for too long.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        let waits = self.upstreams.iter().filter_map(|(_, upstream)| match upstream.phase {
+            Phase::Connecting(until) => Some(until),
+            _ => None,
+        });
+        waits.min()
+    }
+
+    /// Gives up what has waited for too long.
+    pub(super) fn expire(&mut self) {
+        let late = self.upstreams.iter().filter(|(_, upstream)| {
+            matches!(upstream.phase, Phase::Connecting(until) if until <= self.now)
+        });
+        for at in late.map(|(at, _)| at).collect::<Vec<_>>() {
+            self.upstream_lost(at, "it does not answer");
+        }
+    }
+
+    /// A connection has ended, or never came to be: everybody who waits is told, at once.
+    pub(super) fn upstream_lost(&mut self, at: usize, why: &str) {
+        let Some(upstream) = self.upstreams.get_mut(at) else { return };
+        let was_up = upstream.phase == Phase::Up;
+        let name = self.targets[upstream.kind.target].name.clone();
+        tracing::debug!("{name}: the connection ended: {why}");
+        let is_first = was_up || !upstream.pending.is_empty();
+        if is_first && !was_up {
+            tracing::warn!("{name}: {why}");
+        }
+        upstream.stream = None;
+        let partial = upstream.scanner.is_within();
+        upstream.scanner = Default::default();
+        // What was connected may be there again at once: a server that restarted, or closed what
+        // was idle.
+        upstream.phase = Phase::Down(if was_up { self.now } else { self.now + TRIED_EVERY });
+        let owner = upstream.owner;
+        let pending = std::mem::take(&mut upstream.pending);
+        for (number, pending) in pending.into_iter().enumerate() {
+            if number == 0
+                && partial
+                && let Waiter::Client { place, number, .. } = pending.waiter
+            {
+                // Half an answer cannot be taken back.
+                if self.clients.get(place).is_some_and(|client| client.number == number) {
+                    self.close(place);
+                }
+                continue;
+            }
+            let line = match (was_up, pending.writes) {
+                (false, _) => format!("TRYAGAIN nothing was done: {name}: {why}"),
+                (true, false) => format!("TRYAGAIN no answer from {name}: {why}"),
+                (true, true) => format!("ERR outcome unknown: no answer from {name}: {why}"),
+            };
+            self.refuse(pending, &format!("-{}\r\n", line.replace(['\r', '\n'], " ")));
+        }
+        if let Some((place, number)) = owner
+            && let Some(client) = self.clients.get_mut(place)
+            && client.number == number
+        {
+            // What it had there, a transaction, a subscription, is gone: as if Redis had closed it.
+            client.own = None;
+            let tied = client.ties.any();
+            self.upstreams.try_remove(at);
+            if tied && let Some(client) = self.clients.get_mut(place) {
+                client.closing = true;
+                self.touch_client(place);
+            }
+        }
+    }
+
+    fn refuse(&mut self, pending: Pending, line: &str) {
+        if let Waiter::Client { place, number, answer } = pending.waiter {
+            self.give(place, number, answer, line.as_bytes(), true, true);
+        }
+    }
+
+    /// Which target a way leads to.
+    pub(super) fn target_of(&self, way: Way) -> usize {
+        match way {
+            Way::Direct if self.targets.len() > super::DIRECT => super::DIRECT,
+            _ => super::STORE,
+        }
+    }
+}
+
+fn greeting(now: Instant) -> Pending {
+    Pending { waiter: Waiter::Nobody, command: 0, asked: now, writes: false }
+}

@@ -1,0 +1,78 @@
+//! What each command has cost: how often it came, how often it failed, how long it took.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// Bounds of the histogram in microseconds: each twice the one before, the first 1.
+const BUCKETS: usize = 24;
+
+/// Counts of one command.
+#[derive(Default)]
+struct Row {
+    calls: AtomicU64,
+    failed: AtomicU64,
+    us: AtomicU64,
+    /// Calls that took less than 2 to the power of the index in microseconds, and no less than half
+    /// of that.
+    took: [AtomicU64; BUCKETS],
+}
+
+/// Counts of all commands, by row of the table.
+pub(crate) struct Stats {
+    rows: Vec<Row>,
+}
+
+impl Stats {
+    /// For so many rows.
+    pub fn new(rows: usize) -> Stats {
+        Stats { rows: (0..rows).map(|_| Row::default()).collect() }
+    }
+
+    /// A command was answered after this time.
+    pub fn note(&self, row: u16, took: Duration, failed: bool) {
+        let Some(row) = self.rows.get(usize::from(row)) else { return };
+        let us = took.as_micros() as u64;
+        row.calls.fetch_add(1, Relaxed);
+        row.us.fetch_add(us, Relaxed);
+        if failed {
+            row.failed.fetch_add(1, Relaxed);
+        }
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        row.took[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
+    }
+
+    /// One line for each command that was called, as Redis's `INFO commandstats` has them.
+    pub fn lines(&self, names: &[&str]) -> Vec<String> {
+        let rows = self.rows.iter().zip(names);
+        rows.filter_map(|(row, name)| {
+            let calls = row.calls.load(Relaxed);
+            let us = row.us.load(Relaxed);
+            let per_call = us as f64 / calls as f64;
+            let (p50, p99) = (row.quantile(0.5), row.quantile(0.99));
+            let failed = row.failed.load(Relaxed);
+            (calls > 0).then(|| {
+                format!(
+                    "cmdstat_{name}:calls={calls},usec={us},usec_per_call={per_call:.2},\
+                     failed_calls={failed},p50_us={p50},p99_us={p99}"
+                )
+            })
+        })
+        .collect()
+    }
+}
+
+impl Row {
+    /// A bound in microseconds below which this part of the calls was.
+    fn quantile(&self, part: f64) -> u64 {
+        let counts: Vec<u64> = self.took.iter().map(|count| count.load(Relaxed)).collect();
+        let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
+        let mut sum = 0;
+        let bucket = counts.iter().position(|count| {
+            sum += count;
+            sum >= wanted
+        });
+        1 << bucket.unwrap_or(BUCKETS - 1)
+    }
+}
