@@ -43,6 +43,10 @@ counters! {
     keyspace_misses,
     /// Reads that a switch answered.
     answered_by_switch,
+    /// Reads that went by the network and were answered there.
+    network_reads,
+    /// Reads that went by the network, had no answer, and went on to the store or its Redis.
+    network_fallbacks,
     /// Writes whose outcome is unknown.
     outcome_unknown,
     /// Conditional writes tried again because another one came between.

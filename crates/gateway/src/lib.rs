@@ -31,4 +31,4 @@ mod targets;
 
 pub use direct::BackendAddress;
 pub use limits::Limits;
-pub use run::{Config, run};
+pub use run::{Config, NetworkUse, run};

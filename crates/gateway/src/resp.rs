@@ -6,7 +6,7 @@
 
 pub(crate) mod connection;
 pub mod frame;
-mod info;
+pub(crate) mod info;
 mod job;
 mod reply;
 pub(crate) mod session;

@@ -4,7 +4,7 @@
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use anyhow::Context;
-use client::{Client, Memory, Options, Seal};
+use client::{Client, Machine, Memory, Options, Seal};
 use tokio::net::TcpListener;
 use wire::Cluster;
 
@@ -33,6 +33,8 @@ pub struct Config {
     /// The stores' RESP ports, where every command is carried out; none: the commands on strings
     /// alone, by packets.
     pub resp: Vec<BackendAddress>,
+    /// Which reads go by the network where there is a RESP port.
+    pub network: NetworkUse,
     /// Event loops, each with a core of its own at best.
     pub threads: usize,
     /// The password of these servers, where it does not stand in their address.
@@ -42,6 +44,31 @@ pub struct Config {
     pub seal: Option<Seal>,
     /// What clients may make grow.
     pub limits: Limits,
+}
+
+/// Which reads go by the network, where switches may answer them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkUse {
+    /// Of every key.
+    Always,
+    /// Of keys that are read often.
+    #[default]
+    Hot,
+    /// None.
+    Never,
+}
+
+impl std::str::FromStr for NetworkUse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NetworkUse, String> {
+        match text {
+            "always" => Ok(NetworkUse::Always),
+            "hot" => Ok(NetworkUse::Hot),
+            "never" => Ok(NetworkUse::Never),
+            _ => Err(format!("{text:?}: expected always, hot or never")),
+        }
+    }
 }
 
 /// Not generic, so that connections are compiled here, with this crate's optimisation, and not by
@@ -68,6 +95,9 @@ async fn serve_by_loops(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    if config.tenant != wire::TENANT_OPEN || config.seal.is_some() {
+        anyhow::bail!("--resp: not with --tenant or --seal-key: the store's RESP port is tenant 0's, unsealed");
+    }
     let password = config.backend_password.as_deref();
     let one = |option: &'static str, addresses: &[BackendAddress]| match addresses {
         [] => Ok(None),
@@ -89,7 +119,19 @@ async fn serve_by_loops(
             Some(first) => first,
             None => listener(listen)?,
         };
+        let options = Options {
+            memory: Some(shared.memory.clone()),
+            deadline: READS_WITHIN,
+            ..Options::default()
+        };
+        let machine = || Machine::new(&config.cluster, config.tenant, options, rand::random());
+        let network = match config.network {
+            NetworkUse::Never => None,
+            how => Some((machine()?, how)),
+        };
         let parts = Parts {
+            network,
+            stores: config.cluster.stores.iter().map(|store| store.address).collect(),
             listener,
             store: store.clone(),
             direct: direct.clone(),
@@ -135,6 +177,9 @@ fn listener(listen: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     };
     bind().with_context(|| format!("--listen {listen}: cannot listen"))
 }
+
+/// How long a read waits for the network before it goes to the store or its Redis.
+const READS_WITHIN: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// When it stops, connections may take so long to end.
 const STOPS_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);

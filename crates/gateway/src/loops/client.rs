@@ -94,6 +94,8 @@ pub(super) struct Client {
     /// Its own connection.
     pub own: Option<usize>,
     pub names: Option<Box<Names>>,
+    /// Its last command by its own connection may wait for as long as it likes.
+    pub blocks: bool,
     /// It has said that nothing more will come.
     pub ended: bool,
     /// Nothing more is taken from it; it ends once its answers have left.
@@ -126,6 +128,7 @@ impl Client {
             ties: Ties::default(),
             own: None,
             names: None,
+            blocks: false,
             ended: false,
             closing: false,
             waits: false,
@@ -163,6 +166,17 @@ impl Client {
         self.writes += u32::from(writes && way == Way::Store);
         self.slots.push_back(Slot { way, key, writes, done: false, bytes: vec![] });
         self.first + self.slots.len() as u64 - 1
+    }
+
+    /// An answer that is still to come will come by another way.
+    pub fn reroute(&mut self, answer: u64, way: Way) {
+        let at = answer.checked_sub(self.first).map(|at| at as usize);
+        let Some(slot) = at.and_then(|at| self.slots.get_mut(at)).filter(|slot| !slot.done) else {
+            return;
+        };
+        self.under_way[slot.way as usize] -= 1;
+        self.under_way[way as usize] += 1;
+        slot.way = way;
     }
 
     /// An answer that is known already, behind those to come.

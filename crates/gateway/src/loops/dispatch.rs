@@ -5,8 +5,6 @@
 //! those before it are answered. A read behind a write goes to the store with it, and so need
 //! not wait.
 
-use std::hash::{BuildHasher, Hash, Hasher};
-
 use resp::{ProtocolError, Words};
 
 use super::{
@@ -16,6 +14,7 @@ use super::{
     upstream::{Pending, Waiter},
     words::encode,
 };
+use crate::resp::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
@@ -87,7 +86,7 @@ impl EventLoop {
             Ok(Some(0)) => {
                 client.ended = true;
                 // One who waits for nothing but what may never come is gone.
-                if client.under_way(Way::Own) > 0 {
+                if client.blocks && client.under_way(Way::Own) > 0 {
                     return self.close(at);
                 }
                 return self.touch_client(at);
@@ -233,6 +232,7 @@ impl EventLoop {
                 0 => self.by(at, Way::Direct, command, said, 0),
                 _ => self.by(at, Way::Store, command, said, 0),
             },
+            Act::Info if said.is(1, "gateway") => self.info(at),
             Act::Info => self.by(at, Way::Direct, command, said, 0),
             Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, command, said, 0),
             Act::Hello => self.hello(at, command, said),
@@ -255,28 +255,49 @@ impl EventLoop {
         }
     }
 
-    /// A read of one key: where it is cheapest, unless it has to be behind a write.
+    /// A read of one key: by the network, if it is hot, unless it has to be behind a write, or
+    /// behind a read of the same key that went another way.
     fn read(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
-        let client = &self.clients[at];
-        let way = if client.writes() > 0 { Way::Store } else { Way::Direct };
-        self.by(at, way, command, said, 0)
+        let name = said.word(1).unwrap_or_default();
+        let (hot, key) = self.goes_by_network(name);
+        let upstream = self.read_way();
+        let client = &mut self.clients[at];
+        if client.writes() > 0 {
+            return self.by(at, Way::Store, command, said, key);
+        }
+        if client.under_way(Way::Own) > 0 {
+            return Next::Wait;
+        }
+        let by_network = match hot {
+            true => !client.reads(upstream, key),
+            false => client.reads(Way::Network, key),
+        };
+        if !by_network {
+            return self.by(at, upstream, command, said, key);
+        }
+        let answer = client.place(Way::Network, key, false);
+        let (number, protocol) = (client.number, client.protocol);
+        let waiter = Waiter::Client { place: at, number, answer };
+        let pending = self.pending(waiter, command);
+        if let Some(reads) = &mut self.reads {
+            reads.ask(name, key, pending, protocol);
+        }
+        Next::On
     }
 
-    /// By a connection that clients share, once nothing is under way by another.
-    fn by(
-        &mut self,
-        at: usize,
-        way: Way,
-        command: Command,
-        said: Said<'_>,
-        key: u64,
-    ) -> Next {
+    /// By a connection that clients share, once nothing is under way that must not be overtaken.
+    fn by(&mut self, at: usize, way: Way, command: Command, said: Said<'_>, key: u64) -> Next {
+        // Without a Redis of its own the direct way is the store's.
+        let way = if way == Way::Direct { self.read_way() } else { way };
         let client = &mut self.clients[at];
-        let others = [Way::Direct, Way::Store, Way::Own, Way::Network]
-            .into_iter()
-            .filter(|other| *other != way)
-            .any(|other| client.under_way(other) > 0);
-        if others {
+        let changes = command.writes || command.act != Act::Get && command.act != Act::Plain;
+        let overtaken = [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
+            // Reads may be beside reads; what goes the same way stays in order.
+            let beside = other == way
+                || (!changes && other != Way::Own && (other != Way::Store || client.writes() == 0));
+            !beside && client.under_way(other) > 0
+        });
+        if overtaken {
             return Next::Wait;
         }
         let answer = client.place(way, key, command.writes);
@@ -319,7 +340,8 @@ impl EventLoop {
             }
             client.names.get_or_insert_default().name = name.to_vec();
         }
-        let way = Way::Direct;
+        let way = self.read_way();
+        let client = &mut self.clients[at];
         let answer = client.place(way, 0, false);
         client.then = Some(Then::Protocol(version));
         let number = client.number;
@@ -343,6 +365,19 @@ impl EventLoop {
         if let Some(own) = client.own.take() {
             self.upstreams.try_remove(own);
         }
+        self.touch_client(at);
+        Next::On
+    }
+
+    /// What this gateway has done, as INFO would tell it.
+    fn info(&mut self, at: usize) -> Next {
+        let text = info::gateway(&self.shared, self.commands.names());
+        let client = &mut self.clients[at];
+        let bytes = match client.protocol {
+            3 => format!("={}\r\ntxt:{text}\r\n", text.len() + 4),
+            _ => format!("${}\r\n{text}\r\n", text.len()),
+        };
+        client.answer(bytes.as_bytes());
         self.touch_client(at);
         Next::On
     }
@@ -413,13 +448,6 @@ impl EventLoop {
                 }
             }
         }
-    }
-
-    /// A number for a key that is never 0.
-    pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = self.common.hasher().build_hasher();
-        key.hash(&mut hasher);
-        hasher.finish() | 1
     }
 }
 

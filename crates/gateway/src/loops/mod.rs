@@ -13,8 +13,11 @@ mod answers;
 mod client;
 mod commands;
 mod dispatch;
+mod hot;
 mod memory;
+mod network;
 mod own;
+mod reads;
 pub(crate) mod stream;
 mod upstream;
 mod upstreams;
@@ -22,7 +25,8 @@ mod words;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Instant};
 
-use hashbrown::HashMap;
+use ::client::Machine;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use mio::{Events, Poll, Token, net::TcpListener};
 use resp::RequestParser;
 use slab::Slab;
@@ -30,10 +34,12 @@ use slab::Slab;
 use self::{
     client::Client,
     commands::Commands,
+    hot::Sketch,
+    reads::Reads,
     stream::{Place, Stream},
     upstream::{Kind, Phase, Upstream},
 };
-use crate::shared::GatewayState;
+use crate::{NetworkUse, shared::GatewayState};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -44,7 +50,8 @@ const ACCEPTS: usize = 64;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
-const FIRST: usize = 2;
+const SOCKETS: [Token; 2] = [Token(2), Token(3)];
+const FIRST: usize = 4;
 
 /// A Redis, or a store's RESP port, and how to become its client.
 #[derive(Clone, Debug)]
@@ -63,6 +70,10 @@ pub(crate) struct Parts {
     pub store: Target,
     /// The Redis behind it, for what touches no copy.
     pub direct: Option<Target>,
+    /// By which hot keys are read, and which of them; `None`: none.
+    pub network: Option<(Machine, NetworkUse)>,
+    /// The stores, as the network knows them.
+    pub stores: Vec<SocketAddr>,
     pub shared: Arc<GatewayState>,
 }
 
@@ -91,6 +102,10 @@ pub(crate) struct EventLoop {
     common: HashMap<Kind, usize>,
     commands: Commands,
     shared: Arc<GatewayState>,
+    reads: Option<Reads>,
+    hasher: DefaultHashBuilder,
+    /// Which keys are hot; `None`: all of them.
+    sketch: Option<Sketch>,
     /// Clients whose next command may go on now.
     ready: Vec<usize>,
     /// Those with something to send in this round.
@@ -109,13 +124,20 @@ impl EventLoop {
     ///
     /// # Errors
     /// The system refuses what it needs.
-    pub fn new(parts: Parts) -> io::Result<(EventLoop, Stopper)> {
-        let Parts { listener, store, direct, shared } = parts;
+    pub fn new(parts: Parts) -> anyhow::Result<(EventLoop, Stopper)> {
+        let Parts { listener, store, direct, network, stores, shared } = parts;
         let poll = Poll::new()?;
         let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, LISTENER, mio::Interest::READABLE)?;
+        let sketch = match &network {
+            Some((_, NetworkUse::Always)) => None,
+            _ => Some(Sketch::new()),
+        };
+        let reads = network.map(|(machine, _)| {
+            Reads::new(machine, reads::families(stores), poll.registry(), SOCKETS)
+        });
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
@@ -125,6 +147,9 @@ impl EventLoop {
             common: HashMap::new(),
             commands: Commands::new(),
             shared,
+            reads: reads.transpose()?,
+            hasher: DefaultHashBuilder::default(),
+            sketch,
             ready: vec![],
             dirty_clients: vec![],
             dirty_upstreams: vec![],
@@ -160,11 +185,13 @@ impl EventLoop {
                 match event.token() {
                     LISTENER => self.accept(),
                     WAKER => self.leave(),
+                    token if SOCKETS.contains(&token) => self.network_event(token),
                     Token(token) if token % 2 == 0 => self.client_event((token - FIRST) / 2, event),
                     Token(token) => self.upstream_event((token - FIRST) / 2, event),
                 }
             }
             self.expire();
+            self.take_reads();
             for at in std::mem::take(&mut self.ready) {
                 if let Some(client) = self.clients.get_mut(at) {
                     client.is_ready = false;
@@ -273,6 +300,7 @@ impl EventLoop {
 
     /// Sends what this round has brought.
     fn flush(&mut self) {
+        self.flush_network();
         for at in std::mem::take(&mut self.dirty_upstreams) {
             let Some(upstream) = self.upstreams.get_mut(at) else { continue };
             upstream.is_dirty = false;

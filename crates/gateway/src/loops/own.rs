@@ -56,6 +56,7 @@ impl EventLoop {
             self.touch_upstream(own);
             return true;
         }
+        self.clients[at].blocks = command.act == Act::Own;
         let answer = self.clients[at].place(Way::Own, 0, command.writes);
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);

@@ -96,11 +96,15 @@ impl EventLoop {
             Phase::Connecting(until) => Some(until),
             _ => None,
         });
-        waits.min()
+        let reads = self.reads.as_ref().and_then(super::reads::Reads::next_timer);
+        waits.chain(reads).min()
     }
 
     /// Gives up what has waited for too long.
     pub(super) fn expire(&mut self) {
+        if let Some(reads) = &mut self.reads {
+            reads.expire();
+        }
         let late = self.upstreams.iter().filter(|(_, upstream)| {
             matches!(upstream.phase, Phase::Connecting(until) if until <= self.now)
         });

@@ -84,6 +84,25 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
     out
 }
 
+/// What `INFO gateway` tells: what this gateway counts, and what each command has cost.
+pub(crate) fn gateway(shared: &GatewayState, names: &[&str]) -> String {
+    let mut out = String::from("# Gateway\r\n");
+    let version = env!("CARGO_PKG_VERSION");
+    let (connected, held) = (shared.connected(), shared.held());
+    let most = shared.limits.memory_bytes;
+    let _ = write!(
+        out,
+        "shortstop_version:{version}\r\nconnected_clients:{connected}\r\nheld_memory:{held}\r\nmax_memory:{most}\r\n"
+    );
+    for (name, count) in shared.counters.read() {
+        let _ = write!(out, "{name}:{count}\r\n");
+    }
+    for line in shared.stats.lines(names) {
+        let _ = write!(out, "{line}\r\n");
+    }
+    out
+}
+
 /// Settings by the names that Redis has for them.
 pub(crate) fn settings(shared: &GatewayState) -> Vec<(&'static str, String)> {
     vec![

@@ -11,7 +11,7 @@ use commands::{
     secrets,
     target::{read_seal, resolve},
 };
-use gateway::{BackendAddress, Config, Limits};
+use gateway::{BackendAddress, Config, Limits, NetworkUse};
 use wire::{Cluster, TENANT_OPEN};
 
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
@@ -44,6 +44,9 @@ pub struct Args {
     /// redis+unix:///PATH. Without it only commands on strings do, by packets.
     #[arg(long, value_name = "URL")]
     resp: Vec<BackendAddress>,
+    /// Which reads go by the network, with --resp: of all keys (always), of hot ones, or never.
+    #[arg(long, value_name = "WHICH", default_value = "hot")]
+    network: NetworkUse,
     /// Event loops, with --resp: one core each.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -81,6 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tenant: args.tenant,
         backends: args.backends,
         resp: args.resp,
+        network: args.network,
         threads: args.threads,
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,

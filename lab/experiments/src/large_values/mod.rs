@@ -296,6 +296,7 @@ fn with_gateway(
 ) -> anyhow::Result<()> {
     let config = gateway::Config {
         resp: vec![],
+        network: gateway::NetworkUse::Hot,
         threads: 1,
         listen: GATEWAY,
         cluster,

@@ -1,0 +1,105 @@
+//! What becomes of reads by the network: their answers, or another way where there are none.
+
+use std::hash::BuildHasher;
+
+use client::Answer;
+use mio::Token;
+
+use super::{
+    EventLoop, SOCKETS,
+    client::Way,
+    reads::Done,
+    upstream::{Pending, Waiter},
+    words::encode,
+};
+
+impl EventLoop {
+    /// Whether a read of this key is to go by the network; and the key's hash.
+    pub(super) fn goes_by_network(&mut self, name: &[u8]) -> (bool, u64) {
+        let Some(reads) = &mut self.reads else { return (false, 0) };
+        if !(1..=wire::MAX_KEY).contains(&name.len())
+            || wire::backend_name(wire::TENANT_OPEN, name).is_none()
+        {
+            return (false, 0);
+        }
+        let hash = self.hasher.hash_one(name) | 1;
+        let is_hot = self.sketch.as_mut().is_none_or(|sketch| sketch.read(hash));
+        (is_hot && reads.is_there(self.now), hash)
+    }
+
+    pub(super) fn network_event(&mut self, token: Token) {
+        let at = usize::from(token == SOCKETS[1]);
+        if let Some(reads) = &mut self.reads {
+            reads.receive(at);
+        }
+    }
+
+    /// Gives the answers of reads that have ended.
+    pub(super) fn take_reads(&mut self) {
+        while let Some(done) = self.reads.as_mut().and_then(|reads| reads.next_done(self.now)) {
+            let Done { waiters, name, hash, answer } = done;
+            let found = answer.map(Answer::found);
+            let Some(Ok(found)) = found else {
+                self.shared.counters.network_fallbacks.add(waiters.len() as u64);
+                waiters.into_iter().for_each(|(pending, _)| self.read_upstream_instead(pending, &name));
+                continue;
+            };
+            let by_switch = found.as_ref().is_some_and(|value| value.from_switch);
+            if let Some(sketch) = &mut self.sketch {
+                sketch.answered(hash, by_switch);
+            }
+            let counters = &self.shared.counters;
+            counters.network_reads.add(waiters.len() as u64);
+            if by_switch {
+                counters.answered_by_switch.add(waiters.len() as u64);
+            }
+            let mut bytes = vec![];
+            if let Some(value) = found {
+                use std::io::Write;
+                let _ = write!(bytes, "${}\r\n", value.bytes.len());
+                bytes.extend_from_slice(&value.bytes);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            for (pending, protocol) in waiters {
+                let Waiter::Client { place, number, answer } = pending.waiter else { continue };
+                self.shared.stats.note(pending.command, self.now - pending.asked, false);
+                let bytes = match (bytes.is_empty(), protocol) {
+                    (false, _) => &bytes[..],
+                    (true, 3) => b"_\r\n",
+                    (true, _) => b"$-1\r\n",
+                };
+                self.give(place, number, answer, bytes, true, false);
+            }
+        }
+    }
+
+    /// A read that the network had no answer to, or one that only Redis can give.
+    fn read_upstream_instead(&mut self, pending: Pending, name: &[u8]) {
+        let Waiter::Client { place, number, answer } = pending.waiter else { return };
+        let way = self.read_way();
+        let Some(client) = self.clients.get_mut(place) else { return };
+        if client.number != number {
+            return;
+        }
+        client.reroute(answer, way);
+        let protocol = client.protocol;
+        let upstream = self.common(self.target_of(way), protocol);
+        let mut bytes = vec![];
+        encode(&[b"GET", name], &mut bytes);
+        self.ask(upstream, &bytes, pending);
+    }
+
+    /// By which way reads go that no switch answers.
+    pub(super) fn read_way(&self) -> Way {
+        match self.targets.len() > super::DIRECT {
+            true => Way::Direct,
+            false => Way::Store,
+        }
+    }
+
+    pub(super) fn flush_network(&mut self) {
+        if let Some(reads) = &mut self.reads {
+            reads.flush();
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Reads by the network: one datagram each, which a switch on the way may answer.
+//!
+//! All reads of one key that clients ask for while none of it is on its way are one read. Those
+//! that come while one is on its way are the next one: they must not be answered with what was read
+//! before they were asked. So a key has one read on its way, however many wait, and no client's
+//! reads of it go back in time.
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use client::{Answer, Error, Machine, Operation, kit};
+use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal, Sender};
+use hashbrown::HashMap;
+use mio::{Interest, Registry, Token, net::UdpSocket};
+use slab::Slab;
+
+use super::upstream::Pending;
+
+/// Room for a datagram in bytes.
+const SLOT: usize = 2048;
+/// Reads in a row without an answer after which the network is taken for gone.
+const GONE_AFTER: u32 = 3;
+/// It is tried again with one read so often.
+const TRIED_EVERY: Duration = Duration::from_secs(1);
+
+/// A key with the reads of it.
+struct Key {
+    name: Box<[u8]>,
+    hash: u64,
+    /// Who is answered by the read that is on its way, or leaves at the end of this round.
+    now: Vec<(Pending, u8)>,
+    /// Who is answered by the one after it.
+    next: Vec<(Pending, u8)>,
+    is_away: bool,
+}
+
+/// What became of a read.
+pub(super) struct Done {
+    /// Everybody who waits, with the protocol that each speaks.
+    pub waiters: Vec<(Pending, u8)>,
+    pub name: Box<[u8]>,
+    pub hash: u64,
+    /// The answer; `None`: the network has none.
+    pub answer: Option<Answer>,
+}
+
+/// The reads of a loop.
+pub(super) struct Reads {
+    machine: Machine,
+    sockets: [Option<UdpSocket>; 2],
+    sender: Sender,
+    receiver: Receiver,
+    memory: Vec<u8>,
+    keys: Slab<Key>,
+    by_name: HashMap<Box<[u8]>, usize>,
+    by_call: HashMap<u64, usize>,
+    /// Keys of which a read leaves at the end of this round.
+    leaving: Vec<usize>,
+    unanswered: u32,
+    tried_again: Instant,
+}
+
+impl Reads {
+    /// Opens sockets for the families that are asked for: IPv4, IPv6.
+    ///
+    /// # Errors
+    /// The system refuses one.
+    pub fn new(
+        machine: Machine,
+        families: [bool; 2],
+        registry: &Registry,
+        tokens: [Token; 2],
+    ) -> Result<Reads, Error> {
+        let mut sockets = [None, None];
+        for (at, socket) in sockets.iter_mut().enumerate().filter(|(at, _)| families[*at]) {
+            *socket = Some(kit::open_socket(at == 1, |socket| {
+                let mut socket = UdpSocket::from_std(socket.into());
+                registry.register(&mut socket, tokens[at], Interest::READABLE)?;
+                Ok(socket)
+            })?);
+        }
+        Ok(Reads {
+            machine,
+            sockets,
+            sender: Sender::default(),
+            receiver: Receiver::with_sources(),
+            memory: vec![0; BATCH * SLOT],
+            keys: Slab::new(),
+            by_name: HashMap::new(),
+            by_call: HashMap::new(),
+            leaving: vec![],
+            unanswered: 0,
+            tried_again: Instant::now(),
+        })
+    }
+
+    /// Whether a read has a chance of an answer: where nothing answered, few are tried.
+    pub fn is_there(&mut self, now: Instant) -> bool {
+        if self.unanswered < GONE_AFTER {
+            return true;
+        }
+        let again = now >= self.tried_again;
+        if again {
+            self.tried_again = now + TRIED_EVERY;
+        }
+        again
+    }
+
+    /// Has a key read for somebody, who is answered in this protocol.
+    pub fn ask(&mut self, name: &[u8], hash: u64, pending: Pending, protocol: u8) {
+        if let Some(at) = self.by_name.get(name) {
+            let key = &mut self.keys[*at];
+            let waiters = if key.is_away { &mut key.next } else { &mut key.now };
+            return waiters.push((pending, protocol));
+        }
+        let name: Box<[u8]> = name.into();
+        let now = vec![(pending, protocol)];
+        let key = Key { name: name.clone(), hash, now, next: vec![], is_away: false };
+        let at = self.keys.insert(key);
+        self.by_name.insert(name, at);
+        self.leaving.push(at);
+    }
+
+    /// Sends the reads that leave in this round, and what is sent again, all at once.
+    pub fn flush(&mut self) {
+        if !self.leaving.is_empty() {
+            let now_ns = kit::now_ns();
+            for at in self.leaving.drain(..) {
+                let key = &mut self.keys[at];
+                key.is_away = true;
+                let call = self.machine.begin(&Operation::Get { key: &key.name }, now_ns);
+                self.by_call.insert(call, at);
+            }
+        }
+        let mut datagrams = vec![];
+        while let Some(datagram) = self.machine.next_datagram() {
+            datagrams.push(datagram);
+        }
+        for (at, socket) in self.sockets.iter().enumerate() {
+            let Some(socket) = socket else { continue };
+            let ours = datagrams.iter().filter(|(to, _)| usize::from(to.is_ipv6()) == at);
+            let ours = ours.map(|(to, bytes)| Datagram {
+                parts: [bytes, &[]],
+                to: Destination::Address(*to),
+                source: None,
+            });
+            // What does not leave is lost, as it might be on the way: it is sent again.
+            let skip = |error: io::Error| {
+                tracing::trace!(%error, "a read was not sent");
+                Ok::<_, std::convert::Infallible>(Refusal::Skip)
+            };
+            let _ = self.sender.send(socket, ours, skip);
+        }
+    }
+
+    /// Takes what has come by one of the sockets.
+    pub fn receive(&mut self, at: usize) {
+        let Some(socket) = &self.sockets[at] else { return };
+        let now_ns = kit::now_ns();
+        loop {
+            let buffers = self.memory.chunks_mut(SLOT).map(|chunk| [chunk, &mut [][..]]);
+            let count = match self.receiver.receive(socket, buffers) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // What an earlier datagram met; there may be more behind it.
+                Err(_) => continue,
+            };
+            for number in 0..count {
+                let bytes = &self.memory[number * SLOT..][..self.receiver.len(number).min(SLOT)];
+                if let Some(from) = self.receiver.source(number) {
+                    self.machine.take(bytes, from, now_ns);
+                }
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// When something has to be sent again, or given up.
+    pub fn next_timer(&self) -> Option<Instant> {
+        let left_ns = self.machine.next_ns()?.saturating_sub(kit::now_ns());
+        Some(Instant::now() + Duration::from_nanos(left_ns))
+    }
+
+    /// Sends again and gives up what is due.
+    pub fn expire(&mut self) {
+        let now_ns = kit::now_ns();
+        if self.machine.next_ns().is_some_and(|at| at <= now_ns) {
+            self.machine.timer(now_ns);
+        }
+    }
+
+    /// The next read that has ended. The one after it of the same key leaves in this round.
+    pub fn next_done(&mut self, now: Instant) -> Option<Done> {
+        let (call, result) = self.machine.next_finished()?;
+        let at = self.by_call.remove(&call)?;
+        let key = &mut self.keys[at];
+        let (hash, name) = (key.hash, key.name.clone());
+        let mut waiters = std::mem::take(&mut key.now);
+        let answer = result.ok();
+        if answer.is_some() {
+            self.unanswered = 0;
+            key.now = std::mem::take(&mut key.next);
+        } else {
+            self.unanswered += 1;
+            self.tried_again = now + TRIED_EVERY;
+            // Those too go another way now, behind these.
+            waiters.append(&mut key.next);
+        }
+        key.is_away = false;
+        if key.now.is_empty() {
+            let key = self.keys.remove(at);
+            self.by_name.remove(&key.name);
+        } else {
+            self.leaving.push(at);
+        }
+        Some(Done { waiters, name, hash, answer })
+    }
+}
+
+/// Which families the addresses have: IPv4, IPv6.
+pub(super) fn families(addresses: impl IntoIterator<Item = SocketAddr>) -> [bool; 2] {
+    addresses.into_iter().fold([false; 2], |mut families, address| {
+        families[usize::from(address.is_ipv6())] = true;
+        families
+    })
+}
