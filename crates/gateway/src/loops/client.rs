@@ -61,10 +61,9 @@ impl Ties {
     }
 }
 
-/// What a client has told about itself.
+/// What a client has told about its library.
 #[derive(Default)]
 pub(super) struct Names {
-    pub name: Vec<u8>,
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
 }

@@ -322,7 +322,6 @@ impl EventLoop {
         }
         let plain = match said.words.len() {
             1 | 2 => true,
-            4 => said.is(2, "setname"),
             _ => false,
         };
         let version = match said.word(1) {
@@ -334,12 +333,6 @@ impl EventLoop {
         let (true, Some(version)) = (plain, version) else {
             return self.by_own(at, command, said);
         };
-        if let Some(name) = said.word(3) {
-            if !is_printable(name) {
-                return self.by_own(at, command, said);
-            }
-            client.names.get_or_insert_default().name = name.to_vec();
-        }
         let way = self.read_way();
         let client = &mut self.clients[at];
         let answer = client.place(way, 0, false);
@@ -382,17 +375,14 @@ impl EventLoop {
         Next::On
     }
 
-    /// Names are remembered, and told where the client gets a connection of its own.
+    /// What a client's library is called is remembered, and told where the client gets a connection
+    /// of its own. Whoever gives himself a name wants to be found by it.
     fn client_command(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
         let client = &mut self.clients[at];
         if client.own.is_some() {
             return self.by_own(at, command, said);
         }
         let answer: &[u8] = match (said.words.len(), said.word(2), said.word(3)) {
-            (3, Some(name), _) if said.is(1, "setname") && is_printable(name) => {
-                client.names.get_or_insert_default().name = name.to_vec();
-                b"+OK\r\n"
-            }
             (4, Some(_), Some(text)) if said.is(1, "setinfo") && is_printable(text) => {
                 let names = client.names.get_or_insert_default();
                 if said.is(2, "lib-name") {

@@ -38,8 +38,8 @@ impl EventLoop {
             Act::Select => client.ties.database = said.word(1) != Some(b"0"),
             Act::Auth => client.then = Some(Then::User),
             Act::Hello => {
-                // With AUTH, or not understood: Redis says what of it.
-                client.ties.user |= said.words.len() > 2;
+                // With AUTH, a name, or not understood: Redis says what of it.
+                client.ties.user |= said.words.len() > 4;
                 client.then = match said.word(1) {
                     Some(b"2") => Some(Then::Protocol(2)),
                     Some(b"3") => Some(Then::Protocol(3)),
@@ -98,8 +98,7 @@ impl EventLoop {
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);
                 if let Some(names) = self.clients[at].names.take() {
-                    let told: [(&[&[u8]], &[u8]); 3] = [
-                        (&[b"CLIENT", b"SETNAME"], &names.name),
+                    let told: [(&[&[u8]], &[u8]); 2] = [
                         (&[b"CLIENT", b"SETINFO", b"LIB-NAME"], &names.library),
                         (&[b"CLIENT", b"SETINFO", b"LIB-VER"], &names.library_version),
                     ];

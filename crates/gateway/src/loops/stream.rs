@@ -18,9 +18,9 @@ use socket2::{SockRef, TcpKeepalive};
 
 /// Buffers that became longer than this are given back when they are empty.
 const KEEP_BYTES: usize = 16 << 10;
-/// A peer that acknowledges nothing for so long is gone: its host, or the way there. One that is
-/// only slow acknowledges.
-const GONE_AFTER: Duration = Duration::from_secs(5);
+/// A peer that takes nothing for so long is gone: its host, or the way there. One that is only slow
+/// acknowledges, until its own buffers are full.
+const GONE_AFTER: Duration = Duration::from_secs(10);
 /// How often a peer is asked whether it is there while nothing is said.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 

@@ -1,0 +1,142 @@
+//! What Redis would say, and in its order.
+
+use crate::support::{Gateway, Redis, command, config};
+
+/// Said to the gateway, and to a Redis beside the one behind it, one by one, on one connection.
+const ALIKE: &[&str] = &[
+    "PING", "ECHO a", "SET a 1", "GET a", "INCR a", "APPEND a x", "GET a", "INCR a", "GETRANGE a 0 0",
+    "LPUSH l 1 2 3", "LRANGE l 0 -1", "GET l", "HSET h f v", "HGETALL h", "ZADD z 1 a 2 b",
+    "ZRANGE z 0 -1 WITHSCORES", "nosuch a b", "GET", "GET a b", "SET a", "TYPE l", "DEL a l h z",
+    // A transaction is one, and is none if it is given up.
+    "SET a 1", "MULTI", "SET a 2", "GET a", "DISCARD", "GET a", "MULTI", "SET a 3", "INCR a", "EXEC",
+    "GET a", "EXEC", "DISCARD", "MULTI", "MULTI", "nosuch", "EXEC", "GET a",
+    "WATCH a", "SET a 5", "MULTI", "SET a 6", "EXEC", "GET a", "WATCH a", "UNWATCH", "GET a",
+    "SELECT 1", "GET a", "SET a other", "SELECT 0", "GET a", "SELECT 99", "SELECT x", "GET a",
+    "EVAL return{1,'a'} 0", "SCRIPT EXISTS a", "EVALSHA abc 0", "BLPOP none 0.01", "RPUSH l 1",
+    "BLPOP l 0", "XADD s 1-1 f v", "XREAD COUNT 1 STREAMS s 0", "OBJECT ENCODING a",
+    "CLIENT SETNAME me", "CLIENT GETNAME", "CLIENT SETNAME", "CLIENT NOSUCH", "HELLO 4", "HELLO x",
+    "AUTH a wrong", "HELLO 3 AUTH a wrong", "CLIENT GETNAME",
+    "HELLO 2 NOSUCH", "RESET", "GET none", "CLIENT GETNAME", "DBSIZE", "FLUSHALL", "DBSIZE",
+];
+
+#[test]
+fn commands_are_answered_as_by_redis() {
+    let (behind, beside) = (Redis::start(&[]), Redis::start(&[]));
+    let gateway = Gateway::start(config(&behind.url()));
+    let (mut ours, mut theirs) = (gateway.speak(), beside.speak());
+    for line in ALIKE {
+        assert_eq!(ours.ask(line), theirs.ask(line), "{line}");
+    }
+}
+
+#[test]
+fn the_same_in_the_newer_protocol() {
+    let (behind, beside) = (Redis::start(&[]), Redis::start(&[]));
+    let gateway = Gateway::start(config(&behind.url()));
+    let (mut ours, mut theirs) = (gateway.speak(), beside.speak());
+    assert!(ours.ask("HELLO 3").starts_with("%7\r\n"));
+    theirs.ask("HELLO 3");
+    for line in ALIKE.iter().filter(|line| **line != "RESET") {
+        assert_eq!(ours.ask(line), theirs.ask(line), "{line}");
+    }
+}
+
+/// Written at once, and without a Redis of its own or with one, so that commands change their way.
+#[test]
+fn a_pipeline_is_answered_in_its_order() {
+    for direct in [false, true] {
+        let (behind, beside) = (Redis::start(&[]), Redis::start(&[]));
+        let mut config = config(&behind.url());
+        config.backends.extend(direct.then(|| behind.url().parse().unwrap()));
+        let gateway = Gateway::start(config);
+        let (mut ours, mut theirs) = (gateway.speak(), beside.speak());
+        let lines: Vec<&str> = ALIKE.iter().cycle().copied().take(20 * ALIKE.len()).collect();
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        for some in bytes.chunks(10_000) {
+            ours.say(some);
+        }
+        for line in lines {
+            assert_eq!(ours.answer(), theirs.ask(line), "{line}, direct: {direct}");
+        }
+    }
+}
+
+#[test]
+fn what_redis_refuses_is_passed_on() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    client.ask("SET a 1");
+    redis.speak().ask("CONFIG SET maxmemory 1");
+    assert!(client.ask("SET a 2").starts_with("-OOM command not allowed"));
+    redis.speak().ask("CONFIG SET maxmemory 0");
+    redis.speak().ask("REPLICAOF 127.0.0.1 1");
+    assert!(client.ask("SET a 2").starts_with("-READONLY "));
+}
+
+#[test]
+fn users_are_redis_s() {
+    let redis = Redis::start(&["--requirepass", "secret"]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    assert!(client.ask("GET a").starts_with("-NOAUTH "));
+    assert!(client.ask("HELLO 3").starts_with("-NOAUTH "));
+    assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS "));
+    assert!(client.ask("GET a").starts_with("-NOAUTH "));
+    assert_eq!(client.ask("AUTH secret"), "+OK\r\n");
+    assert_eq!(client.ask("SET a 1"), "+OK\r\n");
+    assert_eq!(client.ask("ACL SETUSER reader on >r ~a +get"), "+OK\r\n");
+    let mut reader = gateway.speak();
+    assert!(reader.ask("HELLO 3 AUTH reader r").starts_with("%7\r\n"));
+    assert_eq!(reader.ask("GET a"), "$1\r\n1\r\n");
+    assert!(reader.ask("SET a 2").starts_with("-NOPERM "));
+    assert!(gateway.speak().ask("GET a").starts_with("-NOAUTH "), "another's login is not everybody's");
+}
+
+#[test]
+fn messages_come_to_those_who_subscribe() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    for protocol in ["2", "3"] {
+        let (mut listener, mut speaker) = (gateway.speak(), gateway.speak());
+        assert!(!listener.ask(&format!("HELLO {protocol}")).starts_with('-'));
+        assert!(listener.ask("SUBSCRIBE news").contains("subscribe"));
+        assert_eq!(speaker.ask("PUBLISH news today"), ":1\r\n");
+        let said = listener.answer();
+        assert!(said.ends_with("$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\ntoday\r\n"), "{said}");
+        assert!(listener.ask("UNSUBSCRIBE").contains("unsubscribe"));
+        assert!(listener.ask("PING").contains("PONG"));
+    }
+    let (mut monitor, mut speaker) = (gateway.speak(), gateway.speak());
+    assert_eq!(monitor.ask("MONITOR"), "+OK\r\n");
+    speaker.ask("SET seen 1");
+    assert!(monitor.answer().contains("\"seen\""));
+}
+
+#[test]
+fn a_client_s_cache_is_told_of_changes() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let (mut client, mut writer) = (gateway.speak(), gateway.speak());
+    assert!(client.ask("HELLO 3").starts_with('%'));
+    assert_eq!(client.ask("CLIENT TRACKING ON"), "+OK\r\n");
+    client.ask("GET a");
+    writer.ask("SET a 1");
+    assert_eq!(client.answer(), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
+}
+
+#[test]
+fn web_pages_are_closed_without_an_answer() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    for line in ["POST / HTTP/1.1\r\n", "host: a\r\n", "SET /a HTTP/1.1\r\n", "\x16\x03\x01\r\n"] {
+        let mut page = gateway.speak();
+        page.say(line.as_bytes());
+        page.say(b"SET a 1\r\n");
+        assert_eq!(page.answer(), "", "{line:?}");
+    }
+    let mut typed = gateway.speak();
+    typed.say(b"set  a 'b c'\r\nGET a\r\n");
+    assert_eq!([typed.answer(), typed.answer()], ["+OK\r\n", "$3\r\nb c\r\n"]);
+    assert_eq!(gateway.counter("foreign_protocols"), 4);
+}

@@ -1,0 +1,154 @@
+//! Clients that never read, or never finish what they begin, and Redis servers that are away: they
+//! stop nobody else.
+
+use std::{
+    io::{ErrorKind, Write},
+    net::TcpStream,
+};
+
+use crate::support::{Gateway, PATIENCE, Redis, command, config, of_words};
+
+/// Sends as much of this as the other side takes.
+fn stuff(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let mut full = 0;
+    while sent < bytes.len() && full < 1000 {
+        match stream.write(&bytes[sent..]) {
+            Ok(len) => (sent, full) = (sent + len, 0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                full += 1;
+                std::thread::yield_now();
+            }
+            // It was closed.
+            Err(_) => return,
+        }
+    }
+}
+
+#[test]
+fn clients_that_never_read_stop_nobody() {
+    let redis = Redis::start(&[]);
+    let mut config = config(&redis.url());
+    config.limits.memory_bytes = 8 << 20;
+    let gateway = Gateway::start(config);
+    let value = "v".repeat(2000);
+    let one = [command(&format!("SET k {value}")), command("GET k")].concat();
+    let many = one.repeat(5_000);
+    let silent: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(gateway.address).unwrap();
+            stuff(&mut stream, &many);
+            stream
+        })
+        .collect();
+    let mut client = gateway.speak();
+    for number in 0..100 {
+        assert_eq!(client.ask(&format!("SET mine {number}")), "+OK\r\n");
+        assert!(client.ask("GET mine").ends_with(&format!("\r\n{number}\r\n")));
+    }
+    drop(silent);
+}
+
+#[test]
+fn a_pipeline_may_be_written_whole_before_it_is_read() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    let value = "v".repeat(4000);
+    client.ask(&format!("SET k {value}"));
+    let answer = client.ask("GET k");
+    // 40 MB of answers: more than both sides' sockets hold.
+    client.say(&command("GET k").repeat(10_000));
+    for _ in 0..10_000 {
+        assert!(client.answer() == answer);
+    }
+}
+
+#[test]
+fn answers_that_nobody_reads_are_given_up_at_a_limit() {
+    let redis = Redis::start(&[]);
+    let mut config = config(&redis.url());
+    config.limits.memory_bytes = 4 << 20;
+    let gateway = Gateway::start(config);
+    let mut client = gateway.speak();
+    client.ask(&format!("SET k {}", "v".repeat(4000)));
+    let mut silent = TcpStream::connect(gateway.address).unwrap();
+    silent.set_write_timeout(Some(PATIENCE)).unwrap();
+    let closed = (0..100_000).any(|_| silent.write_all(&command("GET k")).is_err());
+    assert!(closed, "400 MB of answers");
+    assert!(client.ask("GET k").starts_with("$4000\r\n"));
+    assert_eq!(gateway.counter("memory_refusals"), 1);
+}
+
+#[test]
+fn commands_whose_rest_does_not_come_hold_no_memory_that_others_need() {
+    let redis = Redis::start(&[]);
+    let mut config = config(&redis.url());
+    config.limits.memory_bytes = 4 << 20;
+    let gateway = Gateway::start(config);
+    let value = vec![b'x'; 1 << 20];
+    let half = &of_words(&[b"SET", b"half", &value])[..600 << 10];
+    let words: Vec<&[u8]> = [&b"MSET"[..]].into_iter().chain((0..65_535).map(|_| &b"ab"[..])).collect();
+    let many = of_words(&words);
+    let begun: Vec<TcpStream> = (0..20)
+        .map(|number| {
+            let mut stream = TcpStream::connect(gateway.address).unwrap();
+            stuff(&mut stream, if number % 2 == 0 { half } else { &many[..many.len() - 3] });
+            stream
+        })
+        .collect();
+    let mut client = gateway.speak();
+    let whole = of_words(&[b"SET", b"whole", &value]);
+    for _ in 0..3 {
+        client.say(&whole);
+        assert_eq!(client.answer(), "+OK\r\n");
+    }
+    assert!(gateway.counter("held_memory") <= 4 << 20);
+    drop(begun);
+}
+
+#[test]
+fn a_redis_that_is_away_is_said_to_be_and_found_again() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let gateway = Gateway::start(config(&format!("redis://{address}")));
+    let mut client = gateway.speak();
+    client.say(&[command("GET a"), command("SET a 1"), command("MULTI")].concat());
+    for _ in 0..2 {
+        let said = client.answer();
+        assert!(said.starts_with("-TRYAGAIN nothing was done: --resp"), "{said}");
+    }
+    // A transaction that cannot be kept ends with its connection, as when Redis goes.
+    assert!(client.answer().starts_with("-TRYAGAIN "));
+    assert_eq!(client.answer(), "");
+    // Now something is there.
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = [0; 1024];
+        let len = std::io::Read::read(&mut stream, &mut bytes).unwrap();
+        assert_eq!(bytes[..len], command("GET a"));
+        stream.write_all(b"$1\r\n1\r\n").unwrap();
+    });
+    let mut client = gateway.speak();
+    while client.ask("GET a") != "$1\r\n1\r\n" {}
+    server.join().unwrap();
+}
+
+#[test]
+fn a_lost_answer_of_a_write_is_in_doubt_and_of_a_read_is_not() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let wanted = command("SET a 1").len() + command("GET a").len();
+        std::io::Read::read_exact(&mut stream, &mut vec![0; wanted]).unwrap();
+    });
+    let mut client = gateway.speak();
+    client.say(&[command("SET a 1"), command("GET a")].concat());
+    assert!(client.answer().starts_with("-ERR outcome unknown: "));
+    assert!(client.answer().starts_with("-TRYAGAIN no answer from --resp"));
+    server.join().unwrap();
+}

@@ -1,0 +1,6 @@
+//! Real connections through a real gateway to a real Redis, which is needed (`redis-server`).
+
+mod answers;
+mod hostile;
+mod network;
+mod support;

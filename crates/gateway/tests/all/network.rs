@@ -1,0 +1,129 @@
+//! Reads by the network, to a store that is made up.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use gateway::NetworkUse;
+use wire::{Cluster, Flags, Header, Op, Packet, Secret};
+
+use crate::support::{Gateway, PATIENCE, Redis, command, config};
+
+/// Answers every read with how many reads came before it.
+struct Store {
+    address: SocketAddr,
+    reads: Arc<AtomicU64>,
+    mute: Arc<AtomicBool>,
+}
+
+impl Store {
+    fn start() -> Store {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let (reads, mute) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, is_mute) = (reads.clone(), mute.clone());
+        // Ends with the tests' process.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+                let asked = Packet::decode(&bytes[..len]).unwrap();
+                let number = counted.fetch_add(1, Relaxed);
+                if is_mute.load(Relaxed) {
+                    continue;
+                }
+                let value = number.to_string().into_bytes();
+                let header = Header {
+                    op: Op::ReadReply,
+                    flags: Flags::CACHED,
+                    version: number + 1,
+                    total: value.len() as u32,
+                    ..asked.header
+                };
+                let mut reply = vec![];
+                let packet = Packet::new(header, asked.key, &value);
+                packet.encode(&Secret::NONE, &mut reply).unwrap();
+                socket.send_to(&reply, from).unwrap();
+            }
+        });
+        Store { address, reads, mute }
+    }
+
+    fn gateway(&self, redis: &Redis, network: NetworkUse) -> Gateway {
+        let mut config = config(&redis.url());
+        config.cluster = Cluster::single(self.address, 1);
+        config.network = network;
+        Gateway::start(config)
+    }
+}
+
+fn number(answer: &str) -> u64 {
+    answer.lines().nth(1).and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+#[test]
+fn reads_of_one_key_that_wait_are_one_read() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let mut client = gateway.speak();
+    client.say(&command("GET k").repeat(1000));
+    let read: Vec<u64> = (0..1000).map(|_| number(&client.answer())).collect();
+    assert!(read.is_sorted(), "a client's reads do not go back in time");
+    let reads = store.reads.load(Relaxed);
+    assert!(reads <= 100, "{reads} datagrams for 1000 reads");
+    assert_eq!(gateway.counter("network_reads"), 1000);
+    assert_eq!(gateway.counter("answered_by_switch"), 1000);
+    // What is asked after an answer is not answered with it.
+    assert!(number(&client.ask("GET k")) > read[999]);
+}
+
+#[test]
+fn a_read_is_behind_the_write_before_it() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let mut client = gateway.speak();
+    client.say(&[command("SET k mine"), command("GET k"), command("STRLEN k")].concat());
+    let said = [client.answer(), client.answer(), client.answer()];
+    assert_eq!(said, ["+OK\r\n", "$4\r\nmine\r\n", ":4\r\n"]);
+    assert_eq!(store.reads.load(Relaxed), 0);
+    assert_eq!(number(&client.ask("GET k")), 0, "by the network once nothing is under way");
+}
+
+#[test]
+fn only_keys_that_are_read_often_go_by_the_network() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    let gateway = store.gateway(&redis, NetworkUse::Hot);
+    let mut client = gateway.speak();
+    for key in 0..500 {
+        assert_eq!(client.ask(&format!("GET cold{key}")), "$-1\r\n");
+    }
+    assert_eq!(store.reads.load(Relaxed), 0);
+    for _ in 0..200 {
+        client.ask("GET hot");
+    }
+    assert!((100..200).contains(&store.reads.load(Relaxed)));
+}
+
+#[test]
+fn a_store_that_is_gone_costs_few_reads_their_time() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    store.mute.store(true, Relaxed);
+    redis.speak().ask("SET k there");
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let mut client = gateway.speak();
+    let began = std::time::Instant::now();
+    for _ in 0..200 {
+        assert_eq!(client.ask("GET k"), "$5\r\nthere\r\n");
+        assert!(began.elapsed() < PATIENCE);
+    }
+    // One in a second is tried; the others do not wait.
+    let tried = gateway.counter("network_fallbacks");
+    assert!(tried <= 3 + began.elapsed().as_secs() + 1, "{tried}");
+    store.mute.store(false, Relaxed);
+    while client.ask("GET k") == "$5\r\nthere\r\n" {
+        assert!(began.elapsed() < PATIENCE);
+    }
+}

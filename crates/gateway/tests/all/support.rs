@@ -1,0 +1,184 @@
+//! A Redis, a gateway, and clients that say what they are told to.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use gateway::{Config, Limits, NetworkUse};
+use resp::ReplyScanner;
+use wire::Cluster;
+
+/// How long anything may take on a machine that is busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A Redis on a socket of its own, which ends with the test.
+pub struct Redis {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Redis {
+    pub fn start(options: &[&str]) -> Redis {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        // Paths of sockets are short.
+        let socket = std::env::temp_dir().join(format!("gw-{}-{number}", std::process::id()));
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket).args(options);
+        command.current_dir(env!("CARGO_TARGET_TMPDIR"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.expect("redis-server is needed (Debian: redis-server)");
+        let redis = Redis { child, socket };
+        let began = Instant::now();
+        while UnixStream::connect(&redis.socket).is_err() {
+            assert!(began.elapsed() < PATIENCE, "redis-server does not start");
+            std::thread::yield_now();
+        }
+        redis
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket.display())
+    }
+
+    pub fn speak(&self) -> Speaker<UnixStream> {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Speaker::new(stream)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// A gateway in this process, which ends with the test.
+pub struct Gateway {
+    pub address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// A gateway to this Redis, and to no network.
+pub fn config(url: &str) -> Config {
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        cluster: Cluster::single(([127, 0, 0, 1], 1).into(), 1),
+        tenant: wire::TENANT_OPEN,
+        backends: vec![],
+        backend_password: None,
+        resp: vec![url.parse().unwrap()],
+        network: NetworkUse::Never,
+        threads: 1,
+        seal: None,
+        limits: Limits::default(),
+    }
+}
+
+impl Gateway {
+    pub fn start(config: Config) -> Gateway {
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (ready, when_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let stopped = async { drop(stopped.await) };
+            let tell = move |address| ready.send(address).unwrap();
+            runtime.unwrap().block_on(gateway::run(config, tell, stopped)).unwrap();
+        });
+        let address = when_ready.recv().unwrap();
+        Gateway { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn speak(&self) -> Speaker<TcpStream> {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Speaker::new(stream)
+    }
+
+    /// What `INFO gateway` says of this.
+    pub fn counter(&self, name: &str) -> u64 {
+        let text = self.speak().ask("INFO gateway");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the gateway panicked");
+        }
+    }
+}
+
+/// One end of a connection.
+pub struct Speaker<S> {
+    pub stream: S,
+    buffer: Vec<u8>,
+}
+
+/// A command of the words of a line.
+pub fn command(line: &str) -> Vec<u8> {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    of_words(&words)
+}
+
+pub fn of_words(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+impl<S: Read + Write> Speaker<S> {
+    fn new(stream: S) -> Speaker<S> {
+        Speaker { stream, buffer: vec![] }
+    }
+
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next answer, byte for byte; nothing if the connection has ended.
+    pub fn answer(&mut self) -> String {
+        let (mut scanner, mut seen) = (ReplyScanner::default(), 0);
+        loop {
+            if let Some(reply) = scanner.scan(&self.buffer[seen..]).unwrap() {
+                let answer: Vec<u8> = self.buffer.drain(..seen + reply.len).collect();
+                return String::from_utf8_lossy(&answer).into_owned();
+            }
+            seen = self.buffer.len();
+            let mut piece = vec![0; 256 << 10];
+            match self.stream.read(&mut piece) {
+                Ok(0) => return String::new(),
+                Ok(len) => self.buffer.extend_from_slice(&piece[..len]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return String::new();
+                }
+                Err(error) => panic!("no answer: {error}"),
+            }
+        }
+    }
+
+    pub fn ask(&mut self, line: &str) -> String {
+        self.say(&command(line));
+        self.answer()
+    }
+}
