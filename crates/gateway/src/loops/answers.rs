@@ -118,6 +118,7 @@ impl EventLoop {
                     tracing::warn!("{name} answers {words:?} to a new connection");
                 }
                 Waiter::Nobody => {}
+                Waiter::Check => self.hear(at, pending.asked, piece, scanned.is_some()),
             }
         }
     }

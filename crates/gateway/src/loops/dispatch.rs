@@ -228,12 +228,11 @@ impl EventLoop {
         }
         match command.act {
             Act::Get if said.words.len() == 2 => self.read(at, command, said),
-            Act::Get | Act::Plain => match client.writes() {
-                0 => self.by(at, Way::Direct, command, said, 0),
-                _ => self.by(at, Way::Store, command, said, 0),
-            },
             Act::Info if said.is(1, "gateway") => self.info(at),
-            Act::Info => self.by(at, Way::Direct, command, said, 0),
+            Act::Get | Act::Plain | Act::Info => {
+                let way = self.upstream_way(at);
+                self.by(at, way, command, said, 0)
+            }
             Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, command, said, 0),
             Act::Hello => self.hello(at, command, said),
             Act::Quit => {
@@ -260,7 +259,7 @@ impl EventLoop {
     fn read(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
         let name = said.word(1).unwrap_or_default();
         let (hot, key) = self.goes_by_network(name);
-        let upstream = self.read_way();
+        let upstream = self.upstream_way(at);
         let client = &mut self.clients[at];
         if client.writes() > 0 {
             return self.by(at, Way::Store, command, said, key);
@@ -268,12 +267,12 @@ impl EventLoop {
         if client.under_way(Way::Own) > 0 {
             return Next::Wait;
         }
-        let by_network = match hot {
-            true => !client.reads(upstream, key),
-            false => client.reads(Way::Network, key),
-        };
-        if !by_network {
-            return self.by(at, upstream, command, said, key);
+        // What reads the same key already is not overtaken: it goes the same way.
+        let follows = |way| key != 0 && client.reads(way, key);
+        let by_network = follows(Way::Network) || hot && !follows(upstream);
+        let way = if by_network { Way::Network } else { upstream };
+        if way != Way::Network {
+            return self.by(at, way, command, said, key);
         }
         let answer = client.place(Way::Network, key, false);
         let (number, protocol) = (client.number, client.protocol);
@@ -285,20 +284,35 @@ impl EventLoop {
         Next::On
     }
 
+    /// By which way a command goes that touches no copy: the way of those that are under way, which
+    /// keeps them in order.
+    fn upstream_way(&mut self, at: usize) -> Way {
+        let client = &self.clients[at];
+        if client.under_way(Way::Store) > 0 {
+            Way::Store
+        } else if client.under_way(Way::Direct) > 0 {
+            Way::Direct
+        } else {
+            let protocol = client.protocol;
+            self.read_way(protocol)
+        }
+    }
+
     /// By a connection that clients share, once nothing is under way that must not be overtaken.
     fn by(&mut self, at: usize, way: Way, command: Command, said: Said<'_>, key: u64) -> Next {
-        // Without a Redis of its own the direct way is the store's.
-        let way = if way == Way::Direct { self.read_way() } else { way };
         let client = &mut self.clients[at];
-        let changes = command.writes || command.act != Act::Get && command.act != Act::Plain;
+        let reads = !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info);
         let overtaken = [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
             // Reads may be beside reads; what goes the same way stays in order.
-            let beside = other == way
-                || (!changes && other != Way::Own && (other != Way::Store || client.writes() == 0));
+            let beside = other == way || reads && other == Way::Network;
             !beside && client.under_way(other) > 0
         });
         if overtaken {
             return Next::Wait;
+        }
+        if way == Way::Direct {
+            self.shared.counters.direct_reads.add(u64::from(reads));
+            self.shared.counters.direct_writes.add(u64::from(command.writes));
         }
         let answer = client.place(way, key, command.writes);
         let (number, protocol) = (client.number, client.protocol);
@@ -333,8 +347,7 @@ impl EventLoop {
         let (true, Some(version)) = (plain, version) else {
             return self.by_own(at, command, said);
         };
-        let way = self.read_way();
-        let client = &mut self.clients[at];
+        let way = Way::Store;
         let answer = client.place(way, 0, false);
         client.then = Some(Then::Protocol(version));
         let number = client.number;

@@ -10,6 +10,7 @@
 //! whether or not their client reads, and what they take is bounded ([`memory`]).
 
 mod answers;
+mod check;
 mod client;
 mod commands;
 mod dispatch;
@@ -102,6 +103,10 @@ pub(crate) struct EventLoop {
     common: HashMap<Kind, usize>,
     commands: Commands,
     shared: Arc<GatewayState>,
+    /// The run id of the Redis behind the store.
+    store_id: Option<String>,
+    /// Whether it was said that the Redis of `--backend` is another one.
+    said_other: bool,
     reads: Option<Reads>,
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
@@ -147,6 +152,8 @@ impl EventLoop {
             common: HashMap::new(),
             commands: Commands::new(),
             shared,
+            store_id: None,
+            said_other: false,
             reads: reads.transpose()?,
             hasher: DefaultHashBuilder::default(),
             sketch,

@@ -7,7 +7,6 @@ use mio::Token;
 
 use super::{
     EventLoop, SOCKETS,
-    client::Way,
     reads::Done,
     upstream::{Pending, Waiter},
     words::encode,
@@ -76,25 +75,17 @@ impl EventLoop {
     /// A read that the network had no answer to, or one that only Redis can give.
     fn read_upstream_instead(&mut self, pending: Pending, name: &[u8]) {
         let Waiter::Client { place, number, answer } = pending.waiter else { return };
-        let way = self.read_way();
-        let Some(client) = self.clients.get_mut(place) else { return };
+        let Some(client) = self.clients.get(place) else { return };
         if client.number != number {
             return;
         }
-        client.reroute(answer, way);
         let protocol = client.protocol;
+        let way = self.read_way(protocol);
+        self.clients[place].reroute(answer, way);
         let upstream = self.common(self.target_of(way), protocol);
         let mut bytes = vec![];
         encode(&[b"GET", name], &mut bytes);
         self.ask(upstream, &bytes, pending);
-    }
-
-    /// By which way reads go that no switch answers.
-    pub(super) fn read_way(&self) -> Way {
-        match self.targets.len() > super::DIRECT {
-            true => Way::Direct,
-            false => Way::Store,
-        }
     }
 
     pub(super) fn flush_network(&mut self) {

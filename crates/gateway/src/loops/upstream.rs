@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Instant};
 
 use resp::ReplyScanner;
 
-use super::stream::Stream;
+use super::{check::Known, stream::Stream};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) enum Waiter {
     Client { place: usize, number: u64, answer: u64 },
     /// Nobody: it was said to make the connection ready.
     Nobody,
+    /// The gateway itself, which wants to know who the server is.
+    Check,
 }
 
 /// A command that is not answered yet.
@@ -57,6 +59,8 @@ pub(super) struct Upstream {
     pub phase: Phase,
     pub pending: VecDeque<Pending>,
     pub scanner: ReplyScanner,
+    /// What the server has said of itself by this connection.
+    pub known: Known,
     /// Everything that comes is the owner's, as it is.
     pub raw: bool,
     /// Whether it has something to send in this round.
@@ -73,6 +77,7 @@ impl Upstream {
             phase: Phase::Down(now),
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
+            known: Known::default(),
             raw: false,
             is_dirty: false,
         }

@@ -74,6 +74,10 @@ impl EventLoop {
                 }
                 upstream.stream = Some(stream);
                 upstream.phase = Phase::Connecting(self.now + CONNECTS_WITHIN);
+                upstream.known = Default::default();
+                if upstream.owner.is_none() {
+                    self.greet(at);
+                }
             }
             Err(error) => {
                 upstream.phase = Phase::Down(self.now + TRIED_EVERY);

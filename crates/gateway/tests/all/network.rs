@@ -127,3 +127,20 @@ fn a_store_that_is_gone_costs_few_reads_their_time() {
         assert!(began.elapsed() < PATIENCE);
     }
 }
+
+#[test]
+fn only_the_redis_behind_the_store_is_read_from() {
+    let (redis, other) = (Redis::start(&[]), Redis::start(&[]));
+    redis.speak().ask("SET k right");
+    other.speak().ask("SET k wrong");
+    for (direct, is_right) in [(&other, false), (&redis, true)] {
+        let mut config = config(&redis.url());
+        config.backends = vec![direct.url().parse().unwrap()];
+        let gateway = Gateway::start(config);
+        let mut client = gateway.speak();
+        for _ in 0..200 {
+            assert_eq!(client.ask("GET k"), "$5\r\nright\r\n");
+        }
+        assert_eq!(gateway.counter("direct_reads") > 0, is_right);
+    }
+}

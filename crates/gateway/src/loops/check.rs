@@ -1,0 +1,116 @@
+//! Whether the Redis that reads go to directly is the one behind the store, and still its master.
+//!
+//! Both are asked for their run ids at each connection, and the Redis for its role again while it
+//! is read from. Where it is another one, or was made a replica, or did not say so for a while,
+//! reads go to the store, which knows.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    DIRECT, EventLoop, STORE,
+    client::Way,
+    upstream::{Pending, Waiter},
+    words::encode,
+};
+
+/// For how long what a Redis said of its role counts.
+const HOLDS: Duration = Duration::from_secs(1);
+
+/// What a server has said of itself.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What came of an answer that is not whole.
+    heard: Vec<u8>,
+    run_id: Option<String>,
+    /// When it said that it is a master.
+    master: Option<Instant>,
+    /// When it was asked last.
+    asked: Option<Instant>,
+}
+
+impl EventLoop {
+    /// By which way reads go that no switch answers, for a client of this protocol.
+    pub(super) fn read_way(&mut self, protocol: u8) -> Way {
+        if self.targets.len() <= DIRECT {
+            return Way::Store;
+        }
+        let at = self.common(DIRECT, protocol);
+        self.revive(at);
+        if self.store_id.is_none() {
+            let store = self.common(STORE, protocol);
+            self.revive(store);
+        }
+        let known = &self.upstreams[at].known;
+        if known.master.is_some_and(|said| self.now < said + HOLDS / 2) {
+            return Way::Direct;
+        }
+        let holds = known.master.is_some_and(|said| self.now < said + HOLDS);
+        if known.asked.is_none_or(|asked| self.now >= asked + HOLDS / 2) {
+            self.ask_about(at, &[b"INFO", b"replication"]);
+        }
+        if holds { Way::Direct } else { Way::Store }
+    }
+
+    /// What a connection that clients share is asked when it is new.
+    pub(super) fn greet(&mut self, at: usize) {
+        if self.targets.len() <= DIRECT {
+            return;
+        }
+        self.ask_about(at, &[b"INFO", b"server"]);
+        if self.upstreams[at].kind.target == DIRECT {
+            self.ask_about(at, &[b"INFO", b"replication"]);
+        }
+    }
+
+    fn ask_about(&mut self, at: usize, words: &[&[u8]]) {
+        let upstream = &mut self.upstreams[at];
+        let Some(stream) = &mut upstream.stream else { return };
+        upstream.known.asked = Some(self.now);
+        encode(words, stream.out());
+        let waiter = Waiter::Check;
+        let pending = Pending { waiter, command: 0, asked: self.now, writes: false };
+        upstream.pending.push_back(pending);
+        self.touch_upstream(at);
+    }
+
+    /// A part of what a server says of itself.
+    pub(super) fn hear(&mut self, at: usize, asked: Instant, piece: &[u8], ended: bool) {
+        let upstream = &mut self.upstreams[at];
+        let known = &mut upstream.known;
+        known.heard.extend_from_slice(piece);
+        if !ended {
+            return;
+        }
+        let heard = std::mem::take(&mut known.heard);
+        let text = String::from_utf8_lossy(&heard);
+        let field = |name: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_string))
+        };
+        if let Some(run_id) = field("run_id") {
+            match upstream.kind.target {
+                DIRECT => known.run_id = Some(run_id),
+                _ => self.store_id = Some(run_id),
+            }
+        }
+        let upstream = &mut self.upstreams[at];
+        if upstream.kind.target != DIRECT {
+            return;
+        }
+        let known = &mut upstream.known;
+        let same = known.run_id.is_some() && known.run_id == self.store_id;
+        match field("role") {
+            Some(role) if role == "master" && same => known.master = Some(asked),
+            Some(role) => {
+                let name = &self.targets[DIRECT].name;
+                if known.master.take().is_some() || !std::mem::replace(&mut self.said_other, true) {
+                    tracing::warn!(
+                        "{name}: not read from: it is {}; reads go to the store",
+                        if role == "master" { "not known to be the store's Redis" } else { "a replica" }
+                    );
+                }
+            }
+            None => {}
+        }
+    }
+}
