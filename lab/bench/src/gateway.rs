@@ -1,6 +1,6 @@
-//! What a Redis client's request costs through the gateway when its key is cached, over Redis
-//! itself. Both processor times are of `redis-benchmark`, the server it talks to, and the
-//! softirq threads.
+//! What a Redis client's request costs through the gateway, by each of its ways, over Redis itself
+//! and over twemproxy. Processor times are of `redis-benchmark`, the server it talks to, the servers
+//! behind that, and the softirq threads.
 
 use std::{
     io::{Read, Write},
@@ -19,17 +19,43 @@ use crate::cpu::{CountedTasks, own};
 pub const KEYS: usize = 10_000;
 const REQUESTS: usize = 30_000;
 const REDIS_PORT: u16 = 6379;
-const GATEWAY_PORT: u16 = 6380;
 
 /// The key that `redis-benchmark` makes of a number.
 pub fn key(number: usize) -> Vec<u8> {
     format!("key:{number:012}").into_bytes()
 }
 
-/// The gateway on the client's host and a Redis on another.
+/// A server that redis-benchmark asks, and all that works for it.
+struct Server {
+    host: String,
+    port: u16,
+    tasks: CountedTasks,
+}
+
+/// A Redis on another host, and what stands before it on the client's: gateways, each with another
+/// way, and twemproxy, if it is installed.
 pub struct Gateway {
-    redis: IpAddr,
-    others: [CountedTasks; 2],
+    redis: Server,
+    network: Server,
+    upstream: Server,
+    holding: Server,
+    twemproxy: Option<Server>,
+}
+
+/// What a GET or SET costs in one batch, in microseconds of processor time.
+pub struct Costs {
+    /// A GET of Redis itself.
+    pub redis: f64,
+    /// One that a switch answers.
+    pub network: f64,
+    /// One that the gateway passes on to Redis.
+    pub upstream: f64,
+    /// One that twemproxy does.
+    pub twemproxy: Option<f64>,
+    /// A SET of Redis itself.
+    pub set_redis: f64,
+    /// One under a hold of the store.
+    pub set_holding: f64,
 }
 
 fn process(name: &str, command: &[&str], ready: Option<&str>) -> ProcessSpec {
@@ -39,7 +65,7 @@ fn process(name: &str, command: &[&str], ready: Option<&str>) -> ProcessSpec {
 }
 
 impl Gateway {
-    /// Starts both, with every key in Redis.
+    /// Starts them, with every key in Redis.
     ///
     /// # Errors
     /// No Redis, no gateway, or they do not start.
@@ -57,31 +83,98 @@ impl Gateway {
         command.extend(options);
         command.extend(["--dir", "{dir}", "--unixsocket", "{dir}/redis.sock"]);
         lab.start(host, &process("redis", &command, Some("{dir}/redis.sock")), false)?;
-        let (server, listen) = (store.to_string(), format!("127.0.0.1:{GATEWAY_PORT}"));
-        let command = ["shortstop", "gateway", "--server", &server, "--listen", &listen];
-        lab.start(client, &process("gateway", &command, None), false)?;
-        namespace::within(&lab.namespace(client), || {
-            interrupt::wait_for("the gateway", Duration::from_secs(10), || {
-                Ok(TcpStream::connect(&listen).ok().map(drop))
-            })
-        })?;
         namespace::within(&lab.namespace(host), || fill(redis.into(), value_len))?;
-        let of = |name: String| lab.process(&name).map(|process| CountedTasks::of(&[process.pid]));
-        let ours = of(format!("{client}-gateway")).context("the gateway's process")?;
-        let theirs = of(format!("{host}-redis")).context("Redis's process")?;
-        Ok(Gateway { redis: redis.into(), others: [ours, theirs] })
+        let url = format!("redis://{address}:{port}");
+        let holder = "127.0.0.1:7118";
+        let command = ["shortstop", "store", "--listen", holder, "--backend", &url, "--resp", "unix:{dir}/resp"];
+        lab.start(client, &process("holder", &command, Some("{dir}/resp")), false)?;
+        let (server, holder_url) = (store.to_string(), "redis+unix://{dir}/resp");
+        let mut start = |name: &str, port: u16, server: &str, resp: &str, network: &str| {
+            let listen = format!("127.0.0.1:{port}");
+            let command = [
+                "shortstop", "gateway", "--server", server, "--resp", resp, "--network", network,
+                "--listen", &listen,
+            ];
+            lab.start(client, &process(name, &command, None), false)?;
+            listens(lab, client, port)
+        };
+        start("network", 6380, &server, &url, "always")?;
+        start("upstream", 6381, &server, &url, "never")?;
+        start("holding", 6382, holder, holder_url, "never")?;
+        let twemproxy = start_twemproxy(lab, client, &address)?;
+        let pid = |name: String| lab.process(&name).map(|process| process.pid).context(name);
+        let redis_pid = pid(format!("{host}-redis"))?;
+        let ours = |name: &str| pid(format!("{client}-{name}"));
+        let local = |port, pids: &[i32]| {
+            Server { host: "127.0.0.1".into(), port, tasks: CountedTasks::of(pids) }
+        };
+        let twemproxy = match twemproxy {
+            true => Some(local(6383, &[ours("twemproxy")?, redis_pid])),
+            false => None,
+        };
+        Ok(Gateway {
+            network: local(6380, &[ours("network")?]),
+            upstream: local(6381, &[ours("upstream")?, redis_pid]),
+            holding: local(6382, &[ours("holding")?, ours("holder")?, redis_pid]),
+            twemproxy,
+            redis: Server {
+                host: address,
+                port: REDIS_PORT,
+                tasks: CountedTasks::of(&[redis_pid]),
+            },
+        })
     }
 
-    /// Microseconds of processor time per GET, through the gateway and straight to Redis; from
-    /// within the client's namespace.
+    /// What each costs; from within the client's namespace.
     ///
     /// # Errors
     /// `redis-benchmark` is missing or failed.
-    pub fn batch(&self, pipeline: usize) -> anyhow::Result<[f64; 2]> {
-        let gateway = cost("127.0.0.1", GATEWAY_PORT, pipeline, &self.others[0])?;
-        let redis = cost(&self.redis.to_string(), REDIS_PORT, pipeline, &self.others[1])?;
-        Ok([gateway, redis])
+    pub fn batch(&self, pipeline: usize) -> anyhow::Result<Costs> {
+        let cost = |server: &Server, test| cost(server, test, pipeline);
+        Ok(Costs {
+            redis: cost(&self.redis, "get")?,
+            network: cost(&self.network, "get")?,
+            upstream: cost(&self.upstream, "get")?,
+            twemproxy: self.twemproxy.as_ref().map(|server| cost(server, "get")).transpose()?,
+            set_redis: cost(&self.redis, "set")?,
+            set_holding: cost(&self.holding, "set")?,
+        })
     }
+
+    /// GETs per second of one key, by one connection with 16 under way: by the network, and of
+    /// Redis itself.
+    ///
+    /// # Errors
+    /// As [`Gateway::batch`].
+    pub fn one_key(&self) -> anyhow::Result<[f64; 2]> {
+        Ok([rate(&self.network)?, rate(&self.redis)?])
+    }
+}
+
+/// Whether twemproxy is installed; then it is started.
+fn start_twemproxy(lab: &mut Lab, client: &str, redis: &str) -> anyhow::Result<bool> {
+    if Command::new("nutcracker").arg("--version").output().is_err() {
+        return Ok(false);
+    }
+    let file = std::env::temp_dir().join(format!("twemproxy-{}.yml", std::process::id()));
+    let pool = format!(
+        "pool:\n  listen: 127.0.0.1:6383\n  redis: true\n  hash: fnv1a_64\n  distribution: ketama\n  \
+         servers:\n   - {redis}:{REDIS_PORT}:1\n"
+    );
+    std::fs::write(&file, pool)?;
+    let file = file.display().to_string();
+    let command = ["nutcracker", "-c", &file, "-o", "{dir}/twemproxy.log"];
+    lab.start(client, &process("twemproxy", &command, None), false)?;
+    listens(lab, client, 6383)?;
+    Ok(true)
+}
+
+fn listens(lab: &Lab, client: &str, port: u16) -> anyhow::Result<()> {
+    namespace::within(&lab.namespace(client), || {
+        interrupt::wait_for("a server", Duration::from_secs(10), || {
+            Ok(TcpStream::connect(("127.0.0.1", port)).ok().map(drop))
+        })
+    })
 }
 
 fn fill(address: IpAddr, value_len: usize) -> anyhow::Result<()> {
@@ -109,18 +202,31 @@ fn children() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-fn cost(host: &str, port: u16, pipeline: usize, others: &CountedTasks) -> anyhow::Result<f64> {
-    let (before, used, own_before) = (children(), others.used(), own());
+fn cost(server: &Server, test: &str, pipeline: usize) -> anyhow::Result<f64> {
+    let (before, used, own_before) = (children(), server.tasks.used(), own());
+    let (pipeline, keys) = (pipeline.to_string(), KEYS.to_string());
+    benchmark(server, &["-t", test, "-q", "-c", "50", "-r", &keys, "-P", &pipeline])?;
+    // This thread only waited.
+    let served = (server.tasks.used() - used).saturating_sub(own() - own_before);
+    Ok((children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64)
+}
+
+fn rate(server: &Server) -> anyhow::Result<f64> {
+    let said = benchmark(server, &["--csv", "-c", "1", "-P", "16", "get", "key:000000000000"])?;
+    let rate = said.lines().last().and_then(|line| line.split(',').nth(1));
+    let rate = rate.and_then(|rate| rate.trim_matches('"').parse().ok());
+    rate.with_context(|| format!("redis-benchmark: {said}"))
+}
+
+fn benchmark(server: &Server, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("redis-benchmark")
-        .args(["-h", host, "-p", &port.to_string(), "-t", "get", "-q", "-c", "50"])
-        .args(["-n", &REQUESTS.to_string(), "-r", &KEYS.to_string(), "-P", &pipeline.to_string()])
+        .args(["-h", &server.host, "-p", &server.port.to_string(), "-n", &REQUESTS.to_string()])
+        .args(words)
         .stdin(Stdio::null())
         .output()
         .context("cannot run `redis-benchmark` (Debian: apt install redis-tools)")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let wrong = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success() && said.contains("GET:"), "redis-benchmark: {said}{wrong}");
-    // This thread only waited.
-    let served = (others.used() - used).saturating_sub(own() - own_before);
-    Ok((children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64)
+    ensure!(output.status.success() && !said.contains("rror"), "redis-benchmark: {said}{wrong}");
+    Ok(said)
 }

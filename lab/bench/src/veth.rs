@@ -24,8 +24,11 @@ use crate::{
     cache::{self, Cache, pages_for},
     client::{Client, Outcome},
     cpu::CountedTasks,
-    gateway::{self, Gateway},
-    report::{Report, Side, Target::Report as Told},
+    gateway::{self, Costs, Gateway},
+    report::{
+        Report, Side,
+        Target::{AtLeast, AtMost},
+    },
     soft,
 };
 use rack::{CACHED, FAR, MEMCACHED_PORT, MIRROR, NEAR, SOFT, STORE, SWITCH, VALUE_LEN};
@@ -264,28 +267,47 @@ fn measure_gateway(
     Ok(())
 }
 
-/// What a request through the gateway costs and what it costs Redis, batch by batch, and how many
-/// requests each batch has under way.
-type GatewayCosts = (usize, Vec<[f64; 2]>);
+/// What requests cost, batch by batch, with so many under way on each connection; and the rates of
+/// one key.
+type GatewayCosts = ([(usize, Vec<Costs>); 2], Vec<[f64; 2]>);
 
-fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<Vec<GatewayCosts>> {
-    let mut all: Vec<GatewayCosts> = [1, 16].map(|pipeline| (pipeline, vec![])).into();
+fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<GatewayCosts> {
+    let mut all = [(1, vec![]), (16, vec![])];
+    let mut one_key = vec![];
     for _ in 0..batches {
         for (pipeline, costs) in &mut all {
             costs.push(gateway.batch(*pipeline)?);
         }
+        one_key.push(gateway.one_key()?);
     }
-    Ok(all)
+    Ok((all, one_key))
 }
 
-fn write_through(report: &mut Report, all: Vec<GatewayCosts>) {
-    for (pipeline, costs) in all {
-        let side = |i: usize| costs.iter().map(|pair| pair[i]).collect::<Vec<f64>>();
-        let sides =
-            [Side::new("through the gateway", &side(0)), Side::new("Redis itself", &side(1))];
-        let key = format!("{}_p{pipeline}", rows::GATEWAY);
-        report.ratio(&key, Told, "us", sides);
+fn write_through(report: &mut Report, (all, one_key): GatewayCosts) {
+    for (at, (pipeline, costs)) in all.iter().enumerate() {
+        let side = |what, of: fn(&Costs) -> Option<f64>| {
+            Side::new(what, &costs.iter().filter_map(of).collect::<Vec<f64>>())
+        };
+        let redis = || side("Redis itself", |costs| Some(costs.redis));
+        let upstream = || side("the gateway and Redis", |costs| Some(costs.upstream));
+        let sides = [
+            [side("through the gateway", |costs| Some(costs.network)), redis()],
+            [upstream(), redis()],
+            [
+                side("the gateway, the store and Redis", |costs| Some(costs.set_holding)),
+                side("Redis itself", |costs| Some(costs.set_redis)),
+            ],
+            [upstream(), side("twemproxy and Redis", |costs| costs.twemproxy)],
+        ];
+        for ((key, most), sides) in rows::OF_GATEWAY.into_iter().zip(sides) {
+            if !sides[1].values.is_empty() {
+                report.ratio(&format!("{key}_p{pipeline}"), AtMost(most[at]), "us", sides);
+            }
+        }
     }
+    let side = |i: usize| one_key.iter().map(|pair| pair[i]).collect::<Vec<f64>>();
+    let sides = [Side::new("by the network", &side(0)), Side::new("Redis itself", &side(1))];
+    report.ratio(rows::ONE_KEY, AtLeast(0.8), "/s", sides);
 }
 
 /// Measures the rows and adds them to the report.
@@ -293,8 +315,12 @@ fn write_through(report: &mut Report, all: Vec<GatewayCosts>) {
 /// # Errors
 /// No privilege, no memcached, or a process that does not start.
 pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
-    let (wants_ways, wants_gateway) =
-        (options.wants(&rows::KEYS), options.wants(&rows::OF_GATEWAY));
+    let of_gateway = rows::OF_GATEWAY.iter();
+    let of_gateway: Vec<String> =
+        of_gateway.flat_map(|(key, _)| [1, 16].map(|depth| format!("{key}_p{depth}"))).collect();
+    let mut of_gateway: Vec<&str> = of_gateway.iter().map(String::as_str).collect();
+    of_gateway.push(rows::ONE_KEY);
+    let (wants_ways, wants_gateway) = (options.wants(&rows::KEYS), options.wants(&of_gateway));
     if !wants_ways && !wants_gateway {
         return Ok(());
     }

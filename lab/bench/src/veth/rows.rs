@@ -7,8 +7,15 @@ use crate::report::{
 
 /// Of redis-benchmark; more follows in each.
 pub const GATEWAY: &str = "gateway_cpu_over_redis";
-/// Both of these.
-pub const OF_GATEWAY: [&str; 2] = ["gateway_cpu_over_redis_p1", "gateway_cpu_over_redis_p16"];
+/// Those of its ways, one at a time and 16 at a time, and what each should cost at most.
+pub const OF_GATEWAY: [(&str, [f64; 2]); 4] = [
+    (GATEWAY, [1.2, 2.2]),
+    ("gateway_upstream_cpu_over_redis", [1.2, 1.6]),
+    ("gateway_write_cpu_over_redis", [1.5, 2.2]),
+    ("gateway_upstream_cpu_over_twemproxy", [1.0, 1.0]),
+];
+/// Rates of one key.
+pub const ONE_KEY: &str = "single_key_rate_over_redis";
 /// All others.
 pub const KEYS: [&str; 6] = [
     "veth_hit_over_reflector",
