@@ -38,5 +38,6 @@ pub(crate) fn target(
     let password = password.or(settings.password());
     let user = settings.username().map(String::from);
     let login = password.map(|password| (user, password.to_string()));
-    Ok(Target { name: format!("{option} {}", info.addr()), place, login })
+    let role = if option == "--resp" { "the store" } else { "the backend" };
+    Ok(Target { role, name: format!("{option} {}", info.addr()), place, login })
 }

@@ -115,7 +115,7 @@ impl EventLoop {
                 Waiter::Nobody if is_error => {
                     let words = String::from_utf8_lossy(piece).trim().to_string();
                     let name = &self.targets[self.upstreams[at].kind.target].name;
-                    tracing::warn!("{name} answers {words:?} to a new connection");
+                    tracing::debug!("{name} answers {words:?} to a new connection");
                 }
                 Waiter::Nobody => {}
                 Waiter::Check => self.hear(at, pending.asked, piece, scanned.is_some()),

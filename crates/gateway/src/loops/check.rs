@@ -41,10 +41,14 @@ impl EventLoop {
             self.revive(store);
         }
         let known = &self.upstreams[at].known;
-        if known.master.is_some_and(|said| self.now < said + HOLDS / 2) {
+        let is_store_s = known.run_id.is_some() && known.run_id == self.store_id;
+        let holds_for = |how_long| {
+            is_store_s && known.master.is_some_and(|said| self.now < said + how_long)
+        };
+        if holds_for(HOLDS / 2) {
             return Way::Direct;
         }
-        let holds = known.master.is_some_and(|said| self.now < said + HOLDS);
+        let holds = holds_for(HOLDS);
         if known.asked.is_none_or(|asked| self.now >= asked + HOLDS / 2) {
             self.ask_about(at, &[b"INFO", b"replication"]);
         }
@@ -98,19 +102,14 @@ impl EventLoop {
             return;
         }
         let known = &mut upstream.known;
-        let same = known.run_id.is_some() && known.run_id == self.store_id;
-        match field("role") {
-            Some(role) if role == "master" && same => known.master = Some(asked),
-            Some(role) => {
-                let name = &self.targets[DIRECT].name;
-                if known.master.take().is_some() || !std::mem::replace(&mut self.said_other, true) {
-                    tracing::warn!(
-                        "{name}: not read from: it is {}; reads go to the store",
-                        if role == "master" { "not known to be the store's Redis" } else { "a replica" }
-                    );
-                }
-            }
-            None => {}
+        let Some(role) = field("role") else { return };
+        known.master = (role == "master").then_some(asked);
+        let is_another = self.store_id.is_some() && known.run_id != self.store_id;
+        let refused = is_another || role != "master";
+        if std::mem::replace(&mut self.said_other, refused) != refused && refused {
+            let what = if is_another { "not the Redis behind the store" } else { "a replica" };
+            let name = &self.targets[DIRECT].name;
+            tracing::warn!("{name}: it is {what}: reads go to the store");
         }
     }
 }

@@ -57,8 +57,10 @@ const FIRST: usize = 4;
 /// A Redis, or a store's RESP port, and how to become its client.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// As it is called in errors.
+    /// As it is called in the log.
     pub name: String,
+    /// As clients hear of it.
+    pub role: &'static str,
     pub place: Place,
     /// The user's name, if there is one, and the password.
     pub login: Option<(Option<String>, String)>,

@@ -54,6 +54,8 @@ impl EventLoop {
             self.upstreams[own].raw = true;
             self.clients[at].ties.raw = true;
             self.touch_upstream(own);
+            // What came behind it goes the same way.
+            self.make_ready(at);
             return true;
         }
         self.clients[at].blocks = command.act == Act::Own;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mio::Token;
 
 use super::{
-    EventLoop, FIRST,
+    EventLoop, FIRST, Target,
     client::Way,
     words::encode,
     stream::Stream,
@@ -34,8 +34,8 @@ impl EventLoop {
         self.revive(at);
         let upstream = &mut self.upstreams[at];
         let Some(stream) = &mut upstream.stream else {
-            let name = &self.targets[upstream.kind.target].name;
-            let line = format!("-TRYAGAIN nothing was done: {name} is away\r\n");
+            let role = self.targets[upstream.kind.target].role;
+            let line = format!("-TRYAGAIN nothing was done: {role} is away\r\n");
             return self.refuse(pending, &line);
         };
         stream.out().extend_from_slice(bytes);
@@ -121,11 +121,11 @@ impl EventLoop {
     pub(super) fn upstream_lost(&mut self, at: usize, why: &str) {
         let Some(upstream) = self.upstreams.get_mut(at) else { return };
         let was_up = upstream.phase == Phase::Up;
-        let name = self.targets[upstream.kind.target].name.clone();
-        tracing::debug!("{name}: the connection ended: {why}");
-        let is_first = was_up || !upstream.pending.is_empty();
-        if is_first && !was_up {
-            tracing::warn!("{name}: {why}");
+        let Target { name, role, .. } = &self.targets[upstream.kind.target];
+        let role = *role;
+        match upstream.pending.is_empty() {
+            true => tracing::debug!("{name}: {why}"),
+            false => tracing::warn!("{name}: {why}"),
         }
         upstream.stream = None;
         let partial = upstream.scanner.is_within();
@@ -147,19 +147,20 @@ impl EventLoop {
                 continue;
             }
             let line = match (was_up, pending.writes) {
-                (false, _) => format!("TRYAGAIN nothing was done: {name}: {why}"),
-                (true, false) => format!("TRYAGAIN no answer from {name}: {why}"),
-                (true, true) => format!("ERR outcome unknown: no answer from {name}: {why}"),
+                (false, _) => format!("-TRYAGAIN nothing was done: {role} is away\r\n"),
+                (true, false) => format!("-TRYAGAIN no answer from {role}\r\n"),
+                (true, true) => format!("-ERR outcome unknown: no answer from {role}\r\n"),
             };
-            self.refuse(pending, &format!("-{}\r\n", line.replace(['\r', '\n'], " ")));
+            self.refuse(pending, &line);
         }
         if let Some((place, number)) = owner
             && let Some(client) = self.clients.get_mut(place)
             && client.number == number
         {
-            // What it had there, a transaction, a subscription, is gone: as if Redis had closed it.
+            // What it had there, a transaction, a subscription, a name, is gone: as if Redis had
+            // closed it.
             client.own = None;
-            let tied = client.ties.any();
+            let tied = was_up || client.ties.any();
             self.upstreams.try_remove(at);
             if tied && let Some(client) = self.clients.get_mut(place) {
                 client.closing = true;

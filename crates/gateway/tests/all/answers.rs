@@ -114,6 +114,32 @@ fn messages_come_to_those_who_subscribe() {
 }
 
 #[test]
+fn what_is_said_behind_a_subscription_is_heard() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    client.say(&[command("SUBSCRIBE a"), command("SUBSCRIBE b"), command("PING")].concat());
+    for said in ["subscribe\r\n$1\r\na", "subscribe\r\n$1\r\nb", "pong"] {
+        assert!(client.answer().contains(said), "{said:?}");
+    }
+}
+
+#[test]
+fn clients_are_found_by_their_names_and_ended() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let (mut one, mut other) = (gateway.speak(), gateway.speak());
+    one.ask("CLIENT SETNAME one");
+    other.ask("CLIENT SETNAME other");
+    let list = one.ask("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(" name=other ")).unwrap();
+    let id = line.split(' ').next().unwrap().trim_start_matches("id=");
+    assert_eq!(other.ask("CLIENT ID"), format!(":{id}\r\n"));
+    assert_eq!(one.ask(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(other.answer(), "", "its connection has ended");
+}
+
+#[test]
 fn a_client_s_cache_is_told_of_changes() {
     let redis = Redis::start(&[]);
     let gateway = Gateway::start(config(&redis.url()));
