@@ -34,10 +34,10 @@ impl EventLoop {
         if self.targets.len() <= DIRECT {
             return Way::Store;
         }
-        let at = self.common(DIRECT, protocol);
+        let at = self.common(DIRECT, protocol, 0);
         self.revive(at);
         if self.store_id.is_none() {
-            let store = self.common(STORE, protocol);
+            let store = self.common(STORE, protocol, 0);
             self.revive(store);
         }
         let known = &self.upstreams[at].known;

@@ -88,6 +88,8 @@ pub(super) struct Client {
     writes: u32,
     /// Bytes in slots.
     stashed: usize,
+    /// Which of the connections that clients share its commands go by.
+    pub lane: u8,
     pub then: Option<Then>,
     pub ties: Ties,
     /// Its own connection.
@@ -123,6 +125,7 @@ impl Client {
             under_way: [0; WAYS],
             writes: 0,
             stashed: 0,
+            lane: 0,
             then: None,
             ties: Ties::default(),
             own: None,

@@ -314,9 +314,14 @@ impl EventLoop {
             self.shared.counters.direct_reads.add(u64::from(reads));
             self.shared.counters.direct_writes.add(u64::from(command.writes));
         }
+        let is_first = client.under_way(way) == 0;
         let answer = client.place(way, key, command.writes);
         let (number, protocol) = (client.number, client.protocol);
-        let upstream = self.common(self.target_of(way), protocol);
+        let target = self.target_of(way);
+        if is_first {
+            self.clients[at].lane = self.choose_lane(target, protocol);
+        }
+        let upstream = self.common(target, protocol, self.clients[at].lane);
         let waiter = Waiter::Client { place: at, number, answer };
         self.ask(upstream, said.bytes, self.pending(waiter, command));
         Next::On
@@ -351,7 +356,7 @@ impl EventLoop {
         let answer = client.place(way, 0, false);
         client.then = Some(Then::Protocol(version));
         let number = client.number;
-        let upstream = self.common(self.target_of(way), version);
+        let upstream = self.common(self.target_of(way), version, 0);
         let waiter = Waiter::Client { place: at, number, answer };
         let mut bytes = vec![];
         encode(&[&b"HELLO"[..], version.to_string().as_bytes()], &mut bytes);

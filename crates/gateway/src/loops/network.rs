@@ -7,6 +7,7 @@ use mio::Token;
 
 use super::{
     EventLoop, SOCKETS,
+    client::Way,
     reads::Done,
     upstream::{Pending, Waiter},
     words::encode,
@@ -81,8 +82,10 @@ impl EventLoop {
         }
         let protocol = client.protocol;
         let way = self.read_way(protocol);
-        self.clients[place].reroute(answer, way);
-        let upstream = self.common(self.target_of(way), protocol);
+        let client = &mut self.clients[place];
+        client.reroute(answer, way);
+        let lane = if way == Way::Store { client.lane } else { 0 };
+        let upstream = self.common(self.target_of(way), protocol, lane);
         let mut bytes = vec![];
         encode(&[b"GET", name], &mut bytes);
         self.ask(upstream, &bytes, pending);

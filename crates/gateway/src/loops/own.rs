@@ -95,7 +95,7 @@ impl EventLoop {
         let own = match client.own {
             Some(own) => own,
             None => {
-                let kind = Kind { target: STORE, protocol };
+                let kind = Kind { target: STORE, protocol, lane: 0 };
                 let upstream = Upstream::new(kind, Some((at, number)), self.now);
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);

@@ -47,6 +47,8 @@ pub(super) struct Kind {
     pub target: usize,
     /// 2 or 3.
     pub protocol: u8,
+    /// Which of several that go there.
+    pub lane: u8,
 }
 
 /// One connection.

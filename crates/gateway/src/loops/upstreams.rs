@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 use mio::Token;
 
 use super::{
-    EventLoop, FIRST, Target,
+    EventLoop, FIRST, STORE, Target,
     client::Way,
     words::encode,
     stream::Stream,
     upstream::{Kind, Pending, Phase, Upstream, Waiter},
 };
 
+/// Connections to a store that all clients of a protocol share.
+const LANES: u8 = 16;
+/// A store that takes longer for a command has something to wait for.
+const USUAL: Duration = Duration::from_millis(5);
 /// How long a server may take to let a connection in.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 /// While a server is away, it is tried so often, and commands are refused meanwhile.
@@ -19,14 +23,30 @@ const TRIED_EVERY: Duration = Duration::from_millis(100);
 
 impl EventLoop {
     /// The connection that clients of this protocol share by this way.
-    pub(super) fn common(&mut self, target: usize, protocol: u8) -> usize {
-        let kind = Kind { target, protocol };
+    pub(super) fn common(&mut self, target: usize, protocol: u8, lane: u8) -> usize {
+        let kind = Kind { target, protocol, lane };
         if let Some(at) = self.common.get(&kind) {
             return *at;
         }
         let at = self.upstreams.insert(Upstream::new(kind.clone(), None, self.now));
         self.common.insert(kind, at);
         at
+    }
+
+    /// The connection by which a client's next command goes, when none of its own are under way:
+    /// usually the first, because many commands in one write cost least; but none where somebody
+    /// waits for longer than usual. What a store carries out slowly (a key whose copies have to be
+    /// called back, from a switch that does not answer) holds up what is behind it.
+    pub(super) fn choose_lane(&mut self, target: usize, protocol: u8) -> u8 {
+        if target != STORE {
+            return 0;
+        }
+        let free = (0..LANES).find(|lane| {
+            let at = self.common(target, protocol, *lane);
+            let oldest = self.upstreams[at].pending.front();
+            oldest.is_none_or(|pending| self.now - pending.asked < USUAL)
+        });
+        free.unwrap_or(0)
     }
 
     /// Puts a command behind those that went by this connection, in the name of a client.

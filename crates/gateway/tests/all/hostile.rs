@@ -152,3 +152,49 @@ fn a_lost_answer_of_a_write_is_in_doubt_and_of_a_read_is_not() {
     assert!(client.answer().starts_with("-TRYAGAIN no answer from the store"));
     server.join().unwrap();
 }
+
+/// A server that never answers the first connection by which `SET slow` comes, and all others.
+fn stuck_once(listener: std::net::TcpListener) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { return };
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len @ 1..) = std::io::Read::read(&mut stream, &mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+                if text.contains("slow") {
+                    // Until the gateway ends it.
+                    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+                    return;
+                }
+                let pongs = "+PONG\r\n".repeat(text.matches("PING").count());
+                if stream.write_all(pongs.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    std::thread::spawn(move || stuck_once(listener));
+    let mut slow = gateway.speak();
+    slow.say(&command("SET slow 1"));
+    let began = std::time::Instant::now();
+    // Those that come in its first moments may be behind it.
+    while began.elapsed() < PATIENCE {
+        let mut other = gateway.speak();
+        other.stream.set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+        other.say(&command("PING"));
+        let mut answer = [0; 7];
+        if std::io::Read::read_exact(&mut other.stream, &mut answer).is_ok() {
+            assert_eq!(&answer, b"+PONG\r\n");
+            // And everybody from now on.
+            assert_eq!(gateway.speak().ask("PING"), "+PONG\r\n");
+            return;
+        }
+    }
+    panic!("everybody waits for one command");
+}
