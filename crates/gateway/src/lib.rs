@@ -3,6 +3,9 @@
 //! the way where those have copies. Keys that no packet carries go to the backends, which must be
 //! Redis, directly.
 //!
+//! With a store's RESP port (`--resp`) every command is Redis's: `loops` are the event loops that
+//! pass them on. Without it there are the commands on strings, by packets alone, as follows.
+//!
 //! `server` takes connections, [`resp`] makes commands of their bytes and carries them out by
 //! `data`, which is `network`. The binary's `gateway` command calls [`run`]; this crate calls
 //! `client` and `wire` only.

@@ -96,7 +96,9 @@ async fn serve_by_loops(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     if config.tenant != wire::TENANT_OPEN || config.seal.is_some() {
-        anyhow::bail!("--resp: not with --tenant or --seal-key: the store's RESP port is tenant 0's, unsealed");
+        anyhow::bail!(
+            "--resp: not with --tenant or --seal-key: the store's RESP port is tenant 0's, unsealed"
+        );
     }
     let password = config.backend_password.as_deref();
     let one = |option: &'static str, addresses: &[BackendAddress]| match addresses {
@@ -154,7 +156,11 @@ async fn serve_by_loops(
         _ = ends.recv() => {}
     }
     stoppers.iter().for_each(Stopper::stop);
-    let all = async { for _ in 0..threads.len() { ends.recv().await; } };
+    let all = async {
+        for _ in 0..threads.len() {
+            ends.recv().await;
+        }
+    };
     if tokio::time::timeout(STOPS_WITHIN, all).await.is_err() {
         tracing::warn!("connections did not end in time");
     }

@@ -13,11 +13,7 @@ use crate::loops::{Target, stream::Place};
 ///
 /// # Errors
 /// It is no such URL, or the name has no address.
-pub(crate) fn target(
-    option: &str,
-    url: &str,
-    password: Option<&str>,
-) -> anyhow::Result<Target> {
+pub(crate) fn target(option: &str, url: &str, password: Option<&str>) -> anyhow::Result<Target> {
     let info = url
         .into_connection_info()
         .map_err(|error| anyhow::anyhow!("{option}: its address cannot be read: {error}"))?;

@@ -86,14 +86,31 @@ impl Gateway {
         namespace::within(&lab.namespace(host), || fill(redis.into(), value_len))?;
         let url = format!("redis://{address}:{port}");
         let holder = "127.0.0.1:7118";
-        let command = ["shortstop", "store", "--listen", holder, "--backend", &url, "--resp", "unix:{dir}/resp"];
+        let command = [
+            "shortstop",
+            "store",
+            "--listen",
+            holder,
+            "--backend",
+            &url,
+            "--resp",
+            "unix:{dir}/resp",
+        ];
         lab.start(client, &process("holder", &command, Some("{dir}/resp")), false)?;
         let (server, holder_url) = (store.to_string(), "redis+unix://{dir}/resp");
         let mut start = |name: &str, port: u16, server: &str, resp: &str, network: &str| {
             let listen = format!("127.0.0.1:{port}");
             let command = [
-                "shortstop", "gateway", "--server", server, "--resp", resp, "--network", network,
-                "--listen", &listen,
+                "shortstop",
+                "gateway",
+                "--server",
+                server,
+                "--resp",
+                resp,
+                "--network",
+                network,
+                "--listen",
+                &listen,
             ];
             lab.start(client, &process(name, &command, None), false)?;
             listens(lab, client, port)
@@ -105,8 +122,10 @@ impl Gateway {
         let pid = |name: String| lab.process(&name).map(|process| process.pid).context(name);
         let redis_pid = pid(format!("{host}-redis"))?;
         let ours = |name: &str| pid(format!("{client}-{name}"));
-        let local = |port, pids: &[i32]| {
-            Server { host: "127.0.0.1".into(), port, tasks: CountedTasks::of(pids) }
+        let local = |port, pids: &[i32]| Server {
+            host: "127.0.0.1".into(),
+            port,
+            tasks: CountedTasks::of(pids),
         };
         let twemproxy = match twemproxy {
             true => Some(local(6383, &[ours("twemproxy")?, redis_pid])),

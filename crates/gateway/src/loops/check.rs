@@ -42,9 +42,8 @@ impl EventLoop {
         }
         let known = &self.upstreams[at].known;
         let is_store_s = known.run_id.is_some() && known.run_id == self.store_id;
-        let holds_for = |how_long| {
-            is_store_s && known.master.is_some_and(|said| self.now < said + how_long)
-        };
+        let holds_for =
+            |how_long| is_store_s && known.master.is_some_and(|said| self.now < said + how_long);
         if holds_for(HOLDS / 2) {
             return Way::Direct;
         }

@@ -302,11 +302,12 @@ impl EventLoop {
     fn by(&mut self, at: usize, way: Way, command: Command, said: Said<'_>, key: u64) -> Next {
         let client = &mut self.clients[at];
         let reads = !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info);
-        let overtaken = [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
-            // Reads may be beside reads; what goes the same way stays in order.
-            let beside = other == way || reads && other == Way::Network;
-            !beside && client.under_way(other) > 0
-        });
+        let overtaken =
+            [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
+                // Reads may be beside reads; what goes the same way stays in order.
+                let beside = other == way || reads && other == Way::Network;
+                !beside && client.under_way(other) > 0
+            });
         if overtaken {
             return Next::Wait;
         }
@@ -339,10 +340,7 @@ impl EventLoop {
         if client.waiting() > 0 {
             return Next::Wait;
         }
-        let plain = match said.words.len() {
-            1 | 2 => true,
-            _ => false,
-        };
+        let plain = matches!(said.words.len(), 1 | 2);
         let version = match said.word(1) {
             None => Some(client.protocol),
             Some(b"2") => Some(2),

@@ -41,7 +41,9 @@ impl EventLoop {
             let found = answer.map(Answer::found);
             let Some(Ok(found)) = found else {
                 self.shared.counters.network_fallbacks.add(waiters.len() as u64);
-                waiters.into_iter().for_each(|(pending, _)| self.read_upstream_instead(pending, &name));
+                waiters
+                    .into_iter()
+                    .for_each(|(pending, _)| self.read_upstream_instead(pending, &name));
                 continue;
             };
             let by_switch = found.as_ref().is_some_and(|value| value.from_switch);

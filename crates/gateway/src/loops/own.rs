@@ -15,7 +15,12 @@ use super::{
 impl EventLoop {
     /// Puts a command on the client's own connection, once nothing is under way by another; whether
     /// it was taken.
-    pub(super) fn by_own_connection(&mut self, at: usize, command: Command, said: Said<'_>) -> bool {
+    pub(super) fn by_own_connection(
+        &mut self,
+        at: usize,
+        command: Command,
+        said: Said<'_>,
+    ) -> bool {
         use super::client::Way;
         let client = &mut self.clients[at];
         let raw = is_raw(command, said);
@@ -129,9 +134,9 @@ impl EventLoop {
 fn is_raw(command: Command, said: Said<'_>) -> bool {
     match command.act {
         Act::Raw => true,
-        Act::Client => {
-            ["reply", "tracking", "caching", "no-touch", "no-evict"].iter().any(|name| said.is(1, name))
-        }
+        Act::Client => ["reply", "tracking", "caching", "no-touch", "no-evict"]
+            .iter()
+            .any(|name| said.is(1, name)),
         _ => false,
     }
 }

@@ -7,9 +7,9 @@ use mio::Token;
 use super::{
     EventLoop, FIRST, STORE, Target,
     client::Way,
-    words::encode,
     stream::Stream,
     upstream::{Kind, Pending, Phase, Upstream, Waiter},
+    words::encode,
 };
 
 /// Connections to a store that all clients of a protocol share.
@@ -129,9 +129,9 @@ impl EventLoop {
         if let Some(reads) = &mut self.reads {
             reads.expire();
         }
-        let late = self.upstreams.iter().filter(|(_, upstream)| {
-            matches!(upstream.phase, Phase::Connecting(until) if until <= self.now)
-        });
+        let late = self.upstreams.iter().filter(
+            |(_, upstream)| matches!(upstream.phase, Phase::Connecting(until) if until <= self.now),
+        );
         for at in late.map(|(at, _)| at).collect::<Vec<_>>() {
             self.upstream_lost(at, "it does not answer");
         }

@@ -89,7 +89,8 @@ fn commands_whose_rest_does_not_come_hold_no_memory_that_others_need() {
     let gateway = Gateway::start(config);
     let value = vec![b'x'; 1 << 20];
     let half = &of_words(&[b"SET", b"half", &value])[..600 << 10];
-    let words: Vec<&[u8]> = [&b"MSET"[..]].into_iter().chain((0..65_535).map(|_| &b"ab"[..])).collect();
+    let words: Vec<&[u8]> =
+        [&b"MSET"[..]].into_iter().chain((0..65_535).map(|_| &b"ab"[..])).collect();
     let many = of_words(&words);
     let begun: Vec<TcpStream> = (0..20)
         .map(|number| {
