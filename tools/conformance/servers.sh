@@ -1,0 +1,137 @@
+# Sourced by run: the servers on both sides, each in a folder and on ports of its own.
+
+# Sets `program`, the command that starts a server, and `tools`, the folder of its own programs; an
+# empty program where it is the same as another of the list. Downloads what is missing.
+prepare_server() {
+	case $1 in
+	machine)
+		program=redis-server tools=$(dirname "$(command -v redis-server)")
+		version=$(redis-server --version | sed 's/.*v=\([0-9]*\.[0-9]*\)\..*/\1/')
+		case " $servers " in *" redis-$version "*)
+			say "this machine's Redis is $version, which is tried anyway" >&2
+			program=
+			;;
+		esac
+		return
+		;;
+	redis-7.0) release=bookworm package=redis-server ;;
+	redis-8.0) release=trixie package=redis-server ;;
+	valkey-8.1) release=trixie package=valkey-server ;;
+	*) fail "server $1: expected machine, redis-7.0, redis-8.0 or valkey-8.1" ;;
+	esac
+	[ "$(uname -m)" = x86_64 ] || fail "server $1: its package is for x86_64, this machine is $(uname -m): --servers machine"
+	tree=$home/servers/$1
+	if [ ! -e "$tree/programs/$package" ]; then
+		say "installing: $package of Debian $release, into $tree" >&2
+		unpack_whole "$tree" "$release" "$package"
+		mkdir "$tree/programs" || exit 1
+		for binary in "$tree"/usr/bin/redis-* "$tree"/usr/bin/valkey-*; do
+			[ -x "$binary" ] || continue
+			# With the loader and the libraries that came with it.
+			cat >"$tree/programs/$(basename "$binary")" <<-END
+				#!/bin/sh
+				lib=\$(ls -d $tree/usr/lib/x86_64-linux-gnu $tree/lib/x86_64-linux-gnu 2>/dev/null | paste -sd :)
+				loader=\$(ls $tree/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 $tree/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 2>/dev/null | head -1)
+				exec "\$loader" --library-path "\$lib" $binary "\$@"
+			END
+			chmod +x "$tree/programs/$(basename "$binary")"
+		done
+	fi
+	program=$tree/programs/$package tools=$tree/programs
+	found=$("$program" --version) || fail "$package of Debian $release does not run here: $program"
+	case $found in *"v=${1#*-}."*) ;; *) fail "$package of Debian $release is not ${1#*-}: $found" ;; esac
+}
+
+# Prints ports that nobody listens on, below those that the system gives to connections.
+free_ports() {
+	python3 - "$1" <<-'END'
+		import random, socket, sys
+		found = []
+		while len(found) < int(sys.argv[1]):
+		    port = random.randrange(20000, 32000)
+		    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+		        try:
+		            tcp.bind(("127.0.0.1", port))
+		            udp.bind(("127.0.0.1", port))
+		            found.append(str(port))
+		        except OSError:
+		            pass
+		print(*found)
+	END
+}
+
+# Starts a process in a folder: FOLDER NAME COMMAND...
+running=
+start() {
+	mkdir -p "$1" || exit 1
+	log=$1/$2.log
+	(cd "$1" && shift 2 && exec "$@") >"$log" 2>&1 </dev/null &
+	running="$running $2=$!"
+}
+
+# Returns when a server answers as it should: PORT NAME COMMAND...
+await() {
+	port=$1 name=$2
+	shift 2
+	left=100
+	until redis-cli -h 127.0.0.1 -p "$port" "$@" 2>/dev/null | grep -qE '^(PONG|0)$'; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || fail "$name does not answer $* within 10 s: ${log%/*}"
+		sleep 0.1
+	done
+}
+
+# Everything that a suite needs of a server's own options; nothing is kept on disk.
+start_server() {
+	start "$1" "$2" "$program" --port "$3" --bind 127.0.0.1 --save '' --appendonly no --enable-debug-command yes
+	await "$3" "$2" ping
+}
+
+# Sets plain_port and through_port.
+start_sides() {
+	set -- "$2" $(free_ports 5)
+	plain_port=$2
+	start_server "$1/plain" plain "$2"
+	if [ "$through" = redis ]; then
+		through_port=$3
+		start_server "$1/through" behind "$3"
+		return
+	fi
+	start_server "$1/through" behind "$3"
+	case $through in
+	store)
+		through_port=$5
+		start "$1/store" store "$SHORTSTOP" store --listen "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
+			--status-socket "$1/store.sock" --resp "127.0.0.1:$5"
+		;;
+	gateway)
+		through_port=$6
+		start "$1/store" store "$SHORTSTOP" store --listen "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
+			--status-socket "$1/store.sock"
+		start "$1/gateway" gateway "$SHORTSTOP" gateway --server "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
+			--listen "127.0.0.1:$6"
+		;;
+	*)
+		through_port=$6
+		start "$1/through" through $through "$6" "$3"
+		;;
+	esac
+	await "$through_port" "$through" exists no-such-key
+}
+
+# What ended although nobody ended it.
+check_servers() {
+	for process in $running; do
+		kill -0 "${process#*=}" 2>/dev/null || say "error: ${process%=*} ended during $suite: its log is in $folder" >&2
+	done
+}
+
+stop_servers() {
+	for process in $running; do
+		kill "${process#*=}" 2>/dev/null
+	done
+	for process in $running; do
+		wait "${process#*=}" 2>/dev/null
+	done
+	running=
+}

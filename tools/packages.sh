@@ -1,0 +1,43 @@
+# Sourced after common.sh: packages of Debian 12 and 13, unpacked into folders beside this machine's
+# own, which stay what they are.
+
+# Where their lists are kept: in "apt" of this folder, an absolute path.
+keep_packages_in() {
+	packages=$1
+	apt_options="-o Dir::Etc::sourcelist=$packages/apt/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists=$packages/apt/lists
+	-o Dir::Cache=$packages/apt/cache -o APT::Sandbox::User=root -o APT::Get::List-Cleanup=0"
+}
+
+# Downloads the lists, unless they are there.
+update_packages() {
+	[ -e "$packages/apt/updated" ] && return
+	mkdir -p "$packages/apt/lists/partial" "$packages/apt/cache/archives/partial"
+	keys=/usr/share/keyrings/debian-archive-keyring.gpg
+	for suite in bookworm trixie trixie-backports; do
+		say "deb [arch=amd64 signed-by=$keys] http://deb.debian.org/debian $suite main"
+	done >"$packages/apt/sources.list"
+	for suite in bookworm-security trixie-security; do
+		say "deb [arch=amd64 signed-by=$keys] http://deb.debian.org/debian-security $suite main"
+	done >>"$packages/apt/sources.list"
+	apt-get $apt_options update -qq >&2 || fail "the lists of Debian's packages could not be downloaded"
+	: >"$packages/apt/updated"
+}
+
+# Unpacks what was downloaded into "packages" of a folder, in that folder.
+unpack() {
+	for package in "$1/packages"/*.deb; do
+		dpkg -x "$package" "$1" || exit 1
+	done
+	rm -r "$1/packages"
+}
+
+# Downloads a package of a release with all that it needs, the C library too, and unpacks it into a
+# folder: FOLDER RELEASE PACKAGE.
+unpack_whole() {
+	update_packages
+	rm -rf "$1" && mkdir -p "$1/packages/partial" || exit 1
+	apt-get $apt_options -o Dir::State::status=/dev/null -o "Dir::Cache::archives=$1/packages" \
+		install --download-only --no-install-recommends -y -qq -t "$2" "$3" >&2 ||
+		fail "$3 of Debian $2 could not be downloaded"
+	unpack "$1"
+}
