@@ -99,17 +99,16 @@ start_sides() {
 	fi
 	start_server "$1/through" behind "$3"
 	case $through in
-	store)
+	store | gateway)
 		through_port=$5
 		start "$1/store" store "$SHORTSTOP" store --listen "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
 			--status-socket "$1/store.sock" --resp "127.0.0.1:$5"
-		;;
-	gateway)
-		through_port=$6
-		start "$1/store" store "$SHORTSTOP" store --listen "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
-			--status-socket "$1/store.sock"
-		start "$1/gateway" gateway "$SHORTSTOP" gateway --server "127.0.0.1:$4" --backend "redis://127.0.0.1:$3" \
-			--listen "127.0.0.1:$6"
+		if [ "$through" = gateway ]; then
+			await "$5" store exists no-such-key
+			through_port=$6
+			start "$1/gateway" gateway "$SHORTSTOP" gateway --server "127.0.0.1:$4" --resp "redis://127.0.0.1:$5" \
+				--network "$network" --listen "127.0.0.1:$6"
+		fi
 		;;
 	*)
 		through_port=$6

@@ -34,7 +34,7 @@ need_source() {
 }
 
 pytest() {
-	timeout -k 10 "$SUITE_SECONDS" "$python" -m pytest -p record -p no:cacheprovider -q --timeout 30 "$@"
+	timeout -k 10 "$SUITE_SECONDS" "$python" -m pytest -p record -p no:cacheprovider -q --tb native --timeout 60 "$@"
 }
 
 # Runs $suite against $port, and in $ONLY, if there is one, the tests that it names.
