@@ -4,9 +4,10 @@
     compare.py table RESULTS [--json]   prints the table; fails unless the list of differences is true
 
 RESULTS has a folder SERVER/SUITE/PROTOCOL for each run, with plain.jsonl and through.jsonl, and
-where tests differed again-plain.jsonl and again-through.jsonl, of a second run of these alone.
-A test is what its second run says too, or else unsteady. `passed_on_redis_only` also holds tests
-that passed on both with different answers, and those that came to no end through shortstop.
+where tests differed again-N-plain.jsonl and again-N-through.jsonl, of three more runs of these alone.
+A test that differs in none of the three, or whose outcome on the plain server changes, is unsteady:
+it is named, and does not fail the run. `passed_on_redis_only` also holds tests that passed on both with
+different answers, and those that came to no end through shortstop.
 """
 
 import fnmatch
@@ -20,6 +21,7 @@ LIST = os.path.join(os.path.dirname(__file__), "differences")
 NOTHING = {"outcome": "failed", "why": "it has no outcome: the run was ended before"}
 COUNTS = ["passed_on_both", "failed_on_both", "skipped", "passed_on_redis_only",
           "passed_on_gateway_only", "unsteady"]
+AGAIN = range(1, 4)
 
 
 def verdict(plain, through):
@@ -51,23 +53,32 @@ def why(plain, through):
 
 def compare(folder):
     """What one run of a suite came to: the counts, and the tests that differ, with the reason."""
-    plain, through, again_plain, again_through = (
-        outcomes.read(os.path.join(folder, name + ".jsonl"))
-        for name in ("plain", "through", "again-plain", "again-through"))
+    def read(prefix):
+        return [outcomes.read(os.path.join(folder, f"{prefix}{side}.jsonl"))
+                for side in ("plain", "through")]
+
+    plain, through = read("")
+    runs = [(plain, through), *(read(f"again-{number}-") for number in AGAIN)]
     differ = set(differing(plain, through))
     counts = dict.fromkeys(COUNTS, 0)
     tests = []
     for name in dict.fromkeys([*plain, *through]):
-        pair = plain.get(name, NOTHING), through.get(name, NOTHING)
-        found = verdict(*pair)
+        pairs = [(on_plain.get(name, NOTHING), on_through.get(name, NOTHING))
+                 for on_plain, on_through in (runs if name in differ else runs[:1])]
+        found = verdict(*pairs[0])
         if name in differ:
-            second = again_plain.get(name, NOTHING), again_through.get(name, NOTHING)
-            if verdict(*second) != found:
+            if unsteady(pairs, found):
                 found = "unsteady"
-                pair = pair if pair[1]["outcome"] != "passed" else second
-            tests.append({"test": name, "found": found, "why": why(*pair)})
+            tests.append({"test": name, "found": found, "why": why(*pairs[0])})
         counts[found] += 1
     return counts, tests
+
+
+def unsteady(pairs, found):
+    if len({plain["outcome"] for plain, _ in pairs}) > 1:
+        return True
+    again = [verdict(*pair) for pair in pairs[1:]]
+    return found not in again if found == "passed_on_redis_only" else set(again) != {found}
 
 
 def read_list():
@@ -113,7 +124,7 @@ def table(results):
                     if row := find_row(listed, run, name):
                         row["ran"] = True
                 for test in tests:
-                    if test["found"] != "passed_on_gateway_only":
+                    if test["found"] == "passed_on_redis_only":
                         row = find_row(listed, run, test["test"])
                         test["reason"] = row["reason"] if row else None
                         if row:

@@ -87,10 +87,10 @@ start_server() {
 	await "$3" "$2" ping
 }
 
-# Sets plain_port and through_port.
+# Sets plain_port, through_port, and behind_port: of the Redis behind what is tried.
 start_sides() {
 	set -- "$2" $(free_ports 5)
-	plain_port=$2
+	plain_port=$2 behind_port=$3
 	start_server "$1/plain" plain "$2"
 	if [ "$through" = redis ]; then
 		through_port=$3

@@ -7,9 +7,12 @@ prepare_suites() {
 		redis-py) need_python && need_source redis 8.1.0 ;;
 		dogpile) need_python && need_source dogpile.cache 1.5.0 ;;
 		django-redis) need_python && need_source django-redis 7.0.0 ;;
+		ioredis | node-redis) need_node ;;
+		go-redis | rueidis) need_go ;;
+		jedis | lettuce) need_java ;;
 		programs | commands) ;;
-		*) fail "suite $suite: expected some of: redis-py dogpile django-redis ioredis node-redis go-redis rueidis jedis lettuce programs commands" ;;
-		esac || exit 1
+		*) fail "suite $suite: expected some of: $every_suite" ;;
+		esac
 	done
 }
 
@@ -33,11 +36,47 @@ need_source() {
 		fail "the source distribution of $1 $2 could not be downloaded"
 }
 
+# Says that something is made in a folder, and makes the folder, unless what it is made from ($2...) is
+# as it was the last time; made() says that it is done.
+is_made() {
+	into=$1
+	shift
+	sum=$(cat "$@" | sha256sum)
+	[ "$sum" != "$(cat "$into/made" 2>/dev/null)" ] || return 0
+	say "installing: $into" >&2
+	rm -rf "$into" && mkdir -p "$into" || exit 1
+	return 1
+}
+made() { say "$sum" >"$into/made"; }
+
+need_node() {
+	is_made "$home/node" "$here"/smoke/*.mjs "$here/smoke/package.json" && return
+	cp "$here"/smoke/*.mjs "$here/smoke/package.json" "$into" &&
+		(cd "$into" && npm install --silent --no-audit --no-fund >&2) ||
+		fail "ioredis and node-redis could not be installed: 'npm install ioredis' must work, with Node 20 or newer"
+	made
+}
+
+need_go() {
+	is_made "$home/go" $(find "$here/smoke/go" -type f) && return
+	(cd "$here/smoke/go" && go build -o "$into/" ./goredis ./rueidis >&2) ||
+		fail "go-redis and rueidis could not be built: 'go build' of Go 1.21 or newer must reach the module proxy"
+	made
+}
+
+need_java() {
+	is_made "$home/java" "$here"/smoke/java/pom.xml "$here"/smoke/java/src/* && return
+	mvn -q -B -f "$here/smoke/java/pom.xml" dependency:copy-dependencies -DoutputDirectory="$into/libraries" >&2 &&
+		javac -d "$into/classes" -cp "$into/libraries/*" "$here"/smoke/java/src/*.java >&2 ||
+		fail "Jedis and Lettuce could not be installed: Maven must reach its central repository, with Java 17 or newer"
+	made
+}
+
 pytest() {
 	timeout -k 10 "$SUITE_SECONDS" "$python" -m pytest -p record -p no:cacheprovider -q --tb native --timeout 60 "$@"
 }
 
-# Runs $suite against $port, and in $ONLY, if there is one, the tests that it names.
+# Runs $suite against $PORT, and in $ONLY, if there is one, the tests that it names.
 run_suite() {
 	case $suite in
 	redis-py)
@@ -46,19 +85,26 @@ run_suite() {
 		for name in commands pipeline pubsub scripting lock encoding connection_pool monitor; do
 			files="$files tests/test_$name.py tests/test_asyncio/test_$name.py"
 		done
-		pytest -m 'not onlycluster and not redismod' --redis-url "redis://127.0.0.1:$port/0" --protocol "$protocol" \
+		pytest -m 'not onlycluster and not redismod' --redis-url "redis://127.0.0.1:$PORT/0" --protocol "$PROTOCOL" \
 			$files
 		;;
 	dogpile)
 		cd "$home/sources/dogpile.cache" || exit 2
-		export DOGPILE_REDIS_PORT="$port" DOGPILE_VALKEY_PORT="$port"
+		export DOGPILE_REDIS_PORT="$PORT" DOGPILE_VALKEY_PORT="$PORT"
 		pytest tests/cache/test_redis_backend.py tests/cache/test_valkey_backend.py
 		;;
 	django-redis)
 		# Its settings name the port. Sentinels and sockets, which some of them ask for, are not here.
 		mkdir "$RECORD.tests" && cd "$RECORD.tests" && cp -r "$home/sources/django-redis/tests" . &&
-			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$port/g" tests/settings/*.py || exit 2
+			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$PORT/g" tests/settings/*.py || exit 2
 		pytest -k 'not usock and not sentinel' tests
 		;;
+	ioredis | node-redis) timeout 300 node "$home/node/$suite.mjs" ;;
+	go-redis) timeout 300 "$home/go/goredis" ;;
+	rueidis) timeout 300 "$home/go/rueidis" ;;
+	jedis) timeout 300 java -cp "$home/java/classes:$home/java/libraries/*" JedisSmoke ;;
+	lettuce) timeout 300 java -cp "$home/java/classes:$home/java/libraries/*" LettuceSmoke ;;
+	programs) timeout "$SUITE_SECONDS" python3 "$here/programs.py" ;;
+	commands) timeout "$SUITE_SECONDS" python3 "$here/commands.py" ;;
 	esac
 }
