@@ -15,7 +15,7 @@ CHANGED ?=
 ROUNDS ?= 10
 NAMES ?=
 
-.PHONY: help build test stress kernels drivers lint demo bench figures figures-check fuzz hunt clean
+.PHONY: help build test stress conformance kernels drivers lint demo bench figures figures-check fuzz hunt clean
 
 help:
 	@echo 'make build   the programs, target/release/shortstop and shortstop-lab'
@@ -23,6 +23,8 @@ help:
 	@echo '             [BACKEND=embedded|redis|memcached]'
 	@echo 'make test    every test; ends with "N passed, N failed"  [ARGS="-p wire"] [CHANGED=REV: what changed since, and what depends on it]'
 	@echo 'make stress  every test again and again beside busy neighbours, and what failed how often  [ROUNDS=10]'
+	@echo 'make conformance  public clients and their own tests, on Redis and through store and gateway, and what differs'
+	@echo '             [ARGS="--servers redis-8.0 --suites redis-py --protocols 3 --json"]'
 	@echo 'make kernels what other kernels make of it, from 6.1 on: each in a virtual machine  [NAMES="6.1 6.12-rt newest"]'
 	@echo 'make drivers what a switch does on cards and interfaces of each kind  [KINDS="virtio vmxnet3/bond"] [KERNEL=6.1]'
 	@echo 'make lint    formatting and warnings of Rust and C, names, pages and their links'
@@ -51,6 +53,11 @@ stress:
 test:
 	@tools/setup build lab redis memcached etcd fuzz
 	@tools/test $(if $(CHANGED),--changed $(CHANGED),$(ARGS))
+
+conformance:
+	@tools/setup build redis conformance
+	tools/cargo build --release
+	tools/conformance/run $(ARGS)
 
 kernels:
 	@tools/setup build lab redis memcached etcd fuzz kernels

@@ -25,8 +25,8 @@ update_packages() {
 
 # Unpacks what was downloaded into "packages" of a folder, in that folder.
 unpack() {
-	for package in "$1/packages"/*.deb; do
-		dpkg -x "$package" "$1" || exit 1
+	for deb in "$1/packages"/*.deb; do
+		dpkg -x "$deb" "$1" || exit 1
 	done
 	rm -r "$1/packages"
 }
