@@ -36,8 +36,8 @@ need_source() {
 		fail "the source distribution of $1 $2 could not be downloaded"
 }
 
-# Says that something is made in a folder, and makes the folder, unless what it is made from ($2...) is
-# as it was the last time; made() says that it is done.
+# Says that something is made in a folder, and makes the folder, unless what it is made from
+# ($2...) is as it was the last time; made() says that it is done.
 is_made() {
 	into=$1
 	shift
@@ -76,7 +76,7 @@ pytest() {
 	timeout -k 10 "$SUITE_SECONDS" "$python" -m pytest -p record -p no:cacheprovider -q --tb native --timeout 60 "$@"
 }
 
-# Runs $suite against $PORT, and in $ONLY, if there is one, the tests that it names.
+# Runs $suite against $PORT; where there is a file $ONLY, the tests that it names.
 run_suite() {
 	case $suite in
 	redis-py)
@@ -99,11 +99,11 @@ run_suite() {
 			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$PORT/g" tests/settings/*.py || exit 2
 		pytest -k 'not usock and not sentinel' tests
 		;;
-	ioredis | node-redis) timeout 300 node "$home/node/$suite.mjs" ;;
-	go-redis) timeout 300 "$home/go/goredis" ;;
-	rueidis) timeout 300 "$home/go/rueidis" ;;
-	jedis) timeout 300 java -cp "$home/java/classes:$home/java/libraries/*" JedisSmoke ;;
-	lettuce) timeout 300 java -cp "$home/java/classes:$home/java/libraries/*" LettuceSmoke ;;
+	ioredis | node-redis) timeout "$SUITE_SECONDS" node "$home/node/$suite.mjs" ;;
+	go-redis) timeout "$SUITE_SECONDS" "$home/go/goredis" ;;
+	rueidis) timeout "$SUITE_SECONDS" "$home/go/rueidis" ;;
+	jedis) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" JedisSmoke ;;
+	lettuce) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" LettuceSmoke ;;
 	programs) timeout "$SUITE_SECONDS" python3 "$here/programs.py" ;;
 	commands) timeout "$SUITE_SECONDS" python3 "$here/commands.py" ;;
 	esac

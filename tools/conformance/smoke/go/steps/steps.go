@@ -20,9 +20,9 @@ type outcome struct {
 	Answer  string `json:"answer,omitempty"`
 }
 
-// Step runs one step, for 10 seconds at most; what it returns is its answer.
+// Step runs one step, for 30 seconds at most; what it returns is its answer.
 func Step(test string, run func(ctx context.Context) (any, error)) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	line := outcome{Test: test, Outcome: "passed"}
 	type told struct {
@@ -41,7 +41,7 @@ func Step(test string, run func(ctx context.Context) (any, error)) {
 			line.Outcome, line.Why = "failed", told.err.Error()
 		}
 	case <-ctx.Done():
-		line.Outcome, line.Why = "failed", "no answer within 10 s"
+		line.Outcome, line.Why = "failed", "no answer within 30 s"
 	}
 	file, err := os.OpenFile(os.Getenv("RECORD"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {

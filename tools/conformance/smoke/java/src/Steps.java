@@ -11,7 +11,7 @@ class Steps {
   static final int PORT = Integer.parseInt(System.getenv("PORT"));
   static final String ADD = "redis.call('set', KEYS[1], ARGV[1]); return redis.call('incrby', KEYS[1], ARGV[2])";
 
-  /** Runs one step, for 10 seconds at most. */
+  /** Runs one step, for 30 seconds at most. */
   static void step(String test, Callable<Object> run) throws Exception {
     String outcome = "passed", why = "", answer = "";
     CompletableFuture<Object> told = new CompletableFuture<>();
@@ -25,10 +25,10 @@ class Steps {
     thread.setDaemon(true);
     thread.start();
     try {
-      answer = String.valueOf(told.get(10, TimeUnit.SECONDS));
+      answer = String.valueOf(told.get(30, TimeUnit.SECONDS));
     } catch (TimeoutException late) {
       outcome = "failed";
-      why = "no answer within 10 s";
+      why = "no answer within 30 s";
     } catch (Exception error) {
       outcome = "failed";
       why = String.valueOf(error.getCause());
