@@ -25,6 +25,7 @@ mod fake;
 mod limits;
 mod loops;
 mod network;
+mod network_use;
 pub mod resp;
 mod run;
 mod server;
@@ -34,4 +35,5 @@ mod targets;
 
 pub use direct::BackendAddress;
 pub use limits::Limits;
-pub use run::{Config, NetworkUse, run};
+pub use network_use::NetworkUse;
+pub use run::{Config, run};

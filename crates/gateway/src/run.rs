@@ -14,6 +14,7 @@ use crate::{
     direct::Direct,
     loops::{EventLoop, Parts, Stopper},
     network::Network,
+    network_use::NetworkUse,
     server,
     shared::GatewayState,
     targets::target,
@@ -44,31 +45,6 @@ pub struct Config {
     pub seal: Option<Seal>,
     /// What clients may make grow.
     pub limits: Limits,
-}
-
-/// Which reads go by the network, where switches may answer them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NetworkUse {
-    /// Of every key.
-    Always,
-    /// Of keys that are read often.
-    #[default]
-    Hot,
-    /// None.
-    Never,
-}
-
-impl std::str::FromStr for NetworkUse {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<NetworkUse, String> {
-        match text {
-            "always" => Ok(NetworkUse::Always),
-            "hot" => Ok(NetworkUse::Hot),
-            "never" => Ok(NetworkUse::Never),
-            _ => Err(format!("{text:?}: expected always, hot or never")),
-        }
-    }
 }
 
 /// Not generic, so that connections are compiled here, with this crate's optimisation, and not by

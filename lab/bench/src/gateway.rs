@@ -1,6 +1,6 @@
 //! What a Redis client's request costs through the gateway, by each of its ways, over Redis itself
-//! and over twemproxy. Processor times are of `redis-benchmark`, the server it talks to, the servers
-//! behind that, and the softirq threads.
+//! and over twemproxy. Processor times are of `redis-benchmark`, the server it talks to, the
+//! servers behind that, and the softirq threads.
 
 use std::{
     io::{Read, Write},

@@ -2,7 +2,7 @@
 
 use super::{
     EventLoop,
-    client::Then,
+    client::Transition,
     upstream::{Phase, Waiter},
 };
 
@@ -153,8 +153,8 @@ impl EventLoop {
             }
             if let Some(then) = client.then.take() {
                 match then {
-                    Then::Protocol(protocol) if !is_error => client.protocol = protocol,
-                    Then::User if !is_error => client.ties.user = true,
+                    Transition::Protocol(protocol) if !is_error => client.protocol = protocol,
+                    Transition::User if !is_error => client.ties.user = true,
                     _ => {}
                 }
             }

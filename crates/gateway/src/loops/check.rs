@@ -9,24 +9,12 @@ use std::time::{Duration, Instant};
 use super::{
     DIRECT, EventLoop, STORE,
     client::Way,
-    upstream::{Pending, Waiter},
+    upstream::{PendingCommand, Waiter},
     words::encode,
 };
 
 /// For how long what a Redis said of its role counts.
 const HOLDS: Duration = Duration::from_secs(1);
-
-/// What a server has said of itself.
-#[derive(Default)]
-pub(super) struct Known {
-    /// What came of an answer that is not whole.
-    heard: Vec<u8>,
-    run_id: Option<String>,
-    /// When it said that it is a master.
-    master: Option<Instant>,
-    /// When it was asked last.
-    asked: Option<Instant>,
-}
 
 impl EventLoop {
     /// By which way reads go that no switch answers, for a client of this protocol.
@@ -71,7 +59,7 @@ impl EventLoop {
         upstream.known.asked = Some(self.now);
         encode(words, stream.out());
         let waiter = Waiter::Check;
-        let pending = Pending { waiter, command: 0, asked: self.now, writes: false };
+        let pending = PendingCommand { waiter, command: 0, asked: self.now, writes: false };
         upstream.pending.push_back(pending);
         self.touch_upstream(at);
     }

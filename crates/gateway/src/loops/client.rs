@@ -36,7 +36,7 @@ struct Slot {
 
 /// What the answer to a command that is under way will change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum Transition {
     /// The protocol, if it is no error.
     Protocol(u8),
     /// Whose connection it is, if it is no error: the connection stays the client's own.
@@ -90,7 +90,7 @@ pub(super) struct Client {
     stashed: usize,
     /// Which of the connections that clients share its commands go by.
     pub lane: u8,
-    pub then: Option<Then>,
+    pub then: Option<Transition>,
     pub ties: Ties,
     /// Its own connection.
     pub own: Option<usize>,

@@ -9,9 +9,9 @@ use resp::{ProtocolError, Words};
 
 use super::{
     EventLoop, READ_BYTES,
-    client::{Then, Way},
+    client::{Transition, Way},
     commands::{Act, Command},
-    upstream::{Pending, Waiter},
+    upstream::{PendingCommand, Waiter},
     words::encode,
 };
 use crate::resp::info;
@@ -32,13 +32,13 @@ enum Next {
 
 /// A command where it lies.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct CommandText<'a> {
     /// All of it, as it goes on.
     pub bytes: &'a [u8],
     pub words: Words<'a>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> CommandText<'a> {
     /// One of its words.
     pub fn word(&self, at: usize) -> Option<&'a [u8]> {
         self.words.get(at)
@@ -167,9 +167,9 @@ impl EventLoop {
                 }
                 line.clear();
                 encode(&words.iter().collect::<Vec<_>>(), &mut line);
-                Said { bytes: &line, words }
+                CommandText { bytes: &line, words }
             } else {
-                Said { bytes: request.bytes, words }
+                CommandText { bytes: request.bytes, words }
             };
             let len = request.bytes.len();
             if !self.carry_out(at, said) {
@@ -201,7 +201,7 @@ impl EventLoop {
     }
 
     /// Puts one command on its way; whether it was taken.
-    fn carry_out(&mut self, at: usize, said: Said<'_>) -> bool {
+    fn carry_out(&mut self, at: usize, said: CommandText<'_>) -> bool {
         let command = self.commands.find(said.word(0).unwrap_or_default());
         let Some(client) = self.clients.get_mut(at) else { return false };
         if client.then.is_some() || client.waiting() >= self.shared.limits.pipeline {
@@ -221,7 +221,7 @@ impl EventLoop {
         true
     }
 
-    fn dispatch(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+    fn dispatch(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
         if client.ties.any() {
             return self.by_own(at, command, said);
@@ -256,7 +256,7 @@ impl EventLoop {
 
     /// A read of one key: by the network, if it is hot, unless it has to be behind a write, or
     /// behind a read of the same key that went another way.
-    fn read(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+    fn read(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let name = said.word(1).unwrap_or_default();
         let (hot, key) = self.goes_by_network(name);
         let upstream = self.upstream_way(at);
@@ -299,7 +299,14 @@ impl EventLoop {
     }
 
     /// By a connection that clients share, once nothing is under way that must not be overtaken.
-    fn by(&mut self, at: usize, way: Way, command: Command, said: Said<'_>, key: u64) -> Next {
+    fn by(
+        &mut self,
+        at: usize,
+        way: Way,
+        command: Command,
+        said: CommandText<'_>,
+        key: u64,
+    ) -> Next {
         let client = &mut self.clients[at];
         let reads = !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info);
         let overtaken =
@@ -329,13 +336,13 @@ impl EventLoop {
     }
 
     /// What is remembered of a command until it is answered.
-    pub(super) fn pending(&self, waiter: Waiter, command: Command) -> Pending {
-        Pending { waiter, command: command.row, asked: self.now, writes: command.writes }
+    pub(super) fn pending(&self, waiter: Waiter, command: Command) -> PendingCommand {
+        PendingCommand { waiter, command: command.row, asked: self.now, writes: command.writes }
     }
 
     /// Which protocol the connection speaks from now on is Redis's to decide: it is asked by a
     /// connection that speaks it already.
-    fn hello(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+    fn hello(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
         if client.waiting() > 0 {
             return Next::Wait;
@@ -352,7 +359,7 @@ impl EventLoop {
         };
         let way = Way::Store;
         let answer = client.place(way, 0, false);
-        client.then = Some(Then::Protocol(version));
+        client.then = Some(Transition::Protocol(version));
         let number = client.number;
         let upstream = self.common(self.target_of(way), version, 0);
         let waiter = Waiter::Client { place: at, number, answer };
@@ -393,7 +400,7 @@ impl EventLoop {
 
     /// What a client's library is called is remembered, and told where the client gets a connection
     /// of its own. Whoever gives himself a name wants to be found by it.
-    fn client_command(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+    fn client_command(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
         if client.own.is_some() {
             return self.by_own(at, command, said);
@@ -417,7 +424,7 @@ impl EventLoop {
         Next::On
     }
 
-    fn by_own(&mut self, at: usize, command: Command, said: Said<'_>) -> Next {
+    fn by_own(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         match self.by_own_connection(at, command, said) {
             true => Next::On,
             false => Next::Wait,

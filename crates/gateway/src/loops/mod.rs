@@ -19,6 +19,7 @@ mod memory;
 mod network;
 mod own;
 mod reads;
+mod server_facts;
 pub(crate) mod stream;
 mod upstream;
 mod upstreams;
@@ -40,7 +41,7 @@ use self::{
     stream::{Place, Stream},
     upstream::{Kind, Phase, Upstream},
 };
-use crate::{NetworkUse, shared::GatewayState};
+use crate::{network_use::NetworkUse, shared::GatewayState};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;

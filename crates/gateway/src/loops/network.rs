@@ -8,8 +8,8 @@ use mio::Token;
 use super::{
     EventLoop, SOCKETS,
     client::Way,
-    reads::Done,
-    upstream::{Pending, Waiter},
+    reads::EndedRead,
+    upstream::{PendingCommand, Waiter},
     words::encode,
 };
 
@@ -37,7 +37,7 @@ impl EventLoop {
     /// Gives the answers of reads that have ended.
     pub(super) fn take_reads(&mut self) {
         while let Some(done) = self.reads.as_mut().and_then(|reads| reads.next_done(self.now)) {
-            let Done { waiters, name, hash, answer } = done;
+            let EndedRead { waiters, name, hash, answer } = done;
             let found = answer.map(Answer::found);
             let Some(Ok(found)) = found else {
                 self.shared.counters.network_fallbacks.add(waiters.len() as u64);
@@ -76,7 +76,7 @@ impl EventLoop {
     }
 
     /// A read that the network had no answer to, or one that only Redis can give.
-    fn read_upstream_instead(&mut self, pending: Pending, name: &[u8]) {
+    fn read_upstream_instead(&mut self, pending: PendingCommand, name: &[u8]) {
         let Waiter::Client { place, number, answer } = pending.waiter else { return };
         let Some(client) = self.clients.get(place) else { return };
         if client.number != number {

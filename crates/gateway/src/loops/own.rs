@@ -6,9 +6,9 @@
 
 use super::{
     EventLoop, STORE,
-    client::Then,
+    client::Transition,
     commands::{Act, Command},
-    dispatch::Said,
+    dispatch::CommandText,
     upstream::{Kind, Upstream, Waiter},
 };
 
@@ -19,7 +19,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         command: Command,
-        said: Said<'_>,
+        said: CommandText<'_>,
     ) -> bool {
         use super::client::Way;
         let client = &mut self.clients[at];
@@ -41,13 +41,13 @@ impl EventLoop {
             Act::Watch => client.ties.watches = true,
             Act::Unwatch if !client.ties.transaction => client.ties.watches = false,
             Act::Select => client.ties.database = said.word(1) != Some(b"0"),
-            Act::Auth => client.then = Some(Then::User),
+            Act::Auth => client.then = Some(Transition::User),
             Act::Hello => {
                 // With AUTH, a name, or not understood: Redis says what of it.
                 client.ties.user |= said.words.len() > 4;
                 client.then = match said.word(1) {
-                    Some(b"2") => Some(Then::Protocol(2)),
-                    Some(b"3") => Some(Then::Protocol(3)),
+                    Some(b"2") => Some(Transition::Protocol(2)),
+                    Some(b"3") => Some(Transition::Protocol(3)),
                     _ => None,
                 };
             }
@@ -131,7 +131,7 @@ impl EventLoop {
 }
 
 /// Whether no command may be looked at any more after this one.
-fn is_raw(command: Command, said: Said<'_>) -> bool {
+fn is_raw(command: Command, said: CommandText<'_>) -> bool {
     match command.act {
         Act::Raw => true,
         Act::Client => ["reply", "tracking", "caching", "no-touch", "no-evict"]

@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use mio::{Interest, Registry, Token, net::UdpSocket};
 use slab::Slab;
 
-use super::upstream::Pending;
+use super::upstream::PendingCommand;
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
@@ -31,16 +31,16 @@ struct Key {
     name: Box<[u8]>,
     hash: u64,
     /// Who is answered by the read that is on its way, or leaves at the end of this round.
-    now: Vec<(Pending, u8)>,
+    now: Vec<(PendingCommand, u8)>,
     /// Who is answered by the one after it.
-    next: Vec<(Pending, u8)>,
+    next: Vec<(PendingCommand, u8)>,
     is_away: bool,
 }
 
 /// What became of a read.
-pub(super) struct Done {
+pub(super) struct EndedRead {
     /// Everybody who waits, with the protocol that each speaks.
-    pub waiters: Vec<(Pending, u8)>,
+    pub waiters: Vec<(PendingCommand, u8)>,
     pub name: Box<[u8]>,
     pub hash: u64,
     /// The answer; `None`: the network has none.
@@ -110,7 +110,7 @@ impl Reads {
     }
 
     /// Has a key read for somebody, who is answered in this protocol.
-    pub fn ask(&mut self, name: &[u8], hash: u64, pending: Pending, protocol: u8) {
+    pub fn ask(&mut self, name: &[u8], hash: u64, pending: PendingCommand, protocol: u8) {
         if let Some(at) = self.by_name.get(name) {
             let key = &mut self.keys[*at];
             let waiters = if key.is_away { &mut key.next } else { &mut key.now };
@@ -195,7 +195,7 @@ impl Reads {
     }
 
     /// The next read that has ended. The one after it of the same key leaves in this round.
-    pub fn next_done(&mut self, now: Instant) -> Option<Done> {
+    pub fn next_done(&mut self, now: Instant) -> Option<EndedRead> {
         let (call, result) = self.machine.next_finished()?;
         let at = self.by_call.remove(&call)?;
         let key = &mut self.keys[at];
@@ -218,7 +218,7 @@ impl Reads {
         } else {
             self.leaving.push(at);
         }
-        Some(Done { waiters, name, hash, answer })
+        Some(EndedRead { waiters, name, hash, answer })
     }
 }
 

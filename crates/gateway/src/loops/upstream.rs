@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Instant};
 
 use resp::ReplyScanner;
 
-use super::{check::Known, stream::Stream};
+use super::{server_facts::ServerFacts, stream::Stream};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Waiter {
 
 /// A command that is not answered yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCommand {
     pub waiter: Waiter,
     /// Row of the table of commands.
     pub command: u16,
@@ -59,10 +59,10 @@ pub(super) struct Upstream {
     /// `None` while it is down.
     pub stream: Option<Stream>,
     pub phase: Phase,
-    pub pending: VecDeque<Pending>,
+    pub pending: VecDeque<PendingCommand>,
     pub scanner: ReplyScanner,
     /// What the server has said of itself by this connection.
-    pub known: Known,
+    pub known: ServerFacts,
     /// Everything that comes is the owner's, as it is.
     pub raw: bool,
     /// Whether it has something to send in this round.
@@ -79,7 +79,7 @@ impl Upstream {
             phase: Phase::Down(now),
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
-            known: Known::default(),
+            known: ServerFacts::default(),
             raw: false,
             is_dirty: false,
         }

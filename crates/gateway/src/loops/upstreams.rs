@@ -8,7 +8,7 @@ use super::{
     EventLoop, FIRST, STORE, Target,
     client::Way,
     stream::Stream,
-    upstream::{Kind, Pending, Phase, Upstream, Waiter},
+    upstream::{Kind, PendingCommand, Phase, Upstream, Waiter},
     words::encode,
 };
 
@@ -50,7 +50,7 @@ impl EventLoop {
     }
 
     /// Puts a command behind those that went by this connection, in the name of a client.
-    pub(super) fn ask(&mut self, at: usize, bytes: &[u8], pending: Pending) {
+    pub(super) fn ask(&mut self, at: usize, bytes: &[u8], pending: PendingCommand) {
         self.revive(at);
         let upstream = &mut self.upstreams[at];
         let Some(stream) = &mut upstream.stream else {
@@ -189,7 +189,7 @@ impl EventLoop {
         }
     }
 
-    fn refuse(&mut self, pending: Pending, line: &str) {
+    fn refuse(&mut self, pending: PendingCommand, line: &str) {
         if let Waiter::Client { place, number, answer } = pending.waiter {
             self.give(place, number, answer, line.as_bytes(), true, true);
         }
@@ -204,6 +204,6 @@ impl EventLoop {
     }
 }
 
-fn greeting(now: Instant) -> Pending {
-    Pending { waiter: Waiter::Nobody, command: 0, asked: now, writes: false }
+fn greeting(now: Instant) -> PendingCommand {
+    PendingCommand { waiter: Waiter::Nobody, command: 0, asked: now, writes: false }
 }

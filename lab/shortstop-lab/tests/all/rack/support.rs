@@ -376,8 +376,8 @@ async fn read_on(client: &Client, key: &str, shared: &ReaderState) -> Result<u64
         }
         shared.reads.fetch_add(1, SeqCst);
         shared.hits.fetch_add(value.from_switch.into(), SeqCst);
-        // Leaves the processor to others between two reads, on however slow a machine; nothing waits
-        // for this.
+        // Leaves the processor to others between two reads, on however slow a machine; nothing
+        // waits for this.
         tokio::time::sleep(began.elapsed().max(Duration::from_millis(1))).await;
     }
     Ok(client.counts().retransmitted)

@@ -1,0 +1,15 @@
+//! What is known of a server that a connection leads to.
+
+use std::time::Instant;
+
+/// What a server has said of itself.
+#[derive(Default)]
+pub(super) struct ServerFacts {
+    /// What came of an answer that is not whole.
+    pub heard: Vec<u8>,
+    pub run_id: Option<String>,
+    /// When it said that it is a master.
+    pub master: Option<Instant>,
+    /// When it was asked last.
+    pub asked: Option<Instant>,
+}
