@@ -94,7 +94,7 @@ run_suite() {
 		pytest tests/cache/test_redis_backend.py tests/cache/test_valkey_backend.py
 		;;
 	django-redis)
-		# Its settings name the port. Sentinels and sockets, which some ask for, are not here.
+		# Its settings name the port. Sentinels and sockets are not here.
 		mkdir "$RECORD.tests" && cd "$RECORD.tests" && cp -r "$home/sources/django-redis/tests" . &&
 			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$PORT/g" tests/settings/*.py || exit 2
 		pytest -k 'not usock and not sentinel' tests
