@@ -64,7 +64,7 @@ const KNOWN: [(&str, u64); 18] = [
     ("serves_expired", 112),
     ("OwnerNotWaitedFor", 93),
     ("LeaseCutShort", 72),
-    ("WaitTimesOut", 72),
+    ("WaitTimesOut", 2220),
     ("PartNotCompared", 69),
     ("AckNotCompared", 68),
     ("WrittenWhileLent", 67),
