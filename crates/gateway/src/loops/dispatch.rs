@@ -241,7 +241,10 @@ impl EventLoop {
                 self.touch_client(at);
                 Next::Stop
             }
-            Act::Reset => self.reset(at),
+            Act::Reset => match self.ends_own(at, command) {
+                true => Next::On,
+                false => Next::Wait,
+            },
             Act::Select if said.words.len() == 2 && said.word(1) == Some(b"0") => {
                 client.answer(b"+OK\r\n");
                 self.touch_client(at);
@@ -367,21 +370,6 @@ impl EventLoop {
         encode(&[&b"HELLO"[..], version.to_string().as_bytes()], &mut bytes);
         let pending = self.pending(waiter, command);
         self.ask(upstream, if said.words.len() == 1 { said.bytes } else { &bytes }, pending);
-        Next::On
-    }
-
-    fn reset(&mut self, at: usize) -> Next {
-        let client = &mut self.clients[at];
-        if client.waiting() > 0 {
-            return Next::Wait;
-        }
-        client.protocol = 2;
-        client.names = None;
-        client.answer(b"+RESET\r\n");
-        if let Some(own) = client.own.take() {
-            self.upstreams.try_remove(own);
-        }
-        self.touch_client(at);
         Next::On
     }
 

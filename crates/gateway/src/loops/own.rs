@@ -71,7 +71,9 @@ impl EventLoop {
         true
     }
 
-    fn ends_own(&mut self, at: usize, command: Command) -> bool {
+    /// RESET and QUIT: nothing ties the client any more, and a connection of its own goes. Whether
+    /// the command was taken.
+    pub(super) fn ends_own(&mut self, at: usize, command: Command) -> bool {
         let client = &mut self.clients[at];
         if client.waiting() > 0 {
             return false;
