@@ -137,7 +137,7 @@ impl Client {
             is_ready: false,
             is_dirty: false,
             counted: 0,
-            moved: 0,
+            moved: number,
         }
     }
 

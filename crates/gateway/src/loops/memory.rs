@@ -1,10 +1,10 @@
-//! What all connections hold together is bounded; where it comes to the bound, whoever holds most
-//! without a reason goes first.
+//! What all connections hold together is bounded; where it comes to the bound, whoever has held
+//! most for longest goes first.
 //!
 //! A connection that reads what it asked for, and sends what it begins, holds little. What counts
 //! are answers that nobody reads, and commands of which the rest does not come.
 
-use super::EventLoop;
+use super::{EventLoop, client::Client};
 
 /// What a connection may hold that is not counted.
 const FREE_BYTES: usize = 16 << 10;
@@ -30,8 +30,12 @@ impl EventLoop {
         }
         while self.shared.held() > most {
             let all = self.clients.iter().filter(|(_, client)| client.counted > 0);
-            // The largest; of those that are alike, the one that has not moved for longest.
-            let most = all.max_by_key(|(_, client)| (client.counted, u64::MAX - client.moved));
+            // A large command that is just coming is larger than many of which nothing comes: what
+            // counts is for how long, too.
+            let lies = |client: &Client| {
+                client.counted as u128 * u128::from(self.next_number - client.moved)
+            };
+            let most = all.max_by_key(|(_, client)| (lies(client), client.counted));
             let Some((largest, _)) = most else { return };
             self.evict(largest);
         }
