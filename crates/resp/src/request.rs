@@ -107,6 +107,11 @@ impl RequestParser {
         self.wanted.max(self.seen)
     }
 
+    /// Memory in bytes that it takes for the words of the command at the front.
+    pub fn held(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.text.capacity()
+    }
+
     fn begin(&mut self) {
         self.seen = 0;
         self.searched = 0;

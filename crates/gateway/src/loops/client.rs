@@ -231,7 +231,25 @@ impl Client {
 
     /// Memory that it takes beyond what every connection has.
     pub fn held(&self) -> usize {
-        self.stream.held() + self.input.capacity() + self.stashed
+        let part = self.part.as_ref().map_or(0, |part| part.held());
+        self.stream.held() + self.input.capacity() + part + self.stashed
+    }
+
+    /// Bytes of commands that are not whole and of answers that have not left.
+    pub fn unfinished(&self) -> usize {
+        self.stream.waiting() + self.input.len() + self.stashed
+    }
+
+    /// Keeps what has come behind what waits already, in no more room than the command there needs,
+    /// or twice what is there of it.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        let needed = self.input.len() + bytes.len();
+        if needed > self.input.capacity() {
+            let wanted = self.part.as_ref().map_or(0, |part| part.wanted());
+            let room = wanted.clamp(needed, 2 * needed);
+            self.input.reserve_exact(room - self.input.len());
+        }
+        self.input.extend_from_slice(bytes);
     }
 
     /// Gives back what an idle connection does not need.

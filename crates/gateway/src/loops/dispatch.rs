@@ -109,13 +109,13 @@ impl EventLoop {
             if taken < len
                 && let Some(client) = self.clients.get_mut(at)
             {
-                client.input.extend_from_slice(&bytes[taken..]);
+                client.keep(&bytes[taken..]);
                 self.count(at);
             }
             return;
         }
+        client.keep(bytes);
         let mut input = std::mem::take(&mut client.input);
-        input.extend_from_slice(bytes);
         let taken = self.take_commands(at, &input);
         if taken == input.len() && input.capacity() > READ_BYTES {
             input = vec![];

@@ -13,7 +13,7 @@ impl EventLoop {
     /// Counts what a connection holds now; ends connections while all hold too much.
     pub(super) fn count(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };
-        let held = client.held();
+        let (held, unfinished) = (client.held(), client.unfinished());
         let held = if held <= FREE_BYTES { 0 } else { held };
         if held == client.counted {
             return;
@@ -24,8 +24,9 @@ impl EventLoop {
         }
         self.shared.hold(held - before);
         let most = self.shared.limits.memory_bytes;
-        // One alone may have half: the others have the rest, whoever comes.
-        if held > most / 2 {
+        // One alone may have half: the others have the rest, whoever comes. What counts is what it
+        // sent, or does not read; room that a buffer has ahead is no fault of its client's.
+        if unfinished > most / 2 {
             return self.evict(at);
         }
         while self.shared.held() > most {
