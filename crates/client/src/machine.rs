@@ -2,12 +2,15 @@
 //! from outside.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
     net::SocketAddr,
 };
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
+use smallvec::SmallVec;
 use wire::Cluster;
 
 use crate::{
@@ -17,6 +20,9 @@ use crate::{
     waiting::{Incoming, Recipient, RequestTable},
     window::Writes,
 };
+
+/// The time of a call that has no timer.
+const NEVER: u64 = u64::MAX;
 
 /// A client of one tenant in virtual time. Times are nanoseconds of one clock that never goes back,
 /// whatever it counts from.
@@ -32,10 +38,11 @@ pub struct Machine {
     rules: Rules,
     rng: Xoshiro256PlusPlus,
     waiting: RequestTable<Asker>,
-    calls: BTreeMap<u64, RunningCall>,
+    calls: HashMap<u64, Box<RunningCall>>,
     next_call: u64,
-    /// (when, call).
-    timers: BTreeSet<(u64, u64)>,
+    /// (when, call): the earliest first. Most calls are answered long before their time: what is
+    /// here of them stays until it comes first.
+    timers: BinaryHeap<Reverse<(u64, u64)>>,
     /// Places among the calls in flight that are free, and the calls that wait for one.
     free: usize,
     queue: VecDeque<u64>,
@@ -58,7 +65,8 @@ struct RunningCall {
     call: Call,
     stage: Stage,
     /// Ids of its requests.
-    requests: Vec<u64>,
+    requests: SmallVec<[u64; 1]>,
+    /// When it is to be looked at; its entry among the timers, others of it do not count.
     until_ns: u64,
 }
 
@@ -103,9 +111,9 @@ impl Machine {
         Ok(Machine {
             rng,
             waiting: RequestTable::new(rules.routes.stores.clone()),
-            calls: BTreeMap::new(),
+            calls: HashMap::new(),
             next_call: 0,
-            timers: BTreeSet::new(),
+            timers: BinaryHeap::new(),
             free: rules.options.max_in_flight,
             queue: VecDeque::new(),
             windows: (0..rules.routes.windows).map(|_| Window::default()).collect(),
@@ -123,13 +131,18 @@ impl Machine {
         match Call::new(&self.rules, operation, now_ns) {
             Err(error) => self.finished.push_back((number, Err(error))),
             Ok(call) => {
-                let until_ns = call.deadline_ns();
-                let stage = Stage::Nothing;
-                let running = RunningCall { call, stage, requests: vec![], until_ns };
-                self.calls.insert(number, running);
-                self.timers.insert((until_ns, number));
+                let (stage, requests) = (Stage::Nothing, SmallVec::new());
+                let running = RunningCall { call, stage, requests, until_ns: NEVER };
+                self.calls.insert(number, Box::new(running));
                 self.queue.push_back(number);
                 self.admit(now_ns);
+                if let Some(running) = self.calls.get_mut(&number)
+                    && running.until_ns == NEVER
+                {
+                    running.until_ns = running.call.deadline_ns();
+                    self.timers.push(Reverse((running.until_ns, number)));
+                }
+                self.settle_timers();
             }
         }
         number
@@ -149,18 +162,41 @@ impl Machine {
         let step = call.reply(&self.rules, reply, now_ns, random);
         self.carry_out(number, step, now_ns);
         self.admit(now_ns);
+        self.settle_timers();
     }
 
     /// When [`Machine::timer`] is to be called next; none: nothing is under way.
     pub fn next_ns(&self) -> Option<u64> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes out what comes first of the timers and does not count any more.
+    fn settle_timers(&mut self) {
+        while let Some(Reverse((at, number))) = self.timers.peek() {
+            if self.calls.get(number).is_some_and(|running| running.until_ns == *at) {
+                return;
+            }
+            self.timers.pop();
+        }
     }
 
     /// The time has come, or gone by.
     pub fn timer(&mut self, now_ns: u64) {
-        let due = self.timers.range(..=(now_ns, u64::MAX));
-        for number in due.map(|(_, number)| *number).collect::<Vec<_>>() {
-            let running = self.calls.get_mut(&number).expect("it has a timer");
+        let mut due = vec![];
+        while let Some(Reverse((at, number))) = self.timers.peek().copied()
+            && at <= now_ns
+        {
+            self.timers.pop();
+            if let Some(running) = self.calls.get_mut(&number)
+                && running.until_ns == at
+            {
+                running.until_ns = NEVER;
+                due.push(number);
+            }
+        }
+        for number in due {
+            // What ended one of them may have started another.
+            let Some(running) = self.calls.get_mut(&number) else { continue };
             let step = match running.stage {
                 Stage::Started(_) => {
                     let mut requests = running.requests.iter();
@@ -174,6 +210,7 @@ impl Machine {
             debug_assert!(next_ns.is_none_or(|at| at > now_ns), "its time would come for ever");
         }
         self.admit(now_ns);
+        self.settle_timers();
     }
 
     /// The next datagram to send, and where to.
@@ -193,7 +230,6 @@ impl Machine {
 
     fn carry_out(&mut self, number: u64, step: Step, now_ns: u64) {
         let running = self.calls.get_mut(&number).expect("it made a step");
-        self.timers.remove(&(running.until_ns, number));
         if let Step::Done(result) = step {
             self.end(number);
             self.finished.push_back((number, result));
@@ -211,16 +247,19 @@ impl Machine {
             self.rules.counters.sent.add_one();
             self.datagrams.push_back((store, datagram));
         }
-        running.until_ns = call.until_ns();
-        self.timers.insert((running.until_ns, number));
+        let until_ns = call.until_ns();
+        if running.until_ns != until_ns {
+            running.until_ns = until_ns;
+            self.timers.push(Reverse((until_ns, number)));
+        }
     }
 
     /// Gives back all that a call has.
     fn end(&mut self, number: u64) {
         let Some(running) = self.calls.remove(&number) else { return };
-        let RunningCall { call, stage, .. } = running;
+        let RunningCall { call, stage, requests, .. } = *running;
         self.free += usize::from(stage != Stage::Nothing);
-        for request in running.requests {
+        for request in requests {
             self.waiting.remove(request);
         }
         if let (Stage::Started(Some(place)), Some(window)) = (stage, call.window()) {

@@ -18,6 +18,8 @@ use crate::cpu::{CountedTasks, own};
 /// Keys that `redis-benchmark -r` asks for.
 pub const KEYS: usize = 10_000;
 const REQUESTS: usize = 30_000;
+/// Requests by which a rate is measured: some tenths of a second.
+const REQUESTS_OF_RATE: usize = 200_000;
 const REDIS_PORT: u16 = 6379;
 
 /// The key that `redis-benchmark` makes of a number.
@@ -224,22 +226,26 @@ fn children() -> Duration {
 fn cost(server: &Server, test: &str, pipeline: usize) -> anyhow::Result<f64> {
     let (before, used, own_before) = (children(), server.tasks.used(), own());
     let (pipeline, keys) = (pipeline.to_string(), KEYS.to_string());
-    benchmark(server, &["-t", test, "-q", "-c", "50", "-r", &keys, "-P", &pipeline])?;
+    benchmark(server, REQUESTS, &["-t", test, "-q", "-c", "50", "-r", &keys, "-P", &pipeline])?;
     // This thread only waited.
     let served = (server.tasks.used() - used).saturating_sub(own() - own_before);
     Ok((children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64)
 }
 
 fn rate(server: &Server) -> anyhow::Result<f64> {
-    let said = benchmark(server, &["--csv", "-c", "1", "-P", "16", "get", "key:000000000000"])?;
+    let said = benchmark(
+        server,
+        REQUESTS_OF_RATE,
+        &["--csv", "-c", "1", "-P", "16", "get", "key:000000000000"],
+    )?;
     let rate = said.lines().last().and_then(|line| line.split(',').nth(1));
     let rate = rate.and_then(|rate| rate.trim_matches('"').parse().ok());
     rate.with_context(|| format!("redis-benchmark: {said}"))
 }
 
-fn benchmark(server: &Server, words: &[&str]) -> anyhow::Result<String> {
+fn benchmark(server: &Server, requests: usize, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("redis-benchmark")
-        .args(["-h", &server.host, "-p", &server.port.to_string(), "-n", &REQUESTS.to_string()])
+        .args(["-h", &server.host, "-p", &server.port.to_string(), "-n", &requests.to_string()])
         .args(words)
         .stdin(Stdio::null())
         .output()

@@ -11,6 +11,7 @@ mod cpu;
 pub mod drive;
 mod gateway;
 mod host;
+mod idle;
 mod items;
 pub mod kernel;
 mod packet;
@@ -50,5 +51,6 @@ pub fn run(options: &Options, say: impl Fn(&str)) -> anyhow::Result<Report> {
     let mut report = Report { host: Host::here(), ..Report::default() };
     kernel::measure(options, &mut report, &say)?;
     veth::measure(options, &mut report, &say)?;
+    idle::measure(options, &mut report, &say)?;
     Ok(report)
 }

@@ -2,7 +2,7 @@
 //! call ends when answers are late, refused or missing.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     time::Duration,
 };
 

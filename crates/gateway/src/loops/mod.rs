@@ -120,6 +120,8 @@ pub(crate) struct EventLoop {
     dirty_clients: Vec<usize>,
     dirty_upstreams: Vec<usize>,
     scratch: Vec<u8>,
+    /// An answer of the network's as clients get it.
+    answer: Vec<u8>,
     parser: RequestParser,
     /// When the round began.
     now: Instant,
@@ -164,6 +166,7 @@ impl EventLoop {
             dirty_clients: vec![],
             dirty_upstreams: vec![],
             scratch: vec![0; READ_BYTES],
+            answer: vec![],
             parser: RequestParser::default(),
             now: Instant::now(),
             next_number: 1,

@@ -6,7 +6,7 @@ use client::Answer;
 use mio::Token;
 
 use super::{
-    EventLoop, SOCKETS,
+    EventLoop, READ_BYTES, SOCKETS,
     client::Way,
     reads::EndedRead,
     upstream::{PendingCommand, Waiter},
@@ -55,7 +55,8 @@ impl EventLoop {
             if by_switch {
                 counters.answered_by_switch.add(waiters.len() as u64);
             }
-            let mut bytes = vec![];
+            let mut bytes = std::mem::take(&mut self.answer);
+            bytes.clear();
             if let Some(value) = found {
                 use std::io::Write;
                 let _ = write!(bytes, "${}\r\n", value.bytes.len());
@@ -65,12 +66,15 @@ impl EventLoop {
             for (pending, protocol) in waiters {
                 let Waiter::Client { place, number, answer } = pending.waiter else { continue };
                 self.shared.stats.note(pending.command, self.now - pending.asked, false);
-                let bytes = match (bytes.is_empty(), protocol) {
+                let said = match (bytes.is_empty(), protocol) {
                     (false, _) => &bytes[..],
                     (true, 3) => b"_\r\n",
                     (true, _) => b"$-1\r\n",
                 };
-                self.give(place, number, answer, bytes, true, false);
+                self.give(place, number, answer, said, true, false);
+            }
+            if bytes.capacity() <= READ_BYTES {
+                self.answer = bytes;
             }
         }
     }

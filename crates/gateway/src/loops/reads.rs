@@ -13,7 +13,7 @@ use std::{
 
 use client::{Answer, Error, Machine, Operation, kit};
 use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal, Sender};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 use mio::{Interest, Registry, Token, net::UdpSocket};
 use slab::Slab;
 
@@ -55,7 +55,8 @@ pub(super) struct Reads {
     receiver: Receiver,
     memory: Vec<u8>,
     keys: Slab<Key>,
-    by_name: HashMap<Box<[u8]>, usize>,
+    /// Which of them is a name's, by its hash.
+    by_name: HashTable<usize>,
     by_call: HashMap<u64, usize>,
     /// Keys of which a read leaves at the end of this round.
     leaving: Vec<usize>,
@@ -89,7 +90,7 @@ impl Reads {
             receiver: Receiver::with_sources(),
             memory: vec![0; BATCH * SLOT],
             keys: Slab::new(),
-            by_name: HashMap::new(),
+            by_name: HashTable::new(),
             by_call: HashMap::new(),
             leaving: vec![],
             unanswered: 0,
@@ -111,16 +112,16 @@ impl Reads {
 
     /// Has a key read for somebody, who is answered in this protocol.
     pub fn ask(&mut self, name: &[u8], hash: u64, pending: PendingCommand, protocol: u8) {
-        if let Some(at) = self.by_name.get(name) {
-            let key = &mut self.keys[*at];
+        let keys = &mut self.keys;
+        if let Some(at) = self.by_name.find(hash, |at| *keys[*at].name == *name) {
+            let key = &mut keys[*at];
             let waiters = if key.is_away { &mut key.next } else { &mut key.now };
             return waiters.push((pending, protocol));
         }
-        let name: Box<[u8]> = name.into();
         let now = vec![(pending, protocol)];
-        let key = Key { name: name.clone(), hash, now, next: vec![], is_away: false };
-        let at = self.keys.insert(key);
-        self.by_name.insert(name, at);
+        let key = Key { name: name.into(), hash, now, next: vec![], is_away: false };
+        let at = keys.insert(key);
+        self.by_name.insert_unique(hash, at, |at| keys[*at].hash);
         self.leaving.push(at);
     }
 
@@ -199,7 +200,7 @@ impl Reads {
         let (call, result) = self.machine.next_finished()?;
         let at = self.by_call.remove(&call)?;
         let key = &mut self.keys[at];
-        let (hash, name) = (key.hash, key.name.clone());
+        let hash = key.hash;
         let mut waiters = std::mem::take(&mut key.now);
         let answer = result.ok();
         if answer.is_some() {
@@ -212,12 +213,15 @@ impl Reads {
             waiters.append(&mut key.next);
         }
         key.is_away = false;
-        if key.now.is_empty() {
-            let key = self.keys.remove(at);
-            self.by_name.remove(&key.name);
+        let name = if key.now.is_empty() {
+            if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == at) {
+                entry.remove();
+            }
+            self.keys.remove(at).name
         } else {
             self.leaving.push(at);
-        }
+            key.name.clone()
+        };
         Some(EndedRead { waiters, name, hash, answer })
     }
 }

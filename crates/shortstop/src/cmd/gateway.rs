@@ -14,6 +14,8 @@ use commands::{
 use gateway::{BackendAddress, Config, Limits, NetworkUse};
 use wire::{Cluster, TENANT_OPEN};
 
+use super::open_files;
+
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -89,7 +91,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {
-            connections: args.max_connections as usize,
+            connections: open_files::connections(
+                "--max-connections",
+                args.max_connections as usize,
+            ),
             memory_bytes: args.max_memory,
             ..Limits::default()
         },

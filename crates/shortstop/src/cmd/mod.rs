@@ -7,6 +7,7 @@ mod gateway;
 mod get;
 mod moved;
 mod of_discipline;
+mod open_files;
 mod page;
 mod route;
 mod set;

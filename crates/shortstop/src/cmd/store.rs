@@ -23,6 +23,8 @@ use store::{
     backend::{Admission, Backend},
 };
 
+use super::open_files;
+
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
 /// A store answers requests from an embedded table, a Redis or a memcached server. Without
@@ -163,6 +165,10 @@ pub fn serve(
     config.parts_limit = usize::try_from(options.parts_limit)?;
     config.replica_memory = usize::try_from(options.replica_memory)?;
     config.status_socket = options.status_socket;
+    if !options.resp.is_empty() {
+        // Each client of that port takes two: its own, and one to Redis.
+        open_files::raise();
+    }
     config.resp = options.resp;
     config.state = options.state;
     config.lend_from = options.lend_from;

@@ -1,6 +1,8 @@
 //! Paths that carry less than an Ethernet frame: what is longer vanishes, requests and answers
 //! alike, and nobody says so.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::tests::fake::State;
 
