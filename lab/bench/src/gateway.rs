@@ -21,6 +21,10 @@ const REQUESTS: usize = 30_000;
 /// Requests by which a rate is measured: some tenths of a second.
 const REQUESTS_OF_RATE: usize = 200_000;
 const REDIS_PORT: u16 = 6379;
+/// The gateway that hostile clients come to, and its `--max-memory`.
+const VICTIM: &str = "victim";
+/// In MiB.
+pub const VICTIMS_MIB: u32 = 64;
 
 /// The key that `redis-benchmark` makes of a number.
 pub fn key(number: usize) -> Vec<u8> {
@@ -42,6 +46,8 @@ pub struct Gateway {
     upstream: Server,
     holding: Server,
     twemproxy: Option<Server>,
+    /// Port and process of the one that hostile clients come to.
+    pub victim: (u16, i32),
 }
 
 /// What a GET or SET costs in one batch, in microseconds of processor time.
@@ -101,6 +107,7 @@ impl Gateway {
         lab.start(client, &process("holder", &command, Some("{dir}/resp")), false)?;
         let (server, holder_url) = (store.to_string(), "redis+unix://{dir}/resp");
         let mut start = |name: &str, port: u16, server: &str, resp: &str, network: &str| {
+            let memory = format!("{VICTIMS_MIB}MiB");
             let listen = format!("127.0.0.1:{port}");
             let command = [
                 "shortstop",
@@ -113,6 +120,8 @@ impl Gateway {
                 network,
                 "--listen",
                 &listen,
+                "--max-memory",
+                if name == VICTIM { &memory } else { "256MiB" },
             ];
             lab.start(client, &process(name, &command, None), false)?;
             listens(lab, client, port)
@@ -120,6 +129,7 @@ impl Gateway {
         start("network", 6380, &server, &url, "always")?;
         start("upstream", 6381, &server, &url, "never")?;
         start("holding", 6382, holder, holder_url, "never")?;
+        start(VICTIM, 6384, &server, &url, "never")?;
         let twemproxy = start_twemproxy(lab, client, &address)?;
         let pid = |name: String| lab.process(&name).map(|process| process.pid).context(name);
         let redis_pid = pid(format!("{host}-redis"))?;
@@ -134,6 +144,7 @@ impl Gateway {
             false => None,
         };
         Ok(Gateway {
+            victim: (6384, ours(VICTIM)?),
             network: local(6380, &[ours("network")?]),
             upstream: local(6381, &[ours("upstream")?, redis_pid]),
             holding: local(6382, &[ours("holding")?, ours("holder")?, redis_pid]),

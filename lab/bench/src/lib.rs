@@ -11,6 +11,7 @@ mod cpu;
 pub mod drive;
 mod gateway;
 mod host;
+mod hostile;
 mod idle;
 mod items;
 pub mod kernel;

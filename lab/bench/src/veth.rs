@@ -25,6 +25,7 @@ use crate::{
     client::{Client, Outcome},
     cpu::CountedTasks,
     gateway::{self, Costs, Gateway},
+    hostile,
     report::{
         Report, Side,
         Target::{AtLeast, AtMost},
@@ -264,6 +265,11 @@ fn measure_gateway(
         })
     })?;
     write_through(report, costs);
+    say("asking beside hostile clients");
+    namespace::within(&lab.namespace(rack::CLIENT), || {
+        let bound_mib = f64::from(gateway::VICTIMS_MIB);
+        hostile::measure(report, gateway.victim, bound_mib, options.batches.div_ceil(6))
+    })?;
     Ok(())
 }
 
@@ -319,7 +325,7 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
     let of_gateway: Vec<String> =
         of_gateway.flat_map(|(key, _)| [1, 16].map(|depth| format!("{key}_p{depth}"))).collect();
     let mut of_gateway: Vec<&str> = of_gateway.iter().map(String::as_str).collect();
-    of_gateway.push(rows::ONE_KEY);
+    of_gateway.extend([rows::ONE_KEY, hostile::P99, hostile::MEMORY]);
     let (wants_ways, wants_gateway) = (options.wants(&rows::KEYS), options.wants(&of_gateway));
     if !wants_ways && !wants_gateway {
         return Ok(());
