@@ -22,6 +22,8 @@ pub(super) enum Way {
 
 /// How many there are.
 const WAYS: usize = 4;
+/// Bytes of answers that wait for their client before it counts as one that does not read.
+const BEHIND_BYTES: usize = 256 << 10;
 
 /// The place of an answer that is still to come, or that came before those in front of it.
 struct Slot {
@@ -238,6 +240,11 @@ impl Client {
     /// Bytes of commands that are not whole and of answers that have not left.
     pub fn unfinished(&self) -> usize {
         self.stream.waiting() + self.input.len() + self.stashed
+    }
+
+    /// Whether many answers wait for it to read them.
+    pub fn is_behind(&self) -> bool {
+        self.stream.waiting() > BEHIND_BYTES
     }
 
     /// Keeps what has come behind what waits already, in no more room than the command there needs,

@@ -18,6 +18,10 @@ use crate::resp::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
+/// Commands of one client that are taken in one round: then it is the others' turn.
+const TAKEN_AT_ONCE: usize = 128;
+/// Likewise of one that does not read.
+const TAKEN_BEHIND: usize = 16;
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,25 @@ impl<'a> CommandText<'a> {
 }
 
 impl EventLoop {
+    /// Serves those whose turn it is; of those that do not read one.
+    pub(super) fn serve_ready(&mut self) {
+        for at in std::mem::take(&mut self.ready) {
+            let Some(client) = self.clients.get_mut(at) else { continue };
+            if client.is_behind() {
+                self.behind.push_back(at);
+                continue;
+            }
+            client.is_ready = false;
+            self.serve(at);
+        }
+        if let Some(at) = self.behind.pop_front()
+            && let Some(client) = self.clients.get_mut(at)
+        {
+            client.is_ready = false;
+            self.serve(at);
+        }
+    }
+
     /// Takes what a client has sent as far as that is possible now.
     pub(super) fn serve(&mut self, at: usize) {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -73,7 +96,7 @@ impl EventLoop {
             client.input = input;
         }
         let Some(client) = self.clients.get_mut(at) else { return };
-        if client.waits || client.ended {
+        if client.waits || client.ended || client.is_ready {
             return self.touch_client(at);
         }
         if client.ties.raw {
@@ -139,8 +162,14 @@ impl EventLoop {
         };
         let limits = self.shared.limits.of_request();
         let mut from = 0;
+        let mut left = if client.is_behind() { TAKEN_BEHIND } else { TAKEN_AT_ONCE };
         let (mut line, mut skipped) = (vec![], 0);
         loop {
+            if left == 0 && from < bytes.len() {
+                self.make_ready(at);
+                break;
+            }
+            left = left.saturating_sub(1);
             let request = match parser.next(&bytes[from..], &limits, &mut skipped) {
                 Ok(request) => request,
                 Err(error) => {

@@ -25,7 +25,7 @@ mod upstream;
 mod upstreams;
 mod words;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Instant};
+use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Instant};
 
 use ::client::Machine;
 use hashbrown::{DefaultHashBuilder, HashMap};
@@ -116,6 +116,8 @@ pub(crate) struct EventLoop {
     sketch: Option<Sketch>,
     /// Clients whose next command may go on now.
     ready: Vec<usize>,
+    /// Those of them that do not read: one has its turn in each round.
+    behind: VecDeque<usize>,
     /// Those with something to send in this round.
     dirty_clients: Vec<usize>,
     dirty_upstreams: Vec<usize>,
@@ -163,6 +165,7 @@ impl EventLoop {
             hasher: DefaultHashBuilder::default(),
             sketch,
             ready: vec![],
+            behind: VecDeque::new(),
             dirty_clients: vec![],
             dirty_upstreams: vec![],
             scratch: vec![0; READ_BYTES],
@@ -185,7 +188,7 @@ impl EventLoop {
             if self.leaving && self.clients.is_empty() {
                 return Ok(());
             }
-            let wait = match self.ready.is_empty() {
+            let wait = match self.ready.is_empty() && self.behind.is_empty() {
                 true => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
                 false => Some(std::time::Duration::ZERO),
             };
@@ -205,12 +208,7 @@ impl EventLoop {
             }
             self.expire();
             self.take_reads();
-            for at in std::mem::take(&mut self.ready) {
-                if let Some(client) = self.clients.get_mut(at) {
-                    client.is_ready = false;
-                    self.serve(at);
-                }
-            }
+            self.serve_ready();
             self.flush();
         }
     }
@@ -279,7 +277,7 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(at) else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             client.stream.readable = true;
-            self.serve(at);
+            self.make_ready(at);
         }
     }
 

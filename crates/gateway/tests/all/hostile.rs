@@ -51,6 +51,39 @@ fn clients_that_never_read_stop_nobody() {
 }
 
 #[test]
+fn who_does_not_read_has_a_small_part_of_each_round() {
+    const HOSTILE: usize = 4;
+    const EACH: usize = 40_000;
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    client.ask(&format!("SET k {}", "v".repeat(1000)));
+    let many = command("GET k").repeat(EACH);
+    let silent: Vec<TcpStream> =
+        (0..HOSTILE).map(|_| TcpStream::connect(gateway.address).unwrap()).collect();
+    std::thread::scope(|scope| {
+        for stream in &silent {
+            let (mut stream, many) = (stream, &many);
+            // An error: this test has ended.
+            scope.spawn(move || stream.write_all(many));
+        }
+        let processed = || gateway.counter("total_commands_processed");
+        // Until the system takes no more answers for them.
+        while gateway.counter("held_memory") < (HOSTILE << 20) as u64 {}
+        let beside = (0..20).map(|_| {
+            let before = processed();
+            assert!(client.ask("GET k").ends_with("v\r\n"));
+            processed() - before
+        });
+        // The least: where this test stood still meanwhile, others went on.
+        let least = beside.min().unwrap();
+        assert!(least < 300, "{least} commands of theirs for one of ours");
+        assert!(processed() < (HOSTILE * EACH) as u64, "they have no more to say");
+        silent.iter().for_each(|stream| _ = stream.shutdown(std::net::Shutdown::Both));
+    });
+}
+
+#[test]
 fn a_pipeline_may_be_written_whole_before_it_is_read() {
     let redis = Redis::start(&[]);
     let gateway = Gateway::start(config(&redis.url()));
