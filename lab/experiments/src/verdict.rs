@@ -1,9 +1,7 @@
 //! What histories of clients come to in a report.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, ensure};
-use history::{CHECKER, ClientRecord, Effect, Operation, Verdict, check, shrink};
+use history::{CHECKER, ClientRecord, Effect, Verdict, check, shrink};
 use serde_json::{Value, json};
 use text::table::{Table, thousands};
 
@@ -15,10 +13,7 @@ use super::Report;
 /// # Errors
 /// A key that nobody was told to use, or a history that cannot be decided.
 pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyhow::Result<()> {
-    let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-    for operation in &recorded.operations {
-        by_key.entry(operation.key).or_default().push(*operation);
-    }
+    let by_key = recorded.by_key();
     ensure!(by_key.keys().all(|key| (*key as usize) < keys), "a key that nobody was told to use");
     let mut violations = 0;
     let mut rows = vec![];

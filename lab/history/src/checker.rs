@@ -14,6 +14,9 @@
 //! takes effect at some moment while it is pending if the value is there then, and else never.
 //! Between that moment and the lapse's end the value may still be read from a copy, unless
 //! something else was written.
+//!
+//! What an operation makes of the value may depend on that ([`Effect::derives`]). While such a one
+//! is pending no write can wait, for each makes another value of it; it hides nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,27 +207,30 @@ impl Search<'_> {
     /// Each world that one more operation leads to.
     fn steps(&self, world: &World, target: usize) -> Vec<World> {
         let mut next = vec![];
+        let is_over = |i: &usize| world.done.contains(i) || world.used.contains(i);
+        // What it makes depends on what was there: then nothing can wait.
+        let derives = |i: &usize| self.operations[*i].effect.derives() && !is_over(i);
+        let some_derive = self.pending.iter().any(derives);
         for &i in &self.pending {
             let operation = &self.operations[i];
-            let state = match operation.effect {
-                Effect::Keep => continue,
-                Effect::Write(value) => Some(value),
-                Effect::Delete => None,
-            };
-            let is_over = world.done.contains(&i) || world.used.contains(&i);
-            if is_over || !operation.need.is_met(world.state) {
+            if operation.effect == Effect::Keep || is_over(&i) {
+                continue;
+            }
+            let Some(state) = operation.effect.on(world.state) else { continue };
+            if !operation.need.is_met(world.state) {
                 continue;
             }
             // What has no condition, and whose state nobody needs, can wait. What has one cannot
             // wait for the end of the value that it needs.
             let can_wait = operation.need == Need::Any
                 || (self.is_open(i) || self.is_lapse(i)) && !self.is_lapse(target);
+            let can_wait = can_wait && !some_derive;
             if can_wait && i != target && !self.is_needed(i, state, world) {
                 continue;
             }
             let mut new =
                 World { state, ghost: world.state.filter(|_| self.is_lapse(i)), ..world.clone() };
-            if operation.need == Need::Any {
+            if operation.need == Need::Any && !operation.effect.derives() {
                 self.hide(i, &mut new);
             }
             if self.is_open(i) || self.is_lapse(i) {
@@ -243,7 +249,8 @@ impl Search<'_> {
     fn hide(&self, by: usize, world: &mut World) {
         for &i in &self.pending {
             let Operation { need, effect, .. } = self.operations[i];
-            let is_plain = need == Need::Any && effect != Effect::Keep && !self.is_open(i);
+            let changes = effect != Effect::Keep && !effect.derives();
+            let is_plain = need == Need::Any && changes && !self.is_open(i);
             if is_plain && i != by && !world.done.contains(&i) {
                 world.free.insert(i);
             }

@@ -13,14 +13,17 @@
 
 mod checker;
 mod client;
+mod commands;
 mod config;
 mod recorder;
 mod shrink;
+mod values;
 
 use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check, check_within};
 pub use client::{Connection, clients, clients_of, now_ns};
+pub use commands::{CommandQuestion, CommandRecorder, CommandReplies, CommandsConfig, KINDS};
 pub use config::{ClientsConfig, Lives};
 pub use recorder::{ClientRecord, Question, Recorder};
 pub use shrink::shrink;
@@ -49,6 +52,33 @@ pub enum Effect {
     Write(u64),
     /// Removes the value.
     Delete,
+    /// Appends this number to the value, or to none. Another number each time.
+    Append(u64),
+    /// Adds this to a counter, or to none; nothing, where the value is no counter. Another number
+    /// each time.
+    Add(u64),
+}
+
+impl Effect {
+    /// What is there after it; `None`: it cannot take place here.
+    pub fn on(self, state: Option<u64>) -> Option<Option<u64>> {
+        match self {
+            Effect::Keep => Some(state),
+            Effect::Write(value) => Some(Some(value)),
+            Effect::Delete => Some(None),
+            Effect::Append(number) => Some(Some(values::appended(state, number))),
+            Effect::Add(number) => match state.map(values::counted) {
+                None => Some(Some(values::counter(number))),
+                Some(Some(before)) => Some(Some(values::counter(before.wrapping_add(number)))),
+                Some(None) => None,
+            },
+        }
+    }
+
+    /// Whether what is there after it depends on what was there before.
+    pub fn derives(self) -> bool {
+        matches!(self, Effect::Append(_) | Effect::Add(_))
+    }
 }
 
 /// One operation of one client on one key. What it was told is in `need` and `effect`: a read that

@@ -2,14 +2,20 @@
 //! notes each operation with what its outcome says of the key. It has neither network nor clock:
 //! `clients_of` drives it on sockets, and the hunt in the simulator.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use client::{Answer, Condition, Error};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use super::{ClientsConfig, Effect, Lapse, Lives, Need, Operation};
+use super::{
+    ClientsConfig, Effect, Lapse, Lives, Need, Operation,
+    values::{decode, encode},
+};
 
 /// How long the hottest key stays the hottest.
 const HOT_FOR_NS: u64 = 2_000_000_000;
@@ -29,6 +35,13 @@ pub struct ClientRecord {
     pub unanswered: u64,
     /// Values that no client wrote in this form.
     pub torn: u64,
+    /// Commands of Redis that were answered, by their [kind](crate::KINDS).
+    #[serde(default)]
+    pub commands: BTreeMap<String, u64>,
+    /// Keys that have had from a time on, in nanoseconds of the operations' clock, what nobody can
+    /// tell: a value of another key, maybe.
+    #[serde(default)]
+    pub lost_sight: Vec<(u32, u64)>,
 }
 
 impl ClientRecord {
@@ -38,7 +51,35 @@ impl ClientRecord {
         self.cached += other.cached;
         self.unanswered += other.unanswered;
         self.torn += other.torn;
+        self.lost_sight.append(&mut other.lost_sight);
+        for (kind, count) in other.commands {
+            *self.commands.entry(kind).or_default() += count;
+        }
     }
+
+    /// The operations on each key as far as they can be judged.
+    pub fn by_key(&self) -> BTreeMap<u32, Vec<Operation>> {
+        let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+        for operation in &self.operations {
+            by_key.entry(operation.key).or_default().push(*operation);
+        }
+        for (key, since_ns) in &self.lost_sight {
+            let Some(operations) = by_key.get_mut(key) else { continue };
+            operations.retain_mut(|operation| {
+                let is_before = operation.return_ns.is_some_and(|ns| ns < *since_ns);
+                if !is_before {
+                    operation.return_ns = None;
+                }
+                is_before || operation.effect != Effect::Keep && operation.call_ns <= *since_ns
+            });
+        }
+        by_key
+    }
+}
+
+/// How much sooner or later than its time to live says a value may go.
+pub(crate) fn margin_ns(ttl: Duration) -> u64 {
+    ttl.as_nanos() as u64 / DRIFT + COARSE_NS
 }
 
 /// One recording client: one operation at a time, asked and answered by whoever drives it.
@@ -262,7 +303,7 @@ impl Recorder {
             return None;
         };
         let ttl_ns = ttl.as_nanos() as u64;
-        let margin_ns = ttl_ns / DRIFT + COARSE_NS;
+        let margin_ns = margin_ns(*ttl);
         let overdue_ns = self.lives.map_or(0, |lives| lives.overdue_ms * 1_000_000);
         Some(Lapse {
             from_ns: asked.call_ns + ttl_ns.saturating_sub(margin_ns),
@@ -282,71 +323,11 @@ fn failed(error: &Error, need: Need, effect: Effect) -> Statement {
     }
 }
 
-/// What fits one packet beside any key that clients here ask for.
-const ONE_PACKET: usize = 1350;
-/// A value of several parts; those that are much longer are rare.
-const SOME_PARTS: usize = 6 << 10;
-
-/// A value that says its number in every word: a torn one does not pass for another. In one of 23
-/// lengths; with a `longest`, in every length from a word's to that. Of values that no packet
-/// holds, one in four has some parts, one in sixteen any number.
-fn encode(number: u64, longest: usize) -> Vec<u8> {
-    let word = number.to_be_bytes();
-    if longest == 0 {
-        return word.repeat(2 + (number % 23) as usize);
-    }
-    // Spread: numbers of one client follow one another.
-    let spread = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-    let longest = match (number.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 60, longest) {
-        (_, ..=1400) => longest,
-        (0, _) => longest,
-        (1..5, _) => longest.min(SOME_PARTS),
-        _ => ONE_PACKET,
-    };
-    let len = word.len() + spread % (longest.max(word.len()) - word.len() + 1);
-    word.into_iter().cycle().take(len).collect()
-}
-
-fn decode(bytes: &[u8], longest: usize) -> Option<u64> {
-    let number = u64::from_be_bytes(*bytes.first_chunk()?);
-    (encode(number, longest) == bytes).then_some(number)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use wire::Cluster;
 
     use super::*;
-
-    #[test]
-    fn a_torn_value_is_noticed() {
-        for longest in [0, 1400, 65_536] {
-            assert_eq!(decode(&encode(7, longest), longest), Some(7));
-            let mut torn = encode(7, longest);
-            torn[9] ^= 1;
-            assert_eq!(decode(&torn, longest), None);
-            assert_eq!(decode(b"", longest), None);
-        }
-        assert_eq!(decode(&encode(7, 0)[..8], 0), None);
-    }
-
-    #[test]
-    fn values_have_every_length() {
-        let lengths: BTreeSet<usize> = (1..50_000).map(|n| encode(n, 1400).len()).collect();
-        assert_eq!((lengths.len(), lengths.first()), (1393, Some(&8)));
-        assert_eq!(lengths.last(), Some(&1400));
-    }
-
-    #[test]
-    fn some_values_have_parts_and_few_have_many() {
-        let lengths: Vec<usize> = (1..10_000).map(|n| encode(n, 65_536).len()).collect();
-        let longer = |than| lengths.iter().filter(|len| **len > than).count();
-        assert!((2000..2700).contains(&longer(ONE_PACKET)));
-        assert!((400..700).contains(&longer(SOME_PARTS)));
-        assert!(lengths.iter().all(|len| *len <= 65_536) && longer(60_000) > 0);
-    }
 
     fn config() -> ClientsConfig {
         let cluster = Cluster::single(([10, 0, 0, 1], 1).into(), 4);

@@ -38,7 +38,9 @@ fn is_fair(taken: &[Operation], left: &[Operation]) -> bool {
             need => need == Need::Value(value),
         }),
         Effect::Delete => !left.iter().any(|other| other.need == Need::Absent),
-    })
+        Effect::Append(_) | Effect::Add(_) => false,
+    }) && (taken.iter().all(|operation| operation.effect == Effect::Keep)
+        || !left.iter().any(|other| other.effect.derives()))
 }
 
 #[cfg(test)]

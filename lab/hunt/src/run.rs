@@ -357,10 +357,6 @@ impl PlanRun<'_> {
     }
 
     fn judge(&self, recorded: &ClientRecord) -> anyhow::Result<Outcome> {
-        let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-        for operation in &recorded.operations {
-            by_key.entry(operation.key).or_default().push(*operation);
-        }
         let (mut violation, mut undecided) = (None, 0);
         let mut never = self.never.clone();
         // Unless both switches of a loan were lost, no write is.
@@ -369,7 +365,7 @@ impl PlanRun<'_> {
         if !self.plan.may_lose_loans() {
             never.add(LOST, lost);
         }
-        for (key, operations) in by_key {
+        for (key, operations) in recorded.by_key() {
             let Ok(verdict) = check_within(&operations, PASTS) else {
                 undecided += 1;
                 continue;

@@ -8,6 +8,7 @@ use seed::{SeededRng, rng};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
 use super::*;
+use crate::values::{appended, counter};
 
 fn op(client: u32, times: (u64, u64), need: Need, effect: Effect) -> Operation {
     let (call_ns, return_ns) = (times.0, Some(times.1));
@@ -174,10 +175,11 @@ impl SequentialSpec for Key {
     fn invoke(&mut self, event: &Event) {
         match event {
             Event::Told(_, Effect::Keep) => {}
-            Event::Told(_, Effect::Write(value)) => {
-                (self.state, self.ghost) = (Some(*value), None);
+            Event::Told(_, effect) => {
+                if let Some(state) = effect.on(self.state) {
+                    (self.state, self.ghost) = (state, None);
+                }
             }
-            Event::Told(_, Effect::Delete) => (self.state, self.ghost) = (None, None),
             Event::Open(need, effect) => {
                 if need.is_met(self.state) {
                     self.invoke(&Event::Told(*need, *effect));
@@ -196,7 +198,7 @@ impl SequentialSpec for Key {
             Event::Told(need, Effect::Keep) if self.ghost.is_some() => {
                 need.is_met(self.state) || need.is_met(self.ghost)
             }
-            Event::Told(need, _) => need.is_met(self.state),
+            Event::Told(need, effect) => need.is_met(self.state) && effect.on(self.state).is_some(),
             Event::Open(..) | Event::Lapse(_) | Event::Fade(_) => true,
         };
         if is_met {
@@ -248,8 +250,11 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
     let need = prop_oneof![
         2 => Just(Need::Any), 1 => Just(Need::Absent), 1 => Just(Need::Present),
         4 => (0..5u64).prop_map(Need::Value),
+        2 => (0..5u64, 0..3u64).prop_map(|(to, n)| Need::Value(appended(Some(to), n))),
+        1 => (0..3u64).prop_map(|n| Need::Value(appended(None, n))),
+        1 => (0..3u64).prop_map(|n| Need::Value(counter(n))),
     ];
-    let one = (0..4u32, 0..20u64, 1..12u64, need, 0..3u8, prop::bool::weighted(0.15));
+    let one = (0..4u32, 0..20u64, 1..12u64, need, 0..5u8, prop::bool::weighted(0.15));
     prop::collection::vec(one, 1..9).prop_map(|raw| {
         let mut busy_until = [Some(0u64); 4];
         let mut history = vec![];
@@ -259,12 +264,17 @@ fn histories() -> impl Strategy<Value = Vec<Operation>> {
             let effect = match effect {
                 0 => Effect::Keep,
                 1 => Effect::Write(i as u64 % 5),
+                2 => Effect::Append(i as u64 % 3),
+                3 => Effect::Add(i as u64 % 3),
                 _ => Effect::Delete,
             };
             // Stateright lets an open operation take part only as its specification allows without
             // a return.
             let need = if is_open { Need::Any } else { need };
-            let effect = if is_open { Effect::Write(i as u64 % 5) } else { effect };
+            let effect = match effect {
+                Effect::Keep | Effect::Delete if is_open => Effect::Write(i as u64 % 5),
+                effect => effect,
+            };
             let return_ns = (!is_open).then_some(call_ns + 2 * long - 1);
             busy_until[client as usize] = return_ns.map(|at| at / 2 + 1);
             history.push(Operation {

@@ -1,0 +1,127 @@
+//! What answers say, by a Redis of one line a command.
+
+use wire::Cluster;
+
+use super::*;
+use crate::{
+    Need, Verdict, check,
+    values::{appended, chunk, counter, encode},
+};
+
+fn recorder() -> CommandRecorder {
+    let cluster = Cluster::single(([10, 0, 0, 1], 1).into(), 4);
+    let clients = ClientsConfig { keys: 4, ..ClientsConfig::new(cluster, vec![], 3) };
+    let config = CommandsConfig { clients, store: 0, lent: vec![], flushes: 0.01 };
+    CommandRecorder::new(&config, 7).unwrap()
+}
+
+/// Asks one thing, which is answered so.
+fn ask(recorder: &mut CommandRecorder, action: Action, replies: Option<Vec<Value>>, at_ns: u64) {
+    let is_transaction = action.needs_transaction();
+    let replies = replies.map(|each| match is_transaction {
+        true => vec![Value::Okay, Value::Okay, Value::Array(each)],
+        false => each,
+    });
+    recorder.asked = Some(CommandQuestion {
+        bytes: vec![],
+        replies: 1,
+        actions: vec![action],
+        is_transaction,
+        call_ns: at_ns,
+    });
+    recorder.told(replies, at_ns + 5);
+}
+
+fn verdicts(recorder: CommandRecorder) -> Vec<Verdict> {
+    let by_key = recorder.into_recorded().by_key();
+    by_key.into_values().map(|operations| check(&operations).unwrap()).collect()
+}
+
+#[test]
+fn what_is_counted_and_appended_is_followed() {
+    let story = |read: Vec<u8>| {
+        let mut recorder = recorder();
+        ask(&mut recorder, Action::Add { key: 0, number: 100 }, Some(vec![Value::Int(100)]), 10);
+        // Nobody knows whether this was added, and whether that was appended.
+        ask(&mut recorder, Action::Add { key: 0, number: 7 }, None, 20);
+        ask(&mut recorder, Action::Append { key: 0, number: 9 }, None, 30);
+        ask(&mut recorder, Action::Get(0), Some(vec![Value::BulkString(read)]), 40);
+        verdicts(recorder)
+    };
+    let longer = |text: &[u8]| [text, &chunk(9)].concat();
+    for possible in [b"100".to_vec(), b"107".to_vec(), longer(b"100"), longer(b"107")] {
+        assert_eq!(story(possible.clone()), [Verdict::Linearizable], "{possible:?}");
+    }
+    for impossible in [b"7".to_vec(), b"114".to_vec(), longer(b"93"), chunk(9)] {
+        assert!(matches!(story(impossible)[..], [Verdict::Violation(_)]));
+    }
+}
+
+#[test]
+fn a_value_that_was_written_before_something_was_appended_cannot_wait() {
+    let mut recorder = recorder();
+    let write = Action::Set { key: 1, number: 5, ttl_ms: None };
+    ask(&mut recorder, write, Some(vec![Value::Okay]), 10);
+    let append = Action::Append { key: 1, number: 6 };
+    ask(&mut recorder, append, Some(vec![Value::Int(100)]), 12);
+    let value = [encode(5, 0), chunk(6)].concat();
+    ask(&mut recorder, Action::Get(1), Some(vec![Value::BulkString(value)]), 20);
+    let operations = &recorder.seen.operations;
+    assert_eq!(operations[2].need, Need::Value(appended(Some(5), 6)));
+    assert_eq!(verdicts(recorder), [Verdict::Linearizable]);
+}
+
+#[test]
+fn a_copy_that_outlives_flushall_a_rename_or_a_transaction_is_a_violation() {
+    let set = |number| Action::Set { key: 0, number, ttl_ms: None };
+    let old = || Some(vec![Value::BulkString(encode(1, 0))]);
+    let rename = Some(vec![Value::BulkString(encode(1, 0)), Value::Okay]);
+    let stories = [
+        (Action::FlushAll, Some(vec![Value::Okay])),
+        (Action::Rename { key: 0, to: 1 }, rename),
+        (Action::Count { key: 0, number: 3 }, Some(vec![Value::Int(1), Value::Int(3)])),
+        (Action::Delete(vec![0, 2]), Some(vec![Value::Int(1)])),
+    ];
+    for (action, replies) in stories {
+        let mut recorder = recorder();
+        ask(&mut recorder, set(1), Some(vec![Value::Okay]), 10);
+        ask(&mut recorder, action.clone(), replies, 20);
+        ask(&mut recorder, Action::Get(0), old(), 30);
+        let bad = verdicts(recorder).into_iter().filter(|v| *v != Verdict::Linearizable);
+        assert_eq!(bad.count(), 1, "{action:?}");
+    }
+}
+
+#[test]
+fn of_a_key_that_was_lost_sight_of_only_what_was_before_is_judged() {
+    let mut recorder = recorder();
+    let set = Action::Set { key: 0, number: 1, ttl_ms: None };
+    ask(&mut recorder, set, Some(vec![Value::Okay]), 10);
+    ask(&mut recorder, Action::Get(1), Some(vec![Value::Nil]), 15);
+    ask(&mut recorder, Action::Rename { key: 0, to: 1 }, None, 21);
+    let there = Some(vec![Value::BulkString(encode(1, 0))]);
+    ask(&mut recorder, Action::Get(1), there, 30);
+    let by_key = recorder.into_recorded().by_key();
+    assert_eq!(by_key[&1].len(), 1);
+    assert_eq!(check(&by_key[&1]).unwrap(), Verdict::Linearizable);
+}
+
+#[test]
+fn everything_is_drawn_and_a_transaction_is_as_many_replies_as_commands() {
+    let mut recorder = recorder();
+    let (mut kinds, mut transactions) = (std::collections::BTreeSet::new(), 0);
+    for at_ns in 0..5_000 {
+        let asked = recorder.next(at_ns).clone();
+        kinds.extend(asked.actions.iter().map(|action| action.kind()));
+        transactions += u64::from(asked.is_transaction);
+        let mut replies = CommandReplies::default();
+        replies.take(&b"+OK\r\n".repeat(asked.replies)).unwrap();
+        assert_eq!(replies.whole(asked.replies + 1), None);
+        assert_eq!(replies.whole(asked.replies).unwrap().len(), asked.replies);
+    }
+    assert!(transactions > 1_000);
+    // PEXPIRE is drawn where values live for a while only.
+    let missing = KINDS.iter().filter(|kind| !kinds.contains(*kind));
+    assert_eq!(missing.collect::<Vec<_>>(), [&"pexpire", &"exec"]);
+    assert_eq!(counter(3), 3 | 1 << 62);
+}
