@@ -42,6 +42,7 @@ use crate::{
     counters::Counters,
     handover::Handover,
     journal::Journal,
+    mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     reports::{Report, Reports},
     status::LeaseStatus,
@@ -406,6 +407,12 @@ impl Engine {
         });
     }
 
+    /// The tenant and the hash of the key that has this name in the backend; none if nobody can
+    /// have a copy of what has that name.
+    pub fn key_named(&self, name: &[u8]) -> Option<(u32, wire::KeyHash)> {
+        holds::key_of(&self.facts, name).map(|(id, _)| id)
+    }
+
     /// The holds that have been had since the last time this was asked.
     pub fn take_held(&mut self) -> Vec<HoldId> {
         self.holds.take_ready()
@@ -431,7 +438,13 @@ impl Engine {
 
     /// A hold waits for the next of its keys, if there is one.
     fn advance_hold(&mut self, hold: HoldId) {
-        let Some((id, key)) = self.holds.next_key(hold) else { return };
+        let Some((id, key)) = self.holds.next_key(hold) else {
+            if mutant(Mutant::HoldLetGoEarly) {
+                let over = self.holds.end(&mut self.facts, hold, HoldEnd::Over);
+                self.let_go(hold, over);
+            }
+            return;
+        };
         let cx = &mut self.facts;
         let proceeds = self.loans.proceeds(&id);
         self.keys.submit_hold(cx, hold, named(id, &key), proceeds);

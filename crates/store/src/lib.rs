@@ -26,7 +26,7 @@ pub mod net;
 mod partition;
 mod placements;
 mod reports;
-mod resp_port;
+pub mod resp_port;
 mod server;
 mod shares;
 mod status;

@@ -9,7 +9,7 @@
 mod answers;
 mod connection;
 mod holding;
-mod session;
+pub mod session;
 
 use std::{
     io,

@@ -7,6 +7,8 @@ use hunt::{Act, Deed, Disciplines, HuntPlan, Limits, hunt, run};
 
 /// Seeds of a quick hunt.
 const SEEDS: u64 = 400;
+/// Seeds of a quick hunt in which clients send commands of Redis.
+const COMMAND_SEEDS: u64 = 40;
 
 fn registered() -> Disciplines {
     disciplines::all()
@@ -49,6 +51,30 @@ fn no_client_notices() {
     for name in hunt::LOANS {
         let count = hunted.loans.get(name);
         assert!(count.is_some_and(|count| *count > 0), "{name}: {count:?}");
+    }
+}
+
+/// Commands of Redis by the stores' RESP ports, while all of that goes on: those of one key and of
+/// several, transactions and FLUSHALL.
+#[test]
+fn no_client_notices_commands_of_redis() {
+    let first = number("FIRST", 1);
+    let sends = |seed: &u64| {
+        HuntPlan::draw(*seed, registered(), Limits::default()).commands.is_some()
+    };
+    let seeds = (first..).filter(sends).take(number("SEEDS", COMMAND_SEEDS) as usize);
+    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
+    for found in &hunted.found {
+        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
+    }
+    println!(
+        "{} seeds, {} operations, {} keys undecided, {:.1} s of work: {:?}",
+        hunted.seeds, hunted.operations, hunted.undecided, hunted.busy_s, hunted.commands,
+    );
+    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    for kind in history::KINDS.iter().chain(&hunt::HOLDS) {
+        let count = hunted.commands.get(*kind);
+        assert!(count.is_some_and(|count| *count > 0), "{kind}: {count:?}");
     }
 }
 

@@ -49,6 +49,8 @@ pub struct HuntResult {
     pub loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys, [`REPLICAS`](crate::REPLICAS) among it.
     pub replicas: BTreeMap<String, u64>,
+    /// Commands of Redis that were answered, by their kind, and what stores counted of holds.
+    pub commands: BTreeMap<String, u64>,
     /// Seeds in which keys were lent and stores were granted copies.
     pub both: u64,
     /// What was found, in order of seeds.
@@ -113,6 +115,7 @@ impl HuntResult {
                 (&mut self.faults, &outcome.faults),
                 (&mut self.replicas, &outcome.replicas),
                 (&mut self.loans, &outcome.loans),
+                (&mut self.commands, &outcome.commands),
             ] {
                 for (name, count) in its {
                     *all.entry(name.clone()).or_default() += count;

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod clients;
+mod commands;
 mod connection;
 mod copies;
 mod deed;
@@ -29,6 +30,7 @@ mod write_back;
 
 pub use self::plan::{Clients, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant};
 pub use clients::{ClientsHost, maker as clients};
+pub use commands::{Commands, HOLDS};
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};
 pub use deed::{Act, Deed, Ground, do_deeds};

@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, Deed};
+use crate::{Act, Commands, Deed};
 
 /// How machines are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +147,9 @@ pub struct HuntPlan {
     pub tenants: Vec<Tenant>,
     /// What clients do.
     pub clients: Clients,
+    /// Clients that send commands of Redis, if there are any.
+    #[serde(default)]
+    pub commands: Option<Commands>,
     /// What goes wrong on links.
     pub faults: Faults,
     /// How clocks differ.
@@ -246,6 +249,7 @@ impl HuntPlan {
             settings: BTreeMap::new(),
             tenants,
             clients,
+            commands: None,
             faults,
             life,
             deeds: vec![],
@@ -267,6 +271,7 @@ impl HuntPlan {
         if writes_back {
             plan.draw_write_back_deeds();
         }
+        plan.draw_commands();
         plan.deeds.sort_by_key(|deed| deed.at_ms);
         plan
     }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use api::types::TenantSpec;
-use history::{ClientRecord, ClientsConfig, Lives, Operation, Verdict, check_within};
+use history::{ClientRecord, ClientsConfig, CommandsConfig, Lives, Operation, Verdict, check_within};
 use serde::{Deserialize, Serialize};
 use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World};
 use wire::{Cluster, Secret};
@@ -19,6 +19,7 @@ use wire::{Cluster, Secret};
 use crate::{
     Act, Deed, Disciplines, ForbiddenCounts, Ground, HuntPlan,
     clients::{ClientsHost, maker},
+    commands::{self, CommandClients, HOLDS, process_name},
     connection::stores,
     copies::is_of_replicas,
     deed::do_deeds,
@@ -41,6 +42,9 @@ pub struct Violation {
     /// What it shows, as small as it could be made.
     pub history: Vec<Operation>,
 }
+
+/// Numbers of clients that send commands are above those of others.
+const FIRST_OF_COMMANDS: u32 = 1_000;
 
 /// Pasts of a key that may be possible at a time, else it is left undecided: some seconds of work.
 const PASTS: usize = 4000;
@@ -76,6 +80,10 @@ pub struct Outcome {
     pub replicas: BTreeMap<String, u64>,
     /// What stores and switches counted of loans.
     pub loans: BTreeMap<String, u64>,
+    /// Commands of Redis that clients sent and that were answered, by their kind; and what stores
+    /// counted of holds.
+    #[serde(default)]
+    pub commands: BTreeMap<String, u64>,
     /// What must never have been counted, and was.
     pub never: ForbiddenCounts,
     /// The first key whose history is impossible, if one is.
@@ -106,6 +114,8 @@ struct PlanRun<'a> {
     loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys.
     replicas: BTreeMap<String, u64>,
+    /// What stores counted of holds.
+    holds: BTreeMap<String, u64>,
     /// Items that switches made by themselves.
     on_probation: u64,
     /// When the clients began, by the world's clock.
@@ -141,6 +151,7 @@ pub(crate) fn run_with(
         disks_fail: BTreeSet::new(),
         loans: BTreeMap::new(),
         replicas: BTreeMap::new(),
+        holds: BTreeMap::new(),
         on_probation: 0,
         begun_ns: 0,
         backups: BTreeMap::new(),
@@ -223,6 +234,7 @@ impl PlanRun<'_> {
             most_ms: 1_500,
             overdue_ms: self.longest_stand_ms(),
         });
+        let mut first = None;
         for host in 0..clients.hosts {
             let config = ClientsConfig {
                 cluster: cluster.clone(),
@@ -241,12 +253,15 @@ impl PlanRun<'_> {
                 let others = config.tenants.len().saturating_sub(1);
                 self.add("client_ids_shared", others as u64);
             }
+            if host == 0 {
+                first = Some(config.clone());
+            }
             let make = maker(config, stores, clients.pause_us, clients.same_ids);
             let name = format!("{name}/clients");
             let process = self.world.place(machine, name, make);
             self.world.start(process)?;
         }
-        Ok(())
+        first.map_or(Ok(()), |config| self.start_commands(&config))
     }
 
     /// How long stores may stand still: what they hold lives for so much longer.
@@ -287,6 +302,7 @@ impl PlanRun<'_> {
                 let to = match name.as_str() {
                     name if is_of_loans(name) => &mut self.loans,
                     name if is_of_replicas(name) => &mut self.replicas,
+                    name if HOLDS.contains(&name) => &mut self.holds,
                     name if REFUSALS.contains(&name) => &mut self.done,
                     _ => continue,
                 };
@@ -317,12 +333,20 @@ impl PlanRun<'_> {
         for process in self.asking()? {
             self.world.with(process, |clients: &mut ClientsHost, _| clients.stop());
         }
+        for process in self.commanding()? {
+            self.world.with(process, |clients: &mut CommandClients, _| clients.stop());
+        }
         let deadline_ns = self.world.now_ns() + END_MS * MS;
         let asking = self.asking()?;
+        let commanding = self.commanding()?;
         self.world.run_while(20 * MS, |world| {
             let is_over =
                 |p: &sim::ProcessId| world.get::<ClientsHost>(*p).is_none_or(ClientsHost::is_over);
-            world.now_ns() < deadline_ns && !asking.iter().all(is_over)
+            let has_stopped = |p: &sim::ProcessId| {
+                world.get::<CommandClients>(*p).is_none_or(CommandClients::is_over)
+            };
+            let are_over = asking.iter().all(is_over) && commanding.iter().all(has_stopped);
+            world.now_ns() < deadline_ns && !are_over
         });
         Ok(())
     }
@@ -332,11 +356,47 @@ impl PlanRun<'_> {
         hosts.map(|i| self.process(&format!("client{i}/clients"))).collect()
     }
 
+    /// Those that send commands of Redis.
+    fn commanding(&self) -> anyhow::Result<Vec<sim::ProcessId>> {
+        let stores = 1..=self.plan.stores.len() as u32;
+        let stores = stores.filter(|_| self.plan.commands.is_some());
+        stores.map(|store| self.process(&process_name(self.plan, store))).collect()
+    }
+
+    fn start_commands(&mut self, config: &ClientsConfig) -> anyhow::Result<()> {
+        let Some(commands) = self.plan.commands else { return Ok(()) };
+        for store in 1..=self.plan.stores.len() as u32 {
+            let config = CommandsConfig {
+                clients: ClientsConfig {
+                    first: FIRST_OF_COMMANDS + store * commands.each,
+                    clients: commands.each,
+                    ..config.clone()
+                },
+                store: store as usize - 1,
+                lent: self.plan.lent(),
+                flushes: commands.flushes,
+            };
+            let name = process_name(self.plan, store);
+            let host = name.split('/').next().unwrap_or_default();
+            let machine = self.world.machine(host).context("a client host")?;
+            let store = self.process(&format!("store{store}/store"))?;
+            let make = commands::maker(config, store, commands.pause_us);
+            let process = self.world.place(machine, name, make);
+            self.world.start(process)?;
+        }
+        Ok(())
+    }
+
     fn recorded(&mut self) -> anyhow::Result<ClientRecord> {
         let mut all = ClientRecord::default();
         for process in self.asking()? {
             let of =
                 self.world.with(process, |clients: &mut ClientsHost, _| clients.take_recorded());
+            all.add(of.context("the clients do not run")?);
+        }
+        for process in self.commanding()? {
+            let of =
+                self.world.with(process, |clients: &mut CommandClients, _| clients.take_recorded());
             all.add(of.context("the clients do not run")?);
         }
         for (process, name) in self.world.processes() {
@@ -396,6 +456,7 @@ impl PlanRun<'_> {
             faults: self.faults(),
             loans: self.loans.clone(),
             replicas: self.replicas.clone(),
+            commands: self.holds.iter().chain(&recorded.commands).map(|(k, n)| (k.clone(), *n)).collect(),
             never,
             violation,
         })

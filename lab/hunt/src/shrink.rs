@@ -1,7 +1,7 @@
 //! A plan that fails is long, and most of it beside the point: the experiment `coherence`, and
 //! tests, show the smallest that they find here.
 
-use crate::{Disciplines, Faults, HuntPlan, Shape, run};
+use crate::{Commands, Disciplines, Faults, HuntPlan, Shape, run};
 
 /// Takes away whatever a plan that fails fails without. `budget` is how many runs may be spent;
 /// each smaller plan that still fails is told. Returns the smallest.
@@ -57,6 +57,8 @@ fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
     with(&|p| p.faults.flip = 0.0);
     with(&|p| p.life = Default::default());
     with(&|p| p.clients.expiring = 0.0);
+    with(&|p| p.commands = None);
+    with(&|p| p.commands = p.commands.map(|commands| Commands { each: 1, ..commands }));
     with(&|p| p.clients.second_links = false);
     with(&|p| p.clients.plain = 1.0);
     with(&|p| p.clients.same_ids = false);

@@ -2,8 +2,10 @@
 //! once, or after some time and in the order in which it was asked; what a store asked before it
 //! was killed is carried out all the same.
 
+mod commands;
+
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,6 +16,10 @@ use store::backend::{
     Answer, Backend, Change, Completion, Condition, Item, Key, Put, ReadOutcome, Ticket,
 };
 use wire::KeyHash;
+
+use crate::redis::{Redis, RedisCommand, Unversioned};
+use commands::{CommandQueue, Due};
+pub use commands::{CommandEvent, ConnectionId};
 
 /// A key that is not borrowed.
 struct OwnKey {
@@ -70,6 +76,11 @@ struct Server {
     shown_ns: u64,
     /// It does not run until then.
     down_until_ns: u64,
+    /// What others ask than the store itself.
+    commands: CommandQueue,
+    unversioned: Unversioned,
+    /// Every key that was ever written.
+    keys: BTreeMap<(u32, KeyHash), Vec<u8>>,
 }
 
 impl Server {
@@ -110,6 +121,7 @@ impl Server {
     /// Dies, and runs again later with what it has. Of what was under way some was carried out.
     fn restart(&mut self, now_ns: u64, for_ns: u64) {
         self.down_until_ns = now_ns + for_ns;
+        self.commands.restart(now_ns);
         for mut command in std::mem::take(&mut self.queue) {
             if self.rng.random() {
                 self.carry_out(&command);
@@ -132,12 +144,40 @@ impl Server {
         });
     }
 
+    /// Carries out the commands of others that are due by then.
+    fn carry_out_commands(&mut self, now_ns: u64) {
+        while let Some((due, now_ns)) = self.commands.take_due(now_ns) {
+            let Server { backend, unversioned, keys, .. } = self;
+            let backend = &mut **backend;
+            let mut redis = Redis { backend, unversioned, all: keys, now_ns };
+            let reply = match &due.what {
+                Due::Said(text) => text.as_bytes().to_vec(),
+                Due::Command(command) => redis.carry_out(command),
+                Due::Transaction(all) => {
+                    let replies = all.iter().flat_map(|command| redis.carry_out(command));
+                    let count = format!("*{}\r\n", all.len()).into_bytes();
+                    count.into_iter().chain(replies).collect()
+                }
+            };
+            let written = self.unversioned.iter().map(|(key, bytes)| (*key, bytes.clone()));
+            self.keys.extend(written);
+            self.commands.replied(&due, reply);
+        }
+    }
+
+    fn wrote(&mut self, key: Key<'_>) {
+        self.keys.entry((key.tenant, key.hash)).or_insert_with(|| key.bytes.into());
+    }
+
     fn carry_out(&mut self, command: &Command) -> Completion {
         let (key, now_ns, ticket) = (command.key.key(), command.due_ns, command.ticket);
         let change = match &command.verb {
             Verb::LostGet => return Completion::Get(ticket, ReadOutcome::Failed),
             Verb::LostChange => return Completion::Change(ticket, Change::Failed),
-            Verb::Settled => return Completion::Settled,
+            Verb::Settled => {
+                self.commands.is_there_again();
+                return Completion::Settled;
+            }
             Verb::Get => {
                 let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
                     return Completion::Get(ticket, ReadOutcome::Failed);
@@ -155,6 +195,7 @@ impl Server {
             Verb::Put { value, ttl_ms, condition, version } => {
                 let (value, ttl_ms) = (value.as_ref(), *ttl_ms);
                 let put = Put { value, ttl_ms, condition: *condition, version: *version };
+                self.wrote(key);
                 self.backend.put(key, put, now_ns, ticket)
             }
         };
@@ -180,6 +221,9 @@ impl KeptData {
             askers: 0,
             shown_ns: 0,
             down_until_ns: 0,
+            commands: CommandQueue::new(rng(seed, "commands")),
+            unversioned: Unversioned::new(),
+            keys: BTreeMap::new(),
         })))
     }
 
@@ -224,8 +268,52 @@ impl Way {
     /// When the next answer is due.
     pub fn next_ns(&self) -> Option<u64> {
         let server = self.data.lock();
-        let first = server.queue.front()?;
-        Some(first.due_ns.saturating_sub(self.began_ns))
+        let first = server.queue.front().map(|command| command.due_ns);
+        let next_ns = first.into_iter().chain(server.commands.next_ns()).min();
+        let now_ns = server.commands.has_event().then_some(server.shown_ns);
+        let next_ns = next_ns.into_iter().chain(now_ns).min()?;
+        Some(next_ns.saturating_sub(self.began_ns))
+    }
+
+    /// A connection for commands of Redis; none while it does not run.
+    pub fn connect(&self, now_ns: u64) -> Option<ConnectionId> {
+        let mut server = self.data.lock();
+        let now_ns = server.shows(now_ns + self.began_ns);
+        (now_ns >= server.down_until_ns).then(|| server.commands.open(self.asker))
+    }
+
+    /// Sends a command on a connection.
+    pub fn command(&self, connection: ConnectionId, command: RedisCommand, now_ns: u64) {
+        let mut server = self.data.lock();
+        let now_ns = server.shows(now_ns + self.began_ns);
+        if now_ns >= server.down_until_ns {
+            let delay_ns = server.delay_ns;
+            server.commands.send(connection, command, now_ns, delay_ns);
+        }
+    }
+
+    /// A connection is over. What is on it is carried out.
+    pub fn disconnect(&self, connection: ConnectionId) {
+        self.data.lock().commands.close(connection);
+    }
+
+    /// Redis ends a connection: what is on it does not take place any more.
+    pub fn end(&self, connection: ConnectionId) {
+        self.data.lock().commands.end(connection);
+    }
+
+    /// A connection is lost, and what is on it takes place up to so long from now.
+    pub fn lose(&self, connection: ConnectionId, now_ns: u64, most_ns: u64) {
+        let mut server = self.data.lock();
+        server.commands.delay(connection, now_ns + self.began_ns, most_ns);
+        server.commands.close(connection);
+    }
+
+    /// Carries out the commands that are due; what comes of them to this life next.
+    pub fn next_command_event(&self, now_ns: u64) -> Option<CommandEvent> {
+        let mut server = self.data.lock();
+        server.carry_out_commands(now_ns + self.began_ns);
+        server.commands.next_event(self.asker)
     }
 
     /// Carries out what is due; the next answer to this life, if there is one.
@@ -233,6 +321,7 @@ impl Way {
         let mut server = self.data.lock();
         while server.queue.front()?.due_ns <= now_ns + self.began_ns {
             let command = server.queue.pop_front()?;
+            server.carry_out_commands(command.due_ns);
             let completion = server.carry_out(&command);
             if command.asker == self.asker {
                 return Some(completion);
@@ -265,6 +354,7 @@ impl Backend for KeptBackend {
             server.queue(now_ns, self.way.asker, ticket, key, Verb::Get);
             return Answer::Later;
         }
+        server.carry_out_commands(now_ns);
         let Answer::Now(found) = server.backend.get(key, now_ns, ticket) else {
             return Answer::Later;
         };
@@ -279,6 +369,8 @@ impl Backend for KeptBackend {
         let mut server = self.way.data.lock();
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
+            server.carry_out_commands(now_ns);
+            server.wrote(key);
             return server.backend.put(key, put, now_ns, ticket);
         }
         let verb = Verb::Put {
@@ -289,6 +381,16 @@ impl Backend for KeptBackend {
         };
         server.queue(now_ns, self.way.asker, ticket, key, verb);
         Answer::Later
+    }
+
+    fn settle(&mut self, tenant: u32, hash: KeyHash, version: u64) {
+        let mut server = self.way.data.lock();
+        let now_ns = server.shown_ns;
+        let Some(bytes) = server.unversioned.remove(&(tenant, hash)) else { return };
+        let key = Key { tenant, hash, bytes: &bytes };
+        let Answer::Now(Some(item)) = server.backend.get(key, now_ns, 0) else { return };
+        let (value, ttl_ms) = (Bytes::copy_from_slice(item.value), item.expiry_ms);
+        server.backend.put(key, Put { ttl_ms, ..Put::of(&value, version) }, now_ns, 0);
     }
 
     fn pin(&mut self, key: Key<'_>, pinned: bool) {

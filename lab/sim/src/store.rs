@@ -22,6 +22,7 @@ use crate::{
     kept::{KeptBackend, KeptData, Way},
     network::Network,
     packet::Datagram,
+    port::{Port, Surroundings},
     populated::PopulatedBackend,
     process::{Birth, Io, Maker, Process, Remains},
     rack::Rack,
@@ -89,6 +90,8 @@ pub struct StoreHost {
     way: Option<Way>,
     /// There if the data is elsewhere.
     journal: Option<KeptJournal>,
+    port: Port,
+    controllers: Vec<ProcessId>,
 }
 
 impl StoreHost {
@@ -148,13 +151,16 @@ impl StoreHost {
         if let Some(journal) = &journal {
             engine.keep_journal(Box::new(journal.clone()), 0, &mut outbox);
         }
+        let lease_ns = u64::from(config.cluster.lease_ms) * 1_000_000;
         StoreHost {
             engine,
             outbox,
             config: config.clone(),
             started_ns,
             slept_ns,
-            following: Follower::new(controllers),
+            port: Port::new(birth.seed, lease_ns),
+            following: Follower::new(controllers.clone()),
+            controllers,
             way,
             journal,
         }
@@ -186,7 +192,17 @@ impl StoreHost {
         io.clock.boottime_ns - self.started_ns
     }
 
+    /// What its RESP port has to do, with what is around that.
+    fn at_port(&mut self, io: &mut Io<'_>, act: impl FnOnce(&mut Port, Surroundings<'_>, &mut Io<'_>)) {
+        let now_ns = self.now_ns(io);
+        let StoreHost { engine, outbox, way, port, .. } = self;
+        if let Some(way) = way {
+            act(port, Surroundings { engine, out: outbox, way, now_ns }, io);
+        }
+    }
+
     fn send(&mut self, io: &mut Io<'_>) {
+        self.at_port(io, |port, mut at, io| port.send_held(&mut at, io));
         for (bytes, peer) in self.outbox.messages() {
             io.send(wire::PORT, peer.address, bytes);
         }
@@ -253,6 +269,7 @@ impl Process for StoreHost {
                 self.engine.complete(completion, now_ns, &mut self.outbox);
             }
         }
+        self.at_port(io, |port, mut at, io| port.wake(&mut at, io));
         self.engine.tick(now_ns, &mut self.outbox);
         self.send(io);
         self.following.wake(io);
@@ -262,7 +279,7 @@ impl Process for StoreHost {
     fn next_wake_ns(&self) -> Option<u64> {
         let data = self.way.as_ref().and_then(Way::next_ns);
         let journal = self.journal.as_ref().and_then(KeptJournal::next_ns);
-        let own = [self.engine.next_deadline_ns(), data, journal];
+        let own = [self.engine.next_deadline_ns(), data, journal, self.port.next_ns()];
         let own = own.into_iter().flatten();
         let monotonic = |ns: u64| (ns + self.started_ns).saturating_sub(self.slept_ns);
         let own = own.min().map(monotonic);
@@ -270,6 +287,19 @@ impl Process for StoreHost {
     }
 
     fn stream(&mut self, stream: StreamId, event: StreamEvent, io: &mut Io<'_>) {
+        match &event {
+            StreamEvent::Opened(by) if !self.controllers.contains(by) => {
+                return self.at_port(io, |port, at, io| port.opened(stream, &at, io));
+            }
+            StreamEvent::Message(Message::Resp(bytes)) => {
+                self.at_port(io, |port, at, io| port.said(stream, bytes, at, io));
+                return self.send(io);
+            }
+            StreamEvent::Closed => {
+                self.at_port(io, |port, mut at, _| port.closed(stream, &mut at));
+            }
+            _ => {}
+        }
         match self.following.take(stream, event, io) {
             FollowEvent::Began(stream) => {
                 self.engine.report_again();

@@ -29,6 +29,8 @@ pub enum Message {
     ToStore(ToStore),
     /// From a store to a controller.
     FromStore(FromStore),
+    /// Bytes of Redis's protocol, between a client and a store.
+    Resp(Vec<u8>),
 }
 
 impl Message {
@@ -39,6 +41,7 @@ impl Message {
             Message::FromSwitch(message) => message.encode_to_vec(),
             Message::ToStore(message) => message.encode_to_vec(),
             Message::FromStore(message) => message.encode_to_vec(),
+            Message::Resp(bytes) => bytes.clone(),
         }
     }
 }

@@ -245,7 +245,7 @@ impl HoldRegistry {
 }
 
 /// The key of a name in the backend; none if nobody can have a copy of what has that name.
-fn key_of(cx: &Context, name: &[u8]) -> Option<(KeyId, Box<[u8]>)> {
+pub(super) fn key_of(cx: &Context, name: &[u8]) -> Option<(KeyId, Box<[u8]>)> {
     let (tenant, key) = wire::key_of_backend_name(name);
     if key.is_empty() || key.len() > wire::MAX_KEY {
         return None;

@@ -365,9 +365,6 @@ impl Connection {
         } else {
             self.to_master.extend_from_slice(&commands.bytes);
         }
-        if mutant(Mutant::HoldLetGoEarly) {
-            return;
-        }
         hold.sent();
         self.holds.push_back(hold);
     }

@@ -46,7 +46,7 @@ struct Unanswered {
 
 /// What is to be done with a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// Send it.
     Send,
     /// Hold these keys, and then send it.
@@ -61,7 +61,7 @@ pub(super) enum Step {
 
 /// What a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// The client gets it.
     pub is_wanted: bool,
     /// It answers a question of the port's own.
@@ -114,7 +114,7 @@ impl Subscriptions {
 
 /// The state of one connection.
 #[derive(Default)]
-pub(super) struct Session {
+pub struct Session {
     unanswered: VecDeque<Unanswered>,
     wants: Wants,
     /// In a transaction: what its commands may change.
