@@ -59,9 +59,8 @@ fn no_client_notices() {
 #[test]
 fn no_client_notices_commands_of_redis() {
     let first = number("FIRST", 1);
-    let sends = |seed: &u64| {
-        HuntPlan::draw(*seed, registered(), Limits::default()).commands.is_some()
-    };
+    let sends =
+        |seed: &u64| HuntPlan::draw(*seed, registered(), Limits::default()).commands.is_some();
     let seeds = (first..).filter(sends).take(number("SEEDS", COMMAND_SEEDS) as usize);
     let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
     for found in &hunted.found {

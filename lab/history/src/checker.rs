@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
 
-use super::{Effect, Lapse, Need, Operation};
+use super::{Effect, Lapse, Need, Operation, values::is_derived};
 
 /// Its name, for reports.
 pub const CHECKER: &str =
@@ -208,8 +208,17 @@ impl Search<'_> {
     fn steps(&self, world: &World, target: usize) -> Vec<World> {
         let mut next = vec![];
         let is_over = |i: &usize| world.done.contains(i) || world.used.contains(i);
-        // What it makes depends on what was there: then nothing can wait.
-        let derives = |i: &usize| self.operations[*i].effect.derives() && !is_over(i);
+        // What it makes depends on what was there: then nothing can wait. What is open may never
+        // take place, and does not matter before something needs what it makes.
+        let needs_derived = |i: &usize| match self.operations[*i].need {
+            Need::Value(value) => is_derived(value) && !is_over(i),
+            _ => false,
+        };
+        let is_needed = self.pending.iter().any(needs_derived);
+        let derives = |i: &usize| {
+            let may_wait = self.is_open(*i) && !is_needed;
+            self.operations[*i].effect.derives() && !is_over(i) && !may_wait
+        };
         let some_derive = self.pending.iter().any(derives);
         for &i in &self.pending {
             let operation = &self.operations[i];

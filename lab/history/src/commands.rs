@@ -208,12 +208,17 @@ impl CommandRecorder {
         later.collect::<Vec<usize>>().choose(&mut self.rng).copied()
     }
 
-    /// What came of what was asked last: its replies, or nobody knows. Returns whether it was
+    /// What came of what was asked last: its replies, also if there are fewer because one of a
+    /// transaction's commands was refused; or nobody knows. Returns whether it was
     /// carried out for certain.
     pub fn told(&mut self, replies: Option<Vec<Value>>, now_ns: u64) -> bool {
         let Some(asked) = self.asked.take() else { return false };
         let answers = match replies {
             None => Answers::Unknown,
+            // A command of it was refused: EXEC does nothing, if it comes at all.
+            Some(replies) if asked.is_transaction && replies.len() < asked.replies => {
+                Answers::Nothing
+            }
             Some(mut replies) if asked.is_transaction => match replies.pop() {
                 Some(Value::Array(each)) => Answers::Each(each),
                 Some(Value::ServerError(_)) if !is_any_queued(&replies) => Answers::Nothing,
@@ -332,6 +337,14 @@ impl CommandReplies {
             }
         }
         Ok(())
+    }
+
+    /// The replies so far, if one says that a command was refused. Whoever asked need not wait for
+    /// the rest, but has to connect anew.
+    pub fn refused(&mut self) -> Option<Vec<Value>> {
+        let is_refusal = |reply: &Value| matches!(reply, Value::ServerError(_));
+        let is_refused = self.whole.iter().any(is_refusal);
+        is_refused.then(|| std::mem::take(&mut self.whole))
     }
 
     /// The replies, when there are so many.

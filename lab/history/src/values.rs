@@ -75,6 +75,11 @@ pub(crate) fn counter(number: u64) -> u64 {
     COUNTER | number
 }
 
+/// Whether what stands for this was made of what was there before.
+pub(crate) fn is_derived(state: u64) -> bool {
+    state & (COUNTER | LONGER) != 0
+}
+
 /// What a counter has come to, if a value is one.
 pub(crate) fn counted(state: u64) -> Option<u64> {
     (state & (COUNTER | LONGER) == COUNTER).then_some(state & !COUNTER)

@@ -8,8 +8,7 @@ use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 use sim::{
-    Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId,
-    packet::Datagram,
+    Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId, packet::Datagram,
 };
 
 use crate::{Act, Deed, HuntPlan, plan::one_in};
@@ -224,6 +223,10 @@ impl Process for CommandClients {
                 {
                     client.recorder.told(Some(replies), world_ns);
                     client.standing = Standing::Idle(stream, now_ns + pause_ns);
+                } else if let Some(replies) = client.replies.refused() {
+                    client.recorder.told(Some(replies), world_ns);
+                    client.standing = Standing::Away(now_ns + AGAIN_NS);
+                    io.close(stream);
                 }
             }
             StreamEvent::Message(_) => {}

@@ -11,7 +11,9 @@ use std::{
 
 use anyhow::{Context, ensure};
 use api::types::TenantSpec;
-use history::{ClientRecord, ClientsConfig, CommandsConfig, Lives, Operation, Verdict, check_within};
+use history::{
+    ClientRecord, ClientsConfig, CommandsConfig, Lives, Operation, Verdict, check_within,
+};
 use serde::{Deserialize, Serialize};
 use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World};
 use wire::{Cluster, Secret};
@@ -456,7 +458,12 @@ impl PlanRun<'_> {
             faults: self.faults(),
             loans: self.loans.clone(),
             replicas: self.replicas.clone(),
-            commands: self.holds.iter().chain(&recorded.commands).map(|(k, n)| (k.clone(), *n)).collect(),
+            commands: self
+                .holds
+                .iter()
+                .chain(&recorded.commands)
+                .map(|(k, n)| (k.clone(), *n))
+                .collect(),
             never,
             violation,
         })

@@ -18,8 +18,8 @@ use store::backend::{
 use wire::KeyHash;
 
 use crate::redis::{Redis, RedisCommand, Unversioned};
-use commands::{CommandQueue, Due};
 pub use commands::{CommandEvent, ConnectionId};
+use commands::{CommandQueue, Due};
 
 /// A key that is not borrowed.
 struct OwnKey {

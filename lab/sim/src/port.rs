@@ -127,7 +127,13 @@ impl Port {
     }
 
     /// A client has sent this.
-    pub fn said(&mut self, stream: StreamId, bytes: &[u8], mut at: Surroundings<'_>, io: &mut Io<'_>) {
+    pub fn said(
+        &mut self,
+        stream: StreamId,
+        bytes: &[u8],
+        mut at: Surroundings<'_>,
+        io: &mut Io<'_>,
+    ) {
         let Some(connection) = self.by_stream.get(&stream).copied() else { return };
         if let Some(client) = self.clients.get_mut(&connection) {
             client.input.extend_from_slice(bytes);
@@ -157,7 +163,12 @@ impl Port {
     }
 
     /// Takes what a client has sent as far as it goes.
-    fn take_commands(&mut self, connection: ConnectionId, at: &mut Surroundings<'_>, io: &mut Io<'_>) {
+    fn take_commands(
+        &mut self,
+        connection: ConnectionId,
+        at: &mut Surroundings<'_>,
+        io: &mut Io<'_>,
+    ) {
         let Port { table, clients, .. } = self;
         let Some(client) = clients.get_mut(&connection) else { return };
         while client.waits.is_none() {
@@ -175,7 +186,10 @@ impl Port {
             let keys: Vec<RedisKey> = keys.collect();
             if keys.len() < found.len() {
                 // Its tenant is not known yet to a store that has just begun.
-                client.stream.into_iter().for_each(|stream| io.close(stream));
+                if let Some(stream) = client.stream {
+                    io.say(stream, Message::Resp(b"-TRYAGAIN no such tenant yet\r\n".to_vec()));
+                }
+                client.input.clear();
                 return;
             }
             let is_exec = command.is_some_and(|command| command.name == "exec");

@@ -152,9 +152,8 @@ impl Redis<'_> {
                 let ttl_ms = number(2).unwrap_or(0) as u32;
                 let is_less = word(3).eq_ignore_ascii_case(b"lt");
                 let found = self.get(first);
-                let found = found.filter(|found| {
-                    !is_less || found.left_ms == 0 || ttl_ms < found.left_ms
-                });
+                let found =
+                    found.filter(|found| !is_less || found.left_ms == 0 || ttl_ms < found.left_ms);
                 if let Some(found) = &found {
                     self.put(first, Some(&found.value), ttl_ms);
                 }

@@ -22,8 +22,8 @@ use crate::{
     kept::{KeptBackend, KeptData, Way},
     network::Network,
     packet::Datagram,
-    port::{Port, Surroundings},
     populated::PopulatedBackend,
+    port::{Port, Surroundings},
     process::{Birth, Io, Maker, Process, Remains},
     rack::Rack,
     streams::{Message, StreamEvent},
@@ -193,7 +193,11 @@ impl StoreHost {
     }
 
     /// What its RESP port has to do, with what is around that.
-    fn at_port(&mut self, io: &mut Io<'_>, act: impl FnOnce(&mut Port, Surroundings<'_>, &mut Io<'_>)) {
+    fn at_port(
+        &mut self,
+        io: &mut Io<'_>,
+        act: impl FnOnce(&mut Port, Surroundings<'_>, &mut Io<'_>),
+    ) {
         let now_ns = self.now_ns(io);
         let StoreHost { engine, outbox, way, port, .. } = self;
         if let Some(way) = way {

@@ -44,7 +44,7 @@ pub(super) enum Action {
     },
     /// GETDEL.
     Take(usize),
-    /// PEXPIRE with LT.
+    /// PEXPIRE with LT, of what GET finds.
     Shorten {
         key: usize,
         ttl_ms: u64,
@@ -134,7 +134,7 @@ impl Action {
     pub fn replies(&self) -> usize {
         match self {
             Action::Count { .. } | Action::SetRange { .. } => 2,
-            Action::Rename { .. } | Action::Copy { .. } => 2,
+            Action::Rename { .. } | Action::Copy { .. } | Action::Shorten { .. } => 2,
             _ => 1,
         }
     }
@@ -180,9 +180,10 @@ impl Action {
                 words(&[b"SETRANGE", names[*key], b"0", &text(*number)]),
             ],
             Action::Take(key) => vec![words(&[b"GETDEL", names[*key]])],
-            Action::Shorten { key, ttl_ms } => {
-                vec![words(&[b"PEXPIRE", names[*key], &digits(*ttl_ms), b"LT"])]
-            }
+            Action::Shorten { key, ttl_ms } => vec![
+                words(&[b"GET", names[*key]]),
+                words(&[b"PEXPIRE", names[*key], &digits(*ttl_ms), b"LT"]),
+            ],
             Action::GetExpiring { key, ttl_ms } => {
                 vec![words(&[b"GETEX", names[*key], b"PX", &digits(*ttl_ms)])]
             }
@@ -270,12 +271,15 @@ impl Action {
                 let effect = if found.is_some() { Effect::Delete } else { Effect::Keep };
                 vec![now(*key, need(found), effect)]
             }),
-            (Action::Shorten { key, ttl_ms }, Some(Value::Int(1)), _) => Some(vec![
-                now(*key, Need::Present, Effect::Keep),
-                goes_after(*ttl_ms, *key, Need::Present),
-            ]),
-            // There is none, or it lives for no longer as it is.
-            (Action::Shorten { .. }, Some(Value::Int(_)), _) => Some(vec![]),
+            (Action::Shorten { key, ttl_ms }, Some(value), Some(Value::Int(is_shorter))) => {
+                found(value).map(|found| {
+                    let seen = now(*key, need(found), Effect::Keep);
+                    // Else there is none, or it lives for no longer as it is.
+                    let is_shorter = found.is_some() && *is_shorter == 1;
+                    let goes = is_shorter.then(|| goes_after(*ttl_ms, *key, need(found)));
+                    [seen].into_iter().chain(goes).collect()
+                })
+            }
             (Action::GetExpiring { key, ttl_ms }, Some(value), _) => found(value).map(|found| {
                 let seen = now(*key, need(found), Effect::Keep);
                 let goes = found.map(|_| goes_after(*ttl_ms, *key, need(found)));

@@ -44,6 +44,8 @@ struct Connection {
     last_ns: u64,
     /// Commands of a transaction that is open.
     queued: Option<Vec<RedisCommand>>,
+    /// Nobody hears of it any more.
+    is_closed: bool,
 }
 
 /// All that is on its way.
@@ -99,13 +101,25 @@ impl CommandQueue {
 
     /// A connection is over, and nobody hears of it. What is on it is carried out all the same.
     pub fn close(&mut self, connection: ConnectionId) {
-        self.connections.remove(&connection);
+        if let Some(state) = self.connections.get_mut(&connection) {
+            state.is_closed = true;
+        }
+        self.forget_if_over(connection);
+    }
+
+    /// What is on its way is carried out as its connection says: in a transaction, maybe.
+    fn forget_if_over(&mut self, connection: ConnectionId) {
+        let is_its = |under_way: &UnderWay| under_way.connection == connection;
+        let is_closed = self.connections.get(&connection).is_some_and(|state| state.is_closed);
+        if is_closed && !self.under_way.values().any(is_its) {
+            self.connections.remove(&connection);
+        }
     }
 
     /// Has what is on a connection not take place any more.
     pub fn end(&mut self, connection: ConnectionId) {
-        self.close(connection);
         self.under_way.retain(|_, under_way| under_way.connection != connection);
+        self.close(connection);
     }
 
     /// What is on a connection takes up to so long from now.
@@ -135,9 +149,9 @@ impl CommandQueue {
     /// It is there again, with no connection: all are gone, and what was on them is over.
     pub fn is_there_again(&mut self) {
         self.under_way.clear();
-        for (id, connection) in std::mem::take(&mut self.connections) {
-            self.events.push_back((connection.asker, CommandEvent::Gone(id)));
-        }
+        let connections = std::mem::take(&mut self.connections).into_iter();
+        let heard = connections.filter(|(_, state)| !state.is_closed);
+        self.events.extend(heard.map(|(id, state)| (state.asker, CommandEvent::Gone(id))));
     }
 
     /// When the next command is due, on the data's clock.
@@ -173,7 +187,9 @@ impl CommandQueue {
 
     /// A command has been carried out, and this is its reply.
     pub fn replied(&mut self, due: &DueCommand, reply: Vec<u8>) {
-        if self.connections.contains_key(&due.connection) {
+        let is_heard = self.connections.get(&due.connection).is_some_and(|state| !state.is_closed);
+        self.forget_if_over(due.connection);
+        if is_heard {
             self.events.push_back((due.asker, CommandEvent::Reply(due.connection, reply)));
         }
     }
