@@ -207,12 +207,26 @@ fn reroutes(report: &mut Report, rerouted: &[Option<RerouteTimes>]) {
 const EVERY_KIND: &str = "every kind has to come about";
 const LENT_KEYS: &str = "keys have to be lent";
 const HELD_COPIES: &str = "stores have to hold copies";
+const EVERY_COMMAND: &str = "every command of Redis has to be carried out";
+
+/// How many commands of each kind clients were answered by the RESP port.
+fn commands(report: &mut Report, all: &[&str], count: impl Fn(&str) -> u64, why: Option<&str>) {
+    let mut table = Table::new(&["commands of Redis", "answered"]);
+    for name in all {
+        came_about(report, &mut table, &format!("commands_{name}"), count(name), why);
+    }
+    report.text += &table.render();
+}
 
 /// Adds a count to the summary and to a table. One of 0 fails the run if there is a reason why it
 /// has to come about.
 fn came_about(report: &mut Report, table: &mut Table, name: &str, count: u64, why: Option<&str>) {
     report.count(name, count);
-    let words = name.strip_prefix("faults_").unwrap_or(name).replace('_', " ");
+    let words = ["faults_", "commands_"]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name)
+        .replace('_', " ");
     table.row([words, thousands(count as f64)]);
     if let Some(why) = why.filter(|_| count == 0) {
         report.fails(format!("{name} = 0: {why}"));

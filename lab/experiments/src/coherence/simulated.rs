@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use ::hunt::{
-    self as hunting, Failure, HuntResult, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt,
+    self as hunting, Failure, HOLDS, HuntResult, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt,
     measure, shrink,
 };
 use anyhow::Context;
@@ -11,7 +11,7 @@ use lab::interrupt;
 use serde_json::json;
 use text::table::{Table, thousands};
 
-use super::{EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about};
+use super::{EVERY_COMMAND, EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about, commands};
 use crate::{Report, Run};
 
 /// So many seeds have every kind of fault among them.
@@ -106,6 +106,9 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
         came_about(report, &mut table, name, count_of(&hunted.replicas, name), why);
     }
     report.text = table.render();
+    let all: Vec<&str> = history::KINDS.iter().chain(&HOLDS).copied().collect();
+    let count = |name: &str| count_of(&hunted.commands, name);
+    commands(report, &all, count, enough(ENOUGH, EVERY_COMMAND));
 }
 
 /// What a seed that fails leaves: its plan, the smallest one that fails, and the history that
