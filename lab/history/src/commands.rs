@@ -7,6 +7,7 @@
 //! by one (`docs/coherence.md`).
 
 mod action;
+mod run;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClientRecord, ClientsConfig, Lapse, Operation};
 use action::{Action, Said, When};
+pub use run::{CommandClientsConfig, command_clients};
 
 /// Names of what clients ask, by which [`ClientRecord::commands`] counts what was answered.
 pub const KINDS: [&str; 18] = [

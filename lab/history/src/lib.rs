@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 
 pub use checker::{CHECKER, Verdict, check, check_within};
 pub use client::{Connection, clients, clients_of, now_ns};
-pub use commands::{CommandQuestion, CommandRecorder, CommandReplies, CommandsConfig, KINDS};
+pub use commands::{
+    CommandClientsConfig, CommandQuestion, CommandRecorder, CommandReplies, CommandsConfig, KINDS,
+    command_clients,
+};
 pub use config::{ClientsConfig, Lives};
 pub use recorder::{ClientRecord, Question, Recorder};
 pub use shrink::shrink;

@@ -132,6 +132,8 @@ pub struct Store {
     pub lease_ms: Option<u32>,
     /// How much it remembers at most, if that is less than usual; in the simulator.
     pub room: Option<Room>,
+    /// Unix socket of its RESP port; none: it has none. In namespaces only.
+    pub resp: Option<String>,
     /// Where it tells its status.
     pub socket: String,
 }
@@ -176,6 +178,7 @@ impl Store {
             .maybe("--rate-later", self.rate_later.map(|(s, rate)| format!("{s}:{rate}")))
             .maybe("--queue-limit", self.queue_limit)
             .maybe("--lend-from", self.lend_from)
+            .maybe("--resp", self.resp.as_ref().map(|path| format!("unix:{path}")))
             .option("--status-socket", &self.socket)
     }
 

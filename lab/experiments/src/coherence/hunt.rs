@@ -16,6 +16,7 @@ use wire::Cluster;
 use super::{
     CLIENTS, Coherence, LENT, PROCESSES, REROUTED, TENANTS,
     addresses::Movable,
+    commands::{self, Gateway},
     disciplines,
     layout::{CLIENT_HOSTS, CONTROL, FIRST, SERVERS, SWITCHES, controller, plan},
     turns::{PLACES, turn},
@@ -50,6 +51,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 pub(super) struct Hunt {
     // The clients first, so that they do not report the loss of everything else.
     pub clients: Clients,
+    /// What the clients of Redis ask through, while there are any.
+    gateway: Option<Gateway>,
     rig: Rig,
     discipline: String,
     /// How often each thing went wrong, by its name.
@@ -90,6 +93,7 @@ impl Hunt {
         let plan = plan(run.discipline, params.items, params.flip, run.options.seed);
         let mut hunt = Hunt {
             clients: Clients::default(),
+            gateway: None,
             rig: Rig::build(plan, run.options.name.clone(), run)?,
             discipline: run.discipline.into(),
             faults: BTreeMap::new(),
@@ -136,6 +140,10 @@ impl Hunt {
                 };
                 let name = format!("clients{process}");
                 hunt.rig.clients(&mut hunt.clients, host, &name, &config)?;
+                if first == 0 {
+                    let gateway = commands::start(&mut hunt.rig, &mut hunt.clients, &config)?;
+                    hunt.gateway = Some(gateway);
+                }
             }
         }
         Ok(hunt)
@@ -323,6 +331,7 @@ impl Hunt {
     pub fn finish(&mut self) -> anyhow::Result<ClientRecord> {
         self.add("evictions", self.evictions());
         let all = self.clients.finish()?;
+        self.gateway = None;
         let switches = SWITCHES.map(|(_, name)| name);
         self.rig.look_at_counted(&SERVERS, &switches);
         for link in 0..self.rig.topology().links.len() {

@@ -107,6 +107,11 @@ fn data_of(host: &str) -> String {
     format!("{{dir}}/{host}-data")
 }
 
+/// Where the store of a server listens for commands of Redis.
+pub(super) fn resp_of(host: &str) -> String {
+    format!("{{dir}}/{host}-resp")
+}
+
 /// The store on a server.
 fn store(host: &str, ends: &[[Interface; 2]]) -> SeatedRole {
     let mut role = Store::of(host);
@@ -120,6 +125,7 @@ fn store(host: &str, ends: &[[Interface; 2]]) -> SeatedRole {
         control: Some(control_url_from(beside, CONTROL, ends)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
         state: Some(format!("{{dir}}/{host}-state")),
+        resp: Some(resp_of(host)),
         // One asks its Redis what others write; the others lend keys.
         outside_writes: (host != SERVERS[1]).then(|| "ignore".into()),
         // Clients are few and slow here.

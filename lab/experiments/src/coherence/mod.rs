@@ -6,6 +6,7 @@
 //! same names.
 
 mod addresses;
+mod commands;
 mod hunt;
 mod layout;
 mod simulated;
@@ -165,6 +166,10 @@ fn hunt(params: &Coherence, run: &Run<'_>, report: &mut Report) -> anyhow::Resul
     let mut halves = disciplines(run).into_iter().filter_map(|d| d.store);
     loans_and_copies(report, &mut table, &hunt, halves.any(|half| half.holds_copies));
     report.text += &table.render();
+    let answered = |name: &str| recorded.commands.get(name).copied().unwrap_or(0);
+    // Values live for a while only here, and GETEX and PERSIST would have them live on.
+    let all = history::KINDS.iter().copied().filter(|name| !["getex", "persist"].contains(name));
+    tell_commands(report, &all.collect::<Vec<&str>>(), answered, Some(EVERY_COMMAND));
     if let Some(text) = hunt.ownership.complaint() {
         report.fails(text);
     }
@@ -210,7 +215,12 @@ const HELD_COPIES: &str = "stores have to hold copies";
 const EVERY_COMMAND: &str = "every command of Redis has to be carried out";
 
 /// How many commands of each kind clients were answered by the RESP port.
-fn commands(report: &mut Report, all: &[&str], count: impl Fn(&str) -> u64, why: Option<&str>) {
+fn tell_commands(
+    report: &mut Report,
+    all: &[&str],
+    count: impl Fn(&str) -> u64,
+    why: Option<&str>,
+) {
     let mut table = Table::new(&["commands of Redis", "answered"]);
     for name in all {
         came_about(report, &mut table, &format!("commands_{name}"), count(name), why);

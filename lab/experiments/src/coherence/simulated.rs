@@ -11,7 +11,7 @@ use lab::interrupt;
 use serde_json::json;
 use text::table::{Table, thousands};
 
-use super::{EVERY_COMMAND, EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about, commands};
+use super::{EVERY_COMMAND, EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about, tell_commands};
 use crate::{Report, Run};
 
 /// So many seeds have every kind of fault among them.
@@ -108,7 +108,7 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
     report.text = table.render();
     let all: Vec<&str> = history::KINDS.iter().chain(&HOLDS).copied().collect();
     let count = |name: &str| count_of(&hunted.commands, name);
-    commands(report, &all, count, enough(ENOUGH, EVERY_COMMAND));
+    tell_commands(report, &all, count, enough(ENOUGH, EVERY_COMMAND));
 }
 
 /// What a seed that fails leaves: its plan, the smallest one that fails, and the history that

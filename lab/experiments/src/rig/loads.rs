@@ -2,7 +2,7 @@
 //! told by one and the same driver. A discipline whose clients are not those of stores brings both
 //! kinds of its own.
 
-use history::ClientsConfig;
+use history::{ClientsConfig, CommandClientsConfig};
 use hunt::Connect;
 use lab::steered::Seat;
 use load::LoadConfig;
@@ -89,6 +89,23 @@ impl Rig {
         config: &ClientsConfig,
     ) -> anyhow::Result<()> {
         self.clients_of(&STORES, all, host, name, config)
+    }
+
+    /// Starts clients that send commands of Redis and record what they see, in namespaces.
+    ///
+    /// # Errors
+    /// They do not start, or the world is simulated.
+    pub fn command_clients(
+        &mut self,
+        all: &mut Clients,
+        host: &str,
+        name: &str,
+        config: &CommandClientsConfig,
+    ) -> anyhow::Result<()> {
+        let seat = Seat { host, name, cpu: None, nice: 0 };
+        let group = kernel::Group::start(self.lab_mut()?, &seat, "commands", config)?;
+        all.add(Box::new(group));
+        Ok(())
     }
 
     /// As [`Rig::clients`], of this kind.

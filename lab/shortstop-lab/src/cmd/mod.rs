@@ -66,6 +66,10 @@ enum Command {
     /// Be clients that record what they see, until standard input ends (used by experiments).
     #[command(hide = true)]
     Clients(roles::Clients),
+    /// Be clients that send commands of Redis and record what they see, until standard input ends
+    /// (used by experiments).
+    #[command(hide = true)]
+    Commands(roles::Clients),
     /// Be a faulty link between two interfaces (used by topologies).
     #[command(hide = true)]
     Link(roles::FaultyLink),
@@ -102,6 +106,7 @@ impl CommandLine for Cli {
             Command::Load(args) => roles::offer_load(&args),
             Command::OfDiscipline(command) => command.run(),
             Command::Clients(args) => roles::be_clients(&args),
+            Command::Commands(args) => roles::be_command_clients(&args),
             Command::Link(args) => roles::be_faulty_link(&args),
         }
     }

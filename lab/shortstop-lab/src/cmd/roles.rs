@@ -80,6 +80,12 @@ pub fn be_clients(args: &Clients) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Is clients that send commands of Redis and record what they see, until standard input ends.
+pub fn be_command_clients(args: &Clients) -> anyhow::Result<ExitCode> {
+    history::command_clients(&read(&args.config)?, BufReader::new(stdin()), stdout())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Is a faulty link between two interfaces.
 pub fn be_faulty_link(args: &FaultyLink) -> anyhow::Result<ExitCode> {
     let fault: Fault = serde_json::from_str(&args.fault).context("--fault")?;

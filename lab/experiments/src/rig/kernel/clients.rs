@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use history::{ClientRecord, ClientsConfig};
+use history::ClientRecord;
 use lab::{
     rack::Lab,
     steered::{Seat, SteeredProcess},
 };
+use serde::Serialize;
 
 use crate::rig::machines::Records;
 
@@ -26,7 +27,7 @@ impl Group {
         lab: &mut Lab,
         seat: &Seat,
         command: &str,
-        config: &ClientsConfig,
+        config: &impl Serialize,
     ) -> anyhow::Result<Group> {
         Ok(Group { process: SteeredProcess::start(lab, seat, command, config)?, last: "0".into() })
     }
