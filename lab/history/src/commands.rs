@@ -181,8 +181,12 @@ impl CommandRecorder {
                 let each = keys.into_iter().map(|key| (key, self.number())).collect();
                 Action::SetSeveralAbsent(each)
             }
-            60..68 => Action::Append { key, number: self.number() },
-            68..76 => Action::Add { key, number: self.rng.random_range(1 << 20..1 << 40) },
+            60..68 => Action::Append { key, number: self.number(), persists: self.may_expire(key) },
+            68..76 => Action::Add {
+                key,
+                number: self.rng.random_range(1 << 20..1 << 40),
+                may_expire: self.may_expire(key),
+            },
             76..80 => Action::Count { key, number: self.rng.random_range(1 << 20..1 << 40) },
             80..84 => Action::SetRange { key, number: self.number() },
             84..88 => Action::Take(key),
@@ -193,7 +197,10 @@ impl CommandRecorder {
                     Action::Shorten { key, ttl_ms }
                 }
                 None if self.rng.random_bool(0.5) => Action::Persist(key),
-                None => Action::GetExpiring { key, ttl_ms: self.rng.random_range(20..1_500) },
+                None if self.may_expire(key) => {
+                    Action::GetExpiring { key, ttl_ms: self.rng.random_range(20..1_500) }
+                }
+                None => Action::Take(key),
             },
             // Always to a later key: a value comes to no key twice.
             _ => match self.later_key(key) {
@@ -204,9 +211,18 @@ impl CommandRecorder {
         }
     }
 
+    /// Whether what is under a key may live for a while only: where no values that are written do,
+    /// that is for GETEX to say, and of every other key.
+    fn may_expire(&self, key: usize) -> bool {
+        self.config.clients.lives.is_some() || self.keys[key].number.is_multiple_of(2)
+    }
+
     fn later_key(&mut self, key: usize) -> Option<usize> {
-        let tenant = self.keys[key].tenant;
-        let later = (key + 1..self.keys.len()).filter(|other| self.keys[*other].tenant == tenant);
+        let (tenant, may_expire) = (self.keys[key].tenant, self.may_expire(key));
+        let is_like = |other: &usize| {
+            self.keys[*other].tenant == tenant && self.may_expire(*other) == may_expire
+        };
+        let later = (key + 1..self.keys.len()).filter(is_like);
         later.collect::<Vec<usize>>().choose(&mut self.rng).copied()
     }
 

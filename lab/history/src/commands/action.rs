@@ -23,14 +23,17 @@ pub(super) enum Action {
     Delete(Vec<usize>),
     SetSeveral(Vec<(usize, u64)>),
     SetSeveralAbsent(Vec<(usize, u64)>),
+    /// What comes of it lives on: by PERSIST in the same transaction, if it has to be.
     Append {
         key: usize,
         number: u64,
+        persists: bool,
     },
-    /// Adds to a counter.
+    /// Adds to a counter, which lives for as long as it did before.
     Add {
         key: usize,
         number: u64,
+        may_expire: bool,
     },
     /// A new counter in the place of whatever is there.
     Count {
@@ -97,6 +100,10 @@ fn any_time(key: usize, need: Need, effect: Effect) -> Said {
     Said { when: When::AnyTime, ..now(key, need, effect) }
 }
 
+fn lost_sight(key: usize) -> Said {
+    Said { when: When::LostSight, ..now(key, Need::Any, Effect::Keep) }
+}
+
 fn goes_after(ttl_ms: u64, key: usize, need: Need) -> Said {
     Said { when: When::AnyTimeAfter(ttl_ms), ..now(key, need, Effect::Delete) }
 }
@@ -134,6 +141,7 @@ impl Action {
     pub fn replies(&self) -> usize {
         match self {
             Action::Count { .. } | Action::SetRange { .. } => 2,
+            Action::Append { persists: true, .. } => 2,
             Action::Rename { .. } | Action::Copy { .. } | Action::Shorten { .. } => 2,
             _ => 1,
         }
@@ -165,10 +173,12 @@ impl Action {
             }
             Action::SetSeveral(each) => vec![pairs(b"MSET", each)],
             Action::SetSeveralAbsent(each) => vec![pairs(b"MSETNX", each)],
-            Action::Append { key, number } => {
-                vec![words(&[b"APPEND", names[*key], &chunk(*number)])]
+            Action::Append { key, number, persists } => {
+                let persist = persists.then(|| words(&[b"PERSIST", names[*key]]));
+                let append = words(&[b"APPEND", names[*key], &chunk(*number)]);
+                persist.into_iter().chain([append]).collect()
             }
-            Action::Add { key, number } => {
+            Action::Add { key, number, .. } => {
                 vec![words(&[b"INCRBY", names[*key], &digits(*number)])]
             }
             Action::Count { key, number } => vec![
@@ -249,13 +259,14 @@ impl Action {
                 [(key, _)] => vec![now(*key, Need::Present, Effect::Keep)],
                 _ => vec![],
             }),
-            (Action::Append { key, number }, Some(Value::Int(len)), _) => {
+            (Action::Append { key, number, .. }, _, Some(Value::Int(len))) => {
                 let is_new = *len as usize == chunk(*number).len();
                 let need = if is_new { Need::Absent } else { Need::Present };
                 Some(vec![now(*key, need, Effect::Append(*number))])
             }
-            (Action::Add { key, number }, Some(Value::Int(sum)), _) => {
-                Some(vec![added(*key, *number, *sum)])
+            (Action::Add { key, number, may_expire }, Some(Value::Int(sum)), _) => {
+                let lapses = may_expire.then_some(0);
+                Some(vec![Said { lapses, ..added(*key, *number, *sum) }])
             }
             (Action::Add { key, .. }, Some(Value::ServerError(_)), _) => {
                 Some(vec![now(*key, Need::Present, Effect::Keep)])
@@ -329,10 +340,14 @@ impl Action {
                 };
                 each.iter().map(write).collect()
             }
-            Action::Append { key, number } => {
+            Action::Append { key, number, .. } => {
                 vec![any_time(*key, Need::Any, Effect::Append(*number))]
             }
-            Action::Add { key, number } => vec![any_time(*key, Need::Any, Effect::Add(*number))],
+            // What it comes to may go, and nobody can tell what that is.
+            Action::Add { key, may_expire: true, .. } => vec![lost_sight(*key)],
+            Action::Add { key, number, .. } => {
+                vec![any_time(*key, Need::Any, Effect::Add(*number))]
+            }
             Action::Count { key, number } => {
                 vec![any_time(*key, Need::Any, Effect::Write(counter(*number)))]
             }
@@ -341,13 +356,10 @@ impl Action {
             Action::Shorten { key, ttl_ms } | Action::GetExpiring { key, ttl_ms } => {
                 vec![goes_after(*ttl_ms, *key, Need::Present)]
             }
-            Action::Rename { key, to } => vec![
-                any_time(*key, Need::Present, Effect::Delete),
-                Said { when: When::LostSight, ..any_time(*to, Need::Any, Effect::Keep) },
-            ],
-            Action::Copy { to, .. } => {
-                vec![Said { when: When::LostSight, ..any_time(*to, Need::Any, Effect::Keep) }]
+            Action::Rename { key, to } => {
+                vec![any_time(*key, Need::Present, Effect::Delete), lost_sight(*to)]
             }
+            Action::Copy { to, .. } => vec![lost_sight(*to)],
             Action::FlushAll => {
                 (0..all).map(|key| any_time(key, Need::Present, Effect::Delete)).collect()
             }

@@ -41,10 +41,15 @@ fn verdicts(recorder: CommandRecorder) -> Vec<Verdict> {
 fn what_is_counted_and_appended_is_followed() {
     let story = |read: Vec<u8>| {
         let mut recorder = recorder();
-        ask(&mut recorder, Action::Add { key: 0, number: 100 }, Some(vec![Value::Int(100)]), 10);
+        ask(
+            &mut recorder,
+            Action::Add { key: 0, number: 100, may_expire: false },
+            Some(vec![Value::Int(100)]),
+            10,
+        );
         // Nobody knows whether this was added, and whether that was appended.
-        ask(&mut recorder, Action::Add { key: 0, number: 7 }, None, 20);
-        ask(&mut recorder, Action::Append { key: 0, number: 9 }, None, 30);
+        ask(&mut recorder, Action::Add { key: 0, number: 7, may_expire: false }, None, 20);
+        ask(&mut recorder, Action::Append { key: 0, number: 9, persists: false }, None, 30);
         ask(&mut recorder, Action::Get(0), Some(vec![Value::BulkString(read)]), 40);
         verdicts(recorder)
     };
@@ -62,7 +67,7 @@ fn a_value_that_was_written_before_something_was_appended_cannot_wait() {
     let mut recorder = recorder();
     let write = Action::Set { key: 1, number: 5, ttl_ms: None };
     ask(&mut recorder, write, Some(vec![Value::Okay]), 10);
-    let append = Action::Append { key: 1, number: 6 };
+    let append = Action::Append { key: 1, number: 6, persists: false };
     ask(&mut recorder, append, Some(vec![Value::Int(100)]), 12);
     let value = [encode(5, 0), chunk(6)].concat();
     ask(&mut recorder, Action::Get(1), Some(vec![Value::BulkString(value)]), 20);
@@ -90,6 +95,25 @@ fn a_copy_that_outlives_flushall_a_rename_or_a_transaction_is_a_violation() {
         let bad = verdicts(recorder).into_iter().filter(|v| *v != Verdict::Linearizable);
         assert_eq!(bad.count(), 1, "{action:?}");
     }
+}
+
+#[test]
+fn a_counter_lives_for_as_long_as_it_did_before_and_what_is_appended_to_for_ever() {
+    let gone = |action: Action, replies: Vec<Value>| {
+        let mut recorder = recorder();
+        ask(&mut recorder, action, Some(replies), 10);
+        ask(&mut recorder, Action::Get(0), Some(vec![Value::Nil]), 20);
+        verdicts(recorder)[0].clone()
+    };
+    for may_expire in [true, false] {
+        let add = Action::Add { key: 0, number: 3, may_expire };
+        let is_good = gone(add, vec![Value::Int(3)]) == Verdict::Linearizable;
+        assert_eq!(is_good, may_expire);
+    }
+    let append = Action::Append { key: 0, number: 3, persists: true };
+    assert_eq!(append.commands(&[b"k"], 0)[0], [&b"PERSIST"[..], b"k"]);
+    let verdict = gone(append, vec![Value::Int(0), Value::Int(16)]);
+    assert_ne!(verdict, Verdict::Linearizable);
 }
 
 #[test]
