@@ -14,4 +14,5 @@ mod shares;
 mod simulated;
 mod stood_still;
 mod tables;
+mod waits;
 mod worlds;

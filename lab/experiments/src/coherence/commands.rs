@@ -55,10 +55,8 @@ pub(super) fn start(
         rig.command_clients(all, server, "commands", &config)?;
     }
     let (gateway, address) = start_gateway(rig, SERVERS[0])?;
-    // Of the open tenant alone: what it is asked for may go by the network, too.
-    let open = ClientsConfig { tenants: vec![wire::TENANT_OPEN], ..config.clone() };
     let config = CommandClientsConfig {
-        commands: commands(&open, 0, SERVERS.len() as u32),
+        commands: commands(config, 0, SERVERS.len() as u32),
         server: address.to_string(),
         pause_us: PAUSE_US,
     };
