@@ -106,7 +106,14 @@ impl Mutant {
         self == Mutant::AnyClockRenewed
     }
 
-    /// Whether it breaks what keeps commands by the RESP port right: found by tests of the store.
+    /// Whether it takes a command of several keys by the RESP port: found by the hunt, and by tests
+    /// of the store.
+    pub fn is_of_several_keys(self) -> bool {
+        matches!(self, Mutant::ExecKeyForgotten | Mutant::EverythingWithCopies)
+    }
+
+    /// Whether it breaks what keeps commands by the RESP port right: found where clients send
+    /// some.
     pub fn is_of_holds(self) -> bool {
         use Mutant::*;
         matches!(

@@ -110,7 +110,7 @@ impl Mutant {
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
-            Mutant::Store(mutant) if mutant.is_of_holds() => [false, true, false],
+            Mutant::Store(mutant) if mutant.is_of_several_keys() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_clients() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
             _ if self.is_of_loans() => [false, !is_in(&RARE), false],

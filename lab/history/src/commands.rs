@@ -136,10 +136,18 @@ impl CommandRecorder {
         self.keys.iter().map(|key| &key.name[..]).collect()
     }
 
-    /// A key, the first ones more often.
+    /// A key, the first ones more often; seldom one that is called back from a switch for it, or
+    /// none would be lent for long.
     fn key(&mut self) -> usize {
-        let draw: f64 = self.rng.random();
-        (draw * draw * self.keys.len() as f64) as usize
+        let mut key = 0;
+        for _ in 0..4 {
+            let draw: f64 = self.rng.random();
+            key = (draw * draw * self.keys.len() as f64) as usize;
+            if !self.keys[key].may_be_lent || self.rng.random_bool(0.1) {
+                break;
+            }
+        }
+        key
     }
 
     /// Several different keys.

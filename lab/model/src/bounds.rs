@@ -41,6 +41,11 @@ pub struct Bounds {
     pub scripts: [Vec<Call>; 3],
     /// Each client's way, and the way that its retransmissions take.
     pub paths: [(Path, Path); 3],
+    /// Clients whose operations are commands by the RESP port, past all switches.
+    pub ports: [bool; 3],
+    /// Connections to the backend that are lost with a command on them, which may take place for a
+    /// lease yet.
+    pub lost: u8,
     /// Whether values have two parts. A writer sends the first by its own way and the second by
     /// that of its retransmissions; a reader asks for the second when it has the first; switches
     /// hold both.
@@ -81,6 +86,8 @@ impl Bounds {
         Bounds {
             scripts,
             paths,
+            ports: [false; 3],
+            lost: 0,
             parts: false,
             entries: [true; 2],
             duplicates: 0,

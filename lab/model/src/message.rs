@@ -42,6 +42,11 @@ pub enum Message {
     LeaseReturn { switch: u16, term: u64, before_ns: u64 },
     /// To the switch.
     LeaseReply { switch: u16, sent_ns: u64, term: u64 },
+    /// A command on its way to the backend. On a connection that was lost: it takes place before
+    /// this time, or never.
+    Command(Request, Option<u64>),
+    /// The backend's answer to a command.
+    Answer(Request, OrderedReturn),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +67,8 @@ pub struct Request {
     pub passed: usize,
     pub epoch: Epoch,
     pub grant: bool,
+    /// It is a command by the RESP port: the key is held for it.
+    pub holds: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -37,6 +37,8 @@ pub struct Server {
     started: u8,
     /// The step at which the first value's life ends; copies of it end then.
     life: Option<u8>,
+    /// Until when the key is held for a command whose connection was lost.
+    lingers_until_ns: Option<u64>,
 }
 
 impl Server {
@@ -51,6 +53,7 @@ impl Server {
             incarnation: 0,
             started: 0,
             life,
+            lingers_until_ns: None,
         }
     }
 
@@ -66,6 +69,7 @@ impl Server {
             incarnation,
             started: step,
             life: self.life,
+            lingers_until_ns: None,
             key: KeyState::default(),
             leases: Leases::new(LEASE_NS, (incarnation + 1) * TERMS),
             windows: Default::default(),
@@ -221,11 +225,77 @@ impl Server {
         self.drive(step, out);
     }
 
+    /// A command by the RESP port: the key is held for it, then the backend gets it.
+    pub fn command(&mut self, request: Request, step: u8, out: &mut Vec<Message>) {
+        if mutant(Mutant::NotHeld) {
+            return out.push(Message::Command(request, None));
+        }
+        let write = Write { epoch: Epoch::NONE, told_stores: false, body: request };
+        // However many wait: holds are as many as there are connections.
+        self.key.submit(write, usize::MAX);
+        self.drive(step, out);
+    }
+
+    /// The backend carries a command out. It knows of no versions: what was there keeps its own.
+    pub fn carry_out(&mut self, request: &Request) -> OrderedReturn {
+        let version = self.item.map_or(self.version, |item| item.version);
+        let put = |value| Some(Item { value, rest: value, version, life_ms: 0 });
+        OrderedReturn(match (request.call.0, self.item) {
+            (Call::Write(value), _) => {
+                self.item = put(value);
+                Return::Done
+            }
+            (Call::Delete, Some(_)) => {
+                self.item = None;
+                Return::Done
+            }
+            (Call::Delete, None) => Return::NotFound,
+            (Call::Read, item) => Return::Value(item.map(|item| item.value)),
+            (Call::CompareAndSet { .. }, _) => Return::Mismatch,
+        })
+    }
+
+    /// The backend has answered a command.
+    pub fn answered(&mut self, request: &Request, step: u8, out: &mut Vec<Message>) {
+        self.let_go(|held| held.holds && held.client == request.client);
+        self.drive(step, out);
+    }
+
+    /// The connection of a command that was sent is lost: it may take place for a lease yet.
+    pub fn lost(&mut self, client: usize, step: u8, out: &mut Vec<Message>) {
+        match mutant(Mutant::HoldForgotten) {
+            true => self.let_go(|held| held.holds && held.client == client),
+            false => self.lingers_until_ns = Some(now_ns(step) + self.leases.length_ns()),
+        }
+        self.drive(step, out);
+    }
+
+    /// The key is held no longer: what is there has a new version.
+    fn let_go(&mut self, is_its: impl Fn(&Request) -> bool) {
+        if self.key.applying().is_some_and(|write| is_its(&write.body)) {
+            self.key.applied(0);
+            self.version += 1;
+            self.item = self.item.map(|item| Item { version: self.version, ..item });
+        }
+    }
+
     /// Moves the key on as far as it goes, as the engine does after every event and when time
     /// has passed.
     pub fn drive(&mut self, step: u8, out: &mut Vec<Message>) {
         let mut invalidations = vec![];
+        if self.lingers_until_ns.is_some_and(|until_ns| until_ns <= now_ns(step)) {
+            self.lingers_until_ns = None;
+            self.let_go(|held| held.holds);
+        }
         while self.key.poll(&mut self.leases, now_ns(step), &mut invalidations) == Step::Apply {
+            let held = self.key.applying().map(|write| &write.body).filter(|body| body.holds);
+            if let Some(request) = held.cloned() {
+                out.push(Message::Command(request, None));
+                if mutant(Mutant::HoldLetGoEarly) {
+                    self.let_go(|held| held.holds);
+                }
+                continue;
+            }
             let Some(write) = self.key.applied(0) else { break };
             self.apply(write, step, out);
         }

@@ -60,6 +60,7 @@ struct RemainingBounds {
     leaves: u8,
     steps: u8,
     restarts: u8,
+    lost: u8,
     together: u8,
 }
 
@@ -107,6 +108,8 @@ pub enum Action {
     Pass,
     /// The store is killed and starts again.
     Restart,
+    /// The connection to the backend is lost on which the command in flight at this place is.
+    Lose(usize),
 }
 
 /// What a reader says who has joined two parts that are not of one value: nobody wrote that.
@@ -133,7 +136,13 @@ impl World {
             passed: 0,
             epoch: Epoch::NONE,
             grant: false,
+            holds: self.bounds.ports[client],
         };
+        if request.holds {
+            let (step, mut out) = (state.step, vec![]);
+            state.server.command(request, step, &mut out);
+            return out.into_iter().for_each(|message| state.fly(message));
+        }
         match call {
             Call::Read => {
                 if let Some((version, _)) = at.first {
@@ -264,6 +273,17 @@ impl World {
             Message::LeaseReply { switch, sent_ns, term } => {
                 state.switch(switch).take_lease(sent_ns, term, step);
             }
+            Message::Command(request, late) => {
+                let said = state.server.carry_out(&request);
+                if late.is_none() {
+                    out.push(Message::Answer(request, said));
+                }
+            }
+            Message::Answer(request, said) => {
+                state.server.answered(&request, step, &mut out);
+                state.clients[request.client].waits = false;
+                let _ = state.history.on_return(request.client, said.0);
+            }
         }
         out.into_iter().for_each(|message| state.fly(message));
     }
@@ -291,6 +311,7 @@ impl WorldState {
             }
             Message::Request(request) => step < request.since + REQUEST_LIFE,
             Message::LeaseReply { sent_ns, .. } => sent_ns + LEASE_NS > now_ns(step),
+            Message::Command(_, Some(until_ns)) => *until_ns > now_ns(step),
             _ => true,
         });
     }
@@ -338,6 +359,7 @@ impl Model for World {
                 leaves: bounds.leaves,
                 steps: bounds.steps,
                 restarts: bounds.restarts,
+                lost: bounds.lost,
                 together: bounds.together,
             },
             history: LinearizabilityTester::new(Register(Some(FIRST.value))),
@@ -360,7 +382,8 @@ impl Model for World {
             if !client.waits && (client.begun as usize) < self.bounds.scripts[i].len() {
                 actions.push(Action::Begin(i));
             }
-            let may_repeat = client.waits && state.step < client.since + REQUEST_LIFE;
+            let may_repeat =
+                !self.bounds.ports[i] && client.waits && state.step < client.since + REQUEST_LIFE;
             if may_repeat && left.retransmissions > 0 {
                 actions.push(Action::Retransmit(i));
             }
@@ -370,6 +393,12 @@ impl Model for World {
                 continue;
             }
             actions.push(Action::Deliver(i));
+            if let Message::Command(_, None) | Message::Answer(..) = message {
+                if left.lost > 0 {
+                    actions.push(Action::Lose(i));
+                }
+                continue;
+            }
             if left.duplicates > 0 {
                 actions.push(Action::DeliverTwice(i));
             }
@@ -470,6 +499,23 @@ impl Model for World {
                 state.step += 1;
                 let mut out = vec![];
                 state.server.drive(state.step, &mut out);
+                out.into_iter().for_each(|message| state.fly(message));
+            }
+            Action::Lose(at) => {
+                state.left.lost -= 1;
+                state.left.together -= 1;
+                let (mut out, until_ns) = (vec![], now_ns(step) + LEASE_NS);
+                // Its client is never told, and asks nothing more.
+                let client = match state.flying.remove(at) {
+                    Message::Command(request, _) => {
+                        let client = request.client;
+                        state.fly(Message::Command(request, Some(until_ns)));
+                        client
+                    }
+                    Message::Answer(request, _) => request.client,
+                    _ => return None,
+                };
+                state.server.lost(client, step, &mut out);
                 out.into_iter().for_each(|message| state.fly(message));
             }
             Action::Restart => {

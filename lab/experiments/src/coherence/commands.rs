@@ -20,7 +20,7 @@ const FIRST: u32 = 1_000;
 /// Longest pause between two commands of a client, in microseconds.
 const PAUSE_US: u64 = 20_000;
 /// Part of the commands that delete every key of a store.
-const FLUSHES: f64 = 0.003;
+const FLUSHES: f64 = 0.0015;
 /// The port of the gateway.
 const GATEWAY: u16 = 6379;
 

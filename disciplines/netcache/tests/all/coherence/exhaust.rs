@@ -94,6 +94,22 @@ fn switches_that_leave_and_come_back() {
     }
 }
 
+/// The first client's operations are commands by the RESP port. The connection that one is on is
+/// lost, or an agent fetches, and a lease lapses.
+fn by_the_port(scripts: [&[Call]; 3]) -> Bounds {
+    let quiet = Bounds::quiet(scripts.map(<[Call]>::to_vec), PATHS);
+    Bounds { ports: [true, false, false], lost: 1, fetches: 1, steps: 2, together: 1, ..quiet }
+}
+
+#[test]
+fn commands_by_the_resp_port() {
+    let mut states = 0;
+    for (name, scripts) in [SCRIPTS[0], SCRIPTS[1], SCRIPTS[3]] {
+        states += exhaust(&format!("{name}, by the port"), by_the_port(scripts));
+    }
+    println!("coherence: {states} states with commands, none of them not linearizable");
+}
+
 /// No switch has an entry but by a read that makes it one, and a fault.
 fn on_probation(scripts: [&[Call]; 3]) -> Bounds {
     Bounds { entries: [false; 2], refills: 0, blanks: 2, ..faults(scripts, 1, false) }

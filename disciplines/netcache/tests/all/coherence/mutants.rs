@@ -133,9 +133,16 @@ fn of_the_store(mutant: Mutant) -> Bounds {
             Bounds { parts: true, ..quiet([&[WRITE], &[READ], &[]], [Neither; 3]) }
         }
         PartNotCompared => in_parts(),
+        NotHeld | HoldLetGoEarly => command(),
+        HoldForgotten => Bounds { lost: 1, ..command() },
         WindowForgets => again([&[WRITE, SECOND, READ], &[], &[]]),
         other => panic!("{other:?}: no world for this mutant"),
     }
+}
+
+/// As `off_the_path`; what the writer does is a command by the RESP port.
+fn command() -> Bounds {
+    Bounds { ports: [true, false, false], ..off_the_path() }
 }
 
 fn off_the_path_with(call: Call) -> Bounds {
@@ -179,10 +186,25 @@ fn every_mutant_of_the_store_is_caught() {
             || mutant.is_of_replicas()
             || mutant.is_of_clocks()
             || mutant.is_of_clients()
-            || mutant.is_of_holds()
+            || mutant.is_of_several_keys()
     };
     let all = Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant));
     all.for_each(|mutant| is_caught(BrokenRule::Store(*mutant), of_the_store(*mutant)));
+}
+
+/// What keeps copies right where writes come by packets keeps them right where commands come by the
+/// RESP port: without it they are wrong, too.
+#[test]
+fn the_rules_are_needed_for_commands() {
+    for (mutant, bounds) in [
+        (GrantDuringWrite, Bounds { fetches: 2, ..command() }),
+        (AppliedBeforeAcknowledged, command()),
+        (GrantedNotRaised, command()),
+        (OffPathNotInvalidated, command()),
+        (LeaseCutShort, Bounds { steps: 1, ..command() }),
+    ] {
+        is_caught(BrokenRule::Store(mutant), bounds);
+    }
 }
 
 /// What keeps copies of whole values right keeps those in parts: without it they are wrong, too.
