@@ -134,7 +134,14 @@ fn of_the_store(mutant: Mutant) -> Bounds {
         }
         PartNotCompared => in_parts(),
         NotHeld | HoldLetGoEarly => command(),
-        HoldForgotten => Bounds { lost: 1, ..command() },
+        // The writer is not told: one reader sees what it wrote, and the other what it had been.
+        HoldForgotten => Bounds {
+            entries: [true, false],
+            ports: [true, false, false],
+            fetches: 1,
+            lost: 1,
+            ..quiet([&[WRITE], &[READ], &[READ]], [Neither, Neither, Both])
+        },
         WindowForgets => again([&[WRITE, SECOND, READ], &[], &[]]),
         other => panic!("{other:?}: no world for this mutant"),
     }
