@@ -219,7 +219,7 @@ impl Action {
         let need = |found: Option<u64>| found.map_or(Need::Absent, Need::Value);
         let (first, last) = (replies.first(), replies.last());
         // Redis says why it has not done it; what is noted of that else is that it may have.
-        if replies.iter().any(|reply| is_refusal(reply)) {
+        if replies.iter().any(is_refusal) {
             return vec![];
         }
         let said = match (self, first, last) {
