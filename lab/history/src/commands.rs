@@ -18,7 +18,7 @@ use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
 use super::{ClientRecord, ClientsConfig, Lapse, Operation};
-use action::{Action, Said, When};
+use action::{Action, KeyStatement, When};
 pub use run::{CommandClientsConfig, command_clients};
 
 /// Names of what clients ask, by which [`ClientRecord::commands`] counts what was answered.
@@ -282,7 +282,7 @@ impl CommandRecorder {
         is_known
     }
 
-    fn note(&mut self, said: Said, call_ns: u64, now_ns: u64) {
+    fn note(&mut self, said: KeyStatement, call_ns: u64, now_ns: u64) {
         let key = self.keys[said.key].number;
         self.seen.torn += u64::from(said.need == super::Need::Value(u64::MAX));
         let margin = |ttl_ms: u64| super::recorder::margin_ns(Duration::from_millis(ttl_ms));

@@ -6,12 +6,11 @@ use std::any::Any;
 use history::{ClientRecord, CommandRecorder, CommandReplies, CommandsConfig};
 use rand::{RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
-use serde::{Deserialize, Serialize};
 use sim::{
     Birth, Io, Maker, Message, Process, ProcessId, Remains, StreamEvent, StreamId, packet::Datagram,
 };
 
-use crate::{Act, Deed, HuntPlan, plan::one_in};
+use crate::{Act, Commands, Deed, HuntPlan, plan::one_in};
 
 /// Before a client whose connection was lost tries again.
 const AGAIN_NS: u64 = 20_000_000;
@@ -21,17 +20,6 @@ const ONE_PLAN_IN: u64 = 10;
 
 /// What stores count of holds, each of which comes about in enough seeds.
 pub const HOLDS: [&str; 3] = ["holds", "holds_of_everything", "holds_unknown"];
-
-/// Clients that send commands of Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Commands {
-    /// Clients of each store.
-    pub each: u32,
-    /// Longest pause between two commands of a client, in microseconds.
-    pub pause_us: u64,
-    /// Part of the commands that delete every key of the store.
-    pub flushes: f64,
-}
 
 /// The name of the process that sends commands to a store, from 1 on.
 pub(crate) fn process_name(plan: &HuntPlan, store: u32) -> String {

@@ -28,9 +28,11 @@ mod shrink;
 mod tenants;
 mod write_back;
 
-pub use self::plan::{Clients, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant};
+pub use self::plan::{
+    Clients, Commands, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant,
+};
 pub use clients::{ClientsHost, maker as clients};
-pub use commands::{Commands, HOLDS};
+pub use commands::HOLDS;
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};
 pub use deed::{Act, Deed, Ground, do_deeds};

@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, Commands, Deed};
+use crate::{Act, Deed};
 
 /// How machines are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,17 @@ pub struct Clients {
     /// Whether those of a host have one number in the names of all tenants.
     #[serde(default)]
     pub same_ids: bool,
+}
+
+/// Clients that send commands of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Commands {
+    /// Clients of each store.
+    pub each: u32,
+    /// Longest pause between two commands of a client, in microseconds.
+    pub pause_us: u64,
+    /// Part of the commands that delete every key of the store.
+    pub flushes: f64,
 }
 
 /// How machines' clocks differ.

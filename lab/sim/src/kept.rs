@@ -19,7 +19,7 @@ use wire::KeyHash;
 
 use crate::redis::{Redis, RedisCommand, Unversioned};
 pub use commands::{CommandEvent, ConnectionId};
-use commands::{CommandQueue, Due};
+use commands::{CommandQueue, DueWork};
 
 /// A key that is not borrowed.
 struct OwnKey {
@@ -151,9 +151,9 @@ impl Server {
             let backend = &mut **backend;
             let mut redis = Redis { backend, unversioned, all: keys, now_ns };
             let reply = match &due.what {
-                Due::Said(text) => text.as_bytes().to_vec(),
-                Due::Command(command) => redis.carry_out(command),
-                Due::Transaction(all) => {
+                DueWork::Said(text) => text.as_bytes().to_vec(),
+                DueWork::Command(command) => redis.carry_out(command),
+                DueWork::Transaction(all) => {
                     let replies = all.iter().flat_map(|command| redis.carry_out(command));
                     let count = format!("*{}\r\n", all.len()).into_bytes();
                     count.into_iter().chain(replies).collect()

@@ -49,7 +49,7 @@ pub struct Redis<'a> {
 }
 
 /// What is under a key.
-struct Found {
+struct StoredValue {
     value: Vec<u8>,
     version: u64,
     /// How long it lives yet, in milliseconds; 0: for ever.
@@ -193,9 +193,9 @@ impl Redis<'_> {
         b"+OK\r\n".to_vec()
     }
 
-    fn get(&mut self, key: Key<'_>) -> Option<Found> {
+    fn get(&mut self, key: Key<'_>) -> Option<StoredValue> {
         let Answer::Now(found) = self.backend.get(key, self.now_ns, 0) else { return None };
-        found.map(|item| Found {
+        found.map(|item| StoredValue {
             value: item.value.to_vec(),
             version: item.version,
             left_ms: item.expiry_ms,

@@ -1,5 +1,5 @@
-//! Clients that send commands of Redis: by the RESP port of each store, and to one of them through a
-//! gateway.
+//! Clients that send commands of Redis: by the RESP port of each store, and to one of them by way
+//! of a gateway.
 
 use std::{net::SocketAddr, process::Child};
 

@@ -83,7 +83,7 @@ pub(super) enum When {
 
 /// What an answer, or its absence, says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct KeyStatement {
     pub key: usize,
     pub need: Need,
     pub effect: Effect,
@@ -92,20 +92,20 @@ pub(super) struct Said {
     pub lapses: Option<u64>,
 }
 
-fn now(key: usize, need: Need, effect: Effect) -> Said {
-    Said { key, need, effect, when: When::Now, lapses: None }
+fn now(key: usize, need: Need, effect: Effect) -> KeyStatement {
+    KeyStatement { key, need, effect, when: When::Now, lapses: None }
 }
 
-fn any_time(key: usize, need: Need, effect: Effect) -> Said {
-    Said { when: When::AnyTime, ..now(key, need, effect) }
+fn any_time(key: usize, need: Need, effect: Effect) -> KeyStatement {
+    KeyStatement { when: When::AnyTime, ..now(key, need, effect) }
 }
 
-fn lost_sight(key: usize) -> Said {
-    Said { when: When::LostSight, ..now(key, Need::Any, Effect::Keep) }
+fn lost_sight(key: usize) -> KeyStatement {
+    KeyStatement { when: When::LostSight, ..now(key, Need::Any, Effect::Keep) }
 }
 
-fn goes_after(ttl_ms: u64, key: usize, need: Need) -> Said {
-    Said { when: When::AnyTimeAfter(ttl_ms), ..now(key, need, Effect::Delete) }
+fn goes_after(ttl_ms: u64, key: usize, need: Need) -> KeyStatement {
+    KeyStatement { when: When::AnyTimeAfter(ttl_ms), ..now(key, need, Effect::Delete) }
 }
 
 impl Action {
@@ -210,7 +210,7 @@ impl Action {
     }
 
     /// What its replies say. `all`: how many keys there are.
-    pub fn answered(&self, replies: &[Value], longest: usize, all: usize) -> Vec<Said> {
+    pub fn answered(&self, replies: &[Value], longest: usize, all: usize) -> Vec<KeyStatement> {
         let found = |value: &Value| match value {
             Value::Nil => Some(None),
             Value::BulkString(bytes) => Some(Some(decode(bytes, longest).unwrap_or(u64::MAX))),
@@ -228,7 +228,7 @@ impl Action {
             }
             (Action::Set { key, number, ttl_ms }, Some(Value::Okay), _) => {
                 let said = now(*key, Need::Any, Effect::Write(*number));
-                Some(vec![Said { lapses: *ttl_ms, ..said }])
+                Some(vec![KeyStatement { lapses: *ttl_ms, ..said }])
             }
             (Action::SetAbsent { key, number }, Some(Value::Int(done)), _) => {
                 Some(vec![match done {
@@ -266,7 +266,7 @@ impl Action {
             }
             (Action::Add { key, number, may_expire }, Some(Value::Int(sum)), _) => {
                 let lapses = may_expire.then_some(0);
-                Some(vec![Said { lapses, ..added(*key, *number, *sum) }])
+                Some(vec![KeyStatement { lapses, ..added(*key, *number, *sum) }])
             }
             (Action::Add { key, .. }, Some(Value::ServerError(_)), _) => {
                 Some(vec![now(*key, Need::Present, Effect::Keep)])
@@ -320,12 +320,12 @@ impl Action {
     }
 
     /// What may become of it without an answer.
-    pub fn unanswered(&self, all: usize) -> Vec<Said> {
+    pub fn unanswered(&self, all: usize) -> Vec<KeyStatement> {
         let write = |key: &usize, number: &u64| any_time(*key, Need::Any, Effect::Write(*number));
         match self {
             Action::Get(_) | Action::Persist(_) => vec![],
             Action::Set { key, number, ttl_ms } => {
-                vec![Said { lapses: *ttl_ms, ..write(key, number) }]
+                vec![KeyStatement { lapses: *ttl_ms, ..write(key, number) }]
             }
             Action::SetAbsent { key, number } => {
                 vec![any_time(*key, Need::Absent, Effect::Write(*number))]
@@ -368,7 +368,7 @@ impl Action {
 }
 
 /// A counter came to `sum` by `number`.
-fn added(key: usize, number: u64, sum: i64) -> Said {
+fn added(key: usize, number: u64, sum: i64) -> KeyStatement {
     let (sum, effect) = (sum as u64, Effect::Write(counter(sum as u64)));
     match sum.checked_sub(number) {
         Some(0) | None => now(key, Need::Absent, effect),
@@ -377,7 +377,7 @@ fn added(key: usize, number: u64, sum: i64) -> Said {
 }
 
 /// DEL has said how many it deleted, of one key.
-fn was_there(key: usize, deleted: i64) -> Said {
+fn was_there(key: usize, deleted: i64) -> KeyStatement {
     match deleted {
         0 => now(key, Need::Absent, Effect::Keep),
         _ => now(key, Need::Present, Effect::Delete),
@@ -385,8 +385,8 @@ fn was_there(key: usize, deleted: i64) -> Said {
 }
 
 /// A value came from another key, with what is left of its life.
-fn moved(to: usize, value: u64) -> Said {
-    Said { lapses: Some(0), ..now(to, Need::Any, Effect::Write(value)) }
+fn moved(to: usize, value: u64) -> KeyStatement {
+    KeyStatement { lapses: Some(0), ..now(to, Need::Any, Effect::Write(value)) }
 }
 
 /// Whether Redis says that it does not carry out anything at the moment.

@@ -169,18 +169,18 @@ impl CommandQueue {
         let what = match (&name[..], queued) {
             (b"multi", _) => {
                 state.into_iter().for_each(|state| state.queued = Some(vec![]));
-                Due::Said("+OK\r\n")
+                DueWork::Said("+OK\r\n")
             }
             (b"exec", Some(queued)) => {
                 let queued = std::mem::take(queued);
                 state.into_iter().for_each(|state| state.queued = None);
-                Due::Transaction(queued)
+                DueWork::Transaction(queued)
             }
             (_, Some(queued)) => {
                 queued.push(command);
-                Due::Said("+QUEUED\r\n")
+                DueWork::Said("+QUEUED\r\n")
             }
-            (_, None) => Due::Command(command),
+            (_, None) => DueWork::Command(command),
         };
         Some((DueCommand { asker, connection, what }, due_ns))
     }
@@ -215,11 +215,11 @@ pub struct DueCommand {
     asker: u64,
     connection: ConnectionId,
     /// What there is to do.
-    pub what: Due,
+    pub what: DueWork,
 }
 
 /// What there is to do.
-pub enum Due {
+pub enum DueWork {
     /// Nothing but to say this.
     Said(&'static str),
     /// This.
