@@ -35,6 +35,8 @@ counters! {
     protocol_errors,
     /// Connections closed because what came was HTTP or TLS: a web page, most likely.
     foreign_protocols,
+    /// Connections closed because TLS failed: no TLS, no certificate, or one of somebody else.
+    tls_failures,
     /// Commands and values refused because the memory for large ones was in use.
     memory_refusals,
     /// Reads that found their key.

@@ -22,7 +22,7 @@ const PROLONG: &str = "if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[1]) then \
 pub struct BackendAddress {
     /// First and last partition; `None`: all.
     pub partitions: Option<(u32, u32)>,
-    /// `redis://HOST:PORT[/DB]` or `redis+unix:///PATH`.
+    /// `redis://HOST:PORT[/DB]`, by TLS `rediss://HOST:PORT[/DB]`, or `redis+unix:///PATH`.
     pub url: String,
 }
 
@@ -32,13 +32,14 @@ impl FromStr for BackendAddress {
     fn from_str(text: &str) -> Result<BackendAddress, String> {
         let fail = || {
             format!(
-                "backend {text:?}: expected redis://HOST:PORT[/DB] or redis+unix:///PATH, \
+                "backend {text:?}: expected redis[s]://HOST:PORT[/DB] or redis+unix:///PATH, \
                  with FIRST-LAST= before it for some partitions only"
             )
         };
         let url = text.find("redis").ok_or_else(fail)?;
         let (range, url) = text.split_at(url);
-        if !url.starts_with("redis://") && !url.starts_with("redis+unix://") {
+        let schemes = ["redis://", "rediss://", "redis+unix://"];
+        if !schemes.iter().any(|scheme| url.starts_with(scheme)) {
             return Err(fail());
         }
         let partitions = match range.strip_suffix('=') {

@@ -37,3 +37,4 @@ pub use direct::BackendAddress;
 pub use limits::Limits;
 pub use network_use::NetworkUse;
 pub use run::{Config, run};
+pub use tls::{ClientFiles, Identity, ServerFiles};

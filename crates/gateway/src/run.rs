@@ -5,6 +5,7 @@ use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
 
 use anyhow::Context;
 use client::{Client, Machine, Memory, Options, Seal};
+use tls::{Acceptor, ClientFiles, Connector, ServerFiles};
 use tokio::net::TcpListener;
 use wire::Cluster;
 
@@ -40,6 +41,10 @@ pub struct Config {
     pub threads: usize,
     /// The password of these servers, where it does not stand in their address.
     pub backend_password: Option<String>,
+    /// Whom to believe where an address is `rediss://`, and what is shown there.
+    pub backend_tls: ClientFiles,
+    /// The certificate that clients see, who come by TLS then; only with RESP ports.
+    pub tls: Option<ServerFiles>,
     /// Seals what goes to the network and to the backends; `None`: both see keys and values as
     /// they are.
     pub seal: Option<Seal>,
@@ -77,9 +82,11 @@ async fn serve_by_loops(
         );
     }
     let password = config.backend_password.as_deref();
+    let connector = Connector::new(config.backend_tls.clone())?;
+    let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
     let one = |option: &'static str, addresses: &[BackendAddress]| match addresses {
         [] => Ok(None),
-        [one] => target(option, &one.url, password).map(Some),
+        [one] => target(option, &one.url, password, &connector).map(Some),
         _ => anyhow::bail!("{option}: one store can be served by its RESP port today"),
     };
     let store = one("--resp", &config.resp)?.context("a RESP port")?;
@@ -111,6 +118,7 @@ async fn serve_by_loops(
             network,
             stores: config.cluster.stores.iter().map(|store| store.address).collect(),
             listener,
+            acceptor: acceptor.clone(),
             store: store.clone(),
             direct: direct.clone(),
             shared: shared.clone(),
@@ -178,6 +186,9 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     if !config.resp.is_empty() {
         return serve_by_loops(config, ready, stop).await;
+    }
+    if config.tls.is_some() || config.backends.iter().any(|one| one.url.starts_with("rediss")) {
+        anyhow::bail!("--tls-cert and --backend rediss://...: only with --resp");
     }
     let Config { listen, cluster, tenant, backends, backend_password, seal, limits, .. } = config;
     let memory = Memory::new(limits.memory_bytes);

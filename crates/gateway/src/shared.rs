@@ -1,20 +1,21 @@
 //! What all connections of a gateway have together, the data aside.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use client::Memory;
 
 use crate::{Limits, counters::Counters, stats::Stats};
 
-/// Least time between two log lines about foreign protocols, as in Redis.
-const FOREIGN_EVERY_S: u64 = 60;
+/// Least time between two log lines about foreign protocols, as in Redis, and about failures of TLS.
+const SAID_EVERY_S: u64 = 60;
 
 /// Rows that a table of commands may have.
 const ROWS: usize = 1024;
@@ -31,9 +32,28 @@ pub(crate) struct GatewayState {
     held: AtomicUsize,
     /// What each command has cost.
     pub stats: Stats,
-    /// When it was last said that a connection spoke another protocol: seconds after `since`, plus
-    /// one; 0: never.
-    foreign_said_s: AtomicU64,
+    /// When it was last said that a connection spoke another protocol.
+    foreign_said: Said,
+    /// When it was last said that a connection could not be secured.
+    tls_said: Said,
+}
+
+/// When something was said last that others can cause at will: seconds after the start, plus one;
+/// 0: never.
+#[derive(Default)]
+struct Said(AtomicU64);
+
+impl Said {
+    /// Whether it may be said again, so long after the start.
+    fn is_due(&self, since_start: Duration) -> bool {
+        let now_s = since_start.as_secs() + 1;
+        let said_s = self.0.load(Relaxed);
+        let is_due = said_s == 0 || now_s - said_s >= SAID_EVERY_S;
+        if is_due {
+            self.0.store(now_s, Relaxed);
+        }
+        is_due
+    }
 }
 
 impl GatewayState {
@@ -52,21 +72,31 @@ impl GatewayState {
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             stats: Stats::new(ROWS),
-            foreign_said_s: AtomicU64::new(0),
+            foreign_said: Said::default(),
+            tls_said: Said::default(),
         }
     }
 
     /// Counts a connection that speaks HTTP or TLS, and says so, but not each time.
     pub fn foreign(&self, peer: Option<SocketAddr>) {
         self.counters.foreign_protocols.add_one();
-        let now_s = self.since.elapsed().as_secs() + 1;
-        let said_s = self.foreign_said_s.load(Relaxed);
-        if said_s == 0 || now_s - said_s >= FOREIGN_EVERY_S {
-            self.foreign_said_s.store(now_s, Relaxed);
+        if self.foreign_said.is_due(self.since.elapsed()) {
             tracing::warn!(
                 ?peer,
                 "closed a connection that speaks HTTP or TLS: a web page may be trying to reach this port"
             );
+        }
+    }
+
+    /// Counts a connection that could not be secured, and says why, but not each time. Other errors
+    /// of a connection concern nobody.
+    pub fn tls_failed(&self, peer: Option<SocketAddr>, error: &io::Error) {
+        if error.kind() != io::ErrorKind::InvalidData {
+            return;
+        }
+        self.counters.tls_failures.add_one();
+        if self.tls_said.is_due(self.since.elapsed()) {
+            tracing::warn!(?peer, "closed a connection that TLS does not work with: {error}");
         }
     }
 

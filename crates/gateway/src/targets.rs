@@ -5,35 +5,55 @@ use std::net::ToSocketAddrs;
 
 use anyhow::{Context, bail};
 use redis::{ConnectionAddr, IntoConnectionInfo};
+use tls::{Connector, rustls::pki_types::ServerName};
 
-use crate::loops::{Target, stream::Place};
+use crate::loops::{Target, stream::Place, stream::Trust};
 
-/// What a URL leads to: `redis://[USER[:PASSWORD]@]HOST:PORT` or `redis+unix:///PATH`. A name is
-/// looked up now.
+/// What a URL leads to: `redis://[USER[:PASSWORD]@]HOST:PORT`, `rediss://...` for TLS, or
+/// `redis+unix:///PATH`. A name is looked up now.
 ///
 /// # Errors
 /// It is no such URL, or the name has no address.
-pub(crate) fn target(option: &str, url: &str, password: Option<&str>) -> anyhow::Result<Target> {
-    let info = url
+pub(crate) fn target(
+    option: &str,
+    url: &str,
+    password: Option<&str>,
+    connector: &Connector,
+) -> anyhow::Result<Target> {
+    // Where `redis` is built without TLS, it does not read the other scheme.
+    let (secure, plain) = match url.strip_prefix("rediss://") {
+        Some(rest) => (true, format!("redis://{rest}")),
+        None => (false, url.to_string()),
+    };
+    let info = plain
         .into_connection_info()
         .map_err(|error| anyhow::anyhow!("{option}: its address cannot be read: {error}"))?;
     let settings = info.redis_settings();
     if settings.db() != 0 {
         bail!("{option} {url}: the database must be 0");
     }
+    let mut trust = None;
     let place = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
-            let mut addresses = (host.as_str(), *port)
+            // An address of version 6 stands in brackets.
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let mut addresses = (host, *port)
                 .to_socket_addrs()
                 .with_context(|| format!("{option} {host}:{port}"))?;
+            if secure {
+                let name = ServerName::try_from(host.to_string()).with_context(|| {
+                    format!("{option} {host}: no name that a certificate can be for")
+                })?;
+                trust = Some(Trust { connector: connector.clone(), name });
+            }
             Place::Tcp(addresses.next().with_context(|| format!("{option} {host}: no address"))?)
         }
         ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-        _ => bail!("{option}: expected redis://HOST:PORT or redis+unix:///PATH"),
+        _ => bail!("{option}: expected redis[s]://HOST:PORT or redis+unix:///PATH"),
     };
     let password = password.or(settings.password());
     let user = settings.username().map(String::from);
     let login = password.map(|password| (user, password.to_string()));
     let role = if option == "--resp" { "the store" } else { "the backend" };
-    Ok(Target { role, name: format!("{option} {}", info.addr()), place, login })
+    Ok(Target { role, name: format!("{option} {}", info.addr()), place, trust, login })
 }

@@ -23,8 +23,7 @@ impl TlsError {
 
 /// All certificates of a file, at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let expected =
-        |e| TlsError::new(path, format_args!("expected certificates in PEM form: {e}"));
+    let expected = |e| TlsError::new(path, format_args!("expected certificates in PEM form: {e}"));
     let found = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(expected)?;

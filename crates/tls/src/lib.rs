@@ -26,7 +26,7 @@ use self::{
 pub use self::files::TlsError;
 pub use rustls;
 
-/// A certificate of one's own: files in PEM form.
+/// What one who connects shows to servers that ask: files in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The certificate, then those between it and its authority.
@@ -38,8 +38,10 @@ pub struct Identity {
 /// The files of one who listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// What it shows.
-    pub own: Identity,
+    /// What it shows: the certificate, then those between it and its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
     /// Authority of the certificates that clients must show (mutual TLS); none: they need not.
     pub client_ca: Option<PathBuf>,
 }
@@ -63,11 +65,11 @@ impl ServerFiles {
     /// # Errors
     /// [`TlsError`] names the file.
     pub fn config(&self) -> Result<ServerConfig, TlsError> {
-        let Identity { cert, key } = &self.own;
+        let ServerFiles { cert, key, client_ca } = self;
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|e| TlsError::new(cert, e))?;
-        let builder = match &self.client_ca {
+        let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let roots = Arc::new(authorities(path)?);
@@ -84,11 +86,7 @@ impl ServerFiles {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        [Some(&self.own.cert), Some(&self.own.key), self.client_ca.as_ref()]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect()
+        [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
     }
 }
 
@@ -130,8 +128,22 @@ impl Acceptor {
     /// # Errors
     /// [`TlsError`] names the file.
     pub fn new(files: ServerFiles) -> Result<Acceptor, TlsError> {
+        Acceptor::with_protocols(files, &[])
+    }
+
+    /// The same, for clients that want to hear which of these protocols is spoken (ALPN).
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file.
+    pub fn with_protocols(files: ServerFiles, protocols: &[&[u8]]) -> Result<Acceptor, TlsError> {
         let paths = files.paths();
-        Ok(Acceptor(Arc::new(Kept::new(paths, Box::new(move || files.config()))?)))
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
+        let read = move || {
+            let mut config = files.config()?;
+            config.alpn_protocols = protocols.clone();
+            Ok(config)
+        };
+        Ok(Acceptor(Arc::new(Kept::new(paths, Box::new(read))?)))
     }
 
     /// For the next connection.

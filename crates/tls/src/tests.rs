@@ -6,13 +6,15 @@ use rustls::{ClientConnection, ServerConnection, pki_types::ServerName};
 use super::*;
 
 fn server(authority: &Authority, mutual: bool) -> ServerFiles {
-    let own = Identity { cert: authority.path("server.pem"), key: authority.path("server.key") };
-    ServerFiles { own, client_ca: mutual.then(|| authority.path("ca.pem")) }
+    ServerFiles {
+        cert: authority.path("server.pem"),
+        key: authority.path("server.key"),
+        client_ca: mutual.then(|| authority.path("ca.pem")),
+    }
 }
 
 fn client(authority: &Authority, shows: bool) -> ClientFiles {
-    let own =
-        Identity { cert: authority.path("client.pem"), key: authority.path("client.key") };
+    let own = Identity { cert: authority.path("client.pem"), key: authority.path("client.key") };
     ClientFiles { ca: Some(authority.path("ca.pem")), own: shows.then_some(own) }
 }
 
@@ -77,9 +79,7 @@ fn who_believes_whom() {
 fn files_that_are_no_certificates_are_named() {
     let (ours, others) = (Authority::generate(), Authority::generate());
     let good = server(&ours, true);
-    let with = |cert: PathBuf, key: PathBuf| {
-        ServerFiles { own: Identity { cert, key }, client_ca: None }
-    };
+    let with = |cert: PathBuf, key: PathBuf| ServerFiles { cert, key, client_ca: None };
     let (cert, key) = (ours.path("server.pem"), ours.path("server.key"));
     let rows = [
         (

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// An authority with a server's and a client's certificate for this machine, in a directory of its
 /// own: `ca.pem`, and `server` and `client` with `.pem` and `.key`. It ends with this value.
@@ -40,18 +40,21 @@ pub fn certify(directory: &Path, hosts: &[&str], files: &[&str]) {
     let write = |name: String, text: String| {
         fs::write(directory.join(name), text).expect("a directory that can be written");
     };
-    let params = |hosts: &[&str]| {
+    // OpenSSL takes a certificate for self-signed whose name is its authority's.
+    let params = |name: &str, hosts: &[&str]| {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        CertificateParams::new(hosts).expect("names of hosts")
+        let mut params = CertificateParams::new(hosts).expect("names of hosts");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
     };
     let key = || KeyPair::generate().expect("randomness");
-    let mut own = params(&[]);
+    let mut own = params("authority", &[]);
     own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(own, key()).expect("a key that signs");
     write("ca.pem".into(), issuer.pem());
     for file in files {
         let key = key();
-        let certificate = params(hosts).signed_by(&key, &issuer).expect("a key that signs");
+        let certificate = params(file, hosts).signed_by(&key, &issuer).expect("a key that signs");
         write(format!("{file}.pem"), certificate.pem());
         write(format!("{file}.key"), key.serialize_pem());
     }

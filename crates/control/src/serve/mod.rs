@@ -7,7 +7,6 @@
 mod places;
 mod preface;
 mod strangers;
-mod tls;
 
 use std::{
     future::Future,
@@ -37,7 +36,7 @@ use tokio_rustls::TlsAcceptor;
 use places::Places;
 pub use strangers::Introduction;
 use strangers::Strangers;
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{ServerFiles, TlsError};
 
 use super::auth::{Access, TokenError};
 
@@ -60,7 +59,7 @@ pub struct Listen {
     /// The address; port 0 for any free one.
     pub address: SocketAddr,
     /// Certificate, key, and whose certificates clients need; none: clear text.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServerFiles>,
     /// The token file; none: whoever connects may do everything.
     pub tokens: Option<PathBuf>,
     /// Listen beyond loopback even without TLS and tokens.
@@ -168,7 +167,8 @@ impl RunningServer {
             Some(path) => Access::from_file(path)?,
             None => Access::open(),
         };
-        let tls = listen.tls.as_ref().map(TlsFiles::acceptor).transpose()?;
+        let acceptor = |files| tls::Acceptor::with_protocols(files, &[b"h2", b"http/1.1"]);
+        let tls = listen.tls.clone().map(acceptor).transpose()?;
         let failed = |reason| ServeError::Address { address: listen.address, reason };
         let listener = TcpListener::bind(listen.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -202,7 +202,7 @@ impl RunningServer {
 
 struct Acceptor {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<tls::Acceptor>,
     app: Router,
     access: Arc<Access>,
     strangers: Strangers,
@@ -299,7 +299,7 @@ type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 async fn connection(
     stream: TcpStream,
     unread_for: Duration,
-    tls: Option<TlsAcceptor>,
+    tls: Option<tls::Acceptor>,
     app: Router,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), ConnectionError> {
@@ -311,7 +311,8 @@ async fn connection(
     rustix::net::sockopt::set_tcp_user_timeout(&stream, unread_ms)?;
     match tls {
         Some(tls) => {
-            let stream = timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await??;
+            let acceptor = TlsAcceptor::from(tls.config());
+            let stream = timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await??;
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             serve(stream, http2, app, stopped).await
         }

@@ -18,8 +18,16 @@ impl EventLoop {
                 if let Some(error) = stream.failure() {
                     return self.upstream_lost(at, &error.to_string());
                 }
-                if event.is_writable() {
-                    upstream.phase = Phase::Up;
+                stream.may_write();
+                // By TLS it is there when both sides believe each other.
+                match stream.is_shaking() {
+                    true => {
+                        if let Err(error) = stream.flush() {
+                            return self.upstream_lost(at, &error.to_string());
+                        }
+                    }
+                    false if event.is_writable() => upstream.phase = Phase::Up,
+                    false => {}
                 }
             }
             stream.may_write();
@@ -45,7 +53,17 @@ impl EventLoop {
                 break;
             };
             match stream.read(&mut buffer) {
-                Ok(None) => break,
+                Ok(None) => {
+                    if !stream.is_shaking()
+                        && let Phase::Connecting(_) = upstream.phase
+                    {
+                        upstream.phase = Phase::Up;
+                        self.touch_upstream(at);
+                    }
+                    if !self.upstreams[at].stream.as_ref().is_some_and(|stream| stream.readable) {
+                        break;
+                    }
+                }
                 Ok(Some(0)) => {
                     self.upstream_lost(at, "it closed the connection");
                     break;

@@ -115,8 +115,16 @@ impl EventLoop {
                 return self.touch_client(at);
             }
             Ok(Some(len)) => len,
-            Ok(None) => return,
-            Err(_) => return self.close(at),
+            Ok(None) => {
+                if client.stream.readable {
+                    self.make_ready(at);
+                }
+                return self.count(at);
+            }
+            Err(error) => {
+                self.shared.tls_failed(client.stream.peer(), &error);
+                return self.close(at);
+            }
         };
         if client.stream.readable {
             self.make_ready(at);
@@ -470,6 +478,7 @@ impl EventLoop {
             }
             match client.stream.read(scratch) {
                 Ok(Some(0)) | Err(_) => return self.close(at),
+                Ok(None) if client.stream.readable => return self.make_ready(at),
                 Ok(None) => return,
                 Ok(Some(len)) => {
                     self.shared.counters.total_net_input_bytes.add(len as u64);

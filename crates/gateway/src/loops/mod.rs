@@ -19,26 +19,38 @@ mod memory;
 mod network;
 mod own;
 mod reads;
+mod secure;
 mod server_facts;
 pub(crate) mod stream;
 mod upstream;
 mod upstreams;
 mod words;
 
-use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ::client::Machine;
 use hashbrown::{DefaultHashBuilder, HashMap};
-use mio::{Events, Poll, Token, net::TcpListener};
+use mio::{
+    Events, Poll, Token,
+    net::{TcpListener, TcpStream},
+};
 use resp::RequestParser;
 use slab::Slab;
+use tls::Acceptor;
 
 use self::{
     client::Client,
     commands::Commands,
     hot::Sketch,
     reads::Reads,
-    stream::{Place, Stream},
+    secure::Secure,
+    stream::{Place, Stream, Trust},
     upstream::{Kind, Phase, Upstream},
 };
 use crate::{network_use::NetworkUse, shared::GatewayState};
@@ -49,6 +61,8 @@ const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 1024;
 /// Connections accepted in one round.
 const ACCEPTS: usize = 64;
+/// How long a client may take until it is believed, where clients come by TLS.
+const SHAKES_WITHIN: Duration = Duration::from_secs(10);
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -63,6 +77,8 @@ pub(crate) struct Target {
     /// As clients hear of it.
     pub role: &'static str,
     pub place: Place,
+    /// By TLS: whom to believe.
+    pub trust: Option<Trust>,
     /// The user's name, if there is one, and the password.
     pub login: Option<(Option<String>, String)>,
 }
@@ -70,6 +86,8 @@ pub(crate) struct Target {
 /// What a loop is made of.
 pub(crate) struct Parts {
     pub listener: std::net::TcpListener,
+    /// By which clients come in, where they come by TLS.
+    pub acceptor: Option<Acceptor>,
     /// The store's RESP port.
     pub store: Target,
     /// The Redis behind it, for what touches no copy.
@@ -99,6 +117,10 @@ const DIRECT: usize = 1;
 pub(crate) struct EventLoop {
     poll: Poll,
     listener: Option<TcpListener>,
+    acceptor: Option<Acceptor>,
+    /// Clients that are not believed yet, as they came: until when they have to be, place and
+    /// number.
+    shaking: VecDeque<(Instant, usize, u64)>,
     targets: Vec<Target>,
     clients: Slab<Client>,
     upstreams: Slab<Upstream>,
@@ -137,7 +159,7 @@ impl EventLoop {
     /// # Errors
     /// The system refuses what it needs.
     pub fn new(parts: Parts) -> anyhow::Result<(EventLoop, Stopper)> {
-        let Parts { listener, store, direct, network, stores, shared } = parts;
+        let Parts { listener, acceptor, store, direct, network, stores, shared } = parts;
         let poll = Poll::new()?;
         let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
         listener.set_nonblocking(true)?;
@@ -153,6 +175,8 @@ impl EventLoop {
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
+            acceptor,
+            shaking: VecDeque::new(),
             targets: [store].into_iter().chain(direct).collect(),
             clients: Slab::new(),
             upstreams: Slab::new(),
@@ -190,7 +214,7 @@ impl EventLoop {
             }
             let wait = match self.ready.is_empty() && self.behind.is_empty() {
                 true => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
-                false => Some(std::time::Duration::ZERO),
+                false => Some(Duration::ZERO),
             };
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -217,7 +241,7 @@ impl EventLoop {
         for _ in 0..ACCEPTS {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((socket, peer)) => self.take_in(Stream::accepted(socket), peer),
+                Ok((socket, peer)) => self.take_in(socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -231,7 +255,12 @@ impl EventLoop {
         });
     }
 
-    fn take_in(&mut self, mut stream: Stream, peer: SocketAddr) {
+    fn take_in(&mut self, socket: TcpStream, peer: SocketAddr) {
+        let config = self.acceptor.as_ref().map(Acceptor::config);
+        let mut stream = match config.map(Secure::accepted).transpose() {
+            Ok(secure) => Stream::accepted(socket, secure),
+            Err(error) => return self.shared.tls_failed(Some(peer), &error),
+        };
         if !self.shared.connect() {
             self.shared.counters.rejected_connections.add_one();
             stream.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
@@ -245,8 +274,28 @@ impl EventLoop {
             tracing::warn!(%peer, %error, "cannot serve a connection");
             return self.shared.disconnect();
         }
+        if stream.is_shaking() {
+            self.shaking.push_back((self.now + SHAKES_WITHIN, entry.key(), self.next_number));
+        }
         entry.insert(Client::new(stream, self.next_number));
         self.next_number += 1;
+    }
+
+    /// Ends those that were not believed in time.
+    fn expire_shaking(&mut self) {
+        while let Some((until, at, number)) = self.shaking.front().copied() {
+            let client = self.clients.get(at).filter(|client| client.number == number);
+            if client.is_some_and(|client| client.stream.is_shaking()) {
+                if self.now < until {
+                    return;
+                }
+                let peer = client.and_then(|client| client.stream.peer());
+                let late = io::Error::new(io::ErrorKind::InvalidData, "no handshake in time");
+                self.shared.tls_failed(peer, &late);
+                self.close(at);
+            }
+            self.shaking.pop_front();
+        }
     }
 
     /// Takes no connection any more, and ends those that wait for nothing.

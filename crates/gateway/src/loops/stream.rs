@@ -1,4 +1,4 @@
-//! One socket of the loop: TCP or Unix, with what waits to leave by it.
+//! One socket of the loop: TCP, with or without TLS, or Unix, with what waits to leave by it.
 //!
 //! The system tells of a socket once, when it becomes readable or writable; so each remembers what
 //! it was told until a call says otherwise.
@@ -15,6 +15,9 @@ use mio::{
     net::{TcpStream, UnixStream},
 };
 use socket2::{SockRef, TcpKeepalive};
+use tls::{Connector, rustls::pki_types::ServerName};
+
+use super::secure::Secure;
 
 /// Buffers that became longer than this are given back when they are empty.
 const KEEP_BYTES: usize = 16 << 10;
@@ -31,31 +34,75 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+/// How to be sure of who is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    pub connector: Connector,
+    /// Whose certificate it has to be.
+    pub name: ServerName<'static>,
+}
+
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Unix(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Unix(socket) => socket.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write_vectored(parts),
+            Socket::Unix(socket) => socket.write_vectored(parts),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A socket that never waits.
 pub(super) struct Stream {
     socket: Socket,
+    secure: Option<Box<Secure>>,
     /// Whether there may be something to read.
     pub readable: bool,
     writable: bool,
     out: Vec<u8>,
     /// Bytes of `out` that have left.
     left: usize,
+    /// Bytes that have left and were not told of.
+    untold: usize,
+    /// Whether any have left.
+    pub has_sent: bool,
 }
 
 impl Stream {
     /// One that was accepted.
-    pub fn accepted(socket: TcpStream) -> Stream {
+    pub fn accepted(socket: TcpStream, secure: Option<Secure>) -> Stream {
         let _ = socket.set_nodelay(true);
-        Stream::new(Socket::Tcp(socket), true)
+        let secure = secure.map(Box::new);
+        Stream { secure, ..Stream::new(Socket::Tcp(socket), true) }
     }
 
-    /// Begins to connect. It has when it becomes writable and [`Stream::failure`] has none.
-    pub fn connect(place: &Place) -> io::Result<Stream> {
+    /// Begins to connect. It has when it becomes writable and [`Stream::failure`] has none, and by
+    /// TLS when it does not shake hands any more.
+    pub fn connect(place: &Place, trust: Option<&Trust>) -> io::Result<Stream> {
         let socket = match place {
             Place::Tcp(address) => {
                 let socket = TcpStream::connect(*address)?;
@@ -68,11 +115,23 @@ impl Stream {
             }
             Place::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
-        Ok(Stream::new(socket, false))
+        let secure = trust.map(|trust| {
+            Secure::connecting(trust.connector.config(), trust.name.clone()).map(Box::new)
+        });
+        Ok(Stream { secure: secure.transpose()?, ..Stream::new(socket, false) })
     }
 
     fn new(socket: Socket, writable: bool) -> Stream {
-        Stream { socket, readable: false, writable, out: vec![], left: 0 }
+        Stream {
+            socket,
+            secure: None,
+            readable: false,
+            writable,
+            out: vec![],
+            left: 0,
+            untold: 0,
+            has_sent: false,
+        }
     }
 
     /// Has events told under this token.
@@ -109,27 +168,45 @@ impl Stream {
         self.writable = true;
     }
 
-    /// Reads once; `None`: nothing is there now. Zero bytes: the peer has closed its half.
+    /// Whether the peer is not believed yet: nothing of it is a command or an answer.
+    pub fn is_shaking(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.is_shaking())
+    }
+
+    /// Reads once. `None`: nothing is there now, unless it is still `readable`. Zero bytes: the
+    /// peer has closed its half.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            let read = match &mut self.socket {
-                Socket::Tcp(socket) => socket.read(buffer),
-                Socket::Unix(socket) => socket.read(buffer),
+            let read = match &mut self.secure {
+                None => self.socket.read(buffer).map(Some),
+                Some(secure) => secure.read(&mut self.socket, buffer),
             };
-            return match read {
-                // A short read has emptied the socket; what comes later is told anew.
-                Ok(len) => {
-                    self.readable = len == buffer.len();
+            let read = match read {
+                Ok(Some(len)) => {
+                    // A short read has emptied the socket; what comes later is told anew.
+                    self.readable = len == buffer.len() || self.secure.is_some() && len > 0;
                     Ok(Some(len))
                 }
+                Ok(None) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
                     Ok(None)
                 }
-                Err(error) => Err(error),
+                Err(error) => return Err(error),
             };
+            // What has come may want an answer of its own, or be what all waits for.
+            if self.secure.as_ref().is_some_and(|secure| secure.waits()) || self.may_seal() {
+                self.push()?;
+            }
+            return read;
         }
+    }
+
+    /// Whether bytes wait to be sealed.
+    fn may_seal(&self) -> bool {
+        self.left < self.out.len()
+            && self.secure.as_ref().is_some_and(|secure| !secure.is_shaking())
     }
 
     /// What waits to leave.
@@ -139,35 +216,29 @@ impl Stream {
 
     /// Bytes that wait to leave.
     pub fn waiting(&self) -> usize {
-        self.out.len() - self.left
+        let sealed = self.secure.as_ref().is_some_and(|secure| secure.waits());
+        self.out.len() - self.left + usize::from(sealed)
     }
 
     /// Memory that waits to leave, or that it has left.
     pub fn held(&self) -> usize {
-        self.out.capacity()
+        self.out.capacity() + self.secure.as_ref().map_or(0, |secure| secure.held())
     }
 
-    /// Sends what the socket takes; how much that was.
+    /// Sends what the socket takes; how much of `out` has left since this was asked last.
     pub fn flush(&mut self) -> io::Result<usize> {
+        self.push()?;
+        Ok(std::mem::take(&mut self.untold))
+    }
+
+    fn push(&mut self) -> io::Result<()> {
         let before = self.left;
-        while self.writable && self.left < self.out.len() {
-            let rest = &self.out[self.left..];
-            let wrote = match &mut self.socket {
-                Socket::Tcp(socket) => socket.write(rest),
-                Socket::Unix(socket) => socket.write(rest),
-            };
-            match wrote {
-                Ok(len) => {
-                    // Less than asked for: it is full, and will be told writable.
-                    self.writable = len == rest.len();
-                    self.left += len;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
-                Err(error) => return Err(error),
-            }
+        match self.secure {
+            None => self.push_plain()?,
+            Some(_) => self.push_sealed()?,
         }
-        let sent = self.left - before;
+        self.untold += self.left - before;
+        self.has_sent |= self.left > before;
         if self.left == self.out.len() {
             self.left = 0;
             self.out.clear();
@@ -178,7 +249,45 @@ impl Stream {
             self.out.drain(..self.left);
             self.left = 0;
         }
-        Ok(sent)
+        Ok(())
+    }
+
+    fn push_plain(&mut self) -> io::Result<()> {
+        while self.writable && self.left < self.out.len() {
+            let rest = &self.out[self.left..];
+            match self.socket.write(rest) {
+                Ok(len) => {
+                    // Less than asked for: it is full, and will be told writable.
+                    self.writable = len == rest.len();
+                    self.left += len;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn push_sealed(&mut self) -> io::Result<()> {
+        let Some(secure) = &mut self.secure else { return Ok(()) };
+        loop {
+            while self.left < self.out.len() {
+                match secure.seal(&self.out[self.left..])? {
+                    0 => break,
+                    len => self.left += len,
+                }
+            }
+            if !self.writable || !secure.waits() {
+                return Ok(());
+            }
+            match secure.send(&mut self.socket) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Gives back the memory of a socket that is idle.
@@ -190,6 +299,9 @@ impl Stream {
 
     /// Says that nothing more will be sent.
     pub fn end(&mut self) {
+        if let Some(secure) = &mut self.secure {
+            secure.end(&mut self.socket);
+        }
         let _ = match &self.socket {
             Socket::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
             Socket::Unix(socket) => socket.shutdown(std::net::Shutdown::Write),

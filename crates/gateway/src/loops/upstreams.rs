@@ -72,10 +72,11 @@ impl EventLoop {
         }
         let target = &self.targets[upstream.kind.target];
         let token = Token(FIRST + 2 * at + 1);
-        let stream = Stream::connect(&target.place).and_then(|mut stream| {
-            stream.register(self.poll.registry(), token)?;
-            Ok(stream)
-        });
+        let stream =
+            Stream::connect(&target.place, target.trust.as_ref()).and_then(|mut stream| {
+                stream.register(self.poll.registry(), token)?;
+                Ok(stream)
+            });
         match stream {
             Ok(mut stream) => {
                 let mut greetings = vec![];
@@ -121,11 +122,13 @@ impl EventLoop {
             _ => None,
         });
         let reads = self.reads.as_ref().and_then(super::reads::Reads::next_timer);
-        waits.chain(reads).min()
+        let shaking = self.shaking.front().map(|(until, ..)| *until);
+        waits.chain(reads).chain(shaking).min()
     }
 
     /// Gives up what has waited for too long.
     pub(super) fn expire(&mut self) {
+        self.expire_shaking();
         if let Some(reads) = &mut self.reads {
             reads.expire();
         }
@@ -140,7 +143,8 @@ impl EventLoop {
     /// A connection has ended, or never came to be: everybody who waits is told, at once.
     pub(super) fn upstream_lost(&mut self, at: usize, why: &str) {
         let Some(upstream) = self.upstreams.get_mut(at) else { return };
-        let was_up = upstream.phase == Phase::Up;
+        let has_sent = upstream.stream.as_ref().is_some_and(|stream| stream.has_sent);
+        let was_up = upstream.phase == Phase::Up || has_sent;
         let Target { name, role, .. } = &self.targets[upstream.kind.target];
         let role = *role;
         match upstream.pending.is_empty() {

@@ -3,4 +3,5 @@
 mod answers;
 mod hostile;
 mod network;
+mod secured;
 mod support;

@@ -77,6 +77,8 @@ pub fn config(url: &str) -> Config {
         tenant: wire::TENANT_OPEN,
         backends: vec![],
         backend_password: None,
+        backend_tls: Default::default(),
+        tls: None,
         resp: vec![url.parse().unwrap()],
         network: NetworkUse::Never,
         threads: 1,
@@ -148,7 +150,7 @@ pub fn of_words(words: &[&[u8]]) -> Vec<u8> {
 }
 
 impl<S: Read + Write> Speaker<S> {
-    fn new(stream: S) -> Speaker<S> {
+    pub fn new(stream: S) -> Speaker<S> {
         Speaker { stream, buffer: vec![] }
     }
 

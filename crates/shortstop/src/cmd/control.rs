@@ -14,12 +14,10 @@ use commands::{
     reach::Reach,
     secrets,
 };
-use control::{
-    Options, Server, ServerError,
-    serve::{Listen, TlsFiles},
-    state::Location,
-};
+use control::{Options, Server, ServerError, serve::Listen, state::Location};
 use decide::Limits;
+
+use super::certificates::Shown;
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert
 /// and evict.
@@ -62,15 +60,8 @@ struct Serve {
     /// --tokens are needed.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7118", value_parser = socket_address)]
     listen: SocketAddr,
-    /// Certificate chain (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Authority (PEM) whose certificates clients must show.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    shown: Shown,
     /// The tokens that are accepted, and what each may do (TOML); `shortstop token` makes them.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -158,14 +149,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         ..Limits::default()
     };
     let default = args.discipline.unwrap_or_else(|| disciplines::default().name.into());
-    if let Some(key) = &args.tls_key {
-        secrets::warn_of_key(key, "--tls-key");
-    }
-    let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| TlsFiles {
-        cert,
-        key,
-        client_ca: args.tls_client_ca,
-    });
+    let tls = args.shown.files();
     let several = !matches!(args.state, Location::Directory(_));
     if several && args.url.is_none() && args.listen.ip().is_unspecified() {
         bail!(

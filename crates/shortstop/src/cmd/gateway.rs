@@ -14,7 +14,10 @@ use commands::{
 use gateway::{BackendAddress, Config, Limits, NetworkUse};
 use wire::{Cluster, TENANT_OPEN};
 
-use super::open_files;
+use super::{
+    certificates::{Believed, Shown},
+    open_files,
+};
 
 /// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
 #[derive(clap::Args)]
@@ -22,6 +25,7 @@ use super::open_files;
     shortstop gateway --server 10.0.2.1 --listen 127.0.0.1:6380\n  \
     shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \
     --backend 64-127=redis://10.0.2.2:6379\n  \
+    shortstop gateway --server 10.0.2.1 --resp rediss://10.0.2.1:6390 --backend-ca ca.pem\n  \
     shortstop gateway --cluster rack.toml --tenant 7 --seal-key seal.key\n  \
     redis-cli -p 6380 set user:42 Ada")]
 pub struct Args {
@@ -38,12 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
     tenant: u32,
     /// The stores' Redis, for keys and values that no packet carries:
-    /// [FIRST-LAST=]redis://HOST:PORT[/DB] or redis+unix:///PATH. Repeat it where partitions have
-    /// different ones.
+    /// [FIRST-LAST=]redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT, or redis+unix:///PATH. Repeat
+    /// it where partitions have different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
-    /// The store's RESP port, by which every command of Redis works: redis://HOST:PORT or
-    /// redis+unix:///PATH. Without it only commands on strings do, by packets.
+    /// The store's RESP port, by which every command of Redis works: redis://HOST:PORT, by TLS
+    /// rediss://HOST:PORT, or redis+unix:///PATH. Without it only commands on strings do, by
+    /// packets.
     #[arg(long, value_name = "URL")]
     resp: Vec<BackendAddress>,
     /// Which reads go by the network, with --resp: of all keys (always), of hot ones, or never.
@@ -57,6 +62,10 @@ pub struct Args {
     /// redis://USER@HOST:PORT.
     #[arg(long, value_name = "FILE")]
     backend_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    believed: Believed,
+    #[command(flatten)]
+    shown: Shown,
     /// Seal values and hide keys with the key in this file, in the network and in the backends: 64
     /// hex digits, readable by its owner only (`openssl rand -hex 32`).
     #[arg(long, value_name = "FILE")]
@@ -89,6 +98,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         network: args.network,
         threads: args.threads,
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
+        backend_tls: args.believed.files(),
+        tls: args.shown.files(),
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {
             connections: open_files::connections(

@@ -1,6 +1,7 @@
 //! The command line: one module per subcommand, each with its `Args` and `run`.
 
 mod audit;
+mod certificates;
 mod control;
 mod delete;
 mod gateway;

@@ -303,6 +303,8 @@ fn with_gateway(
         tenant: wire::TENANT_OPEN,
         backends: vec![],
         backend_password: None,
+        backend_tls: Default::default(),
+        tls: None,
         seal: None,
         limits: gateway::Limits::default(),
     };

@@ -5,14 +5,14 @@ use api::{
     proto::{StatusRequest, control_client::ControlClient},
 };
 use authority::Authority;
-use control::serve::{Listen, RunningServer, TlsFiles};
+use control::serve::{Listen, RunningServer, ServerFiles};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::harness::{Site, TestRequest, TokenFile, agent, loopback, request};
 
 /// What a server with this authority's certificate reads.
-fn files(authority: &Authority, mutual: bool) -> TlsFiles {
-    TlsFiles {
+fn files(authority: &Authority, mutual: bool) -> ServerFiles {
+    ServerFiles {
         cert: authority.path("server.pem"),
         key: authority.path("server.key"),
         client_ca: mutual.then(|| authority.path("ca.pem")),
@@ -89,23 +89,23 @@ async fn files_that_are_no_certificates_are_named() {
     // (files, what the error says)
     let rows = [
         (
-            TlsFiles { cert: "/nonexistent.pem".into(), ..good.clone() },
+            ServerFiles { cert: "/nonexistent.pem".into(), ..good.clone() },
             "/nonexistent.pem: expected certificates in PEM form",
         ),
         (
-            TlsFiles { cert: authority.path("server.key"), ..good.clone() },
+            ServerFiles { cert: authority.path("server.key"), ..good.clone() },
             "server.key: no certificate in it",
         ),
         (
-            TlsFiles { key: authority.path("server.pem"), ..good.clone() },
+            ServerFiles { key: authority.path("server.pem"), ..good.clone() },
             "server.pem: expected a private key in PEM form",
         ),
         (
-            TlsFiles { key: other.path("server.key"), ..good.clone() },
+            ServerFiles { key: other.path("server.key"), ..good.clone() },
             "server.pem: does not go with its key",
         ),
         (
-            TlsFiles { client_ca: Some(authority.path("client.key")), ..good },
+            ServerFiles { client_ca: Some(authority.path("client.key")), ..good },
             "client.key: no certificate in it",
         ),
     ];
