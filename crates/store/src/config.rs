@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use decide::StoreMaker;
+use tls::{ClientFiles, ServerFiles};
 
 use crate::RespAddress;
 
@@ -12,8 +13,8 @@ use crate::RespAddress;
 pub enum BackendConfig {
     /// In this process.
     Embedded,
-    /// A Redis or Valkey server: `redis://...` or `redis+unix:///...`, as the `redis` crate
-    /// reads it; several, separated by commas, of which one is the master.
+    /// A Redis or Valkey server: `redis://...`, by TLS `rediss://...`, or `redis+unix:///...`, as
+    /// the `redis` crate reads it; several, separated by commas, of which one is the master.
     Redis(String),
     /// A memcached server, HOST:PORT.
     Memcached(String),
@@ -36,12 +37,12 @@ impl FromStr for BackendConfig {
     fn from_str(text: &str) -> Result<BackendConfig, String> {
         match text.split_once("://") {
             None if text == "embedded" => Ok(BackendConfig::Embedded),
-            Some(("redis" | "redis+unix", _)) => Ok(BackendConfig::Redis(text.into())),
+            Some(("redis" | "rediss" | "redis+unix", _)) => Ok(BackendConfig::Redis(text.into())),
             Some(("memcached", server)) if server.contains(':') => {
                 Ok(BackendConfig::Memcached(server.trim_end_matches('/').into()))
             }
             _ => Err(format!(
-                "backend {text:?}: expected embedded, redis://HOST:PORT[/DB], redis+unix:///PATH or \
+                "backend {text:?}: expected embedded, redis[s]://HOST:PORT[/DB], redis+unix:///PATH or \
                  memcached://HOST:PORT"
             )),
         }
@@ -92,6 +93,8 @@ pub struct Config {
     pub backend: BackendConfig,
     /// The password of a Redis, if it does not stand in its address.
     pub backend_password: Option<String>,
+    /// Whom to believe where the backend's address is `rediss://`, and what is shown there.
+    pub backend_tls: ClientFiles,
     /// How long a backend in another process may take for an answer; what takes longer has failed.
     pub backend_within: Duration,
     /// What to do about writes that others make in the backend; Redis only.
@@ -102,6 +105,8 @@ pub struct Config {
     pub status_socket: Option<PathBuf>,
     /// Where it speaks Redis's own protocol to clients, every command; with a Redis only.
     pub resp: Vec<RespAddress>,
+    /// The certificate that clients of that see, where they come by TLS.
+    pub tls: Option<ServerFiles>,
     /// Directory of the journal of loans, and of what the store leaves to the next one; without it
     /// a backend in another process has no write-back, and the next store waits.
     pub state: Option<PathBuf>,
@@ -136,11 +141,13 @@ impl Config {
             identity: None,
             backend: BackendConfig::Embedded,
             backend_password: None,
+            backend_tls: ClientFiles::default(),
             backend_within: Duration::from_secs(1),
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             status_socket: None,
             resp: vec![],
+            tls: None,
             state: None,
             lend_from: None,
             directory_limit: 1_000_000,
@@ -195,6 +202,16 @@ impl Config {
             anyhow::bail!(
                 "a RESP port needs a Redis behind the store, to carry commands out: --backend redis://..."
             );
+        }
+        let is_secure = |at: &RespAddress| matches!(at, RespAddress::Tls(_));
+        match (self.resp.iter().find(|at| is_secure(at)), &self.tls) {
+            (Some(RespAddress::Tls(at)), None) => anyhow::bail!(
+                "--resp rediss://{at}: expected the certificate that clients see: --tls-cert FILE --tls-key FILE"
+            ),
+            (None, Some(_)) => {
+                anyhow::bail!("--tls-cert: no port is for it: expected --resp rediss://ADDR:PORT")
+            }
+            _ => {}
         }
         self.check_halves()
     }

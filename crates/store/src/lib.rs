@@ -44,3 +44,4 @@ pub use status::{
     BackendState, BackendTroubleStatus, LeaseStatus, LoansStatus, OutsideWritesStatus,
     PartitionStatus, Status, read_status,
 };
+pub use tls::{ClientFiles, Identity, ServerFiles};

@@ -10,6 +10,7 @@ mod answers;
 mod connection;
 mod holding;
 pub mod session;
+mod shaking;
 
 use std::{
     io,
@@ -22,6 +23,7 @@ use std::{
 
 use anyhow::Context;
 use resp::CommandTable;
+use tls::{Acceptor, ServerFiles};
 use tokio::{
     net::{TcpListener, UnixListener},
     task::JoinSet,
@@ -30,6 +32,7 @@ use tokio::{
 use crate::backend::redis::Upstream;
 use connection::Connection;
 pub(crate) use holding::{Hold, HoldMessage, Holder};
+use shaking::Shaking;
 
 /// Clients at the same time; more are told so and closed.
 const CLIENTS: usize = 10_000;
@@ -45,6 +48,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub enum RespAddress {
     /// A TCP port of this machine's loopback; port 0 lets the system choose.
     Tcp(SocketAddr),
+    /// A TCP port by TLS, of any address.
+    Tls(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -56,13 +61,16 @@ impl FromStr for RespAddress {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(RespAddress::Unix(path.into()));
         }
-        let address: SocketAddr = text
-            .parse()
-            .map_err(|_| format!("RESP port {text:?}: expected ADDR:PORT or unix:PATH"))?;
+        let wrong =
+            |_| format!("RESP port {text:?}: expected ADDR:PORT, rediss://ADDR:PORT or unix:PATH");
+        if let Some(address) = text.strip_prefix("rediss://") {
+            return Ok(RespAddress::Tls(address.parse().map_err(wrong)?));
+        }
+        let address: SocketAddr = text.parse().map_err(wrong)?;
         if !address.ip().is_loopback() {
             return Err(format!(
                 "RESP port {text}: whoever reaches it reaches the Redis behind it, in the clear: expected an address \
-                 of the loopback, or unix:PATH"
+                 of the loopback, unix:PATH, or rediss://{address} with --tls-cert and --tls-key"
             ));
         }
         Ok(RespAddress::Tcp(address))
@@ -114,6 +122,7 @@ impl PortState {
 /// A socket that takes clients.
 enum Listener {
     Tcp(TcpListener),
+    Tls(TcpListener, Acceptor),
     Unix(UnixListener, PathBuf),
 }
 
@@ -138,10 +147,13 @@ impl RespPort {
     /// What the system refused, with the address.
     pub fn bind(
         addresses: &[RespAddress],
+        tls: Option<&ServerFiles>,
         upstream: Upstream,
         holder: Holder,
     ) -> anyhow::Result<RespPort> {
-        let listeners = addresses.iter().map(Listener::bind).collect::<Result<_, _>>()?;
+        let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
+        let bind = |address| Listener::bind(address, acceptor.as_ref());
+        let listeners = addresses.iter().map(bind).collect::<Result<_, _>>()?;
         let commands = Mutex::default();
         Ok(RespPort { listeners, state: Arc::new(PortState { upstream, holder, commands }) })
     }
@@ -149,7 +161,7 @@ impl RespPort {
     /// The TCP addresses that it listens on.
     pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
         let address = |listener: &Listener| match listener {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Tcp(listener) | Listener::Tls(listener, _) => listener.local_addr().ok(),
             Listener::Unix(..) => None,
         };
         self.listeners.iter().filter_map(address).collect()
@@ -166,14 +178,19 @@ impl RespPort {
 }
 
 impl Listener {
-    fn bind(address: &RespAddress) -> anyhow::Result<Listener> {
+    fn bind(address: &RespAddress, acceptor: Option<&Acceptor>) -> anyhow::Result<Listener> {
+        let tcp = |address: &SocketAddr| {
+            let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            });
+            bound.with_context(|| format!("RESP port {address}"))
+        };
         match address {
-            RespAddress::Tcp(address) => {
-                let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-                    listener.set_nonblocking(true)?;
-                    TcpListener::from_std(listener)
-                });
-                Ok(Listener::Tcp(bound.with_context(|| format!("RESP port {address}"))?))
+            RespAddress::Tcp(address) => Ok(Listener::Tcp(tcp(address)?)),
+            RespAddress::Tls(address) => {
+                let acceptor = acceptor.context("RESP port: no certificate")?;
+                Ok(Listener::Tls(tcp(address)?, acceptor.clone()))
             }
             RespAddress::Unix(path) => {
                 let bound = crate::unix_socket::bind(path, "RESP port")?;
@@ -184,6 +201,7 @@ impl Listener {
 
     async fn serve(self, state: Arc<PortState>) {
         let mut clients = JoinSet::new();
+        let mut shaking = Shaking::default();
         loop {
             while clients.try_join_next().is_some() {}
             let is_full = clients.len() >= CLIENTS;
@@ -197,7 +215,21 @@ impl Listener {
                             return Ok(());
                         }
                         let (reads, writes) = stream.into_split();
-                        clients.spawn(Connection::new(state.clone()).serve(reads, writes));
+                        clients.spawn(Connection::new(state.clone(), false).serve(reads, writes));
+                    }
+                    Listener::Tls(listener, acceptor) => {
+                        let (stream, peer) = listener.accept().await?;
+                        stream.set_nodelay(true)?;
+                        if is_full {
+                            return Ok(());
+                        }
+                        let believed = shaking.accept(acceptor, stream, peer);
+                        let state = state.clone();
+                        clients.spawn(async move {
+                            let Some(stream) = believed.await else { return };
+                            let (reads, writes) = tokio::io::split(stream);
+                            Connection::new(state, true).serve(reads, writes).await;
+                        });
                     }
                     Listener::Unix(listener, _) => {
                         let (stream, _) = listener.accept().await?;
@@ -206,7 +238,7 @@ impl Listener {
                             return Ok(());
                         }
                         let (reads, writes) = stream.into_split();
-                        clients.spawn(Connection::new(state.clone()).serve(reads, writes));
+                        clients.spawn(Connection::new(state.clone(), false).serve(reads, writes));
                     }
                 }
                 Ok(())
@@ -230,7 +262,17 @@ mod tests {
         assert_eq!("127.0.0.1:6380".parse(), Ok(tcp("127.0.0.1:6380")));
         assert_eq!("[::1]:0".parse(), Ok(tcp("[::1]:0")));
         assert_eq!("unix:/run/s".parse(), Ok(RespAddress::Unix("/run/s".into())));
-        for wrong in ["0.0.0.0:6380", "10.0.0.1:6380", "6380", "unix:", ""] {
+        let beyond = "rediss://10.0.0.1:6380".parse();
+        assert_eq!(beyond, Ok(RespAddress::Tls("10.0.0.1:6380".parse().unwrap())));
+        for wrong in [
+            "rediss://",
+            "rediss://host:6380",
+            "0.0.0.0:6380",
+            "10.0.0.1:6380",
+            "6380",
+            "unix:",
+            "",
+        ] {
             assert!(wrong.parse::<RespAddress>().is_err(), "{wrong}");
         }
     }

@@ -12,6 +12,7 @@ use std::{
 use anyhow::Context;
 use bytes::Bytes;
 use hashbrown::HashMap;
+use tls::Connector;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
@@ -187,7 +188,7 @@ impl Server {
         let (holder, holds) = Holder::new();
         let resp_port = match upstream {
             Some(upstream) if !config.resp.is_empty() => {
-                Some(RespPort::bind(&config.resp, upstream, holder)?)
+                Some(RespPort::bind(&config.resp, config.tls.as_ref(), upstream, holder)?)
             }
             _ => None,
         };
@@ -551,8 +552,16 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
         }
         BackendConfig::Redis(url) => {
             let password = config.backend_password.as_deref();
-            let (backend, completions, upstream) =
-                redis::connect(url, password, config.outside_writes, base_version, within).await?;
+            let connector = Connector::new(config.backend_tls.clone())?;
+            let (backend, completions, upstream) = redis::connect(
+                url,
+                password,
+                config.outside_writes,
+                base_version,
+                within,
+                &connector,
+            )
+            .await?;
             return Ok((backend, Some(completions), Some(upstream)));
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version, within).await,

@@ -23,7 +23,10 @@ use store::{
     backend::{Admission, Backend},
 };
 
-use super::open_files;
+use super::{
+    certificates::{Believed, Shown},
+    open_files,
+};
 
 /// Serve keys beside their data, and keep the switches' copies of them coherent.
 ///
@@ -87,8 +90,8 @@ pub struct Serve {
     /// Number of partitions, without a cluster file.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
     partitions: u32,
-    /// Where the data is: embedded, redis://HOST:PORT[/DB], redis+unix:///PATH,
-    /// memcached://HOST:PORT. Several of Redis, separated by commas: where the one master may be.
+    /// Where the data is: embedded, redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT[/DB],
+    /// redis+unix:///PATH, memcached://HOST:PORT. Several of Redis, separated by commas: where the one master may be.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
     /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A
@@ -101,10 +104,14 @@ pub struct Serve {
     #[arg(long, value_name = "track|ignore", default_value = "track")]
     outside_writes: OutsideWrites,
     /// Speak Redis's own protocol here, every command, to clients that need not know of copies: a
-    /// port of the loopback, or a Unix socket. Needs a Redis as the backend, which decides who may
-    /// what. Several, separated by commas.
-    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_delimiter = ',')]
+    /// port of the loopback, a Unix socket, or by TLS (rediss://ADDR:PORT) a port of any address.
+    /// Needs a Redis as the backend, which decides who may what. Several, separated by commas.
+    #[arg(long, value_name = "[rediss://]ADDR:PORT|unix:PATH", value_delimiter = ',')]
     resp: Vec<RespAddress>,
+    #[command(flatten)]
+    shown: Shown,
+    #[command(flatten)]
+    believed: Believed,
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,
@@ -170,6 +177,8 @@ pub fn serve(
         open_files::raise();
     }
     config.resp = options.resp;
+    config.tls = options.shown.files();
+    config.backend_tls = options.believed.files();
     config.state = options.state;
     config.lend_from = options.lend_from;
     config.halves = registered_halves();

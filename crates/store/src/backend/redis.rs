@@ -31,6 +31,7 @@
 //! batch: of that batch nothing counts if it is a replica. What its answers mean says [`answers`].
 
 mod answers;
+mod dial;
 mod eviction;
 mod link;
 mod role;
@@ -44,6 +45,7 @@ use redis::{
     ConnectionInfo, IntoConnectionInfo, Pipeline, PushInfo, PushKind, Value,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
+use tls::Connector;
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 use super::{
@@ -53,12 +55,14 @@ use super::{
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
+use dial::Dial;
+pub(crate) use dial::{Reader, Writer};
 use eviction::{Eviction, MARKS};
 use link::{Contact, Link};
 use role::{Role, role_of};
 use sessions::FormerSessions;
 pub(crate) use sessions::Session;
-pub(crate) use upstream::{Reader, Upstream, Writer};
+pub(crate) use upstream::Upstream;
 
 /// Servers that are asked for the master, each named by the one before, before that is given up.
 const HOPS: usize = 8;
@@ -79,28 +83,45 @@ pub(crate) async fn connect(
     outside_writes: OutsideWrites,
     base_version: u64,
     within: Duration,
+    connector: &Connector,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
-    let given = addresses(url, password)
+    let (is_secure, plain) = plain_urls(url)?;
+    let given = addresses(&plain, password)
         .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
+    let dial = Dial { connector: is_secure.then(|| connector.clone()), within };
     let (told, watch) = match outside_writes {
         OutsideWrites::Track => (Some(completions.clone()), Watch::Tracked),
         OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
     let health = Health::new();
     health.can_mark(MARKS);
-    let redis = Redis::new(given, told, within, health.clone());
-    let upstream = Upstream::new(redis.master.subscribe(), within);
+    let redis = Redis::new(given, told, dial.clone(), health.clone());
+    let upstream = Upstream::new(redis.master.subscribe(), dial);
     let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
     Ok((Box::new(remote), done, upstream))
 }
 
-/// The servers that are named, with the password.
-fn addresses(url: &str, password: Option<&str>) -> redis::RedisResult<Vec<ConnectionInfo>> {
+/// The URLs as they are without TLS, which is all that `redis` reads here; and whether TLS is meant.
+fn plain_urls(urls: &str) -> anyhow::Result<(bool, Vec<String>)> {
     // A comma may stand in a URL, too.
-    let urls = url.replace(",redis", "\nredis");
-    urls.split('\n').map(|url| address(url, password)).collect()
+    let urls = urls.replace(",redis", "\nredis");
+    let secure = urls.split('\n').filter(|url| url.starts_with("rediss://")).count();
+    anyhow::ensure!(
+        secure == 0 || secure == urls.split('\n').count(),
+        "--backend: expected rediss:// for all of the servers that one master may be at, or for none"
+    );
+    let plain = |url: &str| match url.strip_prefix("rediss://") {
+        Some(rest) => format!("redis://{rest}"),
+        None => url.to_string(),
+    };
+    Ok((secure > 0, urls.split('\n').map(plain).collect()))
+}
+
+/// The servers that are named, with the password.
+fn addresses(urls: &[String], password: Option<&str>) -> redis::RedisResult<Vec<ConnectionInfo>> {
+    urls.iter().map(|url| address(url, password)).collect()
 }
 
 fn address(url: &str, password: Option<&str>) -> redis::RedisResult<ConnectionInfo> {
@@ -131,8 +152,7 @@ struct Redis {
     told: Option<Completions>,
     /// Whether they were, when that was told last.
     watch: Watch,
-    /// How long it has for an answer.
-    within: Duration,
+    dial: Dial,
     link: Option<Link>,
     /// Why the link is of no use any more.
     over: Option<String>,
@@ -148,7 +168,7 @@ impl Redis {
     fn new(
         given: Vec<ConnectionInfo>,
         told: Option<Completions>,
-        within: Duration,
+        dial: Dial,
         health: Health,
     ) -> Redis {
         Redis {
@@ -157,7 +177,7 @@ impl Redis {
             given,
             told,
             watch: Watch::Tracked,
-            within,
+            dial,
             link: None,
             over: None,
             refuses: Outage::default(),
@@ -182,7 +202,7 @@ impl Redis {
                 continue;
             }
             asked.push(info.addr().clone());
-            match link::open(&info, self.told.as_ref(), self.within).await {
+            match link::open(&info, self.told.as_ref(), &self.dial).await {
                 Ok(Contact::Master(link)) => {
                     self.master.send_if_modified(|at| {
                         let moved = at.addr() != info.addr();
@@ -595,6 +615,10 @@ mod tests {
 
     use super::*;
 
+    fn plainly() -> Dial {
+        Dial { connector: None, within: Duration::from_secs(90) }
+    }
+
     #[test]
     fn an_invalidation_names_keys_or_everything() {
         let name = |name: &[u8]| Value::BulkString(name.into());
@@ -619,8 +643,8 @@ mod tests {
     async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
-        let given = addresses(&url, None).unwrap();
-        let mut redis = Redis::new(given, None, Duration::from_secs(90), Health::new());
+        let given = addresses(&[url], None).unwrap();
+        let mut redis = Redis::new(given, None, plainly(), Health::new());
         let (mut server, greeted) = {
             let accept = async {
                 let (mut server, _) = listener.accept().await.unwrap();
@@ -648,8 +672,8 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let (told, _events) = tokio::sync::mpsc::unbounded_channel();
-        let given = addresses(&url, None).unwrap();
-        let mut redis = Redis::new(given, Some(told), Duration::from_secs(90), Health::new());
+        let given = addresses(&[url], None).unwrap();
+        let mut redis = Redis::new(given, Some(told), plainly(), Health::new());
         let serves = async {
             let mut said = [0; 4096];
             let (mut first, _) = listener.accept().await.unwrap();

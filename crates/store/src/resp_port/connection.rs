@@ -9,7 +9,7 @@
 //! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and
 //! [`HELD_OUTPUT_BYTES`] while a hold is had).
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use bytes::{Buf, BytesMut};
 use redis::Value;
@@ -89,11 +89,44 @@ pub(super) struct Connection {
     is_gone: bool,
     /// It is a replica's.
     is_replica: bool,
+    /// What was written waits, until it is flushed: to the client, and to Redis.
+    client_lags: Lag,
+    master_lags: Lag,
+}
+
+/// Whether what was written to a connection may not have left. By TLS it leaves in records, for
+/// which the socket may have no room; whoever writes nothing more has to ask for it.
+struct Lag {
+    may: bool,
+    lags: bool,
+}
+
+/// Writes what waits, or has what was written leave.
+async fn send(
+    to: &mut (impl AsyncWrite + Unpin),
+    waits: &mut BytesMut,
+    lag: &mut Lag,
+) -> io::Result<()> {
+    if waits.is_empty() {
+        to.flush().await?;
+        lag.lags = false;
+        return Ok(());
+    }
+    if to.write_buf(waits).await? == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    lag.lags = lag.may;
+    shrink(waits);
+    Ok(())
 }
 
 impl Connection {
-    pub fn new(state: Arc<PortState>) -> Connection {
+    /// One whose client comes by TLS, or not.
+    pub fn new(state: Arc<PortState>, is_secure: bool) -> Connection {
+        let master_lags = Lag { may: state.upstream.is_secure(), lags: false };
         Connection {
+            client_lags: Lag { may: is_secure, lags: false },
+            master_lags,
             state,
             session: Session::default(),
             limits: Limits::default(),
@@ -216,18 +249,18 @@ impl Connection {
                     // The store ends.
                     None => return End::Client,
                 },
-                result = writes.write_buf(&mut self.to_master), if !self.to_master.is_empty() => {
-                    match result {
-                        Ok(len) if len > 0 => shrink(&mut self.to_master),
-                        _ => return End::Master,
+                result = send(writes, &mut self.to_master, &mut self.master_lags),
+                    if !self.to_master.is_empty() || self.master_lags.lags =>
+                {
+                    if result.is_err() {
+                        return End::Master;
                     }
                 }
-                result = client_writes.write_buf(&mut self.to_client),
-                    if !self.to_client.is_empty() && !self.is_gone =>
+                result = send(client_writes, &mut self.to_client, &mut self.client_lags),
+                    if (!self.to_client.is_empty() || self.client_lags.lags) && !self.is_gone =>
                 {
-                    match result {
-                        Ok(len) if len > 0 => shrink(&mut self.to_client),
-                        _ => self.client_is_gone(),
+                    if result.is_err() {
+                        self.client_is_gone();
                     }
                 }
                 result = reads.read_buf(&mut self.from_master), if may_read => match result {

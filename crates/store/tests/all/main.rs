@@ -10,6 +10,7 @@ mod refusals;
 mod replicas;
 mod resp_port;
 mod restart;
+mod secured;
 mod speed;
 mod support;
 mod tenants;

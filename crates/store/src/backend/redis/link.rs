@@ -11,14 +11,15 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisResult, Value, aio::MultiplexedConnection,
 };
+use tokio::task::JoinSet;
 
 use super::{
     Role,
     answers::{is_of_server, words_of},
+    dial::Dial,
     role_of,
     sessions::Session,
     tell,
@@ -52,6 +53,8 @@ pub(super) struct Link {
     /// When it was asked last for its role, and to track.
     asked_ns: u64,
     tried_ns: u64,
+    /// Carries what is said by TLS; it ends with the link.
+    _carries: JoinSet<()>,
 }
 
 impl Link {
@@ -112,9 +115,9 @@ impl Link {
 pub(super) async fn open(
     info: &ConnectionInfo,
     told: Option<&Completions>,
-    within: Duration,
+    dial: &Dial,
 ) -> anyhow::Result<Contact> {
-    let at = info.addr();
+    let (at, within) = (info.addr(), dial.within);
     let failed = |error: RedisError| {
         // The error's text holds its cause already.
         let hint = match error.code() {
@@ -138,16 +141,16 @@ pub(super) async fn open(
             gone.fetch_or(message.kind == PushKind::Disconnection, Relaxed);
             tell(message, &told)
         });
-        match connect(info, ProtocolVersion::RESP3, &config).await {
+        match connect(dial, info, ProtocolVersion::RESP3, &config).await {
             Ok(connection) => made = Some(connection),
             Err(error) if may_know_less(&error) => untracked = Some(error),
             Err(error) => return Err(failed(error)),
         }
     }
     let tells = made.is_some();
-    let mut connection = match made {
-        Some(connection) => connection,
-        None => connect(info, ProtocolVersion::RESP2, &plain).await.map_err(failed)?,
+    let (mut connection, carries) = match made {
+        Some(made) => made,
+        None => connect(dial, info, ProtocolVersion::RESP2, &plain).await.map_err(failed)?,
     };
     match (role_of(&mut connection).await.map_err(failed)?, &untracked) {
         (Role::Replica(host, port), _) => {
@@ -164,8 +167,16 @@ pub(super) async fn open(
     }
     let untracked = untracked.map(|error| format!("HELLO 3: {}", words_of(&error)));
     let asked_ns = boot_ns();
-    let mut link =
-        Link { connection, session: None, untracked, tells, gone, asked_ns, tried_ns: asked_ns };
+    let mut link = Link {
+        connection,
+        session: None,
+        untracked,
+        tells,
+        gone,
+        asked_ns,
+        tried_ns: asked_ns,
+        _carries: carries,
+    };
     if tells {
         link.track().await.with_context(|| format!("Redis at {at}"))?;
         // A proxy may pass what is asked on by any of its connections: those do not get so far.
@@ -186,16 +197,16 @@ fn may_know_less(error: &RedisError) -> bool {
 }
 
 async fn connect(
+    dial: &Dial,
     info: &ConnectionInfo,
     protocol: ProtocolVersion,
     config: &AsyncConnectionConfig,
-) -> RedisResult<MultiplexedConnection> {
+) -> RedisResult<(MultiplexedConnection, JoinSet<()>)> {
     let mut settings = info.redis_settings().clone().set_protocol(protocol);
     if protocol == ProtocolVersion::RESP2 {
         // Answers to this are not looked at, and what a server says that closes the connection at
         // once would be taken for one.
         settings = settings.set_skip_set_lib_name();
     }
-    let client = Client::open(info.clone().set_redis_settings(settings).into_connection_info()?)?;
-    client.get_multiplexed_async_connection_with_config(config).await
+    dial.connection(info.clone().set_redis_settings(settings), config).await
 }

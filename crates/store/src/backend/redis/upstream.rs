@@ -1,39 +1,43 @@
 //! Connections to the master that are not the store's own: those of clients of its RESP port, what
 //! commands the master has, and the end of a connection that was given up.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use redis::{Client, ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Value, aio::MultiplexedConnection};
 use resp::CommandTable;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
     sync::watch,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
-use super::sessions::{FormerSessions, Session};
+use super::{
+    dial::{Dial, Reader, Writer},
+    sessions::{FormerSessions, Session},
+};
 
 /// From one attempt to have a connection ended to the next.
 const RETRY: Duration = Duration::from_millis(100);
-
-/// What a master sends.
-pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
-/// What a master is sent.
-pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Where the master is.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     master: watch::Receiver<ConnectionInfo>,
+    dial: Dial,
     /// How long it has for an answer.
     within: Duration,
 }
 
 impl Upstream {
-    pub fn new(master: watch::Receiver<ConnectionInfo>, within: Duration) -> Upstream {
-        Upstream { master, within }
+    pub(super) fn new(master: watch::Receiver<ConnectionInfo>, dial: Dial) -> Upstream {
+        let within = dial.within;
+        Upstream { master, dial, within }
+    }
+
+    /// Whether it is reached by TLS: what was written waits until it is flushed.
+    pub fn is_secure(&self) -> bool {
+        self.dial.connector.is_some()
     }
 
     fn info(&self) -> ConnectionInfo {
@@ -62,28 +66,11 @@ impl Upstream {
     /// A connection on which nothing has been said.
     ///
     /// # Errors
-    /// Nobody answers there, or it is no address for a plain connection.
+    /// Nobody answers there, or nobody who is believed.
     pub async fn open(&self) -> anyhow::Result<(Reader, Writer)> {
         let info = self.info();
         let at = info.addr().clone();
-        let open = async {
-            Ok::<(Reader, Writer), io::Error>(match &at {
-                ConnectionAddr::Tcp(host, port) => {
-                    let stream = TcpStream::connect((&host[..], *port)).await?;
-                    stream.set_nodelay(true)?;
-                    // Given up, it takes along what has not arrived.
-                    stream.set_zero_linger()?;
-                    let (read, write) = stream.into_split();
-                    (Box::new(read), Box::new(write))
-                }
-                ConnectionAddr::Unix(path) => {
-                    let (read, write) = UnixStream::connect(path).await?.into_split();
-                    (Box::new(read), Box::new(write))
-                }
-                _ => return Err(io::Error::other("no plain connection")),
-            })
-        };
-        let opened = timeout(self.within, open).await.context("no answer")?;
+        let opened = self.dial.halves(&at).await;
         opened.map_err(|error| anyhow!("cannot connect to Redis at {at}: {error}"))
     }
 
@@ -93,7 +80,7 @@ impl Upstream {
     /// It does not answer, or does not say.
     pub async fn commands(&self) -> anyhow::Result<CommandTable> {
         let ask = async {
-            let mut connection = self.connect().await?;
+            let (mut connection, _carries) = self.connect().await?;
             let answer: Value = redis::cmd("COMMAND").query_async(&mut connection).await?;
             Ok(CommandTable::of(&answer)?)
         };
@@ -110,7 +97,7 @@ impl Upstream {
         former.add(session);
         loop {
             let end = async {
-                let mut connection = self.connect().await?;
+                let (mut connection, _carries) = self.connect().await?;
                 let now = Session::of(&mut connection).await?;
                 former.end(&mut connection, now.as_ref()).await
             };
@@ -123,7 +110,7 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        Client::open(self.info())?.get_multiplexed_async_connection().await
+    async fn connect(&self) -> redis::RedisResult<(MultiplexedConnection, JoinSet<()>)> {
+        self.dial.connection(self.info(), &AsyncConnectionConfig::new()).await
     }
 }

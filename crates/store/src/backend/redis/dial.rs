@@ -1,0 +1,100 @@
+//! How Redis servers are reached: as they are, or by TLS.
+
+use std::{io, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult,
+    aio::MultiplexedConnection,
+};
+use tls::{Connector, rustls::pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+/// What a master sends.
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+/// What a master is sent.
+pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// How servers are reached.
+#[derive(Clone)]
+pub(super) struct Dial {
+    /// By TLS: whom to believe.
+    pub connector: Option<Connector>,
+    /// How long that may take.
+    pub within: Duration,
+}
+
+impl Dial {
+    /// Two halves of a connection on which nothing has been said.
+    ///
+    /// # Errors
+    /// Nobody answers there, or nobody who is believed.
+    pub async fn halves(&self, at: &ConnectionAddr) -> io::Result<(Reader, Writer)> {
+        let open = async {
+            Ok::<(Reader, Writer), io::Error>(match (at, &self.connector) {
+                (ConnectionAddr::Tcp(host, port), Some(connector)) => {
+                    let (read, write) = tokio::io::split(secured(connector, host, *port).await?);
+                    (Box::new(read), Box::new(write))
+                }
+                (ConnectionAddr::Tcp(host, port), None) => {
+                    let (read, write) = plain(host, *port).await?.into_split();
+                    (Box::new(read), Box::new(write))
+                }
+                (ConnectionAddr::Unix(path), _) => {
+                    let (read, write) = UnixStream::connect(path).await?.into_split();
+                    (Box::new(read), Box::new(write))
+                }
+                _ => return Err(io::Error::other("no plain connection")),
+            })
+        };
+        timeout(self.within, open).await?
+    }
+
+    /// A connection that is logged in. By TLS a task carries it, which ends with the set.
+    ///
+    /// # Errors
+    /// Nobody answers there, or nobody who is believed, or the server refuses the login.
+    pub async fn connection(
+        &self,
+        info: ConnectionInfo,
+        config: &AsyncConnectionConfig,
+    ) -> RedisResult<(MultiplexedConnection, JoinSet<()>)> {
+        let mut carries = JoinSet::new();
+        let (Some(connector), ConnectionAddr::Tcp(host, port)) = (&self.connector, info.addr())
+        else {
+            let client = Client::open(info)?;
+            let made = client.get_multiplexed_async_connection_with_config(config).await?;
+            return Ok((made, carries));
+        };
+        let open = async {
+            let stream = secured(connector, host, *port).await?;
+            let (settings, config) = (info.redis_settings(), config.clone());
+            MultiplexedConnection::new_with_config(settings, stream, config).await
+        };
+        let (made, driver) = timeout(self.within, open).await.map_err(io::Error::from)??;
+        carries.spawn(driver);
+        Ok((made, carries))
+    }
+}
+
+async fn plain(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    // Given up, it takes along what has not arrived.
+    stream.set_zero_linger()?;
+    Ok(stream)
+}
+
+async fn secured(connector: &Connector, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
+    // An address of version 6 stands in brackets.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_string())
+        .map_err(|_| io::Error::other(format!("{host}: no name that a certificate can be for")))?;
+    let stream = plain(host, port).await?;
+    TlsConnector::from(connector.config()).connect(name, stream).await
+}
