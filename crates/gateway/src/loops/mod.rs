@@ -61,6 +61,8 @@ const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 1024;
 /// Connections accepted in one round.
 const ACCEPTS: usize = 64;
+/// After an error of accept it is tried again so much later.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long a client may take until it is believed, where clients come by TLS.
 const SHAKES_WITHIN: Duration = Duration::from_secs(10);
 
@@ -117,6 +119,8 @@ const DIRECT: usize = 1;
 pub(crate) struct EventLoop {
     poll: Poll,
     listener: Option<TcpListener>,
+    /// Connections may wait that could not be taken: when they are tried again.
+    accept_again: Option<Instant>,
     acceptor: Option<Acceptor>,
     /// Clients that are not believed yet, as they came: until when they have to be, place and
     /// number.
@@ -175,6 +179,7 @@ impl EventLoop {
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
+            accept_again: None,
             acceptor,
             shaking: VecDeque::new(),
             targets: [store].into_iter().chain(direct).collect(),
@@ -242,9 +247,19 @@ impl EventLoop {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
                 Ok((socket, peer)) => self.take_in(socket, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.accept_again = None;
+                    return;
+                }
+                // It was gone before it was taken.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // No descriptor is free, most likely. The system does not tell again of those
+                    // that wait.
+                    let again = self.now + ACCEPT_AGAIN;
+                    if self.accept_again.replace(again).is_none() {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     return;
                 }
             }
@@ -302,6 +317,7 @@ impl EventLoop {
     fn leave(&mut self) {
         self.leaving = true;
         self.listener = None;
+        self.accept_again = None;
         for at in 0..self.clients.capacity() {
             if self.clients.contains(at) {
                 self.serve(at);

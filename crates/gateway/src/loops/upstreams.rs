@@ -123,12 +123,15 @@ impl EventLoop {
         });
         let reads = self.reads.as_ref().and_then(super::reads::Reads::next_timer);
         let shaking = self.shaking.front().map(|(until, ..)| *until);
-        waits.chain(reads).chain(shaking).min()
+        waits.chain(reads).chain(shaking).chain(self.accept_again).min()
     }
 
     /// Gives up what has waited for too long.
     pub(super) fn expire(&mut self) {
         self.expire_shaking();
+        if self.accept_again.is_some_and(|at| at <= self.now) {
+            self.accept();
+        }
         if let Some(reads) = &mut self.reads {
             reads.expire();
         }

@@ -198,6 +198,35 @@ fn a_lost_answer_of_a_write_is_in_doubt_and_of_a_read_is_not() {
     server.join().unwrap();
 }
 
+/// Tells a test that it is its own child, which has few descriptors.
+const FEW_DESCRIPTORS: &str = "GATEWAY_TEST_FEW_DESCRIPTORS";
+
+#[test]
+fn a_connection_for_which_there_was_no_descriptor_is_taken_when_there_is_one() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+        let name = std::thread::current().name().unwrap().to_string();
+        let mut child = std::process::Command::new("sh");
+        child.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]);
+        child.arg(std::env::current_exe().unwrap()).args(["--exact", &name, "--nocapture"]);
+        let output = child.env(FEW_DESCRIPTORS, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let gateway = Gateway::start(config("redis://127.0.0.1:1"));
+    let mut before = gateway.speak();
+    assert!(before.ask("INFO gateway").contains("connected_clients:1\r\n"));
+    let mut taken: Vec<std::fs::File> = vec![];
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.pop();
+    let mut waits = gateway.speak();
+    // What the loop hears of after the connection it does after it, too.
+    assert!(before.ask("INFO gateway").contains("connected_clients:1\r\n"));
+    drop(taken);
+    assert!(waits.ask("INFO gateway").contains("connected_clients:2\r\n"));
+}
+
 /// A server that never answers the first connection by which `SET slow` comes, and all others.
 fn stuck_once(listener: std::net::TcpListener) {
     for stream in listener.incoming() {
