@@ -18,6 +18,7 @@ mod hot;
 mod memory;
 mod network;
 mod own;
+mod presence;
 mod reads;
 mod secure;
 mod server_facts;

@@ -17,14 +17,10 @@ use hashbrown::{HashMap, HashTable};
 use mio::{Interest, Registry, Token, net::UdpSocket};
 use slab::Slab;
 
-use super::upstream::PendingCommand;
+use super::{presence::Presence, upstream::PendingCommand};
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
-/// Reads in a row without an answer after which the network is taken for gone.
-const GONE_AFTER: u32 = 3;
-/// It is tried again with one read so often.
-const TRIED_EVERY: Duration = Duration::from_secs(1);
 
 /// A key with the reads of it.
 struct Key {
@@ -60,8 +56,7 @@ pub(super) struct Reads {
     by_call: HashMap<u64, usize>,
     /// Keys of which a read leaves at the end of this round.
     leaving: Vec<usize>,
-    unanswered: u32,
-    tried_again: Instant,
+    presence: Presence,
 }
 
 impl Reads {
@@ -93,21 +88,13 @@ impl Reads {
             by_name: HashTable::new(),
             by_call: HashMap::new(),
             leaving: vec![],
-            unanswered: 0,
-            tried_again: Instant::now(),
+            presence: Presence::new(Instant::now()),
         })
     }
 
     /// Whether a read has a chance of an answer: where nothing answered, few are tried.
     pub fn is_there(&mut self, now: Instant) -> bool {
-        if self.unanswered < GONE_AFTER {
-            return true;
-        }
-        let again = now >= self.tried_again;
-        if again {
-            self.tried_again = now + TRIED_EVERY;
-        }
-        again
+        self.presence.tries(now)
     }
 
     /// Has a key read for somebody, who is answered in this protocol.
@@ -204,11 +191,10 @@ impl Reads {
         let mut waiters = std::mem::take(&mut key.now);
         let answer = result.ok();
         if answer.is_some() {
-            self.unanswered = 0;
+            self.presence.answered();
             key.now = std::mem::take(&mut key.next);
         } else {
-            self.unanswered += 1;
-            self.tried_again = now + TRIED_EVERY;
+            self.presence.unanswered(now);
             // Those too go another way now, behind these.
             waiters.append(&mut key.next);
         }
