@@ -136,6 +136,11 @@ impl EventLoop {
                     tracing::debug!("{name} answers {words:?} to a new connection");
                 }
                 Waiter::Nobody => {}
+                Waiter::Login if is_error => return self.not_let_in(at, piece),
+                Waiter::Login if scanned.is_some() => self.let_in(at),
+                Waiter::Login => {}
+                Waiter::Right(user) if scanned.is_some() => self.hear_right(user, piece),
+                Waiter::Right(_) => {}
                 Waiter::Check => self.hear(at, pending.asked, piece, scanned.is_some()),
             }
         }
@@ -147,6 +152,26 @@ impl EventLoop {
         if let Some(client) = self.clients.get_mut(place) {
             client.stream.out().extend_from_slice(bytes);
             self.touch_client(place);
+        }
+    }
+
+    /// What follows from an answer that something depended on.
+    fn change(&mut self, place: usize, then: Transition, is_error: bool) {
+        if is_error {
+            if let Some(user) = then.user {
+                self.users.leave(user, self.now);
+            }
+            return;
+        }
+        if let Some(user) = then.user {
+            self.become_user(place, user);
+        }
+        let Some(client) = self.clients.get_mut(place) else { return };
+        client.protocol = then.protocol.unwrap_or(client.protocol);
+        if then.by_own
+            && let Some(own) = client.own.and_then(|own| self.upstreams.get_mut(own))
+        {
+            own.kind.speaker = client.speaker();
         }
     }
 
@@ -170,13 +195,9 @@ impl EventLoop {
                 self.shared.counters.total_error_replies.add_one();
             }
             if let Some(then) = client.then.take() {
-                match then {
-                    Transition::Protocol(protocol) if !is_error => client.protocol = protocol,
-                    Transition::User if !is_error => client.ties.user = true,
-                    _ => {}
-                }
+                self.change(place, then, is_error);
             }
-            if client.waits {
+            if self.clients.get(place).is_some_and(|client| client.waits) {
                 self.make_ready(place);
             }
         }

@@ -10,6 +10,7 @@ use super::{
     DIRECT, EventLoop, STORE,
     client::Way,
     upstream::{PendingCommand, Waiter},
+    upstreams::Speaker,
     words::encode,
 };
 
@@ -17,15 +18,15 @@ use super::{
 const HOLDS: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// By which way reads go that no switch answers, for a client of this protocol.
-    pub(super) fn read_way(&mut self, protocol: u8) -> Way {
+    /// By which way reads go that no switch answers, for a client who speaks so.
+    pub(super) fn read_way(&mut self, speaker: Speaker) -> Way {
         if self.targets.len() <= DIRECT {
             return Way::Store;
         }
-        let at = self.common(DIRECT, protocol, 0);
+        let at = self.common(DIRECT, speaker, 0);
         self.revive(at);
         if self.store_id.is_none() {
-            let store = self.common(STORE, protocol, 0);
+            let store = self.common(STORE, speaker, 0);
             self.revive(store);
         }
         let known = &self.upstreams[at].known;
@@ -55,9 +56,9 @@ impl EventLoop {
 
     fn ask_about(&mut self, at: usize, words: &[&[u8]]) {
         let upstream = &mut self.upstreams[at];
-        let Some(stream) = &mut upstream.stream else { return };
+        let Some(out) = upstream.out() else { return };
+        encode(words, out);
         upstream.known.asked = Some(self.now);
-        encode(words, stream.out());
         let waiter = Waiter::Check;
         let pending = PendingCommand { waiter, command: 0, asked: self.now, writes: false };
         upstream.pending.push_back(pending);

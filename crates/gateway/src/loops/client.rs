@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use resp::RequestParser;
 
-use super::stream::Stream;
+use super::{stream::Stream, upstreams::Speaker, users::NOBODY};
 
 /// The ways by which a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,14 @@ struct Slot {
     bytes: Vec<u8>,
 }
 
-/// What the answer to a command that is under way will change.
+/// What the answer to a command that is under way will change, if it is no error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transition {
-    /// The protocol, if it is no error.
-    Protocol(u8),
-    /// Whose connection it is, if it is no error: the connection stays the client's own.
-    User,
+pub(super) struct Transition {
+    pub protocol: Option<u8>,
+    /// Who the client is then.
+    pub user: Option<u32>,
+    /// It was said by the client's own connection.
+    pub by_own: bool,
 }
 
 /// What keeps a client on its own connection.
@@ -51,6 +52,7 @@ pub(super) struct Ties {
     pub transaction: bool,
     pub watches: bool,
     pub database: bool,
+    /// A user of whom only its own connection knows.
     pub user: bool,
     /// Nothing of what it sends is looked at any more.
     pub raw: bool,
@@ -63,9 +65,10 @@ impl Ties {
     }
 }
 
-/// What a client has told about its library.
+/// What a client is called, and its library.
 #[derive(Default)]
 pub(super) struct Names {
+    pub own: Vec<u8>,
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
 }
@@ -77,6 +80,8 @@ pub(super) struct Client {
     pub number: u64,
     /// 2 or 3.
     pub protocol: u8,
+    /// Who has logged in.
+    pub user: u32,
     /// What has come and is not carried out.
     pub input: Vec<u8>,
     /// How far a command has been looked at of which a part has come.
@@ -120,6 +125,7 @@ impl Client {
             stream,
             number,
             protocol: 2,
+            user: NOBODY,
             input: vec![],
             part: None,
             slots: VecDeque::new(),
@@ -141,6 +147,11 @@ impl Client {
             counted: 0,
             moved: number,
         }
+    }
+
+    /// How it speaks, and as whom.
+    pub fn speaker(&self) -> Speaker {
+        Speaker { protocol: self.protocol, user: self.user }
     }
 
     /// Answers to come by this way.

@@ -11,7 +11,10 @@ use super::{
     EventLoop, READ_BYTES,
     client::{Transition, Way},
     commands::{Act, Command},
+    hello::Hello,
     upstream::{PendingCommand, Waiter},
+    upstreams::Speaker,
+    users::Login,
     words::encode,
 };
 use crate::resp::info;
@@ -288,7 +291,8 @@ impl EventLoop {
                 Next::On
             }
             Act::Client => self.client_command(at, command, said),
-            Act::Multi | Act::Watch | Act::Own | Act::Raw | Act::Auth | Act::Select => {
+            Act::Auth => self.auth(at, command, said),
+            Act::Multi | Act::Watch | Act::Own | Act::Raw | Act::Select => {
                 self.by_own(at, command, said)
             }
         }
@@ -310,6 +314,9 @@ impl EventLoop {
         // What reads the same key already is not overtaken: it goes the same way.
         let follows = |way| key != 0 && client.reads(way, key);
         let by_network = follows(Way::Network) || hot && !follows(upstream);
+        let speaker = client.speaker();
+        let by_network = by_network && self.may_read_all(speaker);
+        let client = &mut self.clients[at];
         let way = if by_network { Way::Network } else { upstream };
         if way != Way::Network {
             return self.by(at, way, command, said, key);
@@ -333,8 +340,8 @@ impl EventLoop {
         } else if client.under_way(Way::Direct) > 0 {
             Way::Direct
         } else {
-            let protocol = client.protocol;
-            self.read_way(protocol)
+            let speaker = client.speaker();
+            self.read_way(speaker)
         }
     }
 
@@ -364,12 +371,12 @@ impl EventLoop {
         }
         let is_first = client.under_way(way) == 0;
         let answer = client.place(way, key, command.writes);
-        let (number, protocol) = (client.number, client.protocol);
+        let (number, speaker) = (client.number, client.speaker());
         let target = self.target_of(way);
         if is_first {
-            self.clients[at].lane = self.choose_lane(target, protocol);
+            self.clients[at].lane = self.choose_lane(target, speaker);
         }
-        let upstream = self.common(target, protocol, self.clients[at].lane);
+        let upstream = self.common(target, speaker, self.clients[at].lane);
         let waiter = Waiter::Client { place: at, number, answer };
         self.ask(upstream, said.bytes, self.pending(waiter, command));
         Next::On
@@ -380,33 +387,70 @@ impl EventLoop {
         PendingCommand { waiter, command: command.row, asked: self.now, writes: command.writes }
     }
 
-    /// Which protocol the connection speaks from now on is Redis's to decide: it is asked by a
-    /// connection that speaks it already.
+    /// Which protocol the connection speaks from now on is Redis's to decide, and whether somebody
+    /// is who he says: it is asked by a connection that speaks so already.
     fn hello(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
         if client.waiting() > 0 {
             return Next::Wait;
         }
-        let plain = matches!(said.words.len(), 1 | 2);
-        let version = match said.word(1) {
-            None => Some(client.protocol),
-            Some(b"2") => Some(2),
-            Some(b"3") => Some(3),
-            _ => None,
-        };
-        let (true, Some(version)) = (plain, version) else {
+        let Some(Hello { version, login, name }) = Hello::of(said.words) else {
             return self.by_own(at, command, said);
         };
-        let way = Way::Store;
-        let answer = client.place(way, 0, false);
-        client.then = Some(Transition::Protocol(version));
-        let number = client.number;
-        let upstream = self.common(self.target_of(way), version, 0);
-        let waiter = Waiter::Client { place: at, number, answer };
+        let is_named = name.is_some_and(|name| !is_printable(name) || login.is_none());
+        if is_named || login.is_some() && client.own.is_some() {
+            return self.by_own(at, command, said);
+        }
+        if let Some(name) = name {
+            client.names.get_or_insert_default().own = name.to_vec();
+        }
+        let speaks = version.unwrap_or(client.protocol);
+        let mut words: Vec<&[u8]> = vec![b"HELLO", if speaks == 3 { b"3" } else { b"2" }];
+        let login_words = login.as_ref().map(Login::command).unwrap_or_default();
+        words.extend(login_words);
+        if said.words.len() == 1 {
+            words.truncate(1);
+        }
         let mut bytes = vec![];
-        encode(&[&b"HELLO"[..], version.to_string().as_bytes()], &mut bytes);
-        let pending = self.pending(waiter, command);
-        self.ask(upstream, if said.words.len() == 1 { said.bytes } else { &bytes }, pending);
+        encode(&words, &mut bytes);
+        self.introduce(at, command, speaks, login, &bytes)
+    }
+
+    /// Whether somebody is who he says.
+    fn auth(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
+        let client = &self.clients[at];
+        if client.waiting() > 0 {
+            return Next::Wait;
+        }
+        let (speaks, count) = (client.protocol, said.words.len() - 1);
+        if client.own.is_some() {
+            return self.by_own(at, command, said);
+        }
+        match Login::of(said.words, 1, count).filter(|_| (1..=2).contains(&count)) {
+            Some(login) => self.introduce(at, command, speaks, Some(login), said.bytes),
+            None => self.by(at, Way::Store, command, said, 0),
+        }
+    }
+
+    /// Asks by a connection of whom a client says to be; nothing comes behind it before it is
+    /// answered.
+    fn introduce(
+        &mut self,
+        at: usize,
+        command: Command,
+        protocol: u8,
+        login: Option<Login>,
+        bytes: &[u8],
+    ) -> Next {
+        let user = login.map(|login| self.users.enter(login));
+        let client = &mut self.clients[at];
+        client.then = Some(Transition { protocol: Some(protocol), user, by_own: false });
+        let answer = client.place(Way::Store, 0, false);
+        let number = client.number;
+        let speaker = Speaker { protocol, user: user.unwrap_or(client.user) };
+        let upstream = self.common(self.target_of(Way::Store), speaker, 0);
+        let waiter = Waiter::Client { place: at, number, answer };
+        self.ask(upstream, bytes, self.pending(waiter, command));
         Next::On
     }
 
@@ -461,15 +505,16 @@ impl EventLoop {
         loop {
             let Some(client) = self.clients.get_mut(at) else { return };
             let Some(own) = client.own else { return };
-            let Some(stream) = self.upstreams.get_mut(own).and_then(|u| u.stream.as_mut()) else {
-                return self.close(at);
-            };
-            if stream.waiting() > RAW_AHEAD {
+            let Some(upstream) = self.upstreams.get_mut(own) else { return self.close(at) };
+            let waiting = upstream.stream.as_ref().map_or(0, |stream| stream.waiting());
+            let waiting = waiting + upstream.held.as_ref().map_or(0, Vec::len);
+            let Some(out) = upstream.out() else { return self.close(at) };
+            if waiting > RAW_AHEAD {
                 client.waits = true;
                 return;
             }
             if !client.input.is_empty() {
-                stream.out().append(&mut client.input);
+                out.append(&mut client.input);
                 self.touch_upstream(own);
                 continue;
             }
@@ -482,7 +527,7 @@ impl EventLoop {
                 Ok(None) => return,
                 Ok(Some(len)) => {
                     self.shared.counters.total_net_input_bytes.add(len as u64);
-                    stream.out().extend_from_slice(&scratch[..len]);
+                    out.extend_from_slice(&scratch[..len]);
                     self.touch_upstream(own);
                 }
             }

@@ -14,17 +14,20 @@ mod check;
 mod client;
 mod commands;
 mod dispatch;
+mod hello;
 mod hot;
 mod memory;
 mod network;
 mod own;
 mod presence;
 mod reads;
+mod rights;
 mod secure;
 mod server_facts;
 pub(crate) mod stream;
 mod upstream;
 mod upstreams;
+mod users;
 mod words;
 
 use std::{
@@ -53,6 +56,7 @@ use self::{
     secure::Secure,
     stream::{Place, Stream, Trust},
     upstream::{Kind, Phase, Upstream},
+    users::Users,
 };
 use crate::{network_use::NetworkUse, shared::GatewayState};
 
@@ -132,6 +136,7 @@ pub(crate) struct EventLoop {
     /// Those that clients share.
     common: HashMap<Kind, usize>,
     commands: Commands,
+    users: Users,
     shared: Arc<GatewayState>,
     /// The run id of the Redis behind the store.
     store_id: Option<String>,
@@ -188,6 +193,7 @@ impl EventLoop {
             upstreams: Slab::new(),
             common: HashMap::new(),
             commands: Commands::new(),
+            users: Users::new(),
             shared,
             store_id: None,
             said_other: false,
@@ -428,6 +434,10 @@ impl EventLoop {
         let Some(client) = self.clients.try_remove(at) else { return };
         self.shared.release(client.counted);
         self.shared.disconnect();
+        self.users.leave(client.user, self.now);
+        if let Some(user) = client.then.and_then(|then| then.user) {
+            self.users.leave(user, self.now);
+        }
         if let Some(own) = client.own {
             self.upstreams.try_remove(own);
         }

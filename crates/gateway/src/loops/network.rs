@@ -86,12 +86,12 @@ impl EventLoop {
         if client.number != number {
             return;
         }
-        let protocol = client.protocol;
-        let way = self.read_way(protocol);
+        let speaker = client.speaker();
+        let way = self.read_way(speaker);
         let client = &mut self.clients[place];
         client.reroute(answer, way);
         let lane = if way == Way::Store { client.lane } else { 0 };
-        let upstream = self.common(self.target_of(way), protocol, lane);
+        let upstream = self.common(self.target_of(way), speaker, lane);
         let mut bytes = vec![];
         encode(&[b"GET", name], &mut bytes);
         self.ask(upstream, &bytes, pending);

@@ -9,7 +9,9 @@ use super::{
     client::Transition,
     commands::{Act, Command},
     dispatch::CommandText,
+    hello::Hello,
     upstream::{Kind, Upstream, Waiter},
+    users::{Login, NOBODY},
 };
 
 impl EventLoop {
@@ -41,21 +43,26 @@ impl EventLoop {
             Act::Watch => client.ties.watches = true,
             Act::Unwatch if !client.ties.transaction => client.ties.watches = false,
             Act::Select => client.ties.database = said.word(1) != Some(b"0"),
-            Act::Auth => client.then = Some(Transition::User),
+            // What is queued is not answered yet: only this connection will know the user.
+            Act::Auth | Act::Hello if client.ties.transaction => client.ties.user = true,
+            Act::Auth => {
+                let login = Login::of(said.words, 1, said.words.len() - 1);
+                let user = login.map(|login| self.users.enter(login));
+                client.then = Some(Transition { protocol: None, user, by_own: true });
+            }
+            // With AUTH, a name, or not understood: Redis says what of it.
             Act::Hello => {
-                // With AUTH, a name, or not understood: Redis says what of it.
-                client.ties.user |= said.words.len() > 4;
-                client.then = match said.word(1) {
-                    Some(b"2") => Some(Transition::Protocol(2)),
-                    Some(b"3") => Some(Transition::Protocol(3)),
-                    _ => None,
-                };
+                let hello = Hello::of(said.words);
+                let protocol = hello.as_ref().and_then(|hello| hello.version);
+                let login = hello.and_then(|hello| hello.login);
+                let user = login.map(|login| self.users.enter(login));
+                client.then = Some(Transition { protocol, user, by_own: true });
             }
             Act::Reset | Act::Quit => return self.ends_own(at, command),
             _ => {}
         }
-        if raw && let Some(stream) = &mut self.upstreams[own].stream {
-            stream.out().extend_from_slice(said.bytes);
+        if raw && let Some(out) = self.upstreams[own].out() {
+            out.extend_from_slice(said.bytes);
             self.upstreams[own].raw = true;
             self.clients[at].ties.raw = true;
             self.touch_upstream(own);
@@ -90,6 +97,7 @@ impl EventLoop {
             client.protocol = 2;
             client.names = None;
             client.answer(b"+RESET\r\n");
+            self.become_user(at, NOBODY);
         }
         self.touch_client(at);
         true
@@ -98,16 +106,17 @@ impl EventLoop {
     /// The client's own connection, which speaks its protocol and knows its name.
     fn own(&mut self, at: usize) -> usize {
         let client = &self.clients[at];
-        let (number, protocol) = (client.number, client.protocol);
+        let (number, speaker) = (client.number, client.speaker());
         let own = match client.own {
             Some(own) => own,
             None => {
-                let kind = Kind { target: STORE, protocol, lane: 0 };
+                let kind = Kind { target: STORE, speaker, lane: 0 };
                 let upstream = Upstream::new(kind, Some((at, number)), self.now);
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);
                 if let Some(names) = self.clients[at].names.take() {
-                    let told: [(&[&[u8]], &[u8]); 2] = [
+                    let told: [(&[&[u8]], &[u8]); 3] = [
+                        (&[b"CLIENT", b"SETNAME"], &names.own),
                         (&[b"CLIENT", b"SETINFO", b"LIB-NAME"], &names.library),
                         (&[b"CLIENT", b"SETINFO", b"LIB-VER"], &names.library_version),
                     ];
@@ -124,9 +133,9 @@ impl EventLoop {
             }
         };
         self.revive(own);
-        if self.upstreams[own].kind.protocol != protocol {
-            self.upstreams[own].kind.protocol = protocol;
-            self.say(own, &[b"HELLO", protocol.to_string().as_bytes()]);
+        if self.upstreams[own].kind.speaker.protocol != speaker.protocol {
+            self.upstreams[own].kind.speaker.protocol = speaker.protocol;
+            self.say(own, &[b"HELLO", speaker.protocol.to_string().as_bytes()]);
         }
         own
     }

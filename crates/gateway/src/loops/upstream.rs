@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Instant};
 
 use resp::ReplyScanner;
 
-use super::{server_facts::ServerFacts, stream::Stream};
+use super::{server_facts::ServerFacts, stream::Stream, upstreams::Speaker};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub(super) enum Waiter {
     Nobody,
     /// The gateway itself, which wants to know who the server is.
     Check,
+    /// The connection itself, which sends nothing else before.
+    Login,
+    /// The gateway itself, which wants to know whether a user may read every key.
+    Right(u32),
 }
 
 /// A command that is not answered yet.
@@ -45,8 +49,7 @@ pub(super) enum Phase {
 pub(super) struct Kind {
     /// Index of where it goes.
     pub target: usize,
-    /// 2 or 3.
-    pub protocol: u8,
+    pub speaker: Speaker,
     /// Which of several that go there.
     pub lane: u8,
 }
@@ -59,6 +62,8 @@ pub(super) struct Upstream {
     /// `None` while it is down.
     pub stream: Option<Stream>,
     pub phase: Phase,
+    /// What waits until the user is let in.
+    pub held: Option<Vec<u8>>,
     pub pending: VecDeque<PendingCommand>,
     pub scanner: ReplyScanner,
     /// What the server has said of itself by this connection.
@@ -77,11 +82,21 @@ impl Upstream {
             owner,
             stream: None,
             phase: Phase::Down(now),
+            held: None,
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
             known: ServerFacts::default(),
             raw: false,
             is_dirty: false,
+        }
+    }
+
+    /// What is to be said goes here; `None` while it is down.
+    pub fn out(&mut self) -> Option<&mut Vec<u8>> {
+        match (&mut self.stream, &mut self.held) {
+            (Some(_), Some(held)) => Some(held),
+            (Some(stream), None) => Some(stream.out()),
+            (None, _) => None,
         }
     }
 }

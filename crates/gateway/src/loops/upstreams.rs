@@ -9,8 +9,17 @@ use super::{
     client::Way,
     stream::Stream,
     upstream::{Kind, PendingCommand, Phase, Upstream, Waiter},
+    users::NOBODY,
     words::encode,
 };
+
+/// How somebody speaks, and as whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Speaker {
+    /// 2 or 3.
+    pub protocol: u8,
+    pub user: u32,
+}
 
 /// Connections to a store that all clients of a protocol share.
 const LANES: u8 = 16;
@@ -22,14 +31,15 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 const TRIED_EVERY: Duration = Duration::from_millis(100);
 
 impl EventLoop {
-    /// The connection that clients of this protocol share by this way.
-    pub(super) fn common(&mut self, target: usize, protocol: u8, lane: u8) -> usize {
-        let kind = Kind { target, protocol, lane };
+    /// The connection that clients who speak so share by this way.
+    pub(super) fn common(&mut self, target: usize, speaker: Speaker, lane: u8) -> usize {
+        let kind = Kind { target, speaker, lane };
         if let Some(at) = self.common.get(&kind) {
             return *at;
         }
         let at = self.upstreams.insert(Upstream::new(kind.clone(), None, self.now));
         self.common.insert(kind, at);
+        self.users.get(speaker.user).upstreams.push(at);
         at
     }
 
@@ -37,12 +47,12 @@ impl EventLoop {
     /// usually the first, because many commands in one write cost least; but none where somebody
     /// waits for longer than usual. What a store carries out slowly (a key whose copies have to be
     /// called back, from a switch that does not answer) holds up what is behind it.
-    pub(super) fn choose_lane(&mut self, target: usize, protocol: u8) -> u8 {
+    pub(super) fn choose_lane(&mut self, target: usize, speaker: Speaker) -> u8 {
         if target != STORE {
             return 0;
         }
         let free = (0..LANES).find(|lane| {
-            let at = self.common(target, protocol, *lane);
+            let at = self.common(target, speaker, *lane);
             let oldest = self.upstreams[at].pending.front();
             oldest.is_none_or(|pending| self.now - pending.asked < USUAL)
         });
@@ -53,12 +63,12 @@ impl EventLoop {
     pub(super) fn ask(&mut self, at: usize, bytes: &[u8], pending: PendingCommand) {
         self.revive(at);
         let upstream = &mut self.upstreams[at];
-        let Some(stream) = &mut upstream.stream else {
+        let Some(out) = upstream.out() else {
             let role = self.targets[upstream.kind.target].role;
             let line = format!("-TRYAGAIN nothing was done: {role} is away\r\n");
             return self.refuse(pending, &line);
         };
-        stream.out().extend_from_slice(bytes);
+        out.extend_from_slice(bytes);
         upstream.pending.push_back(pending);
         self.touch_upstream(at);
     }
@@ -80,17 +90,24 @@ impl EventLoop {
         match stream {
             Ok(mut stream) => {
                 let mut greetings = vec![];
-                if let Some((user, password)) = &target.login {
+                upstream.held = None;
+                if let Some(login) = self.users.login(upstream.kind.speaker.user) {
+                    encode(&login.command(), stream.out());
+                    let waiter = Waiter::Login;
+                    upstream.pending.push_back(PendingCommand { waiter, ..greeting(self.now) });
+                    upstream.held = Some(vec![]);
+                } else if let Some((user, password)) = &target.login {
                     let mut words: Vec<&[u8]> = vec![b"AUTH"];
                     words.extend(user.iter().map(String::as_bytes));
                     words.push(password.as_bytes());
                     greetings.push(words);
                 }
-                if upstream.kind.protocol == 3 {
+                if upstream.kind.speaker.protocol == 3 {
                     greetings.push(vec![b"HELLO", b"3"]);
                 }
                 for words in greetings {
-                    encode(&words, stream.out());
+                    let out = upstream.held.as_mut().unwrap_or(stream.out());
+                    encode(&words, out);
                     upstream.pending.push_back(greeting(self.now));
                 }
                 upstream.stream = Some(stream);
@@ -123,12 +140,18 @@ impl EventLoop {
         });
         let reads = self.reads.as_ref().and_then(super::reads::Reads::next_timer);
         let shaking = self.shaking.front().map(|(until, ..)| *until);
-        waits.chain(reads).chain(shaking).chain(self.accept_again).min()
+        waits
+            .chain(reads)
+            .chain(shaking)
+            .chain(self.accept_again)
+            .chain(self.users.next_timer())
+            .min()
     }
 
     /// Gives up what has waited for too long.
     pub(super) fn expire(&mut self) {
         self.expire_shaking();
+        self.expire_users();
         if self.accept_again.is_some_and(|at| at <= self.now) {
             self.accept();
         }
@@ -155,11 +178,14 @@ impl EventLoop {
             false => tracing::warn!("{name}: {why}"),
         }
         upstream.stream = None;
+        // Lost before its user was let in, it is not tried again at once.
+        let was_in = was_up && upstream.held.take().is_none();
+        let (is_common, speaker) = (upstream.owner.is_none(), upstream.kind.speaker);
         let partial = upstream.scanner.is_within();
         upstream.scanner = Default::default();
         // What was connected may be there again at once: a server that restarted, or closed what
         // was idle.
-        upstream.phase = Phase::Down(if was_up { self.now } else { self.now + TRIED_EVERY });
+        upstream.phase = Phase::Down(if was_in { self.now } else { self.now + TRIED_EVERY });
         let owner = upstream.owner;
         let pending = std::mem::take(&mut upstream.pending);
         for (number, pending) in pending.into_iter().enumerate() {
@@ -194,9 +220,13 @@ impl EventLoop {
                 self.touch_client(place);
             }
         }
+        // Was it because of the user? Redis says when it is asked to let the user in again.
+        if was_in && is_common && speaker.user != NOBODY {
+            self.revive(at);
+        }
     }
 
-    fn refuse(&mut self, pending: PendingCommand, line: &str) {
+    pub(super) fn refuse(&mut self, pending: PendingCommand, line: &str) {
         if let Waiter::Client { place, number, answer } = pending.waiter {
             self.give(place, number, answer, line.as_bytes(), true, true);
         }

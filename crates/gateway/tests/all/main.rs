@@ -5,3 +5,4 @@ mod hostile;
 mod network;
 mod secured;
 mod support;
+mod users;

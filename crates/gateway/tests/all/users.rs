@@ -1,0 +1,174 @@
+//! Users of a real Redis, which decides who they are and what they may.
+
+use std::{io::Read, net::TcpStream};
+
+use gateway::NetworkUse;
+
+use crate::{
+    network::Store,
+    support::{Gateway, Redis, Speaker, command, config},
+};
+
+/// A Redis with a user who may everything and one who may not.
+fn redis() -> Redis {
+    let redis = Redis::start(&[]);
+    let mut admin = redis.speak();
+    assert_eq!(admin.ask("ACL SETUSER ada on >secret ~* &* +@all"), "+OK\r\n");
+    assert_eq!(admin.ask("ACL SETUSER bob on >word ~app:* &* +@all"), "+OK\r\n");
+    redis
+}
+
+/// Connections of this user that Redis has.
+fn connections(redis: &Redis, user: &str) -> usize {
+    let list = redis.speak().ask("CLIENT LIST");
+    list.lines().filter(|line| line.contains(&format!(" user={user} "))).count()
+}
+
+fn logged_in(gateway: &Gateway, words: &str) -> Speaker<TcpStream> {
+    let mut client = gateway.speak();
+    assert_eq!(client.ask(&format!("AUTH {words}")), "+OK\r\n");
+    client
+}
+
+/// Waits until the other side has ended the connection, without a word.
+fn is_ended(mut client: Speaker<TcpStream>) -> bool {
+    matches!(client.stream.read(&mut [0; 64]), Ok(0))
+}
+
+#[test]
+fn clients_of_a_user_share_connections_of_that_user() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut clients: Vec<_> = (0..50).map(|_| logged_in(&gateway, "ada secret")).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("ACL WHOAMI"), "$3\r\nada\r\n");
+        assert_eq!(client.ask("INCR n").as_bytes()[0], b':');
+    }
+    assert_eq!(connections(&redis, "ada"), 1);
+    // By RESP3 too, with the name that it gave itself.
+    let mut third = gateway.speak();
+    let hello = third.ask("HELLO 3 AUTH ada secret SETNAME third");
+    assert!(hello.starts_with("%7\r\n"), "{hello}");
+    assert_eq!(third.ask("ACL WHOAMI"), "$3\r\nada\r\n");
+    assert_eq!(third.ask("GET none"), "_\r\n");
+    assert_eq!(third.ask("CLIENT GETNAME"), "$5\r\nthird\r\n");
+    // What is a client's own is that user's as well, and goes with the client.
+    let first = &mut clients[0];
+    first.say(&[command("MULTI"), command("ACL WHOAMI"), command("EXEC")].concat());
+    assert_eq!(first.answer(), "+OK\r\n");
+    assert_eq!(first.answer(), "+QUEUED\r\n");
+    assert_eq!(first.answer(), "*1\r\n$3\r\nada\r\n");
+    drop((clients, third));
+    // Nobody is left; the connections are given up.
+    while connections(&redis, "ada") > 0 {}
+    assert_eq!(gateway.speak().ask("ACL WHOAMI"), "$7\r\ndefault\r\n");
+}
+
+#[test]
+fn redis_decides_who_somebody_is_and_what_he_may() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    for wrong in ["AUTH ada wrong", "AUTH nobody secret", "HELLO 3 AUTH ada wrong"] {
+        assert!(client.ask(wrong).starts_with("-WRONGPASS "), "{wrong}");
+        assert_eq!(client.ask("ACL WHOAMI"), "$7\r\ndefault\r\n", "{wrong}");
+    }
+    assert!(client.ask("AUTH").starts_with("-ERR wrong number of arguments"));
+    assert!(client.ask("AUTH secret").starts_with("-ERR AUTH <password> called without"));
+    assert_eq!(client.ask("AUTH bob word"), "+OK\r\n");
+    assert!(client.ask("GET other").starts_with("-NOPERM "));
+    assert!(client.ask("SET other 1").starts_with("-NOPERM "));
+    assert_eq!(client.ask("SET app:1 1"), "+OK\r\n");
+    // One who fails to become another stays who he is, and so does everybody else.
+    assert!(client.ask("AUTH ada wrong").starts_with("-WRONGPASS "));
+    assert_eq!(client.ask("ACL WHOAMI"), "$3\r\nbob\r\n");
+    assert_eq!(client.ask("AUTH ada secret"), "+OK\r\n");
+    assert_eq!(client.ask("GET other"), "$-1\r\n");
+    assert_eq!(client.ask("RESET"), "+RESET\r\n");
+    assert_eq!(client.ask("ACL WHOAMI"), "$7\r\ndefault\r\n");
+    // A pipeline: what stands behind AUTH is that user's, what stands before is not.
+    client.say(&[command("ACL WHOAMI"), command("AUTH bob word"), command("ACL WHOAMI")].concat());
+    let said = [client.answer(), client.answer(), client.answer()];
+    assert_eq!(said, ["$7\r\ndefault\r\n", "+OK\r\n", "$3\r\nbob\r\n"]);
+    // Rights that change count at once.
+    redis.speak().ask("ACL SETUSER bob resetkeys ~web:*");
+    assert!(client.ask("GET app:1").starts_with("-NOPERM "));
+}
+
+#[test]
+fn clients_of_a_user_that_is_deleted_are_sent_away() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let clients: Vec<_> = (0..5).map(|_| logged_in(&gateway, "ada secret")).collect();
+    let mut other = logged_in(&gateway, "bob word");
+    assert_eq!(redis.speak().ask("ACL DELUSER ada"), ":1\r\n");
+    assert!(clients.into_iter().all(is_ended));
+    assert_eq!(other.ask("ACL WHOAMI"), "$3\r\nbob\r\n");
+    assert!(gateway.speak().ask("AUTH ada secret").starts_with("-WRONGPASS "));
+}
+
+#[test]
+fn a_password_that_changes_lets_nobody_in_and_sends_nobody_away() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut before = logged_in(&gateway, "ada secret");
+    redis.speak().ask("ACL SETUSER ada resetpass >other");
+    let mut late = gateway.speak();
+    assert!(late.ask("AUTH ada secret").starts_with("-WRONGPASS "));
+    assert_eq!(before.ask("ACL WHOAMI"), "$3\r\nada\r\n");
+    assert_eq!(late.ask("AUTH ada other"), "+OK\r\n");
+    // When Redis ends the connections of a user, those log in again whom it lets in.
+    redis.speak().ask("CLIENT KILL USER ada");
+    assert!(is_ended(before));
+    while late.ask("ACL WHOAMI") != "$3\r\nada\r\n" {}
+}
+
+#[test]
+fn only_who_may_read_all_keys_reads_by_the_network() {
+    let (store, redis) = (Store::start(), redis());
+    for number in 0..10 {
+        redis.speak().ask(&format!("SET app:{number} redis"));
+    }
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let before = gateway.counter("network_reads");
+    let mut bob = logged_in(&gateway, "bob word");
+    for _ in 0..300 {
+        assert_eq!(bob.ask("GET app:1"), "$5\r\nredis\r\n");
+        assert!(bob.ask("GET other").starts_with("-NOPERM "));
+    }
+    assert_eq!(gateway.counter("network_reads"), before);
+    let mut ada = logged_in(&gateway, "ada secret");
+    while gateway.counter("network_reads") == before {
+        ada.ask("GET app:1");
+    }
+    // A right that is taken away.
+    redis.speak().ask("ACL SETUSER ada resetkeys ~app:*");
+    while !ada.ask("GET other").starts_with("-NOPERM ") {}
+}
+
+#[test]
+fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
+    let (store, redis) = (Store::start(), redis());
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let before = gateway.counter("network_reads");
+    redis.speak().ask("CONFIG SET requirepass password");
+    // Those who are there have not logged in with it.
+    let mut stranger = gateway.speak();
+    while !stranger.ask("GET app:1").starts_with("-NOAUTH ") {
+        redis.speak().ask("AUTH password");
+        let mut admin = redis.speak();
+        admin.ask("AUTH password");
+        admin.ask("CLIENT KILL TYPE normal SKIPME yes");
+    }
+    let read = gateway.counter("network_reads");
+    for _ in 0..300 {
+        assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
+    }
+    assert_eq!(gateway.counter("network_reads"), read);
+    assert!(read >= before);
+    let mut known = logged_in(&gateway, "password");
+    while gateway.counter("network_reads") == read {
+        known.ask("GET app:1");
+    }
+    assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
+}
