@@ -134,6 +134,9 @@ async fn serve_by_loops(
         stoppers.push(stopper);
     }
     tracing::info!("gateway listens on {listen}: {}", store.name);
+    if !listen.ip().is_loopback() {
+        warn_of_reach(listen, config.tls.as_ref(), store.login.is_some());
+    }
     ready(listen);
     tokio::select! {
         () = stop => {}
@@ -152,6 +155,24 @@ async fn serve_by_loops(
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
     }
     Ok(())
+}
+
+/// Says what others may do who reach the gateway from other machines.
+fn warn_of_reach(listen: SocketAddr, tls: Option<&ServerFiles>, logs_in: bool) {
+    if tls.is_none() {
+        tracing::warn!(
+            "--listen {listen} can be reached from other machines, in the clear: everybody on the way reads keys, values \
+             and passwords; use --tls-cert and --tls-key, or listen on 127.0.0.1 beside the application"
+        );
+    }
+    let is_open = tls.is_none_or(|files| files.client_ca.is_none());
+    if logs_in && is_open {
+        tracing::warn!(
+            "--listen {listen}: whoever reaches it from other machines, and does not log in, acts as the user whose \
+             password the gateway has; ask for certificates (--tls-client-ca), or let clients log in for themselves \
+             (no --backend-password-file)"
+        );
+    }
 }
 
 /// A socket of several that share the address.

@@ -12,14 +12,15 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// An authority with a server's and a client's certificate for this machine, in a directory of its
-/// own: `ca.pem`, and `server` and `client` with `.pem` and `.key`. It ends with this value.
+/// own: `ca.pem`, and `server` and `client` with `.pem` and `.key`; and with `expired`, whose time
+/// is over. It ends with this value.
 pub struct Authority(tempfile::TempDir);
 
 impl Authority {
     /// A new one: nobody trusts it who trusts another.
     pub fn generate() -> Authority {
         let directory = tempfile::tempdir().expect("room for a directory");
-        certify(directory.path(), &["localhost", "127.0.0.1"], &["server", "client"]);
+        certify(directory.path(), &["localhost", "127.0.0.1"], &["server", "client", EXPIRED]);
         Authority(directory)
     }
 
@@ -34,8 +35,12 @@ impl Authority {
     }
 }
 
+/// The name of a certificate whose time is over.
+const EXPIRED: &str = "expired";
+
 /// Writes an authority's certificate into a directory, `ca.pem`; and for each of `files` a
-/// certificate for these host names and addresses with its key, `FILE.pem` and `FILE.key`.
+/// certificate for these host names and addresses with its key, `FILE.pem` and `FILE.key`. The time of
+/// a file `expired` is over.
 pub fn certify(directory: &Path, hosts: &[&str], files: &[&str]) {
     let write = |name: String, text: String| {
         fs::write(directory.join(name), text).expect("a directory that can be written");
@@ -54,7 +59,12 @@ pub fn certify(directory: &Path, hosts: &[&str], files: &[&str]) {
     write("ca.pem".into(), issuer.pem());
     for file in files {
         let key = key();
-        let certificate = params(file, hosts).signed_by(&key, &issuer).expect("a key that signs");
+        let mut params = params(file, hosts);
+        if *file == EXPIRED {
+            params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        }
+        let certificate = params.signed_by(&key, &issuer).expect("a key that signs");
         write(format!("{file}.pem"), certificate.pem());
         write(format!("{file}.key"), key.serialize_pem());
     }

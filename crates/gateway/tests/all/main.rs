@@ -3,6 +3,7 @@
 mod answers;
 mod hostile;
 mod network;
+mod operators;
 mod secured;
 mod support;
 mod users;

@@ -12,7 +12,7 @@ use authority::Authority;
 use gateway::{ClientFiles, Config, Identity, ServerFiles};
 use tls::rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
-use crate::support::{Gateway, PATIENCE, Redis, Speaker, command, config};
+use crate::support::{Gateway, PATIENCE, Redis, Speaker, command, config, until};
 
 fn shown_by(authority: &Authority, mutual: bool) -> ServerFiles {
     ServerFiles {
@@ -127,9 +127,10 @@ fn the_store_and_its_redis_are_reached_by_tls() {
         }
         assert_eq!(client.ask("CLIENT SETNAME me"), "+OK\r\n");
         assert_eq!(client.ask("CLIENT GETNAME"), "$2\r\nme\r\n");
-        while gateway.counter("direct_reads") == 0 {
+        until("reads go to the Redis itself", || {
             client.ask("STRLEN k");
-        }
+            gateway.counter("direct_reads") > 0
+        });
     }
 }
 
@@ -137,11 +138,21 @@ fn the_store_and_its_redis_are_reached_by_tls() {
 fn a_server_that_cannot_be_believed_is_told_nothing() {
     let (authority, other) = (Authority::generate(), Authority::generate());
     let (redis, port) = redis_with_tls(&authority, true);
+    let expired = Config {
+        tls: Some(ServerFiles {
+            cert: authority.path("expired.pem"),
+            key: authority.path("expired.key"),
+            client_ca: None,
+        }),
+        ..config(&redis.url())
+    };
+    let expired = Gateway::start(expired);
     // (URL, whom the gateway believes and what it shows)
     let rows = [
         (format!("rediss://localhost:{port}"), believed_by(&other, true)),
         (format!("rediss://127.0.0.2:{port}"), believed_by(&authority, true)),
         (format!("rediss://localhost:{port}"), ClientFiles::default()),
+        (format!("rediss://localhost:{}", expired.address.port()), believed_by(&authority, true)),
     ];
     for (url, files) in rows {
         let mut config = config(&url);
@@ -188,7 +199,14 @@ fn who_speaks_no_tls_or_is_not_believed_is_sent_away() {
     assert!(is_ended(&socket), "no TLS");
     let none = believed_by(&authority, false);
     let strange = ClientFiles { ca: Some(authority.path("ca.pem")), ..believed_by(&other, true) };
-    for files in [none, strange] {
+    let late = ClientFiles {
+        own: Some(Identity {
+            cert: authority.path("expired.pem"),
+            key: authority.path("expired.key"),
+        }),
+        ..believed_by(&authority, false)
+    };
+    for files in [none, strange, late] {
         let mut stream = secure(gateway.address, &files);
         let _ = stream.write_all(&command("SET k strange"));
         let _ = stream.flush();
@@ -196,7 +214,7 @@ fn who_speaks_no_tls_or_is_not_believed_is_sent_away() {
     }
     let mut client = Speaker::new(secure(gateway.address, &believed_by(&authority, true)));
     let told = client.ask("INFO gateway");
-    assert!(told.contains("tls_failures:3\r\n"), "{told}");
+    assert!(told.contains("tls_failures:4\r\n"), "{told}");
     assert_eq!(client.ask("EXISTS k"), ":0\r\n");
     // And the other way round: TLS where none is spoken.
     let gateway = Gateway::start(config(&redis.url()));
@@ -280,7 +298,7 @@ fn certificates_that_change_are_shown_to_those_who_come_then() {
     for name in ["server.pem", "server.key"] {
         std::fs::write(ours.path(name), next.bytes(name)).unwrap();
     }
-    while !works(&next) {}
+    until("the next is shown", || works(&next));
     assert!(!works(&ours));
     assert_eq!(before.ask("PING"), "+PONG\r\n", "who is there stays");
 }

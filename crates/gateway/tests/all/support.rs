@@ -17,6 +17,14 @@ use wire::Cluster;
 /// How long anything may take on a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits until this is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+    }
+}
+
 /// A Redis on a socket of its own, which ends with the test.
 pub struct Redis {
     child: Child,

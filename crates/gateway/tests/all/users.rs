@@ -6,7 +6,7 @@ use gateway::NetworkUse;
 
 use crate::{
     network::Store,
-    support::{Gateway, Redis, Speaker, command, config},
+    support::{Gateway, Redis, Speaker, command, config, until},
 };
 
 /// A Redis with a user who may everything and one who may not.
@@ -60,7 +60,7 @@ fn clients_of_a_user_share_connections_of_that_user() {
     assert_eq!(first.answer(), "*1\r\n$3\r\nada\r\n");
     drop((clients, third));
     // Nobody is left; the connections are given up.
-    while connections(&redis, "ada") > 0 {}
+    until("connections go with their users", || connections(&redis, "ada") == 0);
     assert_eq!(gateway.speak().ask("ACL WHOAMI"), "$7\r\ndefault\r\n");
 }
 
@@ -120,7 +120,7 @@ fn a_password_that_changes_lets_nobody_in_and_sends_nobody_away() {
     // When Redis ends the connections of a user, those log in again whom it lets in.
     redis.speak().ask("CLIENT KILL USER ada");
     assert!(is_ended(before));
-    while late.ask("ACL WHOAMI") != "$3\r\nada\r\n" {}
+    until("it is let in", || late.ask("ACL WHOAMI") == "$3\r\nada\r\n");
 }
 
 #[test]
@@ -138,12 +138,13 @@ fn only_who_may_read_all_keys_reads_by_the_network() {
     }
     assert_eq!(gateway.counter("network_reads"), before);
     let mut ada = logged_in(&gateway, "ada secret");
-    while gateway.counter("network_reads") == before {
+    until("ada reads by the network", || {
         ada.ask("GET app:1");
-    }
+        gateway.counter("network_reads") > before
+    });
     // A right that is taken away.
     redis.speak().ask("ACL SETUSER ada resetkeys ~app:*");
-    while !ada.ask("GET other").starts_with("-NOPERM ") {}
+    until("it counts", || ada.ask("GET other").starts_with("-NOPERM "));
 }
 
 #[test]
@@ -154,12 +155,12 @@ fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
     redis.speak().ask("CONFIG SET requirepass password");
     // Those who are there have not logged in with it.
     let mut stranger = gateway.speak();
-    while !stranger.ask("GET app:1").starts_with("-NOAUTH ") {
-        redis.speak().ask("AUTH password");
+    until("strangers read nothing", || {
         let mut admin = redis.speak();
         admin.ask("AUTH password");
         admin.ask("CLIENT KILL TYPE normal SKIPME yes");
-    }
+        stranger.ask("GET app:1").starts_with("-NOAUTH ")
+    });
     let read = gateway.counter("network_reads");
     for _ in 0..300 {
         assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
@@ -167,8 +168,9 @@ fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
     assert_eq!(gateway.counter("network_reads"), read);
     assert!(read >= before);
     let mut known = logged_in(&gateway, "password");
-    while gateway.counter("network_reads") == read {
+    until("who has logged in reads by the network", || {
         known.ask("GET app:1");
-    }
+        gateway.counter("network_reads") > read
+    });
     assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
 }

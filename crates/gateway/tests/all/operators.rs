@@ -1,0 +1,53 @@
+//! What operators ask: what Redis measures is asked of Redis, what the gateway measures of the
+//! gateway.
+
+use gateway::NetworkUse;
+
+use crate::{
+    network::Store,
+    support::{Gateway, Redis, command, config},
+};
+
+/// The `calls` of a command that somebody counts.
+fn calls(told: &str, name: &str) -> u64 {
+    let line = told.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+    let digits = line.and_then(|line| line.split(',').next());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn what_redis_measures_is_told_by_redis() {
+    let redis = Redis::start(&["--slowlog-log-slower-than", "0"]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    assert_eq!(client.ask("SET measured here"), "+OK\r\n");
+    assert!(client.ask("SLOWLOG GET").contains("measured"));
+    let told = client.ask("INFO commandstats");
+    assert_eq!(calls(&told, "set"), 1);
+    assert!(!told.contains("# Gateway"), "{told}");
+    assert!(client.ask("LATENCY HISTOGRAM set").contains("histogram_usec"));
+    assert_eq!(client.ask("LATENCY LATEST"), "*0\r\n");
+    assert_eq!(client.ask("CONFIG RESETSTAT"), "+OK\r\n");
+    assert_eq!(calls(&client.ask("INFO commandstats"), "set"), 0);
+    assert_eq!(calls(&client.ask("INFO gateway"), "set"), 1, "the gateway counts for itself");
+}
+
+#[test]
+fn what_redis_does_not_see_is_told_by_the_gateway() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let mut client = gateway.speak();
+    let before = calls(&client.ask("INFO gateway"), "get");
+    let seen = calls(&client.ask("INFO commandstats"), "get");
+    client.say(&command("GET k").repeat(1000));
+    (0..1000).for_each(|_| drop(client.answer()));
+    assert!(client.ask("INCR text").starts_with(':'));
+    assert_eq!(client.ask("SET text x"), "+OK\r\n");
+    assert!(client.ask("INCR text").starts_with("-ERR value is not an integer"));
+    let told = client.ask("INFO gateway");
+    assert_eq!(calls(&told, "get"), before + 1000);
+    let incr = told.lines().find(|line| line.starts_with("cmdstat_incr:")).unwrap();
+    assert!(incr.contains("calls=2,") && incr.contains(",failed_calls=1,"), "{incr}");
+    // Redis has seen what the gateway asks for itself, and none of these.
+    assert!(calls(&client.ask("INFO commandstats"), "get") < seen + 1000);
+}
