@@ -426,9 +426,13 @@ impl EventLoop {
         if client.own.is_some() {
             return self.by_own(at, command, said);
         }
-        match Login::of(said.words, 1, count).filter(|_| (1..=2).contains(&count)) {
+        // Redis says that these are no words for it, whoever says them.
+        if !(1..=2).contains(&count) {
+            return self.by(at, Way::Store, command, said, 0);
+        }
+        match Login::of(said.words, 1, count) {
             Some(login) => self.introduce(at, command, speaks, Some(login), said.bytes),
-            None => self.by(at, Way::Store, command, said, 0),
+            None => self.by_own(at, command, said),
         }
     }
 

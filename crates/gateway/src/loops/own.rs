@@ -47,12 +47,14 @@ impl EventLoop {
             Act::Auth | Act::Hello if client.ties.transaction => client.ties.user = true,
             Act::Auth => {
                 let login = Login::of(said.words, 1, said.words.len() - 1);
+                client.ties.user |= login.is_none();
                 let user = login.map(|login| self.users.enter(login));
                 client.then = Some(Transition { protocol: None, user, by_own: true });
             }
             // With AUTH, a name, or not understood: Redis says what of it.
             Act::Hello => {
                 let hello = Hello::of(said.words);
+                client.ties.user |= hello.is_none() && said.words.len() > 4;
                 let protocol = hello.as_ref().and_then(|hello| hello.version);
                 let login = hello.and_then(|hello| hello.login);
                 let user = login.map(|login| self.users.enter(login));

@@ -18,6 +18,8 @@ use super::{DIRECT, EventLoop, upstream::Phase, upstreams::Speaker};
 
 /// The user of clients that have not logged in: the gateway's own, or Redis's default.
 pub(super) const NOBODY: u32 = 0;
+/// Longer names and passwords are not remembered: who says them has a connection of his own.
+const LONGEST_WORD: usize = 512;
 /// For so long connections are kept of a user who has no client.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 /// A connection that Redis refuses for another reason than its user, or that the Redis of
@@ -29,10 +31,12 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 pub(super) struct Login(Box<[Box<[u8]>]>);
 
 impl Login {
-    /// From so many words of a command, from this one on.
+    /// From so many words of a command, from this one on. `None`: they are not there, or longer
+    /// than what is remembered.
     pub fn of(words: Words<'_>, from: usize, count: usize) -> Option<Login> {
+        let short = |at| words.get(at).filter(|word| word.len() <= LONGEST_WORD);
         let words: Option<Box<[Box<[u8]>]>> =
-            (from..from + count).map(|at| words.get(at).map(Box::from)).collect();
+            (from..from + count).map(|at| short(at).map(Box::from)).collect();
         Some(Login(words?))
     }
 
@@ -137,14 +141,19 @@ impl EventLoop {
                 self.users.idle.push_back((self.now + KEPT_FOR, user));
                 continue;
             }
-            let gone = self.users.all.remove(user as usize);
-            if let Some(login) = &gone.login {
-                self.users.by_login.remove(login);
-            }
-            for upstream in gone.upstreams {
-                if let Some(upstream) = self.upstreams.try_remove(upstream) {
-                    self.common.remove(&upstream.kind);
-                }
+            self.forget(user);
+        }
+    }
+
+    /// Ends the connections of a user who has no client.
+    fn forget(&mut self, user: u32) {
+        let Some(gone) = self.users.all.try_remove(user as usize) else { return };
+        if let Some(login) = &gone.login {
+            self.users.by_login.remove(login);
+        }
+        for upstream in gone.upstreams {
+            if let Some(upstream) = self.upstreams.try_remove(upstream) {
+                self.common.remove(&upstream.kind);
             }
         }
     }
@@ -193,6 +202,10 @@ impl EventLoop {
         for place in of_user.map(|(place, _)| place).collect::<Vec<_>>() {
             self.clients[place].closing = true;
             self.touch_client(place);
+        }
+        // Of somebody who was never let in nothing is kept.
+        if self.users.get(user).clients == 0 {
+            self.forget(user);
         }
     }
 }

@@ -96,6 +96,29 @@ fn redis_decides_who_somebody_is_and_what_he_may() {
 }
 
 #[test]
+fn words_that_nobody_has_cost_nothing() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    for number in 0..500 {
+        assert!(client.ask(&format!("AUTH ada {number}")).starts_with("-WRONGPASS "));
+    }
+    let list = redis.speak().ask("CLIENT LIST");
+    assert!(list.lines().count() < 10, "{list}");
+    assert_eq!(client.ask("ACL WHOAMI"), "$7\r\ndefault\r\n");
+    // Long ones are not remembered, and are right or wrong all the same.
+    let long = "p".repeat(1000);
+    redis.speak().ask(&format!("ACL SETUSER long on >{long} ~* &* +@all"));
+    for login in [format!("AUTH long {long}"), format!("HELLO 3 AUTH long {long}")] {
+        let mut owner = gateway.speak();
+        assert!(owner.ask(&format!("{login}p")).starts_with("-WRONGPASS "));
+        assert!(!owner.ask(&login).starts_with('-'));
+        assert_eq!(owner.ask("ACL WHOAMI"), "$4\r\nlong\r\n");
+        assert_eq!(client.ask("ACL WHOAMI"), "$7\r\ndefault\r\n", "nobody else is");
+    }
+}
+
+#[test]
 fn clients_of_a_user_that_is_deleted_are_sent_away() {
     let redis = redis();
     let gateway = Gateway::start(config(&redis.url()));
