@@ -137,3 +137,104 @@ impl Secure {
 pub(super) trait Socket: Read + Write {}
 
 impl<S: Read + Write> Socket for S {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use authority::Authority;
+    use tls::{ClientFiles, ServerFiles};
+
+    use super::*;
+
+    /// A socket in memory, which gives one piece at a time.
+    #[derive(Default)]
+    struct Pieces {
+        come: VecDeque<Vec<u8>>,
+        gone: Vec<u8>,
+    }
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece = self.come.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+            buffer[..piece.len()].copy_from_slice(&piece);
+            Ok(piece.len())
+        }
+    }
+
+    impl Write for Pieces {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.gone.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a client wants to send, in pieces.
+    fn pieces(client: &mut ClientConnection) -> VecDeque<Vec<u8>> {
+        let mut bytes = vec![];
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        bytes.chunks(1000).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Two sides that believe each other, and the socket of the server.
+    fn shaken() -> (ClientConnection, Secure, Pieces) {
+        let authority = Authority::generate();
+        let files = ServerFiles {
+            cert: authority.path("server.pem"),
+            key: authority.path("server.key"),
+            client_ca: None,
+        };
+        let ca = Some(authority.path("ca.pem"));
+        let believed = ClientFiles { ca, own: None }.config().unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(believed.into(), name).unwrap();
+        let mut server = Secure::accepted(files.config().unwrap().into()).unwrap();
+        let (mut socket, mut buffer) = (Pieces::default(), [0; 64]);
+        while client.is_handshaking() || server.is_shaking() {
+            socket.come = pieces(&mut client);
+            let read = server.read(&mut socket, &mut buffer);
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            while server.waits() {
+                server.send(&mut socket).unwrap();
+            }
+            let mut sent = &std::mem::take(&mut socket.gone)[..];
+            while !sent.is_empty() {
+                client.read_tls(&mut sent).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        (client, server, socket)
+    }
+
+    #[test]
+    fn who_sends_in_small_pieces_has_a_turn_like_everybody() {
+        let (mut client, mut server, mut socket) = shaken();
+        client.writer().write_all(&[b'x'; 10_000]).unwrap();
+        let sealed: Vec<u8> = pieces(&mut client).into_iter().flatten().collect();
+        socket.come = sealed.chunks(sealed.len() / (3 * TURNS)).map(<[u8]>::to_vec).collect();
+        let mut buffer = [0; 64];
+        for _ in 0..3 {
+            assert_eq!(server.read(&mut socket, &mut buffer).unwrap(), None);
+        }
+        assert_eq!(server.read(&mut socket, &mut buffer).unwrap(), Some(64));
+    }
+
+    #[test]
+    fn who_changes_keys_without_end_is_sent_away() {
+        let (mut client, mut server, mut socket) = shaken();
+        for _ in 0..1000 {
+            client.refresh_traffic_keys().unwrap();
+            socket.come.append(&mut pieces(&mut client));
+        }
+        let mut reads = (0..1000).map(|_| server.read(&mut socket, &mut [0; 64]));
+        let error = reads.find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(!socket.come.is_empty());
+    }
+}

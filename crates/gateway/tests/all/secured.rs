@@ -266,30 +266,6 @@ fn who_greets_without_end_is_sent_away() {
 }
 
 #[test]
-fn who_changes_keys_without_end_stops_nobody() {
-    let (redis, authority) = (Redis::start(&[]), Authority::generate());
-    let gateway = secured(&redis, &authority, false);
-    let files = believed_by(&authority, false);
-    let mut client = Speaker::new(secure(gateway.address, &files));
-    let mut restless = secure(gateway.address, &files);
-    restless.write_all(&command("PING")).unwrap();
-    restless.read_exact(&mut [0; 7]).unwrap();
-    let socket = restless.sock.try_clone().unwrap();
-    let flood = std::thread::spawn(move || {
-        let SecureStream { conn, sock } = &mut restless;
-        // Until it is sent away, or the test is over.
-        while conn.refresh_traffic_keys().is_ok()
-            && (0..100).all(|_| !conn.wants_write() || conn.write_tls(sock).is_ok())
-        {}
-    });
-    for number in 0..200 {
-        assert_eq!(client.ask(&format!("SET mine {number}")), "+OK\r\n");
-    }
-    let _ = socket.shutdown(std::net::Shutdown::Both);
-    flood.join().unwrap();
-}
-
-#[test]
 fn a_secured_client_that_never_reads_stops_nobody() {
     let (redis, authority) = (Redis::start(&[]), Authority::generate());
     let mut config = config(&redis.url());
