@@ -14,7 +14,7 @@ use client::Memory;
 
 use crate::{Limits, counters::Counters, stats::Stats};
 
-/// Least time between two log lines about foreign protocols, as in Redis, and about failures of TLS.
+/// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
 const SAID_EVERY_S: u64 = 60;
 
 /// Rows that a table of commands may have.
@@ -33,17 +33,17 @@ pub(crate) struct GatewayState {
     /// What each command has cost.
     pub stats: Stats,
     /// When it was last said that a connection spoke another protocol.
-    foreign_said: Said,
+    foreign_said: LogMoment,
     /// When it was last said that a connection could not be secured.
-    tls_said: Said,
+    tls_said: LogMoment,
 }
 
 /// When something was said last that others can cause at will: seconds after the start, plus one;
 /// 0: never.
 #[derive(Default)]
-struct Said(AtomicU64);
+struct LogMoment(AtomicU64);
 
-impl Said {
+impl LogMoment {
     /// Whether it may be said again, so long after the start.
     fn is_due(&self, since_start: Duration) -> bool {
         let now_s = since_start.as_secs() + 1;
@@ -72,8 +72,8 @@ impl GatewayState {
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             stats: Stats::new(ROWS),
-            foreign_said: Said::default(),
-            tls_said: Said::default(),
+            foreign_said: LogMoment::default(),
+            tls_said: LogMoment::default(),
         }
     }
 

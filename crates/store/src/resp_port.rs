@@ -8,9 +8,9 @@
 
 mod answers;
 mod connection;
+mod handshakes;
 mod holding;
 pub mod session;
-mod shaking;
 
 use std::{
     io,
@@ -31,8 +31,8 @@ use tokio::{
 
 use crate::backend::redis::Upstream;
 use connection::Connection;
+use handshakes::Handshakes;
 pub(crate) use holding::{Hold, HoldMessage, Holder};
-use shaking::Shaking;
 
 /// Clients at the same time; more are told so and closed.
 const CLIENTS: usize = 10_000;
@@ -201,7 +201,7 @@ impl Listener {
 
     async fn serve(self, state: Arc<PortState>) {
         let mut clients = JoinSet::new();
-        let mut shaking = Shaking::default();
+        let mut handshakes = Handshakes::default();
         loop {
             while clients.try_join_next().is_some() {}
             let is_full = clients.len() >= CLIENTS;
@@ -223,7 +223,7 @@ impl Listener {
                         if is_full {
                             return Ok(());
                         }
-                        let believed = shaking.accept(acceptor, stream, peer);
+                        let believed = handshakes.accept(acceptor, stream, peer);
                         let state = state.clone();
                         clients.spawn(async move {
                             let Some(stream) = believed.await else { return };

@@ -7,8 +7,8 @@
 
 #![deny(unsafe_code)]
 
+mod file_config;
 mod files;
-mod kept;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -19,8 +19,8 @@ use rustls::{
 };
 
 use self::{
+    file_config::FileConfig,
     files::{authorities, certificates, private_key},
-    kept::Kept,
 };
 
 pub use self::files::TlsError;
@@ -120,7 +120,7 @@ impl ClientFiles {
 
 /// Takes connections, with what its files say now.
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<Kept<ServerConfig>>);
+pub struct Acceptor(Arc<FileConfig<ServerConfig>>);
 
 impl Acceptor {
     /// Reads the files for the first time.
@@ -143,7 +143,7 @@ impl Acceptor {
             config.alpn_protocols = protocols.clone();
             Ok(config)
         };
-        Ok(Acceptor(Arc::new(Kept::new(paths, Box::new(read))?)))
+        Ok(Acceptor(Arc::new(FileConfig::new(paths, Box::new(read))?)))
     }
 
     /// For the next connection.
@@ -154,7 +154,7 @@ impl Acceptor {
 
 /// Makes connections, with what its files say now.
 #[derive(Clone, Debug)]
-pub struct Connector(Arc<Kept<ClientConfig>>);
+pub struct Connector(Arc<FileConfig<ClientConfig>>);
 
 impl Connector {
     /// Reads the files for the first time.
@@ -163,7 +163,7 @@ impl Connector {
     /// [`TlsError`] names the file.
     pub fn new(files: ClientFiles) -> Result<Connector, TlsError> {
         let paths = files.paths();
-        Ok(Connector(Arc::new(Kept::new(paths, Box::new(move || files.config()))?)))
+        Ok(Connector(Arc::new(FileConfig::new(paths, Box::new(move || files.config()))?)))
     }
 
     /// For the next connection.

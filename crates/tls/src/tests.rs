@@ -1,3 +1,5 @@
+//! Handshakes in memory, with certificates that are right, wrong and changed. Tests of this crate.
+
 use std::time::{Duration, Instant};
 
 use authority::Authority;

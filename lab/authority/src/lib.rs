@@ -39,8 +39,8 @@ impl Authority {
 const EXPIRED: &str = "expired";
 
 /// Writes an authority's certificate into a directory, `ca.pem`; and for each of `files` a
-/// certificate for these host names and addresses with its key, `FILE.pem` and `FILE.key`. The time of
-/// a file `expired` is over.
+/// certificate for these host names and addresses with its key, `FILE.pem` and `FILE.key`. The
+/// time of a file `expired` is over.
 pub fn certify(directory: &Path, hosts: &[&str], files: &[&str]) {
     let write = |name: String, text: String| {
         fs::write(directory.join(name), text).expect("a directory that can be written");

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 
 use resp::RequestParser;
 
-use super::{stream::Stream, upstreams::Speaker, users::NOBODY};
+use super::{
+    speaker::{NOBODY, Speaker},
+    stream::Stream,
+};
 
 /// The ways by which a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::{
     client::{Transition, Way},
     commands::{Act, Command},
     hello::Hello,
+    speaker::Speaker,
     upstream::{PendingCommand, Waiter},
-    upstreams::Speaker,
     users::Login,
     words::encode,
 };

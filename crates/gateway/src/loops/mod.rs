@@ -22,9 +22,11 @@ mod own;
 mod presence;
 mod reads;
 mod rights;
-mod secure;
+
 mod server_facts;
+mod speaker;
 pub(crate) mod stream;
+mod tls_side;
 mod upstream;
 mod upstreams;
 mod users;
@@ -53,8 +55,8 @@ use self::{
     commands::Commands,
     hot::Sketch,
     reads::Reads,
-    secure::Secure,
     stream::{Place, Stream, Trust},
+    tls_side::TlsSide,
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
@@ -279,7 +281,7 @@ impl EventLoop {
 
     fn take_in(&mut self, socket: TcpStream, peer: SocketAddr) {
         let config = self.acceptor.as_ref().map(Acceptor::config);
-        let mut stream = match config.map(Secure::accepted).transpose() {
+        let mut stream = match config.map(TlsSide::accepted).transpose() {
             Ok(secure) => Stream::accepted(socket, secure),
             Err(error) => return self.shared.tls_failed(Some(peer), &error),
         };

@@ -10,8 +10,9 @@ use super::{
     commands::{Act, Command},
     dispatch::CommandText,
     hello::Hello,
+    speaker::NOBODY,
     upstream::{Kind, Upstream, Waiter},
-    users::{Login, NOBODY},
+    users::Login,
 };
 
 impl EventLoop {

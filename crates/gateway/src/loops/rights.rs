@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     EventLoop, STORE,
+    speaker::Speaker,
     upstream::{PendingCommand, Waiter},
-    upstreams::Speaker,
     words::encode,
 };
 

@@ -17,7 +17,7 @@ use mio::{
 use socket2::{SockRef, TcpKeepalive};
 use tls::{Connector, rustls::pki_types::ServerName};
 
-use super::secure::Secure;
+use super::tls_side::TlsSide;
 
 /// Buffers that became longer than this are given back when they are empty.
 const KEEP_BYTES: usize = 16 << 10;
@@ -79,7 +79,7 @@ impl Write for Socket {
 /// A socket that never waits.
 pub(super) struct Stream {
     socket: Socket,
-    secure: Option<Box<Secure>>,
+    secure: Option<Box<TlsSide>>,
     /// Whether there may be something to read.
     pub readable: bool,
     writable: bool,
@@ -94,7 +94,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// One that was accepted.
-    pub fn accepted(socket: TcpStream, secure: Option<Secure>) -> Stream {
+    pub fn accepted(socket: TcpStream, secure: Option<TlsSide>) -> Stream {
         let _ = socket.set_nodelay(true);
         let secure = secure.map(Box::new);
         Stream { secure, ..Stream::new(Socket::Tcp(socket), true) }
@@ -116,7 +116,7 @@ impl Stream {
             Place::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
         let secure = trust.map(|trust| {
-            Secure::connecting(trust.connector.config(), trust.name.clone()).map(Box::new)
+            TlsSide::connecting(trust.connector.config(), trust.name.clone()).map(Box::new)
         });
         Ok(Stream { secure: secure.transpose()?, ..Stream::new(socket, false) })
     }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Instant};
 
 use resp::ReplyScanner;
 
-use super::{server_facts::ServerFacts, stream::Stream, upstreams::Speaker};
+use super::{server_facts::ServerFacts, speaker::Speaker, stream::Stream};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

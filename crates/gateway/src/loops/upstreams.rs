@@ -7,19 +7,11 @@ use mio::Token;
 use super::{
     EventLoop, FIRST, STORE, Target,
     client::Way,
+    speaker::{NOBODY, Speaker},
     stream::Stream,
     upstream::{Kind, PendingCommand, Phase, Upstream, Waiter},
-    users::NOBODY,
     words::encode,
 };
-
-/// How somebody speaks, and as whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Speaker {
-    /// 2 or 3.
-    pub protocol: u8,
-    pub user: u32,
-}
 
 /// Connections to a store that all clients of a protocol share.
 const LANES: u8 = 16;

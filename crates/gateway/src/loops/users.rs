@@ -14,10 +14,12 @@ use hashbrown::HashMap;
 use resp::Words;
 use slab::Slab;
 
-use super::{DIRECT, EventLoop, upstream::Phase, upstreams::Speaker};
+use super::{
+    DIRECT, EventLoop,
+    speaker::{NOBODY, Speaker},
+    upstream::Phase,
+};
 
-/// The user of clients that have not logged in: the gateway's own, or Redis's default.
-pub(super) const NOBODY: u32 = 0;
 /// Longer names and passwords are not remembered: who says them has a connection of his own.
 const LONGEST_WORD: usize = 512;
 /// For so long connections are kept of a user who has no client.

@@ -8,7 +8,7 @@ use tls::{ClientFiles, Identity, ServerFiles};
 
 /// What is shown to clients that come by TLS.
 #[derive(clap::Args)]
-pub struct Shown {
+pub struct ServerCertificate {
     /// Certificate to listen with TLS (PEM: the certificate, then those between it and its
     /// authority). It is read again when it has changed.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -21,7 +21,7 @@ pub struct Shown {
     tls_client_ca: Option<PathBuf>,
 }
 
-impl Shown {
+impl ServerCertificate {
     /// The files, if TLS is wanted.
     pub fn files(self) -> Option<ServerFiles> {
         if let Some(key) = &self.tls_key {
@@ -34,7 +34,7 @@ impl Shown {
 
 /// What is believed of, and shown to, the servers of `rediss://` addresses.
 #[derive(clap::Args)]
-pub struct Believed {
+pub struct BackendTrust {
     /// Authority of the certificates of rediss:// servers (PEM) [default: those that browsers
     /// trust].
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ pub struct Believed {
     backend_key: Option<PathBuf>,
 }
 
-impl Believed {
+impl BackendTrust {
     /// The files.
     pub fn files(self) -> ClientFiles {
         if let Some(key) = &self.backend_key {

@@ -17,7 +17,7 @@ use commands::{
 use control::{Options, Server, ServerError, serve::Listen, state::Location};
 use decide::Limits;
 
-use super::certificates::Shown;
+use super::certificates::ServerCertificate;
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert
 /// and evict.
@@ -61,7 +61,7 @@ struct Serve {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7118", value_parser = socket_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    shown: Shown,
+    shown: ServerCertificate,
     /// The tokens that are accepted, and what each may do (TOML); `shortstop token` makes them.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,

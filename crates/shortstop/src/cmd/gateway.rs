@@ -15,7 +15,7 @@ use gateway::{BackendAddress, Config, Limits, NetworkUse};
 use wire::{Cluster, TENANT_OPEN};
 
 use super::{
-    certificates::{Believed, Shown},
+    certificates::{BackendTrust, ServerCertificate},
     open_files,
 };
 
@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "ID", default_value_t = TENANT_OPEN)]
     tenant: u32,
     /// The stores' Redis, for keys and values that no packet carries:
-    /// [FIRST-LAST=]redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT, or redis+unix:///PATH. Repeat
-    /// it where partitions have different ones.
+    /// [FIRST-LAST=]redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT, or redis+unix:///PATH.
+    /// Repeat it where partitions have different ones.
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
     /// The store's RESP port, by which every command of Redis works: redis://HOST:PORT, by TLS
@@ -63,9 +63,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     backend_password_file: Option<PathBuf>,
     #[command(flatten)]
-    believed: Believed,
+    believed: BackendTrust,
     #[command(flatten)]
-    shown: Shown,
+    shown: ServerCertificate,
     /// Seal values and hide keys with the key in this file, in the network and in the backends: 64
     /// hex digits, readable by its owner only (`openssl rand -hex 32`).
     #[arg(long, value_name = "FILE")]

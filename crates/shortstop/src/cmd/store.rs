@@ -24,7 +24,7 @@ use store::{
 };
 
 use super::{
-    certificates::{Believed, Shown},
+    certificates::{BackendTrust, ServerCertificate},
     open_files,
 };
 
@@ -91,7 +91,8 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "cluster")]
     partitions: u32,
     /// Where the data is: embedded, redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT[/DB],
-    /// redis+unix:///PATH, memcached://HOST:PORT. Several of Redis, separated by commas: where the one master may be.
+    /// redis+unix:///PATH, memcached://HOST:PORT. Several of Redis, separated by commas: where the
+    /// one master may be.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
     /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A
@@ -109,9 +110,9 @@ pub struct Serve {
     #[arg(long, value_name = "[rediss://]ADDR:PORT|unix:PATH", value_delimiter = ',')]
     resp: Vec<RespAddress>,
     #[command(flatten)]
-    shown: Shown,
+    shown: ServerCertificate,
     #[command(flatten)]
-    believed: Believed,
+    believed: BackendTrust,
     /// Memory for the embedded backend, overhead included.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     memory_limit: u64,

@@ -103,7 +103,8 @@ pub(crate) async fn connect(
     Ok((Box::new(remote), done, upstream))
 }
 
-/// The URLs as they are without TLS, which is all that `redis` reads here; and whether TLS is meant.
+/// The URLs as they are without TLS, which is all that `redis` reads here; and whether TLS is
+/// meant.
 fn plain_urls(urls: &str) -> anyhow::Result<(bool, Vec<String>)> {
     // A comma may stand in a URL, too.
     let urls = urls.replace(",redis", "\nredis");

@@ -17,9 +17,9 @@ const SHAKES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Handshakes that are not over, as they began; what ends one is dropped here.
 #[derive(Default)]
-pub(super) struct Shaking(VecDeque<oneshot::Sender<()>>);
+pub(super) struct Handshakes(VecDeque<oneshot::Sender<()>>);
 
-impl Shaking {
+impl Handshakes {
     /// Has a handshake take place with whoever came: the connection, or nothing.
     pub fn accept(
         &mut self,

@@ -21,7 +21,7 @@ const HANDSHAKE_BYTES: usize = 64 << 10;
 const TURNS: usize = 16;
 
 /// One side of a TLS connection.
-pub(super) struct Secure {
+pub(super) struct TlsSide {
     connection: Connection,
     /// Bytes that came before the peer was believed.
     shaken: usize,
@@ -31,26 +31,26 @@ fn failed(error: tls::rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-impl Secure {
+impl TlsSide {
     /// The side of one who was connected to.
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn accepted(config: Arc<ServerConfig>) -> io::Result<Secure> {
-        Ok(Secure::new(ServerConnection::new(config).map_err(failed)?.into()))
+    pub fn accepted(config: Arc<ServerConfig>) -> io::Result<TlsSide> {
+        Ok(TlsSide::new(ServerConnection::new(config).map_err(failed)?.into()))
     }
 
     /// The side of one who connects to a server of this name.
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn connecting(config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Secure> {
-        Ok(Secure::new(ClientConnection::new(config, name).map_err(failed)?.into()))
+    pub fn connecting(config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<TlsSide> {
+        Ok(TlsSide::new(ClientConnection::new(config, name).map_err(failed)?.into()))
     }
 
-    fn new(mut connection: Connection) -> Secure {
+    fn new(mut connection: Connection) -> TlsSide {
         connection.set_buffer_limit(Some(SEALED_BYTES));
-        Secure { connection, shaken: 0 }
+        TlsSide { connection, shaken: 0 }
     }
 
     /// Whether the two sides do not believe each other yet.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Two sides that believe each other, and the socket of the server.
-    fn shaken() -> (ClientConnection, Secure, Pieces) {
+    fn shaken() -> (ClientConnection, TlsSide, Pieces) {
         let authority = Authority::generate();
         let files = ServerFiles {
             cert: authority.path("server.pem"),
@@ -194,7 +194,7 @@ mod tests {
         let believed = ClientFiles { ca, own: None }.config().unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(believed.into(), name).unwrap();
-        let mut server = Secure::accepted(files.config().unwrap().into()).unwrap();
+        let mut server = TlsSide::accepted(files.config().unwrap().into()).unwrap();
         let (mut socket, mut buffer) = (Pieces::default(), [0; 64]);
         while client.is_handshaking() || server.is_shaking() {
             socket.come = pieces(&mut client);

@@ -21,7 +21,7 @@ type Mark = Option<(u64, u64, u64, i64, i64)>;
 type Reader<C> = Box<dyn Fn() -> Result<C, TlsError> + Send + Sync>;
 
 /// What was read of files.
-pub(crate) struct Kept<C> {
+pub(crate) struct FileConfig<C> {
     paths: Vec<PathBuf>,
     read: Reader<C>,
     state: Mutex<State<C>>,
@@ -33,9 +33,9 @@ struct State<C> {
     looked: Instant,
 }
 
-impl<C> fmt::Debug for Kept<C> {
+impl<C> fmt::Debug for FileConfig<C> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Kept").field(&self.paths).finish()
+        formatter.debug_tuple("FileConfig").field(&self.paths).finish()
     }
 }
 
@@ -47,13 +47,13 @@ fn marks(paths: &[PathBuf]) -> Vec<Mark> {
     paths.iter().map(mark).collect()
 }
 
-impl<C> Kept<C> {
-    pub fn new(paths: Vec<PathBuf>, read: Reader<C>) -> Result<Kept<C>, TlsError> {
+impl<C> FileConfig<C> {
+    pub fn new(paths: Vec<PathBuf>, read: Reader<C>) -> Result<FileConfig<C>, TlsError> {
         // The marks are those from before it is read: what changes meanwhile is read again.
         let marks = marks(&paths);
         let config = Arc::new(read()?);
         let state = Mutex::new(State { config, marks, looked: Instant::now() });
-        Ok(Kept { paths, read, state })
+        Ok(FileConfig { paths, read, state })
     }
 
     /// What the files say, or said when they could be used last.
