@@ -318,8 +318,8 @@ fn is_held_until_answered(mutant: Option<Mutant>, client_stays: bool) -> bool {
         other.command("PING");
         other.command("PING");
     }
-    // One question may be refused for another reason, such as a read that was under way when FLUSHALL
-    // came: a key that is held is granted to none.
+    // One question may be refused for another reason: a key that is held is granted to none of
+    // them.
     let is_held = (0..FETCHES).all(|_| {
         let (header, value) = pair.switch.fetch(b"k");
         assert_eq!(value, b"5");
