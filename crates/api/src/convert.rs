@@ -70,6 +70,7 @@ fn store_to(store: &Store) -> proto::Store {
         first: store.first,
         last: store.last,
         rack: store.rack.into(),
+        resp: store.resp.clone().unwrap_or_default(),
     }
 }
 
@@ -81,6 +82,7 @@ fn store(store: &proto::Store) -> Result<Store, String> {
         rack: u16::try_from(store.rack).map_err(|_| {
             format!("store {}: rack {}: no switch has this id", store.address, store.rack)
         })?,
+        resp: Some(store.resp.clone()).filter(|url| !url.is_empty()),
     })
 }
 

@@ -7,13 +7,13 @@ use anyhow::Context;
 use client::{Client, Machine, Memory, Options, Seal};
 use tls::{Acceptor, ClientFiles, Connector, ServerFiles};
 use tokio::net::TcpListener;
-use wire::Cluster;
+use wire::{Cluster, Store};
 
 use crate::{
     BackendAddress, Limits,
     counters::Counters,
     direct::Direct,
-    loops::{EventLoop, Parts, Stopper},
+    loops::{EventLoop, Parts, Stopper, StorePort, owners::Owners, tenant::TenantNames},
     network::Network,
     network_use::NetworkUse,
     server,
@@ -76,21 +76,15 @@ async fn serve_by_loops(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    if config.tenant != wire::TENANT_OPEN || config.seal.is_some() {
+    if config.seal.is_some() {
         anyhow::bail!(
-            "--resp: not with --tenant or --seal-key: the store's RESP port is tenant 0's, unsealed"
+            "--seal-key: values are sealed in packets only: not with a store's RESP port"
         );
     }
-    let password = config.backend_password.as_deref();
-    let connector = Connector::new(config.backend_tls.clone())?;
+    let tenant = TenantNames::new(&config.cluster, config.tenant)?;
+    let (ports, of_stores) = ports(&config)?;
+    let owners = Owners::new(&config.cluster, config.tenant, &of_stores);
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
-    let one = |option: &'static str, addresses: &[BackendAddress]| match addresses {
-        [] => Ok(None),
-        [one] => target(option, &one.url, password, &connector).map(Some),
-        _ => anyhow::bail!("{option}: one store can be served by its RESP port today"),
-    };
-    let store = one("--resp", &config.resp)?.context("a RESP port")?;
-    let direct = one("--backend", &config.backends)?;
     let memory = Memory::new(config.limits.memory_bytes);
     let counters = Arc::new(Counters::default());
     let first = listener(config.listen)?;
@@ -119,8 +113,9 @@ async fn serve_by_loops(
             stores: config.cluster.stores.iter().map(|store| store.address).collect(),
             listener,
             acceptor: acceptor.clone(),
-            store: store.clone(),
-            direct: direct.clone(),
+            ports: ports.clone(),
+            owners: owners.clone(),
+            tenant: tenant.clone(),
             shared: shared.clone(),
         };
         let (event_loop, stopper) = EventLoop::new(parts).context("an event loop")?;
@@ -133,9 +128,11 @@ async fn serve_by_loops(
         })?);
         stoppers.push(stopper);
     }
-    tracing::info!("gateway listens on {listen}: {}", store.name);
+    let names: Vec<&str> = ports.iter().map(|port| &port.store.name[..]).collect();
+    tracing::info!("gateway listens on {listen}: {}", names.join(", "));
     if !listen.ip().is_loopback() {
-        warn_of_reach(listen, config.tls.as_ref(), store.login.is_some());
+        let logs_in = ports.iter().any(|port| port.store.login.is_some());
+        warn_of_reach(listen, config.tls.as_ref(), logs_in);
     }
     ready(listen);
     tokio::select! {
@@ -155,6 +152,52 @@ async fn serve_by_loops(
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
     }
     Ok(())
+}
+
+/// The RESP ports of the stores, each once; and of each store of the cluster which one is its own.
+fn ports(config: &Config) -> anyhow::Result<(Vec<StorePort>, Vec<usize>)> {
+    let password = config.backend_password.as_deref();
+    let Config { cluster, resp, backends, .. } = config;
+    let connector = Connector::new(config.backend_tls.clone())?;
+    let (mut ports, mut urls, mut of_stores) = (vec![], vec![], vec![]);
+    for store in &cluster.stores {
+        let in_file = store.resp.as_deref().filter(|_| resp.is_empty());
+        let url = in_file.or_else(|| url_of(store, resp)).with_context(|| {
+            let Store { address, first, last, .. } = store;
+            format!(
+                "partitions {first} to {last}, of store {address}: expected a RESP port, by one --resp or by resp = \"...\" \
+                 in the cluster file"
+            )
+        })?;
+        let direct = match backends.is_empty() {
+            true => None,
+            false => Some(url_of(store, backends).with_context(|| {
+                let Store { address, first, last, .. } = store;
+                format!(
+                    "--backend: expected one for partitions {first} to {last}, of store {address}"
+                )
+            })?),
+        };
+        let found = urls.iter().position(|known| *known == url);
+        of_stores.push(found.unwrap_or(ports.len()));
+        if found.is_none() {
+            let direct =
+                direct.map(|url| target("--backend", url, password, &connector)).transpose()?;
+            ports.push(StorePort { store: target("--resp", url, password, &connector)?, direct });
+            urls.push(url);
+        }
+    }
+    Ok((ports, of_stores))
+}
+
+/// The one address that is given for all partitions of a store.
+fn url_of<'a>(store: &Store, addresses: &'a [BackendAddress]) -> Option<&'a str> {
+    let is_store_s = |address: &&BackendAddress| {
+        let (first, last) = address.partitions.unwrap_or((0, u32::MAX));
+        first <= store.first && store.last <= last
+    };
+    let mut found = addresses.iter().filter(is_store_s);
+    found.next().filter(|_| found.next().is_none()).map(|address| &address.url[..])
 }
 
 /// Says what others may do who reach the gateway from other machines.
@@ -205,7 +248,11 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    if !config.resp.is_empty() {
+    let Config { cluster, tenant, .. } = &config;
+    let has_port = cluster.stores.iter().any(|store| store.resp.is_some());
+    // What is sealed, or lent to switches, goes in packets only, whatever ports there are.
+    let in_packets = config.seal.is_some() || cluster.lends_keys(*tenant);
+    if !config.resp.is_empty() || has_port && !in_packets {
         return serve_by_loops(config, ready, stop).await;
     }
     if config.tls.is_some() || config.backends.iter().any(|one| one.url.starts_with("rediss")) {

@@ -1,7 +1,10 @@
 //! What each command has cost: how often it came, how often it failed, how long it took.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -19,15 +22,32 @@ struct Row {
     took: [AtomicU64; BUCKETS],
 }
 
-/// Counts of all commands, by row of the table.
+/// Row of all commands that have none of their own.
+pub(crate) const OTHERS: u16 = 0;
+
+/// Counts of all commands, by rows that all event loops have in common.
 pub(crate) struct Stats {
     rows: Vec<Row>,
+    names: Mutex<Vec<String>>,
 }
 
 impl Stats {
-    /// For so many rows.
+    /// For so many commands; more are counted together.
     pub fn new(rows: usize) -> Stats {
-        Stats { rows: (0..rows).map(|_| Row::default()).collect() }
+        let names = Mutex::new(vec!["unknown".into()]);
+        Stats { rows: (0..rows).map(|_| Row::default()).collect(), names }
+    }
+
+    /// The row of a command of this name.
+    pub fn row(&self, name: &str) -> u16 {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = names.iter().position(|known| known == name);
+        let row = found.unwrap_or_else(|| {
+            let is_room = names.len() < self.rows.len();
+            is_room.then(|| names.push(name.into()));
+            if is_room { names.len() - 1 } else { OTHERS.into() }
+        });
+        row as u16
     }
 
     /// A command was answered after this time.
@@ -44,8 +64,9 @@ impl Stats {
     }
 
     /// One line for each command that was called, as Redis's `INFO commandstats` has them.
-    pub fn lines(&self, names: &[&str]) -> Vec<String> {
-        let rows = self.rows.iter().zip(names);
+    pub fn lines(&self) -> Vec<String> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.rows.iter().zip(&*names);
         rows.filter_map(|(row, name)| {
             let calls = row.calls.load(Relaxed);
             let us = row.us.load(Relaxed);
@@ -74,5 +95,21 @@ impl Row {
             sum >= wanted
         });
         1 << bucket.unwrap_or(BUCKETS - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_row_and_the_last_ones_share_one() {
+        let stats = Stats::new(3);
+        let rows = ["get", "set", "get", "del", "unknown"].map(|name| stats.row(name));
+        assert_eq!(rows, [1, 2, 1, OTHERS, OTHERS]);
+        stats.note(2, Duration::from_micros(5), true);
+        let lines = stats.lines();
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("cmdstat_set:calls=1,usec=5,"), "{lines:?}");
     }
 }

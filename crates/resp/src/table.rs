@@ -31,14 +31,19 @@ pub struct Command {
     pub arity: i32,
     /// As the server names them, in lower case.
     pub flags: Vec<String>,
+    /// What the server advises those who spread commands over several servers, such as
+    /// `request_policy:all_shards`. Servers before 7.0 advise nothing.
+    pub tips: Vec<String>,
     /// What it may do to copies.
     pub class: Class,
     /// Whether it may keep its connection waiting until others do something.
     pub is_blocking: bool,
     /// Where its keys stand.
     pub(crate) keys: Vec<KeySpec>,
-    /// The server does not say where its keys stand.
+    /// The server does not say where all of its keys stand, and it may change what is there.
     pub(crate) keys_are_unsaid: bool,
+    /// The server does not say where all of its keys stand.
+    pub(crate) is_vague: bool,
     subcommands: HashMap<String, Command>,
 }
 
@@ -52,6 +57,19 @@ impl Command {
     /// Whether the server flags it so.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|has| has == flag)
+    }
+
+    /// What the server advises under this name, such as `request_policy`.
+    pub fn tip(&self, name: &str) -> Option<&str> {
+        self.tips.iter().find_map(|tip| tip.strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    /// Whether every key that it touches is among its [keys](Command::keys), the keys of patterns
+    /// (SORT BY, GET) left out.
+    pub fn says_all_keys(&self) -> bool {
+        // Where these have others than the first, it is known (`named_keys`).
+        let is_known = ["sort", "sort_ro", "georadius", "georadiusbymember"];
+        !self.is_vague || is_known.contains(&&self.name[..])
     }
 
     /// Its subcommand of this name, in whatever case.
@@ -205,6 +223,7 @@ fn command(row: &Value, container: Option<Class>) -> Option<Command> {
         Some(Class::OtherType) => own,
         Some(container) => container,
     };
+    let tips = row.get(7).and_then(list).unwrap_or_default().iter().filter_map(text).collect();
     let subcommands = row.get(9).and_then(list).unwrap_or_default().iter().filter_map(|row| {
         let command = command(row, Some(class))?;
         let short = command.name.rsplit('|').next()?.to_owned();
@@ -213,7 +232,18 @@ fn command(row: &Value, container: Option<Class>) -> Option<Command> {
     let subcommands = subcommands.collect();
     let is_blocking = has("blocking");
     let keys_are_unsaid = is_unsaid && is_write;
-    Some(Command { name, arity, flags, class, is_blocking, keys, keys_are_unsaid, subcommands })
+    Some(Command {
+        name,
+        arity,
+        flags,
+        tips,
+        class,
+        is_blocking,
+        keys,
+        keys_are_unsaid,
+        is_vague: is_unsaid,
+        subcommands,
+    })
 }
 
 /// By the positions of the first and the last key and the step between.

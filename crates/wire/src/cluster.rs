@@ -107,7 +107,14 @@ pub struct Store {
     /// beside them.
     #[serde(default, skip_serializing_if = "is_no_switch")]
     pub rack: NodeId,
+    /// Where gateways find its RESP port, as a URL: `redis://HOST:PORT`, `rediss://HOST:PORT` or
+    /// `redis+unix:///PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resp: Option<String>,
 }
+
+/// How the URL of a RESP port may begin.
+const RESP_SCHEMES: [&str; 3] = ["redis://", "rediss://", "redis+unix://"];
 
 /// A tenant as clients, stores and switches know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -257,7 +264,8 @@ pub enum ClusterError {
 impl Cluster {
     /// One store that owns every one of `partitions` partitions; tenant 0 only.
     pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
-        let store = Store { address, first: 0, last: partitions.saturating_sub(1), rack: 0 };
+        let store =
+            Store { address, first: 0, last: partitions.saturating_sub(1), rack: 0, resp: None };
         Cluster {
             partitions,
             stores: vec![store],
@@ -316,7 +324,15 @@ impl Cluster {
         let mut stores: Vec<&Store> = self.stores.iter().collect();
         stores.sort_by_key(|s| s.first);
         let mut next = 0;
-        for Store { address, first, last, rack } in stores {
+        for Store { address, first, last, rack, resp } in stores {
+            if let Some(url) = resp
+                .as_ref()
+                .filter(|url| !RESP_SCHEMES.iter().any(|scheme| url.starts_with(scheme)))
+            {
+                return fail(format!(
+                    "store {address}: resp = {url:?}: expected redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH"
+                ));
+            }
             if *rack > SWITCH_MOST {
                 return fail(format!(
                     "store {address}: rack = {rack}: expected the id of a switch, 1 to {SWITCH_MOST}"
@@ -453,6 +469,11 @@ impl Cluster {
         self.stores.get(store_at(node)?)
     }
 
+    /// Whether switches may have what was written last of a tenant's keys, and no store.
+    pub fn lends_keys(&self, tenant: u32) -> bool {
+        self.tenant(tenant).is_some_and(|tenant| tenant.write_back_ms > 0)
+    }
+
     /// A tenant's entry; tenant 0 and the system have none.
     pub fn tenant(&self, id: u32) -> Option<&Tenant> {
         self.tenants.iter().find(|t| t.id == id)
@@ -553,6 +574,10 @@ mod tests {
             (
                 "partitions = 1\n[[tenant]]\nid = 7\nsecret = \"\"\nstores = [\"redis1\"]\n",
                 "\"redis1\": expected IP:PORT",
+            ),
+            (
+                "partitions = 1\n[[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 0\nresp = \"redis1:6380\"\n",
+                "store 10.0.0.1:7117: resp = \"redis1:6380\": expected redis://HOST:PORT",
             ),
         ];
         for (text, says) in rows {

@@ -56,6 +56,7 @@ impl Plan {
                 first: bound(i),
                 last: bound(i + 1).saturating_sub(1),
                 rack: self.rack_of(machine, &ports),
+                resp: None,
             });
         }
         Ok(Cluster {

@@ -123,13 +123,21 @@ impl EventLoop {
                 return self.upstream_lost(at, "it says what nobody asked for");
             };
             let is_error = scanned.is_some_and(|reply| reply.is_error());
-            if scanned.is_some() {
+            let is_part = matches!(pending.waiter, Waiter::Part { .. });
+            if scanned.is_some() && !is_part {
                 self.shared.stats.note(pending.command, self.now - pending.asked, is_error);
             }
             match pending.waiter {
                 Waiter::Client { place, number, answer } => {
                     self.give(place, number, answer, piece, scanned.is_some(), is_error);
                 }
+                Waiter::Part { joint, part } => {
+                    self.give_part(joint, part, piece, scanned.is_some());
+                }
+                Waiter::Begin { place, number } if scanned.is_some() => {
+                    self.begun(place, number, piece);
+                }
+                Waiter::Begin { .. } => {}
                 Waiter::Nobody if is_error => {
                     let words = String::from_utf8_lossy(piece).trim().to_string();
                     let name = &self.targets[self.upstreams[at].kind.target].name;
@@ -139,9 +147,13 @@ impl EventLoop {
                 Waiter::Login if is_error => return self.not_let_in(at, piece),
                 Waiter::Login if scanned.is_some() => self.let_in(at),
                 Waiter::Login => {}
-                Waiter::Right(user) if scanned.is_some() => self.hear_right(user, piece),
-                Waiter::Right(_) => {}
-                Waiter::Check => self.hear(at, pending.asked, piece, scanned.is_some()),
+                Waiter::Right { user, store } if scanned.is_some() => {
+                    self.hear_right(user, store, piece);
+                }
+                Waiter::Right { .. } => {}
+                Waiter::Check(question) => {
+                    self.hear(at, question, pending.asked, piece, scanned.is_some());
+                }
             }
         }
     }

@@ -1,36 +1,44 @@
-//! Whether the Redis that reads go to directly is the one behind the store, and still its master.
+//! What the gateway asks servers about themselves: what commands they have, and whether the Redis
+//! that reads go to directly is the one behind the store, and still its master.
 //!
 //! Both are asked for their run ids at each connection, and the Redis for its role again while it
 //! is read from. Where it is another one, or was made a replica, or did not say so for a while,
-//! reads go to the store, which knows.
+//! reads go to the store, which knows. The store is asked for its commands before the first command
+//! of a client goes anywhere, and again when there is another Redis behind it.
 
 use std::time::{Duration, Instant};
 
+use resp::CommandTable;
+
 use super::{
-    DIRECT, EventLoop, STORE,
+    EventLoop,
     client::Way,
+    commands::Commands,
     speaker::Speaker,
-    upstream::{PendingCommand, Waiter},
+    upstream::{PendingCommand, Question, Waiter},
     words::encode,
 };
 
 /// For how long what a Redis said of its role counts.
 const HOLDS: Duration = Duration::from_secs(1);
+/// The store whose Redis is asked what commands there are: all are taken to have the same.
+const COMMANDS_STORE: usize = 0;
+/// A server that does not say what commands it has is asked again after this.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// By which way reads go that no switch answers, for a client who speaks so.
-    pub(super) fn read_way(&mut self, speaker: Speaker) -> Way {
-        if self.targets.len() <= DIRECT {
-            return Way::Store;
-        }
-        let at = self.common(DIRECT, speaker, 0);
+    /// By which way reads of a store's keys go that no switch answers, for a client who speaks so.
+    pub(super) fn read_way(&mut self, store: usize, speaker: Speaker) -> Way {
+        let Some(direct) = self.stores[store].direct else { return Way::Store };
+        let at = self.common(direct, speaker, 0);
         self.revive(at);
-        if self.store_id.is_none() {
-            let store = self.common(STORE, speaker, 0);
-            self.revive(store);
+        if self.stores[store].run_id.is_none() {
+            let at = self.common(store, speaker, 0);
+            self.revive(at);
         }
         let known = &self.upstreams[at].known;
-        let is_store_s = known.run_id.is_some() && known.run_id == self.store_id;
+        let run_id = &self.stores[store].run_id;
+        let is_store_s = known.run_id.is_some() && known.run_id == *run_id;
         let holds_for =
             |how_long| is_store_s && known.master.is_some_and(|said| self.now < said + how_long);
         if holds_for(HOLDS / 2) {
@@ -38,66 +46,150 @@ impl EventLoop {
         }
         let holds = holds_for(HOLDS);
         if known.asked.is_none_or(|asked| self.now >= asked + HOLDS / 2) {
-            self.ask_about(at, &[b"INFO", b"replication"]);
+            self.ask_about(at, Question::Role);
         }
         if holds { Way::Direct } else { Way::Store }
     }
 
     /// What a connection that clients share is asked when it is new.
     pub(super) fn greet(&mut self, at: usize) {
-        if self.targets.len() <= DIRECT {
-            return;
-        }
-        self.ask_about(at, &[b"INFO", b"server"]);
-        if self.upstreams[at].kind.target == DIRECT {
-            self.ask_about(at, &[b"INFO", b"replication"]);
+        self.ask_about(at, Question::Server);
+        match self.upstreams[at].kind.target {
+            target if self.is_direct(target) => self.ask_about(at, Question::Role),
+            COMMANDS_STORE if !self.commands.are_known() => {
+                self.ask_about(at, Question::Commands);
+            }
+            _ => {}
         }
     }
 
-    fn ask_about(&mut self, at: usize, words: &[&[u8]]) {
+    /// Whether it will be known in a moment what commands there are. Without it nobody could tell
+    /// which of them wait for others, and which keys they name.
+    pub(super) fn awaits_commands(&mut self, speaker: Speaker) -> bool {
+        if self.commands.are_known() {
+            return false;
+        }
+        let failed = self.commands_failed.filter(|(_, who)| *who == speaker);
+        if failed.is_some_and(|(at, _)| self.now < at + ASKED_AGAIN_AFTER) {
+            return false;
+        }
+        let at = self.common(COMMANDS_STORE, speaker, 0);
+        self.revive(at);
+        let upstream = &self.upstreams[at];
+        if upstream.stream.is_none() {
+            return false;
+        }
+        let question = Waiter::Check(Question::Commands);
+        if !upstream.pending.iter().any(|pending| pending.waiter == question) {
+            self.ask_about(at, Question::Commands);
+        }
+        true
+    }
+
+    /// Those who waited to know what commands there are go on without: somebody who speaks so is
+    /// not told.
+    pub(super) fn commands_untold(&mut self, speaker: Speaker) {
+        self.commands_failed = Some((self.now, speaker));
+        self.wake_awaiting();
+    }
+
+    fn wake_awaiting(&mut self) {
+        for at in std::mem::take(&mut self.awaiting) {
+            self.make_ready(at);
+        }
+    }
+
+    fn ask_about(&mut self, at: usize, question: Question) {
         let upstream = &mut self.upstreams[at];
+        let known = &mut upstream.known;
+        let words: &[&[u8]] = match question {
+            Question::Server => &[b"INFO", b"server"],
+            Question::Role => &[b"INFO", b"replication"],
+            Question::Commands => &[b"COMMAND"],
+        };
+        if question != Question::Commands {
+            known.asked = Some(self.now);
+        }
         let Some(out) = upstream.out() else { return };
         encode(words, out);
-        upstream.known.asked = Some(self.now);
-        let waiter = Waiter::Check;
+        let waiter = Waiter::Check(question);
         let pending = PendingCommand { waiter, command: 0, asked: self.now, writes: false };
         upstream.pending.push_back(pending);
         self.touch_upstream(at);
     }
 
     /// A part of what a server says of itself.
-    pub(super) fn hear(&mut self, at: usize, asked: Instant, piece: &[u8], ended: bool) {
-        let upstream = &mut self.upstreams[at];
-        let known = &mut upstream.known;
+    pub(super) fn hear(
+        &mut self,
+        at: usize,
+        question: Question,
+        asked: Instant,
+        piece: &[u8],
+        ended: bool,
+    ) {
+        let known = &mut self.upstreams[at].known;
         known.heard.extend_from_slice(piece);
         if !ended {
             return;
         }
         let heard = std::mem::take(&mut known.heard);
-        let text = String::from_utf8_lossy(&heard);
-        let field = |name: &str| {
-            let mut lines = text.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_string))
-        };
-        if let Some(run_id) = field("run_id") {
-            match upstream.kind.target {
-                DIRECT => known.run_id = Some(run_id),
-                _ => self.store_id = Some(run_id),
+        match question {
+            Question::Commands => self.hear_commands(at, &heard),
+            Question::Server => self.hear_run_id(at, &heard),
+            Question::Role => self.hear_role(at, asked, &heard),
+        }
+    }
+
+    fn hear_commands(&mut self, at: usize, heard: &[u8]) {
+        match CommandTable::parse(heard) {
+            Ok(table) => {
+                self.commands = Commands::new(table, &self.shared.stats);
+                self.commands_of = self.stores[COMMANDS_STORE].run_id.clone();
+                self.wake_awaiting();
+            }
+            Err(error) => {
+                let name = &self.targets[self.upstreams[at].kind.target].name;
+                tracing::warn!("{name}: {error}");
+                self.commands_untold(self.upstreams[at].kind.speaker);
             }
         }
+    }
+
+    fn hear_run_id(&mut self, at: usize, heard: &[u8]) {
+        let Some(run_id) = field(heard, "run_id") else { return };
         let upstream = &mut self.upstreams[at];
-        if upstream.kind.target != DIRECT {
+        let target = upstream.kind.target;
+        if target >= self.stores.len() {
+            upstream.known.run_id = Some(run_id);
             return;
         }
-        let known = &mut upstream.known;
-        let Some(role) = field("role") else { return };
+        let is_new = self.commands_of.as_ref().is_some_and(|of| *of != run_id);
+        self.stores[target].run_id = Some(run_id);
+        if is_new && target == COMMANDS_STORE {
+            self.ask_about(at, Question::Commands);
+        }
+    }
+
+    fn hear_role(&mut self, at: usize, asked: Instant, heard: &[u8]) {
+        let upstream = &mut self.upstreams[at];
+        let (target, known) = (upstream.kind.target, &mut upstream.known);
+        let Some(role) = field(heard, "role") else { return };
         known.master = (role == "master").then_some(asked);
-        let is_another = self.store_id.is_some() && known.run_id != self.store_id;
+        let store = self.stores.iter_mut().find(|store| store.direct == Some(target));
+        let Some(store) = store else { return };
+        let is_another = store.run_id.is_some() && known.run_id != store.run_id;
         let refused = is_another || role != "master";
-        if std::mem::replace(&mut self.said_other, refused) != refused && refused {
+        if std::mem::replace(&mut store.said_other, refused) != refused && refused {
             let what = if is_another { "not the Redis behind the store" } else { "a replica" };
-            let name = &self.targets[DIRECT].name;
+            let name = &self.targets[target].name;
             tracing::warn!("{name}: it is {what}: reads go to the store");
         }
     }
+}
+
+/// A field of what INFO says.
+fn field(info: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(info);
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_string))
 }

@@ -40,7 +40,7 @@ struct Slot {
 }
 
 /// What the answer to a command that is under way will change, if it is no error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Transition {
     pub protocol: Option<u8>,
     /// Who the client is then.
@@ -53,6 +53,10 @@ pub(super) struct Transition {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ties {
     pub transaction: bool,
+    /// No store has heard of the transaction yet: it is at that of its first key.
+    pub unplaced: bool,
+    /// A command of the transaction was refused here: it cannot be carried out.
+    pub refused: bool,
     pub watches: bool,
     pub database: bool,
     /// A user of whom only its own connection knows.
@@ -238,6 +242,16 @@ impl Client {
             self.slots.pop_front();
             self.first += 1;
         }
+    }
+
+    /// Parts of its answers lie elsewhere, so many bytes more.
+    pub fn stash(&mut self, bytes: usize) {
+        self.stashed += bytes;
+    }
+
+    /// So many bytes less.
+    pub fn unstash(&mut self, bytes: usize) {
+        self.stashed -= bytes;
     }
 
     /// Whether everything is answered and has left.

@@ -1,7 +1,12 @@
 //! What becomes of a command, by its name: which way it may go, and what it does to its
-//! connection.
+//! connection. What commands there are, what they may do and where their keys stand, the server
+//! behind the store has said (`COMMAND`).
 
 use hashbrown::HashMap;
+use resp::{Class, CommandTable, KeyWord, Words};
+
+use super::joint::Join;
+use crate::stats::{OTHERS, Stats};
 
 /// What a command is to the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,92 +47,108 @@ pub(super) struct Command {
     pub writes: bool,
 }
 
-/// A row of the table: how its commands act, whether they change something, and their names.
-type Row = (Act, bool, &'static str);
-
-const ROWS: &[Row] = &[
-    (Act::Get, false, "get"),
-    (
-        Act::Plain,
-        false,
-        "bitcount bitfield_ro bitpos command config dbsize dump echo eval_ro evalsha_ro exists \
-         expiretime fcall_ro geodist geohash geopos georadius_ro georadiusbymember_ro geosearch \
-         getbit getrange hexists hget hgetall hkeys hlen hmget hrandfield hscan hstrlen hvals keys \
-         lastsave latency lcs lindex llen lolwut lpos lrange memory mget module object pexpiretime \
-         pfcount ping pttl pubsub randomkey role scan scard sdiff sinter sintercard sismember \
-         slowlog smembers smismember sort_ro srandmember sscan strlen substr sunion time touch ttl \
-         type xinfo xlen xpending xrange xrevrange zcard zcount zdiff zinter zintercard zlexcount \
-         zmscore zrandmember zrange zrangebylex zrangebyscore zrank zrevrange zrevrangebylex \
-         zrevrangebyscore zrevrank zscan zscore zunion acl",
-    ),
-    (
-        Act::Plain,
-        true,
-        "geoadd hdel hincrby hincrbyfloat hmset hset hsetnx linsert lmove lpop lmpop lpush lpushx \
-         lrem lset ltrim publish rpop rpoplpush rpush rpushx sadd smove spop spublish srem xack \
-         xadd xautoclaim xclaim xdel xgroup xsetid xtrim zadd zincrby zmpop zpopmax zpopmin zrem \
-         zremrangebylex zremrangebyrank zremrangebyscore",
-    ),
-    (
-        Act::Store,
-        true,
-        "append bitfield bitop copy decr decrby del eval evalsha expire expireat fcall flushall \
-         flushdb function georadius georadiusbymember geosearchstore getdel getex getset incr \
-         incrby incrbyfloat mset msetnx move persist pexpire pexpireat pfadd pfmerge psetex rename \
-         renamenx restore script sdiffstore set setbit setex setnx setrange sinterstore sort \
-         sunionstore swapdb unlink zdiffstore zinterstore zrangestore zunionstore",
-    ),
-    (Act::Multi, false, "multi"),
-    (Act::Exec, true, "exec"),
-    (Act::Exec, false, "discard"),
-    (Act::Watch, false, "watch"),
-    (Act::Unwatch, false, "unwatch"),
-    (
-        Act::Own,
-        true,
-        "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin debug migrate wait waitaof \
-         xread xreadgroup save bgsave bgrewriteaof failover shutdown replicaof slaveof cluster",
-    ),
-    (
-        Act::Raw,
-        true,
-        "asking monitor psubscribe psync readonly readwrite replconf ssubscribe subscribe sync \
-         punsubscribe sunsubscribe unsubscribe",
-    ),
-    (Act::Client, false, "client"),
-    (Act::Hello, false, "hello"),
-    (Act::Auth, false, "auth"),
-    (Act::Select, false, "select"),
-    (Act::Reset, false, "reset"),
-    (Act::Quit, false, "quit"),
-    (Act::Info, false, "info"),
+/// Commands by which the gateway itself does something, or of which no server says enough.
+const SPECIAL: &[(&str, Act)] = &[
+    ("get", Act::Get),
+    ("multi", Act::Multi),
+    ("exec", Act::Exec),
+    ("discard", Act::Exec),
+    ("watch", Act::Watch),
+    ("unwatch", Act::Unwatch),
+    ("client", Act::Client),
+    ("hello", Act::Hello),
+    ("auth", Act::Auth),
+    ("select", Act::Select),
+    ("reset", Act::Reset),
+    ("quit", Act::Quit),
+    ("info", Act::Info),
+    // They take as long as somebody else does.
+    ("debug", Act::Own),
+    ("migrate", Act::Own),
+    ("wait", Act::Own),
+    ("waitaof", Act::Own),
+    // With DEBUG it changes what its connection is, which the store refuses.
+    ("script", Act::Store),
 ];
 
-/// Longest name that is looked up.
+/// Longest name that is looked up in place.
 const MAX_NAME: usize = 32;
 
 /// Every command that is known, by name.
-pub(crate) struct Commands {
-    by_name: HashMap<&'static [u8], Command>,
-    names: Vec<&'static str>,
+pub(super) struct Commands {
+    by_name: HashMap<Box<[u8]>, Command>,
+    table: CommandTable,
     get: Command,
     set: Command,
 }
 
 impl Commands {
-    /// The table.
-    pub fn new() -> Commands {
-        let mut names = vec!["unknown"];
+    /// Those of a server. An empty table: none is known but those by which the gateway does
+    /// something itself.
+    pub fn new(table: CommandTable, stats: &Stats) -> Commands {
         let mut by_name = HashMap::new();
-        for (act, writes, some) in ROWS {
-            for name in some.split_whitespace() {
-                let row = names.len() as u16;
-                names.push(name);
-                by_name.insert(name.as_bytes(), Command { act: *act, row, writes: *writes });
-            }
+        for (name, act) in SPECIAL {
+            let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
+            let command = Command { act: *act, row: stats.row(name), writes };
+            by_name.insert(name.as_bytes().into(), command);
         }
-        let (get, set) = (by_name[&b"get"[..]], by_name[&b"set"[..]]);
-        Commands { by_name, names, get, set }
+        for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
+            let (act, writes) = by_class(command);
+            let new = Command { act, row: stats.row(&command.name), writes };
+            by_name.entry(command.name.as_bytes().into()).or_insert(new);
+        }
+        let unknown = Command { act: Act::Store, row: OTHERS, writes: true };
+        let known = |name: &[u8]| by_name.get(name).copied().unwrap_or(unknown);
+        let (get, set) = (known(b"get"), known(b"set"));
+        Commands { by_name, table, get, set }
+    }
+
+    /// Whether the server has said what it has.
+    pub fn are_known(&self) -> bool {
+        !self.table.is_empty()
+    }
+
+    /// Whether the server advises those who have several.
+    pub fn are_advised(&self) -> bool {
+        self.table.iter().any(|command| !command.tips.is_empty())
+    }
+
+    /// The words of a command that are keys; `out` is emptied before.
+    pub fn keys(&self, words: Words<'_>, out: &mut Vec<KeyWord>) {
+        out.clear();
+        if let Some(command) = self.table.find_of(words) {
+            command.keys(words, out);
+        }
+    }
+
+    /// Whether all keys that a command touches are among its words that are keys.
+    pub fn says_all_keys(&self, words: Words<'_>) -> bool {
+        self.table.find_of(words).is_some_and(resp::Command::says_all_keys)
+    }
+
+    /// Whether a command is about all keys that there are.
+    pub fn is_of_whole_databases(&self, words: Words<'_>) -> bool {
+        let command = self.table.find_of(words);
+        command.is_some_and(|command| command.class == Class::WholeDatabase)
+    }
+
+    /// How the answers of several stores to a command without keys become one; `None`: one store is
+    /// enough.
+    pub fn spread(&self, words: Words<'_>) -> Option<Join> {
+        let command = self.table.find_of(words)?;
+        let request = command.tip("request_policy")?;
+        if !matches!(request, "all_shards" | "all_nodes") {
+            return None;
+        }
+        match command.tip("response_policy") {
+            None => Some(Join::Lists),
+            Some("all_succeeded") => Some(Join::First),
+            Some("one_succeeded") => Some(Join::Any(0)),
+            Some("agg_sum") => Some(Join::Sum),
+            Some("agg_min") => Some(Join::Least),
+            Some("agg_logical_and") => Some(Join::All),
+            Some(_) => None,
+        }
     }
 
     /// What the gateway does with a command of this name, in whatever case. One that it does not
@@ -138,7 +159,7 @@ impl Commands {
             b"SET" | b"set" => return self.set,
             _ => {}
         }
-        let unknown = Command { act: Act::Store, row: 0, writes: true };
+        let unknown = Command { act: Act::Store, row: OTHERS, writes: true };
         if name.len() > MAX_NAME {
             return unknown;
         }
@@ -148,10 +169,23 @@ impl Commands {
         lower.make_ascii_lowercase();
         self.by_name.get(&*lower).copied().unwrap_or(unknown)
     }
+}
 
-    /// The names of all rows.
-    pub fn names(&self) -> &[&'static str] {
-        &self.names
+/// How a command goes about which the gateway has nothing of its own to do, and whether it may
+/// have changed something when no answer comes.
+fn by_class(command: &resp::Command) -> (Act, bool) {
+    let flagged =
+        |flag: &str| command.has_flag(flag) || command.subcommands().any(|sub| sub.has_flag(flag));
+    match command.class {
+        Class::Connection => (Act::Raw, true),
+        _ if command.is_blocking => (Act::Own, true),
+        Class::Write | Class::WholeDatabase => (Act::Store, true),
+        Class::StringRead | Class::OtherType => {
+            // What whole servers are told by a command without subcommands takes its time.
+            let is_slow = command.has_flag("admin");
+            let writes = is_slow || flagged("write") || command.has_flag("pubsub");
+            (if is_slow { Act::Own } else { Act::Plain }, writes)
+        }
     }
 }
 
@@ -159,21 +193,57 @@ impl Commands {
 mod tests {
     use super::*;
 
+    /// A row of COMMAND: name, words, flags, first key, last key, step.
+    fn row(name: &str, flags: &[&str], keys: [i64; 3]) -> redis::Value {
+        let text = |text: &str| redis::Value::BulkString(text.into());
+        let flags = flags.iter().map(|flag| text(flag)).collect();
+        let keys = keys.map(redis::Value::Int);
+        let head = [text(name), redis::Value::Int(-1), redis::Value::Array(flags)];
+        redis::Value::Array(head.into_iter().chain(keys).collect())
+    }
+
     #[test]
     fn what_may_change_a_string_goes_by_the_store() {
-        let commands = Commands::new();
+        let table = redis::Value::Array(vec![
+            row("get", &["readonly"], [1, 1, 1]),
+            row("set", &["write"], [1, 1, 1]),
+            row("append", &["write"], [1, 1, 1]),
+            row("lpush", &["write"], [1, 1, 1]),
+            row("blpop", &["write", "blocking"], [1, -2, 1]),
+            row("llen", &["readonly"], [1, 1, 1]),
+            row("publish", &["pubsub"], [0, 0, 0]),
+            row("subscribe", &["pubsub"], [0, 0, 0]),
+            row("bgsave", &["admin"], [0, 0, 0]),
+            row("flushall", &["write"], [0, 0, 0]),
+            row("new.thing", &["write"], [1, 1, 1]),
+        ]);
+        let stats = Stats::new(64);
+        let commands = Commands::new(CommandTable::of(&table).unwrap(), &stats);
         let rows = [
-            ("GET", Act::Get),
-            ("gEt", Act::Get),
-            ("lpush", Act::Plain),
-            ("APPEND", Act::Store),
-            ("nosuch", Act::Store),
-            ("a name that is longer than any that there is", Act::Store),
-            ("Multi", Act::Multi),
-            ("subscribe", Act::Raw),
+            ("GET", Act::Get, false),
+            ("gEt", Act::Get, false),
+            ("SET", Act::Store, true),
+            ("lpush", Act::Plain, true),
+            ("LLEN", Act::Plain, false),
+            ("blpop", Act::Own, true),
+            ("publish", Act::Plain, true),
+            ("bgsave", Act::Own, true),
+            ("flushall", Act::Store, true),
+            ("NEW.thing", Act::Store, true),
+            ("APPEND", Act::Store, true),
+            ("nosuch", Act::Store, true),
+            ("a name that is longer than any that there is", Act::Store, true),
+            ("Multi", Act::Multi, false),
+            ("subscribe", Act::Raw, true),
         ];
-        for (name, act) in rows {
-            assert_eq!(commands.find(name.as_bytes()).act, act, "{name}");
+        for (name, act, writes) in rows {
+            let found = commands.find(name.as_bytes());
+            assert_eq!((found.act, found.writes), (act, writes), "{name}");
         }
+        // Before a server has said anything, everything is the store's.
+        let commands = Commands::new(CommandTable::default(), &stats);
+        assert!(!commands.are_known());
+        let acts = ["GET", "set", "llen", "MULTI"].map(|name| commands.find(name.as_bytes()).act);
+        assert_eq!(acts, [Act::Get, Act::Store, Act::Store, Act::Multi]);
     }
 }

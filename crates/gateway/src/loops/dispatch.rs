@@ -28,7 +28,7 @@ const TAKEN_BEHIND: usize = 16;
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     /// The next one may come.
     On,
     /// It has to wait for answers, and is not taken.
@@ -242,6 +242,14 @@ impl EventLoop {
 
     /// Puts one command on its way; whether it was taken.
     fn carry_out(&mut self, at: usize, said: CommandText<'_>) -> bool {
+        let Some(client) = self.clients.get(at) else { return false };
+        if self.awaits_commands(client.speaker()) {
+            self.awaiting.push(at);
+            if let Some(client) = self.clients.get_mut(at) {
+                client.waits = true;
+            }
+            return false;
+        }
         let command = self.commands.find(said.word(0).unwrap_or_default());
         let Some(client) = self.clients.get_mut(at) else { return false };
         if client.then.is_some() || client.waiting() >= self.shared.limits.pipeline {
@@ -262,6 +270,26 @@ impl EventLoop {
     }
 
     fn dispatch(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
+        let mut line = vec![];
+        let mut said = said;
+        if let Some(tenant) = &self.tenant {
+            self.commands.keys(said.words, &mut self.keys);
+            if let Some(refusal) = tenant.refusal(&self.commands, said.words, &self.keys) {
+                return self.refuse_command(at, refusal.as_bytes());
+            }
+            if !self.keys.is_empty() {
+                encode(&tenant.translate(said.words, &self.keys), &mut line);
+                said.bytes = &line;
+            }
+        }
+        if self.clients[at].ties.refused && said.is(0, "exec") {
+            return self.abort(at);
+        }
+        if self.stores.len() > 1
+            && let Some(next) = self.dispatch_spread(at, command, said)
+        {
+            return next;
+        }
         let client = &mut self.clients[at];
         if client.ties.any() {
             return self.by_own(at, command, said);
@@ -270,10 +298,10 @@ impl EventLoop {
             Act::Get if said.words.len() == 2 => self.read(at, command, said),
             Act::Info if said.is(1, "gateway") => self.info(at),
             Act::Get | Act::Plain | Act::Info => {
-                let way = self.upstream_way(at);
-                self.by(at, way, command, said, 0)
+                let way = self.upstream_way(at, 0);
+                self.by(at, way, 0, command, said, 0)
             }
-            Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, command, said, 0),
+            Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, 0, command, said, 0),
             Act::Hello => self.hello(at, command, said),
             Act::Quit => {
                 client.answer(b"+OK\r\n");
@@ -303,10 +331,11 @@ impl EventLoop {
     fn read(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let name = said.word(1).unwrap_or_default();
         let (hot, key) = self.goes_by_network(name);
-        let upstream = self.upstream_way(at);
+        let store = self.store_of(name);
+        let upstream = self.upstream_way(at, store);
         let client = &mut self.clients[at];
         if client.writes() > 0 {
-            return self.by(at, Way::Store, command, said, key);
+            return self.by(at, Way::Store, store, command, said, key);
         }
         if client.under_way(Way::Own) > 0 {
             return Next::Wait;
@@ -315,11 +344,11 @@ impl EventLoop {
         let follows = |way| key != 0 && client.reads(way, key);
         let by_network = follows(Way::Network) || hot && !follows(upstream);
         let speaker = client.speaker();
-        let by_network = by_network && self.may_read_all(speaker);
+        let by_network = by_network && self.may_read_all(speaker, store);
         let client = &mut self.clients[at];
         let way = if by_network { Way::Network } else { upstream };
         if way != Way::Network {
-            return self.by(at, way, command, said, key);
+            return self.by(at, way, store, command, said, key);
         }
         let answer = client.place(Way::Network, key, false);
         let (number, protocol) = (client.number, client.protocol);
@@ -333,48 +362,58 @@ impl EventLoop {
 
     /// By which way a command goes that touches no copy: the way of those that are under way, which
     /// keeps them in order.
-    fn upstream_way(&mut self, at: usize) -> Way {
+    pub(super) fn upstream_way(&mut self, at: usize, store: usize) -> Way {
         let client = &self.clients[at];
         if client.under_way(Way::Store) > 0 {
             Way::Store
-        } else if client.under_way(Way::Direct) > 0 {
+        } else if client.under_way(Way::Direct) > 0 && self.stores.len() == 1 {
             Way::Direct
         } else {
             let speaker = client.speaker();
-            self.read_way(speaker)
+            self.read_way(store, speaker)
         }
     }
 
+    /// The store of a key.
+    fn store_of(&self, key: &[u8]) -> usize {
+        if self.stores.len() == 1 { 0 } else { self.owners.port_of(key) }
+    }
+
+    /// Whether a command that goes this way would overtake one before it.
+    pub(super) fn would_overtake(&self, at: usize, way: Way, command: Command) -> bool {
+        let client = &self.clients[at];
+        let reads = reads_only(command);
+        [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
+            // Reads may be beside reads; what goes the same way stays in order.
+            let beside = other == way || reads && other == Way::Network;
+            !beside && client.under_way(other) > 0
+        })
+    }
+
     /// By a connection that clients share, once nothing is under way that must not be overtaken.
-    fn by(
+    pub(super) fn by(
         &mut self,
         at: usize,
         way: Way,
+        store: usize,
         command: Command,
         said: CommandText<'_>,
         key: u64,
     ) -> Next {
-        let client = &mut self.clients[at];
-        let reads = !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info);
-        let overtaken =
-            [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
-                // Reads may be beside reads; what goes the same way stays in order.
-                let beside = other == way || reads && other == Way::Network;
-                !beside && client.under_way(other) > 0
-            });
-        if overtaken {
+        if self.would_overtake(at, way, command) {
             return Next::Wait;
         }
+        let client = &mut self.clients[at];
         if way == Way::Direct {
-            self.shared.counters.direct_reads.add(u64::from(reads));
+            self.shared.counters.direct_reads.add(u64::from(reads_only(command)));
             self.shared.counters.direct_writes.add(u64::from(command.writes));
         }
         let is_first = client.under_way(way) == 0;
         let answer = client.place(way, key, command.writes);
         let (number, speaker) = (client.number, client.speaker());
-        let target = self.target_of(way);
+        let target = self.target_of(way, store);
         if is_first {
-            self.clients[at].lane = self.choose_lane(target, speaker);
+            self.clients[at].lane = self.choose_lane(way, speaker);
         }
         let upstream = self.common(target, speaker, self.clients[at].lane);
         let waiter = Waiter::Client { place: at, number, answer };
@@ -428,7 +467,7 @@ impl EventLoop {
         }
         // Redis says that these are no words for it, whoever says them.
         if !(1..=2).contains(&count) {
-            return self.by(at, Way::Store, command, said, 0);
+            return self.by(at, Way::Store, 0, command, said, 0);
         }
         match Login::of(said.words, 1, count) {
             Some(login) => self.introduce(at, command, speaks, Some(login), said.bytes),
@@ -452,7 +491,7 @@ impl EventLoop {
         let answer = client.place(Way::Store, 0, false);
         let number = client.number;
         let speaker = Speaker { protocol, user: user.unwrap_or(client.user) };
-        let upstream = self.common(self.target_of(Way::Store), speaker, 0);
+        let upstream = self.common(self.target_of(Way::Store, 0), speaker, 0);
         let waiter = Waiter::Client { place: at, number, answer };
         self.ask(upstream, bytes, self.pending(waiter, command));
         Next::On
@@ -460,7 +499,7 @@ impl EventLoop {
 
     /// What this gateway has done, as INFO would tell it.
     fn info(&mut self, at: usize) -> Next {
-        let text = info::gateway(&self.shared, self.commands.names());
+        let text = info::gateway(&self.shared);
         let client = &mut self.clients[at];
         let bytes = match client.protocol {
             3 => format!("={}\r\ntxt:{text}\r\n", text.len() + 4),
@@ -475,6 +514,11 @@ impl EventLoop {
     /// of its own. Whoever gives himself a name wants to be found by it.
     fn client_command(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
+        if said.words.len() == 3 && said.is(1, "setname") {
+            // A connection to another store is to have it too.
+            let name = said.word(2).filter(|name| is_printable(name)).unwrap_or_default();
+            client.names.get_or_insert_default().own = name.to_vec();
+        }
         if client.own.is_some() {
             return self.by_own(at, command, said);
         }
@@ -517,11 +561,16 @@ impl EventLoop {
                 client.waits = true;
                 return;
             }
-            if !client.input.is_empty() {
+            if self.stores.len() > 1 && !client.input.is_empty() {
+                if self.pump_commands(at, own) {
+                    continue;
+                }
+            } else if !client.input.is_empty() {
                 out.append(&mut client.input);
                 self.touch_upstream(own);
                 continue;
             }
+            let Some(client) = self.clients.get_mut(at) else { return };
             if !client.stream.readable {
                 return;
             }
@@ -531,12 +580,16 @@ impl EventLoop {
                 Ok(None) => return,
                 Ok(Some(len)) => {
                     self.shared.counters.total_net_input_bytes.add(len as u64);
-                    out.extend_from_slice(&scratch[..len]);
-                    self.touch_upstream(own);
+                    client.input.extend_from_slice(&scratch[..len]);
                 }
             }
         }
     }
+}
+
+/// Whether a command changes nothing, and is about nothing but keys and values.
+fn reads_only(command: Command) -> bool {
+    !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info)
 }
 
 /// Whether a name may stand in CLIENT LIST.

@@ -16,16 +16,19 @@ mod commands;
 mod dispatch;
 mod hello;
 mod hot;
+mod joint;
 mod memory;
 mod network;
 mod own;
+pub(crate) mod owners;
 mod presence;
 mod reads;
 mod rights;
-
 mod server_facts;
 mod speaker;
+mod spread;
 pub(crate) mod stream;
+pub(crate) mod tenant;
 mod tls_side;
 mod upstream;
 mod upstreams;
@@ -46,7 +49,7 @@ use mio::{
     Events, Poll, Token,
     net::{TcpListener, TcpStream},
 };
-use resp::RequestParser;
+use resp::{CommandTable, KeyWord, RequestParser};
 use slab::Slab;
 use tls::Acceptor;
 
@@ -54,8 +57,12 @@ use self::{
     client::Client,
     commands::Commands,
     hot::Sketch,
+    owners::Owners,
     reads::Reads,
+    speaker::Speaker,
+    spread::Joint,
     stream::{Place, Stream, Trust},
+    tenant::TenantNames,
     tls_side::TlsSide,
     upstream::{Kind, Phase, Upstream},
     users::Users,
@@ -92,15 +99,35 @@ pub(crate) struct Target {
     pub login: Option<(Option<String>, String)>,
 }
 
+/// A store's RESP port.
+#[derive(Clone, Debug)]
+pub(crate) struct StorePort {
+    pub store: Target,
+    /// The Redis behind it, for what touches no copy.
+    pub direct: Option<Target>,
+}
+
+/// What a loop knows of a store.
+struct StoreState {
+    /// Index of its Redis among the targets; its own is the store's number.
+    direct: Option<usize>,
+    /// The run id of the Redis behind it.
+    run_id: Option<String>,
+    /// Whether it was said that the Redis of `--backend` is another one.
+    said_other: bool,
+}
+
 /// What a loop is made of.
 pub(crate) struct Parts {
     pub listener: std::net::TcpListener,
     /// By which clients come in, where they come by TLS.
     pub acceptor: Option<Acceptor>,
-    /// The store's RESP port.
-    pub store: Target,
-    /// The Redis behind it, for what touches no copy.
-    pub direct: Option<Target>,
+    /// The stores' RESP ports, at least one.
+    pub ports: Vec<StorePort>,
+    /// Which of them a key's store has.
+    pub owners: Owners,
+    /// How the tenant's keys are called there, if not as they are.
+    pub tenant: Option<TenantNames>,
     /// By which hot keys are read, and which of them; `None`: none.
     pub network: Option<(Machine, NetworkUse)>,
     /// The stores, as the network knows them.
@@ -118,10 +145,6 @@ impl Stopper {
     }
 }
 
-/// Index of the store among the targets, and of the Redis.
-const STORE: usize = 0;
-const DIRECT: usize = 1;
-
 /// One loop.
 pub(crate) struct EventLoop {
     poll: Poll,
@@ -132,18 +155,26 @@ pub(crate) struct EventLoop {
     /// Clients that are not believed yet, as they came: until when they have to be, place and
     /// number.
     shaking: VecDeque<(Instant, usize, u64)>,
+    /// The RESP ports of all stores, and then their Redis servers.
     targets: Vec<Target>,
+    stores: Vec<StoreState>,
+    owners: Owners,
+    tenant: Option<TenantNames>,
+    /// Commands of several stores that are under way.
+    joints: Slab<Joint>,
     clients: Slab<Client>,
     upstreams: Slab<Upstream>,
     /// Those that clients share.
     common: HashMap<Kind, usize>,
     commands: Commands,
+    /// The run id of the Redis whose commands they are.
+    commands_of: Option<String>,
+    /// When a server did not tell them, and whom.
+    commands_failed: Option<(Instant, Speaker)>,
+    /// Clients that wait to know what commands there are.
+    awaiting: Vec<usize>,
     users: Users,
     shared: Arc<GatewayState>,
-    /// The run id of the Redis behind the store.
-    store_id: Option<String>,
-    /// Whether it was said that the Redis of `--backend` is another one.
-    said_other: bool,
     reads: Option<Reads>,
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
@@ -159,6 +190,8 @@ pub(crate) struct EventLoop {
     /// An answer of the network's as clients get it.
     answer: Vec<u8>,
     parser: RequestParser,
+    /// Words of a command that are keys.
+    keys: Vec<KeyWord>,
     /// When the round began.
     now: Instant,
     next_number: u64,
@@ -171,7 +204,7 @@ impl EventLoop {
     /// # Errors
     /// The system refuses what it needs.
     pub fn new(parts: Parts) -> anyhow::Result<(EventLoop, Stopper)> {
-        let Parts { listener, acceptor, store, direct, network, stores, shared } = parts;
+        let Parts { listener, acceptor, ports, owners, tenant, network, stores, shared } = parts;
         let poll = Poll::new()?;
         let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
         listener.set_nonblocking(true)?;
@@ -184,21 +217,35 @@ impl EventLoop {
         let reads = network.map(|(machine, _)| {
             Reads::new(machine, reads::families(stores), poll.registry(), SOCKETS)
         });
+        let mut targets: Vec<Target> = ports.iter().map(|port| port.store.clone()).collect();
+        let states = ports.into_iter().map(|port| {
+            let direct = port.direct.map(|target| {
+                targets.push(target);
+                targets.len() - 1
+            });
+            StoreState { direct, run_id: None, said_other: false }
+        });
+        let states = states.collect();
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
             accept_again: None,
             acceptor,
             shaking: VecDeque::new(),
-            targets: [store].into_iter().chain(direct).collect(),
+            targets,
+            stores: states,
+            owners,
+            tenant,
+            joints: Slab::new(),
             clients: Slab::new(),
             upstreams: Slab::new(),
             common: HashMap::new(),
-            commands: Commands::new(),
+            commands: Commands::new(CommandTable::default(), &shared.stats),
+            commands_of: None,
+            commands_failed: None,
+            awaiting: vec![],
             users: Users::new(),
             shared,
-            store_id: None,
-            said_other: false,
             reads: reads.transpose()?,
             hasher: DefaultHashBuilder::default(),
             sketch,
@@ -209,6 +256,7 @@ impl EventLoop {
             scratch: vec![0; READ_BYTES],
             answer: vec![],
             parser: RequestParser::default(),
+            keys: vec![],
             now: Instant::now(),
             next_number: 1,
             leaving: false,
@@ -353,6 +401,11 @@ impl EventLoop {
             client.stream.readable = true;
             self.make_ready(at);
         }
+    }
+
+    /// Whether a target is a Redis, and no store.
+    fn is_direct(&self, target: usize) -> bool {
+        target >= self.stores.len()
     }
 
     /// Has the client looked at once more at the end of this round, or in the next.

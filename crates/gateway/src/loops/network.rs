@@ -17,9 +17,9 @@ impl EventLoop {
     /// Whether a read of this key is to go by the network; and the key's hash.
     pub(super) fn goes_by_network(&mut self, name: &[u8]) -> (bool, u64) {
         let Some(reads) = &mut self.reads else { return (false, 0) };
-        if !(1..=wire::MAX_KEY).contains(&name.len())
-            || wire::backend_name(wire::TENANT_OPEN, name).is_none()
-        {
+        let is_others =
+            self.tenant.is_none() && wire::backend_name(wire::TENANT_OPEN, name).is_none();
+        if is_others || !(1..=wire::MAX_KEY).contains(&name.len()) {
             return (false, 0);
         }
         let hash = self.hasher.hash_one(name) | 1;
@@ -87,13 +87,15 @@ impl EventLoop {
             return;
         }
         let speaker = client.speaker();
-        let way = self.read_way(speaker);
+        let store = self.owners.port_of(name);
+        let way = self.read_way(store, speaker);
         let client = &mut self.clients[place];
         client.reroute(answer, way);
         let lane = if way == Way::Store { client.lane } else { 0 };
-        let upstream = self.common(self.target_of(way), speaker, lane);
+        let upstream = self.common(self.target_of(way, store), speaker, lane);
         let mut bytes = vec![];
-        encode(&[b"GET", name], &mut bytes);
+        let name = self.tenant.as_ref().map_or(name.into(), |tenant| tenant.name(name));
+        encode(&[&b"GET"[..], &name], &mut bytes);
         self.ask(upstream, &bytes, pending);
     }
 

@@ -5,7 +5,7 @@
 //! the client to it, its commands go by the connections that all share.
 
 use super::{
-    EventLoop, STORE,
+    EventLoop,
     client::Transition,
     commands::{Act, Command},
     dispatch::CommandText,
@@ -32,13 +32,15 @@ impl EventLoop {
         if !alone || (needs_quiet(command) || raw) && client.waiting() > 0 {
             return false;
         }
-        let own = self.own(at);
+        let store = self.own_store(at, said.words);
+        let Some(own) = self.own(at, store) else { return false };
         let client = &mut self.clients[at];
         let number = client.number;
         match command.act {
             Act::Multi => client.ties.transaction = true,
             Act::Exec => {
                 client.ties.transaction = false;
+                client.ties.refused = false;
                 client.ties.watches = false;
             }
             Act::Watch => client.ties.watches = true,
@@ -106,14 +108,23 @@ impl EventLoop {
         true
     }
 
-    /// The client's own connection, which speaks its protocol and knows its name.
-    fn own(&mut self, at: usize) -> usize {
+    /// The client's own connection to a store, which speaks its protocol and knows its name.
+    /// `None`: that to another store is in use still.
+    pub(super) fn own(&mut self, at: usize, store: usize) -> Option<usize> {
+        let client = &mut self.clients[at];
+        if let Some(other) = client.own.filter(|own| self.upstreams[*own].kind.target != store) {
+            if client.waiting() > 0 {
+                return None;
+            }
+            client.own = None;
+            self.upstreams.try_remove(other);
+        }
         let client = &self.clients[at];
         let (number, speaker) = (client.number, client.speaker());
         let own = match client.own {
             Some(own) => own,
             None => {
-                let kind = Kind { target: STORE, speaker, lane: 0 };
+                let kind = Kind { target: store, speaker, lane: 0 };
                 let upstream = Upstream::new(kind, Some((at, number)), self.now);
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);
@@ -140,7 +151,7 @@ impl EventLoop {
             self.upstreams[own].kind.speaker.protocol = speaker.protocol;
             self.say(own, &[b"HELLO", speaker.protocol.to_string().as_bytes()]);
         }
-        own
+        Some(own)
     }
 }
 

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    EventLoop, STORE,
+    EventLoop,
     speaker::Speaker,
     upstream::{PendingCommand, Waiter},
     words::encode,
@@ -18,25 +18,25 @@ use super::{
 const ASKED_EVERY: Duration = Duration::from_millis(500);
 
 impl EventLoop {
-    /// Whether whoever speaks so may read every key, as far as that is known.
-    pub(super) fn may_read_all(&mut self, speaker: Speaker) -> bool {
-        let (now, reads) = (self.now, &mut self.users.get(speaker.user).reads);
+    /// Whether whoever speaks so may read every key of a store, as far as that is known.
+    pub(super) fn may_read_all(&mut self, speaker: Speaker, store: usize) -> bool {
+        let (now, reads) = (self.now, self.users.get(speaker.user).reads(store));
         let granted = reads.granted;
         if reads.asked.is_none_or(|asked: Instant| now >= asked + ASKED_EVERY) {
             reads.asked = Some(now);
             let mut bytes = vec![];
             encode(&[&b"GET"[..], b""], &mut bytes);
-            let waiter = Waiter::Right(speaker.user);
+            let waiter = Waiter::Right { user: speaker.user, store };
             let pending = PendingCommand { waiter, command: 0, asked: now, writes: false };
-            let at = self.common(STORE, speaker, 0);
+            let at = self.common(store, speaker, 0);
             self.ask(at, &bytes, pending);
         }
         granted
     }
 
     /// What Redis says: it begins so.
-    pub(super) fn hear_right(&mut self, user: u32, said: &[u8]) {
-        let reads = &mut self.users.get(user).reads;
+    pub(super) fn hear_right(&mut self, user: u32, store: usize, said: &[u8]) {
+        let reads = self.users.get(user).reads(store);
         if said.starts_with(b"-NOPERM") || said.starts_with(b"-NOAUTH") {
             reads.granted = false;
         } else if !said.starts_with(b"-") || said.starts_with(b"-WRONGTYPE") {

@@ -10,6 +10,6 @@ pub(super) struct ServerFacts {
     pub run_id: Option<String>,
     /// When it said that it is a master.
     pub master: Option<Instant>,
-    /// When it was asked last.
+    /// When it was asked last who it is.
     pub asked: Option<Instant>,
 }

@@ -13,14 +13,29 @@ pub(super) enum Waiter {
     /// A client: its place and its number, which no later client at that place has; and which of
     /// its answers it is.
     Client { place: usize, number: u64, answer: u64 },
+    /// A command of several stores, of which this is a part.
+    Part { joint: usize, part: usize },
+    /// A client whose transaction begins: its place and number.
+    Begin { place: usize, number: u64 },
     /// Nobody: it was said to make the connection ready.
     Nobody,
-    /// The gateway itself, which wants to know who the server is.
-    Check,
     /// The connection itself, which sends nothing else before.
     Login,
-    /// The gateway itself, which wants to know whether a user may read every key.
-    Right(u32),
+    /// The gateway itself, which wants to know whether a user may read every key of a store.
+    Right { user: u32, store: usize },
+    /// The gateway itself, which wants to know this.
+    Check(Question),
+}
+
+/// What a server is asked about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// Which server it is.
+    Server,
+    /// Whether it is a master.
+    Role,
+    /// Which commands it has.
+    Commands,
 }
 
 /// A command that is not answered yet.

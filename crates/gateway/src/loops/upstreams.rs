@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use mio::Token;
 
 use super::{
-    EventLoop, FIRST, STORE, Target,
+    EventLoop, FIRST, Target,
     client::Way,
     speaker::{NOBODY, Speaker},
     stream::Stream,
-    upstream::{Kind, PendingCommand, Phase, Upstream, Waiter},
+    upstream::{Kind, PendingCommand, Phase, Question, Upstream, Waiter},
     words::encode,
 };
 
@@ -39,15 +39,18 @@ impl EventLoop {
     /// usually the first, because many commands in one write cost least; but none where somebody
     /// waits for longer than usual. What a store carries out slowly (a key whose copies have to be
     /// called back, from a switch that does not answer) holds up what is behind it.
-    pub(super) fn choose_lane(&mut self, target: usize, speaker: Speaker) -> u8 {
-        if target != STORE {
+    pub(super) fn choose_lane(&mut self, way: Way, speaker: Speaker) -> u8 {
+        if way != Way::Store {
             return 0;
         }
-        let free = (0..LANES).find(|lane| {
-            let at = self.common(target, speaker, *lane);
-            let oldest = self.upstreams[at].pending.front();
+        let is_free = |target, lane| {
+            let at = self.common.get(&Kind { target, speaker, lane });
+            let oldest = at.and_then(|at| self.upstreams[*at].pending.front());
             oldest.is_none_or(|pending| self.now - pending.asked < USUAL)
-        });
+        };
+        // Where there are several stores, the next command may go to any of them.
+        let stores = 0..self.stores.len();
+        let free = (0..LANES).find(|lane| stores.clone().all(|store| is_free(store, *lane)));
         free.unwrap_or(0)
     }
 
@@ -180,6 +183,9 @@ impl EventLoop {
         upstream.phase = Phase::Down(if was_in { self.now } else { self.now + TRIED_EVERY });
         let owner = upstream.owner;
         let pending = std::mem::take(&mut upstream.pending);
+        if pending.iter().any(|pending| pending.waiter == Waiter::Check(Question::Commands)) {
+            self.commands_untold(speaker);
+        }
         for (number, pending) in pending.into_iter().enumerate() {
             if number == 0
                 && partial
@@ -219,17 +225,19 @@ impl EventLoop {
     }
 
     pub(super) fn refuse(&mut self, pending: PendingCommand, line: &str) {
-        if let Waiter::Client { place, number, answer } = pending.waiter {
-            self.give(place, number, answer, line.as_bytes(), true, true);
+        match pending.waiter {
+            Waiter::Client { place, number, answer } => {
+                self.give(place, number, answer, line.as_bytes(), true, true);
+            }
+            Waiter::Part { joint, part } => self.give_part(joint, part, line.as_bytes(), true),
+            Waiter::Begin { place, number } => self.begun(place, number, line.as_bytes()),
+            Waiter::Nobody | Waiter::Check(_) | Waiter::Login | Waiter::Right { .. } => {}
         }
     }
 
-    /// Which target a way leads to.
-    pub(super) fn target_of(&self, way: Way) -> usize {
-        match way {
-            Way::Direct if self.targets.len() > super::DIRECT => super::DIRECT,
-            _ => super::STORE,
-        }
+    /// Which target a way leads to, of a store.
+    pub(super) fn target_of(&self, way: Way, store: usize) -> usize {
+        self.stores[store].direct.filter(|_| way == Way::Direct).unwrap_or(store)
     }
 }
 

@@ -14,11 +14,7 @@ use hashbrown::HashMap;
 use resp::Words;
 use slab::Slab;
 
-use super::{
-    DIRECT, EventLoop,
-    speaker::{NOBODY, Speaker},
-    upstream::Phase,
-};
+use super::{EventLoop, speaker::NOBODY, upstream::Phase};
 
 /// Longer names and passwords are not remembered: who says them has a connection of his own.
 const LONGEST_WORD: usize = 512;
@@ -59,10 +55,21 @@ pub(super) struct User {
     clients: u32,
     /// The connections that its clients share.
     pub upstreams: Vec<usize>,
-    pub reads: ReadRight,
+    /// What it may read, by store.
+    reads: Vec<ReadRight>,
 }
 
-/// Whether a user may read every key.
+impl User {
+    /// What it may read of a store.
+    pub fn reads(&mut self, store: usize) -> &mut ReadRight {
+        if self.reads.len() <= store {
+            self.reads.resize_with(store + 1, ReadRight::default);
+        }
+        &mut self.reads[store]
+    }
+}
+
+/// Whether a user may read every key of a store.
 #[derive(Default)]
 pub(super) struct ReadRight {
     pub granted: bool,
@@ -181,7 +188,8 @@ impl EventLoop {
     /// in so are sent away.
     pub(super) fn not_let_in(&mut self, at: usize, said: &[u8]) {
         let upstream = &mut self.upstreams[at];
-        let Speaker { user, .. } = upstream.kind.speaker;
+        let speaker = upstream.kind.speaker;
+        let user = speaker.user;
         let said = match said.first() {
             Some(b'-') => String::from_utf8_lossy(said).into_owned(),
             // Its beginning came before.
@@ -189,7 +197,7 @@ impl EventLoop {
         };
         let is_full = said.starts_with("-ERR max number of clients");
         // The store's Redis is the one whose word counts.
-        let counts = upstream.kind.target != DIRECT && !is_full;
+        let counts = upstream.kind.target < self.stores.len() && !is_full;
         upstream.stream = None;
         upstream.held = None;
         upstream.scanner = Default::default();
@@ -197,6 +205,7 @@ impl EventLoop {
         for pending in std::mem::take(&mut upstream.pending) {
             self.refuse(pending, &said);
         }
+        self.commands_untold(speaker);
         if !counts {
             return;
         }

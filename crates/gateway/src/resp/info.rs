@@ -85,7 +85,7 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
 }
 
 /// What `INFO gateway` tells: what this gateway counts, and what each command has cost.
-pub(crate) fn gateway(shared: &GatewayState, names: &[&str]) -> String {
+pub(crate) fn gateway(shared: &GatewayState) -> String {
     let mut out = String::from("# Gateway\r\n");
     let version = env!("CARGO_PKG_VERSION");
     let (connected, held) = (shared.connected(), shared.held());
@@ -97,7 +97,7 @@ pub(crate) fn gateway(shared: &GatewayState, names: &[&str]) -> String {
     for (name, count) in shared.counters.read() {
         let _ = write!(out, "{name}:{count}\r\n");
     }
-    for line in shared.stats.lines(names) {
+    for line in shared.stats.lines() {
         let _ = write!(out, "{line}\r\n");
     }
     out

@@ -1,6 +1,6 @@
 //! What Redis would say, and in its order.
 
-use crate::support::{Gateway, Redis, command, config};
+use crate::support::{Gateway, MadeUpServer, Redis, command, config};
 
 /// Said to the gateway, and to a Redis beside the one behind it, one by one, on one connection.
 const ALIKE: &[&str] = &[
@@ -238,4 +238,33 @@ fn web_pages_are_closed_without_an_answer() {
     typed.say(b"set  a 'b c'\r\nGET a\r\n");
     assert_eq!([typed.answer(), typed.answer()], ["+OK\r\n", "$3\r\nb c\r\n"]);
     assert_eq!(gateway.counter("foreign_protocols"), 4);
+}
+
+#[test]
+fn another_server_is_asked_anew_what_commands_it_has() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    let servers = std::thread::spawn(move || {
+        for command in ["old", "new"] {
+            let stream = listener.accept().unwrap().0;
+            let mut server = MadeUpServer::with_command(stream, command);
+            while let Some(words) = server.next() {
+                server.answer(b"+OK\r\n");
+                if words == "leave" {
+                    break;
+                }
+            }
+        }
+    });
+    let mut client = gateway.speak();
+    let known = |name: &str| gateway.speak().ask("INFO gateway").contains(&format!("_{name}:"));
+    for name in ["old", "new", "leave"] {
+        assert_eq!(client.ask(name), "+OK\r\n");
+    }
+    assert!(known("old") && !known("new"), "the first server has no command of this name");
+    while !known("new") {
+        client.ask("new");
+    }
+    drop(gateway);
+    servers.join().unwrap();
 }

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 
-use crate::support::{Gateway, PATIENCE, Redis, command, config, of_words};
+use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, command, config, of_words};
 
 /// Sends as much of this as the other side takes.
 fn stuff(stream: &mut TcpStream, bytes: &[u8]) {
@@ -171,11 +171,9 @@ fn a_redis_that_is_away_is_said_to_be_and_found_again() {
     // Now something is there.
     let listener = std::net::TcpListener::bind(address).unwrap();
     let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 1024];
-        let len = std::io::Read::read(&mut stream, &mut bytes).unwrap();
-        assert_eq!(bytes[..len], command("GET a"));
-        stream.write_all(b"$1\r\n1\r\n").unwrap();
+        let mut server = MadeUpServer::new(listener.accept().unwrap().0);
+        assert_eq!(server.next().unwrap(), "GET a");
+        server.answer(b"$1\r\n1\r\n");
     });
     let mut client = gateway.speak();
     while client.ask("GET a") != "$1\r\n1\r\n" {}
@@ -187,9 +185,9 @@ fn a_lost_answer_of_a_write_is_in_doubt_and_of_a_read_is_not() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
     let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let wanted = command("SET a 1").len() + command("GET a").len();
-        std::io::Read::read_exact(&mut stream, &mut vec![0; wanted]).unwrap();
+        let mut server = MadeUpServer::new(listener.accept().unwrap().0);
+        assert_eq!(server.next().unwrap(), "SET a 1");
+        assert_eq!(server.next().unwrap(), "GET a");
     });
     let mut client = gateway.speak();
     client.say(&[command("SET a 1"), command("GET a")].concat());
@@ -230,19 +228,14 @@ fn a_connection_for_which_there_was_no_descriptor_is_taken_when_there_is_one() {
 /// A server that never answers the first connection by which `SET slow` comes, and all others.
 fn stuck_once(listener: std::net::TcpListener) {
     for stream in listener.incoming() {
-        let Ok(mut stream) = stream else { return };
+        let Ok(stream) = stream else { return };
         std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(len @ 1..) = std::io::Read::read(&mut stream, &mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
-                if text.contains("slow") {
-                    // Until the gateway ends it.
-                    let _ = std::io::copy(&mut stream, &mut std::io::sink());
-                    return;
-                }
-                let pongs = "+PONG\r\n".repeat(text.matches("PING").count());
-                if stream.write_all(pongs.as_bytes()).is_err() {
-                    return;
+            let mut server = MadeUpServer::new(stream);
+            let mut is_stuck = false;
+            while let Some(words) = server.next() {
+                is_stuck |= words.contains("slow");
+                if !is_stuck {
+                    server.answer(b"+PONG\r\n");
                 }
             }
         });
@@ -271,4 +264,16 @@ fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
         }
     }
     panic!("everybody waits for one command");
+}
+
+#[test]
+fn a_store_that_lets_everybody_in_and_says_nothing_is_said_to_be_away() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let mut client = gateway.speak();
+    for _ in 0..3 {
+        let said = client.ask("GET a");
+        assert!(said.starts_with("-TRYAGAIN "), "{said}");
+    }
 }

@@ -5,5 +5,8 @@ mod hostile;
 mod network;
 mod operators;
 mod secured;
+mod several;
+mod stores;
 mod support;
+mod tenants;
 mod users;

@@ -47,9 +47,10 @@ pub struct Args {
     #[arg(long = "backend", value_name = "[PARTITIONS=]URL")]
     backends: Vec<BackendAddress>,
     /// The store's RESP port, by which every command of Redis works: redis://HOST:PORT, by TLS
-    /// rediss://HOST:PORT, or redis+unix:///PATH. Without it only commands on strings do, by
-    /// packets.
-    #[arg(long, value_name = "URL")]
+    /// rediss://HOST:PORT, or redis+unix:///PATH. Of several stores each has one: repeat it with
+    /// their partitions, FIRST-LAST=URL, or let the cluster file say it (`resp`). Without it only
+    /// commands on strings do, by packets.
+    #[arg(long, value_name = "[PARTITIONS=]URL")]
     resp: Vec<BackendAddress>,
     /// Which reads go by the network, with --resp: of all keys (always), of hot ones, or never.
     #[arg(long, value_name = "WHICH", default_value = "hot")]

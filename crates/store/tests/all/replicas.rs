@@ -51,7 +51,7 @@ fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
     cluster.partitions = 2;
     cluster.stores = (0..)
         .zip(addresses)
-        .map(|(at, address)| wire::Store { address, first: at, last: at, rack: 0 })
+        .map(|(at, address)| wire::Store { address, first: at, last: at, rack: 0, resp: None })
         .collect();
     cluster
 }

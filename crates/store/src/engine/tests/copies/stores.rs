@@ -73,8 +73,13 @@ fn config_of(store: usize) -> Config {
     config.identity = Some(address);
     config.cluster = config.cluster.with_lease_ms(LEASE_MS);
     config.cluster.partitions = STORES as u32;
-    let store =
-        |at| wire::Store { address: address_of(at), first: at as u32, last: at as u32, rack: 0 };
+    let store = |at| wire::Store {
+        address: address_of(at),
+        first: at as u32,
+        last: at as u32,
+        rack: 0,
+        resp: None,
+    };
     config.cluster.stores = (0..STORES).map(store).collect();
     config.cluster.tenants.push(wire::Tenant::new(KEYED, "09".repeat(16)));
     config.cluster.system_secret = Some("05".repeat(16));

@@ -1,0 +1,147 @@
+//! Real stores before real Redis servers, found by what the cluster file says.
+
+use std::{net::SocketAddr, time::Duration};
+
+use gateway::NetworkUse;
+use store::Server;
+use wire::{Cluster, Secret, Store, TENANT_OPEN, Tenant, partition_of};
+
+use crate::support::{Config, Gateway, PATIENCE, Redis, config};
+
+/// A store in a thread of its own, until it is dropped.
+struct StoreThread {
+    address: SocketAddr,
+    resp: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl StoreThread {
+    fn start(cluster: Cluster, identity: SocketAddr, redis: &Redis) -> StoreThread {
+        let usual = store::Config::new(([127, 0, 0, 1], 0).into());
+        let config = store::Config {
+            cluster: cluster.with_lease_ms(60_000),
+            identity: Some(identity),
+            backend: redis.url().parse().unwrap(),
+            backend_within: PATIENCE,
+            resp: vec!["127.0.0.1:0".parse().unwrap()],
+            born_ago: Duration::from_secs(62),
+            ..usual
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let server = Server::start(config).await.unwrap();
+                let resp = server.resp_addresses()[0];
+                tell.send((server.local_address().unwrap(), resp)).unwrap();
+                server.run(async { drop(stopped.await) }).await.unwrap();
+            });
+        });
+        let (address, resp) = told.recv().expect("the store does not start");
+        StoreThread { address, resp, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for StoreThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the store panicked");
+        }
+    }
+}
+
+const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// Two stores, each before a Redis of its own.
+struct Rack {
+    stores: [StoreThread; 2],
+    redis: [Redis; 2],
+    of_stores: Cluster,
+}
+
+impl Rack {
+    fn start() -> Rack {
+        let names: [SocketAddr; 2] = [([10, 9, 9, 1], 7117).into(), ([10, 9, 9, 2], 7117).into()];
+        let part = |at: u32, address| Store { address, first: at, last: at, rack: 0, resp: None };
+        let tenants = vec![Tenant::new(7, TENANT_SECRET)];
+        let of_stores = Cluster {
+            stores: vec![part(0, names[0]), part(1, names[1])],
+            tenants,
+            ..Cluster::single(names[0], 2)
+        };
+        let redis = [0, 1].map(|_| Redis::start(&[]));
+        let stores = [0, 1].map(|at| StoreThread::start(of_stores.clone(), names[at], &redis[at]));
+        Rack { stores, redis, of_stores }
+    }
+
+    fn config(&self) -> Config {
+        let of_gateway = self.of_stores.stores.iter().zip(&self.stores).map(|(of, store)| Store {
+            address: store.address,
+            resp: Some(format!("redis://{}", store.resp)),
+            ..of.clone()
+        });
+        let cluster = Cluster { stores: of_gateway.collect(), ..self.of_stores.clone() };
+        Config { resp: vec![], cluster, ..config("redis://127.0.0.1:1") }
+    }
+}
+
+/// Keys of which each is another store's.
+fn keys(secret: Secret, tenant: u32) -> [String; 2] {
+    [0, 1].map(|store| {
+        let of_store =
+            |key: &String| partition_of(secret.key_hash(tenant, key.as_bytes()), 2) == store;
+        (0..).map(|at| format!("k{at}")).find(of_store).unwrap()
+    })
+}
+
+#[test]
+fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(Config { network: NetworkUse::Always, ..rack.config() });
+    let mut client = gateway.speak();
+    let [a, b] = keys(Secret::NONE, TENANT_OPEN);
+    assert_eq!(client.ask(&format!("MSET {a} 1 {b} 2")), "+OK\r\n");
+    for round in 2..20 {
+        for (key, more) in [(&a, 0), (&b, 1)] {
+            let number = (round + more).to_string();
+            assert_eq!(client.ask(&format!("INCR {key}")), format!(":{number}\r\n"));
+            let said = format!("${}\r\n{number}\r\n", number.len());
+            assert_eq!(client.ask(&format!("GET {key}")), said);
+        }
+    }
+    // The first of each store goes before it is known that the gateway may read every key there.
+    assert_eq!(gateway.counter("network_reads"), 34);
+    assert_eq!(gateway.counter("network_fallbacks"), 0);
+    for (redis, key) in rack.redis.iter().zip([&a, &b]) {
+        assert_eq!(redis.speak().ask(&format!("EXISTS {key}")), ":1\r\n");
+        assert_eq!(redis.speak().ask("DBSIZE"), ":1\r\n");
+    }
+}
+
+#[test]
+fn a_tenant_s_keys_are_the_same_by_the_network_and_by_the_resp_ports() {
+    let rack = Rack::start();
+    let secret = Tenant::new(7, TENANT_SECRET).secrets().hash;
+    let keys = keys(secret, 7);
+    for network in [NetworkUse::Always, NetworkUse::Never] {
+        let gateway = Gateway::start(Config { network, tenant: 7, ..rack.config() });
+        let mut client = gateway.speak();
+        let [a, b] = &keys;
+        assert_eq!(client.ask(&format!("MSET {a} 1 {b} 2")), "+OK\r\n");
+        assert_eq!(client.ask(&format!("MGET {b} {a}")), "*2\r\n$1\r\n2\r\n$1\r\n1\r\n");
+        for (key, redis) in keys.iter().zip(&rack.redis) {
+            assert!(client.ask(&format!("INCR {key}")).starts_with(':'));
+            let named = redis.speak().ask(&format!("GET shortstop:7:{key}"));
+            for _ in 0..2 {
+                assert_eq!(client.ask(&format!("GET {key}")), named);
+            }
+            assert_eq!(redis.speak().ask("DBSIZE"), ":1\r\n");
+        }
+        let reads = if network == NetworkUse::Always { 2 } else { 0 };
+        assert_eq!(gateway.counter("network_reads"), reads);
+    }
+}
