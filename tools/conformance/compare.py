@@ -18,6 +18,7 @@ import sys
 import outcomes
 
 LIST = os.path.join(os.path.dirname(__file__), "differences")
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "gateway.md")
 NOTHING = {"outcome": "failed", "why": "it has no outcome: the run was ended before"}
 COUNTS = ["passed_on_both", "failed_on_both", "skipped", "passed_on_redis_only",
           "passed_on_gateway_only", "unsteady"]
@@ -100,6 +101,12 @@ def read_list():
     without = [row["test"] for row in rows if not row["reason"]]
     if without:
         sys.exit(f"error: {LIST}: no reason stands below {without[0]}")
+    with open(PAGE) as file:
+        promised = {line.split("|")[1].strip(" `") for line in file if line.startswith("| ")}
+    for row in rows:
+        if row["reason"].split(":")[0].strip("`") not in promised:
+            sys.exit(f"error: {LIST}: the reason of {row['test']} begins with no row of a table of "
+                     f"{os.path.relpath(PAGE)}: expected one, and a colon")
     return rows
 
 

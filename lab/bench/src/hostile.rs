@@ -26,8 +26,9 @@ const HOSTILE: usize = 20;
 const WORDS: usize = 65_536;
 /// GETs by which a latency is measured, one at a time.
 const ASKED: usize = 4_000;
-/// How often they try to go on.
+/// How often they try to go on, and how much each says then at most.
 const AGAIN: Duration = Duration::from_millis(5);
+const SAID_BYTES: usize = 64 << 10;
 
 /// A connection of one who means no good: what it says again and again.
 struct HostileClient {
@@ -45,21 +46,24 @@ impl HostileClient {
         Ok(HostileClient { stream, says, at: 0, repeats })
     }
 
-    /// Says as much as is taken. Who was closed is gone.
-    fn go_on(&mut self) -> anyhow::Result<bool> {
-        loop {
+    /// Says more, if that is taken. False: it was sent away.
+    fn go_on(&mut self) -> bool {
+        let mut said = 0;
+        while said < SAID_BYTES {
             if self.at == self.says.len() {
                 if !self.repeats {
-                    return Ok(true);
+                    return true;
                 }
                 self.at = 0;
             }
-            match self.stream.write(&self.says[self.at..]) {
-                Ok(len) => self.at += len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
-                Err(_) => return Ok(false),
+            let rest = &self.says[self.at..];
+            match self.stream.write(&rest[..rest.len().min(SAID_BYTES)]) {
+                Ok(len) => (self.at, said) = (self.at + len, said + len),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
             }
         }
+        true
     }
 }
 
@@ -134,7 +138,7 @@ pub fn measure(
             let hostile = scope.spawn(|| -> anyhow::Result<()> {
                 while !done.load(Relaxed) {
                     for client in &mut clients {
-                        if !client.go_on()? {
+                        if !client.go_on() {
                             let says = std::mem::take(&mut client.says);
                             *client = HostileClient::connect(port, says, client.repeats)?;
                         }

@@ -22,9 +22,9 @@ use crate::resp::info;
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
 /// Commands of one client that are taken in one round: then it is the others' turn.
-const TAKEN_AT_ONCE: usize = 128;
+const TAKEN_AT_ONCE: usize = 32;
 /// Likewise of one that does not read.
-const TAKEN_BEHIND: usize = 16;
+const TAKEN_BEHIND: usize = 8;
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
