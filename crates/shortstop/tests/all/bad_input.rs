@@ -129,7 +129,7 @@ const BAD: &[(&str, u8, &[&str])] = &[
     ("store --cluster absent.toml", 1, &["absent.toml", "No such file"]),
     ("store --cluster unknown.toml", 1, &["unknown.toml", "line 2"]),
     ("store --cluster good.toml --listen 127.0.0.1:7997", 1, &["127.0.0.1:7997", "--as"]),
-    ("store --backend mysql://x", 2, &["--backend", "mysql://x", "redis://HOST:PORT"]),
+    ("store --backend mysql://x", 2, &["--backend", "mysql://x", "redis[s]://HOST:PORT"]),
     ("store --memory-limit 3parsec", 2, &["--memory-limit", "parsec", "MiB"]),
     ("store --cluster leases.toml", 1, &["leases.toml", "lease_ms = 10", "1000 to 60000"]),
     ("store --lease-ms 10", 2, &["--lease-ms"]),
@@ -208,7 +208,7 @@ const BAD: &[(&str, u8, &[&str])] = &[
     (
         "gateway --server 127.0.0.1:1 --backend memcached://h:1",
         2,
-        &["--backend", "memcached://h:1", "redis://HOST:PORT"],
+        &["--backend", "memcached://h:1", "redis[s]://HOST:PORT"],
     ),
     ("gateway --server 127.0.0.1:1 --backend 1-2=redis://h:1", 1, &["--backend 1-2", "0 to 0"]),
 ];
