@@ -195,8 +195,7 @@ impl Machine {
             }
         }
         for number in due {
-            // What ended one of them may have started another.
-            let Some(running) = self.calls.get_mut(&number) else { continue };
+            let running = self.calls.get_mut(&number).expect("it has a timer");
             let step = match running.stage {
                 Stage::Started(_) => {
                     let mut requests = running.requests.iter();
