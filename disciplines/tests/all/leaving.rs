@@ -3,15 +3,15 @@
 use plan::{Plan, shapes};
 use scenario::{Deed, Scenario, seat};
 
-const KEY: &str = "hot";
-const READER: &str = "client1";
-const WRITER: &str = "friend";
+pub const KEY: &str = "hot";
+pub const READER: &str = "client1";
+pub const WRITER: &str = "friend";
 /// Longer than a packet's way to the store and back, and far below a lease.
 const ROUND_TRIP_MS: u64 = 5;
 
 /// A client that reads through a switch, which has its key by now, and a friend of its that writes
 /// past it.
-fn with_a_copy() -> Scenario {
+pub fn with_a_copy() -> Scenario {
     // The second switch is a router that knows of no cache.
     let mut plan = shapes::row(1, 2, 1);
     plan.add_hosts("switch2", [WRITER.to_owned()]);

@@ -1,38 +1,16 @@
 //! A write waits for a switch that does not answer for as long as that may serve its copy, in the
 //! whole system: what the hunt comes upon once in some thousands of plans.
 
-use plan::{Plan, shapes};
-use scenario::{Deed, Scenario, seat};
+use scenario::Deed;
 use store::mutants::{Mutant, choose};
 
-const KEY: &str = "hot";
-const READER: &str = "client1";
-const WRITER: &str = "friend";
+use crate::leaving::{KEY, READER, WRITER, with_a_copy};
+
 /// Longer than a packet's way to the store and back and than the mutant waits, and far below
 /// a lease.
 const SOME_MS: u64 = 200;
 /// Longer than a lease.
 const LEASE_IS_OVER_MS: u64 = 6_000;
-
-/// A client that reads through a switch, which has its key by now, and a friend of its that writes
-/// past it.
-fn with_a_copy() -> Scenario {
-    let mut plan = shapes::row(1, 2, 1);
-    plan.add_hosts("switch2", [WRITER.to_owned()]);
-    seat(&mut plan, |_| ());
-    // A router that knows of no cache.
-    let router = plan.sites.iter_mut().find(|site| site.name == "switch2");
-    router.expect("the second of the row").roles.clear();
-    let plan = Plan { partitions: 8, is_open: true, is_signed: false, ..plan };
-    let mut scenario = Scenario::of(&plan, disciplines::all());
-    scenario.write(WRITER, KEY);
-    for _ in 0..1_500 {
-        scenario.read(READER, KEY);
-        scenario.pass(1);
-    }
-    assert!(scenario.switch("switch1", "hit") > 0);
-    scenario
-}
 
 /// The switch and its reader are cut off, and the friend writes. Whether the reader is told the old
 /// value by the switch after the friend was told that the new one is there.
