@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use crate::{
     gateway::key,
     report::{Report, Side, Target::AtMost},
+    status,
 };
 
 /// Name of the row of latencies.
@@ -105,10 +106,7 @@ fn p99(port: u16) -> anyhow::Result<f64> {
 }
 
 fn resident(pid: i32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = kib.and_then(|text| text.trim().strip_suffix(" kB")).context("its memory")?;
-    Ok(kib.trim().parse::<f64>()? / 1024.0)
+    Ok(status::number(format!("/proc/{pid}"), "VmHWM")? as f64 / 1024.0)
 }
 
 /// Asks the gateway alone and beside hostile clients in turn; from within the client's namespace.

@@ -16,6 +16,7 @@ use plan::{
 use crate::{
     Options,
     report::{Report, Side, Target::AtMost},
+    status,
 };
 
 /// Each process with the name of its row.
@@ -73,19 +74,14 @@ fn words(text: &str) -> Vec<String> {
 fn wakeups(pid: i32) -> anyhow::Result<u64> {
     let mut all = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let status = fs::read_to_string(thread?.path().join("status"))?;
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        all += count.context("a thread's status")?.trim().parse::<u64>()?;
+        all += status::number(thread?.path(), "voluntary_ctxt_switches")?;
     }
     Ok(all)
 }
 
 /// Bytes of memory that a process has all to itself.
 fn memory(pid: i32) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = kib.and_then(|text| text.trim().strip_suffix(" kB")).context("its memory")?;
-    Ok(kib.trim().parse::<u64>()? << 10)
+    Ok(status::number(format!("/proc/{pid}"), "RssAnon")? << 10)
 }
 
 fn pids(lab: &Lab) -> anyhow::Result<Vec<i32>> {

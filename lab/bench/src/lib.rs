@@ -21,6 +21,7 @@ mod report;
 pub mod runs;
 mod soft;
 mod stats;
+mod status;
 mod veth;
 
 pub use host::Host;
