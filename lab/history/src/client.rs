@@ -1,18 +1,13 @@
 //! Concurrent clients that record what they ask and what they are told.
 
-use std::{
-    io::{BufRead, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::io::{BufRead, Write};
 
-use anyhow::Context;
 use client::{Answer, Client, Error, Operation};
 
-use super::{ClientRecord, ClientsConfig, Recorder};
+use super::{
+    ClientRecord, ClientsConfig, Recorder,
+    until_told::{Progress, run_until_told},
+};
 
 /// Nanoseconds of the clock that all processes share.
 pub fn now_ns() -> u64 {
@@ -54,18 +49,10 @@ pub fn clients(
 pub fn clients_of<C: Connection>(
     config: &ClientsConfig,
     connect: impl AsyncFn(u32) -> Result<C, Error>,
-    mut input: impl BufRead + Send + 'static,
-    mut output: impl Write,
+    input: impl BufRead + Send + 'static,
+    output: impl Write,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (stopped, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let stop = stopped.clone();
-    std::thread::spawn(move || {
-        let _ = input.read_line(&mut String::new());
-        stop.store(true, Relaxed);
-    });
-    let mut recorded = ClientRecord::default();
-    runtime.block_on(async {
+    run_until_told(input, output, async |progress| {
         let ids = match config.tenants.as_slice() {
             [] => &[wire::TENANT_OPEN],
             some => some,
@@ -74,43 +61,26 @@ pub fn clients_of<C: Connection>(
         for id in ids {
             connections.push(connect(*id).await?);
         }
-        let mut tasks = vec![];
-        for number in config.first..config.first + config.clients {
-            let one = record(
-                Recorder::new(config, number),
-                connections.clone(),
-                stopped.clone(),
-                done.clone(),
-            );
-            tasks.push(tokio::spawn(one));
-        }
-        while !stopped.load(Relaxed) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            writeln!(output, "{}", done.load(Relaxed)).context("nobody listens")?;
-            output.flush()?;
-        }
-        for task in tasks {
-            recorded.add(task.await?);
-        }
-        anyhow::Ok(())
-    })?;
-    serde_json::to_writer(&mut output, &recorded)?;
-    writeln!(output)?;
-    Ok(())
+        let numbers = config.first..config.first + config.clients;
+        let begin = |number| {
+            let recorder = Recorder::new(config, number);
+            tokio::spawn(record(recorder, connections.clone(), progress.clone()))
+        };
+        Ok(numbers.map(begin).collect())
+    })
 }
 
 /// One client, until it is stopped. `connections`: one per tenant.
 async fn record(
     mut recorder: Recorder,
     connections: Vec<impl Connection>,
-    stopped: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
+    progress: Progress,
 ) -> ClientRecord {
-    while !stopped.load(Relaxed) {
+    while !progress.is_stopped() {
         let asked = recorder.next(now_ns());
         let result = connections[asked.tenant].call(asked.operation()).await;
         let says_something = recorder.told(result, now_ns());
-        done.fetch_add(says_something.into(), Relaxed);
+        progress.count(says_something);
     }
     recorder.into_recorded()
 }

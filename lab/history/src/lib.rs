@@ -17,6 +17,7 @@ mod commands;
 mod config;
 mod recorder;
 mod shrink;
+mod until_told;
 mod values;
 
 use serde::{Deserialize, Serialize};

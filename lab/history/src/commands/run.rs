@@ -2,14 +2,9 @@
 
 use std::{
     io::{BufRead, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
     time::Duration,
 };
 
-use anyhow::Context;
 use redis::Value;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -19,7 +14,11 @@ use tokio::{
 };
 
 use super::{CommandRecorder, CommandReplies, CommandsConfig};
-use crate::{ClientRecord, client::now_ns};
+use crate::{
+    ClientRecord,
+    client::now_ns,
+    until_told::{Progress, run_until_told},
+};
 
 /// How long an answer may take; its question is open then, and the connection given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,50 +55,27 @@ async fn connect(server: &str) -> anyhow::Result<Box<dyn Stream>> {
 /// Nobody reads the output.
 pub fn command_clients(
     config: &CommandClientsConfig,
-    mut input: impl BufRead + Send + 'static,
-    mut output: impl Write,
+    input: impl BufRead + Send + 'static,
+    output: impl Write,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (stopped, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let stop = stopped.clone();
-    std::thread::spawn(move || {
-        let _ = input.read_line(&mut String::new());
-        stop.store(true, Relaxed);
-    });
-    let mut recorded = ClientRecord::default();
-    runtime.block_on(async {
+    run_until_told(input, output, async |progress| {
         let clients = &config.commands.clients;
         let numbers = clients.first..clients.first + clients.clients;
         let recorders = numbers.filter_map(|number| CommandRecorder::new(&config.commands, number));
-        let ask = |recorder| {
-            tokio::spawn(record(recorder, config.clone(), stopped.clone(), done.clone()))
-        };
-        let tasks: Vec<_> = recorders.map(ask).collect();
-        while !stopped.load(Relaxed) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            writeln!(output, "{}", done.load(Relaxed)).context("nobody listens")?;
-            output.flush()?;
-        }
-        for task in tasks {
-            recorded.add(task.await?);
-        }
-        anyhow::Ok(())
-    })?;
-    serde_json::to_writer(&mut output, &recorded)?;
-    writeln!(output)?;
-    Ok(())
+        let begin = |recorder| tokio::spawn(record(recorder, config.clone(), progress.clone()));
+        Ok(recorders.map(begin).collect())
+    })
 }
 
 /// One client, until it is stopped.
 async fn record(
     mut recorder: CommandRecorder,
     config: CommandClientsConfig,
-    stopped: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
+    progress: Progress,
 ) -> ClientRecord {
     let mut connection = None;
     let mut pauses = 0u64;
-    while !stopped.load(Relaxed) {
+    while !progress.is_stopped() {
         let Some(stream) = &mut connection else {
             match connect(&config.server).await {
                 Ok(stream) => connection = Some(stream),
@@ -113,7 +89,7 @@ async fn record(
             Ok(Ok((replies, goes_on))) => (Some(replies), goes_on),
             _ => (None, false),
         };
-        done.fetch_add(recorder.told(replies, now_ns()).into(), Relaxed);
+        progress.count(recorder.told(replies, now_ns()));
         if !goes_on {
             connection = None;
         }
