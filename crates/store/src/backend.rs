@@ -275,6 +275,14 @@ pub trait Backend: Send {
         let _ = keys;
     }
 
+    /// Somebody reads or writes what it holds, here or where copies lie: until a second from now it
+    /// is asked so often whether it is what it was that it is not missed for long.
+    fn attend(&mut self) {}
+
+    /// Has it asked now whether it is what it was: leases are about to be lent from the time of that
+    /// question.
+    fn ask(&mut self) {}
+
     /// What is wrong with it, if something is.
     fn trouble(&self) -> Option<Trouble> {
         None

@@ -393,6 +393,7 @@ impl Engine {
     /// new.
     pub fn hold(&mut self, id: HoldId, wanted: HoldRequest, now_ns: u64, out: &mut Outbox) {
         self.at(now_ns, out, |engine| {
+            engine.facts.backend.attend();
             engine.holds.ask(&engine.facts, id, wanted);
             engine.begin_holds();
         });

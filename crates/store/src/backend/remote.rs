@@ -10,6 +10,7 @@
 //! batch, in its tenant's turn. That it is carried out late does no harm: it is not answered
 //! before, and what it finds then is newer.
 
+mod attention;
 mod completion;
 mod health;
 mod queue;
@@ -29,6 +30,7 @@ use super::{
     outage::Outage,
 };
 use crate::{clock::boot_ns, coherence::Watch};
+use attention::Attention;
 use completion::completion;
 pub(super) use health::Health;
 use queue::Queue;
@@ -40,7 +42,8 @@ pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of a value that are read at first: more than fits beside any key. One that is as long is
 /// large, and read later.
 pub(super) const SMALL: usize = wire::MAX_PAYLOAD;
-/// A question is asked at least this often, also where there is nothing to ask.
+/// A question is asked at least this often, also where there is nothing to ask, while anybody reads
+/// or writes.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Keys whose versions are remembered.
 const VERSIONS: usize = 1_000_000;
@@ -165,6 +168,7 @@ pub(super) struct Remote {
     /// Longest value that is of use.
     most: usize,
     health: Health,
+    attention: Attention,
 }
 
 impl Remote {
@@ -183,6 +187,7 @@ impl Remote {
         let (commands, queue) = mpsc::unbounded_channel();
         let queue = Queue::new(queue, completions.clone());
         let (ends, tried) = oneshot::channel();
+        let attention = Attention::default();
         let task = Task {
             protocol,
             watched: watch == Watch::Tracked,
@@ -190,6 +195,7 @@ impl Remote {
             queue,
             outage: Outage::default(),
             health: health.clone(),
+            attention: attention.clone(),
             why: "the backend is not connected".into(),
             tried: Some(ends),
         };
@@ -202,6 +208,7 @@ impl Remote {
             versions: Versions::new(base_version, VERSIONS),
             most: wire::MAX_VALUE_DEFAULT as usize,
             health,
+            attention,
         }
     }
 
@@ -284,6 +291,14 @@ impl Backend for Remote {
 
     fn trouble(&self) -> Option<Trouble> {
         self.health.trouble(boot_ns())
+    }
+
+    fn attend(&mut self) {
+        self.attention.attend(boot_ns());
+    }
+
+    fn ask(&mut self) {
+        self.attention.ask();
     }
 
     fn mark_read(&mut self, keys: &[(Key<'_>, u32)]) {

@@ -6,7 +6,7 @@ use wire::{Epoch, Header, NodeId, Op, Packet, Secret, TENANT_SYSTEM};
 
 use super::{context::Context, lease_holder::LeaseHolder};
 use crate::{
-    coherence::{Lease, LeaseAnswer, Nanos},
+    coherence::{Lease, LeaseAnswer, Nanos, Watch},
     counters::LeaseCounters,
     directory::KeyId,
     net::Peer,
@@ -18,6 +18,9 @@ const OFFER_LAPSED: u64 = 30;
 /// somebody else.
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
 const NS_PER_MS: Nanos = 1_000_000;
+/// So long before leases are offered the backend is asked whether it is what it was: it has answered
+/// when they are asked for, and they are lent whole.
+const ASKED_BEFORE_NS: Nanos = 20 * NS_PER_MS;
 
 /// How far a switch, or a store that holds copies, has gone.
 pub(super) enum Departure {
@@ -36,6 +39,8 @@ pub(super) enum Departure {
 #[derive(Default)]
 pub(super) struct Lessor {
     next_offer_ns: Nanos,
+    /// The backend was asked for the sake of that offer.
+    has_asked: bool,
     /// How many offers were made.
     offers: u64,
     /// The number of each one's last offer, until a lease came of it.
@@ -160,16 +165,31 @@ impl Lessor {
 
     /// When leases are to be offered next.
     pub fn next_ns(&self, cx: &Context) -> Option<Nanos> {
-        (!cx.leaves).then_some(self.next_offer_ns)
+        let before_ns = if self.is_to_ask(cx) { ASKED_BEFORE_NS } else { 0 };
+        (!cx.leaves).then(|| self.next_offer_ns.saturating_sub(before_ns))
+    }
+
+    /// Whether the backend is to be asked before the next offer: leases are lent from the time of a
+    /// question, and somebody has one.
+    fn is_to_ask(&self, cx: &Context) -> bool {
+        !self.has_asked && cx.outside.watch() == Watch::Tracked && cx.leases.iter().next().is_some()
     }
 
     /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then
     /// asks by itself.
     pub fn offer(&mut self, cx: &mut Context) -> bool {
-        if cx.now_ns < self.next_offer_ns || cx.leaves {
+        if cx.leaves {
+            return false;
+        }
+        if self.is_to_ask(cx) && cx.now_ns + ASKED_BEFORE_NS >= self.next_offer_ns {
+            self.has_asked = true;
+            cx.backend.ask();
+        }
+        if cx.now_ns < self.next_offer_ns {
             return false;
         }
         self.next_offer_ns = cx.now_ns + cx.config.lease_ns() / 3;
+        self.has_asked = false;
         let is_unsigned = cx.system_secret() == Secret::NONE;
         let lengths = if is_unsigned { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
         let patience_ns = lengths * cx.leases.length_ns();

@@ -57,6 +57,7 @@ impl ElsewhereReads {
             self.counters.dropped_read_counts += 1;
             return;
         }
+        cx.backend.attend();
         if cx.backend.marks_at_once() == 0 {
             return;
         }

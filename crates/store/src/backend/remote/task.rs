@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{HEARTBEAT, Health, Outcome, Protocol, queue::Queue};
+use super::{Attention, Health, Outcome, Protocol, queue::Queue};
 use crate::{
     backend::{Completion, OutsideEvent, Refusal, outage::Outage},
     clock::boot_ns,
@@ -32,6 +32,8 @@ pub(super) struct Task<P> {
     pub outage: Outage,
     /// What else the store is told of it.
     pub health: Health,
+    /// How closely it is watched.
+    pub attention: Attention,
     /// Why there is no connection.
     pub why: String,
     /// Is told when the first attempt to connect is over.
@@ -115,8 +117,13 @@ impl<P: Protocol> Task<P> {
         loop {
             // An empty batch is a question, too: its answer shows whether the connection is still
             // there, and proves that no outside write has gone unseen.
-            if let Ok(false) = timeout(HEARTBEAT, self.queue.gather()).await {
-                return false;
+            tokio::select! {
+                biased;
+                is_open = self.queue.gather() => match is_open {
+                    true => self.attention.attend(boot_ns()),
+                    false => return false,
+                },
+                () = self.attention.asks_now(boot_ns()) => {}
             }
             // What is not sent is not in doubt: the batch waits for another connection.
             if let Some(why) = self.protocol.over() {
