@@ -47,6 +47,11 @@ impl Halves {
         Halves { at, all: made.collect(), known: BTreeMap::new(), maps: BTreeMap::new() }
     }
 
+    /// Whether no half knows a tenant.
+    pub fn know_nobody(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// Whether a half serves this tenant.
     pub fn serve(&self, served: &ServedCluster, tenant: u32) -> bool {
         self.half_of(served, tenant).is_some()

@@ -132,14 +132,16 @@ impl Reporting {
         self.tell_hot(&risen, window, out);
     }
 
-    /// Tells what a window came to.
+    /// Tells what a window came to; whether programs have counted anything in it.
     pub fn tell_window(
         &mut self,
         window: u32,
         window_ms: u32,
         seen: InWindow,
         out: &Sender<FromSwitch>,
-    ) -> Result<(), AgentError> {
+    ) -> Result<bool, AgentError> {
+        let tallies = self.take_tallies()?;
+        let any = !tallies.is_empty();
         let counters = Counters {
             window: window.into(),
             window_ms,
@@ -147,10 +149,10 @@ impl Reporting {
             pages: seen.pages,
             tenants: seen.tenants,
             held: Some(proto::Digest { count: self.digest.count, sum: self.digest.sum }),
-            tallies: self.take_tallies()?,
+            tallies,
         };
         send(out, Body::Counters(counters));
-        Ok(())
+        Ok(any)
     }
 
     /// Tells of measured tenants' traffic since the last time.

@@ -67,6 +67,10 @@ pub struct Tables {
     lease_check: Instant,
     /// A list of what is held is owed to the controller: the last one did not go out whole.
     owes_list: bool,
+    /// Nothing was asked in the last window, and nothing was told since.
+    is_at_rest: bool,
+    /// Something was told in this window.
+    was_told: bool,
     out: Sender<FromSwitch>,
 }
 
@@ -113,6 +117,8 @@ impl Tables {
             window_end: now + window,
             lease_check: now,
             owes_list: false,
+            is_at_rest: false,
+            was_told: false,
             out,
         };
         tables.pass_on_news();
@@ -137,6 +143,12 @@ impl Tables {
     /// The highest term that a controller's message had; 0: none had one yet.
     pub fn term(&self) -> u64 {
         self.term
+    }
+
+    /// Whether nothing has been asked, told or done here in the last window: then a round is due
+    /// every [`REST_TICK`](super::REST_TICK).
+    pub fn is_at_rest(&self) -> bool {
+        self.is_at_rest && self.halves.know_nobody() && !self.owes_list
     }
 
     /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves:
@@ -191,6 +203,7 @@ impl Tables {
     /// If the tables can no longer be served.
     pub fn take(&mut self, message: ToSwitch, now: Instant) -> Result<(), AgentError> {
         self.now = now;
+        self.wake();
         match message.body {
             Some(to_switch::Body::Setup(setup)) => self.set_up(&setup)?,
             Some(to_switch::Body::Commands(commands)) => {
@@ -367,8 +380,15 @@ impl Tables {
         }
     }
 
+    fn wake(&mut self) {
+        (self.is_at_rest, self.was_told) = (false, true);
+    }
+
     fn look_at_events(&mut self) -> Result<(), AgentError> {
         let events = self.reporting.events()?;
+        if !events.is_empty() {
+            self.wake();
+        }
         // Items that the events are about began before them.
         self.memory.look_at_all_blanks(self.served.as_ref());
         self.heed(events)
@@ -416,7 +436,10 @@ impl Tables {
             self.filling.tell_reads(&seen.requests, switch, served, &mut self.requests);
         }
         let window_ms = self.window.as_millis() as u32;
-        self.reporting.tell_window(window, window_ms, seen, &self.out)?;
+        let asked = seen.requests.iter().any(|(_, requests)| *requests > 0);
+        let counted = self.reporting.tell_window(window, window_ms, seen, &self.out)?;
+        self.is_at_rest = !asked && !counted && !self.was_told;
+        self.was_told = false;
         self.memory.apply_pages(self.served.as_ref())?;
         self.pass_on_news();
         self.confirm_pages();

@@ -8,7 +8,9 @@ use std::{
 
 use tracing::warn;
 
-use super::{AgentError, HANDS_ON_WITHIN, LISTEN, TICK, session::ToTables, tables::Tables};
+use super::{
+    AgentError, HANDS_ON_WITHIN, LISTEN, REST_TICK, TICK, session::ToTables, tables::Tables,
+};
 
 /// Serves until the session is gone; or, if the switch is to leave, until what others rely on is
 /// handed on, or cannot be.
@@ -35,7 +37,10 @@ pub(super) fn serve(
         let due = listen.map_or(tick, |listen| tick.min(listen));
         let wait = due.saturating_duration_since(Instant::now());
         match from_session.recv_timeout(wait) {
-            Ok(ToTables::Message(message)) => tables.take(message, Instant::now())?,
+            Ok(ToTables::Message(message)) => {
+                tables.take(message, Instant::now())?;
+                tick = tick.min(Instant::now() + TICK);
+            }
             Ok(ToTables::Attached) => tables.attached(),
             Ok(ToTables::Leave) => {
                 tables.leave();
@@ -46,8 +51,8 @@ pub(super) fn serve(
         }
         let now = Instant::now();
         if now >= tick {
-            tick = now + TICK;
             listen = tables.tick(now)?.then(|| now + LISTEN);
+            tick = now + if tables.is_at_rest() { REST_TICK } else { TICK };
         } else if now >= due {
             listen = tables.listen().then(|| now + LISTEN);
         }

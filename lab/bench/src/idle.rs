@@ -9,7 +9,7 @@ use lab::{
     rack::{Lab, unique_name},
 };
 use plan::{
-    Line,
+    Line, Plan,
     topology::{ProcessSpec, Topology},
 };
 
@@ -32,7 +32,10 @@ const MOST_BYTES: f64 = 4096.0;
 
 /// How long each is watched, so many times.
 const WATCHED: Duration = Duration::from_secs(5);
-const TIMES: usize = 3;
+const TIMES: usize = 6;
+/// Leases are as long as users have them unless they say otherwise: each is renewed three times in
+/// its length.
+const LEASE_MS: u32 = 2000;
 /// Connections on which nothing is said. The gateway that takes them takes as many by default.
 const CONNECTIONS: usize = 10_000;
 const GATEWAY_PORT: u16 = 6380;
@@ -40,7 +43,8 @@ const GATEWAY_PORT: u16 = 6380;
 /// A line of one switch whose store has a Redis behind it, and a gateway at the client's.
 fn topology(options: &Options) -> anyhow::Result<Topology> {
     let line = Line::of(1, 24, options.discipline.name);
-    let mut topology = line.plan().topology()?;
+    let plan = Plan { lease_ms: LEASE_MS, lease_max_ms: LEASE_MS, ..line.plan() };
+    let mut topology = plan.topology()?;
     let (client, server) = (plan::client(1), plan::server(1));
     let redis =
         "redis-server --port 0 --unixsocket {dir}/redis.sock --save  --appendonly no --dir {dir}";

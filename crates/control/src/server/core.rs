@@ -61,8 +61,14 @@ use crate::{
 pub const PUMP_EVERY: Duration = Duration::from_millis(10);
 /// How often the core is to be told the time.
 pub const TICK_EVERY: Duration = Duration::from_millis(100);
+/// How often while nothing is to be done ([`Core::is_idle`]).
+pub const IDLE_TICK_EVERY: Duration = Duration::from_secs(2);
+/// After this time without a word of anything but that there is nothing, the core is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 /// How often the items that switches hold are to be written; other changes are written at once.
 pub const ITEMS_EVERY: Duration = Duration::from_millis(500);
+/// How often while nothing is to be done.
+pub const IDLE_ITEMS_EVERY: Duration = Duration::from_secs(2);
 
 /// What became of a change that somebody asked for.
 #[derive(Debug)]
@@ -90,6 +96,8 @@ pub struct Core {
     audit: Audit,
     /// The wall clock's time at the last tick, in milliseconds since 1970.
     clock_ms: u64,
+    /// When a switch last told of something, or somebody came, went or wanted something.
+    busy_at: Duration,
 }
 
 impl Core {
@@ -135,6 +143,7 @@ impl Core {
             journal: Journal::default(),
             audit: Audit::new(remembered.audit),
             clock_ms: 0,
+            busy_at: Duration::ZERO,
         };
         core.choose_all();
         changed.into_iter().for_each(|id| core.note_tenant(id));
@@ -151,6 +160,7 @@ impl Core {
     /// If the switch cannot be taken.
     pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<StreamId, CloseReason> {
         self.exchange.at(now);
+        self.busy_at = now;
         let attached = self.exchange.attach(hello, &self.config, &mut self.journal);
         let (stream, is_new) = attached?;
         let id = stream.switch;
@@ -175,6 +185,9 @@ impl Core {
     ) -> Result<(), CloseReason> {
         let id = stream.switch;
         self.exchange.at(now);
+        if incoming::says_something(&message) {
+            self.busy_at = now;
+        }
         let Core { exchange, journal, tenants, .. } = self;
         let switch = exchange.heard(stream)?;
         match message.body {
@@ -245,6 +258,7 @@ impl Core {
     /// A switch's stream ended.
     pub fn detach(&mut self, now: Duration, stream: StreamId) {
         self.exchange.at(now);
+        self.busy_at = now;
         self.exchange.detach(stream, &mut self.journal);
     }
 
@@ -262,6 +276,7 @@ impl Core {
     /// A later message of a store's stream.
     pub fn store_said(&mut self, now: Duration, stream: StoreStreamId, message: FromStore) {
         self.exchange.at(now);
+        self.busy_at = now;
         self.exchange.store_said(stream, message, &mut self.journal);
     }
 
@@ -285,6 +300,11 @@ impl Core {
         self.exchange.tick(&mut self.journal);
         self.lapse(clock_ms / 1000);
         self.allocate();
+    }
+
+    /// Whether switches have told of nothing for some time: no requests, nothing hot, nothing done.
+    pub fn is_idle(&self) -> bool {
+        self.exchange.now() >= self.busy_at + IDLE_AFTER
     }
 
     /// The controller is to stop. False: it is better asked again soon, for something is awaited
@@ -312,6 +332,7 @@ impl Core {
         plan: impl FnOnce(&View<'_>) -> Result<Change, Refusal>,
     ) -> Result<ChangeOutcome, Refusal> {
         let change = plan(&self.view())?;
+        self.busy_at = self.exchange.now();
         let (id, tenant) = (change.id, change.tenant.clone());
         let before = self.own_pages(id);
         let left = self.make(asked, change);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::proto::{self, TenantCounts, TenantKeys, TenantTallies};
+use api::proto::{self, FromSwitch, TenantCounts, TenantKeys, TenantTallies, from_switch::Body};
 use decide::{ItemKey, Key, Outcome, TALLIES, Tallies};
 
 /// Keys of each tenant.
@@ -14,6 +14,18 @@ pub type Counts = BTreeMap<u32, Vec<(Key, u64)>>;
 /// `None` if its length is not 1 to [`wire::MAX_KEY`].
 fn key(bytes: &[u8]) -> Option<Key> {
     (1..=wire::MAX_KEY).contains(&bytes.len()).then(|| Key::copy_from_slice(bytes))
+}
+
+/// Whether a switch tells of anything but that it is there: of requests, for instance.
+pub fn says_something(message: &FromSwitch) -> bool {
+    match &message.body {
+        Some(Body::Counters(counters)) => {
+            let mut keys = counters.items.iter().flat_map(|group| &group.keys);
+            !counters.tallies.is_empty() || keys.any(|key| key.count > 0)
+        }
+        Some(Body::Pages(_)) | None => false,
+        Some(_) => true,
+    }
 }
 
 /// The well-formed ones of these keys.

@@ -4,10 +4,11 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use decide::{ENDING_WITHIN, Registration};
-use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio::sync::watch;
 
 use super::{
-    core::{Core, CoreConfig, Disciplines, ITEMS_EVERY, PUMP_EVERY, TICK_EVERY},
+    core::{Core, CoreConfig, Disciplines, IDLE_ITEMS_EVERY, ITEMS_EVERY, PUMP_EVERY},
+    pace::Pace,
     shared::{SharedCore, clock_ms},
 };
 use crate::state::{Lead, StateError};
@@ -159,39 +160,58 @@ async fn to_the_end(shared: &SharedCore, stopped: &mut watch::Receiver<bool>) {
 /// Sends what became due, and ticks, while the lead holds by this machine's clock. While it does
 /// not, this controller is as one that stands by.
 async fn keep_time(shared: &SharedCore, lead: &Lead) -> Infallible {
-    let mut pump = tokio::time::interval(PUMP_EVERY);
-    let mut tick = tokio::time::interval(TICK_EVERY);
-    pump.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pace = Pace::new(shared.now());
     loop {
-        let ticks = tokio::select! {
-            _ = pump.tick() => false,
-            _ = tick.tick() => true,
-        };
+        let (pump_at, tick_at) = (pace.pump_at(), pace.tick_at());
+        tokio::select! {
+            () = shared.told.notified() => pace.told(),
+            () = until(shared, pump_at) => {}
+            () = until(shared, Some(tick_at)) => {}
+        }
+        let now = shared.now();
         let mut inner = shared.lock();
         // Looked at last: this process may have stood still until now.
         if !shared.holds(lead.holds().then_some(lead.term())) {
+            pace.ticked(now, false);
             continue;
         }
-        if let Some(core) = inner.core.as_mut().filter(|_| ticks) {
-            core.tick(shared.now(), clock_ms());
+        if pace.tick_at() <= now {
+            let is_idle = inner.core.as_mut().is_none_or(|core| {
+                core.tick(now, clock_ms());
+                core.is_idle()
+            });
+            pace.ticked(now, is_idle);
         }
-        inner.pump(shared.now());
+        if pace.may_pump(now) {
+            let any = inner.pump(now);
+            pace.pumped(now, any);
+        }
         if inner.core.as_ref().is_some_and(|core| core.journal().is_pending()) {
             shared.poke.notify_one();
         }
     }
 }
 
+/// Waits until that time of the shared clock; for ever without one.
+async fn until(shared: &SharedCore, at: Option<Duration>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.saturating_sub(shared.now())).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Writes changes as they come; returns when that is not possible any longer.
 async fn write_changes(shared: &SharedCore, lead: &Lead) -> StateError {
-    let mut every = tokio::time::interval(ITEMS_EVERY);
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut items_at = shared.now();
     loop {
         let with_items = tokio::select! {
-            _ = every.tick() => true,
+            () = until(shared, Some(items_at)) => true,
             () = shared.poke.notified() => false,
         };
+        if with_items {
+            let is_idle = shared.lock().core.as_ref().is_none_or(|core| core.is_idle());
+            items_at = shared.now() + if is_idle { IDLE_ITEMS_EVERY } else { ITEMS_EVERY };
+        }
         match write_once(shared, lead, with_items).await {
             Ok(()) => {}
             Err(StateError::Deposed) => return StateError::Deposed,

@@ -28,6 +28,7 @@ mod memories;
 mod memory;
 mod network;
 mod operations;
+mod pace;
 mod published;
 mod remember;
 mod service;

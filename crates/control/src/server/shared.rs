@@ -7,11 +7,16 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use api::proto::{ToStore, ToSwitch};
+use api::proto::{FromSwitch, ToStore, ToSwitch};
 use tokio::sync::{Notify, mpsc, watch};
 use tonic::Status;
 
-use super::{core::Core, stores::StoreStreamId, switch::StreamId};
+use super::{
+    core::Core,
+    incoming::says_something,
+    stores::StoreStreamId,
+    switch::{CloseReason, StreamId},
+};
 use crate::{
     admin::{Refusal, RefusalKind},
     state::{Leader, State},
@@ -55,24 +60,30 @@ impl Inner {
         }
     }
 
-    /// Hands every switch and store what there is for it, as far as its stream takes it.
-    pub fn pump(&mut self, now: Duration) {
-        let Some(core) = &mut self.core else { return };
+    /// Hands every switch and store what there is for it, as far as its stream takes it. Whether
+    /// there was anything, or may be more.
+    pub fn pump(&mut self, now: Duration) -> bool {
+        let Some(core) = &mut self.core else { return false };
+        let mut any = false;
         // A store is to know where a tenant is before the switch there asks for copies.
         for (stream, sender) in &self.stores {
-            hand(sender, || core.next_for_store(*stream));
+            any |= hand(sender, || core.next_for_store(*stream));
         }
         for (stream, sender) in &self.switches {
-            hand(sender, || core.next_message(now, *stream));
+            any |= hand(sender, || core.next_message(now, *stream));
         }
+        any
     }
 }
 
-fn hand<M>(sender: &Outgoing<M>, mut next: impl FnMut() -> Option<M>) {
+fn hand<M>(sender: &Outgoing<M>, mut next: impl FnMut() -> Option<M>) -> bool {
+    let mut any = false;
     while let Ok(permit) = sender.try_reserve() {
-        let Some(message) = next() else { break };
+        let Some(message) = next() else { return any };
         permit.send(Ok(message));
+        any = true;
     }
+    true
 }
 
 /// The core, where it is to be found, and what its tasks wait for.
@@ -81,8 +92,10 @@ pub struct SharedCore {
     began: Instant,
     /// Who leads, and the way to the state.
     pub state: State,
-    /// There may be something to send or to write.
+    /// There may be something to write.
     pub poke: Notify,
+    /// The core was told something: there may be something to send.
+    pub told: Notify,
     /// The term in which this controller leads; 0: it stands by, or does not know whether it
     /// still leads.
     pub term: watch::Sender<u64>,
@@ -109,6 +122,7 @@ impl SharedCore {
             began: Instant::now(),
             state,
             poke: Notify::new(),
+            told: Notify::new(),
             term: watch::Sender::new(0),
             outrun: watch::Sender::new(0),
             trouble: watch::Sender::new(None),
@@ -164,14 +178,35 @@ impl SharedCore {
     /// # Errors
     /// Names the leader otherwise.
     pub fn leading<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Result<R, Refusal> {
-        let mut inner = self.lock();
-        let result = match &mut inner.core {
-            Some(core) if *self.term.borrow() > 0 => work(core),
-            _ => return Err(self.not_leader()),
-        };
-        drop(inner);
+        let result = self.with_core(work)?;
         self.poke.notify_one();
+        self.told.notify_one();
         Ok(result)
+    }
+
+    /// Takes a later message of a switch's stream, if this controller leads. What only says that
+    /// the switch is there wakes nobody.
+    ///
+    /// # Errors
+    /// Names the leader otherwise.
+    pub fn hears(
+        &self,
+        stream: StreamId,
+        message: FromSwitch,
+    ) -> Result<Result<(), CloseReason>, Refusal> {
+        let says_something = says_something(&message);
+        let heard = |core: &mut Core| core.message(self.now(), stream, message);
+        match says_something {
+            true => self.leading(heard),
+            false => self.with_core(heard),
+        }
+    }
+
+    fn with_core<R>(&self, work: impl FnOnce(&mut Core) -> R) -> Result<R, Refusal> {
+        match &mut self.lock().core {
+            Some(core) if *self.term.borrow() > 0 => Ok(work(core)),
+            _ => Err(self.not_leader()),
+        }
     }
 
     /// Why a standby does not answer.

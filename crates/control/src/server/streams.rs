@@ -119,7 +119,7 @@ pub async fn serve_switch(
     let (switch, name) = (stream.switch, &hello.name);
     tracing::info!(switch, name, "switch attached");
     shared.lock().switch_came(stream, sender.clone());
-    let take = |message| match shared.leading(|core| core.message(shared.now(), stream, message)) {
+    let take = |message| match shared.hears(stream, message) {
         Ok(taken) => taken.map_err(|closed| status_of(&closed)),
         Err(refusal) => Err(Status::unavailable(refusal.message)),
     };

@@ -83,6 +83,11 @@ impl<K: Hash + Eq> OutsideWatch<K> {
         self.seen_ns = self.seen_ns.max(asked_ns);
     }
 
+    /// The time up to which everything has been told.
+    pub fn seen_ns(&self) -> Nanos {
+        self.seen_ns
+    }
+
     /// A key was changed by another; its copies are being called back.
     pub fn opened(&mut self, key: K) {
         let since_ns = self.all_since_ns.unwrap_or(self.seen_ns);

@@ -74,6 +74,8 @@ pub(super) struct Halves {
     pub reports: Reports,
     /// Tenants whose reads a half is told of.
     watched: BTreeMap<u32, usize>,
+    /// Tenants that a half was told or asked something about: without any it has nothing to do.
+    known: BTreeSet<u32>,
     pub counters: HalfCounters,
 }
 
@@ -88,6 +90,7 @@ impl Halves {
             next_tick_ns: 0,
             reports: Reports::default(),
             watched: BTreeMap::new(),
+            known: BTreeSet::new(),
             counters: HalfCounters::default(),
         }
     }
@@ -116,7 +119,7 @@ impl Halves {
     }
 
     pub fn next_ns(&self) -> Option<Nanos> {
-        (!self.made.is_empty()).then_some(self.next_tick_ns)
+        (!self.known.is_empty()).then_some(self.next_tick_ns)
     }
 }
 
@@ -136,6 +139,7 @@ impl Halves {
         }
         self.counters.discipline_requests += 1;
         self.shares.take(origin.tenant, 1);
+        self.known.insert(origin.tenant);
         self.newest += 1;
         let request = self.newest;
         let open = OpenRequest { half, origin, key: packet.key.into(), since_ns: cx.now_ns };
@@ -177,6 +181,7 @@ impl Halves {
         let half = half.ok_or_else(|| TellError::Half(name.into()))?;
         cx.tenants.get(tenant).ok_or(TellError::Tenant(tenant))?;
         self.counters.discipline_told += 1;
+        self.known.insert(tenant);
         self.happened(cx, half, |to, now, out| to.told(now, tenant, message, out));
         Ok(())
     }
@@ -207,6 +212,7 @@ impl Halves {
             stays
         });
         self.watched.retain(|tenant, _| !gone.contains(tenant));
+        self.known.retain(|tenant| !gone.contains(tenant));
         for half in 0..self.made.len() {
             for &tenant in gone {
                 self.happened(cx, half, |to, now, out| to.left(now, tenant, out));

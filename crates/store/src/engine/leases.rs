@@ -39,8 +39,8 @@ pub(super) enum Departure {
 #[derive(Default)]
 pub(super) struct Lessor {
     next_offer_ns: Nanos,
-    /// The backend was asked for the sake of that offer.
-    has_asked: bool,
+    /// When the backend was asked for the sake of that offer.
+    asked_ns: Option<Nanos>,
     /// How many offers were made.
     offers: u64,
     /// The number of each one's last offer, until a lease came of it.
@@ -172,7 +172,9 @@ impl Lessor {
     /// Whether the backend is to be asked before the next offer: leases are lent from the time of a
     /// question, and somebody has one.
     fn is_to_ask(&self, cx: &Context) -> bool {
-        !self.has_asked && cx.outside.watch() == Watch::Tracked && cx.leases.iter().next().is_some()
+        self.asked_ns.is_none()
+            && cx.outside.watch() == Watch::Tracked
+            && cx.leases.iter().next().is_some()
     }
 
     /// Offers everybody the next lease, if that is due, and says whether it was; a data plane then
@@ -182,14 +184,15 @@ impl Lessor {
             return false;
         }
         if self.is_to_ask(cx) && cx.now_ns + ASKED_BEFORE_NS >= self.next_offer_ns {
-            self.has_asked = true;
+            self.asked_ns = Some(cx.now_ns);
             cx.backend.ask();
         }
-        if cx.now_ns < self.next_offer_ns {
+        let is_answered = self.asked_ns.is_some_and(|asked_ns| cx.outside.seen_ns() > asked_ns);
+        if cx.now_ns < self.next_offer_ns && !is_answered {
             return false;
         }
         self.next_offer_ns = cx.now_ns + cx.config.lease_ns() / 3;
-        self.has_asked = false;
+        self.asked_ns = None;
         let is_unsigned = cx.system_secret() == Secret::NONE;
         let lengths = if is_unsigned { OFFER_LAPSED_UNSIGNED } else { OFFER_LAPSED };
         let patience_ns = lengths * cx.leases.length_ns();
