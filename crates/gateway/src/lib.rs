@@ -16,24 +16,21 @@
 
 #![deny(unsafe_code)]
 
-mod backend;
+mod backend_address;
 mod counters;
-mod data;
-mod direct;
-#[cfg(test)]
-mod fake;
+mod info;
 mod limits;
 mod loops;
-mod network;
 mod network_use;
 pub mod resp;
 mod run;
 mod server;
 mod shared;
 mod stats;
+mod strings;
 mod targets;
 
-pub use direct::BackendAddress;
+pub use backend_address::BackendAddress;
 pub use limits::Limits;
 pub use network_use::NetworkUse;
 pub use run::{Config, run};

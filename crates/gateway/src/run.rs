@@ -12,12 +12,11 @@ use wire::{Cluster, Store};
 use crate::{
     BackendAddress, Limits,
     counters::Counters,
-    direct::Direct,
     loops::{EventLoop, Parts, Stopper, StorePort, owners::Owners, tenant::TenantNames},
-    network::Network,
     network_use::NetworkUse,
     server,
     shared::GatewayState,
+    strings::{direct::Direct, network::Network},
     targets::target,
 };
 

@@ -11,9 +11,9 @@ use tokio::{
 };
 
 use crate::{
-    data::Data,
-    resp::{connection::Connection, session::Session},
+    resp::connection::Connection,
     shared::GatewayState,
+    strings::{data::Data, session::Session},
 };
 
 /// After an error of accept (no file descriptor is free) it is tried again so much later.

@@ -22,6 +22,7 @@ mod words;
 pub use class::Class;
 pub use error::ProtocolError;
 pub use keys::{Finding, KeySpec, KeyWord, Search};
+pub use number::integer;
 pub use reply::{Reply, ReplyError, ReplyScanner};
 pub use request::{Limits, Request, RequestParser};
 pub use table::{Command, CommandTable, TableError};

@@ -1,8 +1,8 @@
 //! Numbers as Redis reads them.
 
 /// Digits, with a minus before them or without, and nothing that could be left out: no plus, no
-/// white space, no zeros in front. Of 64 bits.
-pub(crate) fn integer(word: &[u8]) -> Option<i64> {
+/// white space, no zeros in front. `None`: it is none of 64 bits.
+pub fn integer(word: &[u8]) -> Option<i64> {
     let (negative, digits) = match word {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),

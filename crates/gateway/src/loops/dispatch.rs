@@ -17,7 +17,7 @@ use super::{
     users::Login,
     words::encode,
 };
-use crate::resp::info;
+use crate::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;

@@ -29,14 +29,17 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    frame::{Framer, ProtocolError, Words},
-    job::Job,
-    reply::{Protocol, Reply},
-    session::{Session, unknown_command, wrong_arity},
-    table::{self, Spec},
+use super::frame::{Framer, ProtocolError, Words};
+use crate::{
+    shared::GatewayState,
+    strings::{
+        data::Data,
+        job::Job,
+        reply::{Protocol, Reply},
+        session::{Session, unknown_command, wrong_arity},
+        table::{self, Spec},
+    },
 };
-use crate::{data::Data, shared::GatewayState};
 use client::Reservation;
 
 /// Room for one read.

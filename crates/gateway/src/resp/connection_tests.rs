@@ -9,7 +9,11 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Limits, counters::Counters, data::Put, fake::Fake};
+use crate::{
+    Limits,
+    counters::Counters,
+    strings::{data::Put, fake::Fake},
+};
 use client::Memory;
 
 fn shared(limits: Limits) -> Arc<GatewayState> {

@@ -13,7 +13,7 @@ use redis::{
 };
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::Mutex, time::timeout};
 
-use crate::data::{DataResult, ErrorLine, OUTCOME_UNKNOWN};
+use super::data::{DataResult, ErrorLine, OUTCOME_UNKNOWN};
 
 /// How long a backend may take for one command, large values included.
 const TIMEOUT: Duration = Duration::from_secs(5);

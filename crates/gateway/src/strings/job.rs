@@ -4,9 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesOrdered};
+use resp::integer;
 
-use super::{integer, reply::Reply, session::wrong_arity};
-use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING};
+use super::{
+    data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING},
+    reply::Reply,
+    session::wrong_arity,
+};
 
 /// Keys of one command that are asked for at the same time.
 const WIDTH: usize = 64;

@@ -1,59 +1,21 @@
 //! The backends themselves, for keys that no packet carries.
 
-use std::{borrow::Cow, str::FromStr, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use bytes::Bytes;
 use client::{Memory, Reservation, Seal, TenantSeal};
 use redis::Value;
 use wire::{Cluster, Secret, partition_of};
 
-use crate::{
+use super::{
     backend::Backend,
     data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome},
 };
+use crate::BackendAddress;
 
 /// Another write may have come between: its life is left as it is.
 const PROLONG: &str = "if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[1]) then \
                        return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
-
-/// Which Redis holds which partitions: `redis://HOST:PORT` for all of them,
-/// `FIRST-LAST=redis://...` for some.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendAddress {
-    /// First and last partition; `None`: all.
-    pub partitions: Option<(u32, u32)>,
-    /// `redis://HOST:PORT[/DB]`, by TLS `rediss://HOST:PORT[/DB]`, or `redis+unix:///PATH`.
-    pub url: String,
-}
-
-impl FromStr for BackendAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<BackendAddress, String> {
-        let fail = || {
-            format!(
-                "backend {text:?}: expected redis[s]://HOST:PORT[/DB] or redis+unix:///PATH, \
-                 with FIRST-LAST= before it for some partitions only"
-            )
-        };
-        let url = text.find("redis").ok_or_else(fail)?;
-        let (range, url) = text.split_at(url);
-        let schemes = ["redis://", "rediss://", "redis+unix://"];
-        if !schemes.iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(fail());
-        }
-        let partitions = match range.strip_suffix('=') {
-            None if range.is_empty() => None,
-            None => return Err(fail()),
-            Some(range) => {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let range = first.parse().ok().zip(last.parse().ok());
-                Some(range.filter(|(first, last)| first <= last).ok_or_else(fail)?)
-            }
-        };
-        Ok(BackendAddress { partitions, url: url.into() })
-    }
-}
 
 /// One tenant's view of the backends of a cluster.
 pub(crate) struct Direct {
@@ -344,20 +306,6 @@ fn unexpected(value: &Value) -> ErrorLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses() {
-        let parsed = |text: &str| text.parse::<BackendAddress>().ok();
-        let address = |partitions, url: &str| Some(BackendAddress { partitions, url: url.into() });
-        assert_eq!(parsed("redis://h:1"), address(None, "redis://h:1"));
-        assert_eq!(parsed("0-31=redis+unix:///p"), address(Some((0, 31)), "redis+unix:///p"));
-        assert_eq!(parsed("7=redis://h:1"), address(Some((7, 7)), "redis://h:1"));
-        for bad in
-            ["", "h:1", "3-1=redis://h:1", "x=redis://h:1", "0-1redis://h:1", "memcached://h:1"]
-        {
-            assert_eq!(parsed(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn each_partition_has_one_backend() {

@@ -13,14 +13,14 @@ use std::{
 use bytes::Bytes;
 use client::{Client, Condition, Error, Value};
 
-use crate::{
-    counters::{Counter, Counters},
+use super::{
     data::{
         Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, STRING,
         SetOutcome,
     },
     direct::{Direct, anothers_name},
 };
+use crate::counters::{Counter, Counters};
 
 /// Times that a read followed by a conditional write is done again because another write
 /// came between.

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tokio::task::yield_now;
 
-use crate::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome};
+use super::data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome};
 
 #[derive(Default)]
 pub(crate) struct Fake {

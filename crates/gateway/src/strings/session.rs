@@ -3,13 +3,13 @@
 use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
+use resp::integer;
 
 use super::{
-    info, integer,
     reply::{Protocol, Reply},
     table::{self, Spec},
 };
-use crate::shared::GatewayState;
+use crate::{info, shared::GatewayState};
 
 /// Longest name that a client may give itself, in bytes.
 const MAX_NAME: usize = 256;
