@@ -222,6 +222,11 @@ impl Machine {
         self.finished.pop_front()
     }
 
+    /// Whether an operation has ended that was not taken.
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         self.rules.counters.read()

@@ -21,6 +21,7 @@ mod memory;
 mod network;
 mod own;
 pub(crate) mod owners;
+mod packets;
 mod presence;
 mod reads;
 mod rights;
@@ -58,6 +59,7 @@ use self::{
     commands::Commands,
     hot::Sketch,
     owners::Owners,
+    packets::Packets,
     reads::Reads,
     speaker::Speaker,
     spread::Joint,
@@ -214,8 +216,8 @@ impl EventLoop {
             Some((_, NetworkUse::Always)) => None,
             _ => Some(Sketch::new()),
         };
-        let reads = network.map(|(machine, _)| {
-            Reads::new(machine, reads::families(stores), poll.registry(), SOCKETS)
+        let packets = network.map(|(machine, _)| {
+            Packets::new(machine, packets::families(stores), poll.registry(), SOCKETS)
         });
         let mut targets: Vec<Target> = ports.iter().map(|port| port.store.clone()).collect();
         let states = ports.into_iter().map(|port| {
@@ -246,7 +248,7 @@ impl EventLoop {
             awaiting: vec![],
             users: Users::new(),
             shared,
-            reads: reads.transpose()?,
+            reads: packets.transpose()?.map(Reads::new),
             hasher: DefaultHashBuilder::default(),
             sketch,
             ready: vec![],

@@ -30,7 +30,7 @@ impl EventLoop {
     pub(super) fn network_event(&mut self, token: Token) {
         let at = usize::from(token == SOCKETS[1]);
         if let Some(reads) = &mut self.reads {
-            reads.receive(at);
+            reads.packets.receive(at);
         }
     }
 

@@ -5,22 +5,13 @@
 //! before they were asked. So a key has one read on its way, however many wait, and no client's
 //! reads of it go back in time.
 
-use std::{
-    io,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use client::{Answer, Error, Machine, Operation, kit};
-use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal, Sender};
+use client::{Answer, Operation};
 use hashbrown::{HashMap, HashTable};
-use mio::{Interest, Registry, Token, net::UdpSocket};
 use slab::Slab;
 
-use super::{presence::Presence, upstream::PendingCommand};
-
-/// Room for a datagram in bytes.
-const SLOT: usize = 2048;
+use super::{packets::Packets, presence::Presence, upstream::PendingCommand};
 
 /// A key with the reads of it.
 struct Key {
@@ -45,11 +36,7 @@ pub(super) struct EndedRead {
 
 /// The reads of a loop.
 pub(super) struct Reads {
-    machine: Machine,
-    sockets: [Option<UdpSocket>; 2],
-    sender: Sender,
-    receiver: Receiver,
-    memory: Vec<u8>,
+    pub packets: Packets,
     keys: Slab<Key>,
     /// Which of them is a name's, by its hash.
     by_name: HashTable<usize>,
@@ -60,36 +47,16 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Opens sockets for the families that are asked for: IPv4, IPv6.
-    ///
-    /// # Errors
-    /// The system refuses one.
-    pub fn new(
-        machine: Machine,
-        families: [bool; 2],
-        registry: &Registry,
-        tokens: [Token; 2],
-    ) -> Result<Reads, Error> {
-        let mut sockets = [None, None];
-        for (at, socket) in sockets.iter_mut().enumerate().filter(|(at, _)| families[*at]) {
-            *socket = Some(kit::open_socket(at == 1, |socket| {
-                let mut socket = UdpSocket::from_std(socket.into());
-                registry.register(&mut socket, tokens[at], Interest::READABLE)?;
-                Ok(socket)
-            })?);
-        }
-        Ok(Reads {
-            machine,
-            sockets,
-            sender: Sender::default(),
-            receiver: Receiver::with_sources(),
-            memory: vec![0; BATCH * SLOT],
+    /// By these packets; nothing is on its way.
+    pub fn new(packets: Packets) -> Reads {
+        Reads {
+            packets,
             keys: Slab::new(),
             by_name: HashTable::new(),
             by_call: HashMap::new(),
             leaving: vec![],
             presence: Presence::new(Instant::now()),
-        })
+        }
     }
 
     /// Whether a read has a chance of an answer: where nothing answered, few are tried.
@@ -112,79 +79,20 @@ impl Reads {
         self.leaving.push(at);
     }
 
-    /// Sends the reads that leave in this round, and what is sent again, all at once.
+    /// Sends the reads that leave in this round, and whatever else leaves, all at once.
     pub fn flush(&mut self) {
-        if !self.leaving.is_empty() {
-            let now_ns = kit::now_ns();
-            for at in self.leaving.drain(..) {
-                let key = &mut self.keys[at];
-                key.is_away = true;
-                let call = self.machine.begin(&Operation::Get { key: &key.name }, now_ns);
-                self.by_call.insert(call, at);
-            }
+        for at in self.leaving.drain(..) {
+            let key = &mut self.keys[at];
+            key.is_away = true;
+            let call = self.packets.begin(&Operation::Get { key: &key.name });
+            self.by_call.insert(call, at);
         }
-        let mut datagrams = vec![];
-        while let Some(datagram) = self.machine.next_datagram() {
-            datagrams.push(datagram);
-        }
-        for (at, socket) in self.sockets.iter().enumerate() {
-            let Some(socket) = socket else { continue };
-            let ours = datagrams.iter().filter(|(to, _)| usize::from(to.is_ipv6()) == at);
-            let ours = ours.map(|(to, bytes)| Datagram {
-                parts: [bytes, &[]],
-                to: Destination::Address(*to),
-                source: None,
-            });
-            // What does not leave is lost, as it might be on the way: it is sent again.
-            let skip = |error: io::Error| {
-                tracing::trace!(%error, "a read was not sent");
-                Ok::<_, std::convert::Infallible>(Refusal::Skip)
-            };
-            let _ = self.sender.send(socket, ours, skip);
-        }
-    }
-
-    /// Takes what has come by one of the sockets.
-    pub fn receive(&mut self, at: usize) {
-        let Some(socket) = &self.sockets[at] else { return };
-        let now_ns = kit::now_ns();
-        loop {
-            let buffers = self.memory.chunks_mut(SLOT).map(|chunk| [chunk, &mut [][..]]);
-            let count = match self.receiver.receive(socket, buffers) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What an earlier datagram met; there may be more behind it.
-                Err(_) => continue,
-            };
-            for number in 0..count {
-                let bytes = &self.memory[number * SLOT..][..self.receiver.len(number).min(SLOT)];
-                if let Some(from) = self.receiver.source(number) {
-                    self.machine.take(bytes, from, now_ns);
-                }
-            }
-            if count < BATCH {
-                return;
-            }
-        }
-    }
-
-    /// When something has to be sent again, or given up.
-    pub fn next_timer(&self) -> Option<Instant> {
-        let left_ns = self.machine.next_ns()?.saturating_sub(kit::now_ns());
-        Some(Instant::now() + Duration::from_nanos(left_ns))
-    }
-
-    /// Sends again and gives up what is due.
-    pub fn expire(&mut self) {
-        let now_ns = kit::now_ns();
-        if self.machine.next_ns().is_some_and(|at| at <= now_ns) {
-            self.machine.timer(now_ns);
-        }
+        self.packets.flush();
     }
 
     /// The next read that has ended. The one after it of the same key leaves in this round.
     pub fn next_done(&mut self, now: Instant) -> Option<EndedRead> {
-        let (call, result) = self.machine.next_finished()?;
+        let (call, result) = self.packets.next_finished()?;
         let at = self.by_call.remove(&call)?;
         let key = &mut self.keys[at];
         let hash = key.hash;
@@ -210,12 +118,4 @@ impl Reads {
         };
         Some(EndedRead { waiters, name, hash, answer })
     }
-}
-
-/// Which families the addresses have: IPv4, IPv6.
-pub(super) fn families(addresses: impl IntoIterator<Item = SocketAddr>) -> [bool; 2] {
-    addresses.into_iter().fold([false; 2], |mut families, address| {
-        families[usize::from(address.is_ipv6())] = true;
-        families
-    })
 }

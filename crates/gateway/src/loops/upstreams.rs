@@ -133,7 +133,7 @@ impl EventLoop {
             Phase::Connecting(until) => Some(until),
             _ => None,
         });
-        let reads = self.reads.as_ref().and_then(super::reads::Reads::next_timer);
+        let reads = self.reads.as_ref().and_then(|reads| reads.packets.next_timer());
         let shaking = self.shaking.front().map(|(until, ..)| *until);
         waits
             .chain(reads)
@@ -151,7 +151,7 @@ impl EventLoop {
             self.accept();
         }
         if let Some(reads) = &mut self.reads {
-            reads.expire();
+            reads.packets.expire();
         }
         let late = self.upstreams.iter().filter(
             |(_, upstream)| matches!(upstream.phase, Phase::Connecting(until) if until <= self.now),
