@@ -112,7 +112,7 @@ pub(crate) fn settings(shared: &GatewayState) -> Vec<(&'static str, String)> {
         ("maxmemory", shared.limits.memory_bytes.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.listen.port().to_string()),
-        ("proto-max-bulk-len", shared.limits.bulk_bytes.to_string()),
+        ("proto-max-bulk-len", shared.limits.word_bytes.to_string()),
         ("save", String::new()),
         ("timeout", "0".into()),
     ]

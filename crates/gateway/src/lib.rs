@@ -1,18 +1,14 @@
-//! The gateway: Redis clients come in by TCP, unmodified, speaking RESP2 or RESP3; their reads and
-//! writes of keys go out by `client` in shortstop's protocol, and so are answered by switches on
-//! the way where those have copies. Keys that no packet carries go to the backends, which must be
-//! Redis, directly.
+//! The gateway: Redis clients come in by TCP or TLS, unmodified, speaking RESP2 or RESP3. `loops`
+//! are the event loops that serve them, each with a core of its own; a command leaves as it came,
+//! to a store's RESP port or to the Redis behind it, or as a packet, which a switch on the way may
+//! answer.
 //!
-//! With a store's RESP port (`--resp`) every command is Redis's: `loops` are the event loops that
-//! pass them on. Without it there are the commands on strings, by packets alone, as follows.
+//! Where there is no RESP port, or values are sealed, or keys are lent to switches, there are the
+//! commands on strings, by packets alone: `strings` says what each of them does, and a loop does
+//! it. The binary's `gateway` command calls [`run`].
 //!
-//! `server` takes connections, [`resp`] makes commands of their bytes and carries them out by
-//! `data`, which is `network`. The binary's `gateway` command calls [`run`]; this crate calls
-//! `client` and `wire` only.
-//!
-//! What a GET costs: one walk over its length lines and one decoding without copies, one box for
-//! its future, one look into the table of busy keys, what `client` needs, one copy of the value
-//! into the buffer of answers; and its share of one read and one write of the socket.
+//! What a GET costs: a walk over its length lines, a place among its client's answers, one look
+//! into the table of reads under way, and its share of one read and one write of each socket.
 
 #![deny(unsafe_code)]
 
@@ -22,9 +18,7 @@ mod info;
 mod limits;
 mod loops;
 mod network_use;
-pub mod resp;
 mod run;
-mod server;
 mod shared;
 mod stats;
 mod strings;

@@ -1,22 +1,23 @@
 //! A gateway from its configuration to its end: joins the client library, the backends and the
 //! server of connections. `shortstop gateway` calls it, and so do experiments.
 
-use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc};
+use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use client::{Client, Machine, Memory, Options, Seal};
+use client::{Machine, Memory, Options, Seal};
 use tls::{Acceptor, ClientFiles, Connector, ServerFiles};
-use tokio::net::TcpListener;
 use wire::{Cluster, Store};
 
 use crate::{
     BackendAddress, Limits,
     counters::Counters,
-    loops::{EventLoop, Parts, Stopper, StorePort, owners::Owners, tenant::TenantNames},
+    loops::{
+        EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
+        tenant::TenantNames,
+    },
     network_use::NetworkUse,
-    server,
     shared::GatewayState,
-    strings::{direct::Direct, network::Network},
+    strings::{direct::Direct, errands::Errands, network::Network},
     targets::target,
 };
 
@@ -51,37 +52,25 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Not generic, so that connections are compiled here, with this crate's optimisation, and not by
-/// each caller.
-async fn serve(
-    listener: TcpListener,
-    network: Arc<Network>,
-    shared: Arc<GatewayState>,
-    stop: Pin<&mut dyn Future<Output = ()>>,
-) {
-    server::serve(listener, network, shared, stop).await;
-}
-
-/// Says in the log which backends cannot be used.
-async fn check(network: Arc<Network>) {
-    if let Some(direct) = &network.direct {
-        direct.check().await;
-    }
-}
-
-/// Serves by event loops, each in a thread of its own.
-async fn serve_by_loops(
+/// Serves until `stop` is done. `ready` is told the address once connections are taken.
+///
+/// # Errors
+/// The address cannot be listened on, the tenant is unknown, a server's address cannot be read, or
+/// the servers do not cover the partitions.
+pub async fn run(
     config: Config,
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    if config.seal.is_some() {
-        anyhow::bail!(
-            "--seal-key: values are sealed in packets only: not with a store's RESP port"
-        );
+    let by_packets = by_packets(&config);
+    if let Some(why) = by_packets.as_ref().filter(|_| !config.resp.is_empty()) {
+        anyhow::bail!("{why}: leave --resp out");
     }
-    let tenant = TenantNames::new(&config.cluster, config.tenant)?;
-    let (ports, of_stores) = ports(&config)?;
+    let tenant = TenantNames::new(config.tenant).filter(|_| by_packets.is_none());
+    let (ports, of_stores) = match by_packets {
+        Some(_) => (vec![], vec![]),
+        None => ports(&config)?,
+    };
     let owners = Owners::new(&config.cluster, config.tenant, &of_stores);
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
     let memory = Memory::new(config.limits.memory_bytes);
@@ -97,16 +86,19 @@ async fn serve_by_loops(
             Some(first) => first,
             None => listener(listen)?,
         };
-        let options = Options {
-            memory: Some(shared.memory.clone()),
-            deadline: READS_WITHIN,
-            ..Options::default()
+        let usual = Options { seal: config.seal.clone(), ..Options::default() };
+        let memory = Some(shared.memory.clone());
+        let options = match by_packets {
+            Some(_) => Options { memory, ..usual },
+            None => Options { memory, deadline: READS_WITHIN, ..usual },
         };
         let machine = || Machine::new(&config.cluster, config.tenant, options, rand::random());
-        let network = match config.network {
-            NetworkUse::Never => None,
-            how => Some((machine()?, how)),
+        let network = match (&by_packets, config.network) {
+            (Some(_), _) => Some((machine()?, NetworkUse::Always)),
+            (None, NetworkUse::Never) => None,
+            (None, how) => Some((machine()?, how)),
         };
+        let strings = by_packets.as_ref().map(|others| strings(&config, others, &shared));
         let parts = Parts {
             network,
             stores: config.cluster.stores.iter().map(|store| store.address).collect(),
@@ -115,6 +107,7 @@ async fn serve_by_loops(
             ports: ports.clone(),
             owners: owners.clone(),
             tenant: tenant.clone(),
+            strings: strings.transpose()?,
             shared: shared.clone(),
         };
         let (event_loop, stopper) = EventLoop::new(parts).context("an event loop")?;
@@ -128,9 +121,15 @@ async fn serve_by_loops(
         stoppers.push(stopper);
     }
     let names: Vec<&str> = ports.iter().map(|port| &port.store.name[..]).collect();
-    tracing::info!("gateway listens on {listen}: {}", names.join(", "));
+    let names = match (&by_packets, config.cluster.stores.as_slice()) {
+        (None, _) => names.join(", "),
+        (Some(_), [one]) => format!("tenant {} at store {}", config.tenant, one.address),
+        (Some(_), several) => format!("tenant {} at {} stores", config.tenant, several.len()),
+    };
+    tracing::info!("gateway listens on {listen}: {names}");
     if !listen.ip().is_loopback() {
-        let logs_in = ports.iter().any(|port| port.store.login.is_some());
+        // Where no Redis is asked, nobody has to log in.
+        let logs_in = by_packets.is_some() || ports.iter().any(|port| port.store.login.is_some());
         warn_of_reach(listen, config.tls.as_ref(), logs_in);
     }
     ready(listen);
@@ -151,6 +150,45 @@ async fn serve_by_loops(
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
     }
     Ok(())
+}
+
+/// Why there are commands on strings only, by packets, where that is so.
+fn by_packets(config: &Config) -> Option<String> {
+    let Config { cluster, tenant, seal, resp, .. } = config;
+    let why = if seal.is_some() {
+        "--seal-key: values are sealed in packets alone, which have the commands on strings".into()
+    } else if cluster.lends_keys(*tenant) {
+        format!(
+            "tenant {tenant}: its keys are written back (write_back_ms), by packets alone, which have the commands on strings"
+        )
+    } else if resp.is_empty() && cluster.stores.iter().all(|store| store.resp.is_none()) {
+        "it needs the store's RESP port: start the store with --resp, and the gateway with --resp"
+            .into()
+    } else {
+        return None;
+    };
+    Some(why)
+}
+
+/// By what commands on strings are carried out.
+fn strings(config: &Config, others: &str, shared: &GatewayState) -> anyhow::Result<JobParts> {
+    let Config { cluster, tenant, backends, seal, backend_password, backend_tls, .. } = config;
+    let (errands, taken) = Errands::new();
+    let seals = seal.is_some();
+    let seal = seal.as_ref().map(|seal| seal.of_tenant(*tenant));
+    let memory = shared.memory.clone();
+    let direct = match backends.is_empty() {
+        true => None,
+        false => Some(Direct::new(backends, &errands, cluster, *tenant, seal, memory)?),
+    };
+    let connector = Connector::new(backend_tls.clone())?;
+    let password = backend_password.as_deref();
+    let backends = backends.iter().map(|at| target("--backend", &at.url, password, &connector));
+    let keeps_names = *tenant == wire::TENANT_OPEN && !seals;
+    let counters = shared.counters.clone();
+    let network = Network { keeps_names, errands, direct, counters };
+    let backends = backends.collect::<anyhow::Result<_>>()?;
+    Ok(JobParts { network, errands: taken, backends, others: others.into() })
 }
 
 /// The RESP ports of the stores, each once; and of each store of the cluster which one is its own.
@@ -182,6 +220,9 @@ fn ports(config: &Config) -> anyhow::Result<(Vec<StorePort>, Vec<usize>)> {
         if found.is_none() {
             let direct =
                 direct.map(|url| target("--backend", url, password, &connector)).transpose()?;
+            if let Some(Target { name, .. }) = direct.as_ref().filter(|to| to.database != 0) {
+                anyhow::bail!("{name}: with --resp the database must be 0");
+            }
             ports.push(StorePort { store: target("--resp", url, password, &connector)?, direct });
             urls.push(url);
         }
@@ -236,61 +277,3 @@ const READS_WITHIN: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// When it stops, connections may take so long to end.
 const STOPS_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// Serves until `stop` is done. `ready` is told the address once connections are taken.
-///
-/// # Errors
-/// The address cannot be listened on, the tenant is unknown, or the backends do not cover the
-/// partitions.
-pub async fn run(
-    config: Config,
-    ready: impl FnOnce(SocketAddr),
-    stop: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    let Config { cluster, tenant, .. } = &config;
-    let has_port = cluster.stores.iter().any(|store| store.resp.is_some());
-    // What is sealed, or lent to switches, goes in packets only, whatever ports there are.
-    let in_packets = config.seal.is_some() || cluster.lends_keys(*tenant);
-    if !config.resp.is_empty() || has_port && !in_packets {
-        return serve_by_loops(config, ready, stop).await;
-    }
-    if config.tls.is_some() || config.backends.iter().any(|one| one.url.starts_with("rediss")) {
-        anyhow::bail!("--tls-cert and --backend rediss://...: only with --resp");
-    }
-    let Config { listen, cluster, tenant, backends, backend_password, seal, limits, .. } = config;
-    let memory = Memory::new(limits.memory_bytes);
-    let counters = Arc::new(Counters::default());
-    let tenant_seal = seal.as_ref().map(|seal| seal.of_tenant(tenant));
-    let seals = seal.is_some();
-    let options = Options { seal, memory: Some(memory.clone()), ..Options::default() };
-    let client = Client::connect(&cluster, tenant, options).await?;
-    let serves = match cluster.stores.as_slice() {
-        [one] => format!("tenant {tenant} at store {}", one.address),
-        several => format!("tenant {tenant} at {} stores", several.len()),
-    };
-    let direct = (!backends.is_empty())
-        .then(|| {
-            let password = backend_password.as_deref();
-            let memory = memory.clone();
-            Direct::new(&backends, password, &cluster, tenant, tenant_seal, memory)
-        })
-        .transpose()?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("--listen {listen}: cannot listen"))?;
-    let listen = listener.local_addr()?;
-    let keeps_names = tenant == wire::TENANT_OPEN && !seals;
-    let network = Arc::new(Network { keeps_names, client, direct, counters: counters.clone() });
-    let shared = Arc::new(GatewayState::new(limits, memory, counters, listen));
-    tracing::info!("gateway listens on {listen}: {serves}");
-    if !listen.ip().is_loopback() {
-        tracing::warn!(
-            "--listen {listen} can be reached from other machines, and the gateway asks for no password: whoever reaches it \
-             acts as tenant {tenant}; listen on 127.0.0.1 beside the application, or let a firewall say who may"
-        );
-    }
-    tokio::spawn(check(network.clone()));
-    ready(listen);
-    serve(listener, network, shared, std::pin::pin!(stop)).await;
-    Ok(())
-}

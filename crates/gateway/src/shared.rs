@@ -100,11 +100,6 @@ impl GatewayState {
         }
     }
 
-    /// Notes how many connections there are.
-    pub fn set_connected(&self, connections: usize) {
-        self.connected.store(connections, Relaxed);
-    }
-
     /// Takes a place among the connections, if one is free.
     pub fn connect(&self) -> bool {
         let free = |connected| (connected < self.limits.connections).then_some(connected + 1);

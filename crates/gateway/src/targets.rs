@@ -29,8 +29,10 @@ pub(crate) fn target(
         .into_connection_info()
         .map_err(|error| anyhow::anyhow!("{option}: its address cannot be read: {error}"))?;
     let settings = info.redis_settings();
-    if settings.db() != 0 {
-        bail!("{option} {url}: the database must be 0");
+    if settings.password().is_some() && password.is_none() {
+        tracing::warn!(
+            "the password in {option} can be read by every user of this machine: use --backend-password-file"
+        );
     }
     let mut trust = None;
     let place = match info.addr() {
@@ -55,5 +57,12 @@ pub(crate) fn target(
     let user = settings.username().map(String::from);
     let login = password.map(|password| (user, password.to_string()));
     let role = if option == "--resp" { "the store" } else { "the backend" };
-    Ok(Target { role, name: format!("{option} {}", info.addr()), place, trust, login })
+    Ok(Target {
+        role,
+        name: format!("{option} {}", info.addr()),
+        place,
+        trust,
+        login,
+        database: settings.db(),
+    })
 }

@@ -37,6 +37,7 @@ impl EventLoop {
         let Some(stream) = &mut upstream.stream else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             stream.readable = true;
+            stream.read_closed |= event.is_read_closed();
             self.read_upstream(at);
         }
     }
@@ -95,6 +96,7 @@ impl EventLoop {
 
     /// Gives answers, and parts of one, to those who wait for them.
     fn take_answers(&mut self, at: usize, bytes: &[u8]) {
+        self.upstreams[at].heard = self.now;
         let mut rest = bytes;
         while !rest.is_empty() {
             let Some(upstream) = self.upstreams.get_mut(at) else { return };
@@ -133,6 +135,11 @@ impl EventLoop {
                 }
                 Waiter::Part { joint, part } => {
                     self.give_part(joint, part, piece, scanned.is_some());
+                }
+                Waiter::Errand(number) => {
+                    if let Some(jobs) = &mut self.jobs {
+                        jobs.hear_backend(number, piece, scanned.is_some());
+                    }
                 }
                 Waiter::Begin { place, number } if scanned.is_some() => {
                     self.begun(place, number, piece);

@@ -53,6 +53,9 @@ impl EventLoop {
 
     /// What a connection that clients share is asked when it is new.
     pub(super) fn greet(&mut self, at: usize) {
+        if self.jobs.is_some() {
+            return self.ask_about(at, Question::Use);
+        }
         self.ask_about(at, Question::Server);
         match self.upstreams[at].kind.target {
             target if self.is_direct(target) => self.ask_about(at, Question::Role),
@@ -106,6 +109,7 @@ impl EventLoop {
             Question::Server => &[b"INFO", b"server"],
             Question::Role => &[b"INFO", b"replication"],
             Question::Commands => &[b"COMMAND"],
+            Question::Use => &[b"PING"],
         };
         if question != Question::Commands {
             known.asked = Some(self.now);
@@ -137,6 +141,31 @@ impl EventLoop {
             Question::Commands => self.hear_commands(at, &heard),
             Question::Server => self.hear_run_id(at, &heard),
             Question::Role => self.hear_role(at, asked, &heard),
+            Question::Use => self.hear_use(at, &heard),
+        }
+    }
+
+    /// Whether one of the Redis servers behind the stores can be used.
+    fn hear_use(&mut self, at: usize, heard: &[u8]) {
+        let upstream = &mut self.upstreams[at];
+        let refusal = heard.strip_prefix(b"-");
+        let refusal = refusal.map(|line| String::from_utf8_lossy(line).trim_end().to_string());
+        upstream.known.refusal = refusal.clone();
+        let target = upstream.kind.target;
+        let jobs = self.jobs.as_mut();
+        if !jobs.is_some_and(|jobs| jobs.is_news(target, refusal.is_some())) {
+            return;
+        }
+        let name = &self.targets[target].name;
+        match refusal {
+            None => tracing::info!("{name}: it answers again"),
+            Some(line) => {
+                let hint = match line.starts_with("NOAUTH") {
+                    true => "; name a file with its password: --backend-password-file",
+                    false => "",
+                };
+                tracing::warn!("{name}: it answers {line:?}{hint}");
+            }
         }
     }
 

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 
+use hashbrown::HashMap;
 use resp::RequestParser;
 
 use super::{
     speaker::{NOBODY, Speaker},
     stream::Stream,
 };
+use crate::strings::session::Session;
 
 /// The ways by which a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +23,12 @@ pub(super) enum Way {
     Own,
     /// By the network, where switches answer.
     Network,
+    /// Carried out here, by packets.
+    Job,
 }
 
 /// How many there are.
-const WAYS: usize = 4;
+const WAYS: usize = 5;
 /// Bytes of answers that wait for their client before it counts as one that does not read.
 const BEHIND_BYTES: usize = 256 << 10;
 
@@ -106,6 +110,10 @@ pub(super) struct Client {
     pub lane: u8,
     pub then: Option<Transition>,
     pub ties: Ties,
+    /// Hashes of the keys that jobs of it name, with the number of jobs.
+    named: Option<Box<HashMap<u64, u32>>>,
+    /// What is remembered of it where no server does.
+    pub session: Option<Box<Session>>,
     /// Its own connection.
     pub own: Option<usize>,
     pub names: Option<Box<Names>>,
@@ -143,6 +151,8 @@ impl Client {
             lane: 0,
             then: None,
             ties: Ties::default(),
+            named: None,
+            session: None,
             own: None,
             names: None,
             blocks: false,
@@ -180,6 +190,36 @@ impl Client {
     pub fn reads(&self, way: Way, key: u64) -> bool {
         self.under_way(way) > 0
             && self.slots.iter().any(|slot| slot.way == way && slot.key == key && !slot.done)
+    }
+
+    /// Whether a read of one of these keys is under way by this way.
+    pub fn reads_any(&self, way: Way, keys: &[u64]) -> bool {
+        keys.iter().any(|key| self.reads(way, *key))
+    }
+
+    /// Whether a job under way names one of these keys.
+    pub fn names(&self, keys: &[u64]) -> bool {
+        let named = self.named.as_ref();
+        named.is_some_and(|named| keys.iter().any(|key| named.contains_key(key)))
+    }
+
+    /// A job names these keys.
+    pub fn name_keys(&mut self, keys: &[u64]) {
+        let named = self.named.get_or_insert_default();
+        keys.iter().for_each(|key| *named.entry(*key).or_default() += 1);
+    }
+
+    /// It has ended.
+    pub fn release_keys(&mut self, keys: &[u64]) {
+        let Some(named) = &mut self.named else { return };
+        for key in keys {
+            if let Some(count) = named.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    named.remove(key);
+                }
+            }
+        }
     }
 
     /// A place for an answer behind those to come: its number.
@@ -294,6 +334,9 @@ impl Client {
         }
         if self.input.is_empty() {
             self.input = vec![];
+        }
+        if self.named.as_ref().is_some_and(|named| named.is_empty()) {
+            self.named = None;
         }
         self.stream.rest();
     }

@@ -171,7 +171,7 @@ impl EventLoop {
             Some(part) => *part,
             None => std::mem::take(&mut self.parser),
         };
-        let limits = self.shared.limits.of_request();
+        let limits = self.request_limits;
         let mut from = 0;
         let mut left = if client.is_behind() { TAKEN_BEHIND } else { TAKEN_AT_ONCE };
         let (mut line, mut skipped) = (vec![], 0);
@@ -243,7 +243,7 @@ impl EventLoop {
     /// Puts one command on its way; whether it was taken.
     fn carry_out(&mut self, at: usize, said: CommandText<'_>) -> bool {
         let Some(client) = self.clients.get(at) else { return false };
-        if self.awaits_commands(client.speaker()) {
+        if self.jobs.is_none() && self.awaits_commands(client.speaker()) {
             self.awaiting.push(at);
             if let Some(client) = self.clients.get_mut(at) {
                 client.waits = true;
@@ -256,7 +256,10 @@ impl EventLoop {
             client.waits = true;
             return false;
         }
-        let next = self.dispatch(at, command, said);
+        let next = match self.jobs {
+            None => self.dispatch(at, command, said),
+            Some(_) => self.dispatch_string(at, said),
+        };
         match next {
             Next::Wait => {
                 if let Some(client) = self.clients.get_mut(at) {
@@ -498,7 +501,7 @@ impl EventLoop {
     }
 
     /// What this gateway has done, as INFO would tell it.
-    fn info(&mut self, at: usize) -> Next {
+    pub(super) fn info(&mut self, at: usize) -> Next {
         let text = info::gateway(&self.shared);
         let client = &mut self.clients[at];
         let bytes = match client.protocol {

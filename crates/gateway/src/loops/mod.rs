@@ -16,6 +16,7 @@ mod commands;
 mod dispatch;
 mod hello;
 mod hot;
+pub(crate) mod jobs;
 mod joint;
 mod memory;
 mod network;
@@ -29,6 +30,7 @@ mod server_facts;
 mod speaker;
 mod spread;
 pub(crate) mod stream;
+mod strings;
 pub(crate) mod tenant;
 mod tls_side;
 mod upstream;
@@ -58,6 +60,7 @@ use self::{
     client::Client,
     commands::Commands,
     hot::Sketch,
+    jobs::{JobParts, Jobs},
     owners::Owners,
     packets::Packets,
     reads::Reads,
@@ -69,7 +72,7 @@ use self::{
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
-use crate::{network_use::NetworkUse, shared::GatewayState};
+use crate::{network_use::NetworkUse, shared::GatewayState, strings::session::Session};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -99,6 +102,8 @@ pub(crate) struct Target {
     pub trust: Option<Trust>,
     /// The user's name, if there is one, and the password.
     pub login: Option<(Option<String>, String)>,
+    /// The number of the database.
+    pub database: i64,
 }
 
 /// A store's RESP port.
@@ -124,7 +129,7 @@ pub(crate) struct Parts {
     pub listener: std::net::TcpListener,
     /// By which clients come in, where they come by TLS.
     pub acceptor: Option<Acceptor>,
-    /// The stores' RESP ports, at least one.
+    /// The stores' RESP ports; none where only the commands on strings are carried out.
     pub ports: Vec<StorePort>,
     /// Which of them a key's store has.
     pub owners: Owners,
@@ -134,6 +139,8 @@ pub(crate) struct Parts {
     pub network: Option<(Machine, NetworkUse)>,
     /// The stores, as the network knows them.
     pub stores: Vec<SocketAddr>,
+    /// By which commands on strings are carried out, where there are no RESP ports.
+    pub strings: Option<JobParts>,
     pub shared: Arc<GatewayState>,
 }
 
@@ -178,6 +185,10 @@ pub(crate) struct EventLoop {
     users: Users,
     shared: Arc<GatewayState>,
     reads: Option<Reads>,
+    /// Commands on strings that are carried out here; `None`: servers carry out all commands.
+    jobs: Option<Jobs>,
+    /// What a command may be.
+    request_limits: resp::Limits,
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
     sketch: Option<Sketch>,
@@ -206,7 +217,8 @@ impl EventLoop {
     /// # Errors
     /// The system refuses what it needs.
     pub fn new(parts: Parts) -> anyhow::Result<(EventLoop, Stopper)> {
-        let Parts { listener, acceptor, ports, owners, tenant, network, stores, shared } = parts;
+        let Parts { listener, acceptor, ports, owners, tenant, network, .. } = parts;
+        let Parts { stores, strings, shared, .. } = parts;
         let poll = Poll::new()?;
         let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
         listener.set_nonblocking(true)?;
@@ -228,6 +240,13 @@ impl EventLoop {
             StoreState { direct, run_id: None, said_other: false }
         });
         let states = states.collect();
+        let mut request_limits = resp::Limits::default();
+        let jobs = strings.map(|mut parts| {
+            targets.append(&mut parts.backends);
+            let (word_bytes, words) = (shared.limits.word_bytes, shared.limits.words);
+            request_limits = resp::Limits { word_bytes, words };
+            Jobs::new(parts, targets.len(), &shared.stats)
+        });
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
@@ -249,6 +268,8 @@ impl EventLoop {
             users: Users::new(),
             shared,
             reads: packets.transpose()?.map(Reads::new),
+            jobs,
+            request_limits,
             hasher: DefaultHashBuilder::default(),
             sketch,
             ready: vec![],
@@ -272,6 +293,7 @@ impl EventLoop {
     /// The system does not tell of events any more.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
+        self.check_backends();
         loop {
             if self.leaving && self.clients.is_empty() {
                 return Ok(());
@@ -297,6 +319,9 @@ impl EventLoop {
             self.expire();
             self.take_reads();
             self.serve_ready();
+            if self.jobs.is_some() {
+                self.run_jobs();
+            }
             self.flush();
         }
     }
@@ -351,7 +376,10 @@ impl EventLoop {
         if stream.is_shaking() {
             self.shaking.push_back((self.now + SHAKES_WITHIN, entry.key(), self.next_number));
         }
-        entry.insert(Client::new(stream, self.next_number));
+        let mut client = Client::new(stream, self.next_number);
+        let is_session = self.jobs.is_some();
+        client.session = is_session.then(|| Box::new(Session::new(self.next_number, peer)));
+        entry.insert(client);
         self.next_number += 1;
     }
 
@@ -401,6 +429,7 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(at) else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             client.stream.readable = true;
+            client.stream.read_closed |= event.is_read_closed();
             self.make_ready(at);
         }
     }

@@ -2,13 +2,13 @@
 
 use std::hash::BuildHasher;
 
-use client::Answer;
+use client::{Answer, Error};
 use mio::Token;
 
 use super::{
     EventLoop, READ_BYTES, SOCKETS,
     client::Way,
-    reads::EndedRead,
+    reads::{Ended, EndedRead},
     upstream::{PendingCommand, Waiter},
     words::encode,
 };
@@ -37,15 +37,26 @@ impl EventLoop {
     /// Gives the answers of reads that have ended.
     pub(super) fn take_reads(&mut self) {
         while let Some(done) = self.reads.as_mut().and_then(|reads| reads.next_done(self.now)) {
-            let EndedRead { waiters, name, hash, answer } = done;
-            let found = answer.map(Answer::found);
-            let Some(Ok(found)) = found else {
-                self.shared.counters.network_fallbacks.add(waiters.len() as u64);
-                waiters
-                    .into_iter()
-                    .for_each(|(pending, _)| self.read_upstream_instead(pending, &name));
-                continue;
+            let (read, answer) = match done {
+                Ended::Read(read, answer) => (read, answer),
+                Ended::Call(call, result) => {
+                    if let Some(jobs) = &mut self.jobs {
+                        jobs.hear_call(call, result);
+                    }
+                    continue;
+                }
             };
+            let found = match answer.and_then(Answer::found) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.read_failed(read, error);
+                    continue;
+                }
+            };
+            let EndedRead { waiters, hash, .. } = read;
+            if let Some(jobs) = &self.jobs {
+                jobs.network.count_found(found.is_some(), waiters.len());
+            }
             let by_switch = found.as_ref().is_some_and(|value| value.from_switch);
             if let Some(sketch) = &mut self.sketch {
                 sketch.answered(hash, by_switch);
@@ -76,6 +87,18 @@ impl EventLoop {
             if bytes.capacity() <= READ_BYTES {
                 self.answer = bytes;
             }
+        }
+    }
+
+    /// A read has no answer: it goes another way, if there is one.
+    fn read_failed(&mut self, read: EndedRead, error: Error) {
+        if self.jobs.is_some() {
+            return self.string_read_failed(read, error);
+        }
+        let EndedRead { waiters, later, name, .. } = read;
+        self.shared.counters.network_fallbacks.add((waiters.len() + later.len()) as u64);
+        for (pending, _) in waiters.into_iter().chain(later) {
+            self.read_upstream_instead(pending, &name);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use client::{Answer, Operation};
+use client::{Answer, Error, Operation};
 use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 
@@ -26,12 +26,19 @@ struct Key {
 
 /// What became of a read.
 pub(super) struct EndedRead {
-    /// Everybody who waits, with the protocol that each speaks.
+    /// Everybody who waits for it, with the protocol that each speaks.
     pub waiters: Vec<(PendingCommand, u8)>,
+    /// Those who asked after it had left, if there is no answer: they are not asked for here any
+    /// more.
+    pub later: Vec<(PendingCommand, u8)>,
     pub name: Box<[u8]>,
     pub hash: u64,
-    /// The answer; `None`: the network has none.
-    pub answer: Option<Answer>,
+}
+
+/// Something that has ended: a read, or a call that somebody else began.
+pub(super) enum Ended {
+    Read(EndedRead, Result<Answer, Error>),
+    Call(u64, Result<Answer, Error>),
 }
 
 /// The reads of a loop.
@@ -90,22 +97,25 @@ impl Reads {
         self.packets.flush();
     }
 
-    /// The next read that has ended. The one after it of the same key leaves in this round.
-    pub fn next_done(&mut self, now: Instant) -> Option<EndedRead> {
-        let (call, result) = self.packets.next_finished()?;
-        let at = self.by_call.remove(&call)?;
+    /// The next thing that has ended. A read after it of the same key leaves in this round.
+    pub fn next_done(&mut self, now: Instant) -> Option<Ended> {
+        let (call, answer) = self.packets.next_finished()?;
+        let Some(at) = self.by_call.remove(&call) else { return Some(Ended::Call(call, answer)) };
         let key = &mut self.keys[at];
         let hash = key.hash;
-        let mut waiters = std::mem::take(&mut key.now);
-        let answer = result.ok();
-        if answer.is_some() {
-            self.presence.answered();
-            key.now = std::mem::take(&mut key.next);
-        } else {
-            self.presence.unanswered(now);
-            // Those too go another way now, behind these.
-            waiters.append(&mut key.next);
-        }
+        let waiters = std::mem::take(&mut key.now);
+        let next = std::mem::take(&mut key.next);
+        let later = match &answer {
+            Ok(_) => {
+                self.presence.answered();
+                key.now = next;
+                vec![]
+            }
+            Err(_) => {
+                self.presence.unanswered(now);
+                next
+            }
+        };
         key.is_away = false;
         let name = if key.now.is_empty() {
             if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == at) {
@@ -116,6 +126,6 @@ impl Reads {
             self.leaving.push(at);
             key.name.clone()
         };
-        Some(EndedRead { waiters, name, hash, answer })
+        Some(Ended::Read(EndedRead { waiters, later, name, hash }, answer))
     }
 }

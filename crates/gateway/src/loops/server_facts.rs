@@ -8,6 +8,8 @@ pub(super) struct ServerFacts {
     /// What came of an answer that is not whole.
     pub heard: Vec<u8>,
     pub run_id: Option<String>,
+    /// Why it lets nobody in, in its own words.
+    pub refusal: Option<String>,
     /// When it said that it is a master.
     pub master: Option<Instant>,
     /// When it was asked last who it is.

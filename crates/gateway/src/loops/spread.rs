@@ -407,7 +407,7 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(at) else { return false };
         let mut input = std::mem::take(&mut client.input);
         let mut parser = client.part.take().unwrap_or_default();
-        let limits = self.shared.limits.of_request();
+        let limits = self.request_limits;
         let mut skipped = 0;
         let (taken, bytes) = match parser.next(&input, &limits, &mut skipped) {
             Ok(Some(request)) => {

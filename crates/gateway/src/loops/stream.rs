@@ -82,6 +82,8 @@ pub(super) struct Stream {
     secure: Option<Box<TlsSide>>,
     /// Whether there may be something to read.
     pub readable: bool,
+    /// Whether the peer has closed its half: it is told once, perhaps with bytes before it.
+    pub read_closed: bool,
     writable: bool,
     out: Vec<u8>,
     /// Bytes of `out` that have left.
@@ -126,6 +128,7 @@ impl Stream {
             socket,
             secure: None,
             readable: false,
+            read_closed: false,
             writable,
             out: vec![],
             left: 0,
@@ -183,8 +186,9 @@ impl Stream {
             };
             let read = match read {
                 Ok(Some(len)) => {
-                    // A short read has emptied the socket; what comes later is told anew.
-                    self.readable = len == buffer.len() || self.secure.is_some() && len > 0;
+                    // A short read has emptied the socket, of bytes; what comes later is told anew.
+                    let is_end_left = self.read_closed || self.secure.is_some();
+                    self.readable = len == buffer.len() || is_end_left && len > 0;
                     Ok(Some(len))
                 }
                 Ok(None) => Ok(None),

@@ -3,7 +3,7 @@
 //! could reach the keys of others, or whose answer would name keys, is refused.
 
 use resp::{KeyWord, Words};
-use wire::{Cluster, TENANT_OPEN};
+use wire::TENANT_OPEN;
 
 use super::commands::Commands;
 
@@ -38,17 +38,8 @@ pub(crate) struct TenantNames {
 
 impl TenantNames {
     /// `None`: the tenant is 0, whose keys are what they are called.
-    ///
-    /// # Errors
-    /// The tenant's keys may be lent to switches, so that the servers do not have what was written
-    /// last.
-    pub fn new(cluster: &Cluster, tenant: u32) -> anyhow::Result<Option<TenantNames>> {
-        if cluster.lends_keys(tenant) {
-            anyhow::bail!(
-                "--tenant {tenant}: its keys are written back, so they are read by the network only: leave --resp out"
-            );
-        }
-        Ok((tenant != TENANT_OPEN).then_some(TenantNames { tenant }))
+    pub fn new(tenant: u32) -> Option<TenantNames> {
+        (tenant != TENANT_OPEN).then_some(TenantNames { tenant })
     }
 
     /// What a key is called at the server.

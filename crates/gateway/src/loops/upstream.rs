@@ -15,6 +15,8 @@ pub(super) enum Waiter {
     Client { place: usize, number: u64, answer: u64 },
     /// A command of several stores, of which this is a part.
     Part { joint: usize, part: usize },
+    /// A job, by the number of its errand.
+    Errand(usize),
     /// A client whose transaction begins: its place and number.
     Begin { place: usize, number: u64 },
     /// Nobody: it was said to make the connection ready.
@@ -36,6 +38,8 @@ pub(super) enum Question {
     Role,
     /// Which commands it has.
     Commands,
+    /// Whether it can be used at all.
+    Use,
 }
 
 /// A command that is not answered yet.
@@ -81,6 +85,8 @@ pub(super) struct Upstream {
     pub held: Option<Vec<u8>>,
     pub pending: VecDeque<PendingCommand>,
     pub scanner: ReplyScanner,
+    /// When something came last.
+    pub heard: Instant,
     /// What the server has said of itself by this connection.
     pub known: ServerFacts,
     /// Everything that comes is the owner's, as it is.
@@ -100,6 +106,7 @@ impl Upstream {
             held: None,
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
+            heard: now,
             known: ServerFacts::default(),
             raw: false,
             is_dirty: false,

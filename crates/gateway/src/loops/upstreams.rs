@@ -7,6 +7,7 @@ use mio::Token;
 use super::{
     EventLoop, FIRST, Target,
     client::Way,
+    jobs::Jobs,
     speaker::{NOBODY, Speaker},
     stream::Stream,
     upstream::{Kind, PendingCommand, Phase, Question, Upstream, Waiter},
@@ -19,6 +20,8 @@ const LANES: u8 = 16;
 const USUAL: Duration = Duration::from_millis(5);
 /// How long a server may take to let a connection in.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+/// How long a server may say nothing while the gateway itself waits for an answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// While a server is away, it is tried so often, and commands are refused meanwhile.
 const TRIED_EVERY: Duration = Duration::from_millis(100);
 
@@ -100,6 +103,10 @@ impl EventLoop {
                 if upstream.kind.speaker.protocol == 3 {
                     greetings.push(vec![b"HELLO", b"3"]);
                 }
+                let database = target.database.to_string();
+                if target.database != 0 {
+                    greetings.push(vec![b"SELECT", database.as_bytes()]);
+                }
                 for words in greetings {
                     let out = upstream.held.as_mut().unwrap_or(stream.out());
                     encode(&words, out);
@@ -140,6 +147,8 @@ impl EventLoop {
             .chain(shaking)
             .chain(self.accept_again)
             .chain(self.users.next_timer())
+            .chain(self.jobs.as_ref().and_then(Jobs::next_timer))
+            .chain(self.unanswered().map(|(until, _)| until).min())
             .min()
     }
 
@@ -153,12 +162,34 @@ impl EventLoop {
         if let Some(reads) = &mut self.reads {
             reads.packets.expire();
         }
+        if let Some(jobs) = &mut self.jobs {
+            jobs.expire(self.now);
+        }
+        let silent = self.unanswered().filter(|(until, _)| *until <= self.now);
+        for at in silent.map(|(_, at)| at).collect::<Vec<_>>() {
+            self.upstream_lost(at, "it does not answer");
+        }
         let late = self.upstreams.iter().filter(
             |(_, upstream)| matches!(upstream.phase, Phase::Connecting(until) if until <= self.now),
         );
         for at in late.map(|(at, _)| at).collect::<Vec<_>>() {
             self.upstream_lost(at, "it does not answer");
         }
+    }
+
+    /// Connections by which the gateway itself has asked something that it cannot go on without, and
+    /// until when the next answer has to come.
+    fn unanswered(&self) -> impl Iterator<Item = (Instant, usize)> {
+        let asks = self.jobs.is_some() || !self.commands.are_known();
+        let upstreams = self.upstreams.iter().filter(move |_| asks);
+        upstreams.filter_map(|(at, upstream)| {
+            let is_needed = |pending: &&PendingCommand| {
+                let commands = Waiter::Check(Question::Commands);
+                matches!(pending.waiter, Waiter::Errand(_)) || pending.waiter == commands
+            };
+            let asked = upstream.pending.iter().find(is_needed)?.asked;
+            Some((asked.max(upstream.heard) + ANSWERS_WITHIN, at))
+        })
     }
 
     /// A connection has ended, or never came to be: everybody who waits is told, at once.
@@ -168,7 +199,9 @@ impl EventLoop {
         let was_up = upstream.phase == Phase::Up || has_sent;
         let Target { name, role, .. } = &self.targets[upstream.kind.target];
         let role = *role;
-        match upstream.pending.is_empty() {
+        let is_news =
+            self.jobs.as_mut().is_none_or(|jobs| jobs.is_news(upstream.kind.target, true));
+        match upstream.pending.is_empty() || !is_news {
             true => tracing::debug!("{name}: {why}"),
             false => tracing::warn!("{name}: {why}"),
         }
@@ -182,6 +215,7 @@ impl EventLoop {
         // was idle.
         upstream.phase = Phase::Down(if was_in { self.now } else { self.now + TRIED_EVERY });
         let owner = upstream.owner;
+        let refusal = upstream.known.refusal.take();
         let pending = std::mem::take(&mut upstream.pending);
         if pending.iter().any(|pending| pending.waiter == Waiter::Check(Question::Commands)) {
             self.commands_untold(speaker);
@@ -198,6 +232,9 @@ impl EventLoop {
                 continue;
             }
             let line = match (was_up, pending.writes) {
+                _ if refusal.is_some() => {
+                    format!("-{}\r\n", refusal.as_deref().unwrap_or_default())
+                }
                 (false, _) => format!("-TRYAGAIN nothing was done: {role} is away\r\n"),
                 (true, false) => format!("-TRYAGAIN no answer from {role}\r\n"),
                 (true, true) => format!("-ERR outcome unknown: no answer from {role}\r\n"),
@@ -230,6 +267,11 @@ impl EventLoop {
                 self.give(place, number, answer, line.as_bytes(), true, true);
             }
             Waiter::Part { joint, part } => self.give_part(joint, part, line.as_bytes(), true),
+            Waiter::Errand(number) => {
+                if let Some(jobs) = &mut self.jobs {
+                    jobs.hear_backend(number, line.as_bytes(), true);
+                }
+            }
             Waiter::Begin { place, number } => self.begun(place, number, line.as_bytes()),
             Waiter::Nobody | Waiter::Check(_) | Waiter::Login | Waiter::Right { .. } => {}
         }

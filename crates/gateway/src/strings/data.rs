@@ -1,7 +1,6 @@
-//! What the commands need of the data: a few operations on keys. `network` has them over
-//! shortstop's protocol and the backends; the tests have them over a table.
+//! What the commands on strings say and hear of keys and values.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -87,19 +86,3 @@ impl ErrorLine {
 }
 
 pub(crate) type DataResult<T> = Result<T, ErrorLine>;
-
-/// Keys and their values. Every operation may run beside every other one.
-pub(crate) trait Data: Send + Sync + 'static {
-    fn get(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<Bytes>>> + Send;
-    fn about(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<KeyInfo>>> + Send;
-    fn set(
-        &self,
-        key: &Bytes,
-        value: &Bytes,
-        put: Put,
-    ) -> impl Future<Output = DataResult<SetOutcome>> + Send;
-    /// Whether there was such a key.
-    fn delete(&self, key: &Bytes) -> impl Future<Output = DataResult<bool>> + Send;
-    /// Removes a key and gives the value that it had.
-    fn take(&self, key: &Bytes) -> impl Future<Output = DataResult<Option<Bytes>>> + Send;
-}

@@ -10,6 +10,7 @@ use wire::{Cluster, Secret, partition_of};
 use super::{
     backend::Backend,
     data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING, SetOutcome},
+    errands::Errands,
 };
 use crate::BackendAddress;
 
@@ -37,13 +38,13 @@ struct Range {
 }
 
 impl Direct {
-    /// Connects to nothing yet.
+    /// With the servers at these addresses, in this order.
     ///
     /// # Errors
-    /// A URL that is none, or a partition without a backend or with two.
+    /// A partition without a backend or with two.
     pub fn new(
         addresses: &[BackendAddress],
-        password: Option<&str>,
+        errands: &Errands,
         cluster: &Cluster,
         tenant: u32,
         seal: Option<TenantSeal>,
@@ -51,11 +52,9 @@ impl Direct {
     ) -> anyhow::Result<Direct> {
         let end = cluster.partitions - 1;
         let mut backends = Vec::new();
-        for BackendAddress { partitions, url } in addresses {
+        for (number, BackendAddress { partitions, .. }) in addresses.iter().enumerate() {
             let (first, last) = partitions.unwrap_or((0, end));
-            let backend = Backend::new(url, password).map_err(|error| {
-                anyhow::anyhow!("--backend: its address after redis:// cannot be read: {error}")
-            })?;
+            let backend = Backend { errands: errands.clone(), number };
             backends.push(Range { first, last, backend });
         }
         backends.sort_by_key(|backend| backend.first);
@@ -81,12 +80,6 @@ impl Direct {
             seal,
             memory,
         })
-    }
-
-    /// Says in the log which of the backends cannot be used now.
-    pub async fn check(&self) {
-        let checks = self.backends.iter().map(|range| range.backend.check());
-        futures_util::future::join_all(checks).await;
     }
 
     /// The value of a key.
@@ -312,7 +305,7 @@ mod tests {
         let cluster = Cluster::single(([127, 0, 0, 1], 1).into(), 4);
         let check = |texts: &[&str]| {
             let addresses: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            Direct::new(&addresses, None, &cluster, 0, None, Memory::new(1)).is_ok()
+            Direct::new(&addresses, &Errands::new().0, &cluster, 0, None, Memory::new(1)).is_ok()
         };
         assert!(check(&["redis://h:1"]));
         assert!(check(&["2-3=redis://h:1", "0-1=redis://h:2"]));

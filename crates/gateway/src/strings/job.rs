@@ -7,7 +7,8 @@ use futures_util::{StreamExt, stream::FuturesOrdered};
 use resp::integer;
 
 use super::{
-    data::{Data, DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING},
+    data::{DataResult, ErrorLine, KeyInfo, Life, OnlyIf, Put, STRING},
+    network::Network,
     reply::Reply,
     session::wrong_arity,
 };
@@ -105,11 +106,11 @@ impl Job {
     }
 
     /// Does it.
-    pub async fn run(self, data: &impl Data) -> Reply {
+    pub async fn run(self, data: &Network) -> Reply {
         self.try_run(data).await.unwrap_or_else(|ErrorLine(line)| Reply::error(line))
     }
 
-    async fn try_run(self, data: &impl Data) -> DataResult<Reply> {
+    async fn try_run(self, data: &Network) -> DataResult<Reply> {
         Ok(match self {
             Job::Get(key) => value(data.get(&key).await?),
             Job::GetMany(keys) => {
@@ -170,7 +171,7 @@ async fn together<T, F: Future<Output = DataResult<T>>>(running: Vec<F>) -> Data
 }
 
 /// The value of a key, if it is one of bytes: MGET has no other.
-async fn string(data: &impl Data, key: &Bytes) -> DataResult<Option<Bytes>> {
+async fn string(data: &Network, key: &Bytes) -> DataResult<Option<Bytes>> {
     match data.get(key).await {
         Err(why) if why.is_wrong_type() => Ok(None),
         found => found,

@@ -11,14 +11,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::{Client, Condition, Error, Value};
+use client::{Condition, Error, Value};
 
 use super::{
     data::{
-        Data, DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, STRING,
-        SetOutcome,
+        DataResult, ErrorLine, KeyInfo, Life, OUTCOME_UNKNOWN, OnlyIf, Put, STRING, SetOutcome,
     },
     direct::{Direct, anothers_name},
+    errands::Errands,
 };
 use crate::counters::{Counter, Counters};
 
@@ -34,17 +34,18 @@ const LONG_LIFE: Duration = Duration::from_millis(u32::MAX as u64 - 10_000);
 pub(crate) struct Network {
     /// Whether keys reach the backend under the names that they have here.
     pub keeps_names: bool,
-    pub client: Client,
+    pub errands: Errands,
     pub direct: Option<Direct>,
     pub counters: Arc<Counters>,
 }
 
-impl Data for Network {
-    async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
+impl Network {
+    /// The value of a key.
+    pub async fn get(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_reads)? {
             return self.counted(direct.get(key).await);
         }
-        match self.client.get(key).await {
+        match self.errands.get(key).await {
             Ok(found) => {
                 self.count_read(&found);
                 Ok(found.map(|value| value.bytes))
@@ -53,13 +54,14 @@ impl Data for Network {
         }
     }
 
-    async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
+    /// What a key has, without its value.
+    pub async fn about(&self, key: &Bytes) -> DataResult<Option<KeyInfo>> {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_reads)? {
             return self.counted(direct.about(key).await);
         }
-        match self.client.about(key).await {
+        match self.errands.about(key).await {
             Ok(found) => {
-                self.count_found(found.is_some());
+                self.count_found(found.is_some(), 1);
                 if found.is_some_and(|about| about.from_switch) {
                     self.counters.answered_by_switch.add_one();
                 }
@@ -78,7 +80,8 @@ impl Data for Network {
         }
     }
 
-    async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
+    /// Writes a value as Redis's SET does.
+    pub async fn set(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.set(key, value, put).await;
         }
@@ -103,21 +106,23 @@ impl Data for Network {
         Ok(SetOutcome { written, old: None })
     }
 
-    async fn delete(&self, key: &Bytes) -> DataResult<bool> {
+    /// Removes a key; whether there was one.
+    pub async fn delete(&self, key: &Bytes) -> DataResult<bool> {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.delete(key).await;
         }
-        self.client.delete(key).await.map_err(|error| self.refused(error))
+        self.errands.delete_if(key, Condition::Always).await.map_err(|error| self.refused(error))
     }
 
-    async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
+    /// Removes a key and gives the value that it had.
+    pub async fn take(&self, key: &Bytes) -> DataResult<Option<Bytes>> {
         if let Some(direct) = self.past_the_store(key, &self.counters.direct_writes)? {
             return direct.take(key).await;
         }
         for attempt in 0..RETRIES {
-            pause(attempt).await;
+            self.pause(attempt).await;
             let Some(value) = self.read(key).await? else { return Ok(None) };
-            match self.client.delete_if(key, Condition::Version(value.version)).await {
+            match self.errands.delete_if(key, Condition::Version(value.version)).await {
                 Ok(true) => return Ok(Some(value.bytes)),
                 Ok(false) | Err(Error::Mismatch { .. }) => self.counters.write_retries.add_one(),
                 Err(error) => return Err(self.refused(error)),
@@ -125,6 +130,13 @@ impl Data for Network {
         }
         Err(contended())
     }
+}
+
+/// What becomes of a read that has no value.
+pub(crate) enum FailedRead {
+    /// The Redis behind the store knows better.
+    PastTheStore,
+    Refused(ErrorLine),
 }
 
 /// Why a write was not carried out.
@@ -138,7 +150,7 @@ impl Network {
     /// A write that depends on the value before: read, then write if it is still that version.
     async fn replace(&self, key: &Bytes, value: &Bytes, put: Put) -> DataResult<SetOutcome> {
         for attempt in 0..RETRIES {
-            pause(attempt).await;
+            self.pause(attempt).await;
             let asked = Instant::now();
             let found = self.read(key).await?;
             let old = |found: Option<Value>| found.filter(|_| put.old).map(|value| value.bytes);
@@ -188,7 +200,7 @@ impl Network {
 
     /// What a write depends on that goes through the store.
     async fn read(&self, key: &Bytes) -> DataResult<Option<Value>> {
-        match self.client.get(key).await {
+        match self.errands.get(key).await {
             Ok(found) => {
                 self.count_read(&found);
                 Ok(found)
@@ -199,7 +211,7 @@ impl Network {
 
     /// What a write is whose life was over before it began: whatever is there goes.
     async fn remove(&self, key: &Bytes, condition: Condition) -> Result<(), WriteFailure> {
-        match self.client.delete_if(key, condition).await {
+        match self.errands.delete_if(key, condition).await {
             Ok(true) => Ok(()),
             // There was nothing to remove, and there need not be.
             Ok(false) if matches!(condition, Condition::Always | Condition::Absent) => Ok(()),
@@ -221,7 +233,7 @@ impl Network {
             return Err(WriteFailure::Refused(self.refused(Error::TimeToLive)));
         }
         let life = life.map(|life| life.min(LONGEST_LIFE));
-        match self.client.set_if(key, value, life, condition).await {
+        match self.errands.set_if(key, value, life, condition).await {
             Ok(_) => {}
             Err(Error::Mismatch { .. }) => return Err(WriteFailure::Mismatch),
             Err(error) => return Err(WriteFailure::Refused(self.refused(error))),
@@ -237,9 +249,22 @@ impl Network {
         Ok(())
     }
 
+    /// Before an attempt: longer each time, because what came between may be a large value on its
+    /// way.
+    async fn pause(&self, attempt: u32) {
+        if attempt > 0 {
+            self.errands.pause(Duration::from_millis(attempt.into())).await;
+        }
+    }
+
+    /// Whether a key bears the name that another tenant's has in the backend.
+    fn is_another_s(&self, key: &[u8]) -> bool {
+        self.keeps_names && wire::backend_name(wire::TENANT_OPEN, key).is_none()
+    }
+
     /// The backends, for a key that no packet carries; what goes to them is counted there.
     fn past_the_store(&self, key: &[u8], counter: &Counter) -> DataResult<Option<&Direct>> {
-        if self.keeps_names && wire::backend_name(wire::TENANT_OPEN, key).is_none() {
+        if self.is_another_s(key) {
             return Err(anothers_name());
         }
         if (1..=wire::MAX_KEY).contains(&key.len()) {
@@ -265,23 +290,36 @@ impl Network {
 
     fn counted<T>(&self, found: DataResult<Option<T>>) -> DataResult<Option<T>> {
         if let Ok(found) = &found {
-            self.count_found(found.is_some());
+            self.count_found(found.is_some(), 1);
         }
         found
     }
 
     fn count_read(&self, found: &Option<Value>) {
-        self.count_found(found.is_some());
+        self.count_found(found.is_some(), 1);
         if found.as_ref().is_some_and(|value| value.from_switch) {
             self.counters.answered_by_switch.add_one();
         }
     }
 
-    fn count_found(&self, found: bool) {
-        match found {
-            true => self.counters.keyspace_hits.add_one(),
-            false => self.counters.keyspace_misses.add_one(),
+    /// So many reads found a key, or that there is none.
+    pub fn count_found(&self, found: bool, reads: usize) {
+        let Counters { keyspace_hits, keyspace_misses, .. } = &*self.counters;
+        let counter = if found { keyspace_hits } else { keyspace_misses };
+        counter.add(reads as u64);
+    }
+
+    /// Whether a packet can ask for this key.
+    pub fn goes_by_packet(&self, key: &[u8]) -> bool {
+        (1..=wire::MAX_KEY).contains(&key.len()) && !self.is_another_s(key)
+    }
+
+    /// What becomes of a read by a packet that has no value.
+    pub fn failed_read(&self, error: Error) -> FailedRead {
+        if self.direct.is_some() && is_past_the_store(&error) {
+            return FailedRead::PastTheStore;
         }
+        FailedRead::Refused(self.refused(error))
     }
 
     /// The client's error as a Redis client should see it.
@@ -339,13 +377,6 @@ fn passed_on(words: &str) -> String {
 
 fn is_long(expires_in: Option<Duration>) -> bool {
     expires_in.is_some_and(|left| left >= LONG_LIFE)
-}
-
-/// Before an attempt: longer each time, because what came between may be a large value on its way.
-async fn pause(attempt: u32) {
-    if attempt > 0 {
-        tokio::time::sleep(Duration::from_millis(attempt.into())).await;
-    }
 }
 
 fn contended() -> ErrorLine {

@@ -1,15 +1,8 @@
 //! From answers to bytes, in RESP2 or RESP3.
 
-use bytes::{Bytes, BytesMut};
-use redis_protocol::{resp2, resp3};
+use std::io::{self, Write};
 
-/// The version of the protocol that a connection speaks. HELLO changes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    #[default]
-    Resp2,
-    Resp3,
-}
+use bytes::Bytes;
 
 /// An answer, whichever protocol it goes out in.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,9 +20,6 @@ pub(crate) enum Reply {
     Map(Vec<(&'static str, Reply)>),
 }
 
-/// What a part of an answer takes besides its text.
-const PART_BYTES: usize = size_of::<Reply>();
-
 impl Reply {
     pub const OK: Reply = Reply::Simple("OK");
 
@@ -44,88 +34,47 @@ impl Reply {
         Reply::Bulk(Bytes::from(text.into()))
     }
 
-    /// Bytes that it takes while it waits, about: its text, and as much as its frame for each part.
-    pub fn size_bytes(&self) -> usize {
-        PART_BYTES
-            + match self {
-                Reply::Simple(text) => text.len(),
-                Reply::Error(text) | Reply::Text(text) => text.len(),
-                Reply::Bulk(bytes) => bytes.len(),
-                Reply::Int(_) | Reply::Nil => 0,
-                Reply::Array(items) => items.iter().map(Reply::size_bytes).sum(),
-                Reply::Map(pairs) => {
-                    pairs.iter().map(|(name, of)| name.len() + of.size_bytes()).sum()
-                }
-            }
+    /// Appends it in this protocol, 2 or 3.
+    pub fn encode(&self, protocol: u8, into: &mut Vec<u8>) {
+        // Writing into memory never fails.
+        let _ = self.write(protocol, into);
     }
 
-    /// The bulk strings in it of more than `len` bytes.
-    pub fn large_values(&self, len: usize, into: &mut Vec<Bytes>) {
+    fn write(&self, protocol: u8, into: &mut Vec<u8>) -> io::Result<()> {
         match self {
-            Reply::Bulk(bytes) if bytes.len() > len => into.push(bytes.clone()),
-            Reply::Array(items) => items.iter().for_each(|item| item.large_values(len, into)),
-            _ => {}
-        }
-    }
-
-    /// Appends the answer to `out`.
-    pub fn encode(self, protocol: Protocol, out: &mut BytesMut) {
-        let encoded = match protocol {
-            Protocol::Resp2 => resp2::encode::extend_encode(out, &self.resp2(), false),
-            Protocol::Resp3 => resp3::encode::complete::extend_encode(out, &self.resp3(), false),
-        };
-        // It made room for exactly this frame before, and none is malformed.
-        debug_assert!(encoded.is_ok(), "{encoded:?}");
-    }
-
-    fn resp2(self) -> resp2::types::BytesFrame {
-        use resp2::types::BytesFrame as Frame;
-        match self {
-            Reply::Simple(text) => Frame::SimpleString(Bytes::from_static(text.as_bytes())),
-            Reply::Error(text) => Frame::Error(text.into()),
-            Reply::Int(number) => Frame::Integer(number),
-            Reply::Bulk(bytes) => Frame::BulkString(bytes),
-            Reply::Text(text) => Frame::BulkString(text.into()),
-            Reply::Nil => Frame::Null,
-            Reply::Array(items) => Frame::Array(items.into_iter().map(Reply::resp2).collect()),
-            Reply::Map(pairs) => {
-                let flat = |(name, value): (&'static str, Reply)| {
-                    [Frame::BulkString(Bytes::from_static(name.as_bytes())), value.resp2()]
-                };
-                Frame::Array(pairs.into_iter().flat_map(flat).collect())
+            Reply::Simple(text) => write!(into, "+{text}\r\n"),
+            Reply::Error(text) => write!(into, "-{text}\r\n"),
+            Reply::Int(number) => write!(into, ":{number}\r\n"),
+            Reply::Bulk(bytes) => bulk(bytes, into),
+            Reply::Text(text) if protocol == 3 => {
+                write!(into, "={}\r\ntxt:{text}\r\n", text.len() + 4)
             }
-        }
-    }
-
-    fn resp3(self) -> resp3::types::BytesFrame {
-        use resp3::types::{BytesFrame as Frame, VerbatimStringFormat};
-        let attributes = None;
-        let blob = |data| Frame::BlobString { data, attributes: None };
-        match self {
-            Reply::Simple(text) => {
-                Frame::SimpleString { data: Bytes::from_static(text.as_bytes()), attributes }
-            }
-            Reply::Error(text) => Frame::SimpleError { data: text.into(), attributes },
-            Reply::Int(data) => Frame::Number { data, attributes },
-            Reply::Bulk(bytes) => blob(bytes),
-            Reply::Text(text) => Frame::VerbatimString {
-                data: text.into(),
-                format: VerbatimStringFormat::Text,
-                attributes,
-            },
-            Reply::Nil => Frame::Null,
+            Reply::Text(text) => bulk(text.as_bytes(), into),
+            Reply::Nil if protocol == 3 => write!(into, "_\r\n"),
+            Reply::Nil => write!(into, "$-1\r\n"),
             Reply::Array(items) => {
-                Frame::Array { data: items.into_iter().map(Reply::resp3).collect(), attributes }
+                write!(into, "*{}\r\n", items.len())?;
+                items.iter().try_for_each(|item| item.write(protocol, into))
             }
-            Reply::Map(pairs) => Frame::Map {
-                data: pairs
-                    .into_iter()
-                    .map(|(name, value)| (blob(Bytes::from_static(name.as_bytes())), value.resp3()))
-                    .collect(),
-                attributes,
-            },
+            Reply::Map(pairs) => {
+                match protocol {
+                    3 => write!(into, "%{}\r\n", pairs.len())?,
+                    _ => write!(into, "*{}\r\n", 2 * pairs.len())?,
+                }
+                pairs.iter().try_for_each(|(name, value)| {
+                    bulk(name.as_bytes(), into)?;
+                    value.write(protocol, into)
+                })
+            }
         }
     }
+}
+
+fn bulk(bytes: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+    write!(into, "${}\r\n", bytes.len())?;
+    into.extend_from_slice(bytes);
+    into.extend_from_slice(b"\r\n");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,9 +104,9 @@ mod tests {
             ),
         ];
         for (reply, two, three) in rows {
-            for (protocol, expected) in [(Protocol::Resp2, two), (Protocol::Resp3, three)] {
-                let mut out = BytesMut::new();
-                reply.clone().encode(protocol, &mut out);
+            for (protocol, expected) in [(2, two), (3, three)] {
+                let mut out = vec![];
+                reply.encode(protocol, &mut out);
                 assert_eq!(std::str::from_utf8(&out).unwrap(), expected, "{reply:?}");
             }
         }

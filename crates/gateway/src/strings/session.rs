@@ -6,7 +6,7 @@ use bytes::Bytes;
 use resp::integer;
 
 use super::{
-    reply::{Protocol, Reply},
+    reply::Reply,
     table::{self, Spec},
 };
 use crate::{info, shared::GatewayState};
@@ -16,12 +16,14 @@ const MAX_NAME: usize = 256;
 /// Longest quote of a client's words in an error, as in Redis.
 const MAX_QUOTE: usize = 128;
 
+/// What is remembered of a connection.
 pub(crate) struct Session {
-    pub protocol: Protocol,
+    /// 2 or 3.
+    pub protocol: u8,
     /// Whether the connection ends after the answers under way.
     pub closing: bool,
     id: u64,
-    pub peer: SocketAddr,
+    peer: SocketAddr,
     since: Instant,
     name: Bytes,
     library: Bytes,
@@ -33,19 +35,9 @@ pub(crate) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-/// The error for a command that there is not.
-pub(crate) fn unknown_command(words: &[Bytes]) -> String {
-    let name = quote(&words[0], MAX_QUOTE);
-    let mut line = format!("ERR unknown command '{name}', with args beginning with: ");
-    let mut quoted = String::new();
-    for word in &words[1..] {
-        if quoted.len() >= MAX_QUOTE {
-            break;
-        }
-        quoted += &format!("'{}' ", quote(word, MAX_QUOTE - quoted.len()));
-    }
-    line += &quoted;
-    line
+/// The error for a command that there is not, and why.
+pub(crate) fn unknown_command(name: &[u8], why: &str) -> String {
+    format!("ERR unknown command '{}': {why}", quote(name, MAX_QUOTE))
 }
 
 fn quote(word: &[u8], most: usize) -> String {
@@ -55,9 +47,10 @@ fn quote(word: &[u8], most: usize) -> String {
 type Answer = Result<Reply, String>;
 
 impl Session {
+    /// A connection that was just accepted.
     pub fn new(id: u64, peer: SocketAddr) -> Session {
         Session {
-            protocol: Protocol::Resp2,
+            protocol: 2,
             closing: false,
             id,
             peer,
@@ -107,8 +100,8 @@ impl Session {
         let mut options = options.iter();
         if let Some(version) = options.next() {
             protocol = match integer(version) {
-                Some(2) => Protocol::Resp2,
-                Some(3) => Protocol::Resp3,
+                Some(2) => 2,
+                Some(3) => 3,
                 Some(_) => return Err("NOPROTO unsupported protocol version".into()),
                 None => {
                     return Err("ERR Protocol version is not an integer or out of range".into());
@@ -130,11 +123,10 @@ impl Session {
             self.name = checked(name, "Client names")?;
         }
         self.protocol = protocol;
-        let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
         Ok(Reply::Map(vec![
             ("server", Reply::bulk("redis")),
             ("version", Reply::bulk(info::REDIS_VERSION)),
-            ("proto", Reply::Int(version)),
+            ("proto", Reply::Int(protocol.into())),
             ("id", Reply::Int(self.id as i64)),
             ("mode", Reply::bulk("standalone")),
             ("role", Reply::bulk("master")),
@@ -188,7 +180,7 @@ impl Session {
             self.peer,
             text(&self.name),
             self.since.elapsed().as_secs(),
-            if self.protocol == Protocol::Resp3 { 3 } else { 2 },
+            self.protocol,
             text(&self.library),
             text(&self.library_version),
         )

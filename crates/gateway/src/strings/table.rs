@@ -66,8 +66,12 @@ impl Spec {
 
 /// The command of this name, in whatever case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Spec> {
-    let lower = |spec: &&Spec| spec.name.as_bytes().eq_ignore_ascii_case(name);
-    ALL.iter().find(lower)
+    place_of(name).map(|at| &ALL[at])
+}
+
+/// Where it stands in the table.
+pub(crate) fn place_of(name: &[u8]) -> Option<usize> {
+    ALL.iter().position(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 const NONE: (i32, i32, i32) = (0, 0, 0);

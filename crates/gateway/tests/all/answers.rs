@@ -1,6 +1,6 @@
 //! What Redis would say, and in its order.
 
-use crate::support::{Gateway, MadeUpServer, Redis, command, config};
+use crate::support::{Gateway, MadeUpServer, Redis, command, config, until};
 
 /// Said to the gateway, and to a Redis beside the one behind it, one by one, on one connection.
 const ALIKE: &[&str] = &[
@@ -267,4 +267,18 @@ fn another_server_is_asked_anew_what_commands_it_has() {
     }
     drop(gateway);
     servers.join().unwrap();
+}
+
+/// What was sent and the end of it may come together.
+#[test]
+fn who_has_said_all_is_answered_and_let_go() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    for _ in 0..100 {
+        let mut client = gateway.speak();
+        client.say(&command("PING"));
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!([client.answer(), client.answer()], ["+PONG\r\n", ""]);
+    }
+    until("all have gone", || gateway.counter("connected_clients") == 1);
 }

@@ -1,58 +1,14 @@
 //! Real stores before real Redis servers, found by what the cluster file says.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use gateway::NetworkUse;
-use store::Server;
 use wire::{Cluster, Secret, Store, TENANT_OPEN, Tenant, partition_of};
 
-use crate::support::{Config, Gateway, PATIENCE, Redis, config};
-
-/// A store in a thread of its own, until it is dropped.
-struct StoreThread {
-    address: SocketAddr,
-    resp: SocketAddr,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl StoreThread {
-    fn start(cluster: Cluster, identity: SocketAddr, redis: &Redis) -> StoreThread {
-        let usual = store::Config::new(([127, 0, 0, 1], 0).into());
-        let config = store::Config {
-            cluster: cluster.with_lease_ms(60_000),
-            identity: Some(identity),
-            backend: redis.url().parse().unwrap(),
-            backend_within: PATIENCE,
-            resp: vec!["127.0.0.1:0".parse().unwrap()],
-            born_ago: Duration::from_secs(62),
-            ..usual
-        };
-        let (tell, told) = std::sync::mpsc::channel();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let server = Server::start(config).await.unwrap();
-                let resp = server.resp_addresses()[0];
-                tell.send((server.local_address().unwrap(), resp)).unwrap();
-                server.run(async { drop(stopped.await) }).await.unwrap();
-            });
-        });
-        let (address, resp) = told.recv().expect("the store does not start");
-        StoreThread { address, resp, stop: Some(stop), thread: Some(thread) }
-    }
-}
-
-impl Drop for StoreThread {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let ended = thread.join();
-            assert!(ended.is_ok() || std::thread::panicking(), "the store panicked");
-        }
-    }
-}
+use crate::{
+    store_thread::StoreThread,
+    support::{Config, Gateway, Redis, config},
+};
 
 const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -74,14 +30,15 @@ impl Rack {
             ..Cluster::single(names[0], 2)
         };
         let redis = [0, 1].map(|_| Redis::start(&[]));
-        let stores = [0, 1].map(|at| StoreThread::start(of_stores.clone(), names[at], &redis[at]));
+        let stores = [0, 1]
+            .map(|at| StoreThread::start(of_stores.clone(), Some(names[at]), &redis[at].url()));
         Rack { stores, redis, of_stores }
     }
 
     fn config(&self) -> Config {
         let of_gateway = self.of_stores.stores.iter().zip(&self.stores).map(|(of, store)| Store {
             address: store.address,
-            resp: Some(format!("redis://{}", store.resp)),
+            resp: store.resp.map(|resp| format!("redis://{resp}")),
             ..of.clone()
         });
         let cluster = Cluster { stores: of_gateway.collect(), ..self.of_stores.clone() };

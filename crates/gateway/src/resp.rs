@@ -1,4 +1,0 @@
-//! Redis's protocol: from bytes to commands.
-
-pub(crate) mod connection;
-pub mod frame;
