@@ -128,9 +128,13 @@ pub async fn run(
     };
     tracing::info!("gateway listens on {listen}: {names}");
     if !listen.ip().is_loopback() {
-        // Where no Redis is asked, nobody has to log in.
-        let logs_in = by_packets.is_some() || ports.iter().any(|port| port.store.login.is_some());
-        warn_of_reach(listen, config.tls.as_ref(), logs_in);
+        let logs_in = ports.iter().any(|port| port.store.login.is_some());
+        let strangers = match (&by_packets, logs_in) {
+            (Some(_), _) => Stranger::Tenant(config.tenant),
+            (None, true) => Stranger::GatewayUser,
+            (None, false) => Stranger::Nobody,
+        };
+        warn_of_reach(listen, config.tls.as_ref(), strangers);
     }
     ready(listen);
     tokio::select! {
@@ -240,21 +244,37 @@ fn url_of<'a>(store: &Store, addresses: &'a [BackendAddress]) -> Option<&'a str>
     found.next().filter(|_| found.next().is_none()).map(|address| &address.url[..])
 }
 
+/// As whom a client acts who does not log in.
+enum Stranger {
+    Nobody,
+    /// As the user whose password the gateway has.
+    GatewayUser,
+    /// As a tenant, for whom there is no password.
+    Tenant(u32),
+}
+
 /// Says what others may do who reach the gateway from other machines.
-fn warn_of_reach(listen: SocketAddr, tls: Option<&ServerFiles>, logs_in: bool) {
+fn warn_of_reach(listen: SocketAddr, tls: Option<&ServerFiles>, stranger: Stranger) {
     if tls.is_none() {
         tracing::warn!(
             "--listen {listen} can be reached from other machines, in the clear: everybody on the way reads keys, values \
              and passwords; use --tls-cert and --tls-key, or listen on 127.0.0.1 beside the application"
         );
     }
-    let is_open = tls.is_none_or(|files| files.client_ca.is_none());
-    if logs_in && is_open {
-        tracing::warn!(
+    if tls.is_some_and(|files| files.client_ca.is_some()) {
+        return;
+    }
+    match stranger {
+        Stranger::Nobody => {}
+        Stranger::GatewayUser => tracing::warn!(
             "--listen {listen}: whoever reaches it from other machines, and does not log in, acts as the user whose \
              password the gateway has; ask for certificates (--tls-client-ca), or let clients log in for themselves \
              (no --backend-password-file)"
-        );
+        ),
+        Stranger::Tenant(tenant) => tracing::warn!(
+            "--listen {listen}: the gateway asks for no password, so whoever reaches it from other machines acts as tenant \
+             {tenant}; ask for certificates (--tls-client-ca), or let a firewall say who may"
+        ),
     }
 }
 

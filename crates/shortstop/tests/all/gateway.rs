@@ -165,8 +165,11 @@ fn redis_cli_works_on_the_embedded_backend() {
         ("type d", &["string"]),
         ("hello 3", &["1# \"server\" => \"redis\"", "2# \"version\" => \"7.0.0\""]),
         (
-            "frobnicate x",
-            &["(error) ERR unknown command 'frobnicate', with args beginning with: 'x' "],
+            "lpush x y",
+            &[
+                "(error) ERR unknown command 'lpush': it needs the store's RESP port: start the store with --resp, and the \
+                 gateway with --resp",
+            ],
         ),
     ];
     for (command, expected) in rows {
