@@ -406,10 +406,12 @@ impl EventLoop {
         self.listener = None;
         self.accept_again = None;
         for at in 0..self.clients.capacity() {
-            if self.clients.contains(at) {
+            if let Some(client) = self.clients.get_mut(at) {
+                // What has come may not have been told yet.
+                client.stream.readable = true;
                 self.serve(at);
                 if let Some(client) = self.clients.get_mut(at) {
-                    client.closing = true;
+                    client.ended = true;
                     if client.ties.raw {
                         self.close(at);
                         continue;
@@ -504,7 +506,9 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(at) else { return };
         if client.is_done() {
             client.rest();
-            if client.closing || (client.ended && client.input.is_empty()) {
+            // What is left of its input cannot become a command if nothing holds it up.
+            let is_held_up = !client.input.is_empty() && (client.waits || client.is_ready);
+            if client.closing || client.ended && !is_held_up {
                 client.stream.end();
                 return self.close(at);
             }

@@ -282,3 +282,29 @@ fn who_has_said_all_is_answered_and_let_go() {
     }
     until("all have gone", || gateway.counter("connected_clients") == 1);
 }
+
+#[test]
+fn who_says_half_a_command_and_no_more_is_let_go() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    for said in [&b"*1\r\n$4\r\nPI"[..], b"PING", b"*2\r\n"] {
+        let mut client = gateway.speak();
+        client.say(said);
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(client.answer(), "");
+    }
+}
+
+/// Also what waits for the answers to others before it.
+#[test]
+fn what_was_sent_is_answered_when_the_gateway_stops() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    let said = ["SET a 1", "MULTI", "INCR a", "EXEC", "CLIENT SETNAME x", "GET a"].map(command);
+    client.say(&said.concat());
+    drop(gateway);
+    let answers: Vec<String> = std::iter::repeat_with(|| client.answer()).take(7).collect();
+    assert_eq!(answers.concat(), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:2\r\n+OK\r\n$1\r\n2\r\n");
+}

@@ -9,7 +9,7 @@ use wire::Cluster;
 
 use crate::{
     store_thread::StoreThread,
-    support::{Config, Gateway, Speaker, config},
+    support::{Config, Gateway, Speaker, config, until},
 };
 
 /// A store with data of its own, and a gateway to it by packets.
@@ -121,4 +121,164 @@ fn commands_are_answered_as_redis_does_it() {
             assert_eq!(String::from_utf8_lossy(&out), expected, "{commands}");
         }
     }
+}
+
+/// What browsers send for a page that knows the port: by a form, by a script, after its name was
+/// made to mean this machine, and over TLS with a line of the page's own in the greeting.
+#[test]
+fn a_web_page_cannot_write() {
+    let rows: [&[u8]; 4] = [
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1:6380\r\nContent-Type: text/plain\r\n\r\nSET pwn 1\r\n",
+        b"GET /?pwn HTTP/1.1\r\nHost: 127.0.0.1:6380\r\n\r\nSET pwn 1\r\n",
+        b"DEL pwn HTTP/1.1\r\nHost: evil.example:6380\r\n\r\nSET pwn 1\r\n",
+        b"\x16\x03\x01\x02\x00\x01\r\nSET pwn 1\r\n",
+    ];
+    let rack = Rack::start(|_| ());
+    for bytes in rows {
+        let out = rack.talk(&[b"GET pwn\n", bytes].concat(), 4096);
+        assert!(b"$-1\r\n".starts_with(&out), "{}", bytes.escape_ascii());
+    }
+    assert_eq!(rack.gateway.counter("foreign_protocols"), 4);
+    assert_eq!(rack.speak().ask("EXISTS pwn"), ":0\r\n");
+}
+
+#[test]
+fn info_and_docs_name_what_there_is() {
+    let rack = Rack::start(|_| ());
+    let mut client = rack.speak();
+    let stats = client.ask("INFO stats");
+    assert!(stats.contains("# Stats\r\ntotal_connections_received:"), "{stats}");
+    assert!(!stats.contains("# Server"), "{stats}");
+    let all = client.ask("INFO");
+    let port = format!("tcp_port:{}", rack.gateway.address.port());
+    // What test suites and libraries read before they begin.
+    for field in [
+        "# Clients",
+        "# Memory",
+        "# Persistence",
+        "# Replication",
+        "# Cluster",
+        "# Stats",
+        "redis_version:7.0.0",
+        "redis_mode:standalone",
+        "arch_bits:64",
+        &port,
+        "process_id:",
+        "uptime_in_seconds:",
+        "maxmemory_policy:noeviction",
+        "loading:0",
+        "role:master",
+        "cluster_enabled:0",
+    ] {
+        assert!(all.contains(&format!("\r\n{field}")), "{field}: {all}");
+    }
+    assert!(client.ask("INFO gateway").contains("\r\ncmdstat_info:calls=2,"));
+    client.ask("HELLO 3");
+    let from = client.stream.local_addr().unwrap();
+    let described = client.ask("CLIENT INFO");
+    assert!(described.contains(&format!("txt:id=1 addr={from} ")), "{described}");
+    assert!(client.ask("COMMAND DOCS").contains("The value of a key"));
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_and_sees_its_own_writes() {
+    let (mut commands, mut expected) = (String::new(), String::new());
+    for round in 0..500 {
+        let (key, other) = (round % 3, round % 7);
+        commands += &format!(
+            "set k{key} v{round}\nget k{key}\nget k{key}\nping {round}\nset o{other} x{round} get\n\
+             mget k{key} o{other}\n"
+        );
+        let value = bulk(&format!("v{round}"));
+        expected += &format!("+OK\r\n{value}{value}{}", bulk(&round.to_string()));
+        expected += &if round < 7 { "$-1\r\n".into() } else { bulk(&format!("x{}", round - 7)) };
+        expected += &format!("*2\r\n{value}{}", bulk(&format!("x{round}")));
+    }
+    for piece in [61, 1 << 16] {
+        let out = Rack::start(|config| config.threads = 2).talk(commands.as_bytes(), piece);
+        assert!(out == expected.as_bytes(), "an answer is out of order");
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn set(key: &str, len: usize) -> String {
+    format!("*3\r\n$3\r\nset\r\n{}{}", bulk(key), bulk(&"x".repeat(len)))
+}
+
+/// Bytes that large commands and values hold.
+fn large_requests(rack: &Rack) -> u64 {
+    let text = rack.speak().ask("INFO memory");
+    let line = text.lines().find_map(|line| line.strip_prefix("large_requests_memory:"));
+    line.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn large_values_use_the_memory_that_there_is() {
+    let rack = Rack::start(|config| config.limits.memory_bytes = 1 << 20);
+    let mut client = rack.speak();
+    client.say(set("a", 300_000).as_bytes());
+    assert_eq!(client.answer(), "+OK\r\n");
+    assert_eq!(client.ask("STRLEN a"), ":300000\r\n");
+    assert_eq!(client.ask("GET a").len(), bulk(&"x".repeat(300_000)).len());
+    // Four values of that length are more than there is.
+    let refused = client.ask("MGET a a a a");
+    assert!(refused.starts_with("-OOM "), "{refused}");
+    let many = format!("MGET{}", " k".repeat(1000));
+    assert!(client.ask(&many).starts_with("-OOM "));
+    // It is closed when more of it has come than there is room for, read or not.
+    let _ = client.stream.write_all(set("a", 2_000_000).as_bytes());
+    assert_eq!(client.answer(), "");
+    assert_eq!(rack.gateway.counter("memory_refusals"), 3);
+    assert_eq!(large_requests(&rack), 0);
+}
+
+/// Whoever does not read what it asked for goes, and with it what it held.
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    let rack = Rack::start(|config| config.limits.memory_bytes = 32 << 20);
+    rack.speak().say(set("a", 1_000_000).as_bytes());
+    until("it is written", || rack.speak().ask("STRLEN a") == ":1000000\r\n");
+    let greedy: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = rack.speak();
+            client.say("get a\n".repeat(200).as_bytes());
+            client
+        })
+        .collect();
+    until("they are closed", || rack.gateway.counter("memory_refusals") >= 4);
+    until("nothing is held", || {
+        large_requests(&rack) == 0 && rack.gateway.counter("held_memory") == 0
+    });
+    drop(greedy);
+}
+
+/// A connection that is dropped with commands at work gives everything back.
+#[test]
+fn clients_may_vanish() {
+    let rack = Rack::start(|_| ());
+    for _ in 0..20 {
+        let mut client = rack.speak();
+        client.say(set("a", 200_000).as_bytes());
+        client.say(b"get a\nmget a b c\n*3\r\n$3\r\nset\r\n$9");
+    }
+    until("all have gone", || rack.gateway.counter("connected_clients") == 1);
+    until("nothing is held", || {
+        large_requests(&rack) == 0 && rack.gateway.counter("held_memory") == 0
+    });
+}
+
+/// A gateway that stops answers what it was sent.
+#[test]
+fn who_is_in_the_middle_of_something_is_answered_when_the_gateway_stops() {
+    let rack = Rack::start(|_| ());
+    let mut client = rack.speak();
+    // Once it is answered, the gateway has this connection.
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    client.say(b"set a 1\r\nget a\r\nget");
+    drop(rack.gateway);
+    assert_eq!([client.answer(), client.answer()], ["+OK\r\n", "$1\r\n1\r\n"]);
+    assert_eq!(client.answer(), "");
 }
