@@ -5,7 +5,7 @@
 //! those before it are answered. A read behind a write goes to the store with it, and so need
 //! not wait.
 
-use resp::{ProtocolError, Words};
+use resp::{ProtocolError, RequestParser, Words};
 
 use super::{
     EventLoop, READ_BYTES,
@@ -185,6 +185,8 @@ impl EventLoop {
                 Ok(request) => request,
                 Err(error) => {
                     self.protocol_error(at, &error);
+                    // It is in the middle of something, which is nobody else's.
+                    parser = RequestParser::default();
                     from = bytes.len();
                     break;
                 }

@@ -308,3 +308,16 @@ fn what_was_sent_is_answered_when_the_gateway_stops() {
     let answers: Vec<String> = std::iter::repeat_with(|| client.answer()).take(7).collect();
     assert_eq!(answers.concat(), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:2\r\n+OK\r\n$1\r\n2\r\n");
 }
+
+#[test]
+fn what_is_no_command_says_nothing_about_another_client_s() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut other = gateway.speak();
+    for _ in 0..3 {
+        let mut client = gateway.speak();
+        client.say(b"*1000\r\n$4\r\nmget\r\n*2\r\n");
+        assert_eq!(client.answer(), "-ERR Protocol error: expected '$', got '*'\r\n");
+        assert_eq!(other.ask("PING"), "+PONG\r\n");
+    }
+}
