@@ -14,7 +14,7 @@ use tls::rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
 use crate::support::{Gateway, PATIENCE, Redis, Speaker, command, config, until};
 
-fn shown_by(authority: &Authority, mutual: bool) -> ServerFiles {
+pub fn shown_by(authority: &Authority, mutual: bool) -> ServerFiles {
     ServerFiles {
         cert: authority.path("server.pem"),
         key: authority.path("server.key"),
@@ -22,7 +22,7 @@ fn shown_by(authority: &Authority, mutual: bool) -> ServerFiles {
     }
 }
 
-fn believed_by(authority: &Authority, shows: bool) -> ClientFiles {
+pub fn believed_by(authority: &Authority, shows: bool) -> ClientFiles {
     let own = Identity { cert: authority.path("client.pem"), key: authority.path("client.key") };
     ClientFiles { ca: Some(authority.path("ca.pem")), own: shows.then_some(own) }
 }
@@ -34,7 +34,7 @@ fn secured(redis: &Redis, authority: &Authority, mutual: bool) -> Gateway {
 
 type SecureStream = StreamOwned<ClientConnection, TcpStream>;
 
-fn secure(address: SocketAddr, files: &ClientFiles) -> SecureStream {
+pub fn secure(address: SocketAddr, files: &ClientFiles) -> SecureStream {
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::new(files.config().unwrap()), name).unwrap();
     let socket = TcpStream::connect(address).unwrap();
@@ -44,7 +44,7 @@ fn secure(address: SocketAddr, files: &ClientFiles) -> SecureStream {
 }
 
 /// A Redis that speaks TLS, and the port.
-fn redis_with_tls(authority: &Authority, mutual: bool) -> (Redis, u16) {
+pub fn redis_with_tls(authority: &Authority, mutual: bool) -> (Redis, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let file = |name: &str| authority.path(name).display().to_string();
     let (ca, cert, key) = (file("ca.pem"), file("server.pem"), file("server.key"));

@@ -2,14 +2,18 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
 };
 
-use wire::Cluster;
+use authority::Authority;
+use client::Seal;
+use proptest::prelude::*;
+use wire::{Cluster, TENANT_OPEN, Tenant};
 
 use crate::{
+    secured::{believed_by, redis_with_tls, secure, shown_by},
     store_thread::StoreThread,
-    support::{Config, Gateway, Speaker, config, until},
+    support::{Config, Gateway, MadeUpServer, Redis, Speaker, command, config, of_words, until},
 };
 
 /// A store with data of its own, and a gateway to it by packets.
@@ -43,7 +47,7 @@ impl Rack {
                 let _ = writes.shutdown(Shutdown::Write);
             });
             let mut out = vec![];
-            let _ = stream.read_to_end(&mut out);
+            stream.read_to_end(&mut out).unwrap();
             out
         })
     }
@@ -281,4 +285,172 @@ fn who_is_in_the_middle_of_something_is_answered_when_the_gateway_stops() {
     drop(rack.gateway);
     assert_eq!([client.answer(), client.answer()], ["+OK\r\n", "$1\r\n1\r\n"]);
     assert_eq!(client.answer(), "");
+}
+
+/// A store before a Redis, and that Redis.
+fn store_before(redis: &Redis, cluster: Cluster) -> StoreThread {
+    let identity = cluster.stores[0].address;
+    StoreThread::start(cluster, Some(identity), &redis.url())
+}
+
+/// The client library and the gateway read what the other has sealed, under the same names.
+#[test]
+fn values_are_sealed_as_every_client_seals_them() {
+    let redis = Redis::start(&[]);
+    let store = store_before(&redis, Cluster::single(([127, 0, 0, 1], 9).into(), 1));
+    let cluster = Cluster::single(store.address, 1);
+    let seal = Seal::new([0x5a; 32]);
+    let gateway = Gateway::start(Config {
+        resp: vec![],
+        cluster: cluster.clone(),
+        seal: Some(seal.clone()),
+        backends: vec![redis.url().parse().unwrap()],
+        ..config("redis://127.0.0.1:1")
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut client = gateway.speak();
+    let (long, long_value) = ("k".repeat(300), "v".repeat(20_000));
+    runtime.block_on(async {
+        let options = client::Options { seal: Some(seal.clone()), ..Default::default() };
+        let library = client::Client::connect(&cluster, TENANT_OPEN, options).await.unwrap();
+        for (key, value) in [("a", "1"), ("b", &long_value)] {
+            library.set(key, value, None).await.unwrap();
+            assert_eq!(client.ask(&format!("GET {key}")), bulk(value));
+            assert_eq!(client.ask(&format!("STRLEN {key}")), format!(":{}\r\n", value.len()));
+            assert_eq!(client.ask(&format!("SET {key} x{value}")), "+OK\r\n");
+            let read = library.get(key).await.unwrap().unwrap();
+            assert_eq!(read.bytes, format!("x{value}"));
+        }
+    });
+    // Also what goes past the store.
+    assert_eq!(client.ask(&format!("SET {long} secret")), "+OK\r\n");
+    let hidden = seal.of_tenant(TENANT_OPEN).hide(long.as_bytes());
+    let mut plain = redis.speak();
+    plain.say(&of_words(&[b"STRLEN", hidden.as_ref()]));
+    assert_eq!(plain.answer(), format!(":{}\r\n", 6 + Seal::OVERHEAD));
+    // What is no string of bytes in Redis is said to be none, and what is not sealed does not open.
+    let hidden = seal.of_tenant(TENANT_OPEN).hide(b"a");
+    plain.say(&of_words(&[b"SET", hidden.as_ref(), b"forged"]));
+    assert_eq!(plain.answer(), "+OK\r\n");
+    let refused = client.ask("GET a");
+    assert!(refused.starts_with("-ERR ") && refused.contains("no sealed value"), "{refused}");
+    let refused = client.ask("APPEND a x");
+    assert!(refused.starts_with("-ERR unknown command 'APPEND': --seal-key: "), "{refused}");
+}
+
+#[test]
+fn keys_that_are_written_back_go_by_packets() {
+    let redis = Redis::start(&[]);
+    let tenant =
+        Tenant { write_back_ms: 100, ..Tenant::new(7, "000102030405060708090a0b0c0d0e0f") };
+    let single = |at| Cluster { tenants: vec![tenant.clone()], ..Cluster::single(at, 1) };
+    let store = store_before(&redis, single(([127, 0, 0, 1], 9).into()));
+    let mut cluster = single(store.address);
+    // It has a RESP port, which does not have what switches have.
+    cluster.stores[0].resp = store.resp.map(|at| format!("redis://{at}"));
+    let config = Config { resp: vec![], cluster, tenant: 7, ..config("redis://127.0.0.1:1") };
+    let gateway = Gateway::start(config.clone());
+    let mut client = gateway.speak();
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), bulk("v"));
+    assert_eq!(client.ask("GETSET k w"), bulk("v"));
+    assert_eq!(redis.speak().ask("GET shortstop:7:k"), bulk("w"));
+    let refused = client.ask("LPUSH l x");
+    assert!(refused.contains("tenant 7: its keys are written back"), "{refused}");
+    let resp = vec!["redis://127.0.0.1:1".parse().unwrap()];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(gateway::run(Config { resp, ..config }, |_| (), async {}));
+    assert!(refused.unwrap_err().to_string().contains("written back"));
+}
+
+/// A Redis of the stores' with a database of its own, by TLS, which clients use as well.
+#[test]
+fn what_no_packet_carries_goes_to_its_database_by_tls() {
+    let authority = Authority::generate();
+    let (redis, port) = redis_with_tls(&authority, true);
+    let backend = format!("rediss://localhost:{port}/3");
+    let rack = Rack::start(|config| {
+        config.backends = vec![backend.parse().unwrap()];
+        config.backend_tls = believed_by(&authority, true);
+        config.tls = Some(shown_by(&authority, false));
+    });
+    let believed = believed_by(&authority, false);
+    let mut client = Speaker::new(secure(rack.gateway.address, &believed));
+    let long = "k".repeat(300);
+    assert_eq!(client.ask("SET short v"), "+OK\r\n");
+    assert_eq!(client.ask(&format!("SET {long} v")), "+OK\r\n");
+    assert_eq!(client.ask(&format!("MGET {long} short")), format!("*2\r\n{0}{0}", bulk("v")));
+    let mut plain = redis.speak();
+    assert_eq!(plain.ask("DBSIZE"), ":0\r\n");
+    assert_eq!(plain.ask("SELECT 3"), "+OK\r\n");
+    assert_eq!(plain.ask(&format!("GET {long}")), bulk("v"));
+}
+
+/// It takes connections, greets them, and says nothing more.
+#[test]
+fn a_backend_that_does_not_answer_is_not_waited_for_without_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("redis://{}", listener.local_addr().unwrap());
+    let silent = std::thread::spawn(move || {
+        let mut server = MadeUpServer::new(listener.accept().unwrap().0);
+        assert_eq!(server.next().as_deref(), Some("PING"));
+        server.answer(b"+PONG\r\n");
+        while server.next().is_some() {}
+    });
+    let rack = Rack::start(|config| config.backends = vec![backend.parse().unwrap()]);
+    let long = "k".repeat(300);
+    let mut client = rack.speak();
+    client.say(&[command(&format!("SET {long} v")), command("SET short v")].concat());
+    assert_eq!(client.answer(), "-ERR outcome unknown: no answer from the backend\r\n");
+    assert_eq!(client.answer(), "+OK\r\n");
+    silent.join().unwrap();
+}
+
+/// It says so to whoever connects, and closes.
+#[test]
+fn a_backend_that_lets_nobody_in_is_quoted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"-DENIED Redis is running in protected mode\r\n");
+            let _ = stream.shutdown(Shutdown::Write);
+            // What is unread when a socket is closed would take the line back.
+            let _ = stream.read_to_end(&mut vec![]);
+        }
+    });
+    let rack = Rack::start(|config| config.backends = vec![backend.parse().unwrap()]);
+    let long = "k".repeat(300);
+    let mut client = rack.speak();
+    let mut said = String::new();
+    until("it is quoted", || {
+        said = client.ask(&format!("SET {long} v"));
+        !said.contains("the backend is away")
+    });
+    assert_eq!(said, "-DENIED Redis is running in protected mode\r\n");
+}
+
+fn noise() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        (0..ROWS.len()).prop_map(|row| format!("{}\n", ROWS[row].0).into_bytes()),
+        Just(b"*2\r\n$3\r\nget\r\n$1\r\na\r\n".to_vec()),
+        Just(b"*3\r\n$3\r\nset\r\n$1\r\na\r\n$70\r\n".to_vec()),
+        Just(b"*1000\r\n$4\r\nmget\r\n".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn no_bytes_break_a_connection(bytes in noise(), piece in 1usize..300) {
+        let rack = Rack::start(|config| {
+            config.limits.word_bytes = 1000;
+            config.limits.words = 2000;
+            config.limits.pipeline = 4;
+        });
+        rack.talk(&bytes, piece);
+        assert_eq!(rack.speak().ask("PING"), "+PONG\r\n");
+    }
 }
