@@ -19,7 +19,8 @@
 
 /*
  * Nodes in `epoch` and `node`: switches by their id; a store as NODE_STORE with its place in the
- * cluster file.
+ * cluster file. From 0xc000 on stores number those who hold copies at the clients' side: that is
+ * between the two, and switches pass it on.
  */
 #define NODE_STORE 0x8000
 /* In a write: it has been sent to the stores that hold copies, too. */
@@ -55,6 +56,13 @@ enum kv_op {
 	OP_REPLICA_DROP = 0x32,
 	OP_REPLICA_UPDATE = 0x33,
 	OP_READ_COUNTS = 0x34,
+	OP_HOLDER_LEASE_REQUEST = 0x35,
+	OP_HOLDER_LEASE_REPLY = 0x36,
+	OP_HOLDER_RETURN = 0x37,
+	OP_HOLDER_FETCH = 0x38,
+	OP_HOLDER_GRANT = 0x39,
+	OP_HOLDER_INVALIDATE = 0x3a,
+	OP_HOLDER_ACK = 0x3b,
 	OP_CHAIN_READ = 0x40,
 	OP_CHAIN_READ_REPLY = 0x41,
 	OP_CHAIN_WRITE = 0x42,
@@ -135,7 +143,7 @@ INLINE bool op_is_known(__u8 op)
 {
 	return (op >= OP_READ_REQUEST && op <= OP_CORRECTION_REQUEST) ||
 	       (op >= OP_FETCH_REQUEST && op <= OP_LEASE_RETURNED) ||
-	       (op >= OP_REPLICA_CONFIRM && op <= OP_READ_COUNTS) ||
+	       (op >= OP_REPLICA_CONFIRM && op <= OP_HOLDER_ACK) ||
 	       (op >= OP_CHAIN_READ && op <= OP_CHAIN_ACK) ||
 	       (op >= OP_DISCIPLINE_REQUEST && op <= OP_PEER_SIGNAL);
 }
@@ -151,13 +159,14 @@ INLINE bool op_is_system(__u8 op)
 }
 
 /*
- * Lease and probe messages, counts of reads and switches' signals have no key; every other packet
- * has one.
+ * Messages of leases and probes, counts of reads and switches' signals have no key; every other
+ * packet has one.
  */
 INLINE bool op_has_key(__u8 op)
 {
 	return !(op >= OP_LEASE_REQUEST && op <= OP_PROBE_REPLY) && op != OP_LEASE_RETURN &&
-	       op != OP_LEASE_RETURNED && op != OP_READ_COUNTS && op != OP_PEER_SIGNAL;
+	       op != OP_LEASE_RETURNED && !(op >= OP_READ_COUNTS && op <= OP_HOLDER_RETURN) &&
+	       op != OP_PEER_SIGNAL;
 }
 
 /* As crates/wire/src/op.rs says for each op. */
@@ -167,7 +176,8 @@ INLINE bool op_may_have_value(__u8 op)
 		1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST | 1ULL << OP_WRITE_REPLY |
 		1ULL << OP_DELETE_REPLY | 1ULL << OP_FETCH_REPLY | 1ULL << OP_KEEP_REQUEST |
 		1ULL << OP_KEEP_REPLY | 1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY |
-		1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE | 1ULL << OP_READ_COUNTS;
+		1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE | 1ULL << OP_READ_COUNTS |
+		1ULL << OP_HOLDER_GRANT;
 	if (op < 64)
 		return low >> op & 1;
 	return op >= OP_CHAIN_READ;

@@ -14,6 +14,7 @@ mod cluster;
 mod error;
 mod hash;
 mod header;
+mod holder_proof;
 mod lengths;
 mod life;
 pub mod maps;
@@ -36,6 +37,7 @@ pub use cluster::{
 pub use error::{DecodeError, EncodeError};
 pub use hash::{KeyHash, Secret, partition_of};
 pub use header::{Epoch, Flags, Header, PART, PART_BYTES, Status};
+pub use holder_proof::HolderProof;
 pub use lengths::Lengths;
 pub use life::{GoesOn, goes_on, life_of_key, life_of_store};
 pub use mixed::mixed;
@@ -45,19 +47,24 @@ pub use read_count::ReadCount;
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;
-/// Who may hold copies of a key: a switch by its number, or a store as [`NODE_STORE`] with its
-/// place in the cluster file's list. Stands in [`Epoch`] and in [`Header::node`]; never 0.
+/// Who may hold copies of a key: a switch by its number, a store as [`NODE_STORE`] with its place
+/// in the cluster file's list, or a holder at the clients' side as the number from [`NODE_HOLDER`]
+/// on that the key's store has given it. Stands in [`Epoch`] and in [`Header::node`]; never 0.
 pub type NodeId = u16;
 
 /// The highest number that a switch can have.
 pub const SWITCH_MOST: SwitchId = NODE_STORE - 1;
-/// The bit that a store's [`NodeId`] has and no switch's.
+/// The bit that a store's [`NodeId`] has, or a holder's, and no switch's.
 pub const NODE_STORE: NodeId = 0x8000;
+/// The first number that a store gives to a holder; each store gives its own.
+pub const NODE_HOLDER: NodeId = 0xc000;
 /// In a write's [`Header::node`]: a switch has sent it to the stores that hold copies of its key,
 /// too. No store's number.
 pub const NODE_ALL: NodeId = 0xffff;
 /// Stores that a cluster can have.
-pub const STORES_MOST: usize = (NODE_ALL - NODE_STORE) as usize;
+pub const STORES_MOST: usize = (NODE_HOLDER - NODE_STORE) as usize;
+/// Holders that a store can have at a time.
+pub const HOLDERS_MOST: usize = (NODE_ALL - NODE_HOLDER) as usize;
 
 /// The [`NodeId`] of the store at this place of the cluster file's list; `None` beyond
 /// [`STORES_MOST`].
@@ -67,7 +74,17 @@ pub fn store_node(at: usize) -> Option<NodeId> {
 
 /// The place in the cluster file's list of the store with this number; `None` if it is no store's.
 pub fn store_at(node: NodeId) -> Option<usize> {
-    (node & NODE_STORE != 0 && node != NODE_ALL).then_some(usize::from(node & !NODE_STORE))
+    is_store(node).then_some(usize::from(node & !NODE_STORE))
+}
+
+/// Whether a number is a store's.
+pub const fn is_store(node: NodeId) -> bool {
+    node >= NODE_STORE && node < NODE_HOLDER
+}
+
+/// Whether a number is one that a store gives to a holder.
+pub const fn is_holder(node: NodeId) -> bool {
+    node >= NODE_HOLDER && node < NODE_ALL
 }
 
 /// The reserved UDP port of requests, replies and control messages.

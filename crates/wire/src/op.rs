@@ -104,6 +104,25 @@ ops! {
     /// Its value is rows of [`crate::ReadCount`].
     ReadCounts = 0x34, key: false, value: true;
 
+    /// Holder to store, signed by the holder's tenant: lend me a lease; `version` is the sender's
+    /// clock, `key_hash` the [`crate::HolderProof`] that the store has given it.
+    HolderLeaseRequest = 0x35, key: false, value: false;
+    /// Store to holder: lent for `expiry_ms` from the echoed `version` on, as the holder of
+    /// `epoch`, under the proof in `key_hash`; with TryAgain: ask again with this proof.
+    HolderLeaseReply = 0x36, key: false, value: false;
+    /// Holder to store: I serve nothing any more under the lease of the proof in `key_hash`.
+    HolderReturn = 0x37, key: false, value: false;
+    /// Holder to store: grant this key's newest value, or the part that is named, to (holder,
+    /// epoch); `request` is the holder's token.
+    HolderFetch = 0x38, key: true, value: false;
+    /// Answers it; without `GRANT` there is none, and `expiry_ms` says for how long not to ask.
+    HolderGrant = 0x39, key: true, value: true;
+    /// Store to holder: take a new epoch for this key and say which.
+    HolderInvalidate = 0x3a, key: true, value: false;
+    /// Holder to store: it has no copy of this key below this epoch; `version` echoes the number
+    /// of the invalidation, `expiry_ms` counts the reads that the copy has answered.
+    HolderAck = 0x3b, key: true, value: false;
+
     /// NetChain and NetCRAQ read, of any member of a chain; may carry the chain's addresses, and
     /// be padded.
     ChainRead = 0x40, key: true, value: true;
@@ -140,6 +159,9 @@ impl Op {
             Op::LeaseOffer => Op::LeaseRequest,
             Op::LeaseRequest => Op::LeaseReply,
             Op::LeaseReturn => Op::LeaseReturned,
+            Op::HolderLeaseRequest => Op::HolderLeaseReply,
+            Op::HolderFetch => Op::HolderGrant,
+            Op::HolderInvalidate => Op::HolderAck,
             Op::ProbeRequest => Op::ProbeReply,
             Op::KeepRequest => Op::KeepReply,
             Op::LendRequest => Op::LendReply,

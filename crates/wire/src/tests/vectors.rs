@@ -3,7 +3,7 @@
 //! change of the protocol, run it with `WRITE_VECTORS=1` to write the file.
 
 use crate::{
-    Epoch, Flags, HEADER_LEN, Header, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
+    Epoch, Flags, HEADER_LEN, Header, HolderProof, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
     partition_of,
 };
 use serde_json::{Value, json};
@@ -99,6 +99,104 @@ fn replicas() -> Vec<Case> {
                 client: 0xC11E_0001_0203_0405,
                 request: 0x4E21,
                 ..of_copy(Op::InvalidateAck)
+            },
+            key,
+            b"",
+            0,
+        ),
+    ]
+}
+
+/// What a holder at the clients' side and a store say to each other, the holder being the store's
+/// third.
+fn holders() -> Vec<Case> {
+    let key: &[u8] = b"key0000000000042";
+    let value: &[u8] = b"key0000000000042key0000000000042";
+    let epoch = Epoch::new(0xc002, 0x6543_2100_0003);
+    let token = 0x70CE_0001_0203_0405;
+    let proof = HolderProof { token, term: 0x7E31_0001_0203_0405 };
+    let version = 0x6543_2100_0000_0005;
+    let of_lease = |op| Header {
+        life: 0,
+        epoch: Epoch::new(0xc002, 0),
+        key_hash: proof.to_hash(),
+        version,
+        ..header(op)
+    };
+    let of_key = |op| Header { life: 0, request: token, epoch, version, ..header(op) };
+    vec![
+        (
+            "holder lease request of one that begins",
+            Header {
+                epoch: Epoch::NONE,
+                key_hash: HolderProof::default().to_hash(),
+                ..of_lease(Op::HolderLeaseRequest)
+            },
+            b"",
+            b"",
+            0,
+        ),
+        (
+            "holder lease reply: ask again with this proof",
+            Header {
+                status: Status::TryAgain,
+                epoch: Epoch::NONE,
+                key_hash: HolderProof { token, term: 0 }.to_hash(),
+                ..of_lease(Op::HolderLeaseReply)
+            },
+            b"",
+            b"",
+            0,
+        ),
+        ("holder lease request", of_lease(Op::HolderLeaseRequest), b"", b"", 0),
+        (
+            "holder lease reply",
+            Header { expiry_ms: 2000, ..of_lease(Op::HolderLeaseReply) },
+            b"",
+            b"",
+            0,
+        ),
+        ("holder return", of_lease(Op::HolderReturn), b"", b"", 0),
+        (
+            "holder fetch, padded to its answer",
+            Header { flags: Flags::GRANT, version: 0, ..of_key(Op::HolderFetch) },
+            key,
+            b"",
+            32,
+        ),
+        (
+            "holder grant",
+            Header { flags: Flags::GRANT, expiry_ms: 60_000, ..of_key(Op::HolderGrant) },
+            key,
+            value,
+            0,
+        ),
+        (
+            "holder grant refused for 50 ms",
+            Header {
+                status: Status::TryAgain,
+                epoch: Epoch::NONE,
+                expiry_ms: 50,
+                ..of_key(Op::HolderGrant)
+            },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "holder invalidate",
+            Header { version: 0, ..of_key(Op::HolderInvalidate) },
+            key,
+            b"",
+            0,
+        ),
+        (
+            "holder ack of a copy that answered nine reads",
+            Header {
+                epoch: Epoch::new(0xc002, 0x6543_2100_0004),
+                version: 0x6543_2100_0003,
+                expiry_ms: 9,
+                ..of_key(Op::HolderAck)
             },
             key,
             b"",
@@ -752,7 +850,7 @@ fn key_hashes() -> Vec<Value> {
 
 #[test]
 fn the_file_holds_these_vectors() {
-    let cases = cases().into_iter().chain(replicas());
+    let cases = cases().into_iter().chain(replicas()).chain(holders());
     let packets: Vec<_> = cases.map(packet_vector).collect();
     let vectors = json!({
         "about": "See docs/protocol.md. Bytes are hex; version and tag are hex numbers. Checked by crates/wire/src/tests/vectors.rs.",
