@@ -16,8 +16,8 @@
 //! | 6 | a copy is worth nothing without its lease, in the term it was granted in | [`Leases`] |
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
-//! Another store may hold copies as a switch does: [`Replica`], [`BorrowedLease`], [`Epochs`] are
-//! that side of the rules. Values in parts need no rule of their own: [`Parts`],
+//! Another store may hold copies as a switch does, and so may clients: [`Replica`],
+//! [`BorrowedLease`], [`Epochs`] are that side of the rules. Values in parts need no rule of their own: [`Parts`],
 //! [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules:
 //! [`OutsideWatch`]. A key that is written often may be lent to a switch, which answers reads and
@@ -36,29 +36,26 @@ mod lives;
 mod loan;
 mod outside;
 mod parts;
-mod replica;
 mod untold;
 mod window;
 
 use std::collections::VecDeque;
 
 pub use asks::{Ask, Asks};
+pub use holder::{BorrowedLease, CopiedValue, Epochs, Nanos, Replica, WriteId, answers};
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, RETAIN_NS, judge};
 pub use loan::{Act, End, Loan, RecordAnswer, Role, Terms, VERSIONS, Whereabouts};
 pub use outside::{OutsideWatch, Watch};
 pub use parts::{Parts, version_of_part};
-pub use replica::{BorrowedLease, CopiedValue, Epochs, Replica, WriteId, answers};
 use untold::UntoldStores;
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
 use crate::mutants::{Mutant, mutant};
 
-/// A time or a duration in nanoseconds of the store's clock.
-pub type Nanos = u64;
-/// The number of a switch, or of a store that holds copies of others' keys ([`wire::NodeId`]);
-/// never 0. To the rules both are the same.
+/// The number of a switch, of a store that holds copies of others' keys, or of a holder at the
+/// clients' side ([`wire::NodeId`]); never 0. To the rules all are the same.
 pub type SwitchId = u16;
 
 /// An invalidation is repeated after this time at first, then after twice the time each time.
@@ -413,7 +410,7 @@ impl<W> KeyState<W> {
         };
         let hears = |store, via| !self.untold.has((via, store));
         let wait = |copy: &Copy| {
-            let is_store = copy.switch & wire::NODE_STORE != 0;
+            let is_store = wire::is_store(copy.switch);
             let is_told = is_store && told_by.is_some_and(|via| hears(copy.switch, via));
             Wait {
                 copy: copy.clone(),

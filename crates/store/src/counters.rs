@@ -31,6 +31,9 @@ pub struct Counters {
     /// Commands of Redis that had keys for themselves.
     #[serde(flatten)]
     pub holds: HoldCounters,
+    /// Copies at the clients' side.
+    #[serde(flatten)]
+    pub holders: HolderCounters,
     /// Disciplines' halves.
     #[serde(flatten)]
     pub halves: HalfCounters,
@@ -226,6 +229,32 @@ pub struct OutsideCounters {
     /// Times that anything may have changed: everything was flushed, or the backend's connection
     /// was lost.
     pub outside_losses: u64,
+}
+
+/// Copies at the clients' side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HolderCounters {
+    /// Holders that were given a number.
+    pub holders_begun: u64,
+    /// Leases lent to holders, renewals included.
+    pub holder_leases: u64,
+    /// Requests of holders refused: as many as there may be have a number, or as many of
+    /// the tenant.
+    pub holders_refused_full: u64,
+    /// Requests of holders refused: one lease has not passed since the start.
+    pub holders_refused_starting: u64,
+    /// Requests of holders refused: the backend has not told of outside writes for too long.
+    pub holders_refused_unwatched: u64,
+    /// Requests of holders refused: the holder leaves invalidations unanswered, or its clock or
+    /// the store's went back.
+    pub holders_refused_lease: u64,
+    /// Grants refused to holders: the key's copies answer too few reads before it is written.
+    pub holder_grants_paused: u64,
+    /// Grants refused to holders: as many as may have copies of the key.
+    pub holder_grants_crowded: u64,
+    /// Packets dropped that spoke for a holder and were not its own.
+    pub dropped_holder: u64,
 }
 
 /// Commands of Redis that had keys for themselves.

@@ -12,6 +12,7 @@ mod context;
 mod copies;
 mod halves;
 mod hold;
+mod holders;
 mod holds;
 mod keys;
 mod large_values;
@@ -164,6 +165,17 @@ impl Engine {
                 Handler::Ack => self.replicas.counters.dropped_replica += 1,
                 Handler::Lease => self.lessor.asked(cx, packet, peer),
                 Handler::LeaseReturn => self.leaves(packet, peer),
+                Handler::HolderLease => holders::asked(cx, packet, peer),
+                Handler::HolderReturn => {
+                    if holders::returned(cx, packet) {
+                        self.keys.lease_is_over(cx);
+                    }
+                }
+                Handler::HolderAck => {
+                    if holders::acknowledged(cx, packet) {
+                        self.keys.acknowledged(cx, &packet.header);
+                    }
+                }
                 Handler::ReadCounts => self.elsewhere.told(cx, packet),
                 Handler::Loan => self.loans.message(cx, packet),
                 Handler::Replica => self.replicas.message(cx, packet, peer),
@@ -510,6 +522,7 @@ impl Engine {
         // What is due of a key is seen there before it is swept away.
         self.keys.tick(cx);
         if is_offered {
+            cx.holders.sweep(&cx.leases, cx.now_ns);
             self.keys.sweep(cx);
         }
         self.halves.tick(cx);
@@ -620,6 +633,7 @@ impl Engine {
         let cx = &mut self.facts;
         cx.waiting.forget_tenants(|id| gone.contains(&id));
         cx.values.forget_tenants(gone);
+        cx.holders.forget_tenants(|id| gone.contains(&id));
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
         keys::forget_tenants(cx, gone);
@@ -757,6 +771,7 @@ impl Engine {
             leases: self.lessor.counters.clone(),
             outside: self.recalls.counters.clone(),
             holds: self.holds.counters.clone(),
+            holders: self.facts.holders.counters.clone(),
             halves: self.halves.counters.clone(),
             loans: self.loans.counters.clone(),
             replicas: self.replicas.counters.clone(),
@@ -776,7 +791,8 @@ impl Engine {
         let partitions = self.facts.partitions.iter().zip(0..);
         let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);
         let leases = self.facts.leases.iter();
-        let leases = leases.filter(|(_, lease)| now_ns < lease.until_ns);
+        let leases =
+            leases.filter(|(who, lease)| now_ns < lease.until_ns && !wire::is_holder(*who));
         crate::Status {
             ready: true,
             takes_writes: self.facts.takes_writes(now_ns),
@@ -788,6 +804,7 @@ impl Engine {
             reading_bytes: self.facts.values.bytes() as u64,
             outside_writes: self.facts.outside.watch().into(),
             copies: self.facts.directory.copies() as u64,
+            holders: self.facts.holders.len() as u64,
             placements: self.facts.placements.told().map(|pairs| pairs as u64),
             leases: leases
                 .map(|(switch, lease)| LeaseStatus {

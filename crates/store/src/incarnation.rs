@@ -6,6 +6,8 @@
 //! Versions count the seconds in their high half besides, so that they rise from one life to the
 //! next where the clock does.
 
+use wire::Secret;
+
 /// One life of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
@@ -14,6 +16,7 @@ pub struct Incarnation {
     name: u16,
     ticks: u16,
     client: u64,
+    secret: Secret,
 }
 
 impl Incarnation {
@@ -29,6 +32,7 @@ impl Incarnation {
             name: (random % 65_534) as u16 + 2,
             ticks: 0,
             client: !random,
+            secret: Secret(u128::from(!random).to_be_bytes()),
         }
     }
 
@@ -37,6 +41,17 @@ impl Incarnation {
     #[must_use]
     pub fn asking_as(self, client: u64) -> Incarnation {
         Incarnation { client, ..self }
+    }
+
+    /// The same life, which makes what it gives to holders by this secret, and tells it nobody.
+    #[must_use]
+    pub fn keeping(self, secret: Secret) -> Incarnation {
+        Incarnation { secret, ..self }
+    }
+
+    /// What it makes tokens of holders by.
+    pub fn secret(self) -> Secret {
+        self.secret
     }
 
     /// The same life under the name of one that ended in order, which it goes on with; its versions

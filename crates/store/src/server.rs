@@ -172,8 +172,10 @@ impl Server {
         let wall = SystemTime::UNIX_EPOCH.elapsed().context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;
-        let incarnation =
-            Incarnation::new(wall_s, rand::random()).later(ticks as u16).asking_as(rand::random());
+        let incarnation = Incarnation::new(wall_s, rand::random())
+            .later(ticks as u16)
+            .asking_as(rand::random())
+            .keeping(wire::Secret(rand::random()));
         let (journal, journaled) = open_journal(&config)?;
         let former = config.state.as_deref().filter(|_| journal.is_some());
         let former =

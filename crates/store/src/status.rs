@@ -44,6 +44,8 @@ pub struct Status {
     pub placements: Option<u64>,
     /// Switches whose lease holds, and stores that hold copies of keys of this one.
     pub leases: Vec<LeaseStatus>,
+    /// Holders at the clients' side that may have copies.
+    pub holders: u64,
     /// The partitions that it owns.
     pub partitions: Vec<PartitionStatus>,
     /// Keys that switches answer for (write-back).

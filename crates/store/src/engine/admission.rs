@@ -31,6 +31,11 @@ impl Context {
         if foreign {
             origin.node = header.node;
         }
+        // A holder that is not known, or is not who it says, finds another proof by its lease.
+        if header.op == Op::HolderFetch && !self.holders.is_from_holder(header) {
+            self.holders.counters.dropped_holder += 1;
+            return None;
+        }
         let (secret, judged) = self.judge(packet, foreign);
         origin.secret = secret;
         let (partition, is_owned) = match judged {
@@ -49,9 +54,10 @@ impl Context {
         Some(Admitted { origin, is_owned })
     }
 
-    /// Stores stamp no requests of clients; of what says so nobody would correct what is wrong.
+    /// Stores and holders stamp no requests of clients; of what says so nobody would correct what is wrong.
     fn check_claim(&mut self, origin: &mut Origin, header: &Header, peer: Peer) {
-        let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer);
+        let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer)
+            || header.op == Op::HolderFetch;
         if header.epoch.switch() & wire::NODE_STORE != 0 && !of_itself {
             self.counters.claims_ignored += 1;
             origin.epoch = wire::Epoch::NONE;

@@ -10,6 +10,7 @@ use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, T
 use super::{
     backend_requests::BackendRequests,
     hold::HoldId,
+    holders::Holders,
     large_values::LargeValues,
     lease_holder::LeaseHolder,
     ledger::Ledger,
@@ -96,6 +97,7 @@ pub(super) struct Context {
     pub partitions: Partitions,
     pub placements: Placements,
     pub leases: Leases<LeaseHolder>,
+    pub holders: Holders,
     pub outside: OutsideWatch<KeyId>,
     pub directory: Directory<Exclusive>,
     pub ledger: Ledger,
@@ -138,6 +140,7 @@ impl Context {
             partitions: Partitions::new(cluster.partitions, owned),
             placements: Placements::default(),
             leases: Leases::new(config.lease_ns(), incarnation.first_term()),
+            holders: Holders::new(tenants.len(), incarnation.secret()),
             outside: OutsideWatch::new(backend.watch(), now_ns),
             directory: Directory::new(config.directory_limit, tenants.len()),
             ledger: Ledger::new(&config, tenants.len()),
@@ -162,6 +165,7 @@ impl Context {
         let tenants = self.tenants.len();
         self.directory.share_among(tenants);
         self.ledger.share_among(tenants);
+        self.holders.share_among(tenants);
         self.values.share_among(tenants);
         self.waiting.share_among(tenants);
         let longest = self.config.cluster.max_value as usize;

@@ -274,14 +274,18 @@ impl Keys {
     fn invalidate(&mut self, cx: &mut Context, at: Place, epoch: Epoch) {
         let home = cx.leases.address(epoch.switch());
         let (Some(home), Some(entry)) = (home, cx.directory.get(at)) else { return };
-        let header = Header {
-            tenant: entry.id.0,
-            key_hash: entry.id.1,
-            epoch,
-            ..Header::new(Op::Invalidate)
+        let (header, secret) = match wire::is_holder(epoch.switch()) {
+            true => match cx.holders.invalidation(epoch.switch()) {
+                Some(begun) => begun,
+                None => return,
+            },
+            false => {
+                let header = Header { tenant: entry.id.0, ..Header::new(Op::Invalidate) };
+                (header, cx.system_secret())
+            }
         };
+        let header = Header { key_hash: entry.id.1, epoch, ..header };
         self.counters.invalidations += 1;
-        let secret = cx.system_secret();
         let packet = wire::Packet::new(header, &entry.key, &[]);
         let _ = cx.out.push(&packet, &secret, home.peer);
     }

@@ -199,7 +199,9 @@ impl Lessor {
         let is_offered = |lease: &Lease<LeaseHolder>| {
             cx.now_ns <= lease.until_ns + patience_ns && !lease.is_given_back()
         };
-        let to = cx.leases.iter().filter(|(_, lease)| is_offered(lease));
+        // Holders ask by themselves.
+        let others = cx.leases.iter().filter(|(who, _)| !wire::is_holder(*who));
+        let to = others.filter(|(_, lease)| is_offered(lease));
         let to: Vec<_> = to.map(|(switch, lease)| (switch, lease.address)).collect();
         for (switch, home) in to {
             let number = self.next_offer(cx);

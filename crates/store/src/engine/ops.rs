@@ -13,6 +13,12 @@ pub(super) enum Handler {
     Lease,
     /// Leases that are given back.
     LeaseReturn,
+    /// Requests of holders for leases.
+    HolderLease,
+    /// Leases that holders give back.
+    HolderReturn,
+    /// Acknowledgements of holders.
+    HolderAck,
     /// How often keys were read at a switch.
     ReadCounts,
     /// What switches say of keys that are lent to them.
@@ -31,10 +37,14 @@ impl Handler {
             | Op::CorrectionRequest
             | Op::WriteRequest
             | Op::DeleteRequest
-            | Op::FetchRequest => Handler::Keyed,
+            | Op::FetchRequest
+            | Op::HolderFetch => Handler::Keyed,
             Op::InvalidateAck => Handler::Ack,
             Op::LeaseRequest => Handler::Lease,
             Op::LeaseReturn => Handler::LeaseReturn,
+            Op::HolderLeaseRequest => Handler::HolderLease,
+            Op::HolderReturn => Handler::HolderReturn,
+            Op::HolderAck => Handler::HolderAck,
             Op::ReadCounts => Handler::ReadCounts,
             Op::KeepRequest | Op::LendReply | Op::TakeReply => Handler::Loan,
             Op::Invalidate

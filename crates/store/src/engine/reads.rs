@@ -6,6 +6,7 @@ use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 use super::{
     backend_requests::BackendRequest,
     context::Context,
+    holders,
     keys::{Keys, digest_of},
     large_values::{Comparison, ForgottenVersion},
     refusals::refused,
@@ -36,6 +37,9 @@ impl Reads {
         if origin.wanted.goes_on() {
             if let Some((item, grantable)) = cx.values.get(id, origin.wanted.version, cx.now_ns) {
                 origin.wants_grant &= grantable && keys.grant(cx, &origin, key);
+                if origin.op == Op::HolderFetch && !origin.wants_grant {
+                    return holders::refuse_grant(cx, &origin, key.bytes);
+                }
                 let item = Some(item.as_ref());
                 let answer = answer(&origin, key.bytes, item, most, &mut cx.counters);
                 return cx.reply(&origin, key.bytes, &answer);
@@ -54,6 +58,9 @@ impl Reads {
         origin.wants_grant = origin.wants_grant && keys.grant(cx, &origin, key);
         if origin.op == Op::ReplicaPush && !origin.wants_grant {
             return;
+        }
+        if origin.op == Op::HolderFetch && !origin.wants_grant {
+            return holders::refuse_grant(cx, &origin, key.bytes);
         }
         let ticket = cx.waiting.ticket();
         let found = if origin.wants_grant {
@@ -82,7 +89,7 @@ impl Reads {
     /// Counts a read that was taken. False: too many wait for the backend, and it is dropped.
     pub fn begin(&mut self, cx: &mut Context, origin: &Origin) -> bool {
         match origin.op {
-            Op::FetchRequest => self.counters.fetches += 1,
+            Op::FetchRequest | Op::HolderFetch => self.counters.fetches += 1,
             Op::ReplicaPush => {}
             _ => self.counters.reads += 1,
         }

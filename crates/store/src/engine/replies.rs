@@ -182,6 +182,8 @@ impl Replies {
         header.total = answer.total;
         if answer.grant {
             header.flags = Flags::GRANT;
+        }
+        if answer.grant || op == Op::HolderGrant {
             header.epoch = origin.epoch;
         }
         header.life = match origin.key_life {

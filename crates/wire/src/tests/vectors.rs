@@ -3,8 +3,8 @@
 //! change of the protocol, run it with `WRITE_VECTORS=1` to write the file.
 
 use crate::{
-    Epoch, Flags, HEADER_LEN, Header, HolderProof, Op, Packet, Secret, Status, VERSION_ABSENT, VERSION_PRESENT,
-    partition_of,
+    Epoch, Flags, HEADER_LEN, Header, HolderProof, Op, Packet, Secret, Status, VERSION_ABSENT,
+    VERSION_PRESENT, partition_of,
 };
 use serde_json::{Value, json};
 
@@ -173,23 +173,12 @@ fn holders() -> Vec<Case> {
         ),
         (
             "holder grant refused for 50 ms",
-            Header {
-                status: Status::TryAgain,
-                epoch: Epoch::NONE,
-                expiry_ms: 50,
-                ..of_key(Op::HolderGrant)
-            },
+            Header { status: Status::TryAgain, expiry_ms: 50, ..of_key(Op::HolderGrant) },
             key,
             b"",
             0,
         ),
-        (
-            "holder invalidate",
-            Header { version: 0, ..of_key(Op::HolderInvalidate) },
-            key,
-            b"",
-            0,
-        ),
+        ("holder invalidate", Header { version: 0, ..of_key(Op::HolderInvalidate) }, key, b"", 0),
         (
             "holder ack of a copy that answered nine reads",
             Header {

@@ -1,6 +1,6 @@
 //! Grants (rule 5): a reply that a switch, or a store that holds copies, may keep.
 
-use wire::NODE_STORE;
+use wire::{is_holder, is_store};
 
 use super::{Keys, put_ask};
 use crate::{
@@ -32,7 +32,6 @@ impl Keys {
     /// For a key that is in the directory.
     pub(super) fn grant_known(&mut self, cx: &mut Context, at: Place, origin: &Origin) -> bool {
         let switch = origin.epoch.switch();
-        let is_store = switch & NODE_STORE != 0;
         // Every copy is called back, once.
         if cx.leaves || cx.all_held {
             return false;
@@ -43,9 +42,10 @@ impl Keys {
             self.counters.grants_moved += 1;
             return false;
         }
-        let is_placed = match is_store {
-            true => cx.may_hold(switch, origin.tenant),
-            false => cx.placements.allows(switch, origin.tenant),
+        let is_placed = match switch {
+            store if is_store(store) => cx.may_hold(store, origin.tenant),
+            holder if is_holder(holder) => may_be_held(cx, at, holder),
+            switch => cx.placements.allows(switch, origin.tenant),
         };
         if !is_placed {
             self.counters.grants_not_placed += 1;
@@ -64,7 +64,7 @@ impl Keys {
             }
             Some(Err(NoGrant::WritePending)) => {
                 self.counters.grants_write_pending += 1;
-                if is_store {
+                if is_store(switch) {
                     put_ask(cx, at, origin.epoch);
                 }
             }
@@ -86,7 +86,7 @@ impl Keys {
         let recalled = cx.directory.update(at, |e| {
             let recalled = e.state.recall(cx.now_ns);
             let mut copies = e.state.copies().iter();
-            if recalled && copies.any(|copy| copy.switch & NODE_STORE != 0) {
+            if recalled && copies.any(|copy| is_store(copy.switch)) {
                 e.asks.refuse();
             }
             recalled
@@ -96,4 +96,11 @@ impl Keys {
             self.drive(cx, at);
         }
     }
+}
+
+/// Whether a key is such that a holder may have a copy of it.
+fn may_be_held(cx: &mut Context, at: Place, holder: wire::NodeId) -> bool {
+    let Some(entry) = cx.directory.get(at) else { return false };
+    let holding = entry.state.copies().iter().map(|copy| copy.switch);
+    cx.holders.may_be_granted(&entry.id, holder, holding, cx.now_ns)
 }

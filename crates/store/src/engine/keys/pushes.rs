@@ -1,7 +1,7 @@
 //! A key's home and the stores that hold copies of it: what they are pushed after a write
 //! (docs/coherence.md, "Replicas").
 
-use wire::{Flags, Header, KeyHash, NODE_STORE, Op, Secret};
+use wire::{Flags, Header, KeyHash, Op, Secret};
 
 use super::{Keys, settle};
 use crate::{
@@ -24,7 +24,7 @@ pub(in crate::engine) fn digest_of(system: &Secret, tenant: u32, value: &[u8]) -
 /// What an acknowledgement asks for, if it does.
 pub(super) fn ask_in(cx: &Context, header: &Header) -> Option<Ask> {
     let node = header.epoch.switch();
-    let asks = node & NODE_STORE != 0 && header.flags.has(Flags::GRANT);
+    let asks = wire::is_store(node) && header.flags.has(Flags::GRANT);
     cx.leases.term(node, cx.now_ns).filter(|_| asks)?;
     let write = (header.client, header.request);
     Some(Ask {

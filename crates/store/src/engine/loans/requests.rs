@@ -9,6 +9,7 @@ use crate::{
     directory::KeyId,
     engine::{
         context::{Context, Effect},
+        holders,
         pending_write::{WriteOutcome, absorbable},
         replies::{Answer, Origin},
     },
@@ -42,7 +43,11 @@ impl Loans {
             return true;
         }
         self.counters.dropped_lent += 1;
-        let of_store = origin.epoch.switch() & wire::NODE_STORE != 0;
+        if origin.op == wire::Op::HolderFetch {
+            holders::refuse_grant(cx, origin, key.bytes);
+            return false;
+        }
+        let of_store = wire::is_store(origin.epoch.switch());
         if of_store && origin.wants_grant {
             // Whoever holds copies has time: it is pushed one when the loan is over.
             cx.leave(Effect::GrantLater(id, origin.epoch));

@@ -1,14 +1,16 @@
-//! The other side of the rules: a store R that holds copies of other stores' keys. What
-//! `bpf/coherence.h` is for a switch.
+//! The other side of the rules: whoever holds copies of a store's keys, be it another store or a
+//! holder at the clients' side. What `bpf/coherence.h` is for a switch.
 
-use super::Nanos;
-use crate::mutants::{Mutant, mutant};
+use crate::{
+    Nanos,
+    mutants::{Mutant, mutant},
+};
 
 /// Taken off every deadline: of a time between a clock's reading and its use.
 pub const MARGIN_NS: Nanos = 10_000_000;
 
-/// Rule 1: one counter for all keys of a store, which never gives a number twice, over restarts
-/// too: it begins with the time since 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
+/// Rule 1: one counter for all keys of who holds copies, which never gives a number twice, over
+/// restarts too: it begins with the time since 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Epochs {
     first: u64,
@@ -226,6 +228,11 @@ impl<V> Replica<V> {
     /// Whether there is a value, be its lease as it may.
     pub fn is_valid(&self) -> bool {
         self.valid.is_some()
+    }
+
+    /// The value, be its lease as it may.
+    pub fn value(&self) -> Option<&V> {
+        self.valid.as_ref().map(|copy| &copy.value)
     }
 
     /// The value's version.

@@ -1,5 +1,6 @@
-//! Ways to break the rules of `docs/coherence.md` in the store, for tests that must notice. In a
-//! release build none is ever in force, and nothing of them is left in the program.
+//! Ways to break the rules of `docs/coherence.md` in stores and in who holds copies, for tests that
+//! must notice. In a release build none is ever in force, and nothing of them is left in the
+//! program.
 
 /// Makes the list.
 macro_rules! mutants {
@@ -43,6 +44,7 @@ mutants! {
     AppliedBeforeAcknowledged, 4, "a write is applied when invalidations are sent, not when they are acknowledged";
     WaitTimesOut, 4, "a write waits for an acknowledgement for 50 ms at most";
     AckNotCompared, 4, "any acknowledgement of a switch ends the wait for it";
+    AnyHolderToken, 4, "who knows a holder's number and client id speaks for it, without the token that the store gave it";
     GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
     GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
@@ -156,7 +158,7 @@ mod chosen {
         static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Breaks a rule in the stores that this thread runs from now on, or none.
+    /// Breaks a rule in the stores and holders that this thread runs from now on, or none.
     pub fn choose(mutant: Option<Mutant>) {
         CHOSEN.set(mutant);
     }
@@ -172,6 +174,6 @@ pub use chosen::{choose, mutant};
 
 /// Whether this one is in force.
 #[cfg(not(debug_assertions))]
-pub(crate) const fn mutant(_: Mutant) -> bool {
+pub const fn mutant(_: Mutant) -> bool {
     false
 }

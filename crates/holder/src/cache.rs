@@ -1,0 +1,113 @@
+//! What a holder keeps, for whoever serves reads of it: in shelves, each behind a lock of its own.
+//!
+//! A read locks one shelf for as long as it takes to look a key up and copy its value. What
+//! [`crate::Holder`] does to a key is done under the same lock, so once an invalidation is answered
+//! nobody serves the copy any more.
+
+use std::{
+    hash::BuildHasher,
+    sync::{Mutex, PoisonError},
+};
+
+use wire::maps::Hashing;
+
+use crate::{
+    BorrowedLease, Nanos,
+    shelf::{Found, Shelf},
+};
+
+/// Shelves of a cache of this many bytes and more; a smaller one has one for each
+/// [`SHELF_BYTES`].
+const SHELVES: usize = 16;
+/// Bytes of a shelf below which there are fewer of them.
+const SHELF_BYTES: usize = 1 << 20;
+/// The longest value that is kept, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// Why a read was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// There is no copy of the key.
+    Elsewhere,
+    /// There is none, and the caller is to have it fetched ([`crate::Holder::want`]). Nobody else
+    /// is told so until that is over.
+    Wanted,
+}
+
+/// What a holder keeps.
+pub struct Cache {
+    shelves: Box<[Mutex<Shelf>]>,
+    hashing: Hashing,
+    longest: usize,
+}
+
+impl Cache {
+    /// An empty one for keys of so many stores, which keeps at most so many bytes.
+    pub fn new(bytes: usize, stores: usize) -> Cache {
+        let count = (bytes / SHELF_BYTES).clamp(1, SHELVES);
+        let hashing = Hashing::default();
+        let shelf = |at| Mutex::new(Shelf::new(bytes / count, stores, hashing.hash_one(at)));
+        Cache {
+            shelves: (0..count).map(shelf).collect(),
+            longest: LONGEST.min(bytes / count / 4),
+            hashing,
+        }
+    }
+
+    /// The hash by which this cache, and no other, finds a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hashing.hash_one(key)
+    }
+
+    /// A read of the key with this hash, at `now_ns`: a time that is not before the read came. Its
+    /// value is handed to `serve`, if it may be served now.
+    ///
+    /// # Errors
+    /// [`Miss`]: it has to be read elsewhere.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        now_ns: Nanos,
+        serve: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Miss> {
+        match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
+            Found::Here(result) => Ok(result),
+            Found::Elsewhere => Err(Miss::Elsewhere),
+            Found::Wanted => Err(Miss::Wanted),
+        }
+    }
+
+    /// Bytes that are kept, and keys of which there is a value.
+    pub fn kept(&self) -> (usize, usize) {
+        let mut sum = (0, 0);
+        self.each(|shelf| {
+            let (bytes, keys) = shelf.kept();
+            sum = (sum.0 + bytes, sum.1 + keys);
+        });
+        sum
+    }
+
+    /// The longest value that is kept, in bytes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    pub(crate) fn with<R>(&self, hash: u64, work: impl FnOnce(&mut Shelf) -> R) -> R {
+        let at = (hash >> 48) as usize % self.shelves.len();
+        work(&mut self.shelves[at].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn each(&self, mut work: impl FnMut(&mut Shelf)) {
+        for shelf in &self.shelves {
+            work(&mut shelf.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// A store's lease is this from now on, on every shelf.
+    pub(crate) fn set_lease(&self, store: usize, lease: &BorrowedLease) {
+        self.each(|shelf| shelf.set_lease(store, lease));
+    }
+}

@@ -1,0 +1,294 @@
+//! A part of the keys that a holder keeps: what is served, what is admitted, what goes.
+//!
+//! In: reads of keys, grants and invalidations that the [`crate::Holder`] was told of. Out: values,
+//! and which key had better be fetched. A key is kept once it was read some times, and where there
+//! is no room only in the place of keys that are read less. A copy is served by the rules alone:
+//! [`Replica`] and [`BorrowedLease`] decide.
+
+use hashbrown::HashTable;
+use slab::Slab;
+
+use crate::{BorrowedLease, Nanos, Replica, sketch::Sketch};
+
+/// Reads within a [`TICK`] or two that a key needs to be kept.
+const KEPT_FROM: u32 = 4;
+/// After so many reads of a shelf all counts are halved.
+const TICK: u32 = 1 << 13;
+/// Bytes that an entry takes beside key and value.
+const ENTRY_BYTES: usize = 256;
+/// Entries that are looked at for the coldest.
+const SAMPLES: usize = 5;
+/// Entries that go at most to make room for one.
+const GO_AT_MOST: usize = 64;
+
+/// What a shelf has for a read.
+pub(crate) enum Found<R> {
+    /// The value, and what was made of it.
+    Here(R),
+    /// Nothing.
+    Elsewhere,
+    /// Nothing, and the caller has the key fetched: until [`Shelf::begin`], [`Shelf::refused`] or
+    /// [`Shelf::invalidate`] no other is told so.
+    Wanted,
+}
+
+/// A key that is kept, or is going to be.
+struct Entry {
+    hash: u64,
+    key: Box<[u8]>,
+    store: usize,
+    replica: Replica<Box<[u8]>>,
+    /// Reads of it, halved with each tick since `tick`.
+    reads: u32,
+    tick: u32,
+    /// Reads that the present copy has answered.
+    hits: u32,
+    /// It is being fetched.
+    is_wanted: bool,
+    /// It is not fetched before.
+    not_before_ns: Nanos,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.key.len() + self.replica.value().map_or(0, |value| value.len())
+    }
+
+    fn reads_at(&self, tick: u32) -> u32 {
+        self.reads.checked_shr(tick.wrapping_sub(self.tick)).unwrap_or(0)
+    }
+
+    fn count(&mut self, tick: u32) {
+        self.reads = self.reads_at(tick).saturating_add(1);
+        self.tick = tick;
+    }
+}
+
+/// One shelf.
+pub(crate) struct Shelf {
+    places: HashTable<usize>,
+    entries: Slab<Entry>,
+    /// The lease of each store.
+    leases: Box<[BorrowedLease]>,
+    /// Reads answered since that was asked, of each store's keys.
+    used: Box<[u32]>,
+    bytes: usize,
+    budget: usize,
+    sketch: Sketch,
+    /// Reads in this tick.
+    reads: u32,
+    tick: u32,
+    random: u64,
+}
+
+impl Shelf {
+    /// An empty one for keys of so many stores, which keeps at most so many bytes.
+    pub fn new(budget: usize, stores: usize, seed: u64) -> Shelf {
+        Shelf {
+            places: HashTable::new(),
+            entries: Slab::new(),
+            leases: vec![BorrowedLease::default(); stores].into(),
+            used: vec![0; stores].into(),
+            bytes: 0,
+            budget,
+            sketch: Sketch::new(),
+            reads: 0,
+            tick: 0,
+            random: seed | 1,
+        }
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let entries = &self.entries;
+        let is_it = |at: &usize| entries.get(*at).is_some_and(|entry| *entry.key == *key);
+        self.places.find(hash, is_it).copied()
+    }
+
+    /// A read of a key.
+    pub fn read<R>(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        now_ns: Nanos,
+        serve: impl FnOnce(&[u8]) -> R,
+    ) -> Found<R> {
+        self.reads += 1;
+        if self.reads == TICK {
+            self.reads = 0;
+            self.tick = self.tick.wrapping_add(1);
+            self.sketch.halve();
+        }
+        if let Some(at) = self.find(hash, key) {
+            let entry = &mut self.entries[at];
+            entry.count(self.tick);
+            if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
+                entry.hits = entry.hits.saturating_add(1);
+                self.used[entry.store] = self.used[entry.store].saturating_add(1);
+                return Found::Here(serve(&copy.value));
+            }
+            if entry.is_wanted || now_ns < entry.not_before_ns {
+                return Found::Elsewhere;
+            }
+            entry.is_wanted = true;
+            return Found::Wanted;
+        }
+        let reads = self.sketch.read(hash);
+        if reads < KEPT_FROM || !self.make_room(ENTRY_BYTES + key.len(), reads, None) {
+            return Found::Elsewhere;
+        }
+        let entry = Entry {
+            hash,
+            key: key.into(),
+            store: 0,
+            replica: Replica::new(0, now_ns),
+            reads,
+            tick: self.tick,
+            hits: 0,
+            is_wanted: true,
+            not_before_ns: 0,
+        };
+        self.bytes += entry.bytes();
+        let at = self.entries.insert(entry);
+        let entries = &self.entries;
+        self.places.insert_unique(hash, at, |at| entries[*at].hash);
+        Found::Wanted
+    }
+
+    /// A key is going to be fetched from this store, under an epoch that was just taken. False:
+    /// that is not needed any more.
+    pub fn begin(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        store: usize,
+        epoch: u64,
+        now_ns: Nanos,
+    ) -> bool {
+        let Some(at) = self.find(hash, key) else { return false };
+        let entry = &mut self.entries[at];
+        if entry.store == store && entry.replica.serve(&self.leases[store], now_ns).is_some() {
+            entry.is_wanted = false;
+            return false;
+        }
+        let before = entry.bytes();
+        entry.store = store;
+        entry.replica.raise(epoch, now_ns);
+        self.bytes = self.bytes + entry.bytes() - before;
+        true
+    }
+
+    /// A grant of a key has come, as [`Replica::install`] takes it. Whether it is kept.
+    pub fn install(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        epoch: u64,
+        value: Box<[u8]>,
+        (version, expiry_ms): (u64, u32),
+    ) -> bool {
+        let Some(at) = self.find(hash, key) else { return false };
+        let reads = self.entries[at].reads_at(self.tick);
+        let has_room = self.make_room(value.len(), reads, Some(at));
+        let entry = &mut self.entries[at];
+        entry.is_wanted = false;
+        if !has_room {
+            self.remove(at);
+            return false;
+        }
+        let before = entry.bytes();
+        entry.hits = 0;
+        let lease = &self.leases[entry.store];
+        let installed = entry.replica.install(epoch, lease, value, version, expiry_ms);
+        self.bytes = self.bytes + entry.bytes() - before;
+        installed
+    }
+
+    /// A key is not to be fetched before `until_ns`.
+    pub fn refused(&mut self, hash: u64, key: &[u8], until_ns: Nanos) {
+        if let Some(at) = self.find(hash, key) {
+            let entry = &mut self.entries[at];
+            entry.is_wanted = false;
+            entry.not_before_ns = until_ns;
+        }
+    }
+
+    /// A key was written: nothing of an earlier epoch than this is served from now on. How many
+    /// reads its copy has answered.
+    pub fn invalidate(&mut self, hash: u64, key: &[u8], epoch: u64, now_ns: Nanos) -> u32 {
+        let Some(at) = self.find(hash, key) else { return 0 };
+        let entry = &mut self.entries[at];
+        let before = entry.bytes();
+        entry.replica.raise(epoch, now_ns);
+        entry.is_wanted = false;
+        self.bytes = self.bytes + entry.bytes() - before;
+        std::mem::take(&mut entry.hits)
+    }
+
+    /// A store's lease is this from now on.
+    pub fn set_lease(&mut self, store: usize, lease: &BorrowedLease) {
+        self.leases[store] = lease.clone();
+    }
+
+    /// How many reads copies of a store's keys have answered since this was asked last.
+    pub fn take_used(&mut self, store: usize) -> u32 {
+        std::mem::take(&mut self.used[store])
+    }
+
+    /// Forgets what it has of a store's keys.
+    pub fn forget(&mut self, store: usize) {
+        let is_its = |(_, entry): &(usize, &Entry)| entry.store == store;
+        let gone: Vec<usize> = self.entries.iter().filter(is_its).map(|(at, _)| at).collect();
+        gone.into_iter().for_each(|at| self.remove(at));
+    }
+
+    /// Bytes that it keeps, and keys of which it has a value.
+    pub fn kept(&self) -> (usize, usize) {
+        let valid = self.entries.iter().filter(|(_, entry)| entry.replica.is_valid());
+        (self.bytes, valid.count())
+    }
+
+    /// Makes room for so many bytes more of a key that was read so often, but not in the place of
+    /// `not`. False: that takes keys that are read as often.
+    fn make_room(&mut self, bytes: usize, reads: u32, not: Option<usize>) -> bool {
+        for _ in 0..GO_AT_MOST {
+            if self.bytes + bytes <= self.budget {
+                return true;
+            }
+            match self.coldest(not) {
+                Some((at, least)) if least < reads => self.remove(at),
+                _ => return false,
+            }
+        }
+        self.bytes + bytes <= self.budget
+    }
+
+    /// The one of some entries that is read least, and how often.
+    fn coldest(&mut self, not: Option<usize>) -> Option<(usize, u32)> {
+        let mut coldest = None;
+        let mut seen = 0;
+        for _ in 0..4 * SAMPLES {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let at = (self.random >> 16) as usize % self.entries.capacity().max(1);
+            let Some(entry) = self.entries.get(at).filter(|_| Some(at) != not) else { continue };
+            let reads = entry.reads_at(self.tick);
+            if coldest.is_none_or(|(_, least)| reads < least) {
+                coldest = Some((at, reads));
+            }
+            seen += 1;
+            if seen == SAMPLES {
+                break;
+            }
+        }
+        coldest
+    }
+
+    fn remove(&mut self, at: usize) {
+        let entry = self.entries.remove(at);
+        self.bytes -= entry.bytes();
+        if let Ok(place) = self.places.find_entry(entry.hash, |other| *other == at) {
+            place.remove();
+        }
+    }
+}

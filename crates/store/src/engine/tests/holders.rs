@@ -1,0 +1,363 @@
+//! Holders at the clients' side: a real one, and stores.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use holder::{Cache, Holder, HolderOptions, Miss};
+use wire::HolderProof;
+
+use super::*;
+use crate::{
+    HoldEnd, HoldRequest,
+    mutants::{Mutant, choose},
+};
+
+const MS: u64 = 1_000_000;
+const LEASE_NS: u64 = 2000 * MS;
+/// Reads that a key needs to be kept.
+const READS: usize = 4;
+
+/// A store, a holder of a tenant's keys, and a clock for both. What is sent arrives at once.
+struct Pair {
+    store: Store,
+    holder: Holder,
+    tenant: u32,
+    /// Where the holder's packets come from.
+    from: SocketAddr,
+    now_ns: u64,
+    /// Nothing reaches the holder, or nothing reaches the store.
+    deaf: bool,
+    mute: bool,
+    versions: u64,
+}
+
+impl Pair {
+    fn of(tenant: u32) -> Pair {
+        Pair::with(Store::new(), tenant, 77)
+    }
+
+    fn with(store: Store, tenant: u32, client: u64) -> Pair {
+        let cluster = &store.engine.config().cluster;
+        let cache = Arc::new(Cache::new(1 << 20, Holder::stores(cluster)));
+        let options = HolderOptions { tenant, client, first_epoch: 1 << 40 };
+        let holder = Holder::new(cluster, options, cache, LATER_NS).unwrap();
+        let from = "10.0.0.9:4000".parse().unwrap();
+        Pair {
+            store,
+            holder,
+            tenant,
+            from,
+            now_ns: LATER_NS,
+            deaf: false,
+            mute: false,
+            versions: 0,
+        }
+    }
+
+    /// Delivers what there is, until nothing is left. What the store sends to others is returned.
+    fn settle(&mut self) -> Vec<Vec<u8>> {
+        let mut others = vec![];
+        let address = self.store.engine.config().cluster.stores[0].address;
+        loop {
+            let sent = self.store.out.messages();
+            let sent: Vec<(Vec<u8>, SocketAddr)> =
+                sent.map(|(bytes, peer)| (bytes.to_vec(), peer.address)).collect();
+            self.store.out.clear();
+            for (bytes, to) in sent {
+                match to == self.from {
+                    true if self.deaf => {}
+                    true => self.holder.take(&bytes, address, self.now_ns),
+                    false => others.push(bytes),
+                }
+            }
+            let mut is_over = true;
+            while let Some((_, bytes)) = self.holder.next_datagram() {
+                if self.mute {
+                    continue;
+                }
+                is_over = false;
+                let peer = Peer { address: self.from, local: None };
+                self.store.engine.receive(&bytes, peer, self.now_ns, &mut self.store.out);
+            }
+            if is_over && self.store.out.is_empty() {
+                return others;
+            }
+        }
+    }
+
+    /// Lets time pass, in steps of a millisecond.
+    fn pass(&mut self, ms: u64) -> Vec<Vec<u8>> {
+        let mut others = vec![];
+        for _ in 0..ms {
+            self.now_ns += MS;
+            if self.holder.next_ns().is_some_and(|at_ns| at_ns <= self.now_ns) {
+                self.holder.timer(self.now_ns);
+            }
+            self.store.engine.tick(self.now_ns, &mut self.store.out);
+            others.extend(self.settle());
+        }
+        others
+    }
+
+    /// A read at the holder: what it answers by itself.
+    fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let cache = self.holder.cache().clone();
+        let hash = cache.hash(key);
+        match cache.read(hash, key, self.now_ns, <[u8]>::to_vec) {
+            Ok(value) => Some(value),
+            Err(Miss::Elsewhere) => None,
+            Err(Miss::Wanted) => {
+                self.holder.want(hash, key, self.now_ns);
+                self.settle();
+                None
+            }
+        }
+    }
+
+    /// Reads until the key is kept.
+    fn warm(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        (0..=READS + 1).find_map(|_| self.read(key))
+    }
+
+    /// Somebody writes, past the holder. Whether it is answered at once.
+    fn write(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.versions += 1;
+        let life = self.store.engine.facts.replies.life;
+        let header = Header {
+            tenant: self.tenant,
+            client: 5,
+            request: self.versions,
+            life,
+            ..Header::new(Op::WriteRequest)
+        };
+        self.store.hand_in_at(header, key, value, 0, self.now_ns);
+        let others = self.settle();
+        self.is_answered(&others)
+    }
+
+    fn is_answered(&self, others: &[Vec<u8>]) -> bool {
+        let is_reply = |bytes: &Vec<u8>| {
+            let header = Packet::decode(bytes).unwrap().header;
+            header.op == Op::WriteReply
+                && header.status == Status::Ok
+                && header.request == self.versions
+        };
+        others.iter().any(is_reply)
+    }
+
+    fn counters(&self) -> crate::counters::HolderCounters {
+        self.store.engine.counters().holders
+    }
+
+    /// A packet in the name of the holder, but with this token.
+    fn forged_ack(&mut self, key: &[u8], epoch: u64, token: u64) {
+        let number = *self.numbers().first().unwrap();
+        let header = Header {
+            tenant: self.tenant,
+            client: 77,
+            request: token,
+            epoch: Epoch::new(number, epoch),
+            ..Header::new(Op::HolderAck)
+        };
+        self.store.hand_in_at(header, key, &[], 0, self.now_ns);
+    }
+
+    fn numbers(&self) -> Vec<u16> {
+        let leases = self.store.engine.facts.leases.iter();
+        leases.map(|(number, _)| number).filter(|number| wire::is_holder(*number)).collect()
+    }
+}
+
+#[test]
+fn a_holder_serves_what_it_was_granted_until_it_is_called_back() {
+    for tenant in [KEYED, TENANT_OPEN] {
+        let mut pair = Pair::of(tenant);
+        assert!(pair.write(b"k", b"v1"));
+        assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v1"[..]));
+        assert_eq!(pair.counters().holders_begun, 1);
+        assert!(pair.write(b"k", b"v2"), "the holder has acknowledged");
+        assert_eq!(pair.read(b"k"), None, "wanted again");
+        assert_eq!(pair.read(b"k").as_deref(), Some(&b"v2"[..]));
+        assert_eq!(pair.holder.counts().invalidations, 1);
+    }
+}
+
+#[test]
+fn a_write_waits_for_a_deaf_holder_until_its_lease_is_over_and_the_holder_serves_nothing_then() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v1"[..]));
+    pair.deaf = true;
+    assert!(!pair.write(b"k", b"v2"));
+    let mut waited_ms = 0;
+    while !{
+        let others = pair.pass(1);
+        pair.is_answered(&others)
+    } {
+        waited_ms += 1;
+        assert!(waited_ms < 2 * LEASE_NS / MS);
+    }
+    assert_eq!(pair.read(b"k"), None);
+    pair.deaf = false;
+    pair.pass(3000);
+    assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v2"[..]), "it has another lease");
+}
+
+#[test]
+fn a_holder_whose_copies_are_read_keeps_its_lease_and_an_idle_one_is_silent() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    for _ in 0..20 {
+        pair.pass(500);
+        assert!(pair.read(b"k").is_some());
+    }
+    assert_eq!(pair.counters().holders_begun, 1);
+    pair.pass(12 * LEASE_NS / MS);
+    assert_eq!(pair.holder.next_ns(), None);
+    assert_eq!(pair.holder.cache().kept(), (0, 0));
+    assert_eq!(pair.store.engine.status(pair.now_ns).holders, 0);
+    assert!(pair.warm(b"k").is_some(), "it is a holder again");
+}
+
+#[test]
+fn who_has_not_the_token_does_not_speak_for_a_holder() {
+    let stale = |mutant| {
+        let mut pair = Pair::of(TENANT_OPEN);
+        assert!(pair.write(b"k", b"v1"));
+        assert!(pair.warm(b"k").is_some());
+        pair.deaf = true;
+        assert!(!pair.write(b"k", b"v2"));
+        choose(mutant);
+        pair.forged_ack(b"k", Epoch::MAX_NUMBER, 1);
+        choose(None);
+        pair.settle();
+        pair.read(b"k").is_some() && pair.store.engine.counters().write.writes_applied == 2
+    };
+    assert!(!stale(None));
+    assert!(stale(Some(Mutant::AnyHolderToken)));
+}
+
+#[test]
+fn a_value_of_several_parts_is_joined_of_one_version() {
+    let mut pair = Pair::of(KEYED);
+    let value: Vec<u8> = (0..100_000u32).map(|at| (at / 7) as u8).collect();
+    let long = |pair: &mut Pair, value: &[u8]| {
+        let key = crate::backend::Key {
+            tenant: KEYED,
+            hash: SECRET.key_hash(KEYED, b"long"),
+            bytes: b"long",
+        };
+        let value = Bytes::copy_from_slice(value);
+        let put = crate::backend::Put {
+            value: Some(&value),
+            ttl_ms: 0,
+            condition: crate::backend::Condition::Always,
+            version: pair.store.engine.facts.versions.next(),
+        };
+        let now_ns = pair.now_ns;
+        pair.store.engine.facts.backend.put(key, put, now_ns, 0);
+    };
+    long(&mut pair, &value);
+    assert_eq!(pair.warm(b"long").as_ref(), Some(&value));
+    assert!(pair.write(b"long", b"short"));
+    assert_eq!(pair.read(b"long"), None);
+    assert_eq!(pair.read(b"long").as_deref(), Some(&b"short"[..]));
+}
+
+#[test]
+fn a_hold_of_the_resp_port_calls_a_holders_copy_back() {
+    let mut pair = Pair::of(TENANT_OPEN);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    let id = 1;
+    let request = HoldRequest { names: vec![b"k".to_vec()], everything: false };
+    pair.store.engine.hold(id, request, pair.now_ns, &mut pair.store.out);
+    assert!(pair.store.engine.take_held().is_empty(), "there is a copy");
+    pair.settle();
+    assert_eq!(pair.store.engine.take_held(), [id]);
+    assert_eq!(pair.read(b"k"), None);
+    assert_eq!(pair.read(b"k"), None, "nothing is granted meanwhile");
+    pair.store.engine.end_hold(id, HoldEnd::Over, pair.now_ns, &mut pair.store.out);
+    pair.pass(20);
+    assert!(pair.warm(b"k").is_some());
+}
+
+#[test]
+fn a_number_is_anothers_only_when_nothing_is_served_under_it() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    let first = pair.numbers();
+    // Another one begins, whose client has another number.
+    let store = std::mem::replace(&mut pair.store, Store::new());
+    let mut other = Pair::with(store, KEYED, 78);
+    other.now_ns = pair.now_ns;
+    assert!(other.warm(b"k").is_some());
+    assert_eq!(other.numbers().len(), 2);
+    assert_eq!(other.numbers()[0], first[0]);
+    // A holder of another tenant does not speak for it.
+    let header = Header {
+        tenant: TENANT_OPEN,
+        client: 77,
+        epoch: Epoch::new(first[0], 1 << 47),
+        ..Header::new(Op::HolderAck)
+    };
+    let before = other.counters().dropped_holder;
+    other.store.hand_in_at(header, b"k", &[], 0, other.now_ns);
+    assert_eq!(other.counters().dropped_holder, before + 1);
+}
+
+#[test]
+fn a_key_that_is_written_for_each_read_is_not_granted_for_a_while() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v"));
+    assert!(pair.warm(b"k").is_some());
+    for _ in 0..20 {
+        assert!(pair.write(b"k", b"v"));
+        pair.read(b"k");
+    }
+    let paused = pair.counters().holder_grants_paused;
+    assert!(paused > 0);
+    assert!(pair.holder.counts().invalidations < 20);
+    pair.pass(6000);
+    assert!(pair.warm(b"k").is_some(), "it is over");
+}
+
+#[test]
+fn a_holder_that_leaves_is_waited_for_by_nobody() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    pair.holder.leave(pair.now_ns + MS);
+    pair.now_ns += MS;
+    assert!(pair.holder.cache().kept() == (0, 0));
+    pair.settle();
+    pair.mute = true;
+    assert!(pair.write(b"k", b"v2"));
+}
+
+#[test]
+fn no_address_is_lent_to_that_does_not_hear_the_store() {
+    let mut pair = Pair::of(TENANT_OPEN);
+    let request = |token| Header {
+        client: 9,
+        request: 1,
+        version: 5,
+        key_hash: HolderProof { token, term: 0 }.to_hash(),
+        ..Header::new(Op::HolderLeaseRequest)
+    };
+    let now_ns = pair.now_ns;
+    pair.store.hand_in_at(request(0), b"", &[], 0, now_ns);
+    let mut tokens = vec![];
+    for (bytes, _) in pair.store.out.messages() {
+        let header = Packet::decode(bytes).unwrap().header;
+        assert_eq!(header.status, Status::TryAgain);
+        tokens.push(HolderProof::from_hash(header.key_hash).token);
+    }
+    pair.store.client = "10.0.0.2:5000".parse().unwrap();
+    pair.store.hand_in_at(request(tokens[0]), b"", &[], 0, now_ns);
+    assert_eq!(pair.counters().holders_begun, 0, "another address's token");
+    pair.store.client = "10.0.0.1:5000".parse().unwrap();
+    pair.store.hand_in_at(request(tokens[0]), b"", &[], 0, now_ns);
+    assert_eq!(pair.counters().holders_begun, 1);
+}
