@@ -49,6 +49,14 @@ counters! {
     network_reads,
     /// Reads that went by the network, had no answer, and went on to the store or its Redis.
     network_fallbacks,
+    /// Reads that were answered from copies that the gateway keeps.
+    local_hits,
+    /// Copies that stores have granted it.
+    local_grants,
+    /// Copies that it asked for and was not granted.
+    local_refusals,
+    /// Copies that stores have called back.
+    local_invalidations,
     /// Writes whose outcome is unknown.
     outcome_unknown,
     /// Conditional writes tried again because another one came between.

@@ -94,6 +94,8 @@ pub(crate) fn gateway(shared: &GatewayState) -> String {
         out,
         "shortstop_version:{version}\r\nconnected_clients:{connected}\r\nheld_memory:{held}\r\nmax_memory:{most}\r\n"
     );
+    let (bytes, keys) = shared.copies.as_ref().map_or((0, 0), |copies| copies.kept());
+    let _ = write!(out, "local_bytes:{bytes}\r\nlocal_keys:{keys}\r\n");
     for (name, count) in shared.counters.read() {
         let _ = write!(out, "{name}:{count}\r\n");
     }

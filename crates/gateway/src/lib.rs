@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod backend_address;
+mod copies;
 mod counters;
 mod info;
 mod limits;

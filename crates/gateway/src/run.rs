@@ -10,6 +10,7 @@ use wire::{Cluster, Store};
 
 use crate::{
     BackendAddress, Limits,
+    copies::CopiesThread,
     counters::Counters,
     loops::{
         EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
@@ -37,6 +38,8 @@ pub struct Config {
     pub resp: Vec<BackendAddress>,
     /// Which reads go by the network where there is a RESP port.
     pub network: NetworkUse,
+    /// Memory for copies of hot keys, in bytes, where there is a RESP port; 0: none are kept.
+    pub cache_bytes: usize,
     /// Event loops, each with a core of its own at best.
     pub threads: usize,
     /// The password of these servers, where it does not stand in their address.
@@ -77,7 +80,17 @@ pub async fn run(
     let counters = Arc::new(Counters::default());
     let first = listener(config.listen)?;
     let listen = first.local_addr()?;
-    let shared = Arc::new(GatewayState::new(config.limits, memory, counters, listen));
+    // Commands on strings that are carried out here ask for no copies.
+    let keeps_copies = config.cache_bytes > 0 && !config.resp.is_empty();
+    let start = || {
+        let Config { cluster, tenant, cache_bytes, .. } = &config;
+        CopiesThread::start(cluster, *tenant, *cache_bytes, counters.clone())
+    };
+    let keeper = keeps_copies.then(start).transpose()?;
+    let local = keeper.as_ref().map(|keeper| keeper.copies.clone());
+    let mut state = GatewayState::new(config.limits, memory, counters, listen);
+    state.copies = local.clone();
+    let shared = Arc::new(state);
     let mut first = Some(first);
     let (mut threads, mut stoppers) = (vec![], vec![]);
     let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
@@ -101,6 +114,7 @@ pub async fn run(
         let strings = by_packets.as_ref().map(|others| strings(&config, others, &shared));
         let parts = Parts {
             network,
+            local: local.clone(),
             stores: config.cluster.stores.iter().map(|store| store.address).collect(),
             listener,
             acceptor: acceptor.clone(),
@@ -149,6 +163,9 @@ pub async fn run(
     };
     if tokio::time::timeout(STOPS_WITHIN, all).await.is_err() {
         tracing::warn!("connections did not end in time");
+    }
+    if let Some(keeper) = keeper {
+        keeper.stop();
     }
     for thread in threads.into_iter().filter(|thread| thread.is_finished()) {
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;

@@ -12,7 +12,7 @@ use std::{
 
 use client::Memory;
 
-use crate::{Limits, counters::Counters, stats::Stats};
+use crate::{Limits, copies::LocalCopies, counters::Counters, stats::Stats};
 
 /// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
 const SAID_EVERY_S: u64 = 60;
@@ -30,6 +30,8 @@ pub(crate) struct GatewayState {
     connected: AtomicUsize,
     /// Bytes that connections hold beyond what each has.
     held: AtomicUsize,
+    /// The copies that it keeps.
+    pub copies: Option<LocalCopies>,
     /// What each command has cost.
     pub stats: Stats,
     /// When it was last said that a connection spoke another protocol.
@@ -71,6 +73,7 @@ impl GatewayState {
             since: Instant::now(),
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            copies: None,
             stats: Stats::new(ROWS),
             foreign_said: LogMoment::default(),
             tls_said: LogMoment::default(),

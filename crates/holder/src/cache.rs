@@ -54,10 +54,10 @@ impl Cache {
         }
     }
 
-    /// The hash by which this cache, and no other, finds a key.
+    /// The hash by which this cache, and no other, finds a key; never 0.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        self.hashing.hash_one(key)
+        self.hashing.hash_one(key).max(1)
     }
 
     /// A read of the key with this hash, at `now_ns`: a time that is not before the read came. Its
@@ -78,6 +78,11 @@ impl Cache {
             Found::Elsewhere => Err(Miss::Elsewhere),
             Found::Wanted => Err(Miss::Wanted),
         }
+    }
+
+    /// A key that is wanted cannot be fetched before `until_ns`.
+    pub fn put_off(&self, hash: u64, key: &[u8], until_ns: Nanos) {
+        self.with(hash, |shelf| shelf.refused(hash, key, until_ns));
     }
 
     /// Bytes that are kept, and keys of which there is a value.

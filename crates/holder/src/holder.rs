@@ -358,7 +358,7 @@ impl Holder {
 
     fn refuse(&mut self, hash: u64, key: &[u8], until_ns: Nanos) {
         self.counts.refused += 1;
-        self.cache.with(hash, |shelf| shelf.refused(hash, key, until_ns));
+        self.cache.put_off(hash, key, until_ns);
     }
 
     /// Rule 4: a new epoch, under which nothing is served that was granted before, and then the

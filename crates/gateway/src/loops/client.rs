@@ -12,6 +12,27 @@ use super::{
 };
 use crate::strings::session::Session;
 
+/// Appends a value as RESP has it.
+pub(super) fn write_value(value: &[u8], out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut from = digits.len();
+    let mut rest = value.len();
+    loop {
+        from -= 1;
+        digits[from] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.reserve(value.len() + 25);
+    out.push(b'$');
+    out.extend_from_slice(&digits[from..]);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// The ways by which a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -222,6 +243,11 @@ impl Client {
         }
     }
 
+    /// Whether everything that is under way is a read of one key, and none of this.
+    pub fn reads_others_than(&self, key: u64) -> bool {
+        self.slots.iter().all(|slot| slot.done || slot.key != 0 && slot.key != key)
+    }
+
     /// A place for an answer behind those to come: its number.
     pub fn place(&mut self, way: Way, key: u64, writes: bool) -> u64 {
         self.under_way[way as usize] += 1;
@@ -250,6 +276,16 @@ impl Client {
         let bytes = bytes.to_vec();
         let way = Way::Own;
         self.slots.push_back(Slot { way, key: 0, writes: false, done: true, bytes });
+    }
+
+    /// A value that is known already, behind the answers to come.
+    pub fn answer_value(&mut self, value: &[u8]) {
+        if self.slots.is_empty() {
+            return write_value(value, self.stream.out());
+        }
+        let mut bytes = Vec::with_capacity(value.len() + 16);
+        write_value(value, &mut bytes);
+        self.answer(&bytes);
     }
 
     /// Bytes of the answer with this number, which ends with them or not.

@@ -5,6 +5,7 @@
 //! those before it are answered. A read behind a write goes to the store with it, and so need
 //! not wait.
 
+use client::kit;
 use resp::{ProtocolError, RequestParser, Words};
 
 use super::{
@@ -91,6 +92,7 @@ impl EventLoop {
             return self.pump(at, scratch);
         }
         // What waits already comes first.
+        self.read_ns = kit::now_ns();
         if !client.input.is_empty() && !client.closing {
             let mut input = std::mem::take(&mut client.input);
             let taken = self.take_commands(at, &input);
@@ -133,6 +135,7 @@ impl EventLoop {
             self.make_ready(at);
         }
         self.shared.counters.total_net_input_bytes.add(len as u64);
+        self.read_ns = kit::now_ns();
         let bytes = &scratch[..len];
         let Some(client) = self.clients.get_mut(at) else { return };
         if client.closing {
@@ -331,12 +334,16 @@ impl EventLoop {
         }
     }
 
-    /// A read of one key: by the network, if it is hot, unless it has to be behind a write, or
+    /// A read of one key: from a copy, if there is one; by the network, if it is hot, unless it has to be behind a write, or
     /// behind a read of the same key that went another way.
     fn read(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let name = said.word(1).unwrap_or_default();
-        let (hot, key) = self.goes_by_network(name);
+        let key = self.key_hash(name);
         let store = self.store_of(name);
+        if self.read_local(at, command, name, (key, store)) {
+            return Next::On;
+        }
+        let hot = self.goes_by_network(key);
         let upstream = self.upstream_way(at, store);
         let client = &mut self.clients[at];
         if client.writes() > 0 {

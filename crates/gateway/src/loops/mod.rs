@@ -18,6 +18,7 @@ mod hello;
 mod hot;
 pub(crate) mod jobs;
 mod joint;
+mod local;
 mod memory;
 mod network;
 mod own;
@@ -72,7 +73,9 @@ use self::{
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
-use crate::{network_use::NetworkUse, shared::GatewayState, strings::session::Session};
+use crate::{
+    copies::LocalCopies, network_use::NetworkUse, shared::GatewayState, strings::session::Session,
+};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -137,6 +140,8 @@ pub(crate) struct Parts {
     pub tenant: Option<TenantNames>,
     /// By which hot keys are read, and which of them; `None`: none.
     pub network: Option<(Machine, NetworkUse)>,
+    /// The copies that the gateway keeps.
+    pub local: Option<LocalCopies>,
     /// The stores, as the network knows them.
     pub stores: Vec<SocketAddr>,
     /// By which commands on strings are carried out, where there are no RESP ports.
@@ -189,6 +194,7 @@ pub(crate) struct EventLoop {
     jobs: Option<Jobs>,
     /// What a command may be.
     request_limits: resp::Limits,
+    local: Option<LocalCopies>,
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
     sketch: Option<Sketch>,
@@ -207,6 +213,9 @@ pub(crate) struct EventLoop {
     keys: Vec<KeyWord>,
     /// When the round began.
     now: Instant,
+    /// A time, on the clock of leases, when what is being carried out had come already: a copy
+    /// whose lease holds then may answer it.
+    read_ns: u64,
     next_number: u64,
     leaving: bool,
 }
@@ -218,7 +227,7 @@ impl EventLoop {
     /// The system refuses what it needs.
     pub fn new(parts: Parts) -> anyhow::Result<(EventLoop, Stopper)> {
         let Parts { listener, acceptor, ports, owners, tenant, network, .. } = parts;
-        let Parts { stores, strings, shared, .. } = parts;
+        let Parts { local, stores, strings, shared, .. } = parts;
         let poll = Poll::new()?;
         let stopper = Stopper(mio::Waker::new(poll.registry(), WAKER)?);
         listener.set_nonblocking(true)?;
@@ -270,6 +279,7 @@ impl EventLoop {
             reads: packets.transpose()?.map(Reads::new),
             jobs,
             request_limits,
+            local,
             hasher: DefaultHashBuilder::default(),
             sketch,
             ready: vec![],
@@ -281,6 +291,7 @@ impl EventLoop {
             parser: RequestParser::default(),
             keys: vec![],
             now: Instant::now(),
+            read_ns: 0,
             next_number: 1,
             leaving: false,
         };

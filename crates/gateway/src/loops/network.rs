@@ -1,7 +1,5 @@
 //! What becomes of reads by the network: their answers, or another way where there are none.
 
-use std::hash::BuildHasher;
-
 use client::{Answer, Error};
 use mio::Token;
 
@@ -14,17 +12,11 @@ use super::{
 };
 
 impl EventLoop {
-    /// Whether a read of this key is to go by the network; and the key's hash.
-    pub(super) fn goes_by_network(&mut self, name: &[u8]) -> (bool, u64) {
-        let Some(reads) = &mut self.reads else { return (false, 0) };
-        let is_others =
-            self.tenant.is_none() && wire::backend_name(wire::TENANT_OPEN, name).is_none();
-        if is_others || !(1..=wire::MAX_KEY).contains(&name.len()) {
-            return (false, 0);
-        }
-        let hash = self.hasher.hash_one(name) | 1;
+    /// Whether a read of the key with this hash is to go by the network.
+    pub(super) fn goes_by_network(&mut self, hash: u64) -> bool {
+        let Some(reads) = self.reads.as_mut().filter(|_| hash != 0) else { return false };
         let is_hot = self.sketch.as_mut().is_none_or(|sketch| sketch.read(hash));
-        (is_hot && reads.is_there(self.now), hash)
+        is_hot && reads.is_there(self.now)
     }
 
     pub(super) fn network_event(&mut self, token: Token) {

@@ -89,6 +89,7 @@ pub fn config(url: &str) -> Config {
         backend_tls: Default::default(),
         tls: None,
         resp: vec![url.parse().unwrap()],
+        cache_bytes: 0,
         network: NetworkUse::Never,
         threads: 1,
         seal: None,

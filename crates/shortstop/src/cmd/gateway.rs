@@ -55,6 +55,9 @@ pub struct Args {
     /// Which reads go by the network, with --resp: of all keys (always), of hot ones, or never.
     #[arg(long, value_name = "WHICH", default_value = "hot")]
     network: NetworkUse,
+    /// Memory for copies of hot keys, with --resp; 0 keeps none.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = cache)]
+    cache: usize,
     /// Event loops, with --resp: one core each.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -97,6 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         backends: args.backends,
         resp: args.resp,
         network: args.network,
+        cache_bytes: args.cache,
         threads: args.threads,
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         backend_tls: args.believed.files(),
@@ -114,6 +118,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(gateway::run(config, |_| {}, stopped()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// 0, or at least 1 MiB.
+fn cache(text: &str) -> Result<usize, String> {
+    match size(text) {
+        Ok(0) => Ok(0),
+        _ => memory(text),
+    }
 }
 
 /// At least 1 MiB.

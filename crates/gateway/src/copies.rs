@@ -1,0 +1,240 @@
+//! Copies of hot keys that the gateway keeps: the thread that talks with stores about them, and
+//! what event loops see of it.
+//!
+//! In: keys that loops want kept, and datagrams of stores. Out: what the [`Holder`] says, and
+//! values in the [`Cache`], from which loops answer by themselves. The thread sleeps while nothing
+//! is wanted and no copy is read.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context;
+use client::kit;
+use holder::{Cache, Holder, HolderCounts, HolderOptions, Miss};
+use mio::{Events, Interest, Poll, Token, Waker, net::UdpSocket};
+use wire::Cluster;
+
+use crate::counters::Counters;
+
+/// Room for a datagram in bytes.
+const SLOT: usize = 2048;
+/// Keys that wait for the thread at most.
+const WISHES_MOST: usize = 4096;
+/// For how long a key is not asked for that finds no place there.
+const LATER_NS: u64 = 100_000_000;
+const WAKER: Token = Token(2);
+
+/// A key that loops want kept, with its hash in the cache.
+type Wish = (u64, Box<[u8]>);
+
+/// What event loops see of the copies.
+#[derive(Clone)]
+pub(crate) struct LocalCopies {
+    cache: Arc<Cache>,
+    wishes: Arc<Wishes>,
+}
+
+/// What loops tell the thread.
+struct Wishes {
+    keys: Mutex<Vec<Wish>>,
+    waker: Waker,
+    ends: AtomicBool,
+}
+
+impl LocalCopies {
+    /// The hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.cache.hash(key)
+    }
+
+    /// A read of the key with this hash that came before `now_ns`: whether there is a copy that
+    /// may be served, which is handed on then.
+    #[inline]
+    pub fn read(&self, hash: u64, key: &[u8], now_ns: u64, serve: impl FnOnce(&[u8])) -> bool {
+        match self.cache.read(hash, key, now_ns, serve) {
+            Ok(()) => true,
+            Err(Miss::Elsewhere) => false,
+            Err(Miss::Wanted) => {
+                if !self.wishes.add((hash, key.into())) {
+                    self.cache.put_off(hash, key, now_ns + LATER_NS);
+                }
+                false
+            }
+        }
+    }
+
+    /// Bytes that are kept, and keys.
+    pub fn kept(&self) -> (usize, usize) {
+        self.cache.kept()
+    }
+}
+
+impl Wishes {
+    /// False: too many wait.
+    fn add(&self, wish: Wish) -> bool {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() == WISHES_MOST {
+            return false;
+        }
+        keys.push(wish);
+        if keys.len() == 1 {
+            let _ = self.waker.wake();
+        }
+        true
+    }
+
+    fn take(&self) -> Vec<Wish> {
+        std::mem::take(&mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The thread.
+pub(crate) struct CopiesThread {
+    pub copies: LocalCopies,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread works with.
+struct Keeper {
+    poll: Poll,
+    sockets: [Option<UdpSocket>; 2],
+    holder: Holder,
+    wishes: Arc<Wishes>,
+    counters: Arc<Counters>,
+    told: HolderCounts,
+}
+
+impl CopiesThread {
+    /// Keeps copies of a tenant's keys, in so many bytes.
+    ///
+    /// # Errors
+    /// The tenant is not in the cluster, or the system refuses a socket or a thread.
+    pub fn start(
+        cluster: &Cluster,
+        tenant: u32,
+        bytes: usize,
+        counters: Arc<Counters>,
+    ) -> anyhow::Result<CopiesThread> {
+        let poll = Poll::new()?;
+        let wishes = Arc::new(Wishes {
+            keys: Mutex::default(),
+            waker: Waker::new(poll.registry(), WAKER)?,
+            ends: AtomicBool::new(false),
+        });
+        let cache = Arc::new(Cache::new(bytes, Holder::stores(cluster)));
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let first_epoch = (since_1970.as_nanos() << 16) / 1_000_000_000;
+        let options =
+            HolderOptions { tenant, client: rand::random(), first_epoch: first_epoch as u64 };
+        let holder = Holder::new(cluster, options, cache.clone(), kit::now_ns())
+            .with_context(|| format!("tenant {tenant} is not in the cluster file"))?;
+        let mut sockets = [None, None];
+        for (at, socket) in sockets.iter_mut().enumerate() {
+            if cluster.stores.iter().any(|store| usize::from(store.address.is_ipv6()) == at) {
+                *socket = Some(kit::open_socket(at == 1, |socket| {
+                    let mut socket = UdpSocket::from_std(socket.into());
+                    poll.registry().register(&mut socket, Token(at), Interest::READABLE)?;
+                    Ok(socket)
+                })?);
+            }
+        }
+        let copies = LocalCopies { cache, wishes: wishes.clone() };
+        let told = HolderCounts::default();
+        let keeper = Keeper { poll, sockets, holder, wishes, counters, told };
+        let thread = std::thread::Builder::new().name("gateway-copies".into());
+        let thread = thread.spawn(move || keeper.run()).context("a thread for copies")?;
+        Ok(CopiesThread { copies, thread })
+    }
+
+    /// Ends it: nothing is served from copies any more, and stores are told.
+    pub fn stop(self) {
+        self.copies.wishes.ends.store(true, Ordering::Release);
+        let _ = self.copies.wishes.waker.wake();
+        let _ = self.thread.join();
+    }
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        let mut buffer = vec![0; SLOT];
+        loop {
+            let left_ns = self.holder.next_ns().map(|at_ns| at_ns.saturating_sub(kit::now_ns()));
+            match self.poll.poll(&mut events, left_ns.map(Duration::from_nanos)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    tracing::error!(%error, "no copies are kept any more");
+                    return self.end();
+                }
+                Ok(()) => {}
+            }
+            if self.wishes.ends.load(Ordering::Acquire) {
+                return self.end();
+            }
+            for event in &events {
+                if event.token() != WAKER {
+                    self.receive(event.token().0, &mut buffer);
+                }
+            }
+            let now_ns = kit::now_ns();
+            for (hash, key) in self.wishes.take() {
+                self.holder.want(hash, &key, now_ns);
+            }
+            if self.holder.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                self.holder.timer(now_ns);
+            }
+            self.flush();
+            self.tell();
+        }
+    }
+
+    fn end(&mut self) {
+        self.holder.leave(kit::now_ns());
+        self.flush();
+    }
+
+    /// Takes what has come by one of the sockets.
+    fn receive(&mut self, at: usize, buffer: &mut [u8]) {
+        loop {
+            let Some(Some(socket)) = self.sockets.get(at) else { return };
+            match socket.recv_from(buffer) {
+                Ok((len, from)) => {
+                    self.holder.take(&buffer[..len], from, kit::now_ns());
+                    // A writer waits for what answers an invalidation.
+                    self.flush();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // What an earlier datagram met; there may be more behind it.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some((to, bytes)) = self.holder.next_datagram() {
+            let socket = self.sockets[usize::from(SocketAddr::is_ipv6(&to))].as_ref();
+            // What does not leave is lost, as it might be on the way: it is sent again.
+            if let Some(Err(error)) = socket.map(|socket| socket.send_to(&bytes, to)) {
+                tracing::trace!(%error, "a datagram about copies was not sent");
+            }
+        }
+    }
+
+    /// Adds what has been done to what the gateway counts.
+    fn tell(&mut self) {
+        let now = self.holder.counts();
+        let before = std::mem::replace(&mut self.told, now);
+        self.counters.local_grants.add(now.grants - before.grants);
+        self.counters.local_refusals.add(now.refused - before.refused);
+        self.counters.local_invalidations.add(now.invalidations - before.invalidations);
+    }
+}
