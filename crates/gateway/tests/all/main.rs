@@ -1,6 +1,7 @@
 //! Real connections through a real gateway to a real Redis, which is needed (`redis-server`).
 
 mod answers;
+mod copies;
 mod hostile;
 mod network;
 mod operators;

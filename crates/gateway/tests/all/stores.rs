@@ -10,17 +10,17 @@ use crate::{
     support::{Config, Gateway, Redis, config},
 };
 
-const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
+pub const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Two stores, each before a Redis of its own.
-struct Rack {
-    stores: [StoreThread; 2],
-    redis: [Redis; 2],
+pub struct Rack {
+    pub stores: [StoreThread; 2],
+    pub redis: [Redis; 2],
     of_stores: Cluster,
 }
 
 impl Rack {
-    fn start() -> Rack {
+    pub fn start() -> Rack {
         let names: [SocketAddr; 2] = [([10, 9, 9, 1], 7117).into(), ([10, 9, 9, 2], 7117).into()];
         let part = |at: u32, address| Store { address, first: at, last: at, rack: 0, resp: None };
         let tenants = vec![Tenant::new(7, TENANT_SECRET)];
@@ -35,7 +35,7 @@ impl Rack {
         Rack { stores, redis, of_stores }
     }
 
-    fn config(&self) -> Config {
+    pub fn config(&self) -> Config {
         let of_gateway = self.of_stores.stores.iter().zip(&self.stores).map(|(of, store)| Store {
             address: store.address,
             resp: store.resp.map(|resp| format!("redis://{resp}")),
@@ -47,7 +47,7 @@ impl Rack {
 }
 
 /// Keys of which each is another store's.
-fn keys(secret: Secret, tenant: u32) -> [String; 2] {
+pub fn keys(secret: Secret, tenant: u32) -> [String; 2] {
     [0, 1].map(|store| {
         let of_store =
             |key: &String| partition_of(secret.key_hash(tenant, key.as_bytes()), 2) == store;

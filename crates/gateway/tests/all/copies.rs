@@ -1,0 +1,150 @@
+//! Copies that the gateway keeps: real stores before real Redis servers, and whoever else writes.
+
+use client::{Client, Options};
+use gateway::NetworkUse;
+use wire::{Secret, TENANT_OPEN, Tenant};
+
+use crate::{
+    stores::{Rack, TENANT_SECRET, keys},
+    support::{Config, Gateway, Speaker, command, until},
+};
+
+const CACHE: usize = 8 << 20;
+
+fn caching(rack: &Rack) -> Config {
+    Config { cache_bytes: CACHE, ..rack.config() }
+}
+
+fn bulk(value: &str) -> String {
+    format!("${}\r\n{value}\r\n", value.len())
+}
+
+/// Reads a key until the gateway answers by itself; every answer is this one.
+fn warm(
+    gateway: &Gateway,
+    client: &mut Speaker<impl std::io::Read + std::io::Write>,
+    key: &str,
+    value: &str,
+) {
+    let before = gateway.counter("local_hits");
+    until("the gateway keeps the key", || {
+        assert_eq!(client.ask(&format!("GET {key}")), bulk(value));
+        gateway.counter("local_hits") > before
+    });
+}
+
+#[test]
+fn no_way_to_write_a_key_leaves_a_copy_behind() {
+    let rack = Rack::start();
+    let secret = Tenant::new(7, TENANT_SECRET).secrets().hash;
+    for (tenant, secret) in [(TENANT_OPEN, Secret::NONE), (7, secret)] {
+        for network in [NetworkUse::Never, NetworkUse::Hot] {
+            let of_tenant = || Config { tenant, network, ..caching(&rack) };
+            let gateway = Gateway::start(of_tenant());
+            let other = Gateway::start(Config { cache_bytes: 0, ..of_tenant() });
+            let (mut client, mut writer) = (gateway.speak(), other.speak());
+            for key in keys(secret, tenant) {
+                let get = format!("GET {key}");
+                assert_eq!(writer.ask(&format!("SET {key} first")), "+OK\r\n");
+                warm(&gateway, &mut client, &key, "first");
+                // By a store's RESP port.
+                assert_eq!(writer.ask(&format!("APPEND {key} more")), ":9\r\n");
+                assert_eq!(client.ask(&get), bulk("firstmore"));
+                warm(&gateway, &mut client, &key, "firstmore");
+                // By a packet.
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.unwrap().block_on(async {
+                    let cluster = rack.config().cluster;
+                    let by_packets = Client::connect(&cluster, tenant, Options::default());
+                    let by_packets = by_packets.await.unwrap();
+                    by_packets.set(key.as_bytes(), b"by a packet", None).await.unwrap();
+                });
+                assert_eq!(client.ask(&get), bulk("by a packet"));
+                warm(&gateway, &mut client, &key, "by a packet");
+                // By the gateway itself, in one pipeline.
+                let set = format!("SET {key} own");
+                let pipeline = [&get, &set, &get].map(|line| command(line)).concat();
+                client.say(&pipeline);
+                assert_eq!(client.answer(), bulk("by a packet"));
+                assert_eq!(client.answer(), "+OK\r\n");
+                assert_eq!(client.answer(), bulk("own"));
+                warm(&gateway, &mut client, &key, "own");
+                assert_eq!(writer.ask(&format!("DEL {key}")), ":1\r\n");
+                assert_eq!(client.ask(&get), "$-1\r\n");
+            }
+            assert!(gateway.counter("local_invalidations") >= 8);
+        }
+    }
+}
+
+#[test]
+fn what_others_write_in_redis_ends_a_copy_too() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(caching(&rack));
+    let mut client = gateway.speak();
+    let keys = keys(Secret::NONE, TENANT_OPEN);
+    for (key, redis) in keys.iter().zip(&rack.redis) {
+        assert_eq!(client.ask(&format!("SET {key} v1")), "+OK\r\n");
+        warm(&gateway, &mut client, key, "v1");
+        assert_eq!(redis.speak().ask(&format!("SET {key} v2")), "+OK\r\n");
+        until("the store hears of it", || client.ask(&format!("GET {key}")) == bulk("v2"));
+        warm(&gateway, &mut client, key, "v2");
+        assert_eq!(redis.speak().ask("FLUSHALL"), "+OK\r\n");
+        until("the store hears of it", || client.ask(&format!("GET {key}")) == "$-1\r\n");
+    }
+}
+
+#[test]
+fn a_value_of_many_packets_is_kept_whole() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(caching(&rack));
+    let mut client = gateway.speak();
+    let value: String = (0..20_000).map(|at| format!("{at},")).collect();
+    for key in keys(Secret::NONE, TENANT_OPEN) {
+        assert_eq!(client.ask(&format!("SET {key} {value}")), "+OK\r\n");
+        warm(&gateway, &mut client, &key, &value);
+    }
+}
+
+#[test]
+fn a_copy_of_what_expires_expires() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(caching(&rack));
+    let mut client = gateway.speak();
+    for key in keys(Secret::NONE, TENANT_OPEN) {
+        let before = gateway.counter("local_hits");
+        until("a copy is kept before it expires", || {
+            assert_eq!(client.ask(&format!("SET {key} v PX 1000")), "+OK\r\n");
+            until("it expires", || client.ask(&format!("GET {key}")) == "$-1\r\n");
+            gateway.counter("local_hits") > before
+        });
+        assert_eq!(client.ask(&format!("EXISTS {key}")), ":0\r\n");
+    }
+}
+
+#[test]
+fn inside_a_transaction_and_in_another_database_nothing_is_answered_from_copies() {
+    let rack = Rack::start();
+    let port = &rack.config().cluster.stores[0];
+    let url = port.resp.clone().unwrap().parse().unwrap();
+    let cluster = wire::Cluster {
+        stores: vec![wire::Store { last: 1, resp: None, ..port.clone() }],
+        ..rack.config().cluster
+    };
+    let gateway = Gateway::start(Config { cluster, resp: vec![url], ..caching(&rack) });
+    let [key, _] = keys(Secret::NONE, TENANT_OPEN);
+    let (mut client, mut other) = (gateway.speak(), gateway.speak());
+    assert_eq!(client.ask(&format!("SET {key} v")), "+OK\r\n");
+    warm(&gateway, &mut client, &key, "v");
+    let before = gateway.counter("local_hits");
+    assert_eq!(client.ask(&format!("WATCH {key}")), "+OK\r\n");
+    assert_eq!(client.ask(&format!("GET {key}")), bulk("v"));
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask(&format!("GET {key}")), "+QUEUED\r\n");
+    assert_eq!(client.ask("EXEC"), format!("*1\r\n{}", bulk("v")));
+    assert_eq!(other.ask("SELECT 3"), "+OK\r\n");
+    assert_eq!(other.ask(&format!("GET {key}")), "$-1\r\n");
+    assert_eq!(gateway.counter("local_hits"), before);
+    assert_eq!(client.ask(&format!("GET {key}")), bulk("v"));
+    assert_eq!(gateway.counter("local_hits"), before + 1);
+}
