@@ -20,6 +20,7 @@ use crate::{
     Cache, Epochs, Nanos,
     fetch::{Fetch, Progress, WantedPart},
     link::{Due, Link, LinkAnswer, WantedKey},
+    mutants::{Mutant, mutant},
 };
 
 /// Grants that are under way at a time.
@@ -306,8 +307,11 @@ impl Holder {
 
     fn granted(&mut self, packet: &Packet<'_>, now_ns: Nanos) -> bool {
         let header = &packet.header;
-        let epoch = header.epoch.number();
         let is_its = |fetch: &&mut Fetch| *fetch.key == *packet.key;
+        let epoch = match mutant(Mutant::ReplicaOfAnyEpoch) {
+            true => self.under_way(packet.key).unwrap_or(0),
+            false => header.epoch.number(),
+        };
         let Some(fetch) = self.fetches.get_mut(&epoch).filter(is_its) else { return false };
         if header.epoch.switch() != self.links[fetch.store].number {
             return false;
@@ -350,6 +354,12 @@ impl Holder {
         }
     }
 
+    /// The epoch that a grant of a key is asked for under, if one is.
+    fn under_way(&self, key: &[u8]) -> Option<u64> {
+        let is_its = |(_, fetch): &(&u64, &Fetch)| *fetch.key == *key;
+        self.fetches.iter().find(is_its).map(|(epoch, _)| *epoch)
+    }
+
     fn end(&mut self, epoch: u64) -> Option<Fetch> {
         let fetch = self.fetches.remove(&epoch)?;
         self.timers.remove(&(fetch.next_ns, epoch));
@@ -368,9 +378,7 @@ impl Holder {
         let hash = self.cache.hash(key);
         let epoch = self.epochs.take();
         let hits = self.cache.with(hash, |shelf| shelf.invalidate(hash, key, epoch, now_ns));
-        let its = |(_, fetch): &(&u64, &Fetch)| fetch.hash == hash && *fetch.key == *key;
-        let under_way = self.fetches.iter().find(its).map(|(epoch, _)| *epoch);
-        under_way.map(|epoch| self.end(epoch));
+        self.under_way(key).map(|epoch| self.end(epoch));
         self.counts.invalidations += 1;
         let ack = Header {
             request: header.request,

@@ -108,6 +108,11 @@ impl Mutant {
         self == Mutant::AnyClockRenewed
     }
 
+    /// Whether it takes a holder at the clients' side: found by tests of the store, with one.
+    pub fn is_of_holders(self) -> bool {
+        self == Mutant::AnyHolderToken
+    }
+
     /// Whether it takes a command of several keys by the RESP port: found by the hunt, and by tests
     /// of the store.
     pub fn is_of_several_keys(self) -> bool {

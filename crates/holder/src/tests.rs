@@ -1,1 +1,210 @@
+//! A cache, and a store that is played by hand.
 
+use std::sync::Arc;
+
+use wire::{Cluster, Epoch, Flags, Header, HolderProof, Op, Packet, Secret, Status, TENANT_OPEN};
+
+use crate::{Cache, Holder, HolderOptions, Miss, Nanos};
+
+const S: Nanos = 1_000_000_000;
+const READS: usize = 4;
+
+/// A holder before a store that says what the test says.
+struct Played {
+    holder: Holder,
+    cluster: Cluster,
+}
+
+impl Played {
+    fn new(bytes: usize) -> Played {
+        let cluster = Cluster::single("10.0.2.1:7117".parse().unwrap(), 1);
+        let cache = Arc::new(Cache::new(bytes, Holder::stores(&cluster)));
+        let options = HolderOptions { tenant: TENANT_OPEN, client: 5, first_epoch: 1 << 40 };
+        let holder = Holder::new(&cluster, options, cache, S).unwrap();
+        Played { holder, cluster }
+    }
+
+    fn read(&mut self, key: &[u8], now_ns: Nanos) -> Option<Vec<u8>> {
+        let cache = self.holder.cache().clone();
+        let hash = cache.hash(key);
+        match cache.read(hash, key, now_ns, <[u8]>::to_vec) {
+            Ok(value) => Some(value),
+            Err(miss) => {
+                if miss == Miss::Wanted {
+                    self.holder.want(hash, key, now_ns);
+                }
+                None
+            }
+        }
+    }
+
+    /// What it has sent since.
+    fn sent(&mut self) -> Vec<Header> {
+        let sent = std::iter::from_fn(|| self.holder.next_datagram());
+        sent.map(|(_, bytes)| Packet::decode(&bytes).unwrap().header).collect()
+    }
+
+    fn hear(&mut self, header: Header, key: &[u8], value: &[u8], now_ns: Nanos) {
+        let header = Header { client: 5, ..header };
+        let bytes = Packet::new(header, key, value).to_bytes(&Secret::NONE).unwrap();
+        self.holder.take(&bytes, self.cluster.stores[0].address, now_ns);
+    }
+
+    /// Lends it a lease of two seconds, whatever it asked for last.
+    fn lend(&mut self, number: u16, token: u64, term: u64, now_ns: Nanos) -> Vec<Header> {
+        let asked = self.sent().pop().filter(|header| header.op == Op::HolderLeaseRequest);
+        let asked = asked.expect("it asks for a lease");
+        let reply = Header {
+            request: asked.request,
+            version: asked.version,
+            epoch: Epoch::new(number, 0),
+            key_hash: HolderProof { token, term }.to_hash(),
+            expiry_ms: 2000,
+            ..Header::new(Op::HolderLeaseReply)
+        };
+        self.hear(reply, b"", b"", now_ns);
+        self.sent()
+    }
+
+    fn grant(&mut self, asked: &Header, key: &[u8], value: &[u8], now_ns: Nanos) {
+        let grant = Header {
+            flags: Flags::GRANT,
+            epoch: asked.epoch,
+            request: asked.request,
+            key_hash: asked.key_hash,
+            version: 9,
+            ..Header::new(Op::HolderGrant)
+        };
+        self.hear(grant, key, value, now_ns);
+    }
+
+    /// It is lent a lease, and granted a key.
+    fn granted(key: &[u8], value: &[u8]) -> Played {
+        let mut played = Played::new(1 << 20);
+        (0..READS).for_each(|_| _ = played.read(key, S));
+        let fetch = played.lend(0xc000, 7, 3, S);
+        assert_eq!(fetch.len(), 1);
+        assert_eq!((fetch[0].op, fetch[0].request), (Op::HolderFetch, 7));
+        played.grant(&fetch[0], key, value, S);
+        assert_eq!(played.read(key, S).as_deref(), Some(value));
+        played
+    }
+}
+
+#[test]
+fn who_begins_is_asked_to_show_that_it_hears_at_its_address() {
+    let mut played = Played::new(1 << 20);
+    (0..READS).for_each(|_| _ = played.read(b"k", S));
+    let first = played.sent();
+    assert_eq!(HolderProof::from_hash(first[0].key_hash), HolderProof::default());
+    let again = Header {
+        request: first[0].request,
+        status: Status::TryAgain,
+        key_hash: HolderProof { token: 8, term: 0 }.to_hash(),
+        ..Header::new(Op::HolderLeaseReply)
+    };
+    played.hear(again, b"", b"", S);
+    let second = played.sent();
+    assert_eq!(HolderProof::from_hash(second[0].key_hash).token, 8);
+    assert_ne!(first[0].request, second[0].request);
+}
+
+#[test]
+fn another_number_ends_what_was_granted_under_the_one_before_though_its_term_is_the_same() {
+    for (number, token, serves) in [(0xc000, 7, true), (0xc001, 7, false), (0xc000, 8, false)] {
+        let mut played = Played::granted(b"k", b"v");
+        let later_ns = S + 2 * S / 3 + 1;
+        played.holder.timer(later_ns);
+        played.lend(number, token, 3, later_ns);
+        assert_eq!(played.read(b"k", later_ns).is_some(), serves, "{number:x} {token}");
+    }
+}
+
+#[test]
+fn without_its_token_nobody_takes_a_copy_or_gives_one() {
+    let mut played = Played::granted(b"k", b"v");
+    let invalidate = |request| Header {
+        request,
+        epoch: Epoch::new(0xc000, 1),
+        ..Header::new(Op::HolderInvalidate)
+    };
+    played.hear(invalidate(6), b"k", b"", S);
+    assert!(played.sent().is_empty());
+    assert!(played.read(b"k", S).is_some());
+    played.hear(invalidate(7), b"k", b"", S);
+    let ack = played.sent();
+    assert_eq!((ack[0].op, ack[0].version, ack[0].request), (Op::HolderAck, 1, 7));
+    assert!(ack[0].epoch.number() > 1 << 40);
+    assert_eq!(ack[0].expiry_ms, 2, "reads that the copy has answered");
+    assert!(played.read(b"k", S).is_none());
+    let fetch = played.sent();
+    let forged = Header { request: 6, ..fetch[0] };
+    played.grant(&forged, b"k", b"forged", S);
+    assert!(played.read(b"k", S).is_none());
+}
+
+#[test]
+fn a_refusal_says_for_how_long_not_to_ask() {
+    let mut played = Played::granted(b"k", b"v");
+    let invalidate =
+        Header { request: 7, epoch: Epoch::new(0xc000, 1), ..Header::new(Op::HolderInvalidate) };
+    played.hear(invalidate, b"k", b"", S);
+    played.read(b"k", S);
+    let fetch = played.sent().pop().unwrap();
+    let refusal = Header {
+        request: 7,
+        epoch: fetch.epoch,
+        status: Status::TryAgain,
+        expiry_ms: 50,
+        ..Header::new(Op::HolderGrant)
+    };
+    played.hear(refusal, b"k", b"", S);
+    played.read(b"k", S + 49_999_999);
+    assert!(played.sent().is_empty());
+    played.read(b"k", S + 50_000_000);
+    assert_eq!(played.sent()[0].op, Op::HolderFetch);
+}
+
+#[test]
+fn what_is_kept_is_what_is_read_most_within_its_bytes() {
+    const BYTES: usize = 1 << 20;
+    let mut played = Played::new(BYTES);
+    let value = vec![0; 1000];
+    let key = |number: usize| format!("key {number}").into_bytes();
+    let visit = |played: &mut Played, number: usize| {
+        let is_hit = played.read(&key(number), S).is_some();
+        for asked in played.sent() {
+            match asked.op {
+                Op::HolderLeaseRequest => {
+                    let reply = Header {
+                        request: asked.request,
+                        version: asked.version,
+                        epoch: Epoch::new(0xc000, 0),
+                        key_hash: HolderProof { token: 7, term: 3 }.to_hash(),
+                        expiry_ms: 2000,
+                        ..Header::new(Op::HolderLeaseReply)
+                    };
+                    played.hear(reply, b"", b"", S);
+                    let fetch = played.sent().pop().expect("what waited");
+                    played.grant(&fetch, &key(number), &value, S);
+                }
+                _ => played.grant(&asked, &key(number), &value, S),
+            }
+        }
+        let (bytes, _) = played.holder.cache().kept();
+        assert!(bytes <= BYTES, "{bytes}");
+        is_hit
+    };
+    // Some that are read often, among many of which each is read now and then.
+    let mut hits = 0;
+    for round in 0..400 {
+        for hot in 0..20 {
+            hits += usize::from(visit(&mut played, hot));
+        }
+        (0..20).for_each(|at| _ = visit(&mut played, 1000 + (round * 20 + at) % 4000));
+    }
+    assert!(hits > 7500, "{hits} of 8000");
+    // A scan takes nothing away from them.
+    (0..20_000).for_each(|at| _ = visit(&mut played, 10_000 + at));
+    assert!((0..20).all(|hot| visit(&mut played, hot)));
+}

@@ -112,6 +112,7 @@ impl Mutant {
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
+            Mutant::Store(mutant) if mutant.is_of_holders() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_several_keys() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_clients() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
@@ -147,6 +148,9 @@ impl Mutant {
             Mutant::Store(InStore::WaitTimesOut) => Some("`disciplines/tests/all/waits.rs`"),
             Mutant::Store(mutant) if mutant.is_of_clocks() => {
                 Some("`disciplines/tests/all/stood_still.rs`")
+            }
+            Mutant::Store(mutant) if mutant.is_of_holders() => {
+                Some("`crates/store/src/engine/tests/holders.rs`")
             }
             Mutant::Store(mutant) if mutant.is_of_holds() => {
                 Some("`crates/store/tests/all/resp_port`")

@@ -192,6 +192,7 @@ fn every_mutant_of_the_store_is_caught() {
         mutant.is_of_loans()
             || mutant.is_of_replicas()
             || mutant.is_of_clocks()
+            || mutant.is_of_holders()
             || mutant.is_of_clients()
             || mutant.is_of_several_keys()
     };
