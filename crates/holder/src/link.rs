@@ -13,7 +13,7 @@ const AGAIN_MOST_NS: Nanos = 2_000_000_000;
 /// Requests without an answer after which a store is taken not to lend.
 const TRIES: u32 = 5;
 /// Renewals without a read of a copy in between after which a lease is let lapse.
-const IDLE_RENEWALS: u32 = 8;
+const IDLE_RENEWALS: u32 = 45;
 /// A store that does not lend, or has no number for another holder, is not asked for so long.
 const REFUSED_NS: Nanos = 1_000_000_000;
 /// Keys that wait for a lease at most.

@@ -37,10 +37,21 @@ pub(super) enum Act {
     Info,
 }
 
+/// What a read asks of one key, as far as a copy of its value has the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LocalRead {
+    Exists,
+    Length,
+    Range,
+    Type,
+}
+
 /// What the gateway knows of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
     pub act: Act,
+    /// What of it a copy may answer; GET apart.
+    pub local: Option<LocalRead>,
     /// Its row.
     pub row: u16,
     /// Whether it may have been carried out when no answer comes.
@@ -71,6 +82,15 @@ const SPECIAL: &[(&str, Act)] = &[
     ("script", Act::Store),
 ];
 
+/// Reads of one key that a copy of its value may answer.
+const LOCAL: &[(&str, LocalRead)] = &[
+    ("exists", LocalRead::Exists),
+    ("strlen", LocalRead::Length),
+    ("getrange", LocalRead::Range),
+    ("substr", LocalRead::Range),
+    ("type", LocalRead::Type),
+];
+
 /// Longest name that is looked up in place.
 const MAX_NAME: usize = 32;
 
@@ -89,15 +109,17 @@ impl Commands {
         let mut by_name = HashMap::new();
         for (name, act) in SPECIAL {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
-            let command = Command { act: *act, row: stats.row(name), writes };
+            let command = Command { act: *act, local: None, row: stats.row(name), writes };
             by_name.insert(name.as_bytes().into(), command);
         }
         for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
             let (act, writes) = by_class(command);
-            let new = Command { act, row: stats.row(&command.name), writes };
+            let local = LOCAL.iter().find(|(name, _)| *name == command.name);
+            let local = local.map(|(_, local)| *local).filter(|_| act == Act::Plain && !writes);
+            let new = Command { act, local, row: stats.row(&command.name), writes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
-        let unknown = Command { act: Act::Store, row: OTHERS, writes: true };
+        let unknown = Command { act: Act::Store, local: None, row: OTHERS, writes: true };
         let known = |name: &[u8]| by_name.get(name).copied().unwrap_or(unknown);
         let (get, set) = (known(b"get"), known(b"set"));
         Commands { by_name, table, get, set }
@@ -159,7 +181,7 @@ impl Commands {
             b"SET" | b"set" => return self.set,
             _ => {}
         }
-        let unknown = Command { act: Act::Store, row: OTHERS, writes: true };
+        let unknown = Command { act: Act::Store, local: None, row: OTHERS, writes: true };
         if name.len() > MAX_NAME {
             return unknown;
         }

@@ -293,6 +293,9 @@ impl EventLoop {
         if self.clients[at].ties.refused && said.is(0, "exec") {
             return self.abort(at);
         }
+        if self.ask_local(at, command, said) {
+            return Next::On;
+        }
         if self.stores.len() > 1
             && let Some(next) = self.dispatch_spread(at, command, said)
         {
@@ -387,7 +390,7 @@ impl EventLoop {
     }
 
     /// The store of a key.
-    fn store_of(&self, key: &[u8]) -> usize {
+    pub(super) fn store_of(&self, key: &[u8]) -> usize {
         if self.stores.len() == 1 { 0 } else { self.owners.port_of(key) }
     }
 

@@ -3,7 +3,12 @@
 //! A copy answers a read that nothing of its connection is to come before: no write and no read of
 //! the same key that is under way, and nothing of which it is not known what it reads.
 
-use super::{EventLoop, client::Client, commands::Command};
+use super::{
+    EventLoop,
+    client::{Client, write_value},
+    commands::{Command, LocalRead},
+    dispatch::CommandText,
+};
 
 impl Client {
     /// Whether a read of this key may be answered at once: nothing that is under way could be
@@ -20,7 +25,51 @@ impl EventLoop {
         at: usize,
         command: Command,
         name: &[u8],
+        place: (u64, usize),
+    ) -> bool {
+        self.serve_local(at, command, name, place, |client, value| client.answer_value(value))
+    }
+
+    /// Answers what a command asks about the value of one key from a copy of it, if there is one.
+    /// Whether it did.
+    pub(super) fn ask_local(&mut self, at: usize, command: Command, said: CommandText<'_>) -> bool {
+        let (Some(asks), Some(name)) = (command.local, said.word(1)) else { return false };
+        if self.local.is_none() || self.clients[at].ties.any() {
+            return false;
+        }
+        let range = match (asks, said.words.len()) {
+            (LocalRead::Range, 4) => {
+                let number = |word: Option<&[u8]>| std::str::from_utf8(word?).ok()?.parse().ok();
+                match (number(said.word(2)), number(said.word(3))) {
+                    (Some(first), Some(last)) => (first, last),
+                    _ => return false,
+                }
+            }
+            (LocalRead::Exists | LocalRead::Length | LocalRead::Type, 2) => (0, -1),
+            _ => return false,
+        };
+        let place = (self.key_hash(name), self.store_of(name));
+        self.serve_local(at, command, name, place, |client, value| {
+            let mut bytes = vec![];
+            match asks {
+                LocalRead::Exists => bytes.extend_from_slice(b":1\r\n"),
+                LocalRead::Length => {
+                    bytes.extend_from_slice(format!(":{}\r\n", value.len()).as_bytes());
+                }
+                LocalRead::Type => bytes.extend_from_slice(b"+string\r\n"),
+                LocalRead::Range => write_value(part(value, range), &mut bytes),
+            }
+            client.answer(&bytes);
+        })
+    }
+
+    fn serve_local(
+        &mut self,
+        at: usize,
+        command: Command,
+        name: &[u8],
         (key, store): (u64, usize),
+        answer: impl FnOnce(&mut Client, &[u8]),
     ) -> bool {
         let client = &self.clients[at];
         if self.local.is_none() || key == 0 || !client.may_read_beside(key) {
@@ -32,7 +81,7 @@ impl EventLoop {
         }
         let Some(local) = &self.local else { return false };
         let client = &mut self.clients[at];
-        let is_there = local.read(key, name, self.read_ns, |value| client.answer_value(value));
+        let is_there = local.read(key, name, self.read_ns, |value| answer(client, value));
         if is_there {
             self.shared.counters.local_hits.add_one();
             self.shared.stats.note(command.row, std::time::Duration::ZERO, false);
@@ -56,5 +105,44 @@ impl EventLoop {
             Some(local) => local.hash(name).max(1),
             None => self.hasher.hash_one(name).max(1),
         }
+    }
+}
+
+/// The bytes of a value from the first place to the last, both counted from the end where they are
+/// below 0.
+fn part(value: &[u8], (first, last): (i64, i64)) -> &[u8] {
+    let len = value.len() as i64;
+    if first < 0 && last < 0 && first > last {
+        return &[];
+    }
+    let place = |at: i64| if at < 0 { len.saturating_add(at).max(0) } else { at };
+    let (first, last) = (place(first), place(last).min(len - 1));
+    if first > last {
+        return &[];
+    }
+    &value[first as usize..=last as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn parts_are_as_redis_has_them() {
+        let cases: [((i64, i64), &str); 9] = [
+            ((0, -1), "This"),
+            ((1, 2), "hi"),
+            ((-3, -2), "hi"),
+            ((-2, -3), ""),
+            ((3, 1), ""),
+            ((0, 99), "This"),
+            ((-99, 0), "T"),
+            ((4, 9), ""),
+            ((i64::MIN, i64::MAX), "This"),
+        ];
+        for (range, expected) in cases {
+            assert_eq!(part(b"This", range), expected.as_bytes(), "{range:?}");
+        }
+        assert!(part(b"", (0, -1)).is_empty());
     }
 }

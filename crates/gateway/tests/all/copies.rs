@@ -107,6 +107,26 @@ fn a_value_of_many_packets_is_kept_whole() {
 }
 
 #[test]
+fn what_is_asked_about_a_value_is_answered_from_its_copy_as_redis_does() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(caching(&rack));
+    let mut client = gateway.speak();
+    for (key, redis) in keys(Secret::NONE, TENANT_OPEN).iter().zip(&rack.redis) {
+        assert_eq!(client.ask(&format!("SET {key} a_value")), "+OK\r\n");
+        warm(&gateway, &mut client, key, "a_value");
+        for ask in ["EXISTS", "STRLEN", "TYPE", "GETRANGE 1 -2", "SUBSTR -3 99", "GETRANGE x 1"] {
+            let (name, rest) = ask.split_once(' ').unwrap_or((ask, ""));
+            let line = format!("{name} {key} {rest}");
+            let before = gateway.counter("local_hits");
+            let from_redis = redis.speak().ask(line.trim());
+            assert_eq!(client.ask(line.trim()), from_redis, "{line}");
+            let is_number = !rest.contains('x');
+            assert_eq!(gateway.counter("local_hits") > before, is_number, "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_copy_of_what_expires_expires() {
     let rack = Rack::start();
     let gateway = Gateway::start(caching(&rack));

@@ -215,7 +215,7 @@ fn a_holder_whose_copies_are_read_keeps_its_lease_and_an_idle_one_is_silent() {
         assert!(pair.read(b"k").is_some());
     }
     assert_eq!(pair.counters().holders_begun, 1);
-    pair.pass(12 * LEASE_NS / MS);
+    pair.pass(18 * LEASE_NS / MS);
     assert_eq!(pair.holder.next_ns(), None);
     assert_eq!(pair.holder.cache().kept(), (0, 0));
     assert_eq!(pair.store.engine.status(pair.now_ns).holders, 0);
