@@ -50,6 +50,14 @@ impl Stats {
         row as u16
     }
 
+    /// A command was answered so many times, at once.
+    pub fn note_at_once(&self, row: u16, times: u64) {
+        if let Some(row) = self.rows.get(usize::from(row)) {
+            row.calls.fetch_add(times, Relaxed);
+            row.took[0].fetch_add(times, Relaxed);
+        }
+    }
+
     /// A command was answered after this time.
     pub fn note(&self, row: u16, took: Duration, failed: bool) {
         let Some(row) = self.rows.get(usize::from(row)) else { return };

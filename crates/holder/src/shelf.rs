@@ -7,6 +7,7 @@
 
 use hashbrown::HashTable;
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::{BorrowedLease, Nanos, Replica, sketch::Sketch};
 
@@ -32,10 +33,14 @@ pub(crate) enum Found<R> {
     Wanted,
 }
 
+/// A key's bytes: in the entry itself, if they are few, so that comparing them is no further miss of
+/// the processor's caches.
+type Key = SmallVec<[u8; 24]>;
+
 /// A key that is kept, or is going to be.
 struct Entry {
     hash: u64,
-    key: Box<[u8]>,
+    key: Key,
     store: usize,
     replica: Replica<Box<[u8]>>,
     /// Reads of it, halved with each tick since `tick`.
@@ -138,7 +143,7 @@ impl Shelf {
         }
         let entry = Entry {
             hash,
-            key: key.into(),
+            key: Key::from_slice(key),
             store: 0,
             replica: Replica::new(0, now_ns),
             reads,

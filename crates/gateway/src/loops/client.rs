@@ -14,21 +14,23 @@ use crate::strings::session::Session;
 
 /// Appends a value as RESP has it.
 pub(super) fn write_value(value: &[u8], out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut from = digits.len();
+    // The length is written from its last digit on, so that it is copied once.
+    let mut head = *b"                    \r\n";
+    let mut from = head.len() - 2;
     let mut rest = value.len();
     loop {
         from -= 1;
-        digits[from] = b'0' + (rest % 10) as u8;
+        head[from] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
             break;
         }
     }
-    out.reserve(value.len() + 25);
-    out.push(b'$');
-    out.extend_from_slice(&digits[from..]);
-    out.extend_from_slice(b"\r\n");
+    from -= 1;
+    head[from] = b'$';
+    let head = &head[from..];
+    out.reserve(head.len() + value.len() + 2);
+    out.extend_from_slice(head);
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }

@@ -514,6 +514,7 @@ impl EventLoop {
 
     /// What this gateway has done, as INFO would tell it.
     pub(super) fn info(&mut self, at: usize) -> Next {
+        self.count_local();
         let text = info::gateway(&self.shared);
         let client = &mut self.clients[at];
         let bytes = match client.protocol {

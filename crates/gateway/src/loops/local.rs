@@ -83,11 +83,21 @@ impl EventLoop {
         let client = &mut self.clients[at];
         let is_there = local.read(key, name, self.read_ns, |value| answer(client, value));
         if is_there {
-            self.shared.counters.local_hits.add_one();
-            self.shared.stats.note(command.row, std::time::Duration::ZERO, false);
+            match self.local_hits.iter_mut().find(|(row, _)| *row == command.row) {
+                Some((_, times)) => *times += 1,
+                None => self.local_hits.push((command.row, 1)),
+            }
             self.touch_client(at);
         }
         is_there
+    }
+
+    /// Tells what was answered from copies in this round.
+    pub(super) fn count_local(&mut self) {
+        for (row, times) in self.local_hits.drain(..) {
+            self.shared.counters.local_hits.add(times);
+            self.shared.stats.note_at_once(row, times);
+        }
     }
 
     /// Whether a key is the tenant's, and short enough for packets.

@@ -195,6 +195,8 @@ pub(crate) struct EventLoop {
     /// What a command may be.
     request_limits: resp::Limits,
     local: Option<LocalCopies>,
+    /// How often each command was answered from copies in this round, by its row.
+    local_hits: Vec<(u16, u64)>,
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
     sketch: Option<Sketch>,
@@ -280,6 +282,7 @@ impl EventLoop {
             jobs,
             request_limits,
             local,
+            local_hits: vec![],
             hasher: DefaultHashBuilder::default(),
             sketch,
             ready: vec![],
@@ -483,6 +486,7 @@ impl EventLoop {
     /// Sends what this round has brought.
     fn flush(&mut self) {
         self.flush_network();
+        self.count_local();
         for at in std::mem::take(&mut self.dirty_upstreams) {
             let Some(upstream) = self.upstreams.get_mut(at) else { continue };
             upstream.is_dirty = false;
