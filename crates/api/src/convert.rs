@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use decide::{Change, Configuration, Group, ItemKey, Outcome, Record, Row};
-use wire::{Cluster, OverRate, Store, SwitchPlace, Tenant};
+use serde::{Serialize, de::DeserializeOwned};
+use wire::{Cluster, OverRate, PoolServer, Store, SwitchPlace, Tenant};
 
 use crate::{proto, types};
 
@@ -22,6 +23,10 @@ impl From<&Cluster> for proto::Cluster {
             lease_max_ms: cluster.lease_max_ms,
             max_value: cluster.max_value,
             switches: cluster.switches.iter().map(switch_to).collect(),
+            scheme: name_to(&cluster.scheme),
+            digest: cluster.digest.as_ref().map(name_to).unwrap_or_default(),
+            hash_tag: cluster.hash_tag.clone().unwrap_or_default(),
+            servers: cluster.servers.iter().map(server_to).collect(),
         }
     }
 }
@@ -32,6 +37,10 @@ impl From<&Cluster> for proto::Cluster {
 /// One line: the entry that is wrong, and what was expected.
 pub fn cluster(message: &proto::Cluster) -> Result<Cluster, String> {
     let cluster = Cluster {
+        scheme: name(&message.scheme)?.unwrap_or_default(),
+        digest: name(&message.digest)?,
+        hash_tag: Some(message.hash_tag.clone()).filter(|tag| !tag.is_empty()),
+        servers: message.servers.iter().map(server).collect(),
         partitions: message.partitions,
         stores: each(&message.stores, store)?,
         tenants: each(&message.tenants, tenant)?,
@@ -54,6 +63,27 @@ pub fn placements(message: &proto::Placements) -> Vec<(u32, u16)> {
         switches.filter_map(move |switch| Some((id, u16::try_from(switch).ok()?)))
     };
     message.tenants.iter().flat_map(of).collect()
+}
+
+/// A name of the cluster file's.
+fn name_to(value: &impl Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    name.and_then(|name| Some(name.as_str()?.to_string())).unwrap_or_default()
+}
+
+fn name<T: DeserializeOwned>(text: &str) -> Result<Option<T>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_value(text.into()).map(Some).map_err(|error| error.to_string())
+}
+
+fn server_to(server: &PoolServer) -> proto::PoolServer {
+    proto::PoolServer { name: server.name.clone(), weight: server.weight }
+}
+
+fn server(server: &proto::PoolServer) -> PoolServer {
+    PoolServer { name: server.name.clone(), weight: server.weight }
 }
 
 fn each<A, B>(all: &[A], one: impl Fn(&A) -> Result<B, String>) -> Result<Vec<B>, String> {
@@ -270,6 +300,11 @@ mod tests {
                     [[tenant]]\nid = 7\nsecret = \"100102030405060708090a0b0c0d0e0f\"\nrate = 5\nover_rate = \"drop\"\n\
                     also_secret = \"200102030405060708090a0b0c0d0e0f\"\nstores = [\"10.0.0.1:7117\"]\n\
                     [[switch]]\nname = \"tor\"\naddress = \"10.0.0.254\"\n";
+        let before = Cluster::parse(text).unwrap();
+        assert_eq!(cluster(&proto::Cluster::from(&before)).unwrap(), before);
+        let text = "scheme = \"twemproxy-ketama\"\npartitions = 1\ndigest = \"one_at_a_time\"\nhash_tag = \"{}\"\n\
+                    [[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 0\n\
+                    [[server]]\nname = \"10.0.0.1:11211\"\nweight = 3\n";
         let before = Cluster::parse(text).unwrap();
         assert_eq!(cluster(&proto::Cluster::from(&before)).unwrap(), before);
     }

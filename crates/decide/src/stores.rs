@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use wire::{KeyHash, NodeId, Secret, partition_of, store_node};
+use wire::{KeyHash, KeyHasher, NodeId, partition_of, store_node};
 
 use crate::SwitchId;
 
@@ -11,7 +11,7 @@ use crate::SwitchId;
 pub struct Stores {
     addresses: Vec<SocketAddr>,
     tenant: u32,
-    hash_secret: Secret,
+    hasher: KeyHasher,
     /// Of each partition the store that owns it, by its place among the addresses.
     homes: Vec<u16>,
     /// Which places are servers of the tenant.
@@ -21,23 +21,23 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Those at these addresses. `hash_secret` seeds the hashes of the tenant's keys; `homes` names
-    /// the owner of each partition by its place among the addresses.
+    /// Those at these addresses. `hasher` hashes the tenant's keys; `homes` names the owner of each partition by its place among the addresses.
     ///
     /// # Panics
     /// If there is no partition, or an owner is not among the addresses.
     pub fn new(
         addresses: Vec<SocketAddr>,
         tenant: u32,
-        hash_secret: Secret,
+        hasher: impl Into<KeyHasher>,
         homes: Vec<u16>,
     ) -> Stores {
         assert!(!homes.is_empty(), "a cluster has a partition at least");
         let known = |home: &u16| usize::from(*home) < addresses.len();
         assert!(homes.iter().all(known), "a partition's owner is a store");
         let first = |(at, address): (usize, &SocketAddr)| !addresses[..at].contains(address);
+        let hasher = hasher.into();
         let servers = addresses.iter().enumerate().map(first).collect();
-        Stores { racks: vec![0; addresses.len()], addresses, tenant, hash_secret, homes, servers }
+        Stores { racks: vec![0; addresses.len()], addresses, tenant, hasher, homes, servers }
     }
 
     /// Of these only those at these addresses may have something of the tenant; none are given: all
@@ -85,7 +85,7 @@ impl Stores {
 
     /// The hash of a key of the tenant.
     pub fn hash_of(&self, key: &[u8]) -> KeyHash {
-        self.hash_secret.key_hash(self.tenant, key)
+        self.hasher.key_hash(self.tenant, key)
     }
 
     /// The number of the store at this place, as packets name it.
@@ -101,6 +101,7 @@ impl Stores {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::Secret;
 
     #[test]
     fn each_key_is_on_one_store_and_each_store_has_keys() {

@@ -72,13 +72,14 @@ fn place(config: &Config) -> u64 {
     let cluster = &config.cluster;
     // A number of it: an address may hold a password.
     let text = format!(
-        "{:?} {:?} {} {} {:?} {:?}",
+        "{:?} {:?} {} {} {:?} {:?} {:?}",
         config.identity,
         config.backend,
         cluster.partitions,
         config.lease_ns(),
         config.longest_lease_ns(),
-        cluster.stores
+        cluster.stores,
+        cluster.places()
     );
     checksum(text.as_bytes())
 }

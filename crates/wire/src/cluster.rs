@@ -10,8 +10,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KeyHash, MAX_VALUE_DEFAULT, MAX_VALUE_MOST, NodeId, Packet, STORES_MOST, SWITCH_MOST, Secret,
-    TENANT_OPEN, TENANT_SYSTEM, address, partition_of, store_at, store_node,
+    CLUSTER_SLOTS, Digest, KeyHash, KeyHasher, KeyPlaces, MAX_VALUE_DEFAULT, MAX_VALUE_MOST,
+    NodeId, Packet, PoolServer, STORES_MOST, SWITCH_MOST, Scheme, Secret, TENANT_OPEN,
+    TENANT_SYSTEM, address, partition_of, scheme, store_at, store_node,
 };
 
 /// The cluster file (TOML): partitions, stores, tenants.
@@ -29,8 +30,21 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// Number of partitions that keys are hashed to.
+    /// The rule by which keys are assigned to partitions.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub scheme: Scheme,
+    /// Number of partitions that keys are assigned to.
     pub partitions: u32,
+    /// Of a pool's scheme: the digest of keys that its clients use, where it is not the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Of a pool's scheme: the two bytes between which stands what counts of a key (twemproxy's
+    /// `hash_tag`); none: all of it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_tag: Option<String>,
+    /// Of a pool's scheme: its servers in the order of its clients' list, one for each partition.
+    #[serde(rename = "server", default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<PoolServer>,
     /// The stores; together they own each partition exactly once.
     #[serde(rename = "store")]
     pub stores: Vec<Store>,
@@ -77,8 +91,14 @@ pub struct SwitchPlace {
 const USUAL_LEASE_MS: u32 = 2000;
 /// Bounds in bytes that `max_value` may be.
 const MAX_VALUES: std::ops::RangeInclusive<u32> = 1024..=MAX_VALUE_MOST;
+/// The largest weight of a pool's server.
+const WEIGHT_MOST: u32 = 1 << 16;
 /// Lengths in milliseconds that a lease may have.
 const LEASES_MS: std::ops::RangeInclusive<u32> = 1000..=60_000;
+
+fn is_usual(scheme: &Scheme) -> bool {
+    *scheme == Scheme::Hash
+}
 
 fn yes() -> bool {
     true
@@ -184,16 +204,20 @@ impl Tenant {
         }
     }
 
-    /// The secrets, of a tenant of a cluster that was checked.
+    /// The secrets, of a tenant of a cluster that was checked, and whose scheme puts keys there
+    /// ([`Cluster::places`]).
     ///
     /// # Panics
     /// If one is not 32 hex digits.
-    pub fn secrets(&self) -> Secrets {
+    pub fn secrets(&self, places: &KeyPlaces) -> Secrets {
         let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
         Secrets {
             tag: known(&self.secret),
             also: self.also_secret.as_deref().map_or(Secret::NONE, known),
-            hash: known(self.hash_secret.as_deref().unwrap_or(&self.secret)),
+            hash: KeyHasher::new(
+                known(self.hash_secret.as_deref().unwrap_or(&self.secret)),
+                places,
+            ),
         }
     }
 }
@@ -210,20 +234,25 @@ pub enum OverRate {
 }
 
 /// The secrets of a tenant, ready for use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secrets {
     /// Signs, and is accepted.
     pub tag: Secret,
     /// Is accepted too; [`Secret::NONE`]: no other is.
     pub also: Secret,
-    /// Seeds key hashes.
-    pub hash: Secret,
+    /// Hashes keys.
+    pub hash: KeyHasher,
 }
 
 impl Secrets {
-    /// One secret for everything.
+    /// One secret for everything, of keys that may be anywhere.
     pub fn one(secret: Secret) -> Secrets {
-        Secrets { tag: secret, also: Secret::NONE, hash: secret }
+        Secrets::placed(secret, &KeyPlaces::Anywhere)
+    }
+
+    /// One secret for everything, in a cluster that puts keys there.
+    fn placed(secret: Secret, places: &KeyPlaces) -> Secrets {
+        Secrets { tag: secret, also: Secret::NONE, hash: KeyHasher::new(secret, places) }
     }
 
     /// The secret that this packet is signed with, if it is one of those that count: an answer is
@@ -247,6 +276,10 @@ pub enum ClusterError {
     /// A partition without an owner, with two, or out of range.
     #[error("cluster file: {0}")]
     Partitions(String),
+    /// A scheme with another number of partitions, without a pool or with one that it has no use
+    /// for.
+    #[error("cluster file: {0}")]
+    Scheme(String),
     /// A tenant's number or secret is not usable.
     #[error("cluster file: {0}")]
     Tenant(String),
@@ -267,6 +300,10 @@ impl Cluster {
         let store =
             Store { address, first: 0, last: partitions.saturating_sub(1), rack: 0, resp: None };
         Cluster {
+            scheme: Scheme::Hash,
+            digest: None,
+            hash_tag: None,
+            servers: vec![],
             partitions,
             stores: vec![store],
             tenants: vec![],
@@ -317,6 +354,7 @@ impl Cluster {
         if self.partitions == 0 {
             return fail("partitions = 0: at least 1 is needed".into());
         }
+        self.check_scheme()?;
         let stores = self.stores.len();
         if stores > STORES_MOST {
             return fail(format!("{stores} stores: at most {STORES_MOST} are possible"));
@@ -381,6 +419,8 @@ impl Cluster {
                     "{whose}: store {store} is not one of the cluster's stores"
                 )));
             }
+            self.check_stores_of(&tenant.stores)
+                .map_err(|e| ClusterError::Tenant(format!("{whose}: {e}")))?;
             check_write_back(tenant.write_back_ms)
                 .map_err(|e| ClusterError::Tenant(format!("{whose}: {e}")))?;
         }
@@ -392,6 +432,60 @@ impl Cluster {
             return Err(ClusterError::MaxValue(self.max_value));
         }
         self.check_leases()
+    }
+
+    /// Checks that a tenant may be limited to these stores; none: it uses all.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn check_stores_of(&self, stores: &[SocketAddr]) -> Result<(), String> {
+        if stores.is_empty() || self.scheme == Scheme::Hash {
+            return Ok(());
+        }
+        Err("stores: expected none, for by the cluster's scheme the backends say where keys are, and every tenant has keys \
+             at all of them"
+            .into())
+    }
+
+    fn check_scheme(&self) -> Result<(), ClusterError> {
+        let fail = |text: String| Err(ClusterError::Scheme(text));
+        let (scheme, partitions) = (self.scheme, self.partitions);
+        if !scheme.has_pool() {
+            if self.digest.is_some() || self.hash_tag.is_some() || !self.servers.is_empty() {
+                return fail(
+                    "digest, hash_tag and [[server]] are for the schemes of pools: ketama, modula, twemproxy-ketama, \
+                     twemproxy-modula"
+                        .into(),
+                );
+            }
+            if scheme == Scheme::RedisCluster && partitions != CLUSTER_SLOTS {
+                return fail(format!(
+                    "partitions = {partitions}: expected {CLUSTER_SLOTS} with scheme = \"redis-cluster\", one for each slot"
+                ));
+            }
+            return Ok(());
+        }
+        if self.servers.len() != partitions as usize {
+            return fail(format!(
+                "partitions = {partitions} and {} [[server]]: expected one partition for each server of the pool",
+                self.servers.len()
+            ));
+        }
+        if let Some(tag) = self.hash_tag.as_ref().filter(|tag| tag.len() != 2) {
+            return fail(format!("hash_tag = {tag:?}: expected two bytes, such as \"{{}}\""));
+        }
+        let mut names = HashSet::new();
+        for PoolServer { name, weight } in &self.servers {
+            if !(1..=WEIGHT_MOST).contains(weight) {
+                return fail(format!(
+                    "server {name:?}: weight = {weight}: expected 1 to {WEIGHT_MOST}"
+                ));
+            }
+            if name.is_empty() || !names.insert(name) {
+                return fail(format!("server {name:?}: expected a name that no other server has"));
+            }
+        }
+        Ok(())
     }
 
     fn check_switches(&self) -> Result<(), ClusterError> {
@@ -426,6 +520,12 @@ impl Cluster {
             )));
         }
         Ok(())
+    }
+
+    /// Where the scheme puts keys, worked out: of a pool's it takes a digest for every four points
+    /// of its ring.
+    pub fn places(&self) -> KeyPlaces {
+        scheme::places(self.scheme, self.digest, self.hash_tag.as_deref(), &self.servers)
     }
 
     /// The store that holds a tenant's key with this hash: the owner of its partition, or, where
@@ -487,13 +587,18 @@ impl Cluster {
 
     /// All secrets of a tenant; `None` if the tenant is unknown or tenant 0 is switched off.
     pub fn secrets_of(&self, tenant: u32) -> Option<Secrets> {
+        self.secrets_at(tenant, &self.places())
+    }
+
+    /// As [`Cluster::secrets_of`], of a cluster whose [`Cluster::places`] are known.
+    pub fn secrets_at(&self, tenant: u32, places: &KeyPlaces) -> Option<Secrets> {
         let known = |text: &str| parse_secret(text, "").expect("checked on parsing");
         match tenant {
-            TENANT_OPEN => self.open_tenant.then_some(Secrets::one(Secret::NONE)),
+            TENANT_OPEN => self.open_tenant.then(|| Secrets::placed(Secret::NONE, places)),
             TENANT_SYSTEM => {
                 Some(Secrets::one(self.system_secret.as_deref().map_or(Secret::NONE, known)))
             }
-            id => self.tenant(id).map(Tenant::secrets),
+            id => self.tenant(id).map(|tenant| tenant.secrets(places)),
         }
     }
 }
@@ -554,6 +659,41 @@ mod tests {
         }
         let text = format!("lease_ms = 2000\nlease_max_ms = 10000\n{ONE}");
         assert!(Cluster::parse(&text).is_ok(), "shorter than it was");
+    }
+
+    #[test]
+    fn a_scheme_has_what_belongs_to_it() {
+        let server = "[[server]]\nname = \"10.0.0.1:11211\"\n";
+        let pool = format!("scheme = \"ketama\"\n{ONE}{server}");
+        let cluster = Cluster::parse(&pool).unwrap();
+        assert_eq!(Cluster::parse(&cluster.to_toml()).unwrap(), cluster);
+        assert_eq!(Cluster::parse(ONE).unwrap().scheme, Scheme::Hash);
+        // (text, what the error says)
+        let rows = [
+            (format!("scheme = \"redis-cluster\"\n{ONE}"), "expected 16384 with scheme"),
+            (format!("scheme = \"modula\"\n{ONE}"), "and 0 [[server]]: expected one partition"),
+            (format!("{ONE}{server}"), "are for the schemes of pools"),
+            (format!("digest = \"md5\"\n{ONE}"), "are for the schemes of pools"),
+            (format!("scheme = \"ring\"\n{ONE}"), "unknown variant `ring`, expected one of `hash`"),
+            (format!("digest = \"sha\"\n{pool}"), "unknown variant `sha`, expected one of `md5`"),
+            (format!("hash_tag = \"{{\"\n{pool}"), "expected two bytes"),
+            (format!("{pool}weight = 0"), "weight = 0: expected 1 to"),
+            (
+                format!(
+                    "{pool}[[tenant]]\nid = 7\nsecret = \"{}\"\nstores = [\"10.0.0.1:7117\"]",
+                    "07".repeat(16)
+                ),
+                "tenant 7: stores: expected none",
+            ),
+            (
+                format!("{pool}{server}").replace("partitions = 1", "partitions = 2"),
+                "expected a name that no other server has",
+            ),
+        ];
+        for (text, says) in rows {
+            let error = Cluster::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error:?} should say {says:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod mixed;
 mod op;
 mod packet;
 mod read_count;
+mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use mixed::mixed;
 pub use op::Op;
 pub use packet::Packet;
 pub use read_count::ReadCount;
+pub use scheme::{CLUSTER_SLOTS, Digest, KeyHasher, KeyPlaces, PoolServer, Scheme, cluster_slot};
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;

@@ -160,7 +160,7 @@ impl Eviction {
             anyhow::Ok((reads?, written?))
         })?;
         let commands = data.commands(&servers)? - before;
-        let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE);
+        let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE.into());
         let permutation = Permutation::new(rack.keys, run.options.seed);
         let mut gone = |ranks: std::ops::Range<usize>| -> anyhow::Result<usize> {
             let mut gone = 0;

@@ -251,7 +251,7 @@ impl Writer {
     fn connect(socket: &Path, value_len: usize) -> anyhow::Result<Writer> {
         Ok(Writer {
             redis: Connection::to(&Server::Unix(socket.into()))?,
-            keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE),
+            keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE.into()),
             value_len,
             rng: StdRng::seed_from_u64(1),
             written: vec![vec![]; HOT],
@@ -346,7 +346,7 @@ impl Reader {
         socket.connect(store)?;
         Ok(Reader {
             socket,
-            keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE),
+            keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE.into()),
             value_len,
             rng: StdRng::seed_from_u64(seed),
             request: 0,

@@ -60,15 +60,13 @@ impl Plan {
             });
         }
         Ok(Cluster {
-            partitions: self.partitions,
             stores,
             tenants: self.tenants.clone(),
             open_tenant: self.is_open,
             system_secret: self.is_signed.then(|| format!("{:032x}", 0x5353)),
             lease_ms: self.lease_ms,
             lease_max_ms: self.lease_max_ms,
-            max_value: wire::MAX_VALUE_DEFAULT,
-            switches: vec![],
+            ..Cluster::single(SocketAddr::from(([0; 4], 0)), self.partitions)
         })
     }
 

@@ -38,6 +38,11 @@ impl Surroundings<'_> {
         self.config.cluster.stores.iter().map(|store| store.address)
     }
 
+    /// Whether a tenant may be limited to these stores, or why not.
+    pub fn may_use(&self, stores: &[SocketAddr]) -> Result<(), String> {
+        self.config.cluster.check_stores_of(stores)
+    }
+
     /// Switches that are attached and said what they hold.
     pub fn ready(&self) -> impl Iterator<Item = SwitchId> {
         let ready = self.switches.iter().filter(|(_, switch)| switch.is_ready());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use decide::Stores;
-use wire::{Cluster, Secret, TENANT_OPEN};
+use wire::{Cluster, KeyHasher, Secret, TENANT_OPEN};
 
 use super::tenants::Tenant;
 
@@ -76,12 +76,13 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
         at.expect("one of the cluster's") as u16
     };
     let homes = (0..cluster.partitions).map(home).collect();
+    let places = cluster.places();
     // Its secrets were checked when it came.
-    let secret = match tenant.id {
-        TENANT_OPEN => Secret::NONE,
-        _ => tenant.to_wire().secrets().hash,
+    let hasher = match tenant.id {
+        TENANT_OPEN => KeyHasher::new(Secret::NONE, &places),
+        _ => tenant.to_wire().secrets(&places).hash,
     };
     let racks = cluster.stores.iter().map(|store| store.rack);
-    let stores = Stores::new(addresses, tenant.id, secret, homes);
+    let stores = Stores::new(addresses, tenant.id, hasher, homes);
     stores.only(&tenant.terms.stores).in_racks(racks)
 }

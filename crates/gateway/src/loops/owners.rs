@@ -1,15 +1,14 @@
 //! Which store has a key.
 
 use hashbrown::HashMap;
-use wire::{Cluster, Secret};
+use wire::{Cluster, KeyHasher, Secret};
 
 /// Which of the stores' RESP ports leads to a key's store, of one tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     cluster: Cluster,
     tenant: u32,
-    /// Seeds key hashes.
-    secret: Secret,
+    hasher: KeyHasher,
     /// Numbers of RESP ports by the addresses of their stores.
     ports: HashMap<std::net::SocketAddr, usize>,
 }
@@ -22,14 +21,14 @@ impl Owners {
         Owners {
             cluster: cluster.clone(),
             tenant,
-            secret: secrets.map_or(Secret::NONE, |secrets| secrets.hash),
+            hasher: secrets.map_or(Secret::NONE.into(), |secrets| secrets.hash),
             ports: stores.map(|(store, port)| (store.address, *port)).collect(),
         }
     }
 
     /// The number of the RESP port of a key's store.
     pub fn port_of(&self, key: &[u8]) -> usize {
-        let hash = self.secret.key_hash(self.tenant, key);
+        let hash = self.hasher.key_hash(self.tenant, key);
         let store = self.cluster.store_of(self.tenant, hash);
         self.ports.get(&store.address).copied().unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use bytes::Bytes;
 use client::{Memory, Reservation, Seal, TenantSeal};
 use redis::Value;
-use wire::{Cluster, Secret, partition_of};
+use wire::{Cluster, KeyHasher, Secret, partition_of};
 
 use super::{
     backend::Backend,
@@ -23,8 +23,7 @@ pub(crate) struct Direct {
     backends: Vec<Range>,
     cluster: Cluster,
     tenant: u32,
-    /// Seeds key hashes.
-    secret: Secret,
+    hasher: KeyHasher,
     /// The same that the client seals with: both write the same keys.
     seal: Option<TenantSeal>,
     memory: Memory,
@@ -76,7 +75,7 @@ impl Direct {
             backends,
             cluster: cluster.clone(),
             tenant,
-            secret: cluster.secrets_of(tenant).map_or(Secret::NONE, |secrets| secrets.hash),
+            hasher: cluster.secrets_of(tenant).map_or(Secret::NONE.into(), |secrets| secrets.hash),
             seal,
             memory,
         })
@@ -253,7 +252,7 @@ impl Direct {
 
     /// Where a key is, as stores know it.
     fn backend_of(&self, key: &[u8]) -> &Backend {
-        let hash = self.secret.key_hash(self.tenant, key);
+        let hash = self.hasher.key_hash(self.tenant, key);
         let partition = partition_of(hash, self.cluster.partitions);
         let store = self.cluster.store_of_partition(self.tenant, partition);
         // A store that stands in for a partition's owner keeps its keys where it keeps those of its

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use gateway::NetworkUse;
-use wire::{Cluster, Secret, Store, TENANT_OPEN, Tenant, partition_of};
+use wire::{Cluster, KeyPlaces, Secret, Store, TENANT_OPEN, Tenant, partition_of};
 
 use crate::{
     store_thread::StoreThread,
@@ -82,7 +82,7 @@ fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
 #[test]
 fn a_tenant_s_keys_are_the_same_by_the_network_and_by_the_resp_ports() {
     let rack = Rack::start();
-    let secret = Tenant::new(7, TENANT_SECRET).secrets().hash;
+    let secret = Tenant::new(7, TENANT_SECRET).secrets(&KeyPlaces::Anywhere).hash.seed();
     let keys = keys(secret, 7);
     for network in [NetworkUse::Always, NetworkUse::Never] {
         let gateway = Gateway::start(Config { network, tenant: 7, ..rack.config() });

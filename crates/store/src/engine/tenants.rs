@@ -54,8 +54,9 @@ impl Tenants {
         let entries = before.map_or(&[][..], |(cluster, _)| &cluster.tenants);
         let entries: HashMap<u32, &wire::Tenant> = entries.iter().map(|t| (t.id, t)).collect();
         let mut known = HashMap::default();
+        let places = cluster.places();
         for id in [TENANT_OPEN, TENANT_SYSTEM] {
-            if let Some(secrets) = cluster.secrets_of(id) {
+            if let Some(secrets) = cluster.secrets_at(id, &places) {
                 let known_one =
                     KnownTenant { secrets, held: None, stores: vec![], write_back_ms: 0 };
                 known.insert(id, known_one);
@@ -67,7 +68,7 @@ impl Tenants {
             let new = || {
                 let held = me.filter(|_| !tenant.stores.is_empty());
                 let held = held.map(|me| bits_of(cluster, me, &tenant.stores));
-                let secrets = tenant.secrets();
+                let secrets = tenant.secrets(&places);
                 KnownTenant {
                     secrets,
                     held,
@@ -100,7 +101,7 @@ impl Tenants {
             match after {
                 Some(after) if after.held != known.held => drop(changed.moved.insert(id)),
                 Some(_) => {}
-                None => drop(changed.gone.insert(id, known.secrets.hash)),
+                None => drop(changed.gone.insert(id, known.secrets.hash.seed())),
             }
         }
         changed
@@ -108,7 +109,7 @@ impl Tenants {
 
     /// The seed of a tenant's key hashes.
     pub fn seed_of(&self, id: u32) -> Option<Secret> {
-        Some(self.get(id)?.secrets.hash)
+        Some(self.get(id)?.secrets.hash.seed())
     }
 
     /// How much later than an answered write its value is here at most; 0: no key of the tenant
@@ -160,6 +161,11 @@ pub enum UpdateError {
         /// Partitions of the new one.
         new: u32,
     },
+    /// Another scheme, or another pool: keys would have to move.
+    #[error(
+        "the new cluster assigns keys to partitions by another scheme than this store runs with: restart every store to change it"
+    )]
+    Scheme,
     /// Other stores, in another order, or other partitions at them.
     #[error(
         "the new cluster's stores, their order or their partitions differ from those that this store runs with: restart every store to change them"
@@ -188,6 +194,9 @@ pub(super) fn check(old: &Cluster, new: &Cluster) -> Result<(), UpdateError> {
     new.check()?;
     if new.partitions != old.partitions {
         return Err(UpdateError::Partitions { old: old.partitions, new: new.partitions });
+    }
+    if new.places() != old.places() {
+        return Err(UpdateError::Scheme);
     }
     // Their order counts: packets name a store by its place.
     if old.stores != new.stores {

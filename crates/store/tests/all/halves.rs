@@ -166,10 +166,10 @@ fn who_asks_is_checked_first() {
     let (right, wrong) = (Secrets::one(SECRET), Secret([2; 16]));
     // (secrets, tenant, status)
     let rows = [
-        (right, TENANT, Status::NotFound),
-        (Secrets { tag: wrong, ..right }, TENANT, Status::Denied),
-        (Secrets { hash: wrong, ..right }, TENANT, Status::Denied),
-        (right, TENANT + 1, Status::Denied),
+        (right.clone(), TENANT, Status::NotFound),
+        (Secrets { tag: wrong, ..right.clone() }, TENANT, Status::Denied),
+        (Secrets { hash: wrong.into(), ..right.clone() }, TENANT, Status::Denied),
+        (right.clone(), TENANT + 1, Status::Denied),
         (right, wire::TENANT_SYSTEM, Status::Denied),
     ];
     for (secrets, tenant, status) in rows {

@@ -137,7 +137,7 @@ struct Hot {
 
 impl Hot {
     fn new(rack: &Rack, seed: u64, count: usize) -> Hot {
-        let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE);
+        let keys = KeySpace::new(rack.keys, wire::TENANT_OPEN, &Secret::NONE.into());
         let by_rank = Permutation::new(rack.keys, seed);
         let hash = |rank: u32| keys.get(by_rank.key(rank)).hash;
         Hot { hashes: (0..count.min(rack.keys) as u32).map(hash).collect() }

@@ -110,7 +110,7 @@ impl<'a> Servers<'a> {
         let plan = plan(params, backend, discipline);
         let is_bare = run.parts.begin(discipline)? == decide::NONE.name;
         let rig = Rig::build(plan, run.options.name.clone(), run)?;
-        let keys = KeySpace::new(params.keys, 0, &Secret::NONE);
+        let keys = KeySpace::new(params.keys, 0, &Secret::NONE.into());
         let overflows = run.options.disciplines.iter().flat_map(|d| d.totals.overflows);
         let servers = Servers {
             load: None,

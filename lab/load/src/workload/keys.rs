@@ -1,7 +1,7 @@
 //! Names of keys and their hashes, made before they are needed or, of very many, when they are. A
 //! generator has them for each tenant; experiments that ask by hand take them from here, too.
 
-use wire::{KeyHash, Secret, partition_of};
+use wire::{KeyHash, KeyHasher, partition_of};
 
 use super::MOST_IN_MEMORY;
 
@@ -13,7 +13,7 @@ pub const KEY_LEN: usize = 16;
 pub struct Key {
     /// `key` and the index in 13 digits.
     pub bytes: [u8; KEY_LEN],
-    /// Its hash under the tenant's secret.
+    /// Its hash under the tenant's secret, in the partition where the cluster puts it.
     pub hash: KeyHash,
 }
 
@@ -22,7 +22,7 @@ pub struct Key {
 pub struct KeySpace {
     n: usize,
     tenant: u32,
-    secret: Secret,
+    hasher: KeyHasher,
     /// All of them; none where there are more than [`MOST_IN_MEMORY`], which are made when they are
     /// asked for.
     keys: Vec<Key>,
@@ -30,8 +30,8 @@ pub struct KeySpace {
 
 impl KeySpace {
     /// The first `n` keys, hashed for a tenant. 32 bytes per key, for at most [`MOST_IN_MEMORY`].
-    pub fn new(n: usize, tenant: u32, secret: &Secret) -> KeySpace {
-        let mut space = KeySpace { n, tenant, secret: *secret, keys: vec![] };
+    pub fn new(n: usize, tenant: u32, hasher: &KeyHasher) -> KeySpace {
+        let mut space = KeySpace { n, tenant, hasher: hasher.clone(), keys: vec![] };
         if n <= MOST_IN_MEMORY {
             space.keys = (0..n as u64).map(|index| space.make(index)).collect();
         }
@@ -70,7 +70,7 @@ impl KeySpace {
 
     fn make(&self, index: u64) -> Key {
         let bytes = key_bytes(index);
-        Key { bytes, hash: self.secret.key_hash(self.tenant, &bytes) }
+        Key { bytes, hash: self.hasher.key_hash(self.tenant, &bytes) }
     }
 }
 
@@ -85,6 +85,8 @@ fn key_bytes(mut index: u64) -> [u8; KEY_LEN] {
 
 #[cfg(test)]
 mod tests {
+    use wire::Secret;
+
     use super::*;
 
     #[test]
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn partitions_follow_the_wire_crate() {
-        let keys = KeySpace::new(100, 0, &Secret::NONE);
+        let keys = KeySpace::new(100, 0, &Secret::NONE.into());
         for (i, partition) in keys.partitions(8).enumerate() {
             let hash = Secret::NONE.key_hash(0, format!("key{i:013}").as_bytes());
             assert_eq!(partition, partition_of(hash, 8));
@@ -106,8 +108,8 @@ mod tests {
     #[test]
     fn many_keys_are_made_when_asked_for() {
         let secret = Secret([3; 16]);
-        let few = KeySpace::new(1000, 7, &secret);
-        let many = KeySpace::new(100_000_000, 7, &secret);
+        let few = KeySpace::new(1000, 7, &secret.into());
+        let many = KeySpace::new(100_000_000, 7, &secret.into());
         assert!(many.keys.is_empty());
         for index in 0..1000 {
             let (a, b) = (few.get(index), many.get(index));

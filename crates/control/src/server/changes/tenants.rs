@@ -310,6 +310,7 @@ fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
         checked.map_err(|e| invalid(format!("{of}: {e}")))?;
     }
     check_kernels(view, tenant)?;
+    view.around.may_use(&tenant.terms.stores).map_err(|e| invalid(format!("{of}: {e}")))?;
     let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
     if let Some(store) = tenant.terms.stores.iter().find(|store| !is_known(store)) {
         let named = view.around.stores().take(STORES_NAMED);
