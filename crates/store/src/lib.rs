@@ -28,6 +28,7 @@ mod reports;
 pub mod resp_port;
 mod server;
 mod shares;
+pub mod slot_map;
 mod status;
 mod unix_socket;
 

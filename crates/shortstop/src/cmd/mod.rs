@@ -2,6 +2,7 @@
 
 mod audit;
 mod certificates;
+mod cluster;
 mod control;
 mod delete;
 mod gateway;
@@ -42,6 +43,7 @@ enum Command {
     Control(control::Args),
     Store(store::Args),
     Gateway(gateway::Args),
+    Cluster(cluster::Args),
     Tenant(tenant::Args),
     Page(page::Args),
     Topology(topology::Args),
@@ -85,6 +87,7 @@ impl CommandLine for Cli {
             Command::Control(args) => control::run(args),
             Command::Store(args) => store::run(args),
             Command::Gateway(args) => gateway::run(args),
+            Command::Cluster(args) => cluster::run(args),
             Command::Tenant(args) => tenant::run(args),
             Command::Page(args) => page::run(args),
             Command::Topology(args) => topology::run(args),

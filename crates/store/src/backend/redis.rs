@@ -55,8 +55,7 @@ use super::{
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
-use dial::Dial;
-pub(crate) use dial::{Reader, Writer};
+pub(crate) use dial::{Dial, Reader, Writer};
 use eviction::{Eviction, MARKS};
 use link::{Contact, Link};
 use role::{Role, role_of};
@@ -105,7 +104,7 @@ pub(crate) async fn connect(
 
 /// The URLs as they are without TLS, which is all that `redis` reads here; and whether TLS is
 /// meant.
-fn plain_urls(urls: &str) -> anyhow::Result<(bool, Vec<String>)> {
+pub(crate) fn plain_urls(urls: &str) -> anyhow::Result<(bool, Vec<String>)> {
     // A comma may stand in a URL, too.
     let urls = urls.replace(",redis", "\nredis");
     let secure = urls.split('\n').filter(|url| url.starts_with("rediss://")).count();
@@ -121,7 +120,10 @@ fn plain_urls(urls: &str) -> anyhow::Result<(bool, Vec<String>)> {
 }
 
 /// The servers that are named, with the password.
-fn addresses(urls: &[String], password: Option<&str>) -> redis::RedisResult<Vec<ConnectionInfo>> {
+pub(crate) fn addresses(
+    urls: &[String],
+    password: Option<&str>,
+) -> redis::RedisResult<Vec<ConnectionInfo>> {
     urls.iter().map(|url| address(url, password)).collect()
 }
 

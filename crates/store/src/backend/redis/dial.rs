@@ -22,7 +22,7 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// How servers are reached.
 #[derive(Clone)]
-pub(super) struct Dial {
+pub(crate) struct Dial {
     /// By TLS: whom to believe.
     pub connector: Option<Connector>,
     /// How long that may take.

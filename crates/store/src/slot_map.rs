@@ -1,0 +1,189 @@
+//! Which shard of a Redis Cluster has which slots, put together from what several of its nodes say
+//! (`CLUSTER NODES`): no node is believed alone where there are others.
+//!
+//! Nodes may disagree while something changes, and one that was away may come back with what it
+//! knew then. Each claim to slots has a number, the config epoch of the claiming master; of two
+//! claims to a slot the one with the higher number counts, as among the nodes themselves. A map
+//! is made only if more than half of the masters that it names have been heard: the others can
+//! have decided nothing without one of these. Texts go in, a map comes out; [`read`] asks.
+
+mod read;
+mod view;
+
+use std::collections::BTreeMap;
+
+use wire::CLUSTER_SLOTS;
+
+pub use read::{MapReader, read};
+pub use view::{ClusterNode, NodeAddress, NodeView};
+
+/// The owner of each slot, as most of the cluster has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotMap {
+    /// Its number: the highest config epoch that any owner has. A later map has a higher one, or
+    /// the same where only replicas or moving slots are new.
+    pub epoch: u64,
+    /// Shards that own slots, in the order of their first slots.
+    pub shards: Vec<Shard>,
+    /// Slots that a node says it is giving away or taking in, in ascending order.
+    pub moving: Vec<u16>,
+    /// Of each slot its shard's place; [`UNOWNED`]: nobody has it.
+    owners: Vec<u16>,
+}
+
+const UNOWNED: u16 = u16::MAX;
+
+/// A master, its replicas, and its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The master's name in the cluster: 40 hex digits.
+    pub id: String,
+    /// Where the master is.
+    pub master: NodeAddress,
+    /// Where its replicas are, as far as they have not failed.
+    pub replicas: Vec<NodeAddress>,
+    /// The first and the last of each run of its slots, in ascending order.
+    pub slots: Vec<(u16, u16)>,
+}
+
+impl SlotMap {
+    /// The map that these nodes' words make.
+    ///
+    /// # Errors
+    /// Why they make none: too few masters were heard, or nobody has slots.
+    pub fn of(views: &[NodeView]) -> Result<SlotMap, String> {
+        let mut claims: Vec<Option<(u64, &ClusterNode)>> = vec![None; CLUSTER_SLOTS as usize];
+        let nodes = || views.iter().flat_map(|view| &view.nodes);
+        for node in nodes().filter(|node| node.is_master) {
+            for &(first, last) in &node.slots {
+                for claim in &mut claims[usize::from(first)..=usize::from(last)] {
+                    if claim.is_none_or(|(epoch, _)| epoch < node.config_epoch) {
+                        *claim = Some((node.config_epoch, node));
+                    }
+                }
+            }
+        }
+        let mut places = BTreeMap::new();
+        let mut shards: Vec<Shard> = vec![];
+        let mut owners = vec![UNOWNED; CLUSTER_SLOTS as usize];
+        for (slot, claim) in (0..).zip(&claims) {
+            let Some((_, node)) = claim else { continue };
+            let at = *places.entry(&node.id).or_insert_with(|| {
+                let (id, master) = (node.id.clone(), address_of(&node.id, views));
+                let master = master.unwrap_or_else(|| node.address.clone());
+                shards.push(Shard { id, master, replicas: vec![], slots: vec![] });
+                shards.len() - 1
+            });
+            owners[usize::from(slot)] = at as u16;
+            match shards[at].slots.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => shards[at].slots.push((slot, slot)),
+            }
+        }
+        if shards.is_empty() {
+            return Err("no node has slots: expected a Redis Cluster that was created".into());
+        }
+        let heard = views.iter().filter(|view| places.contains_key(&view.myself)).count();
+        if heard * 2 <= shards.len() {
+            return Err(format!(
+                "{heard} of {} masters have answered: expected more than half of them, for the others may know better",
+                shards.len()
+            ));
+        }
+        for node in nodes().filter(|node| !node.is_master && !node.is_failed) {
+            let Some(at) = node.master.as_ref().and_then(|master| places.get(master)) else {
+                continue;
+            };
+            if places.contains_key(&node.id) || shards[*at].replicas.contains(&node.address) {
+                continue;
+            }
+            shards[*at].replicas.push(node.address.clone());
+        }
+        shards.iter_mut().for_each(|shard| shard.replicas.sort());
+        let mut moving: Vec<u16> = nodes().flat_map(|node| node.moving.iter().copied()).collect();
+        moving.sort_unstable();
+        moving.dedup();
+        let epochs = claims.iter().flatten().map(|(epoch, _)| *epoch);
+        Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, moving, owners })
+    }
+
+    /// The place of the shard that owns a slot.
+    pub fn owner(&self, slot: u32) -> Option<usize> {
+        let owner = self.owners.get(slot as usize).filter(|owner| **owner != UNOWNED);
+        owner.map(|owner| usize::from(*owner))
+    }
+
+    /// The first slot that nobody owns.
+    pub fn unowned(&self) -> Option<u32> {
+        self.owners.iter().position(|owner| *owner == UNOWNED).map(|slot| slot as u32)
+    }
+
+    /// Where its nodes are, masters first.
+    pub fn addresses(&self) -> impl Iterator<Item = &NodeAddress> {
+        let masters = self.shards.iter().map(|shard| &shard.master);
+        masters.chain(self.shards.iter().flat_map(|shard| &shard.replicas))
+    }
+}
+
+/// Where a node is, by what it says itself if it was heard: others may know its former address.
+fn address_of(id: &str, views: &[NodeView]) -> Option<NodeAddress> {
+    let own = views.iter().find(|view| view.myself == id)?;
+    let node = own.nodes.iter().find(|node| node.id == id)?;
+    Some(node.address.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What node `myself` says of masters, each with a letter, a config epoch and slots.
+    fn view(myself: &str, masters: &[(&str, u64, &str)]) -> NodeView {
+        let line = |(id, epoch, slots): &(&str, u64, &str)| {
+            let own = if *id == myself { "myself," } else { "" };
+            let of_replica = if myself == format!("r{id}") { "myself," } else { "" };
+            let port = 7000 + u32::from(id.as_bytes()[0]);
+            format!(
+                "{id} 10.0.0.1:{port}@17000 {own}master - 0 0 {epoch} connected {slots}\n\
+                 r{id} 10.0.0.2:{port}@17000 {of_replica}slave {id} 0 0 {epoch} connected\n"
+            )
+        };
+        let text: String = masters.iter().map(line).collect();
+        NodeView::parse(&text, "10.0.0.1").unwrap()
+    }
+
+    #[test]
+    fn of_two_claims_the_later_counts_whoever_tells_it() {
+        let old = view("a", &[("a", 1, "0-16383"), ("b", 2, ""), ("c", 3, "")]);
+        let new = |myself| view(myself, &[("a", 1, "0-99"), ("b", 5, "100-16383"), ("c", 3, "")]);
+        for views in [[old.clone(), new("b")], [new("b"), old.clone()]] {
+            let map = SlotMap::of(&views).unwrap();
+            assert_eq!(map.epoch, 5);
+            let owned = map.shards.iter().map(|shard| (&shard.id[..], &shard.slots[..]));
+            let expected: [(&str, &[(u16, u16)]); 2] = [("a", &[(0, 99)]), ("b", &[(100, 16_383)])];
+            assert_eq!(owned.collect::<Vec<_>>(), expected);
+            assert_eq!((map.owner(99), map.owner(100), map.unowned()), (Some(0), Some(1), None));
+            assert_eq!(map.shards[1].replicas.len(), 1);
+        }
+    }
+
+    #[test]
+    fn one_of_three_masters_is_not_believed() {
+        let masters = [("a", 1, "0-5000"), ("b", 2, "5001-9999"), ("c", 3, "10000-16383")];
+        let error = SlotMap::of(&[view("a", &masters)]).unwrap_err();
+        assert!(error.starts_with("1 of 3 masters have answered"), "{error}");
+        assert!(SlotMap::of(&[view("a", &masters), view("ra", &masters)]).is_err(), "a replica");
+        assert!(SlotMap::of(&[view("a", &masters), view("c", &masters)]).is_ok());
+        assert!(SlotMap::of(&[]).is_err());
+        assert!(SlotMap::of(&[view("a", &[("a", 1, "")])]).is_err(), "nobody has slots");
+    }
+
+    #[test]
+    fn what_nobody_owns_and_what_moves_is_told() {
+        let text =
+            "a 127.0.0.1:7001@17001 myself,master - 0 0 1 connected 0-9 11 [9->-bb] [12-<-cc]\n";
+        let map = SlotMap::of(&[NodeView::parse(text, "h").unwrap()]).unwrap();
+        assert_eq!(map.shards[0].slots, [(0, 9), (11, 11)]);
+        assert_eq!((map.unowned(), map.owner(10)), (Some(10), None));
+        assert_eq!(map.moving, [9, 12]);
+    }
+}
