@@ -6,7 +6,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use client::{Machine, Memory, Options, Seal};
 use tls::{Acceptor, ClientFiles, Connector, ServerFiles};
-use wire::{Cluster, Store};
+use wire::{Cluster, Scheme, Store};
 
 use crate::{
     BackendAddress, Limits,
@@ -65,6 +65,12 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    if config.cluster.scheme == Scheme::RedisCluster && !config.backends.is_empty() {
+        anyhow::bail!(
+            "--backend: expected none before a Redis Cluster, whose masters change: the stores follow them, and their RESP \
+             ports have every command (resp = \"...\" in the cluster file)"
+        );
+    }
     let by_packets = by_packets(&config);
     if let Some(why) = by_packets.as_ref().filter(|_| !config.resp.is_empty()) {
         anyhow::bail!("{why}: leave --resp out");
@@ -81,7 +87,7 @@ pub async fn run(
     let first = listener(config.listen)?;
     let listen = first.local_addr()?;
     // Commands on strings that are carried out here ask for no copies.
-    let keeps_copies = config.cache_bytes > 0 && !config.resp.is_empty();
+    let keeps_copies = config.cache_bytes > 0 && by_packets.is_none();
     let start = || {
         let Config { cluster, tenant, cache_bytes, .. } = &config;
         CopiesThread::start(cluster, *tenant, *cache_bytes, counters.clone())

@@ -1,7 +1,16 @@
 //! Which store has a key.
 
 use hashbrown::HashMap;
-use wire::{Cluster, KeyHasher, Secret};
+use wire::{Cluster, KeyHasher, Scheme, Secret, partition_of};
+
+/// Keys of one place may stand in one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct KeyPlace {
+    /// The number of the RESP port of the key's store.
+    pub port: usize,
+    /// Before a Redis Cluster, whose nodes go by that, its slot.
+    slot: Option<u32>,
+}
 
 /// Which of the stores' RESP ports leads to a key's store, of one tenant.
 #[derive(Clone, Debug)]
@@ -28,8 +37,16 @@ impl Owners {
 
     /// The number of the RESP port of a key's store.
     pub fn port_of(&self, key: &[u8]) -> usize {
+        self.place_of(key).port
+    }
+
+    /// Where a key is, as far as commands of several keys go by it.
+    pub fn place_of(&self, key: &[u8]) -> KeyPlace {
         let hash = self.hasher.key_hash(self.tenant, key);
-        let store = self.cluster.store_of(self.tenant, hash);
-        self.ports.get(&store.address).copied().unwrap_or_default()
+        let partition = partition_of(hash, self.cluster.partitions);
+        let store = self.cluster.store_of_partition(self.tenant, partition);
+        let port = self.ports.get(&store.address).copied().unwrap_or_default();
+        let slot = (self.cluster.scheme == Scheme::RedisCluster).then_some(partition);
+        KeyPlace { port, slot }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use hashbrown::HashMap;
 use resp::Words;
 
 use super::{
@@ -41,6 +42,7 @@ enum KeyStores {
     /// It names none.
     None,
     One(usize),
+    /// Of several stores, or of several slots of one.
     Several,
 }
 
@@ -53,10 +55,13 @@ struct Spread {
 impl EventLoop {
     fn key_stores(&mut self, words: Words<'_>) -> KeyStores {
         self.commands.keys(words, &mut self.keys);
-        let mut stores = self.keys.iter().filter_map(|key| words.get(key.index));
-        let mut stores = stores.by_ref().map(|key| self.owners.port_of(key));
-        let Some(first) = stores.next() else { return KeyStores::None };
-        if stores.all(|store| store == first) { KeyStores::One(first) } else { KeyStores::Several }
+        let keys = self.keys.iter().filter_map(|key| words.get(key.index));
+        let mut places = keys.map(|key| self.owners.place_of(key));
+        let Some(first) = places.next() else { return KeyStores::None };
+        match places.all(|place| place == first) {
+            true => KeyStores::One(first.port),
+            false => KeyStores::Several,
+        }
     }
 
     /// The store to which a command goes by a client's own connection.
@@ -201,14 +206,13 @@ impl EventLoop {
         let step = starts.windows(2).map(|pair| pair[1] - pair[0]).next().unwrap_or(1);
         let is_even = starts.last().is_some_and(|last| last + step == words.len());
         let mut parts: Vec<(usize, Vec<&[u8]>)> = vec![];
+        let mut part_of = HashMap::new();
         let mut places = vec![];
         let name = words.get(0).unwrap_or_default();
         for start in starts {
-            let store = words.get(start).map_or(0, |key| self.owners.port_of(key));
-            let store = if is_even { store } else { 0 };
-            let found = parts.iter().position(|(of, _)| *of == store);
-            let part = found.unwrap_or_else(|| {
-                parts.push((store, vec![name]));
+            let place = words.get(start).map(|key| self.owners.place_of(key));
+            let part = *part_of.entry(place).or_insert_with(|| {
+                parts.push((place.map_or(0, |place| place.port), vec![name]));
                 parts.len() - 1
             });
             places.push(part);
