@@ -173,6 +173,15 @@ impl Config {
         )
     }
 
+    /// The slots that the store has of a Redis Cluster: the first and the last of each run. None:
+    /// its cluster goes by another scheme.
+    pub(crate) fn cluster_slots(&self) -> Option<Vec<(u32, u32)>> {
+        let own = |store: &&wire::Store| self.identity.is_none_or(|own| store.address == own);
+        let own = self.cluster.stores.iter().filter(own);
+        let is_cluster = self.cluster.scheme == wire::Scheme::RedisCluster;
+        is_cluster.then(|| own.map(|store| (store.first, store.last)).collect())
+    }
+
     /// Length of the leases that it lends, in nanoseconds.
     pub(crate) fn lease_ns(&self) -> u64 {
         u64::from(self.cluster.lease_ms) * 1_000_000

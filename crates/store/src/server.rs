@@ -562,6 +562,7 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
                 base_version,
                 within,
                 &connector,
+                config.cluster_slots(),
             )
             .await?;
             return Ok((backend, Some(completions), Some(upstream)));

@@ -33,6 +33,7 @@
 mod answers;
 mod dial;
 mod eviction;
+mod follow;
 mod link;
 mod role;
 mod sessions;
@@ -57,6 +58,8 @@ use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
 pub(crate) use dial::{Dial, Reader, Writer};
 use eviction::{Eviction, MARKS};
+use follow::Follower;
+pub(crate) use follow::{is_elsewhere, put_off};
 use link::{Contact, Link};
 use role::{Role, role_of};
 use sessions::FormerSessions;
@@ -72,7 +75,8 @@ const CALM: Duration = Duration::from_secs(10);
 /// answer. Several addresses, separated by commas, are those at which one master may be. A server
 /// that is not there is connected to when it is: until then requests are refused. Where outside
 /// writes are to be tracked and the server cannot, the backend says so ([`OutsideEvent::Watch`]),
-/// and a warning tells why.
+/// and a warning tells why. `slots`: the addresses are nodes of a Redis Cluster, and the store's
+/// data is at the master that has these, the first and the last of each run.
 ///
 /// # Errors
 /// The address is not one.
@@ -83,6 +87,7 @@ pub(crate) async fn connect(
     base_version: u64,
     within: Duration,
     connector: &Connector,
+    slots: Option<Vec<(u32, u32)>>,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     let (is_secure, plain) = plain_urls(url)?;
@@ -94,9 +99,14 @@ pub(crate) async fn connect(
         OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
     let health = Health::new();
-    health.can_mark(MARKS);
-    let redis = Redis::new(given, told, dial.clone(), health.clone());
-    let upstream = Upstream::new(redis.master.subscribe(), dial);
+    let is_cluster = slots.is_some();
+    if !is_cluster {
+        // One command cannot name keys of several slots.
+        health.can_mark(MARKS);
+    }
+    let mut redis = Redis::new(given.clone(), told, dial.clone(), health.clone());
+    redis.follower = slots.map(|own| Follower::new(given, dial.clone(), own));
+    let upstream = Upstream::new(redis.master.subscribe(), dial, is_cluster);
     let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
     Ok((Box::new(remote), done, upstream))
@@ -165,6 +175,8 @@ struct Redis {
     health: Health,
     eviction: Eviction,
     former: FormerSessions,
+    /// Says where the master is, if it is a node of a Redis Cluster.
+    follower: Option<Follower>,
 }
 
 impl Redis {
@@ -188,12 +200,26 @@ impl Redis {
             health,
             eviction: Eviction::default(),
             former: FormerSessions::default(),
+            follower: None,
         }
     }
 
     /// Connects to the master: where it was last, where it may be, or where a replica says
     /// that it is.
     async fn find(&mut self) -> anyhow::Result<Link> {
+        if let Some(follower) = &mut self.follower {
+            let info = follower.master().await?;
+            return match link::open(&info, self.told.as_ref(), &self.dial).await? {
+                Contact::Master(link) => {
+                    self.is_at(info);
+                    Ok(link)
+                }
+                // The map is older than that: it is read again.
+                Contact::ReplicaOf(master) => {
+                    Err(anyhow!("Redis at {} is a replica of {master}", info.addr()))
+                }
+            };
+        }
         let mut next: Vec<ConnectionInfo> = self.given.iter().rev().cloned().collect();
         next.push(self.at.clone());
         let (mut asked, mut failed) = (vec![], vec![]);
@@ -207,12 +233,7 @@ impl Redis {
             asked.push(info.addr().clone());
             match link::open(&info, self.told.as_ref(), &self.dial).await {
                 Ok(Contact::Master(link)) => {
-                    self.master.send_if_modified(|at| {
-                        let moved = at.addr() != info.addr();
-                        *at = info.clone();
-                        moved
-                    });
-                    self.at = info;
+                    self.is_at(info);
                     return Ok(link);
                 }
                 Ok(Contact::ReplicaOf(master)) => {
@@ -223,6 +244,33 @@ impl Redis {
             }
         }
         Err(anyhow!(failed.join("; ")))
+    }
+
+    /// The master is there.
+    fn is_at(&mut self, info: ConnectionInfo) {
+        self.master.send_if_modified(|at| {
+            let moved = at.addr() != info.addr();
+            *at = info.clone();
+            moved
+        });
+        self.at = info;
+    }
+
+    /// What a node of a Redis Cluster says of slots that it does not have is for the store, not for
+    /// its clients.
+    async fn follow(&mut self, outcomes: &mut [Outcome]) {
+        let Some(follower) = &mut self.follower else { return };
+        for outcome in outcomes {
+            if let Outcome::Refused(refusal) = outcome
+                && is_elsewhere(refusal.words())
+            {
+                follower.doubts();
+                *refusal = Refusal::new(&put_off(refusal.words()));
+            }
+        }
+        if let Some(why) = follower.moved_from(&self.at).await {
+            self.over.get_or_insert(why);
+        }
     }
 
     /// Tells whether this Redis tells of outside writes: while it does not, nothing is granted, and
@@ -348,6 +396,7 @@ impl Protocol for Redis {
         if commands.is_empty() {
             self.note(None);
             self.is_demoted().await?;
+            self.follow(&mut []).await;
             return Ok(vec![]);
         }
         let mut faults = Faults::default();
@@ -355,6 +404,7 @@ impl Protocol for Redis {
         self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, tracks, &mut faults).await?;
         let is_due = link.is_due(boot_ns());
+        self.follow(&mut outcomes).await;
         self.note(faults.of_server.as_deref());
         if let Some(why) = faults.over {
             self.over = Some(format!("Redis at {}: {why}", self.at.addr()));

@@ -81,6 +81,8 @@ pub(super) struct Connection {
     holds: VecDeque<Hold>,
     /// The reply that is being read, as far as it is looked into.
     reply: Vec<u8>,
+    /// The error that is being read, if the master is a node of a Redis Cluster.
+    error: Vec<u8>,
     /// What Redis answered of this connection.
     own: Vec<Value>,
     /// The client sends nothing more; it still reads.
@@ -139,6 +141,7 @@ impl Connection {
             waits: None,
             holds: VecDeque::new(),
             reply: Vec::new(),
+            error: Vec::new(),
             own: Vec::new(),
             is_closing: false,
             is_gone: false,
@@ -420,6 +423,15 @@ impl Connection {
                 self.reply.extend_from_slice(&piece[..len.min(room)]);
             }
             let marker = found.map(|reply| reply.marker).or(self.scanner.marker());
+            if marker == Some(b'-') && self.state.upstream.is_cluster() {
+                self.error.extend_from_slice(&piece[..len]);
+                if found.is_none() {
+                    // It is short, and its rest is on its way.
+                    piece.advance(len);
+                    continue;
+                }
+            }
+            let error = std::mem::take(&mut self.error);
             let is_push = marker == Some(b'>');
             let mut is_wanted = self.session.is_wanted(is_push);
             if let Some(reply) = found {
@@ -436,7 +448,10 @@ impl Connection {
                 self.reply.clear();
             }
             if is_wanted && !self.is_gone {
-                self.to_client.extend_from_slice(&piece[..len]);
+                match error.is_empty() {
+                    true => self.to_client.extend_from_slice(&piece[..len]),
+                    false => self.to_client.extend_from_slice(&of_store(error)),
+                }
             }
             piece.advance(len);
         }
@@ -476,6 +491,18 @@ async fn had(waits: &mut Option<HeldCommands>) -> Option<Hold> {
     match waits {
         Some(waits) => (&mut waits.had).await.ok(),
         None => std::future::pending().await,
+    }
+}
+
+/// An error line of a node of a Redis Cluster, as clients of a store are told it: they do not go
+/// elsewhere.
+fn of_store(line: Vec<u8>) -> Vec<u8> {
+    let words = line.strip_prefix(b"-").and_then(|words| words.strip_suffix(b"\r\n"));
+    match words.and_then(|words| std::str::from_utf8(words).ok()) {
+        Some(words) if master::is_elsewhere(words) => {
+            format!("-{}\r\n", master::put_off(words)).into_bytes()
+        }
+        _ => line,
     }
 }
 

@@ -57,8 +57,8 @@ const CODES: &[(&str, Class, bool)] = &[
 ];
 
 /// What to do about a backend that is a node of a Redis cluster.
-const OF_A_CLUSTER: &str = "the backend is a node of a Redis cluster, with some of the keys only: name a Redis that \
-     has all of them in --backend";
+const OF_A_CLUSTER: &str = "the backend is a node of a Redis Cluster, with some of the keys only: `shortstop cluster import` writes \
+     the cluster file for one";
 
 /// The row of an error's code.
 fn row(error: &RedisError) -> Option<&'static (&'static str, Class, bool)> {

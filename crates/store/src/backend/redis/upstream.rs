@@ -27,12 +27,22 @@ pub(crate) struct Upstream {
     dial: Dial,
     /// How long it has for an answer.
     within: Duration,
+    is_cluster: bool,
 }
 
 impl Upstream {
-    pub(super) fn new(master: watch::Receiver<ConnectionInfo>, dial: Dial) -> Upstream {
+    pub(super) fn new(
+        master: watch::Receiver<ConnectionInfo>,
+        dial: Dial,
+        is_cluster: bool,
+    ) -> Upstream {
         let within = dial.within;
-        Upstream { master, dial, within }
+        Upstream { master, dial, within, is_cluster }
+    }
+
+    /// Whether it is a node of a Redis Cluster, which names others that have a key.
+    pub fn is_cluster(&self) -> bool {
+        self.is_cluster
     }
 
     /// Whether it is reached by TLS: what was written waits until it is flushed.

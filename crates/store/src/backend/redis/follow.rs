@@ -1,0 +1,199 @@
+//! Follows one shard of a Redis Cluster: the one that has most of the store's slots.
+//!
+//! Where its master is says a map that several nodes agree on ([`slot_map`](crate::slot_map)). It
+//! is read when there is no connection, and when the master answers that it does not have a slot.
+//! A map has a number, and one with a lower number than that before is of nodes that have not
+//! heard of what is new: it is not believed.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use redis::ConnectionInfo;
+use tokio::task::JoinHandle;
+
+use super::dial::Dial;
+use crate::{
+    clock::boot_ns,
+    slot_map::{MapReader, NodeAddress, Shard, SlotMap},
+};
+
+/// From one reading of the map to the next, while slots are not where they are looked for.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// The shard of a store.
+pub(super) struct Follower {
+    reader: MapReader,
+    /// The first and the last of each run of the store's slots.
+    own: Vec<(u32, u32)>,
+    /// The newest map that was believed.
+    map: Option<SlotMap>,
+    reading: Option<JoinHandle<anyhow::Result<SlotMap>>>,
+    read_ns: u64,
+    /// Slots of the store that other shards have, as was said last.
+    said_away: usize,
+}
+
+impl Follower {
+    /// Of a store with these slots, by nodes of the cluster.
+    pub fn new(seeds: Vec<ConnectionInfo>, dial: Dial, own: Vec<(u32, u32)>) -> Follower {
+        let reader = MapReader::new(seeds, dial);
+        Follower { reader, own, map: None, reading: None, read_ns: 0, said_away: 0 }
+    }
+
+    fn known(&self) -> Vec<NodeAddress> {
+        let map = self.map.iter();
+        map.flat_map(SlotMap::addresses).cloned().collect()
+    }
+
+    /// Where the shard's master is, as most nodes have it now.
+    ///
+    /// # Errors
+    /// They cannot be asked, or know less than they did before.
+    pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
+        self.reading = None;
+        let map = self.reader.read(&self.known()).await.context("the map of the Redis Cluster")?;
+        self.believe(map)?;
+        self.info().context("the Redis Cluster: nobody has any of this store's slots")
+    }
+
+    /// Has the map read again, unless that was done just now; it does not wait.
+    pub fn doubts(&mut self) {
+        let now_ns = boot_ns();
+        if self.reading.is_none() && now_ns >= self.read_ns + READ_AGAIN.as_nanos() as u64 {
+            let (reader, known) = (self.reader.clone(), self.known());
+            self.reading = Some(tokio::spawn(async move { reader.read(&known).await }));
+        }
+    }
+
+    /// Why the shard's master is not the one that is connected, if a map that was read meanwhile
+    /// says so.
+    pub async fn moved_from(&mut self, at: &ConnectionInfo) -> Option<String> {
+        let reading = self.reading.take_if(|reading| reading.is_finished())?;
+        let believed = match reading.await {
+            Ok(Ok(map)) => self.believe(map),
+            Ok(Err(error)) => Err(error),
+            Err(_) => return None,
+        };
+        if let Err(error) = believed {
+            tracing::debug!("the map of the Redis Cluster: {error:#}");
+            return None;
+        }
+        let master = self.info().filter(|master| master.addr() != at.addr())?;
+        Some(format!("the Redis Cluster has this store's slots at {}", master.addr()))
+    }
+
+    fn believe(&mut self, map: SlotMap) -> anyhow::Result<()> {
+        self.read_ns = boot_ns();
+        if let Some(before) = self.map.as_ref().filter(|before| before.epoch > map.epoch) {
+            bail!(
+                "the nodes that answered know map {}, and map {} was known before",
+                map.epoch,
+                before.epoch
+            );
+        }
+        let away = self.away(&map);
+        if away != self.said_away && away > 0 {
+            tracing::warn!(
+                "{away} slots of this store are at other shards of the Redis Cluster (map {}), and their keys are refused: \
+                 write the cluster file again (shortstop cluster import) and start the stores with it",
+                map.epoch
+            );
+        }
+        self.said_away = away;
+        self.map = Some(map);
+        Ok(())
+    }
+
+    /// The shard that has most of the store's slots.
+    fn shard<'a>(&self, map: &'a SlotMap) -> Option<&'a Shard> {
+        let mut counts = vec![0; map.shards.len()];
+        self.owners(map).flatten().for_each(|owner| counts[owner] += 1);
+        let (at, count) = (0..).zip(counts).max_by_key(|(_, count)| *count)?;
+        (count > 0).then(|| &map.shards[at])
+    }
+
+    fn owners(&self, map: &SlotMap) -> impl Iterator<Item = Option<usize>> {
+        let slots = self.own.iter().flat_map(|(first, last)| *first..=*last);
+        slots.map(|slot| map.owner(slot))
+    }
+
+    /// How many of the store's slots are not that shard's.
+    fn away(&self, map: &SlotMap) -> usize {
+        let of_shard = self.shard(map).map(|shard| &shard.id);
+        let id = |owner: usize| &map.shards[owner].id;
+        self.owners(map).filter(|owner| owner.map(id) != of_shard).count()
+    }
+
+    fn info(&self) -> Option<ConnectionInfo> {
+        let shard = self.shard(self.map.as_ref()?)?;
+        Some(self.reader.info(&shard.master))
+    }
+}
+
+/// What is said of a slot that the master does not have, or is giving away: it may be tried again.
+pub(crate) fn is_elsewhere(words: &str) -> bool {
+    ["MOVED ", "ASK ", "CLUSTERDOWN "].iter().any(|code| words.starts_with(code))
+}
+
+/// What a client is told in the place of these words.
+pub(crate) fn put_off(words: &str) -> String {
+    let mut parts = words.split(' ');
+    match (parts.next(), parts.next()) {
+        (Some("MOVED" | "ASK"), Some(slot)) => {
+            format!("TRYAGAIN slot {slot} is not at the master of this store's shard now")
+        }
+        _ => format!("TRYAGAIN {words}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot_map::NodeView;
+
+    fn follower(own: &[(u32, u32)]) -> Follower {
+        let seeds = vec!["redis://127.0.0.1:1".parse().unwrap()];
+        let dial = Dial { connector: None, within: Duration::from_secs(1) };
+        Follower::new(seeds, dial, own.to_vec())
+    }
+
+    fn map(epoch: u64, a: &str, b: &str) -> SlotMap {
+        let text = |own: &str| {
+            let flag = |id| if id == own { "myself," } else { "" };
+            format!(
+                "a h:1@2 {}master - 0 0 1 connected {a}\nb h:2@3 {}master - 0 0 {epoch} connected {b}\n",
+                flag("a"),
+                flag("b")
+            )
+        };
+        let views = ["a", "b"].map(|own| NodeView::parse(&text(own), "h").unwrap());
+        SlotMap::of(&views).unwrap()
+    }
+
+    #[test]
+    fn the_shard_with_most_of_the_slots_is_followed_and_no_older_map() {
+        let mut follower = follower(&[(0, 9)]);
+        let port = |follower: &Follower| follower.info().unwrap().addr().to_string();
+        follower.believe(map(2, "0-9", "10-16383")).unwrap();
+        assert_eq!((port(&follower), follower.said_away), ("h:1".into(), 0));
+        follower.believe(map(3, "0-5", "6-16383")).unwrap();
+        assert_eq!((port(&follower), follower.said_away), ("h:1".into(), 4));
+        assert!(follower.believe(map(2, "0-9", "10-16383")).is_err());
+        follower.believe(map(4, "0-2", "3-16383")).unwrap();
+        assert_eq!((port(&follower), follower.said_away), ("h:2".into(), 3));
+    }
+
+    #[test]
+    fn where_a_slot_is_no_client_is_told() {
+        let words = "MOVED 3999 127.0.0.1:6381";
+        assert!(is_elsewhere(words) && is_elsewhere("ASK 1 h:1") && !is_elsewhere("OOM x"));
+        assert_eq!(
+            put_off(words),
+            "TRYAGAIN slot 3999 is not at the master of this store's shard now"
+        );
+        assert_eq!(
+            put_off("CLUSTERDOWN The cluster is down"),
+            "TRYAGAIN CLUSTERDOWN The cluster is down"
+        );
+    }
+}
