@@ -5,7 +5,7 @@ use wire::{Cluster, KeyHasher, Scheme, Secret, partition_of};
 
 /// Keys of one place may stand in one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct KeyPlace {
+pub(crate) struct KeyPlace {
     /// The number of the RESP port of the key's store.
     pub port: usize,
     /// Before a Redis Cluster, whose nodes go by that, its slot.
