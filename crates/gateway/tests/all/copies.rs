@@ -2,7 +2,7 @@
 
 use client::{Client, Options};
 use gateway::NetworkUse;
-use wire::{Secret, TENANT_OPEN, Tenant};
+use wire::{KeyPlaces, Secret, TENANT_OPEN, Tenant};
 
 use crate::{
     stores::{Rack, TENANT_SECRET, keys},
@@ -36,7 +36,7 @@ fn warm(
 #[test]
 fn no_way_to_write_a_key_leaves_a_copy_behind() {
     let rack = Rack::start();
-    let secret = Tenant::new(7, TENANT_SECRET).secrets().hash;
+    let secret = Tenant::new(7, TENANT_SECRET).secrets(&KeyPlaces::Anywhere).hash.seed();
     for (tenant, secret) in [(TENANT_OPEN, Secret::NONE), (7, secret)] {
         for network in [NetworkUse::Never, NetworkUse::Hot] {
             let of_tenant = || Config { tenant, network, ..caching(&rack) };

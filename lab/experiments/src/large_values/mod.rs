@@ -306,6 +306,7 @@ fn with_gateway(
         backend_tls: Default::default(),
         tls: None,
         seal: None,
+        cache_bytes: 0,
         limits: gateway::Limits::default(),
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
