@@ -36,6 +36,8 @@ pub(crate) struct GatewayState {
     pub stats: Stats,
     /// When it was last said that a connection spoke another protocol.
     foreign_said: LogMoment,
+    /// When it was last said that a connection held too much.
+    memory_said: LogMoment,
     /// When it was last said that a connection could not be secured.
     tls_said: LogMoment,
 }
@@ -76,6 +78,7 @@ impl GatewayState {
             copies: None,
             stats: Stats::new(ROWS),
             foreign_said: LogMoment::default(),
+            memory_said: LogMoment::default(),
             tls_said: LogMoment::default(),
         }
     }
@@ -87,6 +90,18 @@ impl GatewayState {
             tracing::warn!(
                 ?peer,
                 "closed a connection that speaks HTTP or TLS: a web page may be trying to reach this port"
+            );
+        }
+    }
+
+    /// Counts a connection that held too much, and says so, but not each time: it may come again at
+    /// once.
+    pub fn memory_refused(&self, bytes: usize) {
+        self.counters.memory_refusals.add_one();
+        if self.memory_said.is_due(self.since.elapsed()) {
+            tracing::warn!(
+                "closed a connection that held {bytes} bytes: answers that it does not read, or a command whose rest does \
+                 not come (--max-memory)"
             );
         }
     }

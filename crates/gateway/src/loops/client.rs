@@ -54,6 +54,8 @@ pub(super) enum Way {
 const WAYS: usize = 5;
 /// Bytes of answers that wait for their client before it counts as one that does not read.
 const BEHIND_BYTES: usize = 256 << 10;
+/// Bytes of one command that has come in part, from which on it is a large one.
+const LARGE_BYTES: usize = 32 << 10;
 
 /// The place of an answer that is still to come, or that came before those in front of it.
 struct Slot {
@@ -348,9 +350,11 @@ impl Client {
         self.stream.waiting() + self.input.len() + self.stashed
     }
 
-    /// Whether many answers wait for it to read them.
+    /// Whether many answers wait for it to read them, or it is in the middle of a command of many
+    /// bytes: whose turn takes long, whatever becomes of it.
     pub fn is_behind(&self) -> bool {
         self.stream.waiting() > BEHIND_BYTES
+            || self.part.is_some() && self.input.len() > LARGE_BYTES
     }
 
     /// Keeps what has come behind what waits already, in no more room than the command there needs,

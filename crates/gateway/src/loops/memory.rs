@@ -44,12 +44,7 @@ impl EventLoop {
 
     fn evict(&mut self, at: usize) {
         let Some(client) = self.clients.get(at) else { return };
-        self.shared.counters.memory_refusals.add_one();
-        tracing::warn!(
-            "closed a connection that held {} bytes: answers that it does not read, or a command whose rest does not come \
-             (--max-memory)",
-            client.counted
-        );
+        self.shared.memory_refused(client.counted);
         self.close(at);
     }
 }
