@@ -12,7 +12,7 @@ use std::{
 use wire::maps::Hashing;
 
 use crate::{
-    BorrowedLease, Nanos,
+    BorrowedLease, CopiedValue, Nanos,
     shelf::{Found, Shelf},
 };
 
@@ -72,6 +72,21 @@ impl Cache {
         key: &[u8],
         now_ns: Nanos,
         serve: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Miss> {
+        self.read_copy(hash, key, now_ns, |copy| serve(&copy.value))
+    }
+
+    /// As [`Cache::read`]; the whole copy is handed to `serve`, with its version.
+    ///
+    /// # Errors
+    /// [`Miss`]: it has to be read elsewhere.
+    #[inline]
+    pub fn read_copy<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        now_ns: Nanos,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Result<R, Miss> {
         match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
             Found::Here(result) => Ok(result),

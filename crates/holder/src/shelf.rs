@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::{BorrowedLease, Nanos, Replica, sketch::Sketch};
+use crate::{BorrowedLease, CopiedValue, Nanos, Replica, sketch::Sketch};
 
 /// Reads within a [`TICK`] or two that a key needs to be kept.
 const KEPT_FROM: u32 = 4;
@@ -115,7 +115,7 @@ impl Shelf {
         hash: u64,
         key: &[u8],
         now_ns: Nanos,
-        serve: impl FnOnce(&[u8]) -> R,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Found<R> {
         self.reads += 1;
         if self.reads == TICK {
@@ -129,7 +129,7 @@ impl Shelf {
             if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
                 entry.hits = entry.hits.saturating_add(1);
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
-                return Found::Here(serve(&copy.value));
+                return Found::Here(serve(copy));
             }
             if entry.is_wanted || now_ns < entry.not_before_ns {
                 return Found::Elsewhere;

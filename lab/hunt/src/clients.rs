@@ -13,15 +13,26 @@ use seed::SeededRng;
 use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
 use wire::Packet;
 
-use crate::connection::{Connect, Connection};
+use crate::{
+    caching::CachingConnection,
+    connection::{Connect, Connection},
+};
+
+/// How the clients of a host ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Habits {
+    /// Longest pause between two operations of a client, in microseconds.
+    pub pause_us: u64,
+    /// Whether they have one number in the names of all tenants.
+    pub same_ids: bool,
+    /// Whether the host keeps copies of what they read.
+    pub caches: bool,
+}
 
 /// What makes the clients of a host, each time that they start: with the records of their
-/// earlier lives. With `same_ids` they have one number in the names of all tenants.
-pub fn maker(config: ClientsConfig, connect: Connect, pause_us: u64, same_ids: bool) -> Maker {
-    Box::new(move |birth| {
-        let apart = u64::from(!same_ids);
-        Ok(Box::new(ClientsHost::new(&config, connect, pause_us, apart, birth)?))
-    })
+/// earlier lives.
+pub fn maker(config: ClientsConfig, connect: Connect, habits: Habits) -> Maker {
+    Box::new(move |birth| Ok(Box::new(ClientsHost::new(&config, connect, habits, birth)?)))
 }
 
 /// Clients that run. All of a tenant's share a connection.
@@ -48,14 +59,21 @@ impl ClientsHost {
     fn new(
         config: &ClientsConfig,
         connect: Connect,
-        pause_us: u64,
-        apart: u64,
+        habits: Habits,
         birth: Birth,
     ) -> anyhow::Result<ClientsHost> {
-        let connection =
-            |(i, id): (u64, &u32)| connect(config, *id, birth.seed.wrapping_add(i * apart));
+        let apart = u64::from(!habits.same_ids);
+        let connection = |(i, id): (u64, &u32)| {
+            let seed = birth.seed.wrapping_add(i * apart);
+            let made = connect(config, *id, seed)?;
+            Ok::<_, Error>(match habits.caches {
+                true => CachingConnection::around(made, config, *id, (&birth, seed)),
+                false => made,
+            })
+        };
         let connections = (0..).zip(&config.tenants).map(connection);
         let numbers = config.first..config.first + config.clients;
+        let connections = connections.collect::<Result<_, _>>()?;
         let earlier = birth.remains.and_then(|left| left.downcast::<Recorders>().ok());
         let recorders = match earlier {
             Some(left) => left.0,
@@ -64,11 +82,11 @@ impl ClientsHost {
         let now_ns = birth.clock.boottime_ns;
         Ok(ClientsHost {
             tenants: config.tenants.clone(),
-            connections: connections.collect::<Result<_, _>>()?,
+            connections,
             waiting: BTreeMap::new(),
             pausing: (0..recorders.len()).map(|client| (now_ns, client)).collect(),
             recorders,
-            pause_us,
+            pause_us: habits.pause_us,
             rng: seed::rng(birth.seed, "pauses"),
             stopped: false,
             operations: 0,
@@ -85,6 +103,11 @@ impl ClientsHost {
     /// Operations so far, of this life.
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Reads that copies on this host have answered, of this life.
+    pub fn hits(&self) -> u64 {
+        self.connections.iter().map(|one| one.hits()).sum()
     }
 
     /// Whether nothing is under way any more, after [`ClientsHost::stop`].

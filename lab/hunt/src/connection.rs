@@ -21,6 +21,10 @@ pub trait Connection {
     fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)>;
     /// As [`Machine::next_finished`].
     fn next_finished(&mut self) -> Option<(u64, Result<Answer, Error>)>;
+    /// Reads that copies of its own have answered.
+    fn hits(&self) -> u64 {
+        0
+    }
 }
 
 /// What makes the client of a tenant, given what clients do, the tenant, and a seed.

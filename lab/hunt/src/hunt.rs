@@ -49,6 +49,8 @@ pub struct HuntResult {
     pub loans: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys, [`REPLICAS`](crate::REPLICAS) among it.
     pub replicas: BTreeMap<String, u64>,
+    /// What was counted of copies at the clients' side.
+    pub holders: BTreeMap<String, u64>,
     /// Commands of Redis that were answered, by their kind, and what stores counted of holds.
     pub commands: BTreeMap<String, u64>,
     /// Seeds in which keys were lent and stores were granted copies.
@@ -116,6 +118,7 @@ impl HuntResult {
                 (&mut self.replicas, &outcome.replicas),
                 (&mut self.loans, &outcome.loans),
                 (&mut self.commands, &outcome.commands),
+                (&mut self.holders, &outcome.holders),
             ] {
                 for (name, count) in its {
                     *all.entry(name.clone()).or_default() += count;

@@ -10,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+mod caching;
 mod clients;
 mod commands;
 mod connection;
@@ -31,7 +32,8 @@ mod write_back;
 pub use self::plan::{
     Clients, Commands, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant,
 };
-pub use clients::{ClientsHost, maker as clients};
+pub use caching::{HOLDERS, READS_FROM_HOLDERS};
+pub use clients::{ClientsHost, Habits, maker as clients};
 pub use commands::HOLDS;
 pub use connection::{Connect, Connection, stores};
 pub use copies::{REPLICAS, hold_copies, is_of_replicas};

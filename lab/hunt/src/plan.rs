@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, seq::IndexedRandom};
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
 
-use crate::{Act, Deed};
+use crate::{Act, Deed, Habits};
 
 /// How machines are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,16 @@ pub struct Clients {
     /// Whether those of a host have one number in the names of all tenants.
     #[serde(default)]
     pub same_ids: bool,
+    /// Whether each host keeps copies of what its clients read.
+    #[serde(default)]
+    pub caches: bool,
+}
+
+impl Clients {
+    /// How those of a host ask.
+    pub fn habits(&self) -> Habits {
+        Habits { pause_us: self.pause_us, same_ids: self.same_ids, caches: self.caches }
+    }
 }
 
 /// Clients that send commands of Redis.
@@ -230,6 +240,14 @@ impl HuntPlan {
             second_links: one_in(&mut rng, 2),
             plain: 0.0,
             same_ids: false,
+            caches: false,
+        };
+        // Apart from those with commands, but for some: holds call copies back, too.
+        let caches = seed % 10 == 3 || seed % 100 == 31;
+        // Few keys that are read often: others are not worth a copy.
+        let clients = match caches {
+            true => Clients { caches, keys: clients.keys.min(3), pause_us: 1_000, ..clients },
+            false => clients,
         };
         let clients = Clients {
             longest_value: large_values(seed).unwrap_or(clients.longest_value),

@@ -20,6 +20,7 @@ use wire::{Cluster, Secret};
 
 use crate::{
     Act, Deed, Disciplines, ForbiddenCounts, Ground, HuntPlan,
+    caching::{HOLDERS, READS_FROM_HOLDERS},
     clients::{ClientsHost, maker},
     commands::{self, CommandClients, HOLDS, process_name},
     connection::stores,
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub faults: BTreeMap<String, u64>,
     /// What stores counted of copies of other stores' keys.
     pub replicas: BTreeMap<String, u64>,
+    /// What was counted of copies at the clients' side.
+    pub holders: BTreeMap<String, u64>,
     /// What stores and switches counted of loans.
     pub loans: BTreeMap<String, u64>,
     /// Commands of Redis that clients sent and that were answered, by their kind; and what stores
@@ -118,6 +121,7 @@ struct PlanRun<'a> {
     replicas: BTreeMap<String, u64>,
     /// What stores counted of holds.
     holds: BTreeMap<String, u64>,
+    holders: BTreeMap<String, u64>,
     /// Items that switches made by themselves.
     on_probation: u64,
     /// When the clients began, by the world's clock.
@@ -154,6 +158,7 @@ pub(crate) fn run_with(
         loans: BTreeMap::new(),
         replicas: BTreeMap::new(),
         holds: BTreeMap::new(),
+        holders: BTreeMap::new(),
         on_probation: 0,
         begun_ns: 0,
         backups: BTreeMap::new(),
@@ -258,7 +263,7 @@ impl PlanRun<'_> {
             if host == 0 {
                 first = Some(config.clone());
             }
-            let make = maker(config, stores, clients.pause_us, clients.same_ids);
+            let make = maker(config, stores, clients.habits());
             let name = format!("{name}/clients");
             let process = self.world.place(machine, name, make);
             self.world.start(process)?;
@@ -305,6 +310,7 @@ impl PlanRun<'_> {
                     name if is_of_loans(name) => &mut self.loans,
                     name if is_of_replicas(name) => &mut self.replicas,
                     name if HOLDS.contains(&name) => &mut self.holds,
+                    name if HOLDERS.contains(&name) => &mut self.holders,
                     name if REFUSALS.contains(&name) => &mut self.done,
                     _ => continue,
                 };
@@ -392,6 +398,8 @@ impl PlanRun<'_> {
     fn recorded(&mut self) -> anyhow::Result<ClientRecord> {
         let mut all = ClientRecord::default();
         for process in self.asking()? {
+            let hits = self.world.get::<ClientsHost>(process).map_or(0, ClientsHost::hits);
+            *self.holders.entry(READS_FROM_HOLDERS.into()).or_default() += hits;
             let of =
                 self.world.with(process, |clients: &mut ClientsHost, _| clients.take_recorded());
             all.add(of.context("the clients do not run")?);
@@ -458,6 +466,7 @@ impl PlanRun<'_> {
             faults: self.faults(),
             loans: self.loans.clone(),
             replicas: self.replicas.clone(),
+            holders: self.holders.clone(),
             commands: self
                 .holds
                 .iter()

@@ -62,6 +62,7 @@ fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
     with(&|p| p.clients.second_links = false);
     with(&|p| p.clients.plain = 1.0);
     with(&|p| p.clients.same_ids = false);
+    with(&|p| p.clients.caches = false);
     with(&|p| p.stores.iter_mut().for_each(|store| store.room = None));
     with(&|p| p.tenants.iter_mut().for_each(|tenant| tenant.write_back_ms = 0));
     with(&|p| p.stores.iter_mut().for_each(|store| store.data_us = 0));

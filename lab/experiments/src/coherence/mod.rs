@@ -212,6 +212,7 @@ fn reroutes(report: &mut Report, rerouted: &[Option<RerouteTimes>]) {
 const EVERY_KIND: &str = "every kind has to come about";
 const LENT_KEYS: &str = "keys have to be lent";
 const HELD_COPIES: &str = "stores have to hold copies";
+const CLIENTS_COPIES: &str = "copies at the clients' side have to answer";
 const EVERY_COMMAND: &str = "every command of Redis has to be carried out";
 
 /// How many commands of each kind clients were answered by the RESP port.

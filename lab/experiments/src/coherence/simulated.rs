@@ -3,15 +3,17 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use ::hunt::{
-    self as hunting, Failure, HOLDS, HuntResult, KINDS, LOANS, Limits, REPLICAS, hold_copies, hunt,
-    measure, shrink,
+    self as hunting, Failure, HOLDERS, HOLDS, HuntResult, KINDS, LOANS, Limits, READS_FROM_HOLDERS,
+    REPLICAS, hold_copies, hunt, measure, shrink,
 };
 use anyhow::Context;
 use lab::interrupt;
 use serde_json::json;
 use text::table::{Table, thousands};
 
-use super::{EVERY_COMMAND, EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about, tell_commands};
+use super::{
+    CLIENTS_COPIES, EVERY_COMMAND, EVERY_KIND, HELD_COPIES, LENT_KEYS, came_about, tell_commands,
+};
 use crate::{Report, Run};
 
 /// So many seeds have every kind of fault among them.
@@ -104,6 +106,10 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
     for name in REPLICAS.iter().filter(|_| holds_copies) {
         let why = enough(ENOUGH, HELD_COPIES);
         came_about(report, &mut table, name, count_of(&hunted.replicas, name), why);
+    }
+    for name in HOLDERS {
+        let why = enough(ENOUGH, CLIENTS_COPIES).filter(|_| name == READS_FROM_HOLDERS);
+        came_about(report, &mut table, name, count_of(&hunted.holders, name), why);
     }
     report.text = table.render();
     let all: Vec<&str> = history::KINDS.iter().chain(&HOLDS).copied().collect();

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use anyhow::Context;
 use history::{ClientRecord, ClientsConfig};
-use hunt::{ClientsHost, Connect};
+use hunt::{ClientsHost, Connect, Habits};
 use lab::steered::Seat;
 use sim::{ProcessId, World};
 
@@ -35,7 +35,11 @@ impl Group {
         connect: Connect,
         config: &ClientsConfig,
     ) -> anyhow::Result<Group> {
-        let make = hunt::clients(config.clone(), connect, PAUSE_US, false);
+        let make = hunt::clients(
+            config.clone(),
+            connect,
+            Habits { pause_us: PAUSE_US, ..Habits::default() },
+        );
         let process = start(&world, seat, make)?;
         Ok(Group { world, process })
     }
