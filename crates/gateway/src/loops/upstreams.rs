@@ -255,9 +255,8 @@ impl EventLoop {
                 self.touch_client(place);
             }
         }
-        // Was it because of the user? Redis says when it is asked to let the user in again.
         if was_in && is_common && speaker.user != NOBODY {
-            self.revive(at);
+            self.shared_connection_lost(speaker.user);
         }
     }
 

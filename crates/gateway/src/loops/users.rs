@@ -184,6 +184,24 @@ impl EventLoop {
         self.touch_upstream(at);
     }
 
+    /// A connection that a user's clients share is lost. When none is left they are sent away, as
+    /// Redis would have closed their own: it was told to (CLIENT KILL), or the user is no more. One
+    /// of several may have been idle for too long.
+    pub(super) fn shared_connection_lost(&mut self, user: u32) {
+        let is_there = |at: &usize| self.upstreams.get(*at).is_some_and(|at| at.stream.is_some());
+        if !self.users.get(user).upstreams.iter().any(is_there) {
+            self.send_away(user);
+        }
+    }
+
+    fn send_away(&mut self, user: u32) {
+        let of_user = self.clients.iter().filter(|(_, client)| client.user == user);
+        for place in of_user.map(|(place, _)| place).collect::<Vec<_>>() {
+            self.clients[place].closing = true;
+            self.touch_client(place);
+        }
+    }
+
     /// A connection of a user is not let in. Who waits hears what Redis says; all who are logged
     /// in so are sent away.
     pub(super) fn not_let_in(&mut self, at: usize, said: &[u8]) {
@@ -209,11 +227,7 @@ impl EventLoop {
         if !counts {
             return;
         }
-        let of_user = self.clients.iter().filter(|(_, client)| client.user == user);
-        for place in of_user.map(|(place, _)| place).collect::<Vec<_>>() {
-            self.clients[place].closing = true;
-            self.touch_client(place);
-        }
+        self.send_away(user);
         // Of somebody who was never let in nothing is kept.
         if self.users.get(user).clients == 0 {
             self.forget(user);

@@ -140,10 +140,23 @@ fn a_password_that_changes_lets_nobody_in_and_sends_nobody_away() {
     assert!(late.ask("AUTH ada secret").starts_with("-WRONGPASS "));
     assert_eq!(before.ask("ACL WHOAMI"), "$3\r\nada\r\n");
     assert_eq!(late.ask("AUTH ada other"), "+OK\r\n");
-    // When Redis ends the connections of a user, those log in again whom it lets in.
-    redis.speak().ask("CLIENT KILL USER ada");
-    assert!(is_ended(before));
-    until("it is let in", || late.ask("ACL WHOAMI") == "$3\r\nada\r\n");
+    assert_eq!(late.ask("ACL WHOAMI"), "$3\r\nada\r\n");
+}
+
+/// As it would end their own connections.
+#[test]
+fn when_redis_ends_the_connections_of_a_user_his_clients_end() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let clients: Vec<_> = (0..5).map(|_| logged_in(&gateway, "ada secret")).collect();
+    let mut other = logged_in(&gateway, "bob word");
+    let mut admin = redis.speak();
+    assert_eq!(admin.ask("CLIENT KILL USER ada"), ":1\r\n");
+    assert!(clients.into_iter().all(is_ended));
+    // Nobody has come back in his name.
+    assert_eq!(connections(&redis, "ada"), 0);
+    assert_eq!(other.ask("ACL WHOAMI"), "$3\r\nbob\r\n");
+    assert_eq!(logged_in(&gateway, "ada secret").ask("ACL WHOAMI"), "$3\r\nada\r\n");
 }
 
 #[test]
