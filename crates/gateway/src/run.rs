@@ -186,7 +186,7 @@ fn by_packets(config: &Config) -> Option<String> {
         "--seal-key: values are sealed in packets alone, which have the commands on strings".into()
     } else if cluster.lends_keys(*tenant) {
         format!(
-            "tenant {tenant}: its keys are written back (write_back_ms), by packets alone, which have the commands on strings"
+            "tenant {tenant}: its keys are written back, by packets alone, which have the commands on strings"
         )
     } else if resp.is_empty() && cluster.stores.iter().all(|store| store.resp.is_none()) {
         "it needs the store's RESP port: start the store with --resp, and the gateway with --resp"

@@ -280,8 +280,10 @@ impl EventLoop {
     fn dispatch(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let mut line = vec![];
         let mut said = said;
-        if let Some(tenant) = &self.tenant {
+        if self.tenant.is_some() || self.stores.len() > 1 {
             self.commands.keys(said.words, &mut self.keys);
+        }
+        if let Some(tenant) = &self.tenant {
             if let Some(refusal) = tenant.refusal(&self.commands, said.words, &self.keys) {
                 return self.refuse_command(at, refusal.as_bytes());
             }

@@ -423,6 +423,7 @@ impl EventLoop {
             if let Some(client) = self.clients.get_mut(at) {
                 // What has come may not have been told yet.
                 client.stream.readable = true;
+                client.is_ready = false;
                 self.serve(at);
                 if let Some(client) = self.clients.get_mut(at) {
                     client.ended = true;

@@ -6,7 +6,7 @@ use mio::Token;
 use super::{
     EventLoop, READ_BYTES, SOCKETS,
     client::Way,
-    reads::{Ended, EndedRead},
+    reads::{EndedRead, Ending},
     upstream::{PendingCommand, Waiter},
     words::encode,
 };
@@ -30,8 +30,8 @@ impl EventLoop {
     pub(super) fn take_reads(&mut self) {
         while let Some(done) = self.reads.as_mut().and_then(|reads| reads.next_done(self.now)) {
             let (read, answer) = match done {
-                Ended::Read(read, answer) => (read, answer),
-                Ended::Call(call, result) => {
+                Ending::Read(read, answer) => (read, answer),
+                Ending::Call(call, result) => {
                     if let Some(jobs) = &mut self.jobs {
                         jobs.hear_call(call, result);
                     }

@@ -36,7 +36,7 @@ pub(super) struct EndedRead {
 }
 
 /// Something that has ended: a read, or a call that somebody else began.
-pub(super) enum Ended {
+pub(super) enum Ending {
     Read(EndedRead, Result<Answer, Error>),
     Call(u64, Result<Answer, Error>),
 }
@@ -98,9 +98,9 @@ impl Reads {
     }
 
     /// The next thing that has ended. A read after it of the same key leaves in this round.
-    pub fn next_done(&mut self, now: Instant) -> Option<Ended> {
+    pub fn next_done(&mut self, now: Instant) -> Option<Ending> {
         let (call, answer) = self.packets.next_finished()?;
-        let Some(at) = self.by_call.remove(&call) else { return Some(Ended::Call(call, answer)) };
+        let Some(at) = self.by_call.remove(&call) else { return Some(Ending::Call(call, answer)) };
         let key = &mut self.keys[at];
         let hash = key.hash;
         let waiters = std::mem::take(&mut key.now);
@@ -126,6 +126,6 @@ impl Reads {
             self.leaving.push(at);
             key.name.clone()
         };
-        Some(Ended::Read(EndedRead { waiters, later, name, hash }, answer))
+        Some(Ending::Read(EndedRead { waiters, later, name, hash }, answer))
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Joint {
 }
 
 /// The stores of a command's keys.
+#[derive(Clone, Copy)]
 enum KeyStores {
     /// It names none.
     None,
@@ -53,8 +54,8 @@ struct Spread {
 }
 
 impl EventLoop {
-    fn key_stores(&mut self, words: Words<'_>) -> KeyStores {
-        self.commands.keys(words, &mut self.keys);
+    /// Of a command whose keys were looked up.
+    fn key_stores(&self, words: Words<'_>) -> KeyStores {
         let keys = self.keys.iter().filter_map(|key| words.get(key.index));
         let mut places = keys.map(|key| self.owners.place_of(key));
         let Some(first) = places.next() else { return KeyStores::None };
@@ -95,6 +96,7 @@ impl EventLoop {
         at: usize,
         command: Command,
         said: CommandText<'_>,
+        stores: KeyStores,
     ) -> Option<&'static [u8]> {
         let client_state = ["tracking", "caching", "reply", "no-touch", "no-evict", "getredir"];
         match command.act {
@@ -112,7 +114,7 @@ impl EventLoop {
             _ => {}
         }
         let pinned = self.pinned(at);
-        let goes = match self.key_stores(said.words) {
+        let goes = match stores {
             KeyStores::None => {
                 if !self.commands.are_advised() && self.commands.is_of_whole_databases(said.words) {
                     return Some(
@@ -155,7 +157,8 @@ impl EventLoop {
             return None;
         }
         let ties = self.clients[at].ties;
-        if let Some(line) = self.refusal(at, command, said) {
+        let stores = self.key_stores(said.words);
+        if let Some(line) = self.refusal(at, command, said, stores) {
             return Some(self.refuse_command(at, line));
         }
         if ties.unplaced {
@@ -177,13 +180,21 @@ impl EventLoop {
             }
             Act::Get if said.words.len() == 2 => None,
             Act::Info if said.is(1, "gateway") => None,
-            Act::Get | Act::Plain | Act::Store | Act::Info => Some(self.by_keys(at, command, said)),
+            Act::Get | Act::Plain | Act::Store | Act::Info => {
+                Some(self.by_keys(at, command, said, stores))
+            }
             _ => None,
         }
     }
 
-    fn by_keys(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
-        let spread = match self.key_stores(said.words) {
+    fn by_keys(
+        &mut self,
+        at: usize,
+        command: Command,
+        said: CommandText<'_>,
+        stores: KeyStores,
+    ) -> Next {
+        let spread = match stores {
             KeyStores::One(store) => Err(store),
             KeyStores::Several => Ok(self.apart(said.words)),
             KeyStores::None if said.is(0, "scan") => self.scan(said).ok_or(0),
@@ -420,7 +431,9 @@ impl EventLoop {
                 encode(&words.iter().collect::<Vec<_>>(), &mut line);
                 let command = self.commands.find(words.get(0).unwrap_or_default());
                 let said = CommandText { bytes: &line, words };
-                if let Some(refusal) = self.refusal(at, command, said) {
+                self.commands.keys(words, &mut self.keys);
+                let stores = self.key_stores(words);
+                if let Some(refusal) = self.refusal(at, command, said, stores) {
                     let name = String::from_utf8_lossy(refusal);
                     let name = name.trim_matches(['-', '\r', '\n']);
                     line.clear();

@@ -177,8 +177,8 @@ impl EventLoop {
         }
     }
 
-    /// Connections by which the gateway itself has asked something that it cannot go on without, and
-    /// until when the next answer has to come.
+    /// Connections by which the gateway itself has asked something that it cannot go on without,
+    /// and until when the next answer has to come.
     fn unanswered(&self) -> impl Iterator<Item = (Instant, usize)> {
         let asks = self.jobs.is_some() || !self.commands.are_known();
         let upstreams = self.upstreams.iter().filter(move |_| asks);

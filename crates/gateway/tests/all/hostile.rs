@@ -277,3 +277,14 @@ fn a_store_that_lets_everybody_in_and_says_nothing_is_said_to_be_away() {
         assert!(said.starts_with("-TRYAGAIN "), "{said}");
     }
 }
+
+#[test]
+fn a_store_that_does_not_say_what_commands_it_has_is_not_waited_for_without_end() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    let mut client = gateway.speak();
+    // It takes connections, and nobody answers.
+    let said = client.ask("GET a");
+    assert!(said.starts_with("-TRYAGAIN "), "{said}");
+    drop(listener);
+}

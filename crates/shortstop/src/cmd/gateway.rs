@@ -58,7 +58,7 @@ pub struct Args {
     /// Memory for copies of hot keys, with --resp; 0 keeps none.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = cache)]
     cache: usize,
-    /// Event loops, with --resp: one core each.
+    /// Event loops: one core each.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// File with the password of these Redis servers; or else the variable
@@ -77,7 +77,8 @@ pub struct Args {
     /// Connections at the same time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_connections: u32,
-    /// Memory for large commands and values of all connections together.
+    /// Memory of all connections together, for commands and answers that are not done with; and as
+    /// much for large commands and values that go by packets.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
     max_memory: usize,
 }
