@@ -18,6 +18,7 @@ mod counters;
 mod info;
 mod limits;
 mod loops;
+mod metrics;
 mod network_use;
 mod run;
 mod shared;

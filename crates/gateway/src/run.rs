@@ -16,6 +16,7 @@ use crate::{
         EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
         tenant::TenantNames,
     },
+    metrics,
     network_use::NetworkUse,
     shared::GatewayState,
     strings::{direct::Direct, errands::Errands, network::Network},
@@ -48,6 +49,8 @@ pub struct Config {
     pub backend_tls: ClientFiles,
     /// The certificate that clients see, who come by TLS then; only with RESP ports.
     pub tls: Option<ServerFiles>,
+    /// Where Prometheus finds what the gateway counts, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Seals what goes to the network and to the backends; `None`: both see keys and values as
     /// they are.
     pub seal: Option<Seal>,
@@ -156,10 +159,22 @@ pub async fn run(
         };
         warn_of_reach(listen, config.tls.as_ref(), strangers);
     }
+    let metrics = match config.metrics {
+        None => None,
+        Some(at) => {
+            let listener = tokio::net::TcpListener::bind(at).await;
+            let listener = listener.with_context(|| format!("--metrics {at}: cannot listen"))?;
+            tracing::info!("metrics: http://{}/metrics", listener.local_addr()?);
+            Some(tokio::spawn(metrics::serve(listener, shared.clone())))
+        }
+    };
     ready(listen);
     tokio::select! {
         () = stop => {}
         _ = ends.recv() => {}
+    }
+    if let Some(metrics) = metrics {
+        metrics.abort();
     }
     stoppers.iter().for_each(Stopper::stop);
     let all = async {

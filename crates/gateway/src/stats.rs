@@ -22,6 +22,19 @@ struct Row {
     took: [AtomicU64; BUCKETS],
 }
 
+/// What one command has cost so far.
+pub(crate) struct CommandCost {
+    /// In lower case.
+    pub name: String,
+    pub calls: u64,
+    pub failed: u64,
+    /// Of all calls together, in microseconds.
+    pub us: u64,
+    /// Calls that took less than 2 to the power of the index in microseconds, and no less than half
+    /// of that; the last one also those that took longer.
+    pub took: Vec<u64>,
+}
+
 /// Row of all commands that have none of their own.
 pub(crate) const OTHERS: u16 = 0;
 
@@ -71,34 +84,41 @@ impl Stats {
         row.took[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
     }
 
-    /// One line for each command that was called, as Redis's `INFO commandstats` has them.
-    pub fn lines(&self) -> Vec<String> {
+    /// What each command has cost that was called.
+    pub fn read(&self) -> Vec<CommandCost> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = self.rows.iter().zip(&*names);
-        rows.filter_map(|(row, name)| {
-            let calls = row.calls.load(Relaxed);
-            let us = row.us.load(Relaxed);
-            let per_call = us as f64 / calls as f64;
-            let (p50, p99) = (row.quantile(0.5), row.quantile(0.99));
-            let failed = row.failed.load(Relaxed);
-            (calls > 0).then(|| {
-                format!(
-                    "cmdstat_{name}:calls={calls},usec={us},usec_per_call={per_call:.2},\
-                     failed_calls={failed},p50_us={p50},p99_us={p99}"
-                )
-            })
-        })
-        .collect()
+        let all = rows.map(|(row, name)| CommandCost {
+            name: name.clone(),
+            calls: row.calls.load(Relaxed),
+            failed: row.failed.load(Relaxed),
+            us: row.us.load(Relaxed),
+            took: row.took.iter().map(|count| count.load(Relaxed)).collect(),
+        });
+        all.filter(|cost| cost.calls > 0).collect()
+    }
+
+    /// One line for each command that was called, as Redis's `INFO commandstats` has them.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |cost: CommandCost| {
+            let CommandCost { name, calls, failed, us, .. } = &cost;
+            let per_call = *us as f64 / *calls as f64;
+            let (p50, p99) = (cost.quantile(0.5), cost.quantile(0.99));
+            format!(
+                "cmdstat_{name}:calls={calls},usec={us},usec_per_call={per_call:.2},\
+                 failed_calls={failed},p50_us={p50},p99_us={p99}"
+            )
+        };
+        self.read().into_iter().map(line).collect()
     }
 }
 
-impl Row {
+impl CommandCost {
     /// A bound in microseconds below which this part of the calls was.
     fn quantile(&self, part: f64) -> u64 {
-        let counts: Vec<u64> = self.took.iter().map(|count| count.load(Relaxed)).collect();
-        let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
+        let wanted = (self.took.iter().sum::<u64>() as f64 * part).ceil() as u64;
         let mut sum = 0;
-        let bucket = counts.iter().position(|count| {
+        let bucket = self.took.iter().position(|count| {
             sum += count;
             sum >= wanted
         });

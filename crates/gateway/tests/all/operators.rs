@@ -1,11 +1,16 @@
 //! What operators ask: what Redis measures is asked of Redis, what the gateway measures of the
 //! gateway.
 
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
 use gateway::NetworkUse;
 
 use crate::{
     network::Store,
-    support::{Gateway, Redis, command, config},
+    support::{Config, Gateway, PATIENCE, Redis, command, config},
 };
 
 /// The `calls` of a command that somebody counts.
@@ -50,4 +55,46 @@ fn what_redis_does_not_see_is_told_by_the_gateway() {
     assert!(incr.contains("calls=2,") && incr.contains(",failed_calls=1,"), "{incr}");
     // Redis has seen what the gateway asks for itself, and none of these.
     assert!(calls(&client.ask("INFO commandstats"), "get") < seen + 1000);
+}
+
+/// What is answered by HTTP.
+fn fetch(at: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn prometheus_finds_what_is_counted() {
+    let redis = Redis::start(&[]);
+    // A port that is free now.
+    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gateway = Gateway::start(Config { metrics: Some(at), ..config(&redis.url()) });
+    let mut client = gateway.speak();
+    for _ in 0..3 {
+        client.ask("GET a");
+    }
+    client.ask("LPUSH l 1");
+    client.ask("GET l");
+    // Somebody who says nothing holds up others for no longer than a moment.
+    let silent = TcpStream::connect(at).unwrap();
+    let said = fetch(at, "/metrics");
+    drop(silent);
+    for line in [
+        "HTTP/1.1 200 OK",
+        "# TYPE shortstop_gateway_total_commands_processed counter",
+        "shortstop_gateway_total_commands_processed 5",
+        "shortstop_gateway_connected_clients 1",
+        "shortstop_gateway_failed_calls{command=\"get\"} 1",
+        "# TYPE shortstop_gateway_command_seconds histogram",
+        "shortstop_gateway_command_seconds_bucket{command=\"get\",le=\"+Inf\"} 4",
+        "shortstop_gateway_command_seconds_count{command=\"get\"} 4",
+        "shortstop_gateway_command_seconds_count{command=\"lpush\"} 1",
+    ] {
+        assert!(said.lines().any(|there| there == line), "{line}: {said}");
+    }
+    assert!(fetch(at, "/").starts_with("HTTP/1.1 404 "));
 }

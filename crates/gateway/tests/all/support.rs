@@ -92,6 +92,7 @@ pub fn config(url: &str) -> Config {
         cache_bytes: 0,
         network: NetworkUse::Never,
         threads: 1,
+        metrics: None,
         seal: None,
         limits: Limits::default(),
     }

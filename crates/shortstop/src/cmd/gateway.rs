@@ -70,6 +70,10 @@ pub struct Args {
     believed: BackendTrust,
     #[command(flatten)]
     shown: ServerCertificate,
+    /// Where Prometheus finds what the gateway counts, by HTTP: /metrics. Nobody is asked for a
+    /// password.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
+    metrics: Option<SocketAddr>,
     /// Seal values and hide keys with the key in this file, in the network and in the backends: 64
     /// hex digits, readable by its owner only (`openssl rand -hex 32`).
     #[arg(long, value_name = "FILE")]
@@ -106,6 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         backend_tls: args.believed.files(),
         tls: args.shown.files(),
+        metrics: args.metrics,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,
         limits: Limits {
             connections: open_files::connections(

@@ -305,6 +305,7 @@ fn with_gateway(
         backend_password: None,
         backend_tls: Default::default(),
         tls: None,
+        metrics: None,
         seal: None,
         cache_bytes: 0,
         limits: gateway::Limits::default(),
