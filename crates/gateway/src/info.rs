@@ -61,6 +61,7 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
     section(
         "memory",
         vec![
+            ("held_memory", shared.held().to_string()),
             ("large_requests_memory", used.to_string()),
             ("maxmemory", total.to_string()),
             ("maxmemory_policy", "noeviction".into()),

@@ -90,8 +90,8 @@ impl Shares {
             open.push(connection);
         }
         let mut console = Connection::to(&server)?;
-        let used = info(&mut console, "large_requests_memory")?;
-        self.gateway = Some(used / info(&mut console, "maxmemory")?);
+        let held = info(&mut console, "held_memory")?;
+        self.gateway = Some(held / info(&mut console, "maxmemory")?);
         Ok(())
     }
 }
