@@ -172,12 +172,12 @@ INLINE bool op_has_key(__u8 op)
 /* As crates/wire/src/op.rs says for each op. */
 INLINE bool op_may_have_value(__u8 op)
 {
-	const __u64 low =
-		1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST | 1ULL << OP_WRITE_REPLY |
-		1ULL << OP_DELETE_REPLY | 1ULL << OP_FETCH_REPLY | 1ULL << OP_KEEP_REQUEST |
-		1ULL << OP_KEEP_REPLY | 1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY |
-		1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE | 1ULL << OP_READ_COUNTS |
-		1ULL << OP_HOLDER_GRANT;
+	const __u64 low = 1ULL << OP_READ_REPLY | 1ULL << OP_WRITE_REQUEST |
+			  1ULL << OP_WRITE_REPLY | 1ULL << OP_DELETE_REPLY |
+			  1ULL << OP_FETCH_REPLY | 1ULL << OP_KEEP_REQUEST | 1ULL << OP_KEEP_REPLY |
+			  1ULL << OP_LEND_REQUEST | 1ULL << OP_TAKE_REPLY |
+			  1ULL << OP_REPLICA_PUSH | 1ULL << OP_REPLICA_UPDATE |
+			  1ULL << OP_READ_COUNTS | 1ULL << OP_HOLDER_GRANT;
 	if (op < 64)
 		return low >> op & 1;
 	return op >= OP_CHAIN_READ;

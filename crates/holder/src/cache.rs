@@ -13,7 +13,7 @@ use wire::maps::Hashing;
 
 use crate::{
     BorrowedLease, CopiedValue, Nanos,
-    shelf::{Found, Shelf},
+    shelf::{Shelf, ShelfAnswer},
 };
 
 /// Shelves of a cache of this many bytes and more; a smaller one has one for each
@@ -89,9 +89,9 @@ impl Cache {
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Result<R, Miss> {
         match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
-            Found::Here(result) => Ok(result),
-            Found::Elsewhere => Err(Miss::Elsewhere),
-            Found::Wanted => Err(Miss::Wanted),
+            ShelfAnswer::Here(result) => Ok(result),
+            ShelfAnswer::Elsewhere => Err(Miss::Elsewhere),
+            ShelfAnswer::Wanted => Err(Miss::Wanted),
         }
     }
 

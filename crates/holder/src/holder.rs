@@ -1,8 +1,8 @@
 //! A holder at the clients' side, without sockets, clocks or threads: datagrams and times go in,
 //! datagrams come out.
 //!
-//! Whoever serves reads finds copies in the [`Cache`], and says which key is [wanted](Holder::want).
-//! The holder borrows a lease of that key's store, fetches a grant, and puts the value into the
+//! Whoever serves reads finds copies in the [`Cache`], and says which key is
+//! [wanted](Holder::want). The holder borrows a lease of that key's store, fetches a grant, and puts the value into the
 //! cache; it answers invalidations. It asks for leases by itself, each third of a lease, while its
 //! copies are read, and is silent otherwise: whoever is behind a translator of addresses is so
 //! found where he asked from last.
@@ -19,7 +19,7 @@ use wire::{Cluster, Epoch, Flags, Header, Op, Packet, Secrets, Status, TENANT_OP
 use crate::{
     Cache, Epochs, Nanos,
     fetch::{Fetch, Progress, WantedPart},
-    link::{Due, Link, LinkAnswer, WantedKey},
+    link::{Link, LinkAnswer, LinkTask, WantedKey},
     mutants::{Mutant, mutant},
 };
 
@@ -230,9 +230,9 @@ impl Holder {
         };
         match self.links[store].due(used, now_ns) {
             None => {}
-            Some(Due::Ask) => self.ask(store, now_ns),
-            Some(Due::Lapsed) => cache.each(|shelf| shelf.forget(store)),
-            Some(Due::Mute) => self.refuse_waiting(store, now_ns + LATER_NS),
+            Some(LinkTask::Ask) => self.ask(store, now_ns),
+            Some(LinkTask::Lapsed) => cache.each(|shelf| shelf.forget(store)),
+            Some(LinkTask::Mute) => self.refuse_waiting(store, now_ns + LATER_NS),
         }
     }
 

@@ -23,14 +23,14 @@ const WAITING_MOST: usize = 1024;
 pub(crate) type WantedKey = (u64, Box<[u8]>);
 
 /// A request that is not answered.
-struct Asked {
+struct PendingRequest {
     nonce: u64,
     at_ns: Nanos,
 }
 
 /// What is to be done next about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum LinkTask {
     /// It is to be asked for.
     Ask,
     /// It has lapsed, and nobody wants another: its copies are forgotten.
@@ -61,7 +61,7 @@ pub(crate) struct Link {
     pub lease: BorrowedLease,
     /// When that is over.
     until_ns: Nanos,
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
     tries: u32,
     /// When there is something to do about the lease.
     pub next_ns: Option<Nanos>,
@@ -107,17 +107,17 @@ impl Link {
 
     /// Something may be due. `used`: how many reads copies of this store have answered since the
     /// last time.
-    pub fn due(&mut self, used: impl FnOnce() -> u32, now_ns: Nanos) -> Option<Due> {
+    pub fn due(&mut self, used: impl FnOnce() -> u32, now_ns: Nanos) -> Option<LinkTask> {
         self.next_ns.filter(|at_ns| *at_ns <= now_ns)?;
         let holds = self.lease.holds(now_ns);
         if !holds && self.waiting.is_empty() {
             self.rest();
-            return Some(Due::Lapsed);
+            return Some(LinkTask::Lapsed);
         }
         if self.asked.is_some() && self.tries >= TRIES && !holds {
             self.rest();
             self.not_before_ns = now_ns + REFUSED_NS;
-            return Some(Due::Mute);
+            return Some(LinkTask::Mute);
         }
         if holds && self.asked.is_none() && self.waiting.is_empty() {
             self.idle = if used() == 0 { self.idle + 1 } else { 0 };
@@ -126,7 +126,7 @@ impl Link {
                 return None;
             }
         }
-        Some(Due::Ask)
+        Some(LinkTask::Ask)
     }
 
     fn rest(&mut self) {
@@ -138,7 +138,7 @@ impl Link {
 
     /// The request to send now, under a number that no request had before.
     pub fn ask(&mut self, nonce: u64, now_ns: Nanos) -> Header {
-        self.asked = Some(Asked { nonce, at_ns: now_ns });
+        self.asked = Some(PendingRequest { nonce, at_ns: now_ns });
         let again_ns = (AGAIN_NS << self.tries.min(16)).min(AGAIN_MOST_NS);
         self.next_ns = Some(now_ns + again_ns);
         self.tries += 1;

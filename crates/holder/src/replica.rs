@@ -10,7 +10,8 @@ use crate::{
 pub const MARGIN_NS: Nanos = 10_000_000;
 
 /// Rule 1: one counter for all keys of who holds copies, which never gives a number twice, over
-/// restarts too: it begins with the time since 1970 in 65,536ths of a second (docs/coherence.md, "Epochs").
+/// restarts too: it begins with the time since 1970 in 65,536ths of a second (docs/coherence.md,
+/// "Epochs").
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Epochs {
     first: u64,

@@ -23,18 +23,17 @@ const SAMPLES: usize = 5;
 const GO_AT_MOST: usize = 64;
 
 /// What a shelf has for a read.
-pub(crate) enum Found<R> {
+pub(crate) enum ShelfAnswer<R> {
     /// The value, and what was made of it.
     Here(R),
     /// Nothing.
     Elsewhere,
-    /// Nothing, and the caller has the key fetched: until [`Shelf::begin`], [`Shelf::refused`] or
-    /// [`Shelf::invalidate`] no other is told so.
+    /// Nothing, and the caller has the key fetched. Until that is over no other is told so.
     Wanted,
 }
 
-/// A key's bytes: in the entry itself, if they are few, so that comparing them is no further miss of
-/// the processor's caches.
+/// A key's bytes: in the entry itself, if they are few, so that comparing them is no further miss
+/// of the processor's caches.
 type Key = SmallVec<[u8; 24]>;
 
 /// A key that is kept, or is going to be.
@@ -116,7 +115,7 @@ impl Shelf {
         key: &[u8],
         now_ns: Nanos,
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
-    ) -> Found<R> {
+    ) -> ShelfAnswer<R> {
         self.reads += 1;
         if self.reads == TICK {
             self.reads = 0;
@@ -129,17 +128,17 @@ impl Shelf {
             if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
                 entry.hits = entry.hits.saturating_add(1);
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
-                return Found::Here(serve(copy));
+                return ShelfAnswer::Here(serve(copy));
             }
             if entry.is_wanted || now_ns < entry.not_before_ns {
-                return Found::Elsewhere;
+                return ShelfAnswer::Elsewhere;
             }
             entry.is_wanted = true;
-            return Found::Wanted;
+            return ShelfAnswer::Wanted;
         }
         let reads = self.sketch.read(hash);
         if reads < KEPT_FROM || !self.make_room(ENTRY_BYTES + key.len(), reads, None) {
-            return Found::Elsewhere;
+            return ShelfAnswer::Elsewhere;
         }
         let entry = Entry {
             hash,
@@ -156,7 +155,7 @@ impl Shelf {
         let at = self.entries.insert(entry);
         let entries = &self.entries;
         self.places.insert_unique(hash, at, |at| entries[*at].hash);
-        Found::Wanted
+        ShelfAnswer::Wanted
     }
 
     /// A key is going to be fetched from this store, under an epoch that was just taken. False:

@@ -7,9 +7,9 @@ use wire::Secret;
 
 use crate::{
     coherence::{Nanos, Verdict, Window},
-    mutants::{Mutant, mutant},
     shares::Shares,
 };
+use holder::mutants::{Mutant, mutant};
 
 /// Writes remembered per client: four times the 64 that a client may rely on.
 const WINDOW: usize = 256;

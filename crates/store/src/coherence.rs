@@ -17,8 +17,8 @@
 //! | 7 | a retransmitted write is answered again, never applied again | [`Window`] |
 //!
 //! Another store may hold copies as a switch does, and so may clients: [`Replica`],
-//! [`BorrowedLease`], [`Epochs`] are that side of the rules. Values in parts need no rule of their own: [`Parts`],
-//! [`version_of_part`].
+//! [`BorrowedLease`], [`Epochs`] are that side of the rules. Values in parts need no rule of their
+//! own: [`Parts`], [`version_of_part`].
 //! What others write to the backend behind the store's back is no part of the rules:
 //! [`OutsideWatch`]. A key that is written often may be lent to a switch, which answers reads and
 //! writes then: [`Loan`], and [`judge`] for the lives that its writes name (docs/coherence.md,
@@ -52,7 +52,7 @@ use untold::UntoldStores;
 pub use window::{Verdict, Window};
 use wire::Epoch;
 
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// The number of a switch, of a store that holds copies of others' keys, or of a holder at the
 /// clients' side ([`wire::NodeId`]); never 0. To the rules all are the same.

@@ -12,6 +12,7 @@ mod context;
 mod copies;
 mod halves;
 mod hold;
+mod holder_messages;
 mod holders;
 mod holds;
 mod keys;
@@ -43,7 +44,6 @@ use crate::{
     counters::Counters,
     handover::Handover,
     journal::Journal,
-    mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     reports::{Report, Reports},
     status::LeaseStatus,
@@ -55,6 +55,7 @@ use copies::ForeignCopies;
 use halves::Halves;
 pub use halves::TellError;
 pub use hold::{HoldEnd, HoldId, HoldRequest};
+use holder::mutants::{Mutant, mutant};
 use holds::HoldRegistry;
 use keys::{Keys, recalls::Recalls};
 use leases::{Departure, Lessor};
@@ -165,14 +166,14 @@ impl Engine {
                 Handler::Ack => self.replicas.counters.dropped_replica += 1,
                 Handler::Lease => self.lessor.asked(cx, packet, peer),
                 Handler::LeaseReturn => self.leaves(packet, peer),
-                Handler::HolderLease => holders::asked(cx, packet, peer),
+                Handler::HolderLease => holder_messages::asked(cx, packet, peer),
                 Handler::HolderReturn => {
-                    if holders::returned(cx, packet) {
+                    if holder_messages::returned(cx, packet) {
                         self.keys.lease_is_over(cx);
                     }
                 }
                 Handler::HolderAck => {
-                    if holders::acknowledged(cx, packet) {
+                    if holder_messages::acknowledged(cx, packet) {
                         self.keys.acknowledged(cx, &packet.header);
                     }
                 }

@@ -339,8 +339,8 @@ impl EventLoop {
         }
     }
 
-    /// A read of one key: from a copy, if there is one; by the network, if it is hot, unless it has to be behind a write, or
-    /// behind a read of the same key that went another way.
+    /// A read of one key: from a copy, if there is one; by the network, if it is hot, unless it has
+    /// to be behind a write, or behind a read of the same key that went another way.
     fn read(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let name = said.word(1).unwrap_or_default();
         let key = self.key_hash(name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Nanos, SwitchId};
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// How much later than expected a request comes at the most from a switch whose clock did not stand
 /// still: as much as the clock of its programs may be late, and more than a packet takes.

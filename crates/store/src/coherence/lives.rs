@@ -6,7 +6,7 @@
 //! write first.
 
 use super::Nanos;
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// A keeper can tell for so long after a loan what it kept.
 pub const RETAIN_NS: Nanos = 10_000_000_000;

@@ -8,7 +8,7 @@
 //! lapsed: what X answered last is then at Y.
 
 use super::{BACKOFF_FIRST_NS, BACKOFF_MOST_NS, Leases, Nanos, SwitchId};
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// Versions of one loan: its base and so many less one above it.
 pub const VERSIONS: u64 = 1 << 20;

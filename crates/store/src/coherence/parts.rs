@@ -1,7 +1,7 @@
 //! Values in parts: when a write that comes in parts is whole, and which version a part that is
 //! read has. docs/coherence.md, "Large values", says why the seven rules need no more.
 
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// Which parts of a write have come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

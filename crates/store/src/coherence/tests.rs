@@ -460,7 +460,7 @@ fn rule_4_a_key_is_lent_only_when_its_copies_are_called_back() {
 #[cfg(debug_assertions)]
 #[test]
 fn rare_mutants_are_noticed() {
-    use crate::mutants::choose;
+    use holder::mutants::choose;
     let rare: [(Mutant, fn()); 3] = [
         (Mutant::LentWithCopies, rule_4_a_key_is_lent_only_when_its_copies_are_called_back),
         (Mutant::LifeKept, lives::tests::what_is_done_with_a_write_that_names_a_life),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::mutants::{Mutant, mutant};
+use holder::mutants::{Mutant, mutant};
 
 /// The last writes of one client, in order of their request ids, with their outcomes `O`.
 ///

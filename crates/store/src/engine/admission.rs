@@ -54,7 +54,8 @@ impl Context {
         Some(Admitted { origin, is_owned })
     }
 
-    /// Stores and holders stamp no requests of clients; of what says so nobody would correct what is wrong.
+    /// Stores and holders stamp no requests of clients; of what says so nobody would correct what
+    /// is wrong.
     fn check_claim(&mut self, origin: &mut Origin, header: &Header, peer: Peer) {
         let of_itself = header.op == Op::FetchRequest && self.may_speak(header.epoch, peer)
             || header.op == Op::HolderFetch;

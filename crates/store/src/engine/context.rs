@@ -24,11 +24,11 @@ use crate::{
     coherence::{Leases, Nanos, OutsideWatch, counted_ns},
     counters::RequestCounters,
     directory::{Directory, KeyId, Place},
-    mutants::{Mutant, mutant},
     net::{Outbox, Peer},
     partition::Partitions,
     placements::Placements,
 };
+use holder::mutants::{Mutant, mutant};
 
 /// What a part leaves to others, in the order in which they are to do it. The engine has all of
 /// them done before it takes the next event.

@@ -1,7 +1,7 @@
 //! Holders at the clients' side: who has which number, and what each may be granted.
 //!
-//! In: requests for leases, fetches and acknowledgements, each signed by the holder's tenant. Out:
-//! leases, and to the parts that grant and call back whether a holder is who it says. To the rules
+//! In: who would be a holder, and what copies that were called back have answered. Out: numbers and
+//! tokens, and for the parts that grant and call back whether a holder is who it says. To the rules
 //! a holder is an X like any switch; this file only sees to it that its number means one holder
 //! for as long as anything that was granted under it may be served.
 //!
@@ -15,22 +15,14 @@ mod worth;
 use std::{collections::BTreeMap, net::IpAddr};
 
 use hashbrown::HashMap;
-use wire::{
-    Epoch, HOLDERS_MOST, Header, HolderProof, NODE_HOLDER, NodeId, Op, Packet, Secret, Status,
-    TENANT_SYSTEM, is_holder,
-};
+use holder::mutants::{Mutant, mutant};
+use wire::{HOLDERS_MOST, Header, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM, is_holder};
 
-use super::{
-    context::Context,
-    lease_holder::LeaseHolder,
-    replies::{Answer, Origin},
-};
 use crate::{
     clients::ClientId,
-    coherence::{LeaseAnswer, Leases, Nanos},
+    coherence::{Leases, Nanos},
     counters::HolderCounters,
     directory::KeyId,
-    mutants::{Mutant, mutant},
     net::Peer,
     shares::Shares,
 };
@@ -38,12 +30,6 @@ use worth::Worth;
 
 /// Holders that may have a copy of one key: a write sends each an invalidation.
 const HOLDERS_OF_A_KEY: usize = 1024;
-/// For how long a key is not to be asked for which a write waits for.
-const WRITE_PENDING_MS: u32 = 5;
-/// Likewise one that cannot be granted, for a reason that stays for a while.
-const NOT_NOW_MS: u32 = 1000;
-/// A token for an address is good for so many lengths of a lease at least.
-const TOKEN_LEASES: u64 = 2;
 
 /// A holder.
 struct HolderRecord {
@@ -107,7 +93,8 @@ impl Holders {
         gone.into_iter().for_each(|number| self.forget(number));
     }
 
-    fn forget(&mut self, number: NodeId) {
+    /// A number is nobody's.
+    pub fn forget(&mut self, number: NodeId) {
         if let Some(record) = self.by_number.remove(&number) {
             self.by_client.remove(&record.id);
             self.shares.give_back(record.id.0, 1);
@@ -119,7 +106,8 @@ impl Holders {
         self.proves(header, header.request)
     }
 
-    fn proves(&self, header: &Header, token: u64) -> bool {
+    /// Whether who shows this token is the holder that a packet's epoch names.
+    pub fn proves(&self, header: &Header, token: u64) -> bool {
         let record = self.by_number.get(&header.epoch.switch());
         record.is_some_and(|record| {
             let proves = record.token == token || mutant(Mutant::AnyHolderToken);
@@ -155,13 +143,25 @@ impl Holders {
         !is_paused
     }
 
+    /// What a holder signs with from now on.
+    pub fn signs_with(&mut self, number: NodeId, secret: Secret) {
+        if let Some(record) = self.by_number.get_mut(&number) {
+            record.secret = secret;
+        }
+    }
+
+    /// For how many milliseconds more a key is granted to no holder.
+    pub fn pause_ms(&self, id: &KeyId, now_ns: Nanos) -> u32 {
+        self.worth.pause_ms(id, now_ns)
+    }
+
     /// A copy of a key was called back, which had answered so many reads.
     pub fn called_back(&mut self, id: &KeyId, reads: u32, now_ns: Nanos) {
         self.worth.called_back(id, reads, now_ns);
     }
 
     /// The number of a holder that begins, and its token.
-    fn enter<A>(
+    pub fn enter<A>(
         &mut self,
         id: ClientId,
         secret: Secret,
@@ -201,7 +201,7 @@ impl Holders {
     }
 
     /// What a holder is to repeat that begins from this address, in a period of time.
-    fn address_token(&self, id: ClientId, peer: Peer, period: u64) -> u64 {
+    pub fn address_token(&self, id: ClientId, peer: Peer, period: u64) -> u64 {
         let mut salt = vec![];
         salt.extend_from_slice(&id.1.to_be_bytes());
         salt.extend_from_slice(&period.to_be_bytes());
@@ -212,128 +212,4 @@ impl Holders {
         }
         self.seed.key_hash(TENANT_SYSTEM, &salt).low().max(1)
     }
-}
-
-/// What a tenant's packet was signed with, if it may ask anything.
-fn signed(cx: &mut Context, packet: &Packet<'_>) -> Option<Secret> {
-    let tenant = packet.header.tenant;
-    let known = cx.tenants.get(tenant).filter(|_| tenant != TENANT_SYSTEM);
-    let signed = known.and_then(|known| known.secrets.that_signed(packet));
-    cx.holders.counters.dropped_holder += u64::from(signed.is_none());
-    signed
-}
-
-/// A holder asks for a lease, or one that would be a holder.
-pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
-    let Some(secret) = signed(cx, packet) else { return };
-    if cx.leaves {
-        return;
-    }
-    if !cx.takes_writes(cx.now_ns) {
-        cx.holders.counters.holders_refused_starting += 1;
-        return;
-    }
-    let header = &packet.header;
-    let id = (header.tenant, header.client);
-    let proof = HolderProof::from_hash(header.key_hash);
-    let reply = Header {
-        tenant: header.tenant,
-        client: header.client,
-        request: header.request,
-        version: header.version,
-        ..Header::new(Op::HolderLeaseReply)
-    };
-    let number = header.epoch.switch();
-    let holds = cx.leases.term(number, cx.now_ns).is_some();
-    let known = (holds && cx.holders.proves(header, proof.token)).then_some((number, proof.token));
-    let entered = match known {
-        Some(known) => Some(known),
-        None => {
-            let period = cx.now_ns / (TOKEN_LEASES * cx.leases.length_ns()).max(1);
-            let good = [period, period.wrapping_sub(1)]
-                .map(|period| cx.holders.address_token(id, peer, period));
-            if !good.contains(&proof.token) {
-                let key_hash = HolderProof { token: good[0], term: 0 }.to_hash();
-                let reply = Header { status: Status::TryAgain, key_hash, ..reply };
-                return answer(cx, reply, secret, peer);
-            }
-            cx.holders.enter(id, secret, &cx.leases, cx.now_ns)
-        }
-    };
-    let Some((number, token)) = entered else {
-        cx.holders.counters.holders_refused_full += 1;
-        return answer(cx, Header { status: Status::NoRoom, ..reply }, secret, peer);
-    };
-    let directory = &cx.directory;
-    let holds = |id: &KeyId| directory.holds(id, number);
-    let lendable = cx.outside.lendable_ns(cx.config.lease_ns(), cx.now_ns, holds);
-    let Some(lent_ns) = lendable else {
-        cx.holders.counters.holders_refused_unwatched += 1;
-        return;
-    };
-    let at = LeaseHolder { peer, slot: 0 };
-    let LeaseAnswer::Lent { term, .. } = cx.leases.request(number, at, header.version, cx.now_ns)
-    else {
-        cx.holders.counters.holders_refused_lease += 1;
-        return;
-    };
-    cx.holders.counters.holder_leases += 1;
-    if let Some(record) = cx.holders.by_number.get_mut(&number) {
-        record.secret = secret;
-    }
-    let reply = Header {
-        epoch: Epoch::new(number, 0),
-        key_hash: HolderProof { token, term }.to_hash(),
-        expiry_ms: (lent_ns / 1_000_000) as u32,
-        ..reply
-    };
-    answer(cx, reply, secret, peer);
-}
-
-fn answer(cx: &mut Context, header: Header, secret: Secret, peer: Peer) {
-    // What is no packet nobody could use.
-    let _ = cx.out.push(&Packet::new(header, &[], &[]), &secret, peer);
-}
-
-/// A holder gives its lease back. Whether writes need not wait for it any more.
-pub(super) fn returned(cx: &mut Context, packet: &Packet<'_>) -> bool {
-    if signed(cx, packet).is_none() {
-        return false;
-    }
-    let header = &packet.header;
-    let proof = HolderProof::from_hash(header.key_hash);
-    let number = header.epoch.switch();
-    let is_over = cx.holders.proves(header, proof.token)
-        && cx.leases.give_back(number, proof.term, header.version, cx.now_ns);
-    if is_over {
-        cx.holders.forget(number);
-    }
-    is_over
-}
-
-/// A holder says that it has no copy of a key. Whether it is who it says.
-pub(super) fn acknowledged(cx: &mut Context, packet: &Packet<'_>) -> bool {
-    let is_signed = signed(cx, packet).is_some();
-    let header = &packet.header;
-    let is_its = is_signed && cx.holders.is_from_holder(header);
-    if is_its {
-        let id = (header.tenant, header.key_hash);
-        cx.holders.called_back(&id, header.expiry_ms, cx.now_ns);
-    } else if is_signed {
-        cx.holders.counters.dropped_holder += 1;
-    }
-    is_its
-}
-
-/// Answers a fetch that comes to no grant: for how long not to ask again.
-pub(super) fn refuse_grant(cx: &mut Context, origin: &Origin, key: &[u8]) {
-    let id = (origin.tenant, origin.key_hash);
-    let entry = cx.directory.find(&id).and_then(|at| cx.directory.get(at));
-    let is_settled = entry.is_none_or(|entry| entry.state.is_settled());
-    let expiry_ms = match (cx.holders.worth.pause_ms(&id, cx.now_ns), is_settled) {
-        (0, true) => NOT_NOW_MS,
-        (0, false) => WRITE_PENDING_MS,
-        (pause_ms, _) => pause_ms,
-    };
-    cx.reply(origin, key, &Answer { expiry_ms, ..Answer::status(Status::TryAgain) });
 }

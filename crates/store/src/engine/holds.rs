@@ -18,12 +18,8 @@ use super::{
     context::Context,
     hold::{HoldEnd, HoldId, HoldRequest},
 };
-use crate::{
-    coherence::Nanos,
-    counters::HoldCounters,
-    directory::KeyId,
-    mutants::{Mutant, mutant},
-};
+use crate::{coherence::Nanos, counters::HoldCounters, directory::KeyId};
+use holder::mutants::{Mutant, mutant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

@@ -31,8 +31,8 @@ use crate::{
     coherence::{Ask, Invalidate, Nanos, Step, Submission, Whereabouts, Write},
     counters::KeyCounters,
     directory::{KeyId, Place},
-    mutants::{Mutant, mutant},
 };
+use holder::mutants::{Mutant, mutant};
 
 /// Keys looked at for dead copies each time leases are offered: a million keys within some
 /// 40 seconds.

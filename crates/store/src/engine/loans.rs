@@ -27,10 +27,10 @@ use crate::{
     counters::LoanCounters,
     directory::KeyId,
     journal::{Journal, Switch},
-    mutants::{Mutant, mutant},
     shares::Shares,
 };
 use endings::Endings;
+use holder::mutants::{Mutant, mutant};
 use hot_keys::{HotKeys, WritePace};
 use known_lives::{KnownLife, KnownLives};
 use parked::ParkedWrite;

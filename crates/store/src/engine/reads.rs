@@ -6,7 +6,7 @@ use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 use super::{
     backend_requests::BackendRequest,
     context::Context,
-    holders,
+    holder_messages,
     keys::{Keys, digest_of},
     large_values::{Comparison, ForgottenVersion},
     refusals::refused,
@@ -38,7 +38,7 @@ impl Reads {
             if let Some((item, grantable)) = cx.values.get(id, origin.wanted.version, cx.now_ns) {
                 origin.wants_grant &= grantable && keys.grant(cx, &origin, key);
                 if origin.op == Op::HolderFetch && !origin.wants_grant {
-                    return holders::refuse_grant(cx, &origin, key.bytes);
+                    return holder_messages::refuse_grant(cx, &origin, key.bytes);
                 }
                 let item = Some(item.as_ref());
                 let answer = answer(&origin, key.bytes, item, most, &mut cx.counters);
@@ -60,7 +60,7 @@ impl Reads {
             return;
         }
         if origin.op == Op::HolderFetch && !origin.wants_grant {
-            return holders::refuse_grant(cx, &origin, key.bytes);
+            return holder_messages::refuse_grant(cx, &origin, key.bytes);
         }
         let ticket = cx.waiting.ticket();
         let found = if origin.wants_grant {

@@ -25,11 +25,8 @@ use super::{
     holding::Hold,
     session::{Session, Step},
 };
-use crate::{
-    backend::redis as master,
-    engine::HoldRequest,
-    mutants::{Mutant, mutant},
-};
+use crate::{backend::redis as master, engine::HoldRequest};
+use holder::mutants::{Mutant, mutant};
 
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;

@@ -7,10 +7,8 @@ use std::collections::VecDeque;
 use resp::{Class, Command, KeyWord, Reply, Words};
 
 use super::answers::{kind_of, last_number};
-use crate::{
-    engine::HoldRequest,
-    mutants::{Mutant, mutant},
-};
+use crate::engine::HoldRequest;
+use holder::mutants::{Mutant, mutant};
 
 /// What was sent and is not answered.
 #[derive(Debug, PartialEq, Eq)]

@@ -297,6 +297,7 @@ fn with_gateway(
     let config = gateway::Config {
         resp: vec![],
         network: gateway::NetworkUse::Hot,
+        cache_bytes: 0,
         threads: 1,
         listen: GATEWAY,
         cluster,

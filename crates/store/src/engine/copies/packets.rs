@@ -12,9 +12,9 @@ use crate::{
     coherence::{Nanos, WriteId},
     directory::KeyId,
     engine::{context::Context, keys::digest_of},
-    mutants::{Mutant, mutant},
     net::Peer,
 };
+use holder::mutants::{Mutant, mutant};
 
 impl ForeignCopies {
     /// A packet about copies of other stores' keys.

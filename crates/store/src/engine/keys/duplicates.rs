@@ -12,8 +12,8 @@ use crate::{
         refusals::refused,
         replies::{Answer, Origin},
     },
-    mutants::{Mutant, mutant},
 };
+use holder::mutants::{Mutant, mutant};
 
 impl Keys {
     /// Whether a write that names this life of its key is new. One that is not is answered here,

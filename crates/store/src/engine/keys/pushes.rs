@@ -11,8 +11,8 @@ use crate::{
         context::{Context, Effect},
         replies::{NamedPart, Origin},
     },
-    mutants::{Mutant, mutant},
 };
+use holder::mutants::{Mutant, mutant};
 
 /// What two stores compare instead of a value that both have: 64 bits, under a secret that no
 /// client has.

@@ -9,12 +9,12 @@ use crate::{
     directory::KeyId,
     engine::{
         context::{Context, Effect},
-        holders,
+        holder_messages,
         pending_write::{WriteOutcome, absorbable},
         replies::{Answer, Origin},
     },
-    mutants::{Mutant, mutant},
 };
+use holder::mutants::{Mutant, mutant};
 
 /// What is to be done with a write, by the life of its key that it names.
 pub(in crate::engine) enum LifeCheck {
@@ -44,7 +44,7 @@ impl Loans {
         }
         self.counters.dropped_lent += 1;
         if origin.op == wire::Op::HolderFetch {
-            holders::refuse_grant(cx, origin, key.bytes);
+            holder_messages::refuse_grant(cx, origin, key.bytes);
             return false;
         }
         let of_store = wire::is_store(origin.epoch.switch());

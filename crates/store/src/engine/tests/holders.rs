@@ -6,10 +6,8 @@ use holder::{Cache, Holder, HolderOptions, Miss};
 use wire::HolderProof;
 
 use super::*;
-use crate::{
-    HoldEnd, HoldRequest,
-    mutants::{Mutant, choose},
-};
+use crate::{HoldEnd, HoldRequest};
+use holder::mutants::{Mutant, choose};
 
 const MS: u64 = 1_000_000;
 const LEASE_NS: u64 = 2000 * MS;
