@@ -15,6 +15,7 @@ mod hostile;
 mod idle;
 mod items;
 pub mod kernel;
+mod local;
 mod packet;
 pub mod ports;
 mod report;
@@ -54,5 +55,6 @@ pub fn run(options: &Options, say: impl Fn(&str)) -> anyhow::Result<Report> {
     kernel::measure(options, &mut report, &say)?;
     veth::measure(options, &mut report, &say)?;
     idle::measure(options, &mut report, &say)?;
+    local::measure(options, &mut report, &say)?;
     Ok(report)
 }

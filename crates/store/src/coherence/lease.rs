@@ -257,6 +257,11 @@ impl<A> Leases<A> {
         }
     }
 
+    /// Whether a switch's lease was let run out, because it did not answer.
+    pub fn is_stopped(&self, switch: SwitchId) -> bool {
+        self.by_switch.get(&switch).is_some_and(|lease| lease.renewal_stopped)
+    }
+
     /// Whether a switch has asked for its lease of this term at `since_ns` by its own clock, or
     /// later.
     pub fn asked_since(&self, switch: SwitchId, term: u64, since_ns: Nanos) -> bool {

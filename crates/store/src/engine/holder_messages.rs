@@ -39,6 +39,10 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         cx.holders.counters.holders_refused_starting += 1;
         return;
     }
+    if cx.holders.is_mute(peer, cx.now_ns) {
+        cx.holders.counters.holders_refused_mute += 1;
+        return;
+    }
     let header = &packet.header;
     let id = (header.tenant, header.client);
     let proof = HolderProof::from_hash(header.key_hash);

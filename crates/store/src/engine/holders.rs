@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 use holder::mutants::{Mutant, mutant};
 use wire::{HOLDERS_MOST, Header, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM, is_holder};
 
+use super::lease_holder::LeaseHolder;
 use crate::{
     clients::ClientId,
     coherence::{Leases, Nanos},
@@ -30,6 +31,10 @@ use worth::Worth;
 
 /// Holders that may have a copy of one key: a write sends each an invalidation.
 const HOLDERS_OF_A_KEY: usize = 1024;
+/// For how many leases no holder is lent one at the address of a holder that was mute, and how many
+/// such addresses are remembered.
+const MUTE_LEASES: u64 = 10;
+const MUTE_MOST: usize = 4096;
 
 /// A holder.
 struct HolderRecord {
@@ -51,6 +56,8 @@ pub(super) struct Holders {
     given: u64,
     seed: Secret,
     worth: Worth,
+    /// Until when nothing is lent to an address: a holder there has left invalidations unanswered.
+    mute: BTreeMap<IpAddr, Nanos>,
     pub counters: HolderCounters,
 }
 
@@ -65,6 +72,7 @@ impl Holders {
             given: 0,
             seed,
             worth: Worth::new(),
+            mute: BTreeMap::new(),
             counters: HolderCounters::default(),
         }
     }
@@ -86,11 +94,26 @@ impl Holders {
         gone.into_iter().for_each(|number| self.forget(number));
     }
 
-    /// Forgets those whose leases have lapsed.
-    pub fn sweep<A>(&mut self, leases: &Leases<A>, now_ns: Nanos) {
+    /// Forgets those whose leases have lapsed. One that was mute is remembered by its address: who
+    /// can make a holder can make many, one after another, and each holds writes up for a lease.
+    pub fn sweep(&mut self, leases: &Leases<LeaseHolder>, now_ns: Nanos) {
+        self.mute.retain(|_, until_ns| now_ns < *until_ns);
+        let until_ns = now_ns + MUTE_LEASES * leases.length_ns();
+        let stopped = self.by_number.keys().filter(|number| leases.is_stopped(**number));
+        for number in stopped {
+            let address = leases.address(*number).map(|at| at.peer.address.ip().to_canonical());
+            let has_room = self.mute.len() < MUTE_MOST;
+            address.filter(|_| has_room).map(|address| self.mute.insert(address, until_ns));
+        }
         let is_over = |number: &NodeId| leases.term(*number, now_ns).is_none();
         let gone: Vec<NodeId> = self.by_number.keys().copied().filter(is_over).collect();
         gone.into_iter().for_each(|number| self.forget(number));
+    }
+
+    /// Whether nothing is lent to an address now.
+    pub fn is_mute(&self, peer: Peer, now_ns: Nanos) -> bool {
+        let until_ns = self.mute.get(&peer.address.ip().to_canonical());
+        until_ns.is_some_and(|until_ns| now_ns < *until_ns)
     }
 
     /// A number is nobody's.
@@ -161,11 +184,11 @@ impl Holders {
     }
 
     /// The number of a holder that begins, and its token.
-    pub fn enter<A>(
+    pub fn enter(
         &mut self,
         id: ClientId,
         secret: Secret,
-        leases: &Leases<A>,
+        leases: &Leases<LeaseHolder>,
         now_ns: Nanos,
     ) -> Option<(NodeId, u64)> {
         if let Some(number) = self.by_client.get(&id) {
