@@ -36,8 +36,7 @@ impl EventLoop {
         let Some(upstream) = self.upstreams.get_mut(at) else { return };
         let Some(stream) = &mut upstream.stream else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            stream.readable = true;
-            stream.read_closed |= event.is_read_closed();
+            stream.may_read(event.is_read_closed() || event.is_error());
             self.read_upstream(at);
         }
     }

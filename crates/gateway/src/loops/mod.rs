@@ -445,8 +445,7 @@ impl EventLoop {
         }
         let Some(client) = self.clients.get_mut(at) else { return };
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            client.stream.readable = true;
-            client.stream.read_closed |= event.is_read_closed();
+            client.stream.may_read(event.is_read_closed() || event.is_error());
             self.make_ready(at);
         }
     }

@@ -82,8 +82,8 @@ pub(super) struct Stream {
     secure: Option<Box<TlsSide>>,
     /// Whether there may be something to read.
     pub readable: bool,
-    /// Whether the peer has closed its half: it is told once, perhaps with bytes before it.
-    pub read_closed: bool,
+    /// The other end has closed it, which is told once: its last bytes are not the end.
+    is_over: bool,
     writable: bool,
     out: Vec<u8>,
     /// Bytes of `out` that have left.
@@ -128,7 +128,7 @@ impl Stream {
             socket,
             secure: None,
             readable: false,
-            read_closed: false,
+            is_over: false,
             writable,
             out: vec![],
             left: 0,
@@ -186,9 +186,10 @@ impl Stream {
             };
             let read = match read {
                 Ok(Some(len)) => {
-                    // A short read has emptied the socket, of bytes; what comes later is told anew.
-                    let is_end_left = self.read_closed || self.secure.is_some();
-                    self.readable = len == buffer.len() || is_end_left && len > 0;
+                    // A short read has emptied the socket; what comes later is told anew, but for
+                    // its end.
+                    let goes_on = self.secure.is_some() || self.is_over;
+                    self.readable = len == buffer.len() || goes_on && len > 0;
                     Ok(Some(len))
                 }
                 Ok(None) => Ok(None),
@@ -205,6 +206,12 @@ impl Stream {
             }
             return read;
         }
+    }
+
+    /// There may be something to read; and perhaps nothing comes behind that.
+    pub fn may_read(&mut self, is_over: bool) {
+        self.readable = true;
+        self.is_over |= is_over;
     }
 
     /// Whether bytes wait to be sealed.
@@ -310,5 +317,35 @@ impl Stream {
             Socket::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
             Socket::Unix(socket) => socket.shutdown(std::net::Shutdown::Write),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_and_the_end_that_are_told_together_are_both_read() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap());
+        let mut stream = Stream::connect(&place, None).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut peer, b"-ERR gone\r\n").unwrap();
+        drop(peer);
+        let mut buffer = [0; 64];
+        let said = loop {
+            stream.may_read(true);
+            if let Some(len) = stream.read(&mut buffer).unwrap() {
+                break len;
+            }
+        };
+        assert_eq!(said, 11);
+        assert!(stream.readable, "its end is not told again");
+        let end = loop {
+            if let Some(len) = stream.read(&mut buffer).unwrap() {
+                break len;
+            }
+        };
+        assert_eq!(end, 0);
     }
 }
