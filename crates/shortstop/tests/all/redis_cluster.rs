@@ -1,0 +1,265 @@
+//! Before a real Redis Cluster that had its data before: imported, served by stores and a gateway,
+//! through failovers and the move of a slot.
+//!
+//! All on loopback, with nodes of the test's own that write nothing to disk. redis-server and
+//! redis-cli are needed.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use lab::port;
+
+/// How long anything may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(90);
+const KEYS: usize = 200;
+
+/// Processes that end with the test, however it ends.
+#[derive(Default)]
+struct Rack {
+    children: Vec<Child>,
+    /// Ports of the nodes: three masters, and a replica of each.
+    nodes: Vec<u16>,
+    gateway: u16,
+    directory: PathBuf,
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What redis-cli prints, line by line, if there is an answer at all.
+fn cli(port: u16, words: &[&str]) -> String {
+    let output = Command::new("timeout")
+        .args(["20", "redis-cli", "-p", &port.to_string()])
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .expect("redis-cli is needed (Debian: redis-tools)");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+    }
+}
+
+fn slot_of(node: u16, key: &str) -> u32 {
+    cli(node, &["cluster", "keyslot", key]).parse().expect("a number")
+}
+
+impl Rack {
+    fn start(test: &str) -> Rack {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut rack = Rack::default();
+        rack.directory = directory;
+        for _ in 0..6 {
+            rack.node();
+        }
+        let nodes: Vec<String> =
+            rack.nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let mut words = vec!["--cluster", "create"];
+        words.extend(nodes.iter().map(String::as_str));
+        words.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+        cli(rack.nodes[0], &words);
+        rack.is_whole();
+        rack
+    }
+
+    fn node(&mut self) {
+        let (port, bus) = (port::free(), port::free());
+        let directory = self.directory.join(port.to_string());
+        std::fs::create_dir_all(&directory).unwrap();
+        let (port_text, bus) = (port.to_string(), bus.to_string());
+        let child = Command::new("redis-server")
+            .args(["--port", &port_text, "--cluster-port", &bus, "--bind", "127.0.0.1"])
+            .args(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--save", ""])
+            .arg("--dir")
+            .arg(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        self.children.push(child.expect("redis-server is needed (Debian: redis-server)"));
+        let child = self.children.last_mut().unwrap();
+        assert!(port::listens(port, PATIENCE, || child.try_wait().unwrap().is_none()));
+        self.nodes.push(port);
+    }
+
+    /// Waits until all nodes agree, and each replica has what its master has.
+    fn is_whole(&self) {
+        until("the cluster is not whole", || {
+            self.nodes.iter().all(|node| {
+                cli(*node, &["cluster", "info"]).contains("cluster_state:ok")
+                    && cli(*node, &["cluster", "nodes"]).matches(" slave ").count()
+                        + cli(*node, &["cluster", "nodes"]).matches("myself,slave ").count()
+                        == 3
+            })
+        });
+        until("a replica does not follow", || {
+            let replicas = self.nodes.iter().filter(|node| self.role(**node) == "slave");
+            replicas.clone().count() == 3
+                && replicas.into_iter().all(|node| {
+                    cli(*node, &["info", "replication"]).contains("master_link_status:up")
+                })
+        });
+    }
+
+    fn role(&self, node: u16) -> String {
+        cli(node, &["role"]).lines().next().unwrap_or_default().into()
+    }
+
+    /// The nodes of which this one is a master.
+    fn replica_of(&self, master: u16) -> u16 {
+        let is_replica = |node: &&u16| {
+            let role = cli(**node, &["role"]);
+            let mut lines = role.lines();
+            lines.next() == Some("slave") && lines.nth(1) == Some(&master.to_string()[..])
+        };
+        *self.nodes.iter().find(is_replica).expect("it has one")
+    }
+
+    /// Writes the cluster file, and starts a store for each shard and a gateway.
+    fn imported(&mut self) {
+        let shortstop = env!("CARGO_BIN_EXE_shortstop");
+        let stores: Vec<String> = (0..3).map(|_| format!("127.0.0.1:{}", port::free())).collect();
+        let node = format!("redis://127.0.0.1:{}", self.nodes[0]);
+        let output = Command::new(shortstop)
+            .args(["cluster", "import", &node, "--store", &stores.join(",")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let mut text = String::from_utf8(output.stdout).unwrap();
+        for usual in 6390..6393 {
+            text = text.replace(&format!(":{usual}"), &format!(":{}", port::free()));
+        }
+        let file = self.directory.join("cluster.toml");
+        std::fs::write(&file, &text).unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("#   shortstop ")) {
+            let child = Command::new(shortstop)
+                .args(line.split(' '))
+                .current_dir(&self.directory)
+                .stdin(Stdio::null())
+                .spawn();
+            self.children.push(child.unwrap());
+        }
+        self.gateway = port::free();
+        let child = Command::new(shortstop)
+            .args(["gateway", "--cluster"])
+            .arg(&file)
+            .args(["--listen", &format!("127.0.0.1:{}", self.gateway)])
+            .stdin(Stdio::null())
+            .spawn();
+        self.children.push(child.unwrap());
+        let child = self.children.last_mut().unwrap();
+        assert!(port::listens(self.gateway, PATIENCE, || child.try_wait().unwrap().is_none()));
+        // A store takes writes a lease after its start.
+        until("a store takes no writes", || {
+            (0..3).all(|at| self.ask(&["set", &format!("{{{at}}}up"), "1"]) == "OK")
+                && self.ask(&["mset", "a", "1", "b", "1", "c", "1", "d", "1"]) == "OK"
+        });
+    }
+
+    /// A command through the gateway, whose clients are never sent elsewhere.
+    fn ask(&self, words: &[&str]) -> String {
+        let answer = cli(self.gateway, words);
+        assert!(!answer.contains("MOVED") && !answer.contains("ASK "), "{words:?}: {answer}");
+        answer
+    }
+
+    /// Writes through the gateway until it is done, and finds it at this node.
+    fn writes_at(&self, key: &str, value: &str, node: u16) {
+        until("nothing can be written", || self.ask(&["set", key, value]) == "OK");
+        assert_eq!(cli(node, &["get", key]), value);
+        assert_eq!(self.ask(&["get", key]), value);
+    }
+
+    fn kill(&mut self, node: u16) {
+        let at = self.nodes.iter().position(|other| *other == node).unwrap();
+        self.children[at].kill().unwrap();
+        self.children[at].wait().unwrap();
+    }
+}
+
+#[test]
+fn a_redis_cluster_with_its_data_is_served_through_failovers_and_the_move_of_a_slot() {
+    let mut rack = Rack::start("redis-cluster");
+    let [first, second, third] = [rack.nodes[0], rack.nodes[1], rack.nodes[2]];
+    let bounds = [5461, 10_923, 16_384];
+    let node_of = |key: &str| {
+        let slot = slot_of(first, key);
+        [first, second, third][bounds.iter().position(|end| slot < *end).unwrap()]
+    };
+    for at in 0..KEYS {
+        let (key, value) = (format!("key{at}"), format!("value{at}"));
+        assert_eq!(cli(node_of(&key), &["set", &key, &value]), "OK", "{key}");
+    }
+    rack.imported();
+
+    // What was written before is there, one by one and together.
+    for at in 0..KEYS {
+        assert_eq!(rack.ask(&["get", &format!("key{at}")]), format!("value{at}"));
+    }
+    let names: Vec<String> = (0..KEYS).map(|at| format!("key{at}")).collect();
+    let mut words = vec!["mget"];
+    words.extend(names.iter().map(String::as_str));
+    let values: Vec<String> = (0..KEYS).map(|at| format!("value{at}")).collect();
+    assert_eq!(rack.ask(&words), values.join("\n"));
+    let mut words = vec!["exists"];
+    words.extend(names.iter().map(String::as_str));
+    assert_eq!(rack.ask(&words), KEYS.to_string());
+
+    // One command is one slot's, also within a shard, as the cluster's own nodes have it.
+    assert_eq!(rack.ask(&["mset", "{t}a", "1", "{t}b", "2"]), "OK");
+    assert_eq!(rack.ask(&["rename", "{t}a", "{t}b"]), "OK");
+    let crossing = "CROSSSLOT Keys in request don't hash to the same slot";
+    let of_first: Vec<&String> = names.iter().filter(|key| node_of(key) == first).collect();
+    assert_eq!(rack.ask(&["rename", of_first[0], of_first[1]]), crossing);
+
+    // A planned failover, and one by a kill: the shard's new master is found.
+    let (key, before) = (of_first[0].as_str(), rack.replica_of(first));
+    assert_eq!(cli(before, &["cluster", "failover"]), "OK");
+    until("no failover", || rack.role(before) == "master");
+    rack.writes_at(key, "after a planned failover", before);
+    rack.is_whole();
+    rack.kill(before);
+    until("no failover after a kill", || rack.role(first) == "master");
+    rack.writes_at(key, "after a kill", first);
+
+    // A slot moves: whatever is refused may be tried again, and the shard's other keys are served.
+    let (slot, other) = (slot_of(first, key).to_string(), of_first[1].as_str());
+    let (from, to) = (cli(first, &["cluster", "myid"]), cli(second, &["cluster", "myid"]));
+    assert_eq!(cli(second, &["cluster", "setslot", &slot, "importing", &from]), "OK");
+    assert_eq!(cli(first, &["cluster", "setslot", &slot, "migrating", &to]), "OK");
+    assert_eq!(rack.ask(&["get", key]), "after a kill");
+    let import = |node: u16| {
+        let node = format!("redis://127.0.0.1:{node}");
+        let shortstop = env!("CARGO_BIN_EXE_shortstop");
+        Command::new(shortstop).args(["cluster", "import", &node]).output().unwrap()
+    };
+    let refused = String::from_utf8(import(third).stderr).unwrap();
+    assert!(refused.contains(&format!("slot {slot} is being moved")), "{refused}");
+    let host = second.to_string();
+    assert_eq!(cli(first, &["migrate", "127.0.0.1", &host, key, "0", "5000"]), "OK");
+    let elsewhere = format!("TRYAGAIN slot {slot} is not at the master of this store's shard now");
+    assert_eq!(rack.ask(&["get", key]), elsewhere);
+    for node in [second, first, third] {
+        assert_eq!(cli(node, &["cluster", "setslot", &slot, "node", &to]), "OK");
+    }
+    assert_eq!(rack.ask(&["set", key, "x"]), elsewhere);
+    assert_eq!(cli(second, &["get", key]), "after a kill", "nothing was written");
+    assert!(rack.ask(&["get", other]).starts_with("value"));
+    until("the new file does not have the move", || {
+        let text = String::from_utf8(import(third).stdout).unwrap();
+        text.contains(&format!("first = {slot}\nlast = {slot}\n"))
+    });
+}
