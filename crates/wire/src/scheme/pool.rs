@@ -111,3 +111,33 @@ fn ring(servers: &[PoolServer]) -> Vec<(u32, u32)> {
     points.sort_unstable();
     points
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Row {
+        scheme: Scheme,
+        servers: Vec<(String, u32)>,
+        /// Of each key its server's place, one digit each.
+        places: String,
+    }
+
+    #[test]
+    fn keys_are_where_libmemcached_1_1_4_looks_for_them() {
+        // By its `memcached_generate_hash`, with MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED or as it is.
+        let rows: Vec<Row> = serde_json::from_str(include_str!("libmemcached.json")).unwrap();
+        assert_eq!(rows.len(), 6);
+        for Row { scheme, servers, places } in rows {
+            let server = |(name, weight)| PoolServer { name, weight };
+            let servers: Vec<_> = servers.into_iter().map(server).collect();
+            let pool = Pool::new(scheme, scheme.usual_digest(), None, &servers);
+            for (at, expected) in places.chars().enumerate() {
+                let key = if at % 4 == 0 { format!("k\u{e9}y{at}") } else { format!("key{at}") };
+                let found = pool.server_of(key.as_bytes());
+                assert_eq!(Some(found), expected.to_digit(16), "{scheme:?} {servers:?} {key}");
+            }
+        }
+    }
+}
