@@ -277,6 +277,19 @@ impl EventLoop {
         true
     }
 
+    fn as_cluster(&mut self, at: usize, said: CommandText<'_>) -> Next {
+        let words: Vec<&[u8]> = said.words.iter().skip(1).collect();
+        let client = &mut self.clients[at];
+        let protocol = client.speaker().protocol;
+        let line = match client.stream.local_address() {
+            Some(address) => super::as_cluster::answer(&words, address, protocol),
+            None => b"-ERR CLUSTER: not by a Unix socket\r\n".to_vec(),
+        };
+        client.answer(&line);
+        self.touch_client(at);
+        Next::On
+    }
+
     fn dispatch(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let mut line = vec![];
         let mut said = said;
@@ -297,6 +310,9 @@ impl EventLoop {
         }
         if self.ask_local(at, command, said) {
             return Next::On;
+        }
+        if self.owners.have_slots() && said.is(0, "cluster") && !self.clients[at].ties.any() {
+            return self.as_cluster(at, said);
         }
         if self.stores.len() > 1
             && let Some(next) = self.dispatch_spread(at, command, said)

@@ -10,6 +10,7 @@
 //! whether or not their client reads, and what they take is bounded ([`memory`]).
 
 mod answers;
+mod as_cluster;
 mod check;
 mod client;
 mod commands;

@@ -40,13 +40,18 @@ impl Owners {
         self.place_of(key).port
     }
 
+    /// Whether keys are in slots of a Redis Cluster.
+    pub fn have_slots(&self) -> bool {
+        self.cluster.scheme == Scheme::RedisCluster
+    }
+
     /// Where a key is, as far as commands of several keys go by it.
     pub fn place_of(&self, key: &[u8]) -> KeyPlace {
         let hash = self.hasher.key_hash(self.tenant, key);
         let partition = partition_of(hash, self.cluster.partitions);
         let store = self.cluster.store_of_partition(self.tenant, partition);
         let port = self.ports.get(&store.address).copied().unwrap_or_default();
-        let slot = (self.cluster.scheme == Scheme::RedisCluster).then_some(partition);
+        let slot = self.have_slots().then_some(partition);
         KeyPlace { port, slot }
     }
 }

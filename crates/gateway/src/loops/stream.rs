@@ -208,6 +208,14 @@ impl Stream {
         }
     }
 
+    /// The address at which its peer has come; none by a Unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.local_addr().ok(),
+            Socket::Unix(_) => None,
+        }
+    }
+
     /// There may be something to read; and perhaps nothing comes behind that.
     pub fn may_read(&mut self, is_over: bool) {
         self.readable = true;

@@ -218,6 +218,14 @@ fn a_redis_cluster_with_its_data_is_served_through_failovers_and_the_move_of_a_s
     words.extend(names.iter().map(String::as_str));
     assert_eq!(rack.ask(&words), KEYS.to_string());
 
+    // Who insists on a cluster finds one that is the gateway alone.
+    let slots = rack.ask(&["cluster", "slots"]);
+    let expected = ["0", "16383", "127.0.0.1", &rack.gateway.to_string()];
+    assert_eq!(slots.lines().take(4).collect::<Vec<_>>(), expected);
+    assert_eq!(rack.ask(&["-c", "get", "key7"]), "value7");
+    let own = cli(first, &["cluster", "keyslot", "key7"]);
+    assert_eq!(rack.ask(&["cluster", "keyslot", "key7"]), own);
+
     // One command is one slot's, also within a shard, as the cluster's own nodes have it.
     assert_eq!(rack.ask(&["mset", "{t}a", "1", "{t}b", "2"]), "OK");
     assert_eq!(rack.ask(&["rename", "{t}a", "{t}b"]), "OK");
