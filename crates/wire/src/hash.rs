@@ -76,12 +76,12 @@ impl KeyHash {
         u64::from_be_bytes(self.0[..8].try_into().expect("eight bytes"))
     }
 
-    /// The same hash in a partition of the caller's choice, as far as there is room for it: the high
-    /// half is scaled into the range of hashes that are that partition's.
+    /// The same hash in a partition of the caller's choice, as far as there is room for it: the
+    /// high half is scaled into the range of hashes that are that partition's.
     pub(crate) fn in_partition(self, partition: u32, partitions: u32) -> KeyHash {
         let bound = |n: u32| ((u128::from(n)) << 64).div_ceil(partitions.into());
         let (first, end) = (bound(partition), bound(partition + 1));
-        let high = first + (u128::from(self.high()) * (end - first) >> 64);
+        let high = first + ((u128::from(self.high()) * (end - first)) >> 64);
         let mut bytes = self.0;
         bytes[..8].copy_from_slice(&(high as u64).to_be_bytes());
         KeyHash(bytes)

@@ -127,7 +127,7 @@ impl FromStr for PoolMember {
 }
 
 /// A cluster file, and with what each of its stores is started.
-struct Planned {
+struct Plan {
     cluster: Cluster,
     /// Where each store listens, where its data is, and where its RESP port is to be.
     starts: Vec<(SocketAddr, String, Option<String>)>,
@@ -150,7 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn imported(import: Import) -> anyhow::Result<Planned> {
+fn imported(import: Import) -> anyhow::Result<Plan> {
     let password = secrets::backend_password(import.backend_password_file.as_deref())?;
     let connector = Connector::new(import.believed.files())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -161,7 +161,7 @@ fn imported(import: Import) -> anyhow::Result<Planned> {
 }
 
 /// One store for each shard.
-fn of_map(map: &SlotMap, scheme: &str, given: &[SocketAddr]) -> anyhow::Result<Planned> {
+fn of_map(map: &SlotMap, scheme: &str, given: &[SocketAddr]) -> anyhow::Result<Plan> {
     if let Some(slot) = map.unowned() {
         bail!(
             "slot {slot} has no owner: expected a cluster that has all of its slots; see redis-cli --cluster check"
@@ -199,11 +199,11 @@ fn of_map(map: &SlotMap, scheme: &str, given: &[SocketAddr]) -> anyhow::Result<P
     stores.sort_by_key(|store| store.first);
     let scheme = Scheme::RedisCluster;
     let cluster = Cluster { scheme, stores, ..Cluster::single(starts[0].0, CLUSTER_SLOTS) };
-    Ok(Planned { cluster, starts })
+    Ok(Plan { cluster, starts })
 }
 
 /// One store for each server.
-fn pooled(pool: PoolArgs) -> anyhow::Result<Planned> {
+fn pooled(pool: PoolArgs) -> anyhow::Result<Plan> {
     let members: Vec<&NodeAddress> = pool.servers.iter().map(|server| &server.at).collect();
     let places = places(&members, &pool.stores.stores)?;
     let (mut stores, mut starts) = (vec![], vec![]);
@@ -223,7 +223,7 @@ fn pooled(pool: PoolArgs) -> anyhow::Result<Planned> {
         stores,
         ..Cluster::single(starts[0].0, 1)
     };
-    Ok(Planned { cluster, starts })
+    Ok(Plan { cluster, starts })
 }
 
 /// What the cluster file calls so.
@@ -256,7 +256,7 @@ fn places(servers: &[&NodeAddress], given: &[SocketAddr]) -> anyhow::Result<Vec<
     Ok(taken)
 }
 
-impl Planned {
+impl Plan {
     fn to_file(&self) -> String {
         let mut text = String::from(
             "# Written by `shortstop cluster`. Everybody who takes part needs the same file. The stores:\n",

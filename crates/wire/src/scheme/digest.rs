@@ -63,7 +63,7 @@ impl Digest {
                 extended().fold(FNV_32_START, step)
             }
             Digest::Fnv1a32 => fnv1a(FNV_32_START, FNV_32_PRIME, extended()),
-            Digest::Crc32 => CRC32.checksum(bytes) >> 16 & 0x7fff,
+            Digest::Crc32 => (CRC32.checksum(bytes) >> 16) & 0x7fff,
             Digest::Crc32a => CRC32.checksum(bytes),
         }
     }
@@ -77,10 +77,10 @@ fn one_at_a_time(bytes: impl Iterator<Item = u32>) -> u32 {
     let step = |hash: u32, byte| {
         let hash = hash.wrapping_add(byte);
         let hash = hash.wrapping_add(hash << 10);
-        hash ^ hash >> 6
+        hash ^ (hash >> 6)
     };
     let hash = bytes.fold(0, step);
     let hash = hash.wrapping_add(hash << 3);
-    let hash = hash ^ hash >> 11;
+    let hash = hash ^ (hash >> 11);
     hash.wrapping_add(hash << 15)
 }
