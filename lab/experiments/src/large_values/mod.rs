@@ -308,7 +308,6 @@ fn with_gateway(
         tls: None,
         metrics: None,
         seal: None,
-        cache_bytes: 0,
         limits: gateway::Limits::default(),
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
