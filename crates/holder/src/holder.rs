@@ -3,9 +3,10 @@
 //!
 //! Whoever serves reads finds copies in the [`Cache`], and says which key is
 //! [wanted](Holder::want). The holder borrows a lease of that key's store, fetches a grant, and
-//! puts the value into the cache; it answers invalidations. It asks for leases by itself, each third of
-//! a lease, while its copies are read, and is silent otherwise: whoever is behind a translator of
-//! addresses is so found where he asked from last.
+//! puts the value into the cache; it answers invalidations.
+//!
+//! It asks for leases by itself, each third of a lease, while its copies are read, and is silent
+//! otherwise. So whoever is behind a translator of addresses is found where he asked from last.
 
 use std::{
     collections::{BTreeSet, VecDeque},
