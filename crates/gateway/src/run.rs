@@ -101,9 +101,8 @@ pub async fn run(
     state.copies = local.clone();
     let shared = Arc::new(state);
     let mut first = Some(first);
-    let (mut threads, mut stoppers) = (vec![], vec![]);
-    let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
-    for number in 0..config.threads.max(1) {
+    let (mut event_loops, mut stoppers) = (vec![], vec![]);
+    for _ in 0..config.threads.max(1) {
         let listener = match first.take() {
             Some(first) => first,
             None => listener(listen)?,
@@ -134,13 +133,7 @@ pub async fn run(
             shared: shared.clone(),
         };
         let (event_loop, stopper) = EventLoop::new(parts).context("an event loop")?;
-        let ended = ended.clone();
-        let name = format!("gateway-{number}");
-        threads.push(std::thread::Builder::new().name(name).spawn(move || {
-            let result = event_loop.run();
-            let _ = ended.send(());
-            result
-        })?);
+        event_loops.push(event_loop);
         stoppers.push(stopper);
     }
     let names: Vec<&str> = ports.iter().map(|port| &port.store.name[..]).collect();
@@ -168,6 +161,17 @@ pub async fn run(
             Some(tokio::spawn(metrics::serve(listener, shared.clone())))
         }
     };
+    let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    let mut threads = vec![];
+    for (number, event_loop) in event_loops.into_iter().enumerate() {
+        let ended = ended.clone();
+        let name = format!("gateway-{number}");
+        threads.push(std::thread::Builder::new().name(name).spawn(move || {
+            let result = event_loop.run();
+            let _ = ended.send(());
+            result
+        })?);
+    }
     ready(listen);
     tokio::select! {
         () = stop => {}
