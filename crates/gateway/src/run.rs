@@ -87,7 +87,8 @@ pub async fn run(
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
     let memory = Memory::new(config.limits.memory_bytes);
     let counters = Arc::new(Counters::default());
-    let first = listener(config.listen)?;
+    let shares = config.threads > 1;
+    let first = listener(config.listen, shares)?;
     let listen = first.local_addr()?;
     // Commands on strings that are carried out here ask for no copies.
     let keeps_copies = config.cache_bytes > 0 && by_packets.is_none();
@@ -105,7 +106,7 @@ pub async fn run(
     for _ in 0..config.threads.max(1) {
         let listener = match first.take() {
             Some(first) => first,
-            None => listener(listen)?,
+            None => listener(listen, shares)?,
         };
         let usual = Options { seal: config.seal.clone(), ..Options::default() };
         let memory = Some(shared.memory.clone());
@@ -320,13 +321,13 @@ fn warn_of_reach(listen: SocketAddr, tls: Option<&ServerFiles>, stranger: Strang
     }
 }
 
-/// A socket of several that share the address.
-fn listener(listen: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+/// A socket that has the address for itself, or shares it with other loops.
+fn listener(listen: SocketAddr, shares: bool) -> anyhow::Result<std::net::TcpListener> {
     let domain = socket2::Domain::for_address(listen);
     let bind = || {
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
-        socket.set_reuse_port(true)?;
+        socket.set_reuse_port(shares)?;
         socket.bind(&listen.into())?;
         socket.listen(1024)?;
         std::io::Result::Ok(socket.into())

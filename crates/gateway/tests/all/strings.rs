@@ -274,6 +274,16 @@ fn clients_may_vanish() {
     });
 }
 
+#[test]
+fn two_gateways_do_not_share_an_address() {
+    let rack = Rack::start(|_| ());
+    let second =
+        Config { listen: rack.gateway.address, resp: vec![], ..config("redis://127.0.0.1:1") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused = runtime.block_on(gateway::run(second, |_| (), async {})).unwrap_err();
+    assert!(refused.to_string().contains("cannot listen"), "{refused}");
+}
+
 /// A gateway that stops answers what it was sent.
 #[test]
 fn who_is_in_the_middle_of_something_is_answered_when_the_gateway_stops() {
