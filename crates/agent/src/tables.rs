@@ -230,7 +230,7 @@ impl Tables {
             return Ok(());
         }
         let cluster = setup.cluster.as_ref().ok_or("it has no cluster".to_owned());
-        let cluster = match cluster.and_then(convert::cluster) {
+        let cluster = match cluster.and_then(|cluster| convert::cluster(cluster)) {
             Ok(cluster) => cluster,
             Err(e) => {
                 warn!("the controller sent a setup that cannot be used, the old one stays: {e}");

@@ -21,7 +21,8 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Those at these addresses. `hasher` hashes the tenant's keys; `homes` names the owner of each partition by its place among the addresses.
+    /// Those at these addresses. `hasher` hashes the tenant's keys; `homes` names the owner of each
+    /// partition by its place among the addresses.
     ///
     /// # Panics
     /// If there is no partition, or an owner is not among the addresses.

@@ -240,7 +240,7 @@ mod tests {
             };
             let mut probes = Probes::default();
             probes.set_up(&Setup {
-                cluster: Some(cluster),
+                cluster: Some(Box::new(cluster)),
                 neighbours: vec![neighbour],
                 term: 1,
                 ..Setup::default()

@@ -128,8 +128,8 @@ async fn a_store_follows_whoever_leads_and_acknowledges_what_it_took() {
         // What cannot be used is left out.
         let mut broken = in_proto.clone();
         broken.stores.clear();
-        stand.says(to_store::Body::Cluster(broken)).await;
-        stand.says(to_store::Body::Cluster(in_proto.clone())).await;
+        stand.says(to_store::Body::Cluster(Box::new(broken))).await;
+        stand.says(to_store::Body::Cluster(Box::new(in_proto.clone()))).await;
         assert_eq!(taken.recv().await, Some(StoreNews::Cluster(cluster.clone())));
         let placements = proto::Placements {
             tenants: vec![proto::TenantSwitches { tenant: 7, switches: vec![1, 70_000, 2] }],

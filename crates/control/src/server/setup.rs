@@ -42,7 +42,7 @@ pub fn of(id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> Setup {
     let here = around.tenants.iter().filter(|tenant| is_here(tenant));
     Setup {
         tenants: here.map(setup).collect(),
-        cluster: Some((&around.tenants.cluster(&config.cluster, is_here)).into()),
+        cluster: Some(Box::new((&around.tenants.cluster(&config.cluster, is_here)).into())),
         window_ms: config.limits.window_ms,
         sample_shift: config.sample_shift,
         term: config.term,

@@ -106,7 +106,7 @@ impl Stores {
             && stream.cluster != Some(version)
         {
             stream.cluster = Some(version);
-            Body::Cluster(cluster.clone())
+            Body::Cluster(Box::new(cluster.clone()))
         } else if stream.cluster.is_some() && stream.placements < rooms.version() {
             stream.placements = rooms.version();
             Body::Placements(rooms.placements())

@@ -135,7 +135,7 @@ struct Plan {
 
 /// Writes the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (planned, json) = match args.command {
+    let (plan, json) = match args.command {
         Command::Import(import) => {
             let json = import.stores.json;
             (imported(import)?, json)
@@ -145,8 +145,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             (pooled(pool)?, json)
         }
     };
-    planned.cluster.check()?;
-    print!("{}", if json { planned.to_json()? } else { planned.to_file() });
+    plan.cluster.check()?;
+    print!("{}", if json { plan.to_json()? } else { plan.to_file() });
     Ok(ExitCode::SUCCESS)
 }
 

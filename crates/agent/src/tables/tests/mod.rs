@@ -155,7 +155,7 @@ fn setup(store: &str, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) 
         measured: false,
     };
     to_switch::Body::Setup(Setup {
-        cluster: Some((&cluster).into()),
+        cluster: Some(Box::new((&cluster).into())),
         tenants: tenants.iter().map(setup).collect(),
         window_ms: 1_000,
         sample_shift: 0,
