@@ -47,11 +47,11 @@ build:
 	tools/cargo build --release
 
 stress:
-	@tools/setup build lab redis memcached etcd fuzz
+	@tools/setup build lab redis memcached etcd twemproxy fuzz
 	@tools/stress $(ROUNDS)
 
 test:
-	@tools/setup build lab redis memcached etcd fuzz
+	@tools/setup build lab redis memcached etcd twemproxy fuzz
 	@tools/test $(if $(CHANGED),--changed $(CHANGED),$(ARGS))
 
 conformance:
@@ -60,7 +60,7 @@ conformance:
 	tools/conformance/run $(ARGS)
 
 kernels:
-	@tools/setup build lab redis memcached etcd fuzz kernels
+	@tools/setup build lab redis memcached etcd twemproxy fuzz kernels
 	@tools/kernels $(NAMES)
 
 drivers:

@@ -9,6 +9,8 @@ use hunt::{Act, Deed, Disciplines, HuntPlan, Limits, hunt, run};
 const SEEDS: u64 = 400;
 /// Seeds of a quick hunt in which clients send commands of Redis.
 const COMMAND_SEEDS: u64 = 40;
+/// Likewise of those whose hosts keep copies.
+const CACHING_SEEDS: u64 = 12;
 
 fn registered() -> Disciplines {
     disciplines::all()
@@ -75,6 +77,22 @@ fn no_client_notices_commands_of_redis() {
         let count = hunted.commands.get(*kind);
         assert!(count.is_some_and(|count| *count > 0), "{kind}: {count:?}");
     }
+}
+
+/// Copies that clients' hosts keep, while all of that goes on.
+#[test]
+fn no_client_notices_copies_of_its_own() {
+    let first = number("FIRST", 1);
+    let keeps = |seed: &u64| HuntPlan::draw(*seed, registered(), Limits::default()).clients.caches;
+    let seeds = (first..).filter(keeps).take(number("SEEDS", CACHING_SEEDS) as usize);
+    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
+    for found in &hunted.found {
+        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
+    }
+    println!("{} seeds, {} operations: {:?}", hunted.seeds, hunted.operations, hunted.holders);
+    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    let reads = hunted.holders.get(hunt::READS_FROM_HOLDERS);
+    assert!(reads.is_some_and(|count| *count > 0), "{reads:?}");
 }
 
 /// The machine that would be halted instead, if its store is stopped or it is suspended.
