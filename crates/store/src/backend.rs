@@ -279,8 +279,8 @@ pub trait Backend: Send {
     /// is asked so often whether it is what it was that it is not missed for long.
     fn attend(&mut self) {}
 
-    /// Has it asked now whether it is what it was: leases are about to be lent from the time of that
-    /// question.
+    /// Has it asked now whether it is what it was: leases are about to be lent from the time of
+    /// that question.
     fn ask(&mut self) {}
 
     /// What is wrong with it, if something is.

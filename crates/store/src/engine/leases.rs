@@ -18,8 +18,8 @@ const OFFER_LAPSED: u64 = 30;
 /// somebody else.
 const OFFER_LAPSED_UNSIGNED: u64 = 2;
 const NS_PER_MS: Nanos = 1_000_000;
-/// So long before leases are offered the backend is asked whether it is what it was: it has answered
-/// when they are asked for, and they are lent whole.
+/// So long before leases are offered the backend is asked whether it is what it was: it has
+/// answered when they are asked for, and they are lent whole.
 const ASKED_BEFORE_NS: Nanos = 20 * NS_PER_MS;
 
 /// How far a switch, or a store that holds copies, has gone.
