@@ -263,8 +263,8 @@ fn a_redis_of_a_cluster_without_the_key_refuses_it() {
 }
 
 /// What to do about a node of a Redis cluster.
-const OF_A_CLUSTER: &str = "(the backend is a node of a Redis cluster, with some of the keys only: name a Redis that \
-     has all of them in --backend)";
+const OF_A_CLUSTER: &str = "(the backend is a node of a Redis Cluster, with some of the keys only: `shortstop cluster \
+                            import` writes the cluster file for one)";
 
 /// A node of a Redis cluster whose slots are another node's, or are about to be.
 #[test]
