@@ -44,6 +44,7 @@ pub(super) fn serve(
             Ok(ToTables::Attached) => tables.attached(),
             Ok(ToTables::Leave) => {
                 tables.leave();
+                tick = Instant::now();
                 leaves_by = Some(Instant::now() + HANDS_ON_WITHIN);
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -52,7 +53,8 @@ pub(super) fn serve(
         let now = Instant::now();
         if now >= tick {
             listen = tables.tick(now)?.then(|| now + LISTEN);
-            tick = now + if tables.is_at_rest() { REST_TICK } else { TICK };
+            let rests = leaves_by.is_none() && tables.is_at_rest();
+            tick = now + if rests { REST_TICK } else { TICK };
         } else if now >= due {
             listen = tables.listen().then(|| now + LISTEN);
         }

@@ -145,6 +145,7 @@ async fn to_the_end(shared: &SharedCore, stopped: &mut watch::Receiver<bool>) {
         let core = &mut shared.lock().core;
         let ready = core.as_mut().is_none_or(|core| core.ending(shared.now()));
         shared.poke.notify_one();
+        shared.told.notify_one();
         ready
     };
     let all = async {
@@ -252,6 +253,8 @@ async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Resul
         }
         core.written(position);
         shared.durable.send_replace(position);
+        // What had to be safe before it is told may be told now.
+        shared.told.notify_one();
         if shared.trouble.send_replace(None).is_some() {
             tracing::info!("the state is written again");
         }

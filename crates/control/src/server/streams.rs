@@ -119,12 +119,14 @@ pub async fn serve_switch(
     let (switch, name) = (stream.switch, &hello.name);
     tracing::info!(switch, name, "switch attached");
     shared.lock().switch_came(stream, sender.clone());
+    shared.told.notify_one();
     let take = |message| match shared.hears(stream, message) {
         Ok(taken) => taken.map_err(|closed| status_of(&closed)),
         Err(refusal) => Err(Status::unavailable(refusal.message)),
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().switch_went(shared.now(), stream);
+    shared.told.notify_one();
     tracing::info!(switch, name, "switch detached: {}", end.why());
     end.say(&sender);
 }
@@ -152,12 +154,14 @@ pub async fn serve_store(
         }
     };
     shared.lock().stores.insert(stream, sender.clone());
+    shared.told.notify_one();
     let take = |message| {
         let taken = shared.leading(|core| core.store_said(shared.now(), stream, message));
         taken.map_err(|refusal| Status::unavailable(refusal.message))
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
     shared.lock().store_went(stream);
+    shared.told.notify_one();
     tracing::info!(name, address, "a store follows no longer: {}", end.why());
     end.say(&sender);
 }
