@@ -159,8 +159,7 @@ impl Core {
     /// # Errors
     /// If the switch cannot be taken.
     pub fn attach(&mut self, now: Duration, hello: &Hello) -> Result<StreamId, CloseReason> {
-        self.exchange.at(now);
-        self.busy_at = now;
+        self.happens(now);
         let attached = self.exchange.attach(hello, &self.config, &mut self.journal);
         let (stream, is_new) = attached?;
         let id = stream.switch;
@@ -257,8 +256,7 @@ impl Core {
 
     /// A switch's stream ended.
     pub fn detach(&mut self, now: Duration, stream: StreamId) {
-        self.exchange.at(now);
-        self.busy_at = now;
+        self.happens(now);
         self.exchange.detach(stream, &mut self.journal);
     }
 
@@ -275,8 +273,7 @@ impl Core {
 
     /// A later message of a store's stream.
     pub fn store_said(&mut self, now: Duration, stream: StoreStreamId, message: FromStore) {
-        self.exchange.at(now);
-        self.busy_at = now;
+        self.happens(now);
         self.exchange.store_said(stream, message, &mut self.journal);
     }
 
@@ -300,6 +297,12 @@ impl Core {
         self.exchange.tick(&mut self.journal);
         self.lapse(clock_ms / 1000);
         self.allocate();
+    }
+
+    /// Something happens at this time that the core has to do with.
+    fn happens(&mut self, now: Duration) {
+        self.exchange.at(now);
+        self.busy_at = now;
     }
 
     /// Whether switches have told of nothing for some time: no requests, nothing hot, nothing done.

@@ -135,6 +135,13 @@ impl SharedCore {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Changes who is there; what that makes due is sent.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
+        let result = change(&mut self.lock());
+        self.told.notify_one();
+        result
+    }
+
     /// Time since the start.
     pub fn now(&self) -> Duration {
         self.began.elapsed()

@@ -118,15 +118,13 @@ pub async fn serve_switch(
     };
     let (switch, name) = (stream.switch, &hello.name);
     tracing::info!(switch, name, "switch attached");
-    shared.lock().switch_came(stream, sender.clone());
-    shared.told.notify_one();
+    shared.change(|inner| inner.switch_came(stream, sender.clone()));
     let take = |message| match shared.hears(stream, message) {
         Ok(taken) => taken.map_err(|closed| status_of(&closed)),
         Err(refusal) => Err(Status::unavailable(refusal.message)),
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
-    shared.lock().switch_went(shared.now(), stream);
-    shared.told.notify_one();
+    shared.change(|inner| inner.switch_went(shared.now(), stream));
     tracing::info!(switch, name, "switch detached: {}", end.why());
     end.say(&sender);
 }
@@ -153,15 +151,13 @@ pub async fn serve_store(
             return;
         }
     };
-    shared.lock().stores.insert(stream, sender.clone());
-    shared.told.notify_one();
+    shared.change(|inner| inner.stores.insert(stream, sender.clone()));
     let take = |message| {
         let taken = shared.leading(|core| core.store_said(shared.now(), stream, message));
         taken.map_err(|refusal| Status::unavailable(refusal.message))
     };
     let end = take_in(&shared, term, &mut incoming, &sender, take).await;
-    shared.lock().store_went(stream);
-    shared.told.notify_one();
+    shared.change(|inner| inner.store_went(stream));
     tracing::info!(name, address, "a store follows no longer: {}", end.why());
     end.say(&sender);
 }
