@@ -132,9 +132,7 @@ impl CopiesThread {
         });
         let cache = Arc::new(Cache::new(bytes, Holder::stores(cluster)));
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let first_epoch = (since_1970.as_nanos() << 16) / 1_000_000_000;
-        let options =
-            HolderOptions { tenant, client: rand::random(), first_epoch: first_epoch as u64 };
+        let options = HolderOptions::starting(tenant, rand::random(), since_1970);
         let holder = Holder::new(cluster, options, cache.clone(), kit::now_ns())
             .with_context(|| format!("tenant {tenant} is not in the cluster file"))?;
         let mut sockets = [None, None];

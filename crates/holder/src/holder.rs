@@ -12,6 +12,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use hashbrown::HashMap;
@@ -43,6 +44,14 @@ pub struct HolderOptions {
     pub client: u64,
     /// The time since 1970 when it starts, in 65,536ths of a second: its epochs are above.
     pub first_epoch: u64,
+}
+
+impl HolderOptions {
+    /// Of a holder that starts at this time since 1970.
+    pub fn starting(tenant: u32, client: u64, since_1970: Duration) -> HolderOptions {
+        let first_epoch = (since_1970.as_nanos() << 16) / 1_000_000_000;
+        HolderOptions { tenant, client, first_epoch: first_epoch as u64 }
+    }
 }
 
 /// What a holder has done; each only rises.

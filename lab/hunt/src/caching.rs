@@ -1,7 +1,7 @@
 //! Clients that keep copies of what they read, as a gateway does: a [`Holder`] beside a client of
 //! the stores.
 
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{Answer, Error, Operation, kit::Request};
@@ -48,11 +48,8 @@ impl CachingConnection {
         tenant: u32,
         (birth, seed): (&Birth, u64),
     ) -> Box<dyn Connection> {
-        let options = HolderOptions {
-            tenant,
-            client: seed | 1,
-            first_epoch: ((u128::from(birth.clock.wall_ns) << 16) / 1_000_000_000) as u64,
-        };
+        let since_1970 = Duration::from_nanos(birth.clock.wall_ns);
+        let options = HolderOptions::starting(tenant, seed | 1, since_1970);
         let cache = Arc::new(Cache::new(CACHE_BYTES, Holder::stores(&config.cluster)));
         let now_ns = birth.clock.boottime_ns;
         match Holder::new(&config.cluster, options, cache.clone(), now_ns) {
