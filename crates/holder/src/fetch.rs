@@ -19,10 +19,10 @@ const BEGINNINGS: u32 = 4;
 pub(crate) struct Fetch {
     /// The store's place.
     pub store: usize,
-    /// As the cache finds the key.
-    pub hash: u64,
     pub key: Box<[u8]>,
     pub key_hash: KeyHash,
+    /// What it is asked for under.
+    pub epoch: u64,
     /// When it is asked again.
     pub next_ns: Nanos,
     tries: u32,
@@ -62,9 +62,15 @@ pub(crate) enum Progress {
 
 impl Fetch {
     /// One that is asked for at `now_ns`.
-    pub fn new(store: usize, hash: u64, key: Box<[u8]>, key_hash: KeyHash, now_ns: Nanos) -> Fetch {
+    pub fn new(
+        store: usize,
+        key: Box<[u8]>,
+        key_hash: KeyHash,
+        epoch: u64,
+        now_ns: Nanos,
+    ) -> Fetch {
         let next_ns = now_ns + AGAIN_NS;
-        Fetch { store, hash, key, key_hash, next_ns, tries: 1, beginnings: 0, joined: None }
+        Fetch { store, key, key_hash, epoch, next_ns, tries: 1, beginnings: 0, joined: None }
     }
 
     /// The time has come to ask again: for what. None: it was asked often enough.

@@ -79,7 +79,7 @@ pub struct Holder {
     cluster: Cluster,
     links: Vec<Link>,
     epochs: Epochs,
-    /// By the epoch that they are asked for under.
+    /// By their keys' hashes in the cache: there is one of a key at a time.
     fetches: HashMap<u64, Fetch>,
     /// When they are asked again.
     timers: BTreeSet<(Nanos, u64)>,
@@ -184,17 +184,17 @@ impl Holder {
         for store in 0..self.links.len() {
             self.look_after(store, now_ns);
         }
-        while let Some((at_ns, epoch)) = self.timers.first().copied()
+        while let Some((at_ns, hash)) = self.timers.first().copied()
             && at_ns <= now_ns
         {
             self.timers.pop_first();
-            let Some(fetch) = self.fetches.get_mut(&epoch) else { continue };
+            let Some(fetch) = self.fetches.get_mut(&hash) else { continue };
             match fetch.again(now_ns) {
                 Some(parts) => {
-                    self.timers.insert((fetch.next_ns, epoch));
-                    parts.into_iter().for_each(|part| self.send_fetch(epoch, part));
+                    self.timers.insert((fetch.next_ns, hash));
+                    parts.into_iter().for_each(|part| self.send_fetch(hash, part));
                 }
-                None => self.give_up(epoch, now_ns + LATER_NS),
+                None => self.give_up(hash, now_ns + LATER_NS),
             }
         }
     }
@@ -279,7 +279,11 @@ impl Holder {
     // ---- grants
 
     fn fetch(&mut self, store: usize, (hash, key): WantedKey, now_ns: Nanos) {
-        if self.fetches.len() == FETCHES_MOST {
+        // The cache may have forgotten a key that was asked for, and want it anew.
+        if self.fetches.get(&hash).is_some_and(|older| older.key == key) {
+            self.end(hash);
+        }
+        if self.fetches.len() == FETCHES_MOST || self.fetches.contains_key(&hash) {
             return self.refuse(hash, &key, now_ns + LATER_NS);
         }
         let epoch = self.epochs.take();
@@ -287,22 +291,22 @@ impl Holder {
             return;
         }
         let key_hash = self.secrets.hash.key_hash(self.options.tenant, &key);
-        let fetch = Fetch::new(store, hash, key, key_hash, now_ns);
-        self.timers.insert((fetch.next_ns, epoch));
-        self.fetches.insert(epoch, fetch);
+        let fetch = Fetch::new(store, key, key_hash, epoch, now_ns);
+        self.timers.insert((fetch.next_ns, hash));
+        self.fetches.insert(hash, fetch);
         self.counts.fetches += 1;
-        self.send_fetch(epoch, None);
+        self.send_fetch(hash, None);
     }
 
-    fn send_fetch(&mut self, epoch: u64, part: Option<WantedPart>) {
-        let Some(fetch) = self.fetches.get(&epoch) else { return };
+    fn send_fetch(&mut self, hash: u64, part: Option<WantedPart>) {
+        let Some(fetch) = self.fetches.get(&hash) else { return };
         let (store, key) = (fetch.store, fetch.key.clone());
         let link = &self.links[store];
         let mut header = Header {
             request: link.proof.token,
             key_hash: fetch.key_hash,
             flags: Flags::GRANT,
-            epoch: Epoch::new(link.number, epoch),
+            epoch: Epoch::new(link.number, fetch.epoch),
             ..Header::new(Op::HolderFetch)
         };
         if let Some(WantedPart { part, total, version }) = part {
@@ -317,12 +321,12 @@ impl Holder {
 
     fn granted(&mut self, packet: &Packet<'_>, now_ns: Nanos) -> bool {
         let header = &packet.header;
-        let is_its = |fetch: &&mut Fetch| *fetch.key == *packet.key;
-        let epoch = match mutant(Mutant::ReplicaOfAnyEpoch) {
-            true => self.under_way(packet.key).unwrap_or(0),
-            false => header.epoch.number(),
+        let hash = self.cache.hash(packet.key);
+        let is_its = |fetch: &&mut Fetch| {
+            let is_of_epoch = fetch.epoch == header.epoch.number();
+            *fetch.key == *packet.key && (is_of_epoch || mutant(Mutant::ReplicaOfAnyEpoch))
         };
-        let Some(fetch) = self.fetches.get_mut(&epoch).filter(is_its) else { return false };
+        let Some(fetch) = self.fetches.get_mut(&hash).filter(is_its) else { return false };
         if header.epoch.switch() != self.links[fetch.store].number {
             return false;
         }
@@ -331,19 +335,19 @@ impl Holder {
                 Status::TryAgain => u64::from(header.expiry_ms) * NS_PER_MS,
                 _ => NOTHING_NS,
             };
-            self.give_up(epoch, now_ns + pause_ns);
+            self.give_up(hash, now_ns + pause_ns);
             return true;
         }
         let before_ns = fetch.next_ns;
         match fetch.take(header, packet.value, self.cache.longest(), now_ns) {
             Progress::Parts(parts) => {
-                self.timers.remove(&(before_ns, epoch));
-                self.timers.insert((fetch.next_ns, epoch));
-                parts.into_iter().for_each(|part| self.send_fetch(epoch, Some(part)));
+                self.timers.remove(&(before_ns, hash));
+                self.timers.insert((fetch.next_ns, hash));
+                parts.into_iter().for_each(|part| self.send_fetch(hash, Some(part)));
             }
-            Progress::Over => self.give_up(epoch, now_ns + NOTHING_NS),
+            Progress::Over => self.give_up(hash, now_ns + NOTHING_NS),
             Progress::Whole(value, version, expiry_ms) => {
-                let Some(Fetch { hash, key, .. }) = self.end(epoch) else { return false };
+                let Some(Fetch { key, epoch, .. }) = self.end(hash) else { return false };
                 let life = (version, expiry_ms);
                 let is_kept = value.len() <= self.cache.longest()
                     && self
@@ -358,21 +362,15 @@ impl Holder {
         true
     }
 
-    fn give_up(&mut self, epoch: u64, until_ns: Nanos) {
-        if let Some(fetch) = self.end(epoch) {
-            self.refuse(fetch.hash, &fetch.key, until_ns);
+    fn give_up(&mut self, hash: u64, until_ns: Nanos) {
+        if let Some(fetch) = self.end(hash) {
+            self.refuse(hash, &fetch.key, until_ns);
         }
     }
 
-    /// The epoch that a grant of a key is asked for under, if one is.
-    fn under_way(&self, key: &[u8]) -> Option<u64> {
-        let is_its = |(_, fetch): &(&u64, &Fetch)| *fetch.key == *key;
-        self.fetches.iter().find(is_its).map(|(epoch, _)| *epoch)
-    }
-
-    fn end(&mut self, epoch: u64) -> Option<Fetch> {
-        let fetch = self.fetches.remove(&epoch)?;
-        self.timers.remove(&(fetch.next_ns, epoch));
+    fn end(&mut self, hash: u64) -> Option<Fetch> {
+        let fetch = self.fetches.remove(&hash)?;
+        self.timers.remove(&(fetch.next_ns, hash));
         Some(fetch)
     }
 
@@ -388,7 +386,9 @@ impl Holder {
         let hash = self.cache.hash(key);
         let epoch = self.epochs.take();
         let hits = self.cache.with(hash, |shelf| shelf.invalidate(hash, key, epoch, now_ns));
-        self.under_way(key).map(|epoch| self.end(epoch));
+        if self.fetches.get(&hash).is_some_and(|fetch| *fetch.key == *key) {
+            self.end(hash);
+        }
         self.counts.invalidations += 1;
         let ack = Header {
             request: header.request,
