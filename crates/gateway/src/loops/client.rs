@@ -1,7 +1,10 @@
 //! A Redis client's connection: what it has sent and is not carried out, and its answers in their
 //! order.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use hashbrown::HashMap;
 use resp::RequestParser;
@@ -52,10 +55,12 @@ pub(super) enum Way {
 
 /// How many there are.
 const WAYS: usize = 5;
+/// One whose turn was not enough is taken to be slow for so long.
+const SLOW_FOR: Duration = Duration::from_millis(10);
+/// Bytes that are read from a socket at once, unless a longer command is known to come.
+const READ_BYTES: usize = 16 << 10;
 /// Bytes of answers that wait for their client before it counts as one that does not read.
 const BEHIND_BYTES: usize = 256 << 10;
-/// Bytes of one command that has come in part, from which on it is a large one.
-const LARGE_BYTES: usize = 32 << 10;
 
 /// The place of an answer that is still to come, or that came before those in front of it.
 struct Slot {
@@ -151,6 +156,8 @@ pub(super) struct Client {
     /// It waits for answers before its next command can go on.
     pub waits: bool,
     pub is_ready: bool,
+    /// When a turn of it was over last and there was more of it.
+    pub went_on_at: Option<Instant>,
     pub is_dirty: bool,
     /// Bytes of it that are counted in the memory of all.
     pub counted: usize,
@@ -185,6 +192,7 @@ impl Client {
             closing: false,
             waits: false,
             is_ready: false,
+            went_on_at: None,
             is_dirty: false,
             counted: 0,
             moved: number,
@@ -350,11 +358,26 @@ impl Client {
         self.stream.waiting() + self.input.len() + self.stashed
     }
 
-    /// Whether many answers wait for it to read them, or it is in the middle of a command of many
-    /// bytes: whose turn takes long, whatever becomes of it.
-    pub fn is_behind(&self) -> bool {
-        self.stream.waiting() > BEHIND_BYTES
-            || self.part.is_some() && self.input.len() > LARGE_BYTES
+    /// Whether its turn may take long, whatever becomes of it: its last was not enough, just
+    /// before `now`, many answers wait for it to read them, it is in the middle of a command, or it
+    /// has not got a first answer.
+    pub fn is_slow(&self, now: Instant) -> bool {
+        let goes_on = |at| now.saturating_duration_since(at) < SLOW_FOR;
+        self.went_on_at.is_some_and(goes_on)
+            || self.stream.waiting() > BEHIND_BYTES
+            || self.part.is_some()
+            || !self.stream.has_sent
+    }
+
+    /// Answers to come by ways on which others' commands wait behind its own.
+    pub fn before_others(&self) -> u32 {
+        self.under_way(Way::Direct) + self.under_way(Way::Store)
+    }
+
+    /// Bytes that are read from it at once: few while they may be many commands.
+    pub fn bytes_at_once(&self) -> usize {
+        let wanted = self.part.as_ref().map_or(0, |part| part.wanted());
+        wanted.saturating_sub(self.input.len()).max(READ_BYTES)
     }
 
     /// Keeps what has come behind what waits already, in no more room than the command there needs,

@@ -22,11 +22,6 @@ use crate::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
-/// Commands of one client that are taken in one round: then it is the others' turn.
-const TAKEN_AT_ONCE: usize = 32;
-/// Likewise of one that does not read.
-const TAKEN_BEHIND: usize = 8;
-
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -59,25 +54,6 @@ impl<'a> CommandText<'a> {
 }
 
 impl EventLoop {
-    /// Serves those whose turn it is; of those that do not read one.
-    pub(super) fn serve_ready(&mut self) {
-        for at in std::mem::take(&mut self.ready) {
-            let Some(client) = self.clients.get_mut(at) else { continue };
-            if client.is_behind() {
-                self.behind.push_back(at);
-                continue;
-            }
-            client.is_ready = false;
-            self.serve(at);
-        }
-        if let Some(at) = self.behind.pop_front()
-            && let Some(client) = self.clients.get_mut(at)
-        {
-            client.is_ready = false;
-            self.serve(at);
-        }
-    }
-
     /// Takes what a client has sent as far as that is possible now.
     pub(super) fn serve(&mut self, at: usize) {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -110,7 +86,8 @@ impl EventLoop {
         if !client.stream.readable {
             return self.count(at);
         }
-        let len = match client.stream.read(scratch) {
+        let at_once = client.bytes_at_once().min(scratch.len());
+        let len = match client.stream.read(&mut scratch[..at_once]) {
             Ok(Some(0)) => {
                 client.ended = true;
                 // One who waits for nothing but what may never come is gone.
@@ -122,7 +99,7 @@ impl EventLoop {
             Ok(Some(len)) => len,
             Ok(None) => {
                 if client.stream.readable {
-                    self.make_ready(at);
+                    self.go_on_later(at);
                 }
                 return self.count(at);
             }
@@ -132,7 +109,7 @@ impl EventLoop {
             }
         };
         if client.stream.readable {
-            self.make_ready(at);
+            self.go_on_later(at);
         }
         self.shared.counters.total_net_input_bytes.add(len as u64);
         self.read_ns = kit::now_ns();
@@ -176,11 +153,11 @@ impl EventLoop {
         };
         let limits = self.request_limits;
         let mut from = 0;
-        let mut left = if client.is_behind() { TAKEN_BEHIND } else { TAKEN_AT_ONCE };
+        let mut left = self.turns.commands;
         let (mut line, mut skipped) = (vec![], 0);
         loop {
             if left == 0 && from < bytes.len() {
-                self.make_ready(at);
+                self.go_on_later(at);
                 break;
             }
             left = left.saturating_sub(1);

@@ -35,6 +35,7 @@ pub(crate) mod stream;
 mod strings;
 pub(crate) mod tenant;
 mod tls_side;
+mod turns;
 mod upstream;
 mod upstreams;
 mod users;
@@ -71,6 +72,7 @@ use self::{
     stream::{Place, Stream, Trust},
     tenant::TenantNames,
     tls_side::TlsSide,
+    turns::Turns,
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
@@ -83,7 +85,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Events taken from the system at once.
 const EVENTS: usize = 1024;
 /// Connections accepted in one round.
-const ACCEPTS: usize = 64;
+const ACCEPTS: usize = 4;
 /// After an error of accept it is tried again so much later.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long a client may take until it is believed, where clients come by TLS.
@@ -201,10 +203,8 @@ pub(crate) struct EventLoop {
     hasher: DefaultHashBuilder,
     /// Which keys are hot; `None`: all of them.
     sketch: Option<Sketch>,
-    /// Clients whose next command may go on now.
-    ready: Vec<usize>,
-    /// Those of them that do not read: one has its turn in each round.
-    behind: VecDeque<usize>,
+    /// Clients whose next command may go on.
+    turns: Turns,
     /// Those with something to send in this round.
     dirty_clients: Vec<usize>,
     dirty_upstreams: Vec<usize>,
@@ -286,8 +286,7 @@ impl EventLoop {
             local_hits: vec![],
             hasher: DefaultHashBuilder::default(),
             sketch,
-            ready: vec![],
-            behind: VecDeque::new(),
+            turns: Turns::new(),
             dirty_clients: vec![],
             dirty_upstreams: vec![],
             scratch: vec![0; READ_BYTES],
@@ -313,9 +312,12 @@ impl EventLoop {
             if self.leaving && self.clients.is_empty() {
                 return Ok(());
             }
-            let wait = match self.ready.is_empty() && self.behind.is_empty() {
-                true => self.next_timer().map(|at| at.saturating_duration_since(Instant::now())),
-                false => Some(Duration::ZERO),
+            let wait = match self.turns.next() {
+                Some(at) if at <= self.now => Some(Duration::ZERO),
+                turn => {
+                    let next = self.next_timer().into_iter().chain(turn).min();
+                    next.map(|at| at.saturating_duration_since(Instant::now()))
+                }
             };
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -333,7 +335,7 @@ impl EventLoop {
             }
             self.expire();
             self.take_reads();
-            self.serve_ready();
+            self.take_turns();
             if self.jobs.is_some() {
                 self.run_jobs();
             }
@@ -454,16 +456,6 @@ impl EventLoop {
     /// Whether a target is a Redis, and no store.
     fn is_direct(&self, target: usize) -> bool {
         target >= self.stores.len()
-    }
-
-    /// Has the client looked at once more at the end of this round, or in the next.
-    fn make_ready(&mut self, at: usize) {
-        if let Some(client) = self.clients.get_mut(at)
-            && !client.is_ready
-        {
-            client.is_ready = true;
-            self.ready.push(at);
-        }
     }
 
     fn touch_client(&mut self, at: usize) {
