@@ -12,6 +12,7 @@ use resp::RequestParser;
 use super::{
     speaker::{NOBODY, Speaker},
     stream::Stream,
+    turns::Turn,
 };
 use crate::strings::session::Session;
 
@@ -60,7 +61,10 @@ const SLOW_FOR: Duration = Duration::from_millis(10);
 /// Bytes that are read from a socket at once, unless a longer command is known to come.
 const READ_BYTES: usize = 16 << 10;
 /// Bytes of answers that wait for their client before it counts as one that does not read.
-const BEHIND_BYTES: usize = 256 << 10;
+const BEHIND_BYTES: usize = 64 << 10;
+/// Bytes of answers that have left to a client who reads them: more than systems keep for one who
+/// does not.
+const READER_BYTES: u64 = 256 << 10;
 
 /// The place of an answer that is still to come, or that came before those in front of it.
 struct Slot {
@@ -358,15 +362,21 @@ impl Client {
         self.stream.waiting() + self.input.len() + self.stashed
     }
 
-    /// Whether its turn may take long, whatever becomes of it: its last was not enough, just
-    /// before `now`, many answers wait for it to read them, it is in the middle of a command, or it
-    /// has not got a first answer.
-    pub fn is_slow(&self, now: Instant) -> bool {
+    /// Which kind of turn it has at `now`.
+    pub fn turn(&self, now: Instant) -> Turn {
         let goes_on = |at| now.saturating_duration_since(at) < SLOW_FOR;
-        self.went_on_at.is_some_and(goes_on)
-            || self.stream.waiting() > BEHIND_BYTES
-            || self.part.is_some()
-            || !self.stream.has_sent
+        if self.stream.waiting() > BEHIND_BYTES {
+            return Turn::Last;
+        }
+        match self.stream.sent {
+            READER_BYTES.. => match self.went_on_at.is_some_and(goes_on) {
+                true => Turn::Long,
+                false => Turn::Short,
+            },
+            0 => Turn::Last,
+            _ if self.part.is_some() || self.went_on_at.is_some_and(goes_on) => Turn::Last,
+            _ => Turn::Short,
+        }
     }
 
     /// Answers to come by ways on which others' commands wait behind its own.

@@ -21,6 +21,9 @@ use super::tls_side::TlsSide;
 
 /// Buffers that became longer than this are given back when they are empty.
 const KEEP_BYTES: usize = 16 << 10;
+/// Bytes that the system takes for a client ahead of what has left. Without this it takes some
+/// megabytes of whoever does not read, before anybody notices.
+const UNSENT_BYTES: u32 = 64 << 10;
 /// A peer that takes nothing for so long is gone: its host, or the way there. One that is only slow
 /// acknowledges, until its own buffers are full.
 const GONE_AFTER: Duration = Duration::from_secs(10);
@@ -90,14 +93,15 @@ pub(super) struct Stream {
     left: usize,
     /// Bytes that have left and were not told of.
     untold: usize,
-    /// Whether any have left.
-    pub has_sent: bool,
+    /// Bytes that have left in all.
+    pub sent: u64,
 }
 
 impl Stream {
     /// One that was accepted.
     pub fn accepted(socket: TcpStream, secure: Option<TlsSide>) -> Stream {
         let _ = socket.set_nodelay(true);
+        let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES);
         let secure = secure.map(Box::new);
         Stream { secure, ..Stream::new(Socket::Tcp(socket), true) }
     }
@@ -133,7 +137,7 @@ impl Stream {
             out: vec![],
             left: 0,
             untold: 0,
-            has_sent: false,
+            sent: 0,
         }
     }
 
@@ -257,7 +261,7 @@ impl Stream {
             Some(_) => self.push_sealed()?,
         }
         self.untold += self.left - before;
-        self.has_sent |= self.left > before;
+        self.sent += (self.left - before) as u64;
         if self.left == self.out.len() {
             self.left = 0;
             self.out.clear();

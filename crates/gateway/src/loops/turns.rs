@@ -1,9 +1,10 @@
 //! Whose turn it is, and for how long.
 //!
 //! Most clients ask for something and wait for the answer: theirs are short turns, and come first.
-//! Whoever sends much at once, begins a command and does not end it, or does not read its answers
-//! takes long turns. Those share what is left of a round, and while others are there only few of
-//! their commands are with a server at a time: what waits there is in front of everybody.
+//! Whoever sends much at once has long turns, which share what is left of a round. Whoever begins a
+//! command and does not end it, or has not been seen to read what it asked for, comes last. While
+//! others are there, only so many commands of long turns are with servers at a time: what waits
+//! there is in front of everybody.
 
 use std::{
     collections::VecDeque,
@@ -14,33 +15,56 @@ use super::EventLoop;
 
 /// Commands of one client that are taken in one turn.
 const COMMANDS: usize = 32;
-/// Likewise in a long one, beside others.
-const COMMANDS_BESIDE: usize = 8;
-/// For how long long turns go on in a round while there are no others.
-const LONG: Duration = Duration::from_micros(500);
-/// Likewise beside others.
-const LONG_BESIDE: Duration = Duration::from_micros(50);
-/// Commands of long turns that are with servers at a time, beside others.
-const WITH_SERVERS: u32 = 32;
-/// One turn more is taken after this time, however many are there.
+/// Likewise in one of the last turns, beside others.
+const COMMANDS_LAST: usize = 8;
+/// For how long turns that are not short go on in a round while there are no others.
+const ALONE: Duration = Duration::from_micros(500);
+/// Turns that are held up come after this time, however many commands are with servers.
 const STARVED_AFTER: Duration = Duration::from_millis(1);
 /// Others are taken to be there for so long after their last command.
 const OTHERS_FOR: Duration = Duration::from_millis(10);
 
+/// The kinds of turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Short,
+    Long,
+    Last,
+}
+
+/// Clients that wait for turns of one kind, in their order.
+struct Queue {
+    waiting: VecDeque<usize>,
+    /// Those who had a turn beside others, and may wait for answers.
+    unanswered: Vec<usize>,
+    /// When there was a turn last.
+    at: Instant,
+    /// Answers are waited for first.
+    is_held_up: bool,
+    /// Beside others: commands that are with servers at a time, commands of one turn, and for how
+    /// long turns go on in a round.
+    beside: (u32, usize, Duration),
+}
+
+impl Queue {
+    fn new(beside: (u32, usize, Duration)) -> Queue {
+        let at = Instant::now();
+        Queue { waiting: VecDeque::new(), unanswered: vec![], at, is_held_up: false, beside }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let held_up = if self.is_held_up { STARVED_AFTER } else { Duration::ZERO };
+        (!self.waiting.is_empty()).then(|| self.at + held_up)
+    }
+}
+
 /// Clients that wait for a turn.
 pub(super) struct Turns {
-    /// For short ones.
     short: Vec<usize>,
-    /// For long ones, in their order.
-    long: VecDeque<usize>,
-    /// Those who had a long turn beside others, and may wait for answers.
-    answered_later: Vec<usize>,
+    long: Queue,
+    last: Queue,
     /// When there was a short turn last.
     short_at: Option<Instant>,
-    /// When there was a long one last.
-    long_at: Instant,
-    /// What waits for a long turn waits for answers first.
-    held_up: bool,
     /// How many commands the present turn has.
     pub commands: usize,
 }
@@ -50,11 +74,9 @@ impl Turns {
     pub fn new() -> Turns {
         Turns {
             short: vec![],
-            long: VecDeque::new(),
-            answered_later: vec![],
+            long: Queue::new((256, COMMANDS, Duration::from_micros(100))),
+            last: Queue::new((16, COMMANDS_LAST, Duration::from_micros(20))),
             short_at: None,
-            long_at: Instant::now(),
-            held_up: false,
             commands: COMMANDS,
         }
     }
@@ -62,10 +84,13 @@ impl Turns {
     /// When the next round has to begin, if nothing happens before.
     pub fn next(&self) -> Option<Instant> {
         if !self.short.is_empty() {
-            return Some(self.long_at);
+            return Some(self.last.at);
         }
-        let held_up = if self.held_up { STARVED_AFTER } else { Duration::ZERO };
-        (!self.long.is_empty()).then(|| self.long_at + held_up)
+        self.long.next().into_iter().chain(self.last.next()).min()
+    }
+
+    fn queue(&mut self, turn: Turn) -> &mut Queue {
+        if turn == Turn::Long { &mut self.long } else { &mut self.last }
     }
 }
 
@@ -74,19 +99,18 @@ impl EventLoop {
     pub(super) fn make_ready(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };
         if !std::mem::replace(&mut client.is_ready, true) {
-            match client.is_slow(self.now) {
-                true => self.turns.long.push_back(at),
-                false => self.turns.short.push(at),
+            match client.turn(self.now) {
+                Turn::Short => self.turns.short.push(at),
+                turn => self.turns.queue(turn).waiting.push_back(at),
             }
         }
     }
 
     /// A client's turn is over, and there is more of it.
     pub(super) fn go_on_later(&mut self, at: usize) {
-        let Some(client) = self.clients.get_mut(at) else { return };
-        client.went_on_at = Some(self.now);
-        if !std::mem::replace(&mut client.is_ready, true) {
-            self.turns.long.push_back(at);
+        if let Some(client) = self.clients.get_mut(at) {
+            client.went_on_at = Some(self.now);
+            self.make_ready(at);
         }
     }
 
@@ -98,9 +122,12 @@ impl EventLoop {
             self.take_turn(at);
         }
         let is_recent = |at| self.now.saturating_duration_since(at) < OTHERS_FOR;
-        match self.turns.short_at.is_some_and(is_recent) {
-            true => self.take_long_turns_beside_others(),
-            false => self.take_long_turns(),
+        let beside_others = self.turns.short_at.is_some_and(is_recent);
+        for turn in [Turn::Long, Turn::Last] {
+            match beside_others {
+                true => self.take_turns_beside_others(turn),
+                false => self.take_turns_alone(turn),
+            }
         }
     }
 
@@ -111,11 +138,12 @@ impl EventLoop {
         }
     }
 
-    fn take_long_turns(&mut self) {
-        self.turns.answered_later.clear();
-        self.turns.held_up = false;
-        let until = Instant::now() + LONG;
-        while let Some(at) = self.turns.long.pop_front() {
+    fn take_turns_alone(&mut self, turn: Turn) {
+        let queue = self.turns.queue(turn);
+        queue.unanswered.clear();
+        queue.is_held_up = false;
+        let until = Instant::now() + ALONE;
+        while let Some(at) = self.turns.queue(turn).waiting.pop_front() {
             self.take_turn(at);
             if Instant::now() >= until {
                 break;
@@ -123,31 +151,41 @@ impl EventLoop {
         }
     }
 
-    fn take_long_turns_beside_others(&mut self) {
+    fn take_turns_beside_others(&mut self, turn: Turn) {
+        let with_servers_of = |event_loop: &EventLoop, at: usize| {
+            event_loop.clients.get(at).map_or(0, |client| client.before_others())
+        };
+        let mut unanswered = std::mem::take(&mut self.turns.queue(turn).unanswered);
         let mut with_servers = 0;
-        let clients = &self.clients;
-        self.turns.answered_later.retain(|at| {
-            let count = clients.get(*at).map_or(0, |client| client.before_others());
+        unanswered.retain(|at| {
+            let count = with_servers_of(self, *at);
             with_servers += count;
             count > 0
         });
-        self.turns.commands = COMMANDS_BESIDE;
         let now = Instant::now();
-        let is_starved = now.saturating_duration_since(self.turns.long_at) >= STARVED_AFTER;
-        let mut may = is_starved || with_servers < WITH_SERVERS;
-        self.turns.held_up = !may;
-        let until = now + LONG_BESIDE;
-        while may && let Some(at) = self.turns.long.pop_front() {
-            let before = self.clients.get(at).map_or(0, |client| client.before_others());
+        let queue = self.turns.queue(turn);
+        let (most, commands, time) = queue.beside;
+        let mut is_due = now.saturating_duration_since(queue.at) >= STARVED_AFTER;
+        self.turns.commands = commands;
+        while (with_servers < most || is_due)
+            && let Some(at) = self.turns.queue(turn).waiting.pop_front()
+        {
+            let before = with_servers_of(self, at);
             self.take_turn(at);
-            let after = self.clients.get(at).map_or(0, |client| client.before_others());
+            let after = with_servers_of(self, at);
             with_servers += after.saturating_sub(before);
             if before == 0 && after > 0 {
-                self.turns.answered_later.push(at);
+                unanswered.push(at);
             }
-            self.turns.long_at = Instant::now();
-            self.turns.held_up = with_servers >= WITH_SERVERS;
-            may = !self.turns.held_up && self.turns.long_at < until;
+            is_due = false;
+            let queue = self.turns.queue(turn);
+            queue.at = Instant::now();
+            if queue.at >= now + time {
+                break;
+            }
         }
+        let queue = self.turns.queue(turn);
+        queue.is_held_up = with_servers >= most;
+        queue.unanswered = unanswered;
     }
 }

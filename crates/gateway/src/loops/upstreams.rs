@@ -195,7 +195,7 @@ impl EventLoop {
     /// A connection has ended, or never came to be: everybody who waits is told, at once.
     pub(super) fn upstream_lost(&mut self, at: usize, why: &str) {
         let Some(upstream) = self.upstreams.get_mut(at) else { return };
-        let has_sent = upstream.stream.as_ref().is_some_and(|stream| stream.has_sent);
+        let has_sent = upstream.stream.as_ref().is_some_and(|stream| stream.sent > 0);
         let was_up = upstream.phase == Phase::Up || has_sent;
         let Target { name, role, .. } = &self.targets[upstream.kind.target];
         let role = *role;
