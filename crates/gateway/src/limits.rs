@@ -15,8 +15,8 @@ pub struct Limits {
     /// wait unread.
     pub pipeline: usize,
     /// Bytes that all connections together may hold, of commands whose rest does not come and of
-    /// answers that nobody reads; and as many again that large commands and values may take which
-    /// are carried out by packets.
+    /// answers that nobody reads. By packets they may hold half of it: the other half is for large
+    /// commands and values.
     pub memory_bytes: usize,
 }
 

@@ -85,7 +85,9 @@ pub async fn run(
     };
     let owners = Owners::new(&config.cluster, config.tenant, &of_stores);
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
-    let memory = Memory::new(config.limits.memory_bytes);
+    // Elsewhere nothing takes of it.
+    let by_packets_bytes = if by_packets.is_some() { config.limits.memory_bytes / 2 } else { 0 };
+    let memory = Memory::new(by_packets_bytes);
     let counters = Arc::new(Counters::default());
     let shares = config.threads > 1;
     let first = listener(config.listen, shares)?;

@@ -23,6 +23,7 @@ const ROWS: usize = 1024;
 /// What all connections share, data aside.
 pub(crate) struct GatewayState {
     pub limits: Limits,
+    /// What large commands and values take theirs from.
     pub memory: Memory,
     pub counters: Arc<Counters>,
     pub listen: SocketAddr,
@@ -30,6 +31,8 @@ pub(crate) struct GatewayState {
     connected: AtomicUsize,
     /// Bytes that connections hold beyond what each has.
     held: AtomicUsize,
+    /// How many they may hold.
+    pub most_held: usize,
     /// The copies that it keeps.
     pub copies: Option<LocalCopies>,
     /// What each command has cost.
@@ -67,6 +70,7 @@ impl GatewayState {
         counters: Arc<Counters>,
         listen: SocketAddr,
     ) -> GatewayState {
+        let most_held = limits.memory_bytes - memory.used_and_total().1.min(limits.memory_bytes);
         GatewayState {
             limits,
             memory,
@@ -75,6 +79,7 @@ impl GatewayState {
             since: Instant::now(),
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            most_held,
             copies: None,
             stats: Stats::new(ROWS),
             foreign_said: LogMoment::default(),

@@ -13,7 +13,13 @@ impl EventLoop {
     /// Counts what a connection holds now; ends connections while all hold too much.
     pub(super) fn count(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };
-        let (held, unfinished) = (client.held(), client.unfinished());
+        let most = self.shared.most_held;
+        // One alone may have half: the others have the rest, whoever comes. What counts is what it
+        // sent, or does not read; room that a buffer has ahead is no fault of its client's.
+        if client.unfinished() > most / 2 {
+            return self.evict(at);
+        }
+        let held = client.held();
         let held = if held <= FREE_BYTES { 0 } else { held };
         if held == client.counted {
             return;
@@ -23,12 +29,6 @@ impl EventLoop {
             return self.shared.release(before - held);
         }
         self.shared.hold(held - before);
-        let most = self.shared.limits.memory_bytes;
-        // One alone may have half: the others have the rest, whoever comes. What counts is what it
-        // sent, or does not read; room that a buffer has ahead is no fault of its client's.
-        if unfinished > most / 2 {
-            return self.evict(at);
-        }
         while self.shared.held() > most {
             let all = self.clients.iter().filter(|(_, client)| client.counted > 0);
             // A large command that is just coming is larger than many of which nothing comes: what
@@ -44,7 +44,7 @@ impl EventLoop {
 
     fn evict(&mut self, at: usize) {
         let Some(client) = self.clients.get(at) else { return };
-        self.shared.memory_refused(client.counted);
+        self.shared.memory_refused(client.held());
         self.close(at);
     }
 }

@@ -24,7 +24,7 @@ use crate::strings::{
     job::Job,
     network::FailedRead,
     reply::Reply,
-    session::{unknown_command, wrong_arity},
+    session::{no_transaction, unknown_command, wrong_arity},
     table,
 };
 
@@ -44,12 +44,16 @@ impl EventLoop {
         let Some(jobs) = &mut self.jobs else { return Next::Stop };
         let called = said.word(0).unwrap_or_default();
         let Some(found) = table::place_of(called) else {
-            let reply = Reply::error(unknown_command(called, &jobs.others));
-            return self.reply(at, reply, 0);
+            let refusal = unknown_command(called, &jobs.others);
+            return self.refuse_string(at, refusal, 0);
         };
         let (spec, command) = (&table::ALL[found], jobs.rows[found]);
         if !spec.takes(said.words.len()) {
-            return self.reply(at, Reply::error(wrong_arity(spec.name)), command);
+            return self.refuse_string(at, wrong_arity(spec.name), command);
+        }
+        if self.clients[at].session.as_ref().is_some_and(|session| session.queues(spec.name)) {
+            let refusal = no_transaction(&jobs.others);
+            return self.refuse_string(at, refusal, command);
         }
         let positions = spec.key_positions(said.words.len());
         let keys = positions.filter_map(|at| said.word(at));
@@ -91,6 +95,14 @@ impl EventLoop {
                 }
             }
         }
+    }
+
+    /// A command that is not even tried; nor is the transaction that it is part of.
+    fn refuse_string(&mut self, at: usize, line: String, command: u16) -> Next {
+        if let Some(session) = &mut self.clients[at].session {
+            session.refused();
+        }
+        self.reply(at, Reply::error(line), command)
     }
 
     /// An answer that is known already.

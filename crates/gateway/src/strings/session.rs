@@ -28,6 +28,16 @@ pub(crate) struct Session {
     name: Bytes,
     library: Bytes,
     library_version: Bytes,
+    transaction: Transaction,
+}
+
+/// Where a connection stands between MULTI and EXEC, of which no command is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transaction {
+    None,
+    Empty,
+    /// A command of it was refused.
+    Refused,
 }
 
 /// The error for a command with a wrong number of words.
@@ -38,6 +48,11 @@ pub(crate) fn wrong_arity(name: &str) -> String {
 /// The error for a command that there is not, and why.
 pub(crate) fn unknown_command(name: &[u8], why: &str) -> String {
     format!("ERR unknown command '{}': {why}", quote(name, MAX_QUOTE))
+}
+
+/// The error for a command of a transaction, and why there are none.
+pub(crate) fn no_transaction(why: &str) -> String {
+    format!("ERR no command of a transaction is carried out: {why}")
 }
 
 fn quote(word: &[u8], most: usize) -> String {
@@ -58,6 +73,20 @@ impl Session {
             name: Bytes::new(),
             library: Bytes::new(),
             library_version: Bytes::new(),
+            transaction: Transaction::None,
+        }
+    }
+
+    /// Whether a command belongs to a transaction, and so is not carried out.
+    pub fn queues(&self, name: &str) -> bool {
+        let ends = ["exec", "discard", "multi", "quit", "reset"].contains(&name);
+        self.transaction != Transaction::None && !ends
+    }
+
+    /// A command was refused: EXEC will be too, if there is a transaction.
+    pub fn refused(&mut self) {
+        if self.transaction != Transaction::None {
+            self.transaction = Transaction::Refused;
         }
     }
 
@@ -85,6 +114,7 @@ impl Session {
                 *self = Session::new(self.id, self.peer);
                 Ok(Reply::Simple("RESET"))
             }
+            "multi" | "exec" | "discard" => self.transaction(spec.name),
             "client" => self.client(words),
             "command" => command(words),
             "config" => config(words, shared),
@@ -132,6 +162,28 @@ impl Session {
             ("role", Reply::bulk("master")),
             ("modules", Reply::Array(vec![])),
         ]))
+    }
+
+    /// MULTI is not refused, because clients would have sent what follows by then: it would be
+    /// carried out.
+    fn transaction(&mut self, name: &str) -> Answer {
+        if name == "multi" {
+            if self.transaction != Transaction::None {
+                return Err("ERR MULTI calls can not be nested".into());
+            }
+            self.transaction = Transaction::Empty;
+            return Ok(Reply::OK);
+        }
+        match (std::mem::replace(&mut self.transaction, Transaction::None), name) {
+            (Transaction::None, _) => {
+                Err(format!("ERR {} without MULTI", name.to_ascii_uppercase()))
+            }
+            (_, "discard") => Ok(Reply::OK),
+            (Transaction::Empty, _) => Ok(Reply::Array(vec![])),
+            (Transaction::Refused, _) => {
+                Err("EXECABORT Transaction discarded because of previous errors.".into())
+            }
+        }
     }
 
     fn client(&mut self, words: &[Bytes]) -> Answer {

@@ -114,6 +114,9 @@ commands! {
     "auth" -2 PLAIN NONE "connection" "Refused: there are no passwords";
     "select" 2 PLAIN NONE "connection" "Choose a database: there is 0";
     "client" -2 PLAIN NONE "connection" "About this connection: ID GETNAME SETNAME SETINFO INFO NO-EVICT NO-TOUCH";
+    "multi" 1 PLAIN NONE "transactions" "Begin a transaction, of which no command is carried out";
+    "exec" 1 PLAIN NONE "transactions" "End a transaction: refused if it has a command";
+    "discard" 1 PLAIN NONE "transactions" "End a transaction";
     "quit" -1 PLAIN NONE "connection" "Close the connection";
     "reset" 1 PLAIN NONE "connection" "Make the connection as if new";
     "command" -1 PLAIN NONE "server" "About the commands: COUNT INFO DOCS LIST";

@@ -81,8 +81,8 @@ pub struct Args {
     /// Connections at the same time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_connections: u32,
-    /// Memory of all connections together, for commands and answers that are not done with; and as
-    /// much for large commands and values that go by packets.
+    /// Memory of all connections together, for commands and answers that are not done with; without
+    /// --resp half of it is for large commands and values.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
     max_memory: usize,
 }
