@@ -72,6 +72,11 @@ impl Command {
         !self.is_vague || is_known.contains(&&self.name[..])
     }
 
+    /// Whether it runs a script that may change keys which the command does not name.
+    pub fn runs_script(&self) -> bool {
+        ["eval", "evalsha", "fcall"].contains(&&self.name[..])
+    }
+
     /// Its subcommand of this name, in whatever case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         let mut room = [0; MAX_NAME];

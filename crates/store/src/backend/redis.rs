@@ -106,7 +106,8 @@ pub(crate) async fn connect(
     }
     let mut redis = Redis::new(given.clone(), told, dial.clone(), health.clone());
     redis.follower = slots.map(|own| Follower::new(given, dial.clone(), own));
-    let upstream = Upstream::new(redis.master.subscribe(), dial, is_cluster);
+    let is_tracked = outside_writes == OutsideWrites::Track;
+    let upstream = Upstream::new(redis.master.subscribe(), dial, is_cluster, is_tracked);
     let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
     Ok((Box::new(remote), done, upstream))

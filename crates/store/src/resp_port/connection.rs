@@ -126,8 +126,8 @@ impl Connection {
         Connection {
             client_lags: Lag { may: is_secure, lags: false },
             master_lags,
+            session: Session::new(state.upstream.is_tracked()),
             state,
-            session: Session::default(),
             limits: Limits::default(),
             parser: RequestParser::default(),
             scanner: ReplyScanner::default(),

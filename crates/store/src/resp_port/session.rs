@@ -123,11 +123,19 @@ pub struct Session {
     /// Commands at the end of `unanswered` that bar what follows.
     bars: usize,
     blocking: usize,
+    /// A script may change what it likes and nobody would tell.
+    scripts_change_anything: bool,
     /// Words of a command that are keys; empty between uses.
     keys: Vec<KeyWord>,
 }
 
 impl Session {
+    /// One on which nothing was said. `is_tracked`: the store is told of what a script has changed
+    /// under keys that it did not declare.
+    pub fn new(is_tracked: bool) -> Session {
+        Session { scripts_change_anything: !is_tracked, ..Session::default() }
+    }
+
     /// How many answers are still to come.
     pub fn unanswered(&self) -> usize {
         self.unanswered.len()
@@ -184,7 +192,8 @@ impl Session {
     }
 
     fn add_keys(&mut self, command: &Command, words: Words<'_>, wanted: &mut HoldRequest) {
-        if command.class == Class::WholeDatabase {
+        let is_vague = self.scripts_change_anything && command.runs_script();
+        if command.class == Class::WholeDatabase || is_vague {
             wanted.everything = true;
             return;
         }

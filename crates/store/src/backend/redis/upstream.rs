@@ -28,6 +28,7 @@ pub(crate) struct Upstream {
     /// How long it has for an answer.
     within: Duration,
     is_cluster: bool,
+    is_tracked: bool,
 }
 
 impl Upstream {
@@ -35,9 +36,15 @@ impl Upstream {
         master: watch::Receiver<ConnectionInfo>,
         dial: Dial,
         is_cluster: bool,
+        is_tracked: bool,
     ) -> Upstream {
         let within = dial.within;
-        Upstream { master, dial, within, is_cluster }
+        Upstream { master, dial, within, is_cluster, is_tracked }
+    }
+
+    /// Whether the store is told of what is written in it under keys that nobody has held.
+    pub fn is_tracked(&self) -> bool {
+        self.is_tracked
     }
 
     /// Whether it is a node of a Redis Cluster, which names others that have a key.

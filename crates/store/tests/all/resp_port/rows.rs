@@ -251,6 +251,12 @@ pub const ROWS: &[&str] = &[
     "EVAL \"return ARGV[1]\" 0 k",
     "EVAL \"return 1\" 9 k",
     "EVAL \"return 1\" -1 k",
+    // Keys that nobody declares.
+    "EVAL \"return redis.call('set','k','v')\" 0",
+    "EVAL \"return redis.call('del','k')\" 1 o",
+    "SCRIPT LOAD \"return redis.call('incr','k')\" ; EVALSHA 1f71dc1cd0b838440b29a02b9ecb8480e01af28a 0",
+    "FUNCTION LOAD \"#!lua name=lib\\nredis.register_function('f',function(k,a) return redis.call('set','k','f') end)\" ; FCALL f 0 ; FUNCTION DELETE lib",
+    "MULTI ; EVAL \"return redis.call('set','k','v')\" 1 o ; EXEC",
     "EVAL_RO \"return redis.call('get',KEYS[1])\" 1 k",
     "EVALSHA nonsense 1 k",
     "SCRIPT LOAD \"return redis.call('incr',KEYS[1])\" ; EVALSHA 11f04e7c9e8a5c8b8ea7d9b83c4cf1ab7c1a86c7 1 k",
