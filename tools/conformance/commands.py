@@ -81,9 +81,9 @@ def read_lines():
 
 
 def names(server):
-    """The names in COMMAND LIST, those of subcommands with a bar between."""
+    """The names in COMMAND LIST in lower case, those of subcommands with a bar between."""
     answer = server.ask(["command", "list"]).split(b"\r\n")
-    return {word.decode() for word in answer if word and word[:1] not in b"*$~"}
+    return {word.decode().lower() for word in answer if word and word[:1] not in b"*$~"}
 
 
 def name_of(words, known):
