@@ -37,6 +37,8 @@ mutants! {
     TwoWritesAtOnce, 3, "a write that queued behind another does not wait for what the other's answer granted";
     GrantDuringWrite, 3, "a grant is made while a write waits";
     VersionNotRaised, 3, "a write gets the version of the one before";
+    UndecidedForgotten, 3, "what the backend has not answered when a tenant is removed is forgotten with it";
+    RecallUnrecorded, 3, "a key that is called back while its loan is being recorded is lent all the same";
     PartOfAnyVersion, 3, "a read of a part gets that part of the present value, whatever version it asked for";
     EpochNotCompared, 4, "(X, e) of a write is trusted without comparing it to granted(X)";
     PartNotCompared, 4, "(X, e) of a part of a write is trusted without comparing it to granted(X)";
@@ -50,6 +52,8 @@ mutants! {
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
     TermNotRaised, 6, "a lease that had lapsed is renewed in its old term";
     AnyClockRenewed, 6, "a lease is renewed in its term although the switch's clock, or the store's, went back";
+    RepeatedRequestLent, 6, "a request for a lease that was heard before is lent once more";
+    LongerLeaseForgotten, 6, "a store whose leases are shorter than they were waits for the shorter ones alone";
     LeaseCutShort, 6, "the store counts half of each lease that it lends";
     NoWaitAfterRestart, 6, "a store that restarted takes writes at once";
     AppliedAgain, 7, "a retransmitted write that was answered is applied again";
@@ -57,6 +61,7 @@ mutants! {
     WindowForgets, 7, "a client's last write is remembered, those before it are new again";
     ClientForgotten, 7, "a new client takes the place of one that may still retransmit";
     ClientOfAnyTenant, 7, "a client is known by the number that it drew, whatever its tenant";
+    DecidedForgotten, 7, "what was decided for a tenant is forgotten when it is removed";
     AppliedUnfinished, 7, "a write in parts is applied when its first part has come";
     LentWithCopies, 4, "a key is lent before its copies are called back";
     WrittenWhileLent, 3, "a write is applied while its key is lent";
@@ -102,15 +107,19 @@ impl Mutant {
 }
 
 impl Mutant {
-    /// Whether it takes clocks to go back, which they do neither in the model nor in the hunt:
-    /// found where a machine is restored from a snapshot.
-    pub fn is_of_clocks(self) -> bool {
-        self == Mutant::AnyClockRenewed
-    }
-
-    /// Whether it takes a holder at the clients' side: found by tests of the store, with one.
-    pub fn is_of_holders(self) -> bool {
-        self == Mutant::AnyHolderToken
+    /// The test that notices it, if neither model nor hunt does: it takes clocks that go back, a
+    /// tenant that is removed, somebody on the path, or a holder that is not what it says.
+    pub fn noticed_by(self) -> Option<&'static str> {
+        use Mutant::*;
+        Some(match self {
+            AnyClockRenewed => "disciplines/tests/all/stood_still.rs",
+            AnyHolderToken => "crates/store/src/engine/tests/holders.rs",
+            UndecidedForgotten | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",
+            RepeatedRequestLent => "crates/store/src/engine/tests/leaving.rs",
+            LongerLeaseForgotten => "crates/store/src/engine/tests/lives.rs",
+            RecallUnrecorded => "crates/store/src/coherence/loan/tests.rs",
+            _ => return None,
+        })
     }
 
     /// Whether it takes a command of several keys by the RESP port: found by the hunt, and by tests
@@ -168,6 +177,14 @@ mod chosen {
         CHOSEN.set(mutant);
     }
 
+    /// Whether a test notices: it fails while this rule is broken.
+    pub fn is_noticed(mutant: Mutant, test: fn()) -> bool {
+        choose(Some(mutant));
+        let result = std::panic::catch_unwind(test);
+        choose(None);
+        result.is_err()
+    }
+
     /// Whether this one is in force on this thread.
     pub fn mutant(mutant: Mutant) -> bool {
         CHOSEN.get() == Some(mutant)
@@ -175,7 +192,7 @@ mod chosen {
 }
 
 #[cfg(debug_assertions)]
-pub use chosen::{choose, mutant};
+pub use chosen::{choose, is_noticed, mutant};
 
 /// Whether this one is in force.
 #[cfg(not(debug_assertions))]

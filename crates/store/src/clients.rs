@@ -88,6 +88,7 @@ impl<O: Clone> Clients<O> {
                 client.window.give_up(unknown);
             }
         }
+        let seed = if mutant(Mutant::DecidedForgotten) { Secret::NONE } else { seed };
         let until_ns = now_ns + self.keep_ns + 1;
         self.left.insert(tenant, LeftTenant { seed, until_ns });
         self.share_among(self.tenants);

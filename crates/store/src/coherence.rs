@@ -240,6 +240,36 @@ impl<W> KeyState<W> {
         self.queue.len() + usize::from(current)
     }
 
+    /// The key's tenant is gone: nobody waits for its copies, nor for what was not begun with; how
+    /// many that were. What the backend has may still take place, whoever has the key then, so it
+    /// goes before whatever comes; and so does what waits and `stays`, which is asked of all. Call
+    /// [`KeyState::poll`] next.
+    pub fn abandon(&mut self, mut stays: impl FnMut(&mut W) -> bool) -> usize {
+        let before = self.writes();
+        self.copies.clear();
+        self.held = false;
+        if mutant(Mutant::UndecidedForgotten) {
+            self.doubt_until_ns = 0;
+        }
+        self.untold = UntoldStores::default();
+        self.queue.retain_mut(|write| stays(&mut write.body));
+        if let Some(current) = &mut self.current {
+            current.waits.clear();
+            let is_over = match &mut current.task {
+                Task::Recall => true,
+                Task::Write(write) => !stays(&mut write.body),
+                Task::Applying(write) => {
+                    stays(&mut write.body);
+                    mutant(Mutant::UndecidedForgotten)
+                }
+            };
+            if is_over {
+                self.current = None;
+            }
+        }
+        before - self.writes()
+    }
+
     /// Whether this is the state of a key that nobody has asked for: then it need not be kept.
     pub fn is_forgettable(&self) -> bool {
         self.copies.is_empty() && self.is_settled()

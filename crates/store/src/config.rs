@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use decide::StoreMaker;
+use holder::mutants::{Mutant, mutant};
 use tls::{ClientFiles, ServerFiles};
 
 use crate::RespAddress;
@@ -189,7 +190,11 @@ impl Config {
 
     /// The longest that anybody may still go by, in nanoseconds.
     pub(crate) fn longest_lease_ns(&self) -> u64 {
-        u64::from(self.cluster.lease_max_ms) * 1_000_000
+        let longest_ms = match mutant(Mutant::LongerLeaseForgotten) {
+            true => self.cluster.lease_ms,
+            false => self.cluster.lease_max_ms,
+        };
+        u64::from(longest_ms) * 1_000_000
     }
 
     /// Checks what the types cannot.

@@ -153,16 +153,10 @@ impl<W> Directory<W> {
         }
     }
 
-    /// Removes and returns everything about these tenants' keys.
-    pub fn remove_tenants(&mut self, tenants: &BTreeSet<u32>) -> Vec<Entry<W>> {
-        let of_them = self.places.extract_if(|id, _: &mut Place| tenants.contains(&id.0));
-        let gone: Vec<_> = of_them.map(|(_, place)| self.entries.remove(place.index)).collect();
-        for entry in &gone {
-            let copies = entry.state.copies().len();
-            self.copies.give_back(entry.id.0, copies);
-        }
-        self.by_tenant.retain(|id, _| !tenants.contains(id));
-        gone
+    /// The keys of these tenants.
+    pub fn of_tenants(&self, tenants: &BTreeSet<u32>) -> Vec<Place> {
+        let entries = self.entries.iter().filter(|(_, entry)| tenants.contains(&entry.id.0));
+        entries.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
     }
 
     /// The keys of which copies are remembered.
@@ -277,8 +271,8 @@ mod tests {
         directory.forget_if_idle(old);
         assert_eq!(directory.find(&(1, key(2).hash)), Some(new));
         assert_eq!(directory.oldest(1), Some(new));
-        let gone = directory.remove_tenants(&BTreeSet::from([1]));
-        assert_eq!(gone.len(), 1);
+        assert_eq!(directory.of_tenants(&BTreeSet::from([1])), [new]);
+        directory.forget_if_idle(new);
         assert_eq!(directory.oldest(1), None);
     }
 }

@@ -637,14 +637,7 @@ impl Engine {
         cx.holders.forget_tenants(|id| gone.contains(&id));
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
-        keys::forget_tenants(cx, gone);
-        for hold in self.holds.forget_tenants(gone) {
-            match self.holds.take_given(hold) {
-                Some(over) => self.let_go(hold, over),
-                None => self.advance_hold(hold),
-            }
-        }
-        let cx = &mut self.facts;
+        self.keys.forget_tenants(cx, gone);
         self.halves.tenants_left(cx, gone);
         self.finish();
     }

@@ -112,8 +112,7 @@ impl Mutant {
             Mutant::Switch(mutant) if InSwitch::safe().any(|safe| safe == mutant) => [false; 3],
             // Rows of the discipline's data plane do.
             Mutant::Switch(mutant) if OF_ROUNDS.contains(mutant) => [false; 3],
-            Mutant::Store(mutant) if mutant.is_of_clocks() => [false; 3],
-            Mutant::Store(mutant) if mutant.is_of_holders() => [false; 3],
+            Mutant::Store(mutant) if mutant.noticed_by().is_some() => [false; 3],
             Mutant::Store(mutant) if mutant.is_of_several_keys() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_clients() => [false, true, false],
             Mutant::Store(mutant) if mutant.is_of_replicas() => [true, !is_in(&RARE), false],
@@ -147,18 +146,16 @@ impl Mutant {
                 Some("`crates/store/src/coherence/tests.rs`")
             }
             Mutant::Store(InStore::WaitTimesOut) => Some("`disciplines/tests/all/waits.rs`"),
-            Mutant::Store(mutant) if mutant.is_of_clocks() => {
-                Some("`disciplines/tests/all/stood_still.rs`")
-            }
-            Mutant::Store(mutant) if mutant.is_of_holders() => {
-                Some("`crates/store/src/engine/tests/holders.rs`")
-            }
             Mutant::Store(mutant) if mutant.is_of_holds() => {
                 Some("`crates/store/tests/all/resp_port`")
             }
             _ => None,
         };
-        let by: Vec<&str> = by.into_iter().chain(rows).collect();
+        let test = match self {
+            Mutant::Store(mutant) => mutant.noticed_by().map(|file| format!("`{file}`")),
+            Mutant::Switch(_) => None,
+        };
+        let by: Vec<&str> = by.into_iter().chain(rows).chain(test.as_deref()).collect();
         let by = match by.as_slice() {
             [] => "harms nobody, costs a round trip: model".into(),
             some => some.join(", "),

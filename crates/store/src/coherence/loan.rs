@@ -426,7 +426,7 @@ impl<V: Clone> Loan<V> {
             }
             Phase::Beginning(Role::Owner) | Phase::Lent => self.enter(Phase::Recalling, now_ns),
             // The journal's answer must come first; then it forgets the loan at once.
-            Phase::Recording => self.unwanted = true,
+            Phase::Recording => self.unwanted = !mutant(Mutant::RecallUnrecorded),
             Phase::Recalling | Phase::Flushing | Phase::Closing | Phase::Over => {}
         }
     }

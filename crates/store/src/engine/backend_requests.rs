@@ -111,12 +111,13 @@ impl BackendRequests {
         Some(asked)
     }
 
-    /// Forgets what tenants asked that are gone.
+    /// Forgets what tenants asked that are gone, but for writes, which may still take place.
     pub fn forget_tenants(&mut self, is_gone: impl Fn(u32) -> bool) {
         let shares = &mut self.shares;
         self.reads.retain(|(_, tenant, ..)| !is_gone(*tenant));
         self.asked.retain(|_, asked| {
-            let gone = is_gone(asked.tenant());
+            let is_write = matches!(asked, BackendRequest::Write(_));
+            let gone = !is_write && is_gone(asked.tenant());
             if gone {
                 shares.give_back(asked.tenant(), 1);
             }

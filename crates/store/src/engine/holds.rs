@@ -198,29 +198,6 @@ impl HoldRegistry {
         self.open.is_empty()
     }
 
-    /// Tenants are gone, and the state of their keys: nobody has to wait for those. The holds that
-    /// waited for such a key, and go on.
-    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) -> Vec<HoldId> {
-        let mut go_on = vec![];
-        for (id, hold) in &mut self.open {
-            let is_gone = |(key, _): &(KeyId, Box<[u8]>)| gone.contains(&key.0);
-            let waits = matches!(hold.phase, Phase::Taking | Phase::Given);
-            if waits && hold.keys.get(hold.taken).is_some_and(is_gone) {
-                go_on.push(*id);
-            }
-            let taken = hold.keys[..hold.taken].iter().filter(|key| !is_gone(key)).count();
-            hold.keys.retain(|key| !is_gone(key));
-            hold.taken = taken;
-        }
-        go_on
-    }
-
-    /// Whether nobody wants a hold any more that waits for a key: its keys, which it has.
-    pub fn take_given(&mut self, id: HoldId) -> Option<Vec<KeyId>> {
-        let is_given = self.open.get(&id)?.phase == Phase::Given;
-        is_given.then(|| self.forget(id))
-    }
-
     /// A hold is over: the keys that it has, which are to have a new version; of one of everything
     /// all keys get it here.
     fn let_go(&mut self, cx: &mut Context, id: HoldId) -> Vec<KeyId> {

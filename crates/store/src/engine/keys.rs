@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Change, Put},
-    coherence::{Ask, Invalidate, Nanos, Step, Submission, Whereabouts, Write},
+    coherence::{Ask, Asks, Invalidate, Nanos, Step, Submission, Whereabouts, Write},
     counters::KeyCounters,
     directory::{KeyId, Place},
 };
@@ -311,6 +311,9 @@ impl Keys {
         let outcome = WriteOutcome::of(&change, &mut cx.ledger.refusals);
         let is_done = matches!(change, Change::Done(_));
         close(cx, &job, &change, outcome);
+        if cx.tenants.get(job.origin.tenant).is_none() {
+            return;
+        }
         let key = cx.directory.get(at).map(|entry| &entry.key[..]).unwrap_or_default();
         if let Change::Refused(refusal) = &change {
             let answer = refused(&job.origin, key, refusal.words());
@@ -342,6 +345,31 @@ impl Keys {
         });
         if sooner == Some(true) {
             self.timers.push(Reverse((at_ns, at)));
+        }
+    }
+
+    /// Forgets the keys of tenants that are gone, with their copies and writes: but for what the
+    /// backend has, and for holds, whose commands are carried out whoever is there.
+    pub fn forget_tenants(&mut self, cx: &mut Context, gone: &BTreeSet<u32>) {
+        for at in cx.directory.of_tenants(gone) {
+            let given_up = cx.directory.update(at, |entry| {
+                entry.asks = Asks::default();
+                entry.state.abandon(|body| match body {
+                    Exclusive::Hold(_) => true,
+                    Exclusive::Write(job) => {
+                        // Its room is the tenant's, and given back with the rest.
+                        job.room = 0;
+                        job.origin.wants_grant = false;
+                        false
+                    }
+                })
+            });
+            let Some(entry) = cx.directory.get(at) else { continue };
+            cx.ledger.pending.give_back(entry.id.0, given_up.unwrap_or(0));
+            cx.outside.closed(&entry.id);
+            cx.backend.pin(entry.named(), false);
+            cx.directory.forget_if_idle(at);
+            self.drive(cx, at);
         }
     }
 
@@ -432,15 +460,6 @@ pub(super) fn settle(cx: &mut Context, at: Place) {
     if let Some(entry) = entry.filter(|entry| entry.state.copies().is_empty()) {
         cx.backend.pin(entry.named(), false);
         cx.directory.forget_if_idle(at);
-    }
-}
-
-/// Forgets the keys of tenants that are gone, with their copies and writes.
-pub(super) fn forget_tenants(cx: &mut Context, gone: &BTreeSet<u32>) {
-    for entry in cx.directory.remove_tenants(gone) {
-        cx.ledger.pending.give_back(entry.id.0, entry.state.writes());
-        cx.outside.closed(&entry.id);
-        cx.backend.pin(entry.named(), false);
     }
 }
 

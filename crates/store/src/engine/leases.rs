@@ -11,6 +11,7 @@ use crate::{
     directory::KeyId,
     net::Peer,
 };
+use holder::mutants::{Mutant, mutant};
 
 /// Leases that lapsed longer ago than this many lease lengths are offered no more.
 const OFFER_LAPSED: u64 = 30;
@@ -90,6 +91,7 @@ impl Lessor {
         // Or the switch was started anew; then it answers an offer that nobody has seen before.
         let offered = self.offered.get(&switch).copied();
         let may_be_repeated = cx.leases.may_be_repeated(switch, header.version, cx.now_ns);
+        let may_be_repeated = may_be_repeated && !mutant(Mutant::RepeatedRequestLent);
         if may_be_repeated && offered != Some(header.client) {
             self.counters.leases_refused_dated += 1;
             // An offer that was not answered stays, or others' requests would make it void.

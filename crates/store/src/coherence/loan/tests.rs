@@ -288,3 +288,11 @@ fn a_journal_that_does_not_forget_is_asked_again() {
     assert_eq!(story.loan.proceeds(), Whereabouts::Held, "only its writes wait");
     assert_eq!(story.at(1_007), [Act::Erase]);
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_recall_that_is_not_noted_is_noticed() {
+    use holder::mutants::{Mutant, is_noticed};
+    let test = a_loan_that_is_called_back_while_it_is_recorded_is_never_begun;
+    assert!(is_noticed(Mutant::RecallUnrecorded, test));
+}

@@ -294,3 +294,11 @@ fn nothing_is_handed_over_where_the_next_store_could_not_tell() {
     // It did not leave.
     assert_eq!(beside_redis().engine.hand_over(DAY_NS), None);
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_request_that_is_lent_once_more_is_noticed() {
+    use holder::mutants::{Mutant, is_noticed};
+    let test = a_request_that_is_sent_once_more_keeps_no_switch_without_a_lease;
+    assert!(is_noticed(Mutant::RepeatedRequestLent, test));
+}

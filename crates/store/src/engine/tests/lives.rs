@@ -50,3 +50,11 @@ fn a_store_started_with_shorter_leases_waits_for_the_long_ones_of_its_former_lif
     assert_eq!(started(2000, 2000), (Some(2000), Some(Status::Ok)));
     assert_eq!(started(2000, 10_000), (None, Some(Status::TryAgain)));
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_store_that_does_not_wait_for_longer_leases_is_noticed() {
+    use holder::mutants::{Mutant, is_noticed};
+    let test = a_store_started_with_shorter_leases_waits_for_the_long_ones_of_its_former_life;
+    assert!(is_noticed(Mutant::LongerLeaseForgotten, test));
+}

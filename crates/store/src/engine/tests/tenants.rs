@@ -1,6 +1,14 @@
 //! Tenants that are removed and are there again: what was decided for the one before stays decided.
 
-use super::*;
+use super::{
+    remote::{BackendCall, RemoteBackend},
+    *,
+};
+use crate::{
+    backend::{Change, Completion, Item, ReadOutcome, Ticket},
+    coherence::Watch,
+    engine::{HoldEnd, HoldRequest},
+};
 
 /// The tenants of a store are others from now on.
 fn update(store: &mut Store, tenants: Vec<wire::Tenant>) {
@@ -41,6 +49,82 @@ fn a_write_that_waited_when_its_tenant_was_removed_is_in_doubt_afterwards() {
     assert_eq!(store.write(KEYED, 1, 3, b"k"), Some(Status::Ok));
 }
 
+/// A store before a backend elsewhere, which has not answered a write of the tenant's key when the
+/// tenant was removed and made anew.
+fn with_a_write_at_the_backend() -> (Store, RemoteBackend, Ticket) {
+    let mut store = Store::new();
+    let backend = RemoteBackend::new(Watch::Unneeded);
+    store.engine.facts.backend = Box::new(backend.clone());
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), None);
+    let ticket = backend.take_write();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for it");
+    remove_and_create(&mut store);
+    (store, backend, ticket)
+}
+
+/// A grant of the key is asked for; whether the reply to the read, which the backend answers with
+/// nothing, is one.
+fn is_granted(store: &mut Store, backend: &RemoteBackend, epoch: u64) -> bool {
+    let fetch = Header {
+        tenant: KEYED,
+        epoch: Epoch::new(1, epoch),
+        flags: Flags::GRANT,
+        client: epoch,
+        ..Header::new(Op::FetchRequest)
+    };
+    store.hand_in(fetch, b"k");
+    let item = Item { value: b"v".to_vec(), version: 1, expiry_ms: 0 };
+    let found = Completion::Get(backend.take_read(), ReadOutcome::Item(item));
+    store.engine.complete(found, LATER_NS, &mut store.out);
+    let (bytes, _) = store.out.pop().expect("an answer");
+    Packet::decode(&bytes).unwrap().header.flags.has(Flags::GRANT)
+}
+
+#[test]
+fn what_is_at_the_backend_when_its_tenant_goes_is_waited_for_by_the_tenant_that_is_made_anew() {
+    let (mut store, backend, ticket) = with_a_write_at_the_backend();
+    store.lease();
+    assert!(!is_granted(&mut store, &backend, 10), "it may take place after what was read");
+    assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
+    assert_eq!(backend.asked(), [], "one write at a time");
+    store.engine.complete(Completion::Change(ticket, Change::Done(5)), LATER_NS, &mut store.out);
+    let asked = backend.asked();
+    let [BackendCall::Write(second, _)] = asked[..] else { panic!("the next: {asked:?}") };
+    store.engine.complete(Completion::Change(second, Change::Done(6)), LATER_NS, &mut store.out);
+    assert!(is_granted(&mut store, &backend, 11));
+    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
+}
+
+#[test]
+fn a_write_that_fails_after_its_tenant_went_is_in_doubt_for_the_one_that_is_made_anew() {
+    let (mut store, backend, ticket) = with_a_write_at_the_backend();
+    store.engine.complete(Completion::Change(ticket, Change::Failed), LATER_NS, &mut store.out);
+    // Also where the doubt was there before the tenant went.
+    remove_and_create(&mut store);
+    assert_eq!(store.write(KEYED, 2, 1, b"k"), None);
+    assert_eq!(backend.asked(), [], "what failed may still take place");
+    store.tick(store.engine.facts.leases.length_ns().div_ceil(1_000_000));
+    let asked = backend.asked();
+    let [BackendCall::Settle(_), BackendCall::Write(..)] = asked[..] else { panic!("{asked:?}") };
+}
+
+#[test]
+fn a_command_that_is_carried_out_when_its_tenant_goes_has_its_keys_until_it_is_answered() {
+    let mut store = with_a_copy();
+    let names = [b"k", b"l"].map(|key| wire::backend_name(KEYED, key).unwrap()).to_vec();
+    store.engine.hold(1, HoldRequest { names, everything: false }, LATER_NS, &mut store.out);
+    assert_eq!(store.engine.take_held(), [0; 0], "its key has a copy");
+    remove_and_create(&mut store);
+    assert_eq!(store.engine.take_held(), [1], "nobody waits for copies of one that is gone");
+    remove_and_create(&mut store);
+    assert_eq!(store.write(KEYED, 5, 1, b"k"), None);
+    assert_eq!(store.write(KEYED, 5, 2, b"l"), None);
+    let before = applied(&store);
+    store.engine.end_hold(1, HoldEnd::Over, LATER_NS, &mut store.out);
+    assert_eq!(applied(&store), before + 2);
+    assert_eq!(store.engine.facts.directory.busy().len(), 0);
+}
+
 #[test]
 fn another_tenant_with_the_number_of_one_that_is_gone_has_writes_of_its_own() {
     let mut store = Store::new();
@@ -76,4 +160,22 @@ fn what_a_tenant_that_is_gone_wrote_is_forgotten_when_nobody_sends_it_again() {
     store.engine.tick(until_ns, &mut store.out);
     assert_eq!(store.engine.facts.ledger.clients.all().count(), 0);
     assert_eq!(store.engine.facts.ledger.next_ns(), None);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn what_is_forgotten_with_a_tenant_is_noticed() {
+    use holder::mutants::{
+        Mutant::{DecidedForgotten, UndecidedForgotten},
+        is_noticed,
+    };
+    let again = a_write_that_comes_again_after_its_tenant_was_made_anew_is_answered_again;
+    assert!(is_noticed(DecidedForgotten, again));
+    for test in [
+        what_is_at_the_backend_when_its_tenant_goes_is_waited_for_by_the_tenant_that_is_made_anew,
+        a_write_that_fails_after_its_tenant_went_is_in_doubt_for_the_one_that_is_made_anew,
+        a_command_that_is_carried_out_when_its_tenant_goes_has_its_keys_until_it_is_answered,
+    ] {
+        assert!(is_noticed(UndecidedForgotten, test));
+    }
 }

@@ -191,8 +191,7 @@ fn every_mutant_of_the_store_is_caught() {
     let elsewhere = |mutant: &Mutant| {
         mutant.is_of_loans()
             || mutant.is_of_replicas()
-            || mutant.is_of_clocks()
-            || mutant.is_of_holders()
+            || mutant.noticed_by().is_some()
             || mutant.is_of_clients()
             || mutant.is_of_several_keys()
     };
