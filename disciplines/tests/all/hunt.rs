@@ -11,6 +11,8 @@ const SEEDS: u64 = 400;
 const COMMAND_SEEDS: u64 = 40;
 /// Likewise of those whose hosts keep copies.
 const CACHING_SEEDS: u64 = 12;
+/// Likewise of those in which tenants are removed and made anew.
+const REMADE_SEEDS: u64 = 24;
 
 fn registered() -> Disciplines {
     disciplines::all()
@@ -93,6 +95,24 @@ fn no_client_notices_copies_of_its_own() {
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     let reads = hunted.holders.get(hunt::READS_FROM_HOLDERS);
     assert!(reads.is_some_and(|count| *count > 0), "{reads:?}");
+}
+
+/// Tenants that are removed and made anew, while all of that goes on.
+#[test]
+fn no_client_notices_that_its_tenant_was_made_anew() {
+    let first = number("FIRST", 1);
+    let is_remade = |deed: &Deed| matches!(deed.act, Act::Remake { .. });
+    let remakes = |seed: &u64| {
+        HuntPlan::draw(*seed, registered(), Limits::default()).deeds.iter().any(is_remade)
+    };
+    let seeds = (first..).filter(remakes).take(number("SEEDS", REMADE_SEEDS) as usize);
+    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
+    for found in &hunted.found {
+        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
+    }
+    println!("{} seeds, {} operations: {:?}", hunted.seeds, hunted.operations, hunted.faults);
+    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    assert!(hunted.faults.get("tenants_remade").is_some_and(|count| *count > 0));
 }
 
 /// The machine that would be halted instead, if its store is stopped or it is suspended.

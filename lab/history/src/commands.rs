@@ -22,7 +22,7 @@ use action::{Action, KeyStatement, When};
 pub use run::{CommandClientsConfig, command_clients};
 
 /// Names of what clients ask, by which [`ClientRecord::commands`] counts what was answered.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 19] = [
     "get",
     "set",
     "setnx",
@@ -39,6 +39,7 @@ pub const KINDS: [&str; 18] = [
     "persist",
     "rename",
     "copy",
+    "watch",
     "exec",
     "flushall",
 ];
@@ -54,6 +55,9 @@ pub struct CommandsConfig {
     pub lent: Vec<u32>,
     /// Part of the commands that delete every key of the store.
     pub flushes: f64,
+    /// Part of the commands that are transactions with a key that is watched and read before.
+    #[serde(default)]
+    pub watches: f64,
 }
 
 /// A key of the store.
@@ -86,6 +90,8 @@ pub struct CommandRecorder {
     keys: Vec<StoresKey>,
     config: CommandsConfig,
     rng: SeededRng,
+    /// Which commands watch a key: drawn apart from all else.
+    watching: SeededRng,
     written: u64,
     asked: Option<CommandQuestion>,
     seen: ClientRecord,
@@ -101,6 +107,7 @@ impl CommandRecorder {
             number,
             keys,
             rng: rng(config.clients.seed, &name),
+            watching: rng(config.clients.seed, &format!("{name}, watching")),
             config: config.clone(),
             written: 0,
             asked: None,
@@ -112,8 +119,10 @@ impl CommandRecorder {
     pub fn next(&mut self, now_ns: u64) -> &CommandQuestion {
         let flushes = self.config.flushes > 0.0 && self.rng.random_bool(self.config.flushes);
         let several = self.rng.random_range(0..10) < 3;
+        let watches = self.config.watches > 0.0 && self.watching.random_bool(self.config.watches);
         let actions = match (flushes, several) {
             (true, _) => vec![Action::FlushAll],
+            _ if watches => vec![self.draw_swap()],
             (_, true) => (0..self.rng.random_range(2..=3)).map(|_| self.draw()).collect(),
             _ => vec![self.draw()],
         };
@@ -161,6 +170,14 @@ impl CommandRecorder {
     fn number(&mut self) -> u64 {
         self.written += 1;
         (u64::from(self.number) << 40) | self.written
+    }
+
+    /// Of a key that may be lent Redis does not have the value that GET would have to find.
+    fn draw_swap(&mut self) -> Action {
+        match self.key() {
+            key if self.keys[key].may_be_lent => self.draw(),
+            key => Action::Swap { key, number: self.number() },
+        }
     }
 
     fn draw(&mut self) -> Action {

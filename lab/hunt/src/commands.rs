@@ -38,6 +38,8 @@ impl HuntPlan {
             each: rng.random_range(1..=3),
             pause_us: *[1_000, 5_000, 20_000].choose(&mut rng).expect("some"),
             flushes: *[0.002, 0.01].choose(&mut rng).expect("some"),
+            // In one of two; the others are what they were before there was this.
+            watches: if self.seed % 40 < 20 { 0.1 } else { 0.0 },
         });
         // Two keys of one store at the least, most of the time.
         self.clients.keys = self.clients.keys.max(3);

@@ -126,6 +126,12 @@ pub enum Act {
         /// The bound from then on, in milliseconds; 0: no write-back.
         bound_ms: u32,
     },
+    /// A tenant is removed, and made anew later with the same number and the same secret: to its
+    /// clients it is the same.
+    Remake {
+        /// Which tenant.
+        tenant: u32,
+    },
     /// A machine's wall clock is set.
     SetWall {
         /// Its name.
@@ -192,6 +198,7 @@ impl Deed {
             Act::Move { .. } => "moved",
             Act::Terms { .. } => "terms_changed",
             Act::WriteBack { .. } => "write_back_changed",
+            Act::Remake { .. } => "tenants_remade",
             Act::SetWall { .. } => "wall_clock_set",
         }
     }

@@ -61,7 +61,7 @@ pub struct HuntResult {
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 28] = [
     "lost",
     "duplicated",
     "reordered",
@@ -82,6 +82,7 @@ pub const KINDS: [&str; 27] = [
     "write_back_changed",
     "terms_changed",
     "agents_without_disk",
+    "tenants_remade",
     "replaced",
     "switches_forgotten",
     "client_ids_shared",

@@ -1,5 +1,6 @@
-//! Identities in a plan that are used again: the number of a client by that of another tenant, and
-//! the id and name of a switch by a machine that has nothing else of it.
+//! Identities in a plan that are used again: the number of a client by that of another tenant, the
+//! id and name of a switch by a machine that has nothing else of it, and a tenant's number by that
+//! tenant, made anew.
 
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
@@ -22,6 +23,21 @@ impl HuntPlan {
                 at_ms: rng.random_range(0..self.lasts_ms),
                 for_ms: rng.random_range(1..=1_000),
                 act: Act::Replace { machine: (*machine).clone() },
+            });
+        }
+    }
+
+    /// One plan in six removes a tenant, and makes it anew.
+    pub(crate) fn draw_remakes(&mut self) {
+        let mut rng = rng(self.seed, "remakes");
+        if self.tenants.is_empty() || !one_in(&mut rng, 6) {
+            return;
+        }
+        for _ in 0..rng.random_range(1..=2) {
+            self.deeds.push(Deed {
+                at_ms: rng.random_range(0..self.lasts_ms),
+                for_ms: rng.random_range(1..=400),
+                act: Act::Remake { tenant: self.tenants.choose(&mut rng).expect("some").id },
             });
         }
     }

@@ -115,6 +115,9 @@ pub struct Commands {
     pub pause_us: u64,
     /// Part of the commands that delete every key of the store.
     pub flushes: f64,
+    /// Part of the commands that are transactions with a key that is watched.
+    #[serde(default)]
+    pub watches: f64,
 }
 
 /// How machines' clocks differ.
@@ -301,6 +304,7 @@ impl HuntPlan {
             plan.draw_write_back_deeds();
         }
         plan.draw_commands();
+        plan.draw_remakes();
         plan.deeds.sort_by_key(|deed| deed.at_ms);
         plan
     }

@@ -19,7 +19,7 @@ use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World
 use wire::{Cluster, Secret};
 
 use crate::{
-    Act, Deed, Disciplines, ForbiddenCounts, Ground, HuntPlan,
+    Act, Deed, Disciplines, ForbiddenCounts, Ground, HuntPlan, Tenant,
     caching::{HOLDERS, READS_FROM_HOLDERS},
     clients::{ClientsHost, maker},
     commands::{self, CommandClients, HOLDS, process_name},
@@ -130,6 +130,18 @@ struct PlanRun<'a> {
     backups: BTreeMap<String, Remains>,
 }
 
+/// What the controller is told of a tenant.
+fn spec_of(tenant: &Tenant) -> TenantSpec {
+    TenantSpec {
+        id: Some(tenant.id),
+        secret: Some(format!("{:032x}", u128::from(tenant.id) << 64 | 0x5ec7e7)),
+        quota: tenant.quota,
+        discipline: tenant.discipline.clone(),
+        write_back_ms: tenant.write_back_ms,
+        ..TenantSpec::default()
+    }
+}
+
 /// Runs a plan from its beginning to its end.
 ///
 /// # Errors
@@ -210,15 +222,8 @@ impl PlanRun<'_> {
         let mut cluster = self.world.cluster().clone();
         let control = self.world.process("control/control").context("control")?;
         for tenant in &self.plan.tenants {
-            let secret = format!("{:032x}", u128::from(tenant.id) << 64 | 0x5ec7e7);
-            let spec = TenantSpec {
-                id: Some(tenant.id),
-                secret: Some(secret.clone()),
-                quota: tenant.quota,
-                discipline: tenant.discipline.clone(),
-                write_back_ms: tenant.write_back_ms,
-                ..TenantSpec::default()
-            };
+            let spec = spec_of(tenant);
+            let secret = spec.secret.clone().unwrap_or_default();
             let made = self.world.with(control, |host: &mut ControlHost, io| {
                 host.ask(io, |core, asked| core.create_tenant(asked, spec, Secret::NONE))
             });
@@ -383,6 +388,7 @@ impl PlanRun<'_> {
                 store: store as usize - 1,
                 lent: self.plan.lent(),
                 flushes: commands.flushes,
+                watches: commands.watches,
             };
             let name = process_name(self.plan, store);
             let host = name.split('/').next().unwrap_or_default();

@@ -19,7 +19,7 @@ use wire::KeyHash;
 
 use crate::redis::{Redis, RedisCommand, Unversioned};
 pub use commands::{CommandEvent, ConnectionId};
-use commands::{CommandQueue, DueWork};
+use commands::{CommandQueue, DueWork, WatchedKey};
 
 /// A key that is not borrowed.
 struct OwnKey {
@@ -153,7 +153,17 @@ impl Server {
             let reply = match &due.what {
                 DueWork::Said(text) => text.as_bytes().to_vec(),
                 DueWork::Command(command) => redis.carry_out(command),
-                DueWork::Transaction(all) => {
+                DueWork::Watch(read) => {
+                    let key = WatchedKey { was: redis.carry_out(read), read: read.clone() };
+                    self.commands.watch(&due, key);
+                    b"+OK\r\n".to_vec()
+                }
+                DueWork::Transaction(_, watched)
+                    if watched.iter().any(|key| redis.carry_out(&key.read) != key.was) =>
+                {
+                    b"*-1\r\n".to_vec()
+                }
+                DueWork::Transaction(all, _) => {
                     let replies = all.iter().flat_map(|command| redis.carry_out(command));
                     let count = format!("*{}\r\n", all.len()).into_bytes();
                     count.into_iter().chain(replies).collect()

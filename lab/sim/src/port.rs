@@ -35,7 +35,7 @@ const ENDS_AFTER_NS: u64 = 2_000_000;
 const LATE_PART: f64 = 0.8;
 
 /// The commands that clients send: name, flags, first key, last key, step.
-const COMMANDS: [(&str, &str, [i64; 3]); 18] = [
+const COMMANDS: [(&str, &str, [i64; 3]); 19] = [
     ("get", "readonly", [1, 1, 1]),
     ("set", "write", [1, 1, 1]),
     ("setnx", "write", [1, 1, 1]),
@@ -52,6 +52,7 @@ const COMMANDS: [(&str, &str, [i64; 3]); 18] = [
     ("rename", "write", [1, 2, 1]),
     ("copy", "write", [1, 2, 1]),
     ("flushall", "write", [0, 0, 0]),
+    ("watch", "fast", [1, 1, 1]),
     ("multi", "fast", [0, 0, 0]),
     ("exec", "fast", [0, 0, 0]),
 ];

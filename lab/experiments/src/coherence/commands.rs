@@ -21,6 +21,8 @@ const FIRST: u32 = 1_000;
 const PAUSE_US: u64 = 20_000;
 /// Part of the commands that delete every key of a store.
 const FLUSHES: f64 = 0.0015;
+/// Part of the commands that are transactions with a key that is watched.
+const WATCHES: f64 = 0.05;
 /// The port of the gateway.
 const GATEWAY: u16 = 6379;
 
@@ -67,7 +69,7 @@ pub(super) fn start(
 fn commands(config: &ClientsConfig, store: usize, group: u32) -> CommandsConfig {
     let first = FIRST + group * CLIENTS;
     let clients = ClientsConfig { first, clients: CLIENTS, ..config.clone() };
-    CommandsConfig { clients, store, lent: LENT.into(), flushes: FLUSHES }
+    CommandsConfig { clients, store, lent: LENT.into(), flushes: FLUSHES, watches: WATCHES }
 }
 
 fn resp_socket(rig: &Rig, server: &str) -> anyhow::Result<String> {

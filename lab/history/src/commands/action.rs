@@ -65,6 +65,11 @@ pub(super) enum Action {
         key: usize,
         to: usize,
     },
+    /// WATCH and GET, and SET in a transaction: a compare-and-set.
+    Swap {
+        key: usize,
+        number: u64,
+    },
     FlushAll,
 }
 
@@ -128,13 +133,14 @@ impl Action {
             Action::Persist(_) => "persist",
             Action::Rename { .. } => "rename",
             Action::Copy { .. } => "copy",
+            Action::Swap { .. } => "watch",
             Action::FlushAll => "flushall",
         }
     }
 
-    /// Whether it consists of several commands, which are one only in a transaction.
+    /// Whether it consists of several commands, which are one only in a transaction, and has none.
     pub fn needs_transaction(&self) -> bool {
-        self.replies() > 1
+        self.replies() > 1 && !matches!(self, Action::Swap { .. })
     }
 
     /// Commands that it consists of.
@@ -142,6 +148,7 @@ impl Action {
         match self {
             Action::Count { .. } | Action::SetRange { .. } => 2,
             Action::Append { persists: true, .. } => 2,
+            Action::Swap { .. } => 5,
             Action::Rename { .. } | Action::Copy { .. } | Action::Shorten { .. } => 2,
             _ => 1,
         }
@@ -205,6 +212,13 @@ impl Action {
                 words(&[b"GET", names[*key]]),
                 words(&[b"COPY", names[*key], names[*to], b"REPLACE"]),
             ],
+            Action::Swap { key, number } => vec![
+                words(&[b"WATCH", names[*key]]),
+                words(&[b"GET", names[*key]]),
+                words(&[b"MULTI"]),
+                words(&[b"SET", names[*key], &text(*number)]),
+                words(&[b"EXEC"]),
+            ],
             Action::FlushAll => vec![words(&[b"FLUSHALL"])],
         }
     }
@@ -218,9 +232,13 @@ impl Action {
         };
         let need = |found: Option<u64>| found.map_or(Need::Absent, Need::Value);
         let (first, last) = (replies.first(), replies.last());
-        // Redis says why it has not done it; what is noted of that else is that it may have.
+        // Redis says why it has not done it; what is noted of that else is that it may have. Of
+        // several commands without a transaction those behind may be carried out.
         if replies.iter().any(is_refusal) {
-            return vec![];
+            return match self {
+                Action::Swap { .. } => self.unanswered(all),
+                _ => vec![],
+            };
         }
         let said = match (self, first, last) {
             (Action::Get(key), Some(value), _) => {
@@ -311,6 +329,16 @@ impl Action {
             (Action::Copy { key, to }, Some(value), Some(Value::Int(1))) => found(value)
                 .flatten()
                 .map(|value| vec![now(*key, Need::Value(value), Effect::Keep), moved(*to, value)]),
+            (Action::Swap { key, number }, _, Some(done)) if replies.len() == self.replies() => {
+                let effect = match done {
+                    Value::Array(_) => Some(Effect::Write(*number)),
+                    // Somebody has written it since it was watched.
+                    Value::Nil => Some(Effect::Keep),
+                    _ => None,
+                };
+                let found = found(&replies[1]);
+                found.zip(effect).map(|(found, effect)| vec![now(*key, need(found), effect)])
+            }
             (Action::FlushAll, Some(Value::Okay), _) => {
                 Some((0..all).map(|key| now(key, Need::Any, Effect::Delete)).collect())
             }
@@ -351,7 +379,9 @@ impl Action {
             Action::Count { key, number } => {
                 vec![any_time(*key, Need::Any, Effect::Write(counter(*number)))]
             }
-            Action::SetRange { key, number } => vec![write(key, number)],
+            Action::SetRange { key, number } | Action::Swap { key, number } => {
+                vec![write(key, number)]
+            }
             Action::Take(key) => vec![any_time(*key, Need::Present, Effect::Delete)],
             Action::Shorten { key, ttl_ms } | Action::GetExpiring { key, ttl_ms } => {
                 vec![goes_after(*ttl_ms, *key, Need::Present)]

@@ -11,7 +11,7 @@ use crate::{
 fn recorder() -> CommandRecorder {
     let cluster = Cluster::single(([10, 0, 0, 1], 1).into(), 4);
     let clients = ClientsConfig { keys: 4, ..ClientsConfig::new(cluster, vec![], 3) };
-    let config = CommandsConfig { clients, store: 0, lent: vec![], flushes: 0.01 };
+    let config = CommandsConfig { clients, store: 0, lent: vec![], flushes: 0.01, watches: 0.1 };
     CommandRecorder::new(&config, 7).unwrap()
 }
 
@@ -148,4 +148,34 @@ fn everything_is_drawn_and_a_transaction_is_as_many_replies_as_commands() {
     let missing = KINDS.iter().filter(|kind| !kinds.contains(*kind));
     assert_eq!(missing.collect::<Vec<_>>(), [&"pexpire", &"exec"]);
     assert_eq!(counter(3), 3 | 1 << 62);
+}
+
+#[test]
+fn a_transaction_whose_watched_key_was_written_meanwhile_is_a_violation() {
+    let story = |exec: Value, read| {
+        let mut recorder = recorder();
+        for (number, at_ns) in [(5, 10), (6, 20)] {
+            let set = Action::Set { key: 0, number, ttl_ms: None };
+            ask(&mut recorder, set, Some(vec![Value::Okay]), at_ns);
+        }
+        let queued = Value::SimpleString("QUEUED".into());
+        let found = Value::BulkString(encode(5, 0));
+        let replies = vec![Value::Okay, found, Value::Okay, queued, exec];
+        // It began before the second value was written, and ends after it.
+        let swap = Action::Swap { key: 0, number: 7 };
+        recorder.asked = Some(CommandQuestion {
+            bytes: vec![],
+            replies: 5,
+            actions: vec![swap],
+            is_transaction: false,
+            call_ns: 17,
+        });
+        recorder.told(Some(replies), 40);
+        ask(&mut recorder, Action::Get(0), Some(vec![Value::BulkString(encode(read, 0))]), 50);
+        verdicts(recorder)
+    };
+    assert_eq!(story(Value::Nil, 6), [Verdict::Linearizable]);
+    let done = || Value::Array(vec![Value::Okay]);
+    assert_eq!(story(done(), 6), [Verdict::Linearizable], "before the second was written");
+    assert!(matches!(story(done(), 7)[..], [Verdict::Violation(_)]));
 }

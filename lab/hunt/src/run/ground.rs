@@ -1,6 +1,7 @@
 //! The simulated world of a plan, as one that deeds are done to.
 
 use anyhow::{Context, ensure};
+use api::types::TenantSpec;
 use control::{
     admin::Refusal,
     core::{Core, RequestOrigin},
@@ -8,7 +9,7 @@ use control::{
 use sim::{AgentHost, ControlHost, Io, State, StoreHost};
 use wire::Secret;
 
-use super::{MS, PlanRun};
+use super::{MS, PlanRun, spec_of};
 use crate::{Act, Deed, Ground, Store, layout::number_of};
 
 /// A switch that can go on takes no longer to leave.
@@ -95,6 +96,9 @@ impl Ground for PlanRun<'_> {
                 self.add("addresses_moved", moves.into());
                 self.world.set_link(*link, false);
             }
+            Act::Remake { tenant } => {
+                return self.ask(|core, asked| core.remove_tenant(asked, *tenant));
+            }
             Act::Move { .. } | Act::Terms { .. } | Act::WriteBack { .. } => {
                 let (tenant, change) = deed.change().context("a tenant's change")?;
                 return self.ask(|core, asked| core.change_tenant(asked, tenant, change));
@@ -132,6 +136,7 @@ impl Ground for PlanRun<'_> {
             }
             Act::Cut { link } => self.world.set_link(*link, true),
             Act::PutBack { process } => self.put_back(process)?,
+            Act::Remake { tenant } => self.make_anew(*tenant)?,
             Act::Data { .. }
             | Act::Rotate { .. }
             | Act::Move { .. }
@@ -144,6 +149,14 @@ impl Ground for PlanRun<'_> {
 }
 
 impl PlanRun<'_> {
+    /// Makes a tenant anew that was removed, as it was at first.
+    fn make_anew(&mut self, id: u32) -> anyhow::Result<()> {
+        let tenant = self.plan.tenants.iter().find(|tenant| tenant.id == id);
+        let spec = TenantSpec { reuse: true, ..spec_of(tenant.context("a tenant")?) };
+        // It is there still, where no controller ran that could have removed it.
+        self.ask(|core, asked| core.create_tenant(asked, spec, Secret::NONE)).map(drop)
+    }
+
     /// Takes a switch's tables away with its agent, which is returned.
     fn reboot(&mut self, switch: &str) -> anyhow::Result<sim::ProcessId> {
         let agent = self.process(&format!("{switch}/agent"))?;

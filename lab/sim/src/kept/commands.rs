@@ -44,8 +44,18 @@ struct Connection {
     last_ns: u64,
     /// Commands of a transaction that is open.
     queued: Option<Vec<RedisCommand>>,
+    /// What the next transaction is not carried out without.
+    watched: Vec<WatchedKey>,
     /// Nobody hears of it any more.
     is_closed: bool,
+}
+
+/// A key that is watched, and what it was then.
+pub struct WatchedKey {
+    /// A read of it.
+    pub read: RedisCommand,
+    /// The reply to that, when it began to be watched.
+    pub was: Vec<u8>,
 }
 
 /// All that is on its way.
@@ -173,16 +183,31 @@ impl CommandQueue {
             }
             (b"exec", Some(queued)) => {
                 let queued = std::mem::take(queued);
-                state.into_iter().for_each(|state| state.queued = None);
-                DueWork::Transaction(queued)
+                let watched = state.map(|state| {
+                    state.queued = None;
+                    std::mem::take(&mut state.watched)
+                });
+                DueWork::Transaction(queued, watched.unwrap_or_default())
             }
             (_, Some(queued)) => {
                 queued.push(command);
                 DueWork::Said("+QUEUED\r\n")
             }
+            (b"watch", None) => {
+                let mut read = command;
+                read.words[0] = b"get".into();
+                DueWork::Watch(read)
+            }
             (_, None) => DueWork::Command(command),
         };
         Some((DueCommand { asker, connection, what }, due_ns))
+    }
+
+    /// A key is watched from now on.
+    pub fn watch(&mut self, due: &DueCommand, key: WatchedKey) {
+        if let Some(state) = self.connections.get_mut(&due.connection) {
+            state.watched.push(key);
+        }
     }
 
     /// A command has been carried out, and this is its reply.
@@ -224,6 +249,8 @@ pub enum DueWork {
     Said(&'static str),
     /// This.
     Command(RedisCommand),
-    /// All of these at once.
-    Transaction(Vec<RedisCommand>),
+    /// This read, whose key is to be watched.
+    Watch(RedisCommand),
+    /// All of these at once, if the keys are what they were.
+    Transaction(Vec<RedisCommand>, Vec<WatchedKey>),
 }
