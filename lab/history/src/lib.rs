@@ -4,7 +4,8 @@
 //! A [`Recorder`] is one client that records every operation with the time of its call and of its
 //! return; it asks through whoever drives it. [`clients`] drives many at the same time, on the
 //! monotonic clock that all processes of a machine share. [`check`] decides, key by key, whether
-//! the history is linearizable; [`shrink`] cuts a bad one down to what is needed to see it.
+//! the history is linearizable; [`shrink`] cuts a bad one down to what is needed to see it;
+//! [`stale_reads`] counts.
 //!
 //! Called by experiments, and by `shortstop-lab clients`. Of the other crates it knows `wire`,
 //! `client` and `seed`.
@@ -17,6 +18,7 @@ mod commands;
 mod config;
 mod recorder;
 mod shrink;
+mod stale;
 mod until_told;
 mod values;
 
@@ -31,6 +33,7 @@ pub use commands::{
 pub use config::{ClientsConfig, Lives};
 pub use recorder::{ClientRecord, Question, Recorder};
 pub use shrink::shrink;
+pub use stale::stale_reads;
 
 /// What holds for a key when an operation takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

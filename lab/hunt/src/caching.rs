@@ -5,10 +5,9 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{Answer, Error, Operation, kit::Request};
-use history::ClientsConfig;
 use holder::{Cache, Holder, HolderOptions, Miss};
 use sim::Birth;
-use wire::{Header, Op, Packet};
+use wire::{Cluster, Header, Op, Packet};
 
 use crate::connection::Connection;
 
@@ -30,7 +29,7 @@ const CACHE_BYTES: usize = 64 << 10;
 const LOCAL: u64 = 1 << 63;
 
 /// A client of one tenant with copies of its own.
-pub(crate) struct CachingConnection {
+pub struct CachingConnection {
     inner: Box<dyn Connection>,
     holder: Holder,
     cache: Arc<Cache>,
@@ -41,18 +40,18 @@ pub(crate) struct CachingConnection {
 }
 
 impl CachingConnection {
-    /// Puts copies before a client; it stays as it is if its tenant is unknown.
+    /// Puts copies before a client of this cluster; it stays as it is if its tenant is unknown.
     pub fn around(
         inner: Box<dyn Connection>,
-        config: &ClientsConfig,
+        cluster: &Cluster,
         tenant: u32,
         (birth, seed): (&Birth, u64),
     ) -> Box<dyn Connection> {
         let since_1970 = Duration::from_nanos(birth.clock.wall_ns);
         let options = HolderOptions::starting(tenant, seed | 1, since_1970);
-        let cache = Arc::new(Cache::new(CACHE_BYTES, Holder::stores(&config.cluster)));
+        let cache = Arc::new(Cache::new(CACHE_BYTES, Holder::stores(cluster)));
         let now_ns = birth.clock.boottime_ns;
-        match Holder::new(&config.cluster, options, cache.clone(), now_ns) {
+        match Holder::new(cluster, options, cache.clone(), now_ns) {
             Some(holder) => Box::new(CachingConnection {
                 inner,
                 holder,

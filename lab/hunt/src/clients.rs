@@ -67,7 +67,7 @@ impl ClientsHost {
             let seed = birth.seed.wrapping_add(i * apart);
             let made = connect(config, *id, seed)?;
             Ok::<_, Error>(match habits.caches {
-                true => CachingConnection::around(made, config, *id, (&birth, seed)),
+                true => CachingConnection::around(made, &config.cluster, *id, (&birth, seed)),
                 false => made,
             })
         };

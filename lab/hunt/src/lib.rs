@@ -32,7 +32,7 @@ mod write_back;
 pub use self::plan::{
     Clients, Commands, Disciplines, Faults, HuntPlan, Life, Limits, Shape, Store, Tenant,
 };
-pub use caching::{HOLDERS, READS_FROM_HOLDERS};
+pub use caching::{CachingConnection, HOLDERS, READS_FROM_HOLDERS};
 pub use clients::{ClientsHost, Habits, maker as clients};
 pub use commands::HOLDS;
 pub use connection::{Connect, Connection, stores};
