@@ -24,6 +24,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::BACKENDS, "netcache"),
     (experiments::EVICTION, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),
+    (experiments::NEAR, "netcache"),
     (experiments::COHERENCE, "netcache"),
     (experiments::TENANT_ISOLATION, "madinc"),
     (experiments::WORK_CONSERVING, "madinc"),

@@ -50,6 +50,7 @@ mod idle;
 mod kind;
 mod large_values;
 mod many_cores;
+mod near;
 mod options;
 mod outside_writes;
 mod paper;
@@ -108,6 +109,10 @@ pub const LARGE_VALUES: Definition = Definition {
     toml: include_str!("large_values/large_values.toml"),
     kind: &Kind::of::<large_values::LargeValues>("large-values"),
 };
+
+/// Copies of hot keys in the gateways beside applications, and what else keeps keys near.
+pub const NEAR: Definition =
+    Definition { toml: include_str!("near/near.toml"), kind: &Kind::of::<near::Near>("near") };
 
 /// Whether clients can tell the copies from one value while everything goes wrong.
 pub const COHERENCE: Definition = Definition {

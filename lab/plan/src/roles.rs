@@ -132,7 +132,7 @@ pub struct Store {
     pub lease_ms: Option<u32>,
     /// How much it remembers at most, if that is less than usual; in the simulator.
     pub room: Option<Room>,
-    /// Unix socket of its RESP port; none: it has none. In namespaces only.
+    /// Where its RESP port is, as `--resp` takes it; none: it has none. In namespaces only.
     pub resp: Option<String>,
     /// Where it tells its status.
     pub socket: String,
@@ -178,7 +178,7 @@ impl Store {
             .maybe("--rate-later", self.rate_later.map(|(s, rate)| format!("{s}:{rate}")))
             .maybe("--queue-limit", self.queue_limit)
             .maybe("--lend-from", self.lend_from)
-            .maybe("--resp", self.resp.as_ref().map(|path| format!("unix:{path}")))
+            .maybe("--resp", self.resp.as_ref())
             .option("--status-socket", &self.socket)
     }
 
@@ -314,6 +314,8 @@ const CLUSTER: &str = "{dir}/cluster.toml";
 pub struct Redis {
     /// Its socket.
     pub socket: String,
+    /// The port at which whoever reaches its node finds it, too; none: at no port.
+    pub port: Option<u16>,
     /// The file, of the lab's directory, in which every write is before it is answered; none: a
     /// restart loses all.
     pub journal: Option<String>,
@@ -322,7 +324,10 @@ pub struct Redis {
 impl Redis {
     fn line(&self) -> Line {
         let append = if self.journal.is_some() { "yes" } else { "no" };
-        Line::of(&["redis-server", "--port", "0"])
+        let open: &[&str] = if self.port.is_some() { &["--protected-mode", "no"] } else { &[] };
+        Line::of(&["redis-server"])
+            .option("--port", self.port.unwrap_or(0))
+            .words(open)
             .option("--unixsocket", &self.socket)
             .option("--save", "")
             .option("--appendonly", append)

@@ -8,6 +8,7 @@
 //! Called by `shortstop-lab`, by experiments, measurements and tests. Of the other crates it
 //! knows `plan` and `seed`.
 
+pub mod cpu_share;
 pub mod interrupt;
 pub mod link;
 pub mod namespace;

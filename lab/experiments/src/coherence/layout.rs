@@ -87,7 +87,8 @@ fn roles(node: &str, ends: &[[Interface; 2]], discipline: &str, items: usize) ->
         // Data must outlive the store: a real server behind it, which loses nothing that it
         // answered either.
         host if SERVERS.contains(&host) => {
-            let redis = Redis { socket: data_of(host), journal: Some(format!("{host}.aof")) };
+            let journal = Some(format!("{host}.aof"));
+            let redis = Redis { socket: data_of(host), journal, ..Redis::default() };
             vec![Role::Redis(redis).into(), store(host, ends)]
         }
         CONTROL => vec![controller(discipline, items)],
@@ -125,7 +126,7 @@ fn store(host: &str, ends: &[[Interface; 2]]) -> SeatedRole {
         control: Some(control_url_from(beside, CONTROL, ends)),
         backend: Some(format!("redis+unix://{}", data_of(host))),
         state: Some(format!("{{dir}}/{host}-state")),
-        resp: Some(resp_of(host)),
+        resp: Some(format!("unix:{}", resp_of(host))),
         // One asks its Redis what others write; the others lend keys.
         outside_writes: (host != SERVERS[1]).then(|| "ignore".into()),
         // Clients are few and slow here.

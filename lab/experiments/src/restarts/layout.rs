@@ -45,7 +45,7 @@ fn beside_redis(host: &str, control: &str) -> Vec<SeatedRole> {
         state: Some(format!("{{dir}}/{host}-state")),
         ..Store::of(host)
     };
-    vec![Role::Redis(Redis { socket, journal: None }).into(), Role::Store(store).into()]
+    vec![Role::Redis(Redis { socket, ..Redis::default() }).into(), Role::Store(store).into()]
 }
 
 /// Machine and role of everything that is stopped and started again, in this order.

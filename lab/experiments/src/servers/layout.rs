@@ -96,7 +96,7 @@ pub(super) fn server_roles(host: &str, params: &Rack, backend: Backend) -> Vec<S
     });
     let behind = match backend {
         Backend::Embedded => None,
-        Backend::Redis => Some(Role::Redis(Redis { socket: data, journal: None })),
+        Backend::Redis => Some(Role::Redis(Redis { socket: data, ..Redis::default() })),
         Backend::Memcached => Some(Role::Memcached(data)),
     };
     let roles = behind.into_iter().chain([store]);
