@@ -19,7 +19,7 @@ use crate::near::values::{key_name, number_for, number_of, value_of};
 
 /// Writes under way while every key is written for the first time.
 const FILLING: usize = 64;
-/// How long a call may take in all.
+/// How long a read may take in all.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// What an application does.
@@ -43,8 +43,20 @@ pub(super) struct Habits {
 struct UnderWay {
     key: u32,
     call_ns: u64,
+    /// When the application wanted it first.
+    wanted_ns: u64,
     /// The number of the value that it writes; none: it reads.
     writes: Option<u64>,
+}
+
+/// A write as its application sees it: until one was answered, whose outcome was unknown is written
+/// again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteTime {
+    pub client: u32,
+    pub key: u32,
+    pub wanted_ns: u64,
+    pub took_ns: u64,
 }
 
 /// An application that runs.
@@ -65,6 +77,7 @@ pub(super) struct Application {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub operations: Vec<Operation>,
+    pub writes: Vec<WriteTime>,
     /// Reads that copies have answered.
     pub local: u64,
     /// Reads that nobody answered.
@@ -79,6 +92,7 @@ impl Record {
     /// Adds what another has seen.
     pub fn add(&mut self, other: Record) {
         self.operations.extend(other.operations);
+        self.writes.extend(other.writes);
         self.local += other.local;
         self.unanswered += other.unanswered;
         self.torn += other.torn;
@@ -92,7 +106,6 @@ pub(super) fn maker(cluster: Cluster, habits: Habits) -> Maker {
 
 impl Application {
     fn born(cluster: &Cluster, habits: Habits, mut birth: Birth) -> anyhow::Result<Application> {
-        // A write may have to wait for a lease.
         let options = Options { deadline: DEADLINE, ..Options::default() };
         let machine = Machine::new(cluster, TENANT_OPEN, options, birth.seed)?;
         let connection = match habits.copies {
@@ -172,10 +185,18 @@ impl Application {
         self.record.operations.push(operation);
     }
 
-    fn told(&mut self, asked: UnderWay, result: Result<Answer, Error>, now_ns: u64) {
+    fn told(&mut self, asked: UnderWay, result: Result<Answer, Error>, io: &Io<'_>) {
+        let now_ns = io.world_ns;
         if asked.writes.is_some() {
             let is_done = result.and_then(Answer::written).is_ok();
-            return self.note(asked, is_done.then_some(now_ns), None);
+            self.note(asked, is_done.then_some(now_ns), None);
+            let (client, UnderWay { key, wanted_ns, .. }) = (self.habits.number, asked);
+            let took_ns = now_ns - wanted_ns;
+            match is_done {
+                true => self.record.writes.push(WriteTime { client, key, wanted_ns, took_ns }),
+                false => self.begin(key, true, wanted_ns, io),
+            }
+            return;
         }
         let found = result.and_then(Answer::found).ok().map(|value| match value {
             None => Need::Absent,
@@ -190,7 +211,7 @@ impl Application {
         self.note(asked, found.map(|_| now_ns), found);
     }
 
-    fn begin(&mut self, key: u32, writes: bool, io: &Io<'_>) {
+    fn begin(&mut self, key: u32, writes: bool, wanted_ns: u64, io: &Io<'_>) {
         let name = key_name(key);
         let key_bytes = name.as_bytes();
         let value;
@@ -205,7 +226,8 @@ impl Application {
             }
         };
         let number = self.connection.begin(&operation, io.clock.boottime_ns);
-        self.under_way.insert(number, UnderWay { key, call_ns: io.world_ns, writes });
+        let call_ns = io.world_ns;
+        self.under_way.insert(number, UnderWay { key, call_ns, wanted_ns, writes });
     }
 
     fn go_on(&mut self, io: &mut Io<'_>) {
@@ -213,17 +235,17 @@ impl Application {
         loop {
             while let Some((number, result)) = self.connection.next_finished() {
                 if let Some(asked) = self.under_way.remove(&number) {
-                    self.told(asked, result, io.world_ns);
+                    self.told(asked, result, io);
                 }
             }
             if self.under_way.len() < FILLING
                 && let Some(key) = self.to_write.pop_front()
             {
-                self.begin(key, true, io);
+                self.begin(key, true, io.world_ns, io);
             } else if self.habits.requests_per_s > 0.0 && self.next_ns <= now_ns {
                 let key = self.ranks.draw(&mut self.rng);
                 let writes = self.rng.random_bool(self.habits.write_part);
-                self.begin(key, writes, io);
+                self.begin(key, writes, io.world_ns, io);
                 self.pause();
             } else {
                 break;

@@ -26,8 +26,8 @@ use crate::{
     params::{exponent, positive},
     rig::Rig,
 };
-use application::{Application, Habits, Record};
-use history::{Effect, Operation};
+use application::{Application, Habits, Record, WriteTime};
+use history::Effect;
 
 const SWITCH: &str = "switch";
 const MS: u64 = 1_000_000;
@@ -165,12 +165,12 @@ pub(super) fn measure(params: &Fleet, run: &Run<'_>, report: &mut Report) -> any
     let record = fleet.end()?;
     let (local, operations) = (record.local, &record.operations);
     let reads = operations.iter().filter(|o| o.effect == Effect::Keep).count();
-    let wanted = |o: &Operation| o.key < params.wanted;
+    let is_wanted = |write: &WriteTime| write.key < params.wanted;
     // Who stood still hears of nothing meanwhile, of its own writes neither.
-    let is_well = |o: &Operation| !victims.contains(&o.client);
-    let calm = writes_within(operations, calm_from_ns..calm_to_ns, wanted);
-    let meanwhile = writes_within(operations, faults_from_ns..faults_to_ns, is_well);
-    let open = operations.iter().filter(|o| o.return_ns.is_none() && is_well(o)).count();
+    let is_well = |write: &WriteTime| !victims.contains(&write.client);
+    let calm = writes_within(&record.writes, calm_from_ns..calm_to_ns, is_wanted);
+    let meanwhile = writes_within(&record.writes, faults_from_ns..faults_to_ns, is_well);
+    let open = operations.iter().filter(|o| o.return_ns.is_none()).count();
     let stale = stale_in(operations);
     let share = |part: f64, all: f64| part / all.max(1.0);
     let local_share = share(local as f64, reads as f64);
@@ -191,7 +191,7 @@ pub(super) fn measure(params: &Fleet, run: &Run<'_>, report: &mut Report) -> any
         ("reads_unanswered", record.unanswered),
         ("writes_of_wanted_keys", calm.len() as u64),
         ("writes_meanwhile", meanwhile.len() as u64),
-        ("writes_unanswered", open as u64),
+        ("writes_unknown", open as u64),
         ("invalidations_per_write_max", most.invalidations),
         ("messages_per_write_max", messages),
         ("gateways_killed", killed.len() as u64),
@@ -225,15 +225,14 @@ pub(super) fn measure(params: &Fleet, run: &Run<'_>, report: &mut Report) -> any
     Ok(())
 }
 
-/// How long those writes took that were called within a time, in nanoseconds.
+/// How long those writes took that were wanted within a time, in nanoseconds.
 fn writes_within(
-    operations: &[Operation],
+    writes: &[WriteTime],
     time_ns: Range<u64>,
-    are_those: impl Fn(&Operation) -> bool,
+    are_those: impl Fn(&WriteTime) -> bool,
 ) -> Vec<u64> {
-    let writes = operations.iter().filter(|o| o.effect != Effect::Keep && are_those(o));
-    let within = writes.filter(|o| time_ns.contains(&o.call_ns));
-    within.filter_map(|o| Some(o.return_ns? - o.call_ns)).collect()
+    let within = writes.iter().filter(|write| time_ns.contains(&write.wanted_ns));
+    within.filter(|write| are_those(write)).map(|write| write.took_ns).collect()
 }
 
 impl<'a> FleetRun<'a> {
@@ -401,30 +400,14 @@ impl<'a> FleetRun<'a> {
 
 #[cfg(test)]
 mod tests {
-    use history::Need;
-
     use super::*;
 
     #[test]
-    fn writes_are_those_that_were_called_within_the_time() {
-        let write = |key, call_ns: u64, took_ns: Option<u64>| Operation {
-            client: 0,
-            key,
-            call_ns,
-            return_ns: took_ns.map(|ns| call_ns + ns),
-            need: Need::Any,
-            effect: Effect::Write(call_ns),
-            lapse: None,
-        };
-        let operations = [
-            write(0, 9, Some(1)),
-            write(0, 10, Some(2)),
-            write(1, 15, Some(3)),
-            write(2, 15, Some(4)),
-            write(0, 16, None),
-            write(0, 20, Some(5)),
-            Operation { effect: Effect::Keep, ..write(0, 11, Some(6)) },
-        ];
-        assert_eq!(writes_within(&operations, 10..20, |o| o.key < 2), [2, 3]);
+    fn writes_are_those_that_were_wanted_within_the_time() {
+        let write = |key, wanted_ns, took_ns| WriteTime { client: 0, key, wanted_ns, took_ns };
+        let writes = [write(0, 9, 1), write(0, 10, 2), write(1, 15, 3), write(2, 15, 4)];
+        let more = [write(0, 20, 5)];
+        let all = [&writes[..], &more].concat();
+        assert_eq!(writes_within(&all, 10..20, |write| write.key < 2), [2, 3]);
     }
 }

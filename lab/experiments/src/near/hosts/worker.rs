@@ -1,11 +1,7 @@
 //! An application's connections, as its library has them: commands are drawn, sent several at a
 //! time, and what they are answered is recorded.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use history::{Effect, Need, Operation, now_ns};
 use load::workload::{Popularity, Ranks};

@@ -1,0 +1,271 @@
+//! The rack: application hosts with a gateway each, and servers, each a Redis with a store beside
+//! it, that have a part of a processor.
+
+use std::{
+    net::SocketAddr,
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use lab::{
+    cpu_share::{CpuShare, Throttling},
+    interrupt, namespace, process,
+};
+use plan::{
+    Plan, SeatedRole, Site,
+    roles::{Redis, Role, Store},
+    server, shapes,
+};
+
+use super::Hosts;
+use crate::{Run, rig::Rig};
+
+const SWITCH: &str = "switch";
+const REDIS_PORT: u16 = 6379;
+/// Where the gateway of a host listens, on loopback.
+const GATEWAY_PORT: u16 = 6380;
+/// How long something may take to be ready, or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The rack, with what bounds its servers.
+pub(super) struct Rack {
+    rig: Rig,
+    hosts: Vec<String>,
+    servers: Vec<String>,
+    shares: Vec<CpuShare>,
+    gateways: Vec<Child>,
+    has_replicas: bool,
+}
+
+/// The gateway that a host's applications ask.
+pub(super) fn gateway() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], GATEWAY_PORT))
+}
+
+fn replica(number: usize) -> String {
+    format!("replica{number}")
+}
+
+/// Hosts and servers around one switch that only forwards; replicas are started when wanted.
+fn plan(params: &Hosts) -> Plan {
+    let hosts: Vec<String> = (1..=params.hosts).map(|n| format!("app{n}")).collect();
+    let servers: Vec<String> = (1..=params.servers).map(server).collect();
+    let replicas: Vec<String> = (1..=params.servers).map(replica).collect();
+    let all = hosts.iter().chain(&servers).chain(&replicas).cloned();
+    let of_server = |name: &String| Site::host(name, beside_redis(name));
+    let of_replica = |name: &String| Site::host(name, vec![redis(name).later()]);
+    Plan {
+        links: shapes::star(SWITCH, all),
+        sites: hosts
+            .iter()
+            .map(|name| Site::host(name, vec![]))
+            .chain(servers.iter().map(of_server))
+            .chain(replicas.iter().map(of_replica))
+            .chain([Site::switch(SWITCH, vec![])])
+            .collect(),
+        partitions: params.servers as u32,
+        is_open: true,
+        ..Plan::default()
+    }
+}
+
+fn data_of(server: &str) -> String {
+    format!("{{dir}}/{server}-data")
+}
+
+fn redis(name: &str) -> SeatedRole {
+    let redis =
+        Redis { socket: data_of(name), port: Some(REDIS_PORT), ..Redis::default() };
+    Role::Redis(redis).into()
+}
+
+fn beside_redis(server: &str) -> Vec<SeatedRole> {
+    let store = Store {
+        backend: Some(format!("redis+unix://{}", data_of(server))),
+        resp: Some(format!("unix:{{dir}}/{server}-resp")),
+        ..Store::of(server)
+    };
+    vec![redis(server), Role::Store(store).into()]
+}
+
+impl Rack {
+    /// Hosts, and servers of which only Redis runs.
+    pub fn build(params: &Hosts, run: &Run<'_>) -> anyhow::Result<Rack> {
+        let rig = Rig::build(plan(params), run.options.name.clone(), run)?;
+        let servers: Vec<String> = (1..=params.servers).map(server).collect();
+        let hosts = (1..=params.hosts).map(|n| rig.namespace(&format!("app{n}")));
+        let hosts = hosts.collect::<Result<_, _>>()?;
+        let mut rack =
+            Rack { hosts, servers, shares: vec![], gateways: vec![], has_replicas: false, rig };
+        rack.stop_stores()?;
+        for server in &rack.servers {
+            let name = format!("{}-{server}", rack.rig.lab()?.name());
+            let share = CpuShare::new(&name, params.cpu_share)?;
+            share.add(rack.process(server, "redis")?)?;
+            rack.shares.push(share);
+        }
+        Ok(rack)
+    }
+
+    /// The namespaces of application hosts.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    pub fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// Where each server's Redis is.
+    pub fn servers(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        self.servers.iter().map(|server| self.address(server)).collect()
+    }
+
+    fn address(&self, node: &str) -> anyhow::Result<SocketAddr> {
+        let address = self.rig.topology().address_of(node);
+        Ok((address.with_context(|| format!("{node}: no address"))?, REDIS_PORT).into())
+    }
+
+    fn process(&self, node: &str, role: &str) -> anyhow::Result<process::ProcessId> {
+        let name = format!("{node}-{role}");
+        self.rig.lab()?.process(&name).with_context(|| format!("{name} does not run"))
+    }
+
+    /// How often each server has had no part of a processor left so far.
+    pub fn throttling(&self) -> anyhow::Result<Vec<Throttling>> {
+        self.shares.iter().map(CpuShare::throttling).collect()
+    }
+
+    fn stop_stores(&mut self) -> anyhow::Result<()> {
+        let mut servers = self.servers.iter();
+        servers.try_for_each(|server| self.rig.stop(server, "store", libc::SIGTERM))
+    }
+
+    /// Starts stores, in their servers' shares, and gateways, which keep copies in so many bytes.
+    pub fn start_gateways(&mut self, cache: &str) -> anyhow::Result<()> {
+        for (server, share) in self.servers.iter().zip(&self.shares) {
+            self.rig.start(server, "store")?;
+            let name = format!("{server}-store");
+            let store = self.rig.lab()?.process(&name);
+            share.add(store.with_context(|| format!("{name} does not run"))?)?;
+        }
+        for server in &self.servers {
+            let what = format!("{server}-store to take writes");
+            self.rig.wait_for(&what, PATIENCE, |rig| {
+                let status = rig.store_status(server).ok();
+                Ok(status.filter(|s| s.ready && s.takes_writes).map(|_| ()))
+            })?;
+        }
+        let command = self.gateway_command(cache)?;
+        for (number, place) in (1..).zip(&self.hosts) {
+            self.gateways.push(process::launch(&process::Launch {
+                namespace: place,
+                command: &command,
+                log: &self.rig.file(&format!("app{number}-gateway.log"))?,
+                cpu: None,
+                nice: 0,
+                detached: false,
+                piped: false,
+            })?);
+        }
+        self.hosts.iter().try_for_each(|place| wait_for_gateway(place))
+    }
+
+    fn gateway_command(&self, cache: &str) -> anyhow::Result<Vec<String>> {
+        let cluster = self.rig.file("cluster.toml")?.display().to_string();
+        let mut words = vec!["shortstop".to_owned(), "gateway".into()];
+        let listen = gateway().to_string();
+        for (option, value) in [("--cluster", &*cluster), ("--listen", &listen), ("--cache", cache)]
+        {
+            words.extend([option.to_owned(), value.to_owned()]);
+        }
+        for (partition, server) in self.servers.iter().enumerate() {
+            let resp = self.rig.file(&format!("{server}-resp"))?;
+            let resp = format!("{partition}-{partition}=redis+unix://{}", resp.display());
+            let backend = format!("{partition}-{partition}=redis://{}", self.address(server)?);
+            words.extend(["--resp".to_owned(), resp, "--backend".to_owned(), backend]);
+        }
+        Ok(words)
+    }
+
+    /// Ends gateways and stores.
+    pub fn stop_gateways(&mut self) -> anyhow::Result<()> {
+        for mut child in std::mem::take(&mut self.gateways) {
+            let id = process::ProcessId::of(child.id() as i32);
+            id.into_iter().for_each(|id| id.signal(libc::SIGTERM));
+            let begun = Instant::now();
+            while child.try_wait()?.is_none() {
+                if begun.elapsed() > PATIENCE {
+                    child.kill()?;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        self.stop_stores()
+    }
+
+    /// Starts a replica of each server's Redis, in the share of its server, and waits until it has
+    /// all keys. Where they are.
+    pub fn start_replicas(&mut self) -> anyhow::Result<Vec<SocketAddr>> {
+        self.has_replicas = true;
+        let mut replicas = vec![];
+        for (number, server) in (1..).zip(self.servers.clone()) {
+            let name = replica(number);
+            self.rig.start(&name, "redis")?;
+            let (of, at) = (self.address(&server)?, self.address(&name)?);
+            follow(&self.hosts[0], at, of)?;
+            replicas.push(at);
+        }
+        Ok(replicas)
+    }
+
+    pub fn stop_replicas(&mut self) -> anyhow::Result<()> {
+        if std::mem::take(&mut self.has_replicas) {
+            for number in 1..=self.servers.len() {
+                self.rig.stop(&replica(number), "redis", libc::SIGTERM)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for child in &mut self.gateways {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait_for_gateway(place: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    loop {
+        interrupt::check()?;
+        match namespace::within(place, || Ok(std::net::TcpStream::connect(gateway())?)) {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Makes a Redis the replica of another, and waits until it has what that has.
+fn follow(place: &str, at: SocketAddr, of: SocketAddr) -> anyhow::Result<()> {
+    use crate::resp::{Connection, Server};
+    namespace::within(place, || {
+        let mut connection = Connection::to(&Server::Tcp(at))?;
+        let (host, port) = (of.ip().to_string(), of.port().to_string());
+        connection.ask(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
+        let begun = Instant::now();
+        loop {
+            let said = connection.ask(&[b"INFO", b"replication"])?.unwrap_or_default();
+            if String::from_utf8_lossy(&said).contains("master_link_status:up") {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{at} does not follow {of}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    })
+}
