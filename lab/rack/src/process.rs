@@ -57,6 +57,17 @@ impl ProcessId {
         start_time(pid).map(|start| ProcessId { pid, start })
     }
 
+    /// Seconds of a processor that it has used so far; none: it has ended.
+    pub fn cpu_s(&self) -> Option<f64> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        let of = |path: std::path::PathBuf| -> Option<f64> {
+            let said = std::fs::read_to_string(path.join("schedstat")).ok()?;
+            said.split(' ').next()?.parse().ok()
+        };
+        let sum: f64 = threads.filter_map(|thread| of(thread.ok()?.path())).sum();
+        self.is_alive().then_some(sum / 1e9)
+    }
+
     /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         start_time(self.pid) == Some(self.start)

@@ -142,6 +142,8 @@ struct Row {
     seen: Counts,
     /// Part of the time that the server that had least left was held up.
     held_up: f64,
+    /// Seconds of a processor that Redis used, and stores, at closed loop.
+    used_s: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -234,10 +236,15 @@ impl Bench<'_> {
     ) -> anyhow::Result<()> {
         interrupt::check()?;
         let before = self.rack.throttling()?;
+        let used_before = self.rack.used_s()?;
+        let hits_before = self.rack.local_hits()?;
         let name = format!("{}: {} bytes, Zipf {}", way.name(), point.len, point.skew);
         self.say(format!("{name}, {} written", percent(point.writes)));
         let mut seen = self.phase(way, point, replicas, Pace::Closed(self.params.depth))?;
         let after = self.rack.throttling()?;
+        let used_s = self.rack.used_s()?;
+        seen.near += self.rack.local_hits()? - hits_before;
+        let used_s = [0, 1].map(|role| used_s[role] - used_before[role]);
         let per_s = seen.done as f64 / self.params.step_s;
         let direct = self.rows.iter().find(|row| row.way == Way::Direct && row.point == point);
         let direct_per_s = direct.map_or(per_s, |row| row.per_s);
@@ -263,7 +270,7 @@ impl Bench<'_> {
         };
         let stale = stale_in(&[&self.written[..], &reads].concat());
         let held_up = held_up(&before, &after);
-        self.rows.push(Row { point, way, per_s, p99_ms, stale, seen: counts, held_up });
+        self.rows.push(Row { point, way, per_s, p99_ms, stale, seen: counts, held_up, used_s });
         Ok(())
     }
 
@@ -422,7 +429,7 @@ fn held_up(before: &[Throttling], after: &[Throttling]) -> f64 {
 fn tell(rows: &[Row], report: &mut Report) {
     let columns = [
         "", "bytes", "Zipf", "writes", "per second", "over direct", "p99", "near", "stale reads",
-        "held up",
+        "held up", "Redis", "stores",
     ];
     let mut table = Table::new(&columns);
     let direct_of = |row: &Row| {
@@ -430,7 +437,7 @@ fn tell(rows: &[Row], report: &mut Report) {
     };
     let gain = |row: &Row| direct_of(row).map_or(0.0, |direct| row.per_s / direct.per_s.max(1.0));
     for row in rows {
-        let Row { point, way, per_s, p99_ms, stale, seen, held_up } = row;
+        let Row { point, way, per_s, p99_ms, stale, seen, held_up, used_s } = row;
         let law = if point.written_as_read { "" } else { ", each key alike" };
         let near = seen.near as f64 / (seen.reads as f64).max(1.0);
         table.row([
@@ -444,6 +451,8 @@ fn tell(rows: &[Row], report: &mut Report) {
             percent(near),
             stale.to_string(),
             percent(*held_up),
+            format!("{:.2} s", used_s[0]),
+            format!("{:.2} s", used_s[1]),
         ]);
         report.rows.push(json!({
             "way": way.name(),
@@ -460,6 +469,8 @@ fn tell(rows: &[Row], report: &mut Report) {
             "stale_reads": stale,
             "failed": seen.failed,
             "held_up": held_up,
+            "redis_cpu_s": used_s[0],
+            "store_cpu_s": used_s[1],
         }));
     }
     let of = |way: Way| rows.iter().filter(move |row| row.way == way);

@@ -19,7 +19,11 @@ use plan::{
 };
 
 use super::Hosts;
-use crate::{Run, rig::Rig};
+use crate::{
+    Run,
+    resp::{Connection, Server},
+    rig::Rig,
+};
 
 const SWITCH: &str = "switch";
 const REDIS_PORT: u16 = 6379;
@@ -35,7 +39,9 @@ pub(super) struct Rack {
     servers: Vec<String>,
     shares: Vec<CpuShare>,
     gateways: Vec<Child>,
-    has_replicas: bool,
+    /// Of replicas, while they run.
+    replicas: Vec<CpuShare>,
+    cpu_share: f64,
 }
 
 /// The gateway that a host's applications ask.
@@ -96,13 +102,18 @@ impl Rack {
         let servers: Vec<String> = (1..=params.servers).map(server).collect();
         let hosts = (1..=params.hosts).map(|n| rig.namespace(&format!("app{n}")));
         let hosts = hosts.collect::<Result<_, _>>()?;
-        let mut rack =
-            Rack { hosts, servers, shares: vec![], gateways: vec![], has_replicas: false, rig };
+        let mut rack = Rack {
+            rig,
+            hosts,
+            servers,
+            shares: vec![],
+            gateways: vec![],
+            replicas: vec![],
+            cpu_share: params.cpu_share,
+        };
         rack.stop_stores()?;
         for server in &rack.servers {
-            let name = format!("{}-{server}", rack.rig.lab()?.name());
-            let share = CpuShare::new(&name, params.cpu_share)?;
-            share.add(rack.process(server, "redis")?)?;
+            let share = rack.share_of(server)?;
             rack.shares.push(share);
         }
         Ok(rack)
@@ -132,9 +143,44 @@ impl Rack {
         self.rig.lab()?.process(&name).with_context(|| format!("{name} does not run"))
     }
 
+    /// The part of a processor of a machine whose Redis runs.
+    fn share_of(&self, node: &str) -> anyhow::Result<CpuShare> {
+        let name = format!("{}-{node}", self.rig.lab()?.name());
+        let share = CpuShare::new(&name, self.cpu_share)?;
+        share.add(self.process(node, "redis")?)?;
+        Ok(share)
+    }
+
     /// How often each server has had no part of a processor left so far.
     pub fn throttling(&self) -> anyhow::Result<Vec<Throttling>> {
         self.shares.iter().map(CpuShare::throttling).collect()
+    }
+
+    /// Seconds of a processor that Redis and stores of all servers have used so far.
+    pub fn used_s(&self) -> anyhow::Result<[f64; 2]> {
+        let mut used = [0.0, 0.0];
+        for server in &self.servers {
+            for (role, sum) in ["redis", "store"].into_iter().zip(&mut used) {
+                let process = self.process(server, role).ok();
+                *sum += process.and_then(|process| process.cpu_s()).unwrap_or(0.0);
+            }
+        }
+        Ok(used)
+    }
+
+    /// Reads that gateways have answered from copies so far.
+    pub fn local_hits(&self) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for place in self.hosts.iter().take(self.gateways.len()) {
+            sum += namespace::within(place, || {
+                let mut connection = Connection::to(&Server::Tcp(gateway()))?;
+                let said = connection.ask(&[b"INFO", b"gateway"])?.unwrap_or_default();
+                let said = String::from_utf8_lossy(&said).into_owned();
+                let hits = said.lines().find_map(|line| line.strip_prefix("local_hits:"));
+                Ok(hits.context("INFO gateway: local_hits")?.trim().parse::<u64>()?)
+            })?;
+        }
+        Ok(sum)
     }
 
     fn stop_stores(&mut self) -> anyhow::Result<()> {
@@ -176,8 +222,13 @@ impl Rack {
         let cluster = self.rig.file("cluster.toml")?.display().to_string();
         let mut words = vec!["shortstop".to_owned(), "gateway".into()];
         let listen = gateway().to_string();
-        for (option, value) in [("--cluster", &*cluster), ("--listen", &listen), ("--cache", cache)]
-        {
+        for (option, value) in [
+            ("--cluster", &*cluster),
+            ("--listen", &listen),
+            ("--cache", cache),
+            // No switch is on the way that could answer.
+            ("--network", "never"),
+        ] {
             words.extend([option.to_owned(), value.to_owned()]);
         }
         for (partition, server) in self.servers.iter().enumerate() {
@@ -205,28 +256,26 @@ impl Rack {
         self.stop_stores()
     }
 
-    /// Starts a replica of each server's Redis, in the share of its server, and waits until it has
-    /// all keys. Where they are.
+    /// Starts a replica of each server's Redis, on a machine of its own with as much of a processor,
+    /// and waits until it has all keys. Where they are.
     pub fn start_replicas(&mut self) -> anyhow::Result<Vec<SocketAddr>> {
-        self.has_replicas = true;
         let mut replicas = vec![];
         for (number, server) in (1..).zip(self.servers.clone()) {
             let name = replica(number);
             self.rig.start(&name, "redis")?;
             let (of, at) = (self.address(&server)?, self.address(&name)?);
             follow(&self.hosts[0], at, of)?;
+            let share = self.share_of(&name)?;
+            self.replicas.push(share);
             replicas.push(at);
         }
         Ok(replicas)
     }
 
     pub fn stop_replicas(&mut self) -> anyhow::Result<()> {
-        if std::mem::take(&mut self.has_replicas) {
-            for number in 1..=self.servers.len() {
-                self.rig.stop(&replica(number), "redis", libc::SIGTERM)?;
-            }
-        }
-        Ok(())
+        let running = std::mem::take(&mut self.replicas);
+        let mut numbers = 1..=running.len();
+        numbers.try_for_each(|number| self.rig.stop(&replica(number), "redis", libc::SIGTERM))
     }
 }
 
@@ -253,7 +302,6 @@ fn wait_for_gateway(place: &str) -> anyhow::Result<()> {
 
 /// Makes a Redis the replica of another, and waits until it has what that has.
 fn follow(place: &str, at: SocketAddr, of: SocketAddr) -> anyhow::Result<()> {
-    use crate::resp::{Connection, Server};
     namespace::within(place, || {
         let mut connection = Connection::to(&Server::Tcp(at))?;
         let (host, port) = (of.ip().to_string(), of.port().to_string());
