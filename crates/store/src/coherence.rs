@@ -43,6 +43,8 @@ use std::collections::VecDeque;
 
 pub use asks::{Ask, Asks};
 pub use holder::{BorrowedLease, CopiedValue, Epochs, Nanos, Replica, WriteId, answers};
+#[cfg(test)]
+pub(crate) use lease::LOOKED_UP;
 pub use lease::{Lease, LeaseAnswer, Leases, counted_ns};
 pub use lives::{EndedLoan, KeyLife, LifeVerdict, NamedLife, RETAIN_NS, judge};
 pub use loan::{Act, End, Loan, RecordAnswer, Role, Terms, VERSIONS, Whereabouts};
@@ -95,6 +97,8 @@ pub struct Write<W> {
 /// [`KeyState::default`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyState<W> {
+    /// In the order of their switches' numbers: thousands may hold one key, and each is heard of by
+    /// itself.
     copies: Vec<Copy>,
     current: Option<Current<W>>,
     queue: VecDeque<Write<W>>,
@@ -111,6 +115,7 @@ pub struct KeyState<W> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Current<W> {
     task: Task<W>,
+    /// In the order of `copies`.
     waits: Vec<Wait>,
 }
 
@@ -195,9 +200,21 @@ impl<W> Default for KeyState<W> {
 }
 
 impl<W> KeyState<W> {
-    /// The switches that may hold a copy.
+    /// The switches that may hold a copy, in the order of their numbers.
     pub fn copies(&self) -> &[Copy] {
         &self.copies
+    }
+
+    /// The copy that a switch may hold.
+    pub fn copy_of(&self, switch: SwitchId) -> Option<&Copy> {
+        let at = self.copies.binary_search_by_key(&switch, |copy| copy.switch);
+        at.ok().map(|at| &self.copies[at])
+    }
+
+    /// How many copies there are at switches of these numbers.
+    pub fn copies_among(&self, numbers: std::ops::Range<SwitchId>) -> usize {
+        let before = |number| self.copies.partition_point(|copy| copy.switch < number);
+        before(numbers.end) - before(numbers.start)
     }
 
     /// Whether a write or a recall goes on.
@@ -308,13 +325,21 @@ impl<W> KeyState<W> {
     /// and epochs only rise. It ends the wait for X. Equal or lower numbers prove nothing: the
     /// grant may have reached X after them. Returns whether there was such a copy.
     pub fn prove_invalid(&mut self, proof: Epoch) -> bool {
-        let invalid = |copy: &Copy| copy.switch == proof.switch() && proof.number() > copy.granted;
-        let before = self.copies.len();
-        self.copies.retain(|copy| !invalid(copy));
-        if let Some(current) = &mut self.current {
-            current.waits.retain(|wait| !invalid(&wait.copy));
+        self.end(proof.switch(), |copy| proof.number() > copy.granted)
+    }
+
+    /// Forgets a switch's copy, and the wait for it, if either is such a one. Returns whether there
+    /// was such a copy.
+    fn end(&mut self, switch: SwitchId, is_over: impl Fn(&Copy) -> bool) -> bool {
+        if let Some(current) = &mut self.current
+            && let Ok(at) = current.waits.binary_search_by_key(&switch, |wait| wait.copy.switch)
+            && is_over(&current.waits[at].copy)
+        {
+            current.waits.remove(at);
         }
-        self.copies.len() < before
+        let at = self.copies.binary_search_by_key(&switch, |copy| copy.switch);
+        let at = at.ok().filter(|at| is_over(&self.copies[*at]));
+        at.map(|at| self.copies.remove(at)).is_some()
     }
 
     /// Rule 4: a write passed X with (X, e).
@@ -354,15 +379,13 @@ impl<W> KeyState<W> {
     /// install nothing for an epoch it has not taken. Without this, one made-up number would hold
     /// up every write to the key for a lease. Returns whether there was such a copy.
     fn disprove_grant(&mut self, ack: Epoch, echoed: u64) -> bool {
-        let forged = |copy: &Copy| {
-            copy.switch == ack.switch() && copy.granted == echoed && ack.number() <= echoed
-        };
-        let before = self.copies.len();
-        self.copies.retain(|copy| !forged(copy));
-        if let Some(current) = &mut self.current {
-            current.waits.retain(|wait| !forged(&wait.copy));
-        }
-        self.copies.len() < before
+        self.end(ack.switch(), |copy| copy.granted == echoed && ack.number() <= echoed)
+    }
+
+    /// Whether what goes on waits for copies of others still: until they are heard of, or a time
+    /// comes that [`KeyState::poll`] has given, nothing is to be done for the key.
+    pub fn waits_still(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.waits.is_empty())
     }
 
     /// Moves the key on as far as it goes at `now_ns`: begins the next write, gives up copies whose
@@ -555,25 +578,29 @@ impl<W> KeyState<W> {
         if mutant(Mutant::GrantedNotRaised) {
             return Ok(());
         }
-        if let Some(copy) = self.copies.iter_mut().find(|copy| copy.switch == switch) {
-            if epoch.number() > copy.granted || mutant(Mutant::GrantedFalls) {
-                copy.granted = epoch.number();
+        let at = match self.copies.binary_search_by_key(&switch, |copy| copy.switch) {
+            Ok(at) => {
+                let copy = &mut self.copies[at];
+                if epoch.number() > copy.granted || mutant(Mutant::GrantedFalls) {
+                    copy.granted = epoch.number();
+                }
+                copy.term = term;
+                return Ok(());
             }
-            copy.term = term;
-            return Ok(());
-        }
+            Err(at) => at,
+        };
         if !room {
             return Err(NoGrant::DirectoryFull);
         }
-        self.copies.push(Copy { switch, granted: epoch.number(), term });
+        self.copies.insert(at, Copy { switch, granted: epoch.number(), term });
         Ok(())
     }
 
     /// Whether the newest grant to X is this one, and nothing has happened since that ends it: what
     /// was read for it is still what may be granted, as far as the store has heard.
     pub fn stands(&self, epoch: Epoch) -> bool {
-        let granted = |copy: &Copy| copy.switch == epoch.switch() && copy.granted == epoch.number();
-        !self.is_busy() && self.copies.iter().any(granted)
+        let copy = self.copy_of(epoch.switch());
+        !self.is_busy() && copy.is_some_and(|copy| copy.granted == epoch.number())
     }
 
     /// Whether no write goes on, or may still take place.

@@ -189,7 +189,7 @@ impl<W> Directory<W> {
     /// Whether a switch may hold a copy of a key.
     pub fn holds(&self, id: &KeyId, switch: SwitchId) -> bool {
         let entry = self.find(id).and_then(|place| self.get(place));
-        entry.is_some_and(|e| e.state.copies().iter().any(|copy| copy.switch == switch))
+        entry.is_some_and(|entry| entry.state.copy_of(switch).is_some())
     }
 
     /// Whose copies are to go if this tenant finds no room.

@@ -144,6 +144,12 @@ pub fn counted_ns(lent_ns: Nanos) -> Nanos {
     lent_ns + lent_ns / 64
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often a lease was looked at on this thread: what copies cost while they are waited for.
+    pub(crate) static LOOKED_UP: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl<A> Leases<A> {
     /// Leases of this length. Each switch's first term is this one, which no other life of the
     /// store comes near.
@@ -231,6 +237,8 @@ impl<A> Leases<A> {
 
     /// The term of a switch's lease, if it holds one now.
     pub fn term(&self, switch: SwitchId, now_ns: Nanos) -> Option<u64> {
+        #[cfg(test)]
+        LOOKED_UP.with(|count| count.set(count.get() + 1));
         self.by_switch.get(&switch).filter(|lease| now_ns < lease.until_ns).map(|lease| lease.term)
     }
 

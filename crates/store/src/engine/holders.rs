@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use hashbrown::HashMap;
 use holder::mutants::{Mutant, mutant};
-use wire::{HOLDERS_MOST, Header, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM, is_holder};
+use wire::{HOLDERS_MOST, Header, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM};
 
 use super::lease_holder::LeaseHolder;
 use crate::{
@@ -147,16 +147,9 @@ impl Holders {
         Some((header, record.secret))
     }
 
-    /// Whether a key of which these hold copies may be granted to a holder, besides what the rules
-    /// say.
-    pub fn may_be_granted(
-        &mut self,
-        id: &KeyId,
-        number: NodeId,
-        holding: impl Iterator<Item = NodeId>,
-        now_ns: Nanos,
-    ) -> bool {
-        let others = holding.filter(|other| is_holder(*other) && *other != number).count();
+    /// Whether a key of which so many others hold copies may be granted to a holder, besides what
+    /// the rules say.
+    pub fn may_be_granted(&mut self, id: &KeyId, others: usize, now_ns: Nanos) -> bool {
         if others >= HOLDERS_OF_A_KEY {
             self.counters.holder_grants_crowded += 1;
             return false;

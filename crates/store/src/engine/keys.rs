@@ -155,16 +155,20 @@ impl Keys {
         let known = cx.directory.find(&id).and_then(|at| {
             let ended = cx.directory.update(at, |e| {
                 ask.into_iter().for_each(|ask| e.asks.put(ask));
-                e.state.acknowledged(epoch, echoed)
+                let ended = e.state.acknowledged(epoch, echoed);
+                (ended, e.state.waits_still())
             });
             Some((at, ended?))
         });
         match known {
-            Some((_, true)) => self.counters.acks += 1,
+            Some((_, (true, _))) => self.counters.acks += 1,
             _ => self.counters.acks_unexpected += 1,
         }
-        if let Some((at, ended)) = known
+        // A thousand holders of a key acknowledge one after the other: whoever is not the last of
+        // them changes nothing, and is not to cost a look at all the others.
+        if let Some((at, (ended, waits_still))) = known
             && (ended || ask.is_some())
+            && !waits_still
         {
             self.drive(cx, at);
         }

@@ -305,6 +305,43 @@ fn a_write_waits_for_the_lease_of_a_switch_that_is_silent_and_that_is_counted() 
 }
 
 #[test]
+fn what_a_write_costs_grows_with_the_copies_of_its_key_and_not_with_their_square() {
+    const COPIES: u16 = 1000;
+    let mut store = Store::new();
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok));
+    for switch in 1..=COPIES {
+        let asks = Header {
+            tenant: TENANT_SYSTEM,
+            epoch: Epoch::new(switch, 0),
+            ..Header::new(Op::LeaseRequest)
+        };
+        assert!(store.ask(asks, &[]).is_some());
+        let fetch = Header {
+            tenant: KEYED,
+            epoch: Epoch::new(switch, 10),
+            flags: Flags::GRANT,
+            ..Header::new(Op::FetchRequest)
+        };
+        assert!(store.ask(fetch, b"k").unwrap().flags.has(Flags::GRANT));
+    }
+    let looked_up = || crate::coherence::LOOKED_UP.with(std::cell::Cell::get);
+    let before = looked_up();
+    let write = Header { tenant: KEYED, client: 1, request: 2, ..Header::new(Op::WriteRequest) };
+    store.hand_in(write, b"k");
+    assert_eq!(store.sent().count(), usize::from(COPIES), "one invalidation each");
+    // From the last to the first: no order makes it worse.
+    for switch in (1..=COPIES).rev() {
+        assert_eq!(store.sent().count(), 0, "the write waits for the others");
+        store.hand_in(Header { epoch: Epoch::new(switch, 11), ..ack(11, 10) }, b"k");
+    }
+    assert_eq!(store.engine.counters().keys.acks, u64::from(COPIES));
+    let answered = store.sent().next().map(|bytes| Packet::decode(&bytes).unwrap().header.status);
+    assert_eq!(answered, Some(Status::Ok));
+    let each = (looked_up() - before) / usize::from(COPIES);
+    assert!(each <= 8, "leases were looked at {each} times for each copy");
+}
+
+#[test]
 fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     let mut store = with_a_copy();
     let mut cluster = store.engine.facts.config.cluster.clone();

@@ -1,6 +1,6 @@
 //! Grants (rule 5): a reply that a switch, or a store that holds copies, may keep.
 
-use wire::{is_holder, is_store};
+use wire::{NODE_ALL, NODE_HOLDER, is_holder, is_store};
 
 use super::{Keys, put_ask};
 use crate::{
@@ -101,6 +101,7 @@ impl Keys {
 /// Whether a key is such that a holder may have a copy of it.
 fn may_be_held(cx: &mut Context, at: Place, holder: wire::NodeId) -> bool {
     let Some(entry) = cx.directory.get(at) else { return false };
-    let holding = entry.state.copies().iter().map(|copy| copy.switch);
-    cx.holders.may_be_granted(&entry.id, holder, holding, cx.now_ns)
+    let holding = entry.state.copies_among(NODE_HOLDER..NODE_ALL);
+    let others = holding - usize::from(entry.state.copy_of(holder).is_some());
+    cx.holders.may_be_granted(&entry.id, others, cx.now_ns)
 }
