@@ -165,6 +165,9 @@ fn what_hangs_on_no_mechanism_is_known_by_name() {
     assert_eq!(
         elsewhere,
         [
+            "near: p99_over_direct",
+            "near: throughput_gain",
+            "near: throughput_gain_uniform_writes",
             "madinc-users: closed_loop_64_over_1",
             "kv-skew: hot_keys_used_of_1000",
             "kv-accuracy: accuracy_top_100",

@@ -222,7 +222,10 @@ impl Application {
                 let number = number_for(self.habits.number, self.record.written);
                 value = value_of(number, self.habits.value_len);
                 let condition = Condition::Always;
-                (Question::Set { key: key_bytes, value: &value, ttl: None, condition }, Some(number))
+                (
+                    Question::Set { key: key_bytes, value: &value, ttl: None, condition },
+                    Some(number),
+                )
             }
         };
         let number = self.connection.begin(&operation, io.clock.boottime_ns);

@@ -1,5 +1,5 @@
-//! The rack: application hosts with a gateway each, and servers, each a Redis with a store beside
-//! it, that have a part of a processor.
+//! The rack: application hosts with a gateway each, and servers: a Redis that has a part of a
+//! processor, with a store beside it.
 
 use std::{
     net::SocketAddr,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use lab::{
     cpu_share::{CpuShare, Throttling},
     interrupt, namespace, process,
@@ -81,8 +81,7 @@ fn data_of(server: &str) -> String {
 }
 
 fn redis(name: &str) -> SeatedRole {
-    let redis =
-        Redis { socket: data_of(name), port: Some(REDIS_PORT), ..Redis::default() };
+    let redis = Redis { socket: data_of(name), port: Some(REDIS_PORT), ..Redis::default() };
     Role::Redis(redis).into()
 }
 
@@ -188,13 +187,10 @@ impl Rack {
         servers.try_for_each(|server| self.rig.stop(server, "store", libc::SIGTERM))
     }
 
-    /// Starts stores, in their servers' shares, and gateways, which keep copies in so many bytes.
+    /// Starts stores and gateways, which keep copies in so many bytes.
     pub fn start_gateways(&mut self, cache: &str) -> anyhow::Result<()> {
-        for (server, share) in self.servers.iter().zip(&self.shares) {
+        for server in &self.servers {
             self.rig.start(server, "store")?;
-            let name = format!("{server}-store");
-            let store = self.rig.lab()?.process(&name);
-            share.add(store.with_context(|| format!("{name} does not run"))?)?;
         }
         for server in &self.servers {
             let what = format!("{server}-store to take writes");
@@ -265,9 +261,12 @@ impl Rack {
             self.rig.start(&name, "redis")?;
             let (of, at) = (self.address(&server)?, self.address(&name)?);
             follow(&self.hosts[0], at, of)?;
-            let share = self.share_of(&name)?;
-            self.replicas.push(share);
             replicas.push(at);
+        }
+        for (at, number) in replicas.iter().zip(1..) {
+            wait_for_replica(&self.hosts[0], *at)?;
+            let share = self.share_of(&replica(number))?;
+            self.replicas.push(share);
         }
         Ok(replicas)
     }
@@ -289,31 +288,33 @@ impl Drop for Rack {
 }
 
 fn wait_for_gateway(place: &str) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    loop {
-        interrupt::check()?;
-        match namespace::within(place, || Ok(std::net::TcpStream::connect(gateway())?)) {
-            Ok(_) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    interrupt::wait_for("a gateway", PATIENCE, || {
+        let connects = || Ok(std::net::TcpStream::connect(gateway()).is_ok());
+        Ok(namespace::within(place, connects)?.then_some(()))
+    })
 }
 
-/// Makes a Redis the replica of another, and waits until it has what that has.
+/// Makes a Redis the replica of another.
 fn follow(place: &str, at: SocketAddr, of: SocketAddr) -> anyhow::Result<()> {
     namespace::within(place, || {
-        let mut connection = Connection::to(&Server::Tcp(at))?;
+        // It would wait for more replicas to come before it sends what it has.
+        let at_once: [&[u8]; 4] = [b"CONFIG", b"SET", b"repl-diskless-sync-delay", b"0"];
+        Connection::to(&Server::Tcp(of))?.ask(&at_once)?;
         let (host, port) = (of.ip().to_string(), of.port().to_string());
-        connection.ask(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
-        let begun = Instant::now();
-        loop {
+        let words: [&[u8]; 3] = [b"REPLICAOF", host.as_bytes(), port.as_bytes()];
+        Connection::to(&Server::Tcp(at))?.ask(&words)?;
+        Ok(())
+    })
+}
+
+/// Waits until a replica has what its master has.
+fn wait_for_replica(place: &str, at: SocketAddr) -> anyhow::Result<()> {
+    namespace::within(place, || {
+        let mut connection = Connection::to(&Server::Tcp(at))?;
+        interrupt::wait_for(&format!("{at} to follow"), PATIENCE, || {
             let said = connection.ask(&[b"INFO", b"replication"])?.unwrap_or_default();
-            if String::from_utf8_lossy(&said).contains("master_link_status:up") {
-                return Ok(());
-            }
-            ensure!(begun.elapsed() < PATIENCE, "{at} does not follow {of}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            let is_up = String::from_utf8_lossy(&said).contains("master_link_status:up");
+            Ok(is_up.then_some(()))
+        })
     })
 }

@@ -120,7 +120,8 @@ impl Worker {
         seed: u64,
     ) -> anyhow::Result<Worker> {
         let all = servers.addresses.iter().chain(&servers.replicas);
-        let mut lanes: Vec<Lane<UnderWay>> = all.map(|at| Lane::to(*at)).collect::<Result<_, _>>()?;
+        let mut lanes: Vec<Lane<UnderWay>> =
+            all.map(|at| Lane::to(*at)).collect::<Result<_, _>>()?;
         if let Some(near) = &near {
             for (lane, id) in lanes.iter_mut().zip(&near.told_by) {
                 let words: [&[u8]; 5] = [b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", id.as_bytes()];
