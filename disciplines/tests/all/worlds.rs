@@ -42,7 +42,7 @@ fn written(name: &str, seed: u64) -> String {
 
 #[test]
 fn the_same_seed_writes_the_same_bytes() {
-    for name in ["demo", "madinc-hops"] {
+    for name in ["demo", "madinc-hops", "near"] {
         let first = written(name, 1);
         assert!(first.contains("\"world\": \"sim\""), "{first}");
         assert_eq!(first, written(name, 1), "{name}");
